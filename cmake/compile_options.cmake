@@ -1,0 +1,14 @@
+add_library(kasane_warnings INTERFACE)
+target_compile_options(kasane_warnings INTERFACE
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wcast-align -Woverloaded-virtual -Wnull-dereference
+  $<$<BOOL:${KASANE_WERROR}>:-Werror>)
+# -Wnon-virtual-dtor and -Woverloaded-virtual are C++ only; the assembler ignores all of them.
+set(CMAKE_C_FLAGS "${CMAKE_C_FLAGS} -fno-omit-frame-pointer")
+set(CMAKE_CXX_FLAGS "${CMAKE_CXX_FLAGS} -fno-omit-frame-pointer")
+
+if(KASANE_SANITIZER)
+  add_compile_options(-fsanitize=${KASANE_SANITIZER} -g)
+  add_link_options(-fsanitize=${KASANE_SANITIZER})
+  string(TOUPPER "${KASANE_SANITIZER}" upper)
+  add_compile_definitions(KASANE_SANITIZER_${upper}=1)
+endif()

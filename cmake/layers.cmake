@@ -1,0 +1,65 @@
+# The one table of the architecture: which layer may include (and is linked against) which.
+# scripts/check_includes.py reads the same rows. A row: NAME | folder | layers it may include.
+# An arrow is transitive: what a layer includes, its users may include too.
+set(KASANE_LAYERS
+  "base       | src/base           | "
+  "topo       | src/topo           | base"
+  "comm       | src/comm           | base topo"
+  "comm_shm   | src/comm/shm       | comm"
+  "comm_sim   | src/comm/sim       | comm"
+  "bootstrap  | src/comm/bootstrap | comm"
+  "mem        | src/mem            | base topo"
+  "gas        | src/gas            | comm mem"
+  "dsm        | src/dsm            | gas"
+  "ult        | src/ult            | base topo"
+  "sched      | src/sched          | ult gas"
+  "runtime    | src/runtime        | dsm sched comm_shm comm_sim bootstrap api"
+  "api        | include/kasane     | "
+)
+
+function(kasane_layer_row name out_folder out_deps)
+  foreach(row IN LISTS KASANE_LAYERS)
+    string(REPLACE "|" ";" cells "${row}")
+    list(GET cells 0 row_name)
+    list(GET cells 1 folder)
+    list(LENGTH cells n)
+    set(deps "")
+    if(n GREATER 2)
+      list(GET cells 2 deps)
+    endif()
+    string(STRIP "${row_name}" row_name)
+    string(STRIP "${folder}" folder)
+    string(STRIP "${deps}" deps)
+    string(REPLACE " " ";" deps "${deps}")
+    if(row_name STREQUAL name)
+      set(${out_folder} "${folder}" PARENT_SCOPE)
+      set(${out_deps} "${deps}" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  message(FATAL_ERROR "layer '${name}' is not in cmake/layers.cmake")
+endfunction()
+
+# Adds the layer's static library kasane_NAME from every source in its folder (not its sub-folders,
+# which are layers of their own), linked against exactly the layers of its row.
+function(kasane_add_layer name)
+  kasane_layer_row(${name} folder deps)
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cpp" "${PROJECT_SOURCE_DIR}/${folder}/*.S")
+  if(sources)
+    add_library(kasane_${name} STATIC ${sources})
+    set(scope PUBLIC)
+    target_link_libraries(kasane_${name} PRIVATE kasane_warnings)
+  else()
+    add_library(kasane_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  if(name STREQUAL "api")
+    target_include_directories(kasane_api INTERFACE "${PROJECT_SOURCE_DIR}/include")
+  else()
+    target_include_directories(kasane_${name} ${scope} "${PROJECT_SOURCE_DIR}/src")
+  endif()
+  foreach(dep IN LISTS deps)
+    target_link_libraries(kasane_${name} ${scope} kasane_${dep})
+  endforeach()
+  target_link_libraries(kasane_${name} ${scope} ${ARGN})
+endfunction()

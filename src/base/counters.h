@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a worker counts. One block of counters a worker (and one for the service thread), in registered memory so that any rank can read
+// them; each has a single writer, so a relaxed load and store suffice. Times are nanoseconds.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace kasane {
+
+// name, what it counts
+#define KASANE_COUNTERS(X)                                                        \
+  X(threads, "threads run to their end")                                          \
+  X(forks, "threads forked")                                                      \
+  X(steals_local, "continuations stolen inside the rank")                         \
+  X(steals_remote, "continuations stolen from another rank")                      \
+  X(steal_attempts, "looks at another deque")                                     \
+  X(suspends, "threads that blocked")                                             \
+  X(wakes_remote, "threads woken on another rank")                                \
+  X(crossings, "edges between ranks: a release there and an acquire here")        \
+  X(faults_read, "load faults in V")                                              \
+  X(faults_write, "store faults in V")                                            \
+  X(blocks_fetched, "blocks fetched from their owner")                            \
+  X(bytes_fetched, "bytes fetched from other ranks")                              \
+  X(diffs, "blocks whose changed bytes were put to their owner")                  \
+  X(bytes_put, "changed bytes put to other ranks")                                \
+  X(releases, "release_all rounds")                                               \
+  X(acquires, "acquire_all rounds")                                               \
+  X(releases_combined, "release_all calls served by another's round")             \
+  X(acquires_combined, "acquire_all calls served by another's round")             \
+  X(blocks_dropped, "cached blocks dropped by acquires")                          \
+  X(pages_moved, "pages that changed their owner to this rank")                   \
+  X(bytes_moved, "live bytes that moved with them")                               \
+  X(sleeps, "times an idle worker went to sleep")                                 \
+  X(ns_idle, "time without a thread to run, asleep or looking, ns")               \
+  X(ns_steal, "time in remote steals that succeeded, ns")                         \
+  X(ns_fault, "time in faults, ns")                                               \
+  X(ns_release, "time in release_all, ns")                                        \
+  X(ns_acquire, "time in acquire_all, ns")                                        \
+  X(ns_cross, "time in edges, fences included, ns")
+
+struct alignas(64) Counters {
+#define X(name, help) std::atomic<std::uint64_t> name{0};
+  KASANE_COUNTERS(X)
+#undef X
+};
+
+/// Adds to a counter that only the calling thread writes.
+inline void count(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) noexcept {
+  // relaxed: a single writer; readers want a number, not an order.
+  counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
+}  // namespace kasane

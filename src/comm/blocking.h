@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The asynchronous operations of Transport, awaited through a Waiter: for everybody who has nothing else to do.
+// Each call retries again, then returns when the operation has completed. Thread safety: an object belongs to one thread.
+#pragma once
+
+#include "comm/waiter.h"
+
+namespace kasane::comm {
+
+class Blocking {
+ public:
+  Blocking(Transport& transport, Waiter& waiter) noexcept : transport_(transport), waiter_(waiter) {}
+
+  void read(RemoteAddr from, void* to, std::size_t bytes);
+  void write(RemoteAddr to, const void* from, std::size_t bytes);
+  std::uint64_t load(RemoteAddr at);                       ///< an atomic 64-bit read
+  void store(RemoteAddr at, std::uint64_t value);          ///< an atomic 64-bit write (a swap)
+  std::uint64_t fetch_add(RemoteAddr at, std::uint64_t operand);
+  std::uint64_t fetch_and(RemoteAddr at, std::uint64_t operand);
+  std::uint64_t fetch_or(RemoteAddr at, std::uint64_t operand);
+  std::uint64_t swap(RemoteAddr at, std::uint64_t operand);
+  /// Returns the old value: equal to expected if and only if desired was stored.
+  std::uint64_t compare_swap(RemoteAddr at, std::uint64_t expected, std::uint64_t desired);
+  void send(Rank to, HandlerId handler, std::span<const std::byte> payload);
+  std::uint64_t request(Rank to, HandlerId handler, std::span<const std::byte> payload);
+
+  [[nodiscard]] Transport& transport() const noexcept { return transport_; }
+  [[nodiscard]] Waiter& waiter() const noexcept { return waiter_; }
+
+ private:
+  Transport& transport_;
+  Waiter& waiter_;
+};
+
+template <class T>
+[[nodiscard]] std::span<const std::byte> as_payload(const T& value) noexcept {
+  return std::as_bytes(std::span<const T, 1>(&value, 1));
+}
+
+}  // namespace kasane::comm

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// How code that must wait, waits. gas and dsm know no threads: whoever calls them passes a Waiter. PollWaiter makes
+// progress and, after a while, sleeps on the doorbell; the scheduler's parks the user-level thread; the simulator's
+// switches to another scripted thread.
+#pragma once
+
+#include "comm/transport.h"
+
+namespace kasane::comm {
+
+class Waiter {
+ public:
+  virtual ~Waiter() = default;
+
+  /// Returns once ready() is true; ready is called again and again, must be cheap and must not wait itself.
+  template <class Pred>
+  void until(const Pred& ready) {
+    if (ready()) return;
+    wait([](const void* p) { return (*static_cast<const Pred*>(p))(); }, &ready);
+  }
+
+ protected:
+  virtual void wait(bool (*ready)(const void*), const void* arg) = 0;
+};
+
+/// Polls; async-signal-safe, so it is also the fault handler's. spin_ns: how long before it sleeps on the messages
+/// doorbell (bounded naps, since a block's busy bit rings no bell).
+class PollWaiter final : public Waiter {
+ public:
+  explicit PollWaiter(Transport& transport, std::int64_t spin_ns = 20'000) noexcept
+      : transport_(transport), spin_ns_(spin_ns) {}
+
+ protected:
+  void wait(bool (*ready)(const void*), const void* arg) override;
+
+ private:
+  Transport& transport_;
+  std::int64_t spin_ns_;
+};
+
+}  // namespace kasane::comm

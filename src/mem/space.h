@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The geometry of the global space and this rank's views of it (design: V, M, A, T all at the same offset).
+//
+//   V  base … base+bytes   the coherent view: the user's pointers; maps M; starts without access, armed by a FaultEngine
+//   M  one sparse memfd    the DRAM tier: owned pages and cached copies alike at their offset
+//   A  another map of M    the runtime's alias, always read-write
+//   T  a sparse memfd      twins
+//
+// Thread safety: everything here is constant after create().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace kasane::mem {
+
+inline constexpr std::size_t kBlockBytes = 4096;        ///< unit of transfer and protection; the OS page
+inline constexpr std::size_t kPageBytes = 64 * 1024;    ///< unit of placement and relocation
+inline constexpr std::size_t kBlocksPerPage = kPageBytes / kBlockBytes;
+
+[[nodiscard]] constexpr BlockId block_of(std::uint64_t offset) noexcept { return BlockId{offset / kBlockBytes}; }
+[[nodiscard]] constexpr PageId page_of(std::uint64_t offset) noexcept { return PageId{offset / kPageBytes}; }
+[[nodiscard]] constexpr PageId page_of(BlockId b) noexcept { return PageId{raw(b) / kBlocksPerPage}; }
+[[nodiscard]] constexpr std::uint64_t offset_of(BlockId b) noexcept { return raw(b) * kBlockBytes; }
+[[nodiscard]] constexpr std::uint64_t offset_of(PageId p) noexcept { return raw(p) * kPageBytes; }
+
+/// A run of blocks [first, first + count).
+struct BlockRange {
+  BlockId first;
+  std::uint64_t count;
+};
+
+/// Reserves [hint, hint+bytes) (inaccessible, no memory behind it), or the first free place of a list of candidates where the
+/// hint is 0. The launcher does this before the fork, so that all ranks agree.
+Result<std::byte*> reserve_space(std::size_t bytes, std::uintptr_t hint = 0);
+
+class Space {
+ public:
+  /// Maps V over the reservation at base (from reserve_space), and A and T wherever there is room. bytes is a multiple of kPageBytes.
+  static Result<Space> create(std::byte* base, std::size_t bytes);
+  Space(Space&&) noexcept;
+  Space& operator=(Space&&) = delete;
+  ~Space();
+
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::uint64_t blocks() const noexcept { return bytes_ / kBlockBytes; }
+  [[nodiscard]] std::byte* v(std::uint64_t offset) const noexcept { return v_ + offset; }
+  [[nodiscard]] std::byte* a(std::uint64_t offset) const noexcept { return a_ + offset; }
+  [[nodiscard]] std::byte* t(std::uint64_t offset) const noexcept { return t_ + offset; }
+  [[nodiscard]] int frames_fd() const noexcept { return m_fd_; }
+  [[nodiscard]] bool contains(const void* p) const noexcept {
+    return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(v_) < bytes_;
+  }
+  /// Offset of an address in V; only where contains(p).
+  [[nodiscard]] std::uint64_t offset(const void* p) const noexcept {
+    return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(v_);
+  }
+
+ private:
+  Space() = default;
+  std::byte *v_ = nullptr, *a_ = nullptr, *t_ = nullptr;
+  std::size_t bytes_ = 0;
+  int m_fd_ = -1, t_fd_ = -1;
+};
+
+}  // namespace kasane::mem

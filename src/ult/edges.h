@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ult needs from the layers it must not know. With one rank nothing of it is ever called, so ult alone is a complete
+// thread library; sched and runtime implement it for several ranks.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+
+namespace kasane::ult {
+
+/// Fences at the edges of docs/design/sched.md. Called on a user-level stack or on a worker's own.
+class Edges {
+ public:
+  virtual ~Edges() = default;
+  /// Everything written on source before the fact that the caller saw becomes visible here. Never called with the own rank.
+  virtual void cross(Rank source) = 0;
+  /// Before arriving at a barrier: everything this rank wrote becomes visible to whoever acquires.
+  virtual void release() = 0;
+  /// When a barrier lets go.
+  virtual void acquire() = 0;
+};
+
+/// Moves the pages of a stack slot between ranks.
+class StackMover {
+ public:
+  virtual ~StackMover() = default;
+  /// Thief: own the slot's pages; bytes [live_lo, live_hi) (addresses in V) arrive from rank from.
+  virtual void adopt(SlotId, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank from) = 0;
+  /// A moved thread has exited here: give the pages back to the birth rank, without data.
+  virtual void surrender(SlotId) = 0;
+  /// The birth rank takes a returned slot into use again.
+  virtual void reclaim(SlotId) = 0;
+};
+
+/// 64-bit atomic words of the threads region of any rank (sequentially consistent). offset is within the region.
+class Words {
+ public:
+  virtual ~Words() = default;
+  virtual std::uint64_t load(Rank, std::uint64_t offset) = 0;
+  virtual void store(Rank, std::uint64_t offset, std::uint64_t value) = 0;
+  virtual std::uint64_t swap(Rank, std::uint64_t offset, std::uint64_t value) = 0;
+  virtual std::uint64_t compare_swap(Rank, std::uint64_t offset, std::uint64_t expected, std::uint64_t desired) = 0;
+  virtual std::uint64_t fetch_add(Rank, std::uint64_t offset, std::uint64_t operand) = 0;
+  virtual std::uint64_t fetch_or(Rank, std::uint64_t offset, std::uint64_t operand) = 0;
+  virtual std::uint64_t fetch_and(Rank, std::uint64_t offset, std::uint64_t operand) = 0;
+};
+
+}  // namespace kasane::ult
