@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// The threads of one rank: W workers (OS threads) that run user-level threads, work-first.
+//
+//   fork: the parent's continuation goes to the worker's deque, the child runs at once on its own slot
+//   exit: pop the parent and return into it, or, if it was stolen, look for other work
+//
+// Complete for one rank; with several, Outside, Edges, StackMover and Words (edges.h) let continuations leave and arrive.
+// Thread safety: as noted. "on a thread" means: called by code that runs on a user-level thread of this pool.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/counters.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "ult/edges.h"
+
+namespace kasane::ult {
+
+/// A thread's name in the whole job: slot 32 | generation 32. 0 is no thread.
+struct ThreadId {
+  std::uint64_t value = 0;
+  [[nodiscard]] SlotId slot() const noexcept { return SlotId{static_cast<std::uint32_t>(value >> 32)}; }
+  friend bool operator==(ThreadId, ThreadId) = default;
+};
+
+/// What a worker asks of other ranks; the defaults are those of a job of one rank.
+class Outside {
+ public:
+  virtual ~Outside() = default;
+  /// The own rank has no work: try to bring a continuation from another rank. The slot returned has been claimed, adopted and crossed and may be resumed. kNoSlot: none.
+  virtual SlotId steal(std::uint32_t /*worker*/) { return kNoSlot; }
+  /// Looks at every other rank's deques and ready list without claiming: is there anything to steal?
+  virtual bool work_elsewhere(std::uint32_t /*worker*/) { return false; }
+  /// A worker goes to sleep: tell those who may have work later (set hungry bits); forget() takes it back.
+  virtual void announce_idle(std::uint32_t /*worker*/) {}
+  virtual void forget_idle(std::uint32_t /*worker*/) {}
+  /// A push saw hungry bits: wake somebody (slow path).
+  virtual void feed() {}
+  /// The ready list of rank got an entry: ring it.
+  virtual void ring(Rank) {}
+  /// The activity number of the own rank's work doorbell, and sleeping on it (see comm::Transport).
+  virtual std::uint32_t activity() = 0;
+  virtual void sleep(std::uint32_t seen, std::int64_t timeout_ns) = 0;
+};
+
+struct Config {
+  Rank rank{0};
+  std::uint32_t ranks = 1;
+  std::uint32_t workers = 1;
+  std::uint32_t slots_per_rank = 4096;
+  std::size_t slot_bytes = 64 * 1024;        ///< a multiple of 64 KiB
+  std::byte* slots = nullptr;                ///< the stacks segment: ranks × slots_per_rank × slot_bytes, at the same address on every rank
+  std::byte* region = nullptr;               ///< this rank's threads region: layout.h says how many bytes; zeroed
+  Counters* counters = nullptr;              ///< workers of them
+  Words* words = nullptr;                    ///< null with one rank: all words are local
+  Edges* edges = nullptr;
+  StackMover* mover = nullptr;
+  Outside* outside = nullptr;                ///< null: a futex of the pool's own
+  /// Called on a worker before it runs slots it never ran: makes V of the slot usable here (guard, access). May be null.
+  void (*prepare_slot)(void* context, SlotId) = nullptr;
+  void* prepare_context = nullptr;
+};
+
+class Pool {
+ public:
+  static Result<std::unique_ptr<Pool>> create(const Config&);
+  ~Pool();
+
+  /// The body of worker index's OS thread; returns after stop(). Any OS thread may call it, once per index.
+  void run_worker(std::uint32_t index);
+  /// Runs entry(arg) as a user-level thread and returns when it has exited: for the caller that is worker index (main on rank 0); the calling
+  /// OS thread works as that worker meanwhile. An exception of entry is rethrown here.
+  void run_root(std::uint32_t index, void (*entry)(void*), void* arg);
+  /// Makes the workers return from run_worker. Any thread.
+  void stop() noexcept;
+
+  [[nodiscard]] const Config& config() const noexcept;
+  /// The pool whose worker the calling OS thread is, or null. Also from a fault handler.
+  [[nodiscard]] static Pool* current() noexcept;
+  /// The calling worker's index; only where current() is not null.
+  [[nodiscard]] static std::uint32_t worker() noexcept;
+  /// The thread that the calling OS thread runs, or kNoSlot. Also from a fault handler.
+  [[nodiscard]] static SlotId self() noexcept;
+
+  // ---- on a thread (thesis §6.1) ----
+  struct Allocated {
+    ThreadId id;
+    void* argument;   ///< size bytes on the new thread's stack, for a function object
+  };
+  /// A new thread that does not run yet, with room for its argument on its own stack. Fails (what() says so) when the rank has no slot left.
+  static Allocated allocate(std::size_t alignment, std::size_t size);
+  /// Runs function(argument) as the thread: at once, while the caller's continuation may be stolen.
+  static void fork(Allocated, void (*function)(void*));
+  /// Waits for the thread; rethrows what it threw; its id is gone. From any rank.
+  static void join(ThreadId);
+  static void detach(ThreadId);
+  static void yield();
+  [[noreturn]] static void exit();
+  [[nodiscard]] static ThreadId id() noexcept;
+
+  // ---- for synchronisation objects (ult/mutex.h …) ----
+  /// Suspends the calling thread: its registers are saved, then publish(context, slot) runs on the worker's own stack, and
+  /// may make it ready at once. Returns when somebody made it ready.
+  static void suspend(void (*publish)(void* context, SlotId), void* context);
+  /// Makes a suspended thread ready at rank (where it last ran), from any thread of any rank.
+  void make_ready(SlotId, Rank rank);
+  /// Local or remote words of the threads region.
+  [[nodiscard]] Words& words() noexcept;
+  /// Fence after having seen a fact fixed by source; nothing if source is this rank.
+  void cross(Rank source);
+  /// Fences of a barrier; nothing with one rank.
+  void release();
+  void acquire();
+
+ private:
+  struct State;
+  explicit Pool(std::unique_ptr<State>);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kasane::ult
