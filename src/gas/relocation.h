@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The directory entry of a page and its transitions, pure (docs/design/dsm.md). Four 64-bit words in the manager's memory:
+//
+//   word 0   version 32 | reserved 9 | busy 1 | tier 2 | owner+1 20      where the page is
+//   word 1   writers 32 | readers 32                                     sharing summary (classification, a later step)
+//   word 2   holders of the location                                     address caches (a later step)
+//   word 3   puts in flight
+//
+// A put and a move exclude each other without a lock: the put adds 1 to word 3 and then reads word 0; the mover
+// compare-swaps busy into word 0 and then reads word 3. Both are read-modify-writes followed by a read of the other's word,
+// totally ordered, so the mover sees the put or the put sees busy (Dekker). Who sees the other gives way: the put takes its 1 back and waits,
+// the mover waits until word 3 is 0, which needs nothing but completions of puts.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+
+namespace kasane::gas {
+
+enum class Tier : std::uint8_t { dram = 0, ssd = 1 };
+
+struct Location {
+  bool allocated = false;
+  Rank owner = kNoRank;
+  Tier tier = Tier::dram;
+  bool busy = false;             ///< the page is moving; owner is still the old one
+  std::uint32_t version = 0;
+
+  friend bool operator==(const Location&, const Location&) = default;
+
+  [[nodiscard]] constexpr std::uint64_t word() const noexcept {
+    return (std::uint64_t{version} << 32) | (busy ? std::uint64_t{1} << 22 : 0) | (static_cast<std::uint64_t>(tier) << 20) |
+           (allocated ? std::uint64_t{raw(owner)} + 1 : 0);
+  }
+  [[nodiscard]] static constexpr Location of(std::uint64_t word) noexcept {
+    const auto id = static_cast<std::uint32_t>(word & 0xFFFFF);
+    return {id != 0, id != 0 ? Rank{id - 1} : kNoRank, static_cast<Tier>((word >> 20) & 3), ((word >> 22) & 1) != 0,
+            static_cast<std::uint32_t>(word >> 32)};
+  }
+};
+
+inline constexpr std::uint32_t kMaxRanks = 0xFFFFE;   ///< 20 bits of owner, 0 meaning none
+
+/// What a mover finds when it wants the page for rank `to`.
+enum class MoveVerdict : std::uint8_t { claim, already_there, wait, not_allocated };
+
+struct MoveStep {
+  MoveVerdict verdict;
+  Location claimed;   ///< compare-swap word 0 from what was read to this
+};
+
+[[nodiscard]] constexpr MoveStep begin_move(const Location& l, Rank to) noexcept {
+  if (!l.allocated) return {MoveVerdict::not_allocated, l};
+  if (l.busy) return {MoveVerdict::wait, l};
+  if (l.owner == to) return {MoveVerdict::already_there, l};
+  Location claimed = l;
+  claimed.busy = true;
+  return {MoveVerdict::claim, claimed};
+}
+
+/// Word 0 when the bytes have arrived at `to`, or (to == old owner) when the owner refused.
+[[nodiscard]] constexpr Location end_move(const Location& claimed, Rank to) noexcept {
+  Location l = claimed;
+  l.busy = false;
+  l.owner = to;
+  l.version = claimed.version + 1;
+  return l;
+}
+
+/// After adding 1 to word 3, a put looks at word 0.
+enum class PutVerdict : std::uint8_t { go, give_way, not_allocated };
+
+[[nodiscard]] constexpr PutVerdict begin_put(const Location& l) noexcept {
+  if (!l.allocated) return PutVerdict::not_allocated;
+  return l.busy ? PutVerdict::give_way : PutVerdict::go;
+}
+
+/// A mover that holds busy may read the bytes when this is true of word 3.
+[[nodiscard]] constexpr bool drained(std::uint64_t puts_in_flight) noexcept { return puts_in_flight == 0; }
+
+}  // namespace kasane::gas

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank of a running job: builds every layer from Options, joins sched and dsm by hooks, starts the workers and the
+// service thread, and takes it all down again. The only singleton of Kasane is Runtime::current().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "base/counters.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "comm/bootstrap/job.h"
+#include "runtime/options.h"
+
+namespace kasane::runtime {
+
+/// Where pages of an allocation live.
+enum class Placement : std::uint8_t {
+  local,    ///< at the allocating rank
+  block,    ///< equal consecutive shares
+  cyclic,   ///< page by page in turn
+};
+
+class Runtime {
+ public:
+  /// Collective over the job's ranks. space_base: reserved by mem::reserve_space before the fork.
+  static Result<std::unique_ptr<Runtime>> create(const Options&, comm::Job, std::byte* space_base);
+  ~Runtime();
+
+  /// The runtime of this process, or null before create() and after the destructor.
+  [[nodiscard]] static Runtime* current() noexcept;
+
+  /// Ranks other than 0: works until rank 0's main has ended.
+  void serve();
+  /// Rank 0: runs main on a stack in the space, as worker 0, and ends the job when it returns (or exit() is called).
+  int run_main(int (*main)(int, char**, char**), int argc, char** argv, char** envp);
+  /// Ends the job from exit(): tells the other ranks to stop. Rank 0 only; idempotent.
+  void shut_down() noexcept;
+  /// True between the call of main (or serve) and its return: an exit() of this process now is early on ranks other than 0.
+  [[nodiscard]] bool running() const noexcept;
+
+  /// From main on rank 0: runs entry(arg) as the root thread, returns when it has ended; its exception is rethrown.
+  void run_root(void (*entry)(void*), void* arg);
+  /// True on a user-level thread or in main.
+  [[nodiscard]] bool inside_run() const noexcept;
+
+  [[nodiscard]] Rank rank() const noexcept;
+  [[nodiscard]] std::uint32_t ranks() const noexcept;
+  [[nodiscard]] std::uint32_t workers() const noexcept;
+  [[nodiscard]] const Options& options() const noexcept;
+  /// Is the address in global memory?
+  [[nodiscard]] bool contains(const void*) const noexcept;
+  /// The reserved space [base, base + bytes).
+  [[nodiscard]] std::byte* space_base() const noexcept;
+
+  /// Global memory. align: a power of two up to 64 KiB. Any thread of any rank (also OS threads of the user's).
+  Result<void*> allocate(std::size_t bytes, std::size_t align, Placement);
+  void deallocate(void*);
+  /// Bytes that may be used at p; p from allocate().
+  [[nodiscard]] std::size_t usable_size(const void* p) const;
+
+  void release_all();
+  void acquire_all();
+  /// Makes [p, p + bytes) present (and writable) until unpin, e.g. for a system call.
+  Result<void> pin(void* p, std::size_t bytes, bool writable);
+  void unpin(void* p, std::size_t bytes);
+  /// Direct, uncached access to the owners' copies; `local` is any memory.
+  Result<void> get(void* local, const void* global, std::size_t bytes);
+  Result<void> put(void* global, const void* local, std::size_t bytes);
+  /// Moves the whole pages of the range to this rank.
+  Result<void> own(void* global, std::size_t bytes);
+
+  /// Sum over the rank's workers and service thread.
+  void counters(Rank, std::uint64_t* values /* in the order of KASANE_COUNTERS */) const;
+
+ private:
+  struct State;
+  explicit Runtime(std::unique_ptr<State>);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kasane::runtime
