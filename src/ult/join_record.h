@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a thread's end meets whoever waits for it: one word, one pure function (docs/design/sched.md, "Join record").
+// The local path (CPU compare-swap) and the remote one (Words) drive the same next(), and the unit test walks it exhaustively.
+//
+// Thread safety: pure. Invariants: exactly one of {joiner, detacher, exiter} is told to free the slot; whoever is told `wake`
+// is the exiter of a thread with a suspended joiner.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+
+namespace kasane::ult {
+
+enum class JoinKind : std::uint8_t {
+  free,       ///< no thread has this slot; the zero word
+  running,    ///< nobody waits yet
+  waited,     ///< slot/rank: the suspended joiner, and where it goes on
+  exited,     ///< rank: where it exited, which must release
+  detached,   ///< nobody will wait
+};
+
+/// A join record taken apart. In the word: kind 4 | rank 28 | slot 32.
+struct JoinRecord {
+  JoinKind kind = JoinKind::free;
+  Rank rank{0};
+  SlotId slot{0};
+
+  [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
+    return static_cast<std::uint64_t>(kind) << 60 | static_cast<std::uint64_t>(raw(rank) & 0xFFFFFFFu) << 32 | raw(slot);
+  }
+  [[nodiscard]] static constexpr JoinRecord unpack(std::uint64_t word) noexcept {
+    return {static_cast<JoinKind>(word >> 60), Rank{static_cast<std::uint32_t>(word >> 32) & 0xFFFFFFFu},
+            SlotId{static_cast<std::uint32_t>(word)}};
+  }
+  friend constexpr bool operator==(JoinRecord, JoinRecord) = default;
+};
+
+/// What happens to a thread, seen from its record.
+struct JoinEvent {
+  enum class Kind : std::uint8_t { start, exit, join, detach };
+  Kind kind;
+  Rank rank{0};        ///< exit: where; join: where the joiner runs
+  SlotId slot{0};      ///< join: the joiner
+};
+
+enum class JoinAction : std::uint8_t {
+  none,
+  suspend,          ///< joiner: you are the waiter now
+  wake,             ///< exiter: the waiter of the *old* record may go on
+  collect,          ///< joiner: cross the old record's rank, take the exception, free the slot
+  free_slot,        ///< detacher or exiter: free the slot (the exiter off its own stack)
+  refuse,           ///< joined or detached before, or no such thread: the record stays
+};
+
+struct JoinStep {
+  JoinRecord next;
+  JoinAction action;
+  friend constexpr bool operator==(JoinStep, JoinStep) = default;
+};
+
+[[nodiscard]] constexpr JoinStep next(JoinRecord state, JoinEvent event) noexcept {
+  using Event = JoinEvent::Kind;
+  constexpr JoinRecord kFree{};
+  switch (state.kind) {
+    case JoinKind::free:
+      if (event.kind == Event::start) return {{JoinKind::running}, JoinAction::none};
+      break;
+    case JoinKind::running:
+      if (event.kind == Event::exit) return {{JoinKind::exited, event.rank}, JoinAction::none};
+      if (event.kind == Event::join) return {{JoinKind::waited, event.rank, event.slot}, JoinAction::suspend};
+      if (event.kind == Event::detach) return {{JoinKind::detached}, JoinAction::none};
+      break;
+    case JoinKind::waited:
+      if (event.kind == Event::exit) return {{JoinKind::exited, event.rank}, JoinAction::wake};
+      break;
+    case JoinKind::exited:
+      if (event.kind == Event::join) return {kFree, JoinAction::collect};
+      if (event.kind == Event::detach) return {kFree, JoinAction::free_slot};
+      break;
+    case JoinKind::detached:
+      if (event.kind == Event::exit) return {kFree, JoinAction::free_slot};
+      break;
+  }
+  return {state, JoinAction::refuse};
+}
+
+}  // namespace kasane::ult

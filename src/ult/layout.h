@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The threads region of a rank: every word of the scheduler that another rank may have to read or change, and nothing else.
+// It lies in registered memory outside V (docs/design/sched.md, "Memory"). All ranks give the same two numbers, so anyone can
+// compute where a word of any rank is:
+//
+//   0      ready list head     (its own cache line)       see Link
+//   64     returned list head  (own line)
+//   128    hungry word         (own line)                 a bit a rank
+//   192    sync records: free list head, number ever used (own line)
+//   256    deques              one a worker: top | bottom | ring, each from a line of its own
+//          slot controls       SlotControl[slots_per_rank]
+//          sync records        SyncRecord[kSyncRecords]   the tail stays unpopulated until used
+//
+// Thread safety: pure arithmetic. Invariant: the region starts zeroed, and zero is a valid state of every word (empty list,
+// empty deque, free slot, free mutex).
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/ids.h"
+
+namespace kasane::ult {
+
+/// A word of a threads region. Shared ones are accessed through std::atomic_ref or Words, never plainly.
+using Word = std::uint64_t;
+
+/// A slot in a list word: the slot id + 1; 0 ends the list.
+[[nodiscard]] constexpr Word link_to(SlotId slot) noexcept { return slot == kNoSlot ? 0 : Word{raw(slot)} + 1; }
+[[nodiscard]] constexpr SlotId slot_of_link(Word link) noexcept {
+  return link == 0 ? kNoSlot : SlotId{static_cast<std::uint32_t>(link - 1)};
+}
+
+inline constexpr std::uint32_t kLocalKeys = 4;   ///< thread_local-like values a thread has (ult/locals.h)
+
+/// One call stack and the thread on it. Lives at the slot's birth rank wherever the thread runs.
+/// The first cache line is what fork and join touch; the second what only blocked, moved or failing threads need.
+struct alignas(128) SlotControl {
+  Word sp;             ///< saved stack pointer while the thread does not run
+  Word join;           ///< the join record: ult/join_record.h
+  Word next;           ///< Link to the next slot while in one list (ready, returned, free, waiters)
+  Word flags;          ///< SlotFlags; changed only by whoever runs, resumes or frees the thread
+  Word generation;     ///< low 32 bits: which thread of this slot; grows when the slot is freed
+  Word argument;       ///< address in V of the argument; frames grow down from here
+  Word rank;           ///< the rank that runs the thread, or ran it last
+  Word exception;      ///< what it exited with: the pointer inside a std::exception_ptr, or 0
+
+  Word eh[2];          ///< its __cxa_eh_globals while it does not run (ult/exception_state.h)
+  Word reserved[2];
+  Word locals[kLocalKeys];
+};
+static_assert(sizeof(SlotControl) == 128);
+static_assert(offsetof(SlotControl, eh) == 64);
+
+enum SlotFlags : Word {
+  kSlotResumed = 1,         ///< was switched out at least once: it may not return into its parent
+  kSlotExceptionState = 2,  ///< eh[] holds something
+  kSlotMoved = 4,           ///< exited on another rank: the birth rank must reclaim() the slot before it uses it again
+  kSlotLocals = 8,          ///< locals[] holds something
+};
+
+/// A mutex, condition variable or barrier (ult/mutex.h …). What words mean is theirs; next_free belongs to the allocator.
+struct alignas(64) SyncRecord {
+  Word word;
+  Word fifo;
+  Word last;
+  Word next_free;      ///< index + 1 of the next free record while this one is free
+  Word data[4];
+};
+static_assert(sizeof(SyncRecord) == 64);
+
+inline constexpr std::uint32_t kSyncRecords = 1u << 17;
+
+/// Where each word of a rank's threads region is. Equal arguments give equal layouts on every rank.
+class Layout {
+ public:
+  constexpr Layout(std::uint32_t workers, std::uint32_t slots_per_rank) noexcept
+      : workers_(workers), slots_(slots_per_rank), deque_entries_(entries_for(slots_per_rank)) {}
+
+  [[nodiscard]] constexpr std::uint32_t workers() const noexcept { return workers_; }
+  [[nodiscard]] constexpr std::uint32_t slots_per_rank() const noexcept { return slots_; }
+
+  [[nodiscard]] static constexpr std::uint64_t ready_head() noexcept { return 0; }
+  [[nodiscard]] static constexpr std::uint64_t returned_head() noexcept { return 64; }
+  [[nodiscard]] static constexpr std::uint64_t hungry() noexcept { return 128; }
+  /// Free sync records: tag 32 | index + 1 32. The tag grows with each change, so that compare-swap sees reuse.
+  [[nodiscard]] static constexpr std::uint64_t sync_free_head() noexcept { return 192; }
+  /// Number of sync records ever taken; beyond the free list the next one is this one.
+  [[nodiscard]] static constexpr std::uint64_t sync_used() noexcept { return 200; }
+
+  // ---- the deque of a worker (base/deque.h works on these words): entries are slot ids, 64 bits each ----
+  [[nodiscard]] constexpr std::uint32_t deque_entries() const noexcept { return deque_entries_; }
+  [[nodiscard]] constexpr std::uint64_t deque_top(std::uint32_t worker) const noexcept {
+    return kDeques + worker * deque_bytes();
+  }
+  [[nodiscard]] constexpr std::uint64_t deque_bottom(std::uint32_t worker) const noexcept { return deque_top(worker) + 128; }
+  [[nodiscard]] constexpr std::uint64_t deque_ring(std::uint32_t worker) const noexcept { return deque_top(worker) + 256; }
+  [[nodiscard]] constexpr std::uint64_t deque_bytes() const noexcept { return 256 + std::uint64_t{deque_entries_} * 8; }
+
+  // ---- slots: SlotId = birth rank × slots_per_rank + index ----
+  [[nodiscard]] constexpr Rank birth_rank(SlotId slot) const noexcept { return Rank{raw(slot) / slots_}; }
+  [[nodiscard]] constexpr std::uint32_t slot_index(SlotId slot) const noexcept { return raw(slot) % slots_; }
+  [[nodiscard]] constexpr SlotId slot_at(Rank birth, std::uint32_t index) const noexcept {
+    return SlotId{raw(birth) * slots_ + index};
+  }
+  [[nodiscard]] constexpr std::uint64_t controls() const noexcept { return kDeques + workers_ * deque_bytes(); }
+  /// Offset of the slot's control block in the region of its birth rank.
+  [[nodiscard]] constexpr std::uint64_t control(SlotId slot) const noexcept {
+    return controls() + std::uint64_t{slot_index(slot)} * sizeof(SlotControl);
+  }
+  /// Offset of one word of it: layout.word(slot, offsetof(SlotControl, join)).
+  [[nodiscard]] constexpr std::uint64_t word(SlotId slot, std::size_t field) const noexcept { return control(slot) + field; }
+
+  // ---- sync records ----
+  [[nodiscard]] constexpr std::uint64_t sync_records() const noexcept {
+    return controls() + std::uint64_t{slots_} * sizeof(SlotControl);
+  }
+  [[nodiscard]] constexpr std::uint64_t sync_record(std::uint32_t index) const noexcept {
+    return sync_records() + std::uint64_t{index} * sizeof(SyncRecord);
+  }
+
+  /// The whole region, a multiple of 4096.
+  [[nodiscard]] constexpr std::uint64_t bytes() const noexcept {
+    return (sync_records() + std::uint64_t{kSyncRecords} * sizeof(SyncRecord) + 4095) & ~std::uint64_t{4095};
+  }
+
+ private:
+  static constexpr std::uint64_t kDeques = 256;
+  static constexpr std::uint32_t kMaxDequeEntries = 1u << 14;
+
+  // A rank's own threads fit at once into one deque, up to a bound; past it continuations overflow into the worker's private list.
+  static constexpr std::uint32_t entries_for(std::uint32_t slots) noexcept {
+    return slots >= kMaxDequeEntries ? kMaxDequeEntries : std::bit_ceil(slots < 64 ? 64u : slots);
+  }
+
+  std::uint32_t workers_, slots_, deque_entries_;
+};
+
+/// Bytes of a rank's threads region.
+[[nodiscard]] constexpr std::size_t threads_region_bytes(std::uint32_t workers, std::uint32_t slots_per_rank) noexcept {
+  return Layout(workers, slots_per_rank).bytes();
+}
+
+static_assert(Layout(3, 4096).controls() % alignof(SlotControl) == 0);
+static_assert(Layout(3, 4096).sync_records() % alignof(SyncRecord) == 0);
+static_assert(Layout(1, 1).deque_entries() == 64 && Layout(1, 5000).deque_entries() == 8192);
+
+}  // namespace kasane::ult
