@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// create_job: the descriptors that ranks of one host inherit. Nothing here has a name in any file system, so a crash
+// leaves nothing behind: the kernel frees all of it with the last process.
+#include "comm/bootstrap/job.h"
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+
+namespace kasane::comm {
+namespace {
+
+/// Closes what was opened so far unless the job is complete.
+class Cleanup {
+ public:
+  explicit Cleanup(Job& job) noexcept : job_(&job) {}
+  Cleanup(const Cleanup&) = delete;
+  Cleanup& operator=(const Cleanup&) = delete;
+  ~Cleanup() {
+    if (job_ == nullptr) return;
+    if (job_->shared_fd >= 0) ::close(job_->shared_fd);
+    for (const Job::Postbox& box : job_->postbox) {
+      if (box.in >= 0) ::close(box.in);
+      if (box.out >= 0) ::close(box.out);
+    }
+  }
+  void keep() noexcept { job_ = nullptr; }
+
+ private:
+  Job* job_;
+};
+
+}  // namespace
+
+Result<Job> create_job(std::uint32_t ranks, std::size_t shared_bytes) {
+  if (ranks == 0) return fail(Errc::invalid_argument, "a job needs at least one rank (got 0)");
+  Job job;
+  job.ranks = ranks;
+  job.shared_bytes = shared_bytes;
+  Cleanup cleanup(job);
+
+  job.shared_fd = ::memfd_create("kasane-job", MFD_CLOEXEC);
+  if (job.shared_fd < 0) return fail_errno(Errc::limit, "memfd_create for the job's shared memory");
+  if (::ftruncate(job.shared_fd, static_cast<off_t>(shared_bytes)) != 0) {
+    return fail_errno(Errc::out_of_memory, "ftruncate of the job's shared memory to " + std::to_string(shared_bytes) + " bytes");
+  }
+  job.postbox.resize(ranks);
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    int ends[2];
+    // Datagrams: a message with its descriptor arrives whole or not at all, and many ranks may write to one socket.
+    if (::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends) != 0) {
+      return fail_errno(Errc::limit, "socketpair for rank " + std::to_string(r) + " of " + std::to_string(ranks) +
+                                         " (two descriptors a rank; raise the limit with ulimit -n)");
+    }
+    job.postbox[r] = {.in = ends[0], .out = ends[1]};
+  }
+  cleanup.keep();
+  return job;
+}
+
+}  // namespace kasane::comm
