@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shared-memory transport.
+//
+//   rank a                                   rank b
+//   write(b, …)  ── memcpy ───────────────►  region of b, mapped in a
+//   send(b, …)   ── claim, fill, publish ──► ring of b ──► b's progress(): handler ──► reply(): reply slot of a
+//                ── ring ──────────────────► doorbell of b               └── ring ──► doorbell of a
+//
+// Thread safety: any call from any thread of the rank, also from a fault handler. No locks: producers claim ring cells by compare-swap;
+// the consumer's side is guarded by a gate that is only ever tried, so a thread that interrupts itself inside
+// progress() gets false instead of a deadlock. Between the claim and the publication of a cell only the payload is
+// read: it must not lie in armed memory (rule 10), for a fault there would wait behind its own unpublished cell.
+//
+// Invariants:
+// - every position below head_ is consumed, every position in [head_, tail) is claimed;
+// - a published message is either followed by a ring of its target's doorbell, or by a progress() that runs it;
+// - who leaves progress() never leaves a published head cell behind without ringing its own doorbell.
+#include "comm/shm/shm_transport.h"
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/assert.h"
+#include "comm/shm/exchange.h"
+#include "comm/shm/futex.h"
+#include "comm/shm/layout.h"
+
+namespace kasane::comm::shm {
+namespace {
+
+/// Messages a progress() runs at most before it returns to its caller, who may be waiting for something else.
+constexpr int kBatch = 64;
+
+class ReplySlots {
+ public:
+  /// Claims a slot of this rank, or kNoReply if all are in use.
+  std::uint32_t claim() noexcept;
+  void release(std::uint32_t slot) noexcept;
+
+ private:
+  // One bit a slot, set while claimed. Own rank only, hence not in shared memory.
+  std::array<std::atomic<std::uint64_t>, kReplySlots / 64> used_{};
+};
+
+std::uint32_t ReplySlots::claim() noexcept {
+  for (std::uint32_t w = 0; w < used_.size(); ++w) {
+    std::uint64_t bits = used_[w].load(std::memory_order_relaxed);  // relaxed: only a guess, the compare-swap decides
+    while (bits != ~std::uint64_t{0}) {
+      const auto bit = static_cast<std::uint32_t>(std::countr_one(bits));
+      // acquire: pairs with release(), so the slot's last user has finished with it.
+      if (used_[w].compare_exchange_weak(bits, bits | std::uint64_t{1} << bit, std::memory_order_acquire,
+                                         std::memory_order_relaxed)) {
+        return w * 64 + bit;
+      }
+    }
+  }
+  return kNoReply;
+}
+
+void ReplySlots::release(std::uint32_t slot) noexcept {
+  // release: the value was read before the slot can be claimed again.
+  used_[slot / 64].fetch_and(~(std::uint64_t{1} << slot % 64), std::memory_order_release);
+}
+
+class ShmTransport final : public Transport {
+ public:
+  ShmTransport(const Job& job, SharedMap shared)
+      : Transport(job.rank, job.ranks), postbox_(job.postbox), shared_(std::move(shared)) {}
+
+  Facts facts() const noexcept override {
+    return {.name = "shm", .target_cpu_needed = false, .atomics_coherent_with_cpu = true, .completes_inline = true};
+  }
+
+  Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
+  std::byte* mapped(Rank rank, RegionId id) const noexcept override;
+
+  Post read(RemoteAddr from, void* to, std::size_t bytes, Completion*) noexcept override;
+  Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion*) noexcept override;
+  Post atomic(AtomicOp, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
+              Completion*) noexcept override;
+  Post fence(Rank target, Completion*) noexcept override;
+
+  void set_handler(HandlerId, Handler, void* context) noexcept override;
+  Post send(Rank to, HandlerId, std::span<const std::byte> payload) noexcept override;
+  Post request(Rank to, HandlerId, std::span<const std::byte> payload, PendingReply&) noexcept override;
+  void reply(ReplyToken, std::uint64_t value) noexcept override;
+  bool test(PendingReply&, std::uint64_t* value) noexcept override;
+
+  bool progress() noexcept override;
+
+  std::uint32_t activity(Doorbell) const noexcept override;
+  void sleep(Doorbell, std::uint32_t seen, std::int64_t timeout_ns) noexcept override;
+  void wake(Rank, Doorbell) noexcept override;
+
+ private:
+  struct Region {
+    std::atomic<std::size_t> bytes{0};   ///< 0: not attached. Published last.
+    std::vector<SharedMap> peers;         ///< by rank; what we mapped, to be unmapped
+    std::vector<std::byte*> base;        ///< by rank
+  };
+  struct HandlerEntry {
+    Handler fn = nullptr;
+    void* context = nullptr;
+  };
+
+  JobArea& job_area() const noexcept { return *reinterpret_cast<JobArea*>(shared_.data()); }
+  RankArea& area(Rank r) const noexcept {
+    KASANE_CHECK_OP(raw(r), <, ranks());
+    return *reinterpret_cast<RankArea*>(shared_.data() + sizeof(JobArea) + raw(r) * sizeof(RankArea));
+  }
+  Cell& own_cell(std::uint64_t position) const noexcept { return area(rank()).cells[position & (kRingCells - 1)]; }
+  std::byte* address(RemoteAddr at, std::size_t bytes) const noexcept;
+  Post put(Rank to, HandlerId, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
+  bool run_batch() noexcept;
+  void run(const Cell&) const noexcept;
+
+  std::vector<Job::Postbox> postbox_;
+  SharedMap shared_;
+  std::array<Region, kMaxRegions> regions_;
+  std::array<HandlerEntry, kMaxHandlers> handlers_{};
+  std::vector<Offer> early_;   ///< what peers offered for regions that this rank has not attached yet
+  ReplySlots slots_;
+  alignas(kLine) std::atomic<std::uint32_t> gate_{0};   ///< 1 while a thread of this rank consumes
+  std::atomic<std::uint64_t> head_{0};                  ///< next position to consume; written inside the gate only
+};
+
+constexpr std::uint64_t empty_turn(std::uint64_t position) noexcept { return position / kRingCells * 2; }
+constexpr std::uint64_t full_turn(std::uint64_t position) noexcept { return position / kRingCells * 2 + 1; }
+
+// ---- regions -----------------------------------------------------------------------------------------------------
+
+Result<void> ShmTransport::attach(RegionId id, int fd, std::byte* local, std::size_t bytes) {
+  if (raw(id) >= kMaxRegions || bytes == 0 || local == nullptr) {
+    return fail(Errc::invalid_argument, "attach of region " + std::to_string(raw(id)) + " with " + std::to_string(bytes) +
+                                            " bytes: ids go up to " + std::to_string(kMaxRegions - 1) + ", bytes from 1");
+  }
+  Region& region = regions_[raw(id)];
+  if (region.bytes.load(std::memory_order_relaxed) != 0) {  // relaxed: attaching one id twice at once is refused by contract
+    return fail(Errc::invalid_argument, "region " + std::to_string(raw(id)) + " is attached already");
+  }
+  region.base.assign(ranks(), nullptr);
+  region.base[raw(rank())] = local;
+  Exchange exchange{.self = rank(), .ranks = ranks(), .postbox = postbox_, .early = early_, .area = job_area()};
+  KASANE_TRY(exchange.run(id, fd, bytes, region.peers));
+  for (std::uint32_t r = 0; r < ranks(); ++r) {
+    if (r != raw(rank())) region.base[r] = region.peers[r].data();
+  }
+  region.bytes.store(bytes, std::memory_order_release);  // release: who sees the size sees base
+  return {};
+}
+
+std::byte* ShmTransport::mapped(Rank r, RegionId id) const noexcept {
+  KASANE_CHECK_OP(raw(r), <, ranks());
+  KASANE_CHECK_OP(raw(id), <, kMaxRegions);
+  const Region& region = regions_[raw(id)];
+  // acquire: pairs with attach()'s release.
+  return region.bytes.load(std::memory_order_acquire) == 0 ? nullptr : region.base[raw(r)];
+}
+
+std::byte* ShmTransport::address(RemoteAddr at, std::size_t bytes) const noexcept {
+  KASANE_CHECK_OP(raw(at.rank), <, ranks());
+  KASANE_CHECK_OP(raw(at.region), <, kMaxRegions);
+  const Region& region = regions_[raw(at.region)];
+  const std::size_t size = region.bytes.load(std::memory_order_acquire);  // acquire: pairs with attach()'s release
+  KASANE_CHECK(size != 0, "the region is not attached");
+  KASANE_CHECK_OP(at.offset, <=, size);
+  KASANE_CHECK_OP(bytes, <=, size - at.offset);
+  return region.base[raw(at.rank)] + at.offset;
+}
+
+// ---- one-sided operations: complete before they return -----------------------------------------------------------
+
+Post ShmTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion*) noexcept {
+  const std::byte* source = address(from, bytes);
+  // acquire, before: a flag that the caller read relaxed orders these loads. After: loads that the caller makes next
+  // (a version word, say) come after them. Both are compiler barriers only on x86.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (bytes != 0) std::memcpy(to, source, bytes);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return Post::done;
+}
+
+Post ShmTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Completion*) noexcept {
+  std::byte* target = address(to, bytes);
+  if (bytes != 0) std::memcpy(target, from, bytes);
+  // release: whatever flag this rank sets next, even relaxed, is seen after the bytes. (The C library's memcpy
+  // ends its non-temporal stores with a store fence, so large copies are covered too.)
+  std::atomic_thread_fence(std::memory_order_release);
+  return Post::done;
+}
+
+Post ShmTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
+                          Completion*) noexcept {
+  KASANE_CHECK_OP(at.offset % 8, ==, 0u);
+  std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(address(at, 8)));
+  // seq_cst throughout: the protocols above order a store to one word before a load of another (dsm.md, puts and moves).
+  std::uint64_t old = compare;
+  switch (op) {
+    case AtomicOp::fetch_add: old = word.fetch_add(operand, std::memory_order_seq_cst); break;
+    case AtomicOp::fetch_and: old = word.fetch_and(operand, std::memory_order_seq_cst); break;
+    case AtomicOp::fetch_or: old = word.fetch_or(operand, std::memory_order_seq_cst); break;
+    case AtomicOp::swap: old = word.exchange(operand, std::memory_order_seq_cst); break;
+    case AtomicOp::compare_swap: word.compare_exchange_strong(old, operand, std::memory_order_seq_cst); break;
+  }
+  if (result != nullptr) *result = old;
+  return Post::done;
+}
+
+Post ShmTransport::fence(Rank target, Completion*) noexcept {
+  KASANE_CHECK_OP(raw(target), <, ranks());
+  // Everything completed inline; seq_cst, so that also later loads come after the writes fenced here.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return Post::done;
+}
+
+// ---- messages ----------------------------------------------------------------------------------------------------
+
+void ShmTransport::set_handler(HandlerId id, Handler fn, void* context) noexcept {
+  KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
+  handlers_[raw(id)] = {fn, context};
+}
+
+Post ShmTransport::put(Rank to, HandlerId id, std::span<const std::byte> payload, std::uint32_t slot,
+                       std::uint64_t stamp) noexcept {
+  KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
+  KASANE_CHECK_OP(payload.size(), <=, kMaxPayload);
+  RankArea& target = area(to);
+  std::uint64_t position = target.tail.load(std::memory_order_relaxed);  // relaxed: the cell's turn decides
+  Cell* cell;
+  for (;;) {
+    cell = &target.cells[position & (kRingCells - 1)];
+    // acquire: pairs with the consumer's release, so its handler has finished with the payload that we overwrite.
+    const std::uint64_t turn = cell->turn.load(std::memory_order_acquire);
+    if (turn == empty_turn(position)) {
+      // relaxed: claims the cell; its content is published by turn.
+      if (target.tail.compare_exchange_weak(position, position + 1, std::memory_order_relaxed)) break;
+    } else if (turn < empty_turn(position)) {
+      return Post::again;  // still holds the message of one lap ago: the ring is full
+    } else {
+      position = target.tail.load(std::memory_order_relaxed);  // relaxed: someone else claimed it, look anew
+    }
+  }
+  cell->from = raw(rank());
+  cell->handler = raw(id);
+  cell->bytes = static_cast<std::uint32_t>(payload.size());
+  cell->reply_slot = slot;
+  cell->reply_stamp = stamp;
+  if (!payload.empty()) std::memcpy(cell->payload, payload.data(), payload.size());
+  cell->turn.store(full_turn(position), std::memory_order_release);  // release: publishes the message
+  wake(to, Doorbell::messages);
+  return Post::done;
+}
+
+Post ShmTransport::send(Rank to, HandlerId id, std::span<const std::byte> payload) noexcept {
+  return put(to, id, payload, kNoReply, 0);
+}
+
+Post ShmTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
+  const std::uint32_t index = slots_.claim();
+  if (index == kNoReply) return Post::again;
+  ReplySlot& slot = area(rank()).replies[index];
+  // relaxed: the slot is ours alone until the message that names it is published (release) in put().
+  const std::uint64_t stamp = slot.state.load(std::memory_order_relaxed) / 2 + 1;
+  slot.state.store(stamp * 2, std::memory_order_relaxed);
+  // Filled before the message can be answered: another thread may be handed `pending` by then.
+  pending = {.slot = index, .stamp = stamp};
+  if (put(to, id, payload, index, stamp) == Post::again) {
+    pending = {};
+    slots_.release(index);
+    return Post::again;
+  }
+  return Post::pending;
+}
+
+void ShmTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
+  KASANE_CHECK_OP(token.slot, <, kReplySlots);
+  ReplySlot& slot = area(token.requester).replies[token.slot];
+  // relaxed: the token reached us through the message that was published after the slot was set to waiting.
+  KASANE_CHECK_OP(slot.state.load(std::memory_order_relaxed), ==, token.stamp * 2);  // else answered twice
+  slot.value.store(value, std::memory_order_relaxed);                 // relaxed: published by the next line
+  slot.state.store(token.stamp * 2 + 1, std::memory_order_release);   // release: also what the handler did before
+  wake(token.requester, Doorbell::messages);
+}
+
+bool ShmTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
+  KASANE_CHECK(pending.stamp != 0, "test() of a request that was not sent, or whose answer was taken already");
+  ReplySlot& slot = area(rank()).replies[pending.slot];
+  const std::uint64_t state = slot.state.load(std::memory_order_acquire);  // acquire: pairs with reply()'s release
+  if (state == pending.stamp * 2) return false;
+  KASANE_CHECK_OP(state, ==, pending.stamp * 2 + 1);
+  if (value != nullptr) *value = slot.value.load(std::memory_order_relaxed);  // relaxed: ordered by state
+  slots_.release(pending.slot);
+  pending = {};
+  return true;
+}
+
+// ---- progress ----------------------------------------------------------------------------------------------------
+
+// No message is left lying. Let M be a message that was published, and its doorbell rung, before some thread S read the
+// doorbell's activity and called progress(), which returned false; S then sleeps. Either
+// (a) S found the head cell in its empty turn. All before head is consumed, so M lies behind a cell that is claimed but
+//     not published; its producer will ring after publishing it. (A stale head_ cannot look empty: its cell was consumed,
+//     so its turn has moved on.) Or
+// (b) S found the gate taken, by an exchange that W's leaving exchange reads or follows in the release sequence: so W,
+//     after it left, sees M's cell published. If the head cell W left is published, W rings and S wakes. If not, M lies behind an
+//     unpublished cell (as in a), or another thread entered after W and consumes from there on; it leaves by the same rule.
+bool ShmTransport::progress() noexcept {
+  const std::uint64_t head = head_.load(std::memory_order_relaxed);  // relaxed: a stale head is caught, see (a)
+  if (own_cell(head).turn.load(std::memory_order_acquire) == empty_turn(head)) return false;  // acquire: as in run_batch()
+  // acquire: what the last consumer did; release: see (b).
+  if (gate_.exchange(1, std::memory_order_acq_rel) != 0) return false;
+  const bool any = run_batch();
+  const std::uint64_t left_at = head_.load(std::memory_order_relaxed);  // relaxed: we wrote it
+  gate_.exchange(0, std::memory_order_acq_rel);  // release: our consumption; acquire: see (b)
+  if (own_cell(left_at).turn.load(std::memory_order_acquire) == full_turn(left_at)) wake(rank(), Doorbell::messages);
+  return any;
+}
+
+bool ShmTransport::run_batch() noexcept {
+  std::uint64_t head = head_.load(std::memory_order_relaxed);  // relaxed: ordered by the gate
+  for (int n = 0; n < kBatch; ++n) {
+    Cell& cell = own_cell(head);
+    // acquire: pairs with put()'s publication.
+    if (cell.turn.load(std::memory_order_acquire) != full_turn(head)) return n != 0;
+    run(cell);
+    cell.turn.store(empty_turn(head + kRingCells), std::memory_order_release);  // release: we are done with the payload
+    head_.store(++head, std::memory_order_relaxed);  // relaxed: ordered by the gate; outside it only a hint
+  }
+  return true;
+}
+
+void ShmTransport::run(const Cell& cell) const noexcept {
+  // A peer is another process: what it wrote is checked before it is used as an index or a length.
+  KASANE_CHECK_OP(cell.handler, <, kMaxHandlers);
+  KASANE_CHECK_OP(cell.from, <, ranks());
+  KASANE_CHECK_OP(cell.bytes, <=, kMaxPayload);
+  const HandlerEntry& handler = handlers_[cell.handler];
+  KASANE_CHECK(handler.fn != nullptr, "a message for a handler that was never set");
+  const Rank from{cell.from};
+  handler.fn(handler.context, Message{.from = from,
+                                      .payload = {cell.payload, cell.bytes},
+                                      .token = {.requester = from, .slot = cell.reply_slot, .stamp = cell.reply_stamp}});
+}
+
+// ---- doorbells ---------------------------------------------------------------------------------------------------
+
+std::uint32_t ShmTransport::activity(Doorbell d) const noexcept {
+  // acquire: what was done before the doorbell was rung is visible to who read the ring. seq_cst on top: a caller that
+  // announces itself elsewhere before it looks (sched) must not have this load moved over its announcement.
+  return area(rank()).bells[raw(d)].events.load(std::memory_order_seq_cst);
+}
+
+// No wake-up is lost. All four operations on events and sleepers are seq_cst, so they have one order:
+//   wake:  E = events + 1,  then S = load sleepers         sleep:  sleepers + 1,  then L = load events
+// If E is before L, the sleeper sees events != seen and returns. Else L, and with it sleepers + 1, is before E and so before S:
+// the waker sees a sleeper and calls FUTEX_WAKE. The kernel compares events with seen and queues the sleeper in one
+// step with respect to FUTEX_WAKE: either the comparison sees E (no sleep), or the sleeper is queued and woken.
+void ShmTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
+  Bell& bell = area(rank()).bells[raw(d)];
+  bell.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  if (bell.events.load(std::memory_order_seq_cst) == seen) futex_wait(bell.events, seen, timeout_ns);
+  bell.sleepers.fetch_sub(1, std::memory_order_relaxed);  // relaxed: seen late, it costs a needless system call
+}
+
+void ShmTransport::wake(Rank to, Doorbell d) noexcept {
+  Bell& bell = area(to).bells[raw(d)];
+  bell.events.fetch_add(1, std::memory_order_seq_cst);
+  if (bell.sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(bell.events);
+}
+
+}  // namespace
+
+std::size_t job_bytes(std::uint32_t ranks) { return sizeof(JobArea) + std::size_t{ranks} * sizeof(RankArea); }
+
+Result<std::unique_ptr<Transport>> create(const Job& job) {
+  if (raw(job.rank) >= job.ranks) {
+    return fail(Errc::invalid_argument,
+                "rank " + std::to_string(raw(job.rank)) + " of a job of " + std::to_string(job.ranks) + " ranks");
+  }
+  if (job.shared_bytes < job_bytes(job.ranks) || job.postbox.size() != job.ranks) {
+    return fail(Errc::invalid_argument, "a job of " + std::to_string(job.ranks) + " ranks needs " +
+                                            std::to_string(job_bytes(job.ranks)) + " shared bytes and a postbox a rank, got " +
+                                            std::to_string(job.shared_bytes) + " and " + std::to_string(job.postbox.size()));
+  }
+  auto shared = SharedMap::map(job.shared_fd, job_bytes(job.ranks), "the job's shared memory");
+  if (!shared) return tl::unexpected<Error>(std::move(shared).error());
+  return std::make_unique<ShmTransport>(job, std::move(*shared));
+}
+
+}  // namespace kasane::comm::shm
