@@ -3,7 +3,7 @@
 // coherence protocol's (dsm/protocol.h); here are storage, the sets of blocks and nothing else.
 //
 // Thread safety: words are atomics; BlockSet's operations are lock-free. Memory is reserved, not committed: only words and
-// set pages that were touched cost DRAM. Nothing here allocates after create().
+// set pages that were touched cost DRAM. Nothing here allocates after create(), so all of it may run in a fault handler.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,23 @@
 
 namespace kasane::mem {
 
-/// A set of block numbers in a three-level bitmap, so that walking a sparse set touches only what is set.
+/// A set of block numbers: a bitmap under levels of counters, so that walking a sparse set touches only what is set.
+///
+///   counts_[2]   one a 64 of counts_[1]      how many of those are not zero, or a little more
+///   counts_[1]   one a 64 of counts_[0]      how many of those are not zero, or a little more
+///   counts_[0]   one a 64 words of bits_     how many of those are not zero, or a little more
+///   bits_        a bit a block
+///
+/// Summaries are counts, not bits, because a bit has to be taken back by somebody who has just seen the level below empty, and an
+/// insertion may come in between: for a moment its member would be invisible. A count has no such moment:
+///
+/// Invariant: whatever makes a word or count non-zero has counted above *before*, and counts down above only *after* that
+/// word or count went back to zero. So a count is never less than the number of non-zero things below it.
+/// Proof. A period of a word is from one 0→non-zero change to the next change back. Its +1 above happens before it starts, its −1 after
+/// it ends; so in the modification order of the count above, every prefix holds each period's +1 before its −1: no period ever
+/// adds less than 0 to the value, and one that has begun and not ended adds exactly 1. Attempts that turn out to find the word non-zero
+/// already take back their own +1 and likewise never add less than 0. The argument climbs level by level.
+/// Who joins a running period (a bit set in a non-zero word) has acquired that word, hence sees its +1 as done.
 class BlockSet {
  public:
   static Result<BlockSet> create(std::uint64_t blocks);
@@ -33,9 +49,21 @@ class BlockSet {
   [[nodiscard]] std::uint64_t next(std::uint64_t from) const noexcept;
 
  private:
+  static constexpr int kLevels = 3;
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+
   BlockSet() = default;
-  std::atomic<std::uint64_t>* level_[3] = {};   // level_[0]: a bit a block; level_[k+1]: a bit per word of level_[k] that may be non-zero
-  std::uint64_t words_[3] = {};
+  void raise(int level, std::uint64_t index) noexcept;
+  void lower(int level, std::uint64_t index) noexcept;
+  [[nodiscard]] std::uint64_t next_word(std::uint64_t from) const noexcept;
+  [[nodiscard]] std::uint64_t next_count(int level, std::uint64_t from) const noexcept;
+
+  std::atomic<std::uint64_t>* bits_ = nullptr;
+  std::atomic<std::uint32_t>* counts_[kLevels] = {};
+  std::uint64_t words_ = 0;               // of bits_
+  std::uint64_t counters_[kLevels] = {};  // of counts_[k]
+  std::uint64_t blocks_ = 0;
+  void* mapped_ = nullptr;
   std::size_t mapped_bytes_ = 0;
 };
 
@@ -57,7 +85,7 @@ class BlockTable {
 
 template <class F>
 void BlockSet::for_each(F&& f) const {
-  for (std::uint64_t b = next(0); b != ~std::uint64_t{0}; b = next(b + 1)) f(BlockId{b});
+  for (std::uint64_t b = next(0); b != kNone; b = next(b + 1)) f(BlockId{b});
 }
 
 }  // namespace kasane::mem

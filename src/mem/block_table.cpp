@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Storage of the block table and the walk of block sets. One anonymous MAP_NORESERVE map each: untouched parts read as zero and
+// cost nothing, and zero is the right start for words, bits and counts.
+//
+// Thread safety: as block_table.h says; the proof that no member is missed stands there too.
+#include "mem/block_table.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace kasane::mem {
+namespace {
+
+constexpr std::uint64_t kFanOut = 64;
+
+constexpr std::uint64_t groups(std::uint64_t n) { return (n + kFanOut - 1) / kFanOut; }
+
+Result<void*> map_zeros(const char* what, std::size_t bytes) {
+  void* got = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (got == MAP_FAILED)
+    return fail_errno(Errc::out_of_memory, "cannot map " + std::to_string(bytes) + " bytes for the " + what);
+  // A huge page behind every touched word would commit the map 512 times faster than it is used.
+  ::madvise(got, bytes, MADV_NOHUGEPAGE);
+  return got;
+}
+
+}  // namespace
+
+Result<BlockTable> BlockTable::create(std::uint64_t blocks) {
+  if (blocks == 0) return fail(Errc::invalid_argument, "a block table of 0 blocks");
+  auto map = map_zeros("block table", blocks * sizeof(std::atomic<std::uint32_t>));
+  if (!map) return tl::unexpected<Error>(std::move(map).error());
+  BlockTable table;
+  table.words_ = static_cast<std::atomic<std::uint32_t>*>(*map);
+  table.blocks_ = blocks;
+  return table;
+}
+
+BlockTable::BlockTable(BlockTable&& o) noexcept
+    : words_(std::exchange(o.words_, nullptr)), blocks_(std::exchange(o.blocks_, 0)) {}
+
+BlockTable::~BlockTable() {
+  if (words_) ::munmap(words_, blocks_ * sizeof *words_);
+}
+
+Result<BlockSet> BlockSet::create(std::uint64_t blocks) {
+  if (blocks == 0) return fail(Errc::invalid_argument, "a block set of 0 blocks");
+  BlockSet s;
+  s.blocks_ = blocks;
+  s.words_ = groups(blocks);
+  std::size_t bytes = s.words_ * sizeof *s.bits_;
+  for (int level = 0; level < kLevels; ++level) {
+    s.counters_[level] = groups(level == 0 ? s.words_ : s.counters_[level - 1]);
+    bytes += s.counters_[level] * sizeof *s.counts_[level];
+  }
+  auto map = map_zeros("block set", bytes);
+  if (!map) return tl::unexpected<Error>(std::move(map).error());
+  s.mapped_ = *map;
+  s.mapped_bytes_ = bytes;
+  s.bits_ = static_cast<std::atomic<std::uint64_t>*>(*map);
+  auto* counts = reinterpret_cast<std::atomic<std::uint32_t>*>(s.bits_ + s.words_);
+  for (int level = 0; level < kLevels; ++level) {
+    s.counts_[level] = counts;
+    counts += s.counters_[level];
+  }
+  return s;
+}
+
+BlockSet::BlockSet(BlockSet&& o) noexcept
+    : bits_(std::exchange(o.bits_, nullptr)), words_(std::exchange(o.words_, 0)), blocks_(std::exchange(o.blocks_, 0)),
+      mapped_(std::exchange(o.mapped_, nullptr)), mapped_bytes_(std::exchange(o.mapped_bytes_, 0)) {
+  std::copy(std::begin(o.counts_), std::end(o.counts_), counts_);
+  std::copy(std::begin(o.counters_), std::end(o.counters_), counters_);
+}
+
+BlockSet::~BlockSet() {
+  if (mapped_) ::munmap(mapped_, mapped_bytes_);
+}
+
+// One more non-zero thing below counts_[level][index]. Where the count is not zero the levels above are right already; else
+// they are raised first, and lowered again if somebody else was quicker to make this one non-zero.
+void BlockSet::raise(int level, std::uint64_t index) noexcept {
+  if (level == kLevels) return;
+  std::atomic<std::uint32_t>& count = counts_[level][index];
+  // acquire: joining a running period, whose count above must be seen as done before ours is published.
+  std::uint32_t old = count.load(std::memory_order_acquire);
+  while (old != 0)
+    // acq_rel: acquire as above; release, so that who joins us later sees what we saw.
+    if (count.compare_exchange_weak(old, old + 1, std::memory_order_acq_rel, std::memory_order_acquire)) return;
+  raise(level + 1, index / kFanOut);
+  if (count.fetch_add(1, std::memory_order_acq_rel) != 0) lower(level + 1, index / kFanOut);
+}
+
+void BlockSet::lower(int level, std::uint64_t index) noexcept {
+  if (level == kLevels) return;
+  // acq_rel: the +1 of this period above (acquired through this count) must come before our -1 there.
+  if (counts_[level][index].fetch_sub(1, std::memory_order_acq_rel) == 1) lower(level + 1, index / kFanOut);
+}
+
+void BlockSet::insert(BlockId b) noexcept {
+  KASANE_ASSERT(kasane::raw(b) < blocks_);
+  const std::uint64_t index = kasane::raw(b) / kFanOut;
+  const std::uint64_t bit = std::uint64_t{1} << (kasane::raw(b) % kFanOut);
+  std::atomic<std::uint64_t>& word = bits_[index];
+  // acquire: as in raise().
+  std::uint64_t old = word.load(std::memory_order_acquire);
+  while (old != 0)
+    // A member already? Then a locked read-modify-write all the same, so that insert() always orders what the caller stored before it
+    // (a dirty block) before whoever erases the member afterwards. acq_rel: as in raise().
+    if (word.compare_exchange_weak(old, old | bit, std::memory_order_acq_rel, std::memory_order_acquire)) return;
+  raise(0, index / kFanOut);
+  if (word.fetch_or(bit, std::memory_order_acq_rel) != 0) lower(0, index / kFanOut);
+}
+
+void BlockSet::erase(BlockId b) noexcept {
+  KASANE_ASSERT(kasane::raw(b) < blocks_);
+  const std::uint64_t index = kasane::raw(b) / kFanOut;
+  const std::uint64_t bit = std::uint64_t{1} << (kasane::raw(b) % kFanOut);
+  // acq_rel: as in lower(). Only the call that empties the word counts down, so that erasing twice is harmless.
+  if (bits_[index].fetch_and(~bit, std::memory_order_acq_rel) == bit) lower(0, index / kFanOut);
+}
+
+bool BlockSet::contains(BlockId b) const noexcept {
+  KASANE_ASSERT(kasane::raw(b) < blocks_);
+  // acquire: a member found shows what its inserter did before.
+  return (bits_[kasane::raw(b) / kFanOut].load(std::memory_order_acquire) >> (kasane::raw(b) % kFanOut)) & 1;
+}
+
+std::uint64_t BlockSet::next(std::uint64_t from) const noexcept {
+  if (from >= blocks_) return kNone;
+  std::uint64_t word = from / kFanOut;
+  std::uint64_t mask = ~std::uint64_t{0} << (from % kFanOut);
+  while (true) {
+    // acquire: as contains().
+    const std::uint64_t members = bits_[word].load(std::memory_order_acquire) & mask;
+    if (members != 0) return word * kFanOut + static_cast<std::uint64_t>(std::countr_zero(members));
+    word = next_word(word + 1);
+    if (word == kNone) return kNone;
+    mask = ~std::uint64_t{0};
+  }
+}
+
+// The first word >= from that is not zero. Counts may say too much, never too little: a group that turns out to be empty is passed over.
+std::uint64_t BlockSet::next_word(std::uint64_t from) const noexcept {
+  while (from < words_) {
+    const std::uint64_t group = next_count(0, from / kFanOut);
+    if (group == kNone) return kNone;
+    const std::uint64_t end = std::min(words_, (group + 1) * kFanOut);
+    for (from = std::max(from, group * kFanOut); from < end; ++from)
+      // relaxed: next() loads the word again, with acquire.
+      if (bits_[from].load(std::memory_order_relaxed) != 0) return from;
+  }
+  return kNone;
+}
+
+// The first index >= from of counts_[level] that is not zero; the same walk, one level up.
+std::uint64_t BlockSet::next_count(int level, std::uint64_t from) const noexcept {
+  while (from < counters_[level]) {
+    std::uint64_t end = counters_[level];
+    if (level + 1 < kLevels) {
+      const std::uint64_t group = next_count(level + 1, from / kFanOut);
+      if (group == kNone) return kNone;
+      from = std::max(from, group * kFanOut);
+      end = std::min(end, (group + 1) * kFanOut);
+    }
+    for (; from < end; ++from)
+      // relaxed: for a member that was there before this walk its counts are, too (coherence), and no other is promised.
+      if (counts_[level][from].load(std::memory_order_relaxed) != 0) return from;
+  }
+  return kNone;
+}
+
+}  // namespace kasane::mem

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reservation and the maps of a Space. Everything is MAP_NORESERVE and shared memory is counted page by page, so a space
+// of 1 TiB costs address bits and nothing else until it is touched.
+//
+// Thread safety: plain functions over system calls; no state.
+// Invariant: Space::create either returns a whole Space or leaves the reservation at base as it found it.
+#include "mem/space.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cinttypes>
+#include <cstdarg>
+#include <cstdio>
+#include <utility>
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+namespace kasane::mem {
+namespace {
+
+constexpr std::size_t kAlignment = 2 * 1024 * 1024;   // of a base we choose: whole page tables, and huge pages stay possible
+
+#if defined(__SANITIZE_THREAD__)
+// ThreadSanitizer reserves most of the address range for its shadow; only the kernel's own choice is sure to be outside.
+constexpr std::array<std::uintptr_t, 0> kCandidates{};
+#else
+// Far from where the kernel puts programs, heaps (0x55…) and libraries (0x7f…), far from AddressSanitizer's shadow (below
+// 0x100100000000), and far from each other, so that one stranger spoils one candidate.
+constexpr std::array<std::uintptr_t, 7> kCandidates{0x200000000000, 0x280000000000, 0x300000000000, 0x380000000000,
+                                                    0x400000000000, 0x480000000000, 0x180000000000};
+#endif
+
+[[gnu::format(printf, 1, 2)]] std::string text(const char* format, ...) {
+  char line[320];
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  return line;
+}
+
+constexpr int kReserveFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+// At exactly this address, or null with errno. Kernels before 4.17 take the address as a hint: what landed elsewhere goes back.
+std::byte* reserve_at(std::uintptr_t address, std::size_t bytes) {
+  void* wanted = reinterpret_cast<void*>(address);
+  void* got = ::mmap(wanted, bytes, PROT_NONE, kReserveFlags | MAP_FIXED_NOREPLACE, -1, 0);
+  if (got == wanted) return static_cast<std::byte*>(got);
+  if (got != MAP_FAILED) {
+    ::munmap(got, bytes);
+    errno = EEXIST;
+  }
+  return nullptr;
+}
+
+// Wherever there is room, aligned: reserve more and give back both ends. Null with errno.
+std::byte* reserve_anywhere(std::size_t bytes) {
+  const std::size_t more = bytes + kAlignment;
+  if (more < bytes) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  void* got = ::mmap(nullptr, more, PROT_NONE, kReserveFlags, -1, 0);
+  if (got == MAP_FAILED) return nullptr;
+  const auto start = reinterpret_cast<std::uintptr_t>(got);
+  const std::uintptr_t base = (start + kAlignment - 1) & ~(kAlignment - 1);
+  if (base != start) ::munmap(got, base - start);
+  ::munmap(reinterpret_cast<void*>(base + bytes), start + more - (base + bytes));
+  return reinterpret_cast<std::byte*>(base);
+}
+
+// A sparse memory file. Its size is only a bound: pages come one by one as they are touched.
+Result<int> sparse_file(const char* name, std::size_t bytes) {
+  const int fd = ::memfd_create(name, MFD_CLOEXEC);
+  if (fd < 0) return fail_errno(Errc::limit, text("memfd_create(%s) failed", name));
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+    const int number = errno;
+    ::close(fd);
+    return fail_errno(Errc::limit, text("the memory file %s cannot have %zu bytes (see ulimit -f)", name, bytes), number);
+  }
+  return fd;
+}
+
+// MADV_DONTDUMP: a core file with three sparse views of up to 1 TiB each would be useless.
+Result<std::byte*> map_file(const char* what, int fd, std::size_t bytes, int access, std::byte* at) {
+  const int flags = MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0);
+  void* got = ::mmap(at, bytes, access, flags, fd, 0);
+  if (got == MAP_FAILED)
+    return fail_errno(Errc::limit, text("cannot map %s, %zu bytes at %p (47 bits of address hold V, A, T and the peers' M; "
+                                         "see ulimit -v; try a smaller space)", what, bytes, static_cast<void*>(at)));
+  ::madvise(got, bytes, MADV_DONTDUMP);
+  return static_cast<std::byte*>(got);
+}
+
+}  // namespace
+
+Result<std::byte*> reserve_space(std::size_t bytes, std::uintptr_t hint) {
+  if (bytes == 0 || bytes % kPageBytes != 0)
+    return fail(Errc::invalid_argument, text("a space of %zu bytes: it must be a positive multiple of %zu", bytes, kPageBytes));
+  if (hint % kPageBytes != 0)
+    return fail(Errc::invalid_argument, text("a space at %#" PRIxPTR ": the address must be a multiple of %#zx", hint, kPageBytes));
+  if (hint != 0) {
+    if (std::byte* base = reserve_at(hint, bytes)) return base;
+    return fail_errno(Errc::limit, text("cannot reserve %zu bytes at %#" PRIxPTR, bytes, hint));
+  }
+  for (std::uintptr_t candidate : kCandidates)
+    if (std::byte* base = reserve_at(candidate, bytes)) return base;
+  if (std::byte* base = reserve_anywhere(bytes)) return base;
+  return fail_errno(Errc::limit, text("cannot reserve %zu bytes of address anywhere (see ulimit -v; try a smaller space)", bytes));
+}
+
+Result<Space> Space::create(std::byte* base, std::size_t bytes) {
+  if (base == nullptr || bytes == 0 || bytes % kPageBytes != 0)
+    return fail(Errc::invalid_argument,
+                text("a space of %zu bytes at %p: it must be a positive multiple of %zu, at a reserved address", bytes,
+                      static_cast<void*>(base), kPageBytes));
+  Space s;   // from here its destructor takes back whatever was made
+  s.bytes_ = bytes;
+  auto m = sparse_file("kasane-M", bytes);
+  if (!m) return tl::unexpected<Error>(std::move(m).error());
+  s.m_fd_ = *m;
+  auto t = sparse_file("kasane-T", bytes);
+  if (!t) return tl::unexpected<Error>(std::move(t).error());
+  s.t_fd_ = *t;
+  auto a_view = map_file("A", s.m_fd_, bytes, PROT_READ | PROT_WRITE, nullptr);
+  if (!a_view) return tl::unexpected<Error>(std::move(a_view).error());
+  s.a_ = *a_view;
+  auto t_view = map_file("T", s.t_fd_, bytes, PROT_READ | PROT_WRITE, nullptr);
+  if (!t_view) return tl::unexpected<Error>(std::move(t_view).error());
+  s.t_ = *t_view;
+  // V comes last: nothing after it can fail, so a failed create never eats the reservation.
+  auto v_view = map_file("V", s.m_fd_, bytes, PROT_NONE, base);
+  if (!v_view) return tl::unexpected<Error>(std::move(v_view).error());
+  s.v_ = *v_view;
+  return s;
+}
+
+Space::Space(Space&& o) noexcept
+    : v_(std::exchange(o.v_, nullptr)), a_(std::exchange(o.a_, nullptr)), t_(std::exchange(o.t_, nullptr)),
+      bytes_(std::exchange(o.bytes_, 0)), m_fd_(std::exchange(o.m_fd_, -1)), t_fd_(std::exchange(o.t_fd_, -1)) {}
+
+Space::~Space() {
+  for (std::byte* view : {v_, a_, t_})
+    if (view) ::munmap(view, bytes_);
+  for (int fd : {m_fd_, t_fd_})
+    if (fd >= 0) ::close(fd);
+}
+
+}  // namespace kasane::mem
