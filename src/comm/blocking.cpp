@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocking: post until accepted, then await the completion. Each predicate given to the waiter may be called again after it
+// was true, so each remembers that it has posted.
+#include "comm/blocking.h"
+
+#include <atomic>
+
+namespace kasane::comm {
+namespace {
+
+/// A completion that one thread awaits.
+struct Done : Completion {
+  std::atomic<bool> flag{false};
+  Done() noexcept {
+    fn = [](Completion* self) noexcept {
+      // release: what the operation brought is visible to who sees the flag.
+      static_cast<Done*>(self)->flag.store(true, std::memory_order_release);
+    };
+  }
+  [[nodiscard]] bool is_set() const noexcept { return flag.load(std::memory_order_acquire); }  // acquire: pairs with fn
+};
+
+/// Calls post until it is accepted.
+template <class F>
+Post accepted(Waiter& waiter, const F& post) {
+  Post result = Post::again;
+  waiter.until([&] {
+    if (result == Post::again) result = post();
+    return result != Post::again;
+  });
+  return result;
+}
+
+template <class F>
+void complete(Waiter& waiter, const F& post) {
+  Done done;
+  if (accepted(waiter, [&] { return post(&done); }) == Post::done) return;
+  waiter.until([&] { return done.is_set(); });
+}
+
+std::uint64_t rmw(Transport& t, Waiter& w, AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare = 0) {
+  std::uint64_t old = 0;
+  complete(w, [&](Completion* c) { return t.atomic(op, at, operand, compare, &old, c); });
+  return old;
+}
+
+}  // namespace
+
+void Blocking::read(RemoteAddr from, void* to, std::size_t bytes) {
+  complete(waiter_, [&](Completion* c) { return transport_.read(from, to, bytes, c); });
+}
+
+void Blocking::write(RemoteAddr to, const void* from, std::size_t bytes) {
+  complete(waiter_, [&](Completion* c) { return transport_.write(to, from, bytes, c); });
+}
+
+// An addition of nothing: the contract has no atomic load, and a plain read may be torn.
+std::uint64_t Blocking::load(RemoteAddr at) { return rmw(transport_, waiter_, AtomicOp::fetch_add, at, 0); }
+
+void Blocking::store(RemoteAddr at, std::uint64_t value) { rmw(transport_, waiter_, AtomicOp::swap, at, value); }
+
+std::uint64_t Blocking::fetch_add(RemoteAddr at, std::uint64_t operand) {
+  return rmw(transport_, waiter_, AtomicOp::fetch_add, at, operand);
+}
+
+std::uint64_t Blocking::fetch_and(RemoteAddr at, std::uint64_t operand) {
+  return rmw(transport_, waiter_, AtomicOp::fetch_and, at, operand);
+}
+
+std::uint64_t Blocking::fetch_or(RemoteAddr at, std::uint64_t operand) {
+  return rmw(transport_, waiter_, AtomicOp::fetch_or, at, operand);
+}
+
+std::uint64_t Blocking::swap(RemoteAddr at, std::uint64_t operand) {
+  return rmw(transport_, waiter_, AtomicOp::swap, at, operand);
+}
+
+std::uint64_t Blocking::compare_swap(RemoteAddr at, std::uint64_t expected, std::uint64_t desired) {
+  return rmw(transport_, waiter_, AtomicOp::compare_swap, at, desired, expected);
+}
+
+void Blocking::send(Rank to, HandlerId handler, std::span<const std::byte> payload) {
+  (void)accepted(waiter_, [&] { return transport_.send(to, handler, payload); });
+}
+
+std::uint64_t Blocking::request(Rank to, HandlerId handler, std::span<const std::byte> payload) {
+  PendingReply pending;
+  (void)accepted(waiter_, [&] { return transport_.request(to, handler, payload, pending); });
+  std::uint64_t value = 0;
+  bool answered = false;
+  waiter_.until([&] {
+    if (!answered) answered = transport_.test(pending, &value);
+    return answered;
+  });
+  return value;
+}
+
+}  // namespace kasane::comm
