@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+// See network.h.
+#include "comm/sim/network.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace kasane::comm::sim {
+
+/// What one rank sees of the network, and what waits at it.
+class SimTransport final : public Transport {
+ public:
+  SimTransport(Network& net, Rank rank, std::uint32_t ranks, const SimOptions& options)
+      : Transport(rank, ranks), net_(net), slots_(options.reply_slots) {}
+
+  Facts facts() const noexcept override {
+    return {.name = "sim", .target_cpu_needed = false, .atomics_coherent_with_cpu = true, .completes_inline = false};
+  }
+  Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
+  std::byte* mapped(Rank r, RegionId id) const noexcept override;
+  Post read(RemoteAddr from, void* to, std::size_t bytes, Completion* done) noexcept override;
+  Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion* done) noexcept override;
+  Post atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
+              Completion* done) noexcept override;
+  Post fence(Rank target, Completion* done) noexcept override;
+  void set_handler(HandlerId, Handler, void* context) noexcept override;
+  Post send(Rank to, HandlerId, std::span<const std::byte> payload) noexcept override;
+  Post request(Rank to, HandlerId, std::span<const std::byte> payload, PendingReply&) noexcept override;
+  void reply(ReplyToken, std::uint64_t value) noexcept override;
+  bool test(PendingReply&, std::uint64_t* value) noexcept override;
+  bool progress() noexcept override;
+  std::uint32_t activity(Doorbell d) const noexcept override { return activity_[raw(d)]; }
+  void sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept override;
+  void wake(Rank r, Doorbell d) noexcept override;
+
+ private:
+  friend class Network;
+  struct Region {
+    std::byte* local = nullptr;
+    std::size_t bytes = 0;
+  };
+  struct HandlerEntry {
+    Handler fn = nullptr;
+    void* context = nullptr;
+  };
+  struct Slot {
+    enum class State : std::uint8_t { free, waiting, replying, answered } state = State::free;
+    std::uint64_t stamp = 0;
+    std::uint64_t value = 0;
+  };
+
+  SimTransport& peer(Rank r) const noexcept {
+    KASANE_CHECK_OP(raw(r), <, ranks());
+    return *net_.transports_[raw(r)];
+  }
+  std::byte* address(RemoteAddr at, std::size_t bytes) const noexcept;
+  Post put(Rank to, HandlerId, std::span<const std::byte> payload, ReplyToken token) noexcept;
+  void receive(Event event);
+  void run(Event& event) const;
+  Slot& slot(std::uint32_t index, std::uint64_t stamp) noexcept;
+
+  Network& net_;
+  std::array<Region, kMaxRegions> regions_{};
+  std::array<HandlerEntry, kMaxHandlers> handlers_{};
+  std::vector<Slot> slots_;
+  std::deque<Event> due_;              ///< completions and messages that have arrived
+  std::uint32_t incoming_ = 0;         ///< messages under way to us or due
+  std::uint32_t operations_ = 0;       ///< posted by us, not completed
+  std::uint32_t activity_[2] = {0, 0};
+  bool in_progress_ = false;
+};
+
+// ---- the network -------------------------------------------------------------------------------------------------
+
+Network::Network(std::uint32_t ranks, const SimOptions& options, Dice& dice, Trace& trace, Sleeper& sleeper)
+    : options_(options), dice_(dice), trace_(trace), sleeper_(sleeper) {
+  for (std::uint32_t r = 0; r < ranks; ++r) transports_.push_back(std::make_unique<SimTransport>(*this, Rank{r}, ranks, options_));
+}
+
+Network::~Network() = default;
+
+Transport& Network::transport(Rank r) noexcept {
+  KASANE_CHECK_OP(raw(r), <, transports_.size());
+  return *transports_[raw(r)];
+}
+
+bool Network::can_progress(Rank r) const noexcept { return !transports_[raw(r)]->due_.empty() && !transports_[raw(r)]->in_progress_; }
+
+/// Whether a post is answered `again`: because a queue is full, or for no reason.
+bool Network::refuse(bool full) {
+  if (full) return true;
+  const bool busy = !under_way_.empty() ||
+                    std::any_of(transports_.begin(), transports_.end(), [](const auto& t) { return !t->due_.empty(); });
+  return busy && dice_.permille(options_.again_permille);
+}
+
+std::uint64_t Network::begin(std::uint32_t rank, std::uint32_t pieces, Completion* done) {
+  operations_[next_operation_] = {.rank = rank, .pieces = pieces, .done = done};
+  ++transports_[rank]->operations_;
+  return next_operation_++;
+}
+
+void Network::launch(Event event) {
+  event.id = next_id_++;
+  event.due = now_ + dice_.below(options_.max_delay_steps + std::uint64_t{1});
+  trace_.mix(event.kind, event.from, event.to, event.bytes, event.due);
+  under_way_.push_back(std::move(event));
+  ++changes_;
+}
+
+Post Network::transfer(Event::Kind kind, std::uint32_t from, RemoteAddr at, std::byte* remote, std::byte* local,
+                       std::size_t bytes, Completion* done) {
+  if (refuse(transports_[from]->operations_ >= options_.operation_capacity)) return Post::again;
+  // Cut at up to two places; equal places make fewer pieces, and an operation without bytes is one empty piece.
+  std::size_t cuts[4] = {0, 0, 0, bytes};
+  if (options_.tear && bytes > 1) {
+    for (std::size_t* cut : {&cuts[1], &cuts[2]}) *cut = dice_.below(bytes);
+    std::sort(cuts + 1, cuts + 3);
+  }
+  std::uint32_t pieces = 0;
+  for (int i = 0; i < 3; ++i) pieces += cuts[i + 1] > cuts[i] ? 1u : 0u;
+  const std::uint64_t operation = begin(from, std::max(pieces, 1u), done);
+  for (int i = 0; i < 3; ++i) {
+    if (cuts[i + 1] == cuts[i] && (pieces != 0 || i != 0)) continue;
+    launch({.kind = kind, .from = from, .to = raw(at.rank), .operation = operation, .remote = remote + cuts[i],
+            .local = local + cuts[i], .bytes = cuts[i + 1] - cuts[i], .payload = {}});
+  }
+  return Post::pending;
+}
+
+/// Whether something earlier must happen first.
+bool Network::held_back(const Event& event) const {
+  const bool is_fence = event.kind == Event::Kind::fence;
+  if (!is_fence && options_.reorder) return false;
+  return std::any_of(under_way_.begin(), under_way_.end(), [&](const Event& other) {
+    if (other.from != event.from || other.to != event.to || other.id >= event.id) return false;
+    return !options_.reorder || other.kind == Event::Kind::write || other.kind == Event::Kind::atomic;
+  });
+}
+
+std::size_t Network::count_eligible() {
+  eligible_.clear();
+  std::uint64_t next_due = ~std::uint64_t{0};
+  for (std::size_t i = 0; i < under_way_.size(); ++i) {
+    if (held_back(under_way_[i])) continue;
+    next_due = std::min(next_due, under_way_[i].due);
+    if (under_way_[i].due <= now_) eligible_.push_back(i);
+  }
+  if (!eligible_.empty() || under_way_.empty()) return eligible_.size();
+  now_ = next_due;
+  return count_eligible();
+}
+
+void Network::deliver(std::size_t index) {
+  Event& place = under_way_[eligible_[index]];
+  Event event = std::move(place);
+  if (&place != &under_way_.back()) place = std::move(under_way_.back());
+  under_way_.pop_back();
+  trace_.mix(0xD, event.id);
+  ++changes_;
+  happen(event);
+}
+
+void Network::happen(Event& event) {
+  switch (event.kind) {
+    case Event::Kind::read:
+      if (event.bytes != 0) std::memcpy(event.local, event.remote, event.bytes);
+      return finish_piece(event);
+    case Event::Kind::write:
+      if (event.bytes != 0) std::memcpy(event.remote, event.local, event.bytes);
+      return finish_piece(event);
+    case Event::Kind::atomic: execute(event); return finish_piece(event);
+    case Event::Kind::fence: return finish_piece(event);
+    case Event::Kind::completion:
+    case Event::Kind::message: return transports_[event.to]->receive(std::move(event));
+    case Event::Kind::reply: {
+      SimTransport& requester = *transports_[event.to];
+      SimTransport::Slot& slot = requester.slot(event.token.slot, event.token.stamp);
+      slot.state = SimTransport::Slot::State::answered;
+      slot.value = event.operand;
+      ++requester.activity_[raw(Doorbell::messages)];
+      return;
+    }
+  }
+}
+
+void Network::execute(const Event& event) {
+  std::uint64_t old;
+  std::memcpy(&old, event.remote, sizeof(old));
+  std::uint64_t now = old;
+  switch (event.op) {
+    case AtomicOp::fetch_add: now = old + event.operand; break;
+    case AtomicOp::fetch_and: now = old & event.operand; break;
+    case AtomicOp::fetch_or: now = old | event.operand; break;
+    case AtomicOp::swap: now = event.operand; break;
+    case AtomicOp::compare_swap: now = old == event.compare ? event.operand : old; break;
+  }
+  std::memcpy(event.remote, &now, sizeof(now));
+  if (event.local != nullptr) std::memcpy(event.local, &old, sizeof(old));
+  trace_.mix(0xA, event.id, old == now);
+}
+
+/// After the last piece the news of completion travels back.
+void Network::finish_piece(const Event& event) {
+  const auto it = operations_.find(event.operation);
+  if (--it->second.pieces != 0) return;
+  launch({.kind = Event::Kind::completion, .from = event.to, .to = it->second.rank, .operation = event.operation,
+          .done = it->second.done, .payload = {}});
+  operations_.erase(it);
+}
+
+// ---- one rank ----------------------------------------------------------------------------------------------------
+
+Result<void> SimTransport::attach(RegionId id, int /*fd*/, std::byte* local, std::size_t bytes) {
+  if (raw(id) >= kMaxRegions || bytes == 0 || local == nullptr || regions_[raw(id)].bytes != 0) {
+    return fail(Errc::invalid_argument, "attach of region " + std::to_string(raw(id)) + " with " + std::to_string(bytes) +
+                                            " bytes: out of range, empty or attached already");
+  }
+  regions_[raw(id)] = {.local = local, .bytes = bytes};
+  return {};
+}
+
+std::byte* SimTransport::mapped(Rank r, RegionId id) const noexcept {
+  KASANE_CHECK_OP(raw(id), <, kMaxRegions);
+  // Never a peer's, though it would be reachable: who uses the network must feel it.
+  return r == rank() ? regions_[raw(id)].local : nullptr;
+}
+
+std::byte* SimTransport::address(RemoteAddr at, std::size_t bytes) const noexcept {
+  KASANE_CHECK_OP(raw(at.region), <, kMaxRegions);
+  const Region& region = peer(at.rank).regions_[raw(at.region)];
+  KASANE_CHECK(region.bytes != 0, "the region is not attached");
+  KASANE_CHECK_OP(at.offset, <=, region.bytes);
+  KASANE_CHECK_OP(bytes, <=, region.bytes - at.offset);
+  return region.local + at.offset;
+}
+
+Post SimTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion* done) noexcept {
+  std::byte* remote = address(from, bytes);
+  return net_.transfer(Event::Kind::read, raw(rank()), from, remote, static_cast<std::byte*>(to), bytes, done);
+}
+
+Post SimTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Completion* done) noexcept {
+  std::byte* remote = address(to, bytes);
+  auto* local = static_cast<std::byte*>(const_cast<void*>(from));  // only read, see Network::happen
+  return net_.transfer(Event::Kind::write, raw(rank()), to, remote, local, bytes, done);
+}
+
+Post SimTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
+                          Completion* done) noexcept {
+  KASANE_CHECK_OP(at.offset % 8, ==, 0u);
+  std::byte* remote = address(at, 8);
+  if (net_.refuse(operations_ >= net_.options_.operation_capacity)) return Post::again;
+  net_.launch({.kind = Event::Kind::atomic, .op = op, .from = raw(rank()), .to = raw(at.rank),
+               .operation = net_.begin(raw(rank()), 1, done), .remote = remote, .local = reinterpret_cast<std::byte*>(result),
+               .bytes = 8, .operand = operand, .compare = compare, .payload = {}});
+  return Post::pending;
+}
+
+Post SimTransport::fence(Rank target, Completion* done) noexcept {
+  KASANE_CHECK_OP(raw(target), <, ranks());
+  if (net_.refuse(operations_ >= net_.options_.operation_capacity)) return Post::again;
+  net_.launch({.kind = Event::Kind::fence, .from = raw(rank()), .to = raw(target),
+               .operation = net_.begin(raw(rank()), 1, done), .payload = {}});
+  return Post::pending;
+}
+
+void SimTransport::set_handler(HandlerId id, Handler fn, void* context) noexcept {
+  KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
+  handlers_[raw(id)] = {fn, context};
+}
+
+Post SimTransport::put(Rank to, HandlerId id, std::span<const std::byte> payload, ReplyToken token) noexcept {
+  KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
+  KASANE_CHECK_OP(payload.size(), <=, kMaxPayload);
+  SimTransport& target = peer(to);
+  if (net_.refuse(target.incoming_ >= net_.options_.ring_capacity)) return Post::again;
+  ++target.incoming_;
+  Event event{.kind = Event::Kind::message, .from = raw(rank()), .to = raw(to), .bytes = payload.size(), .handler = id,
+              .token = token, .payload = {}};
+  event.payload.resize((payload.size() + 7) / 8);
+  if (!payload.empty()) std::memcpy(event.payload.data(), payload.data(), payload.size());
+  net_.launch(std::move(event));
+  return Post::done;
+}
+
+Post SimTransport::send(Rank to, HandlerId id, std::span<const std::byte> payload) noexcept {
+  return put(to, id, payload, {.requester = rank(), .slot = ~0u, .stamp = 0});
+}
+
+Post SimTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
+  const auto free = std::find_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.state == Slot::State::free; });
+  if (free == slots_.end()) return Post::again;
+  const auto index = static_cast<std::uint32_t>(free - slots_.begin());
+  if (put(to, id, payload, {.requester = rank(), .slot = index, .stamp = free->stamp + 1}) == Post::again) return Post::again;
+  free->state = Slot::State::waiting;
+  ++free->stamp;
+  pending = {.slot = index, .stamp = free->stamp};
+  return Post::pending;
+}
+
+SimTransport::Slot& SimTransport::slot(std::uint32_t index, std::uint64_t stamp) noexcept {
+  KASANE_CHECK_OP(index, <, slots_.size());
+  KASANE_CHECK_OP(slots_[index].stamp, ==, stamp);
+  return slots_[index];
+}
+
+void SimTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
+  Slot& slot = peer(token.requester).slot(token.slot, token.stamp);
+  KASANE_CHECK(slot.state == Slot::State::waiting, "a request was answered twice");
+  slot.state = Slot::State::replying;
+  net_.launch({.kind = Event::Kind::reply, .from = raw(rank()), .to = raw(token.requester), .operand = value, .token = token,
+               .payload = {}});
+}
+
+bool SimTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
+  KASANE_CHECK(pending.stamp != 0, "test() of a request that was not sent, or whose answer was taken already");
+  Slot& s = slot(pending.slot, pending.stamp);
+  KASANE_CHECK(s.state != Slot::State::free);
+  if (s.state != Slot::State::answered) return false;
+  if (value != nullptr) *value = s.value;
+  s.state = Slot::State::free;
+  pending = {};
+  ++net_.changes_;
+  return true;
+}
+
+void SimTransport::receive(Event event) {
+  due_.push_back(std::move(event));
+  ++activity_[raw(Doorbell::messages)];
+}
+
+bool SimTransport::progress() noexcept {
+  if (in_progress_ || due_.empty()) return false;
+  in_progress_ = true;
+  // Some of what is due, not always all: the rest arrives "later".
+  std::uint64_t n = 1 + net_.dice_.below(due_.size());
+  net_.trace_.mix(0xB, raw(rank()), n);
+  for (; n != 0 && !due_.empty(); --n) {
+    Event event = std::move(due_.front());
+    due_.pop_front();
+    ++net_.changes_;
+    run(event);
+    // After the handler: until then its message occupies the ring, as it does in shared memory.
+    if (event.kind == Event::Kind::message) --incoming_;
+    else --operations_;
+  }
+  in_progress_ = false;
+  return true;
+}
+
+void SimTransport::run(Event& event) const {
+  if (event.kind == Event::Kind::completion) {
+    if (event.done != nullptr) event.done->fn(event.done);
+    return;
+  }
+  const HandlerEntry& handler = handlers_[raw(event.handler)];
+  KASANE_CHECK(handler.fn != nullptr, "a message for a handler that was never set");
+  handler.fn(handler.context, Message{.from = Rank{event.from},
+                                      .payload = {reinterpret_cast<const std::byte*>(event.payload.data()), event.bytes},
+                                      .token = event.token});
+}
+
+void SimTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
+  if (activity_[raw(d)] == seen) net_.sleeper_.sleep(*this, d, seen, timeout_ns);
+}
+
+void SimTransport::wake(Rank r, Doorbell d) noexcept {
+  ++peer(r).activity_[raw(d)];
+  ++net_.changes_;
+}
+
+}  // namespace kasane::comm::sim

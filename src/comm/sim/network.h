@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The simulated network: what is under way between the ranks of a World, and the Transport that each rank sees of it.
+// It decides nothing about threads; the World says when an event is delivered and which.
+//
+// Thread safety: none. Invariants: an operation's Completion is delivered once, after its last piece; `again` is answered
+// only while something is under way, so who retries after others have run is served in the end.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "comm/sim/chance.h"
+#include "comm/sim/sim.h"
+#include "comm/transport.h"
+
+namespace kasane::comm::sim {
+
+class SimTransport;
+
+/// How a rank's sleep() gives way; the World knows how.
+class Sleeper {
+ public:
+  virtual void sleep(Transport&, Doorbell, std::uint32_t seen, std::int64_t timeout_ns) = 0;
+
+ protected:
+  ~Sleeper() = default;
+};
+
+struct Event {
+  enum class Kind : std::uint8_t { read, write, atomic, fence, completion, message, reply };
+  Kind kind;
+  AtomicOp op = AtomicOp::fetch_add;
+  std::uint32_t from = 0, to = 0;      ///< the ranks it travels between
+  std::uint64_t id = 0;                ///< in order of their causes
+  std::uint64_t due = 0;               ///< the step from which on it may happen
+  std::uint64_t operation = 0;         ///< which operation it is a piece of, or completes
+  std::byte* remote = nullptr;         ///< in to's region
+  std::byte* local = nullptr;          ///< the poster's buffer, or where an atomic's result goes
+  std::size_t bytes = 0;
+  std::uint64_t operand = 0, compare = 0;
+  Completion* done = nullptr;
+  HandlerId handler{};
+  ReplyToken token{};
+  std::vector<std::uint64_t> payload;  ///< words, for the alignment that handlers are promised
+};
+
+class Network {
+ public:
+  Network(std::uint32_t ranks, const SimOptions& options, Dice& dice, Trace& trace, Sleeper& sleeper);
+  ~Network();
+
+  [[nodiscard]] Transport& transport(Rank r) noexcept;
+  /// One step of time passes.
+  void tick() noexcept { ++now_; }
+  /// How many events may happen now; if none is due yet, time jumps to the next.
+  std::size_t count_eligible();
+  /// Lets the index-th of them happen (right after count_eligible()).
+  void deliver(std::size_t index);
+  /// Has something due, and is not inside its progress().
+  [[nodiscard]] bool can_progress(Rank) const noexcept;
+  /// Grows with whatever happens here; equal numbers: nothing happened between.
+  [[nodiscard]] std::uint64_t changes() const noexcept { return changes_; }
+
+ private:
+  friend class SimTransport;
+  struct Operation {
+    std::uint32_t rank;
+    std::uint32_t pieces;
+    Completion* done;
+  };
+
+  bool refuse(bool full);
+  std::uint64_t begin(std::uint32_t rank, std::uint32_t pieces, Completion* done);
+  Post transfer(Event::Kind, std::uint32_t from, RemoteAddr at, std::byte* remote, std::byte* local, std::size_t bytes,
+                Completion*);
+  void launch(Event event);
+  [[nodiscard]] bool held_back(const Event&) const;
+  void happen(Event& event);
+  void finish_piece(const Event& event);
+  void execute(const Event& event);
+
+  SimOptions options_;
+  Dice& dice_;
+  Trace& trace_;
+  Sleeper& sleeper_;
+  std::uint64_t now_ = 0, next_id_ = 0, next_operation_ = 0, changes_ = 0;
+  std::vector<Event> under_way_;
+  std::vector<std::size_t> eligible_;           ///< indices into under_way_
+  std::map<std::uint64_t, Operation> operations_;
+  std::vector<std::unique_ptr<SimTransport>> transports_;
+};
+
+}  // namespace kasane::comm::sim
