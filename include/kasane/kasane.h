@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file
+ * Kasane in C: threads, pointers and memory over several ranks. The same as kasane.hpp, on which C++ programs should build.
+ *
+ * A *rank* is one process of the job and one coherence domain; it has workers (OS threads) that run user-level threads. Threads and
+ * what they allocate live in the *space*: one range of addresses, the same in every rank. Globals, function statics, thread_local and
+ * malloc's heap are each rank's own.
+ *
+ * **Errors.** A function that returns int returns 0, or an errno value: EPERM (called where it makes no sense, for example outside of
+ * kasane_run), EINVAL (a bad argument), ENOMEM, EAGAIN (no thread slot left), EIO (a peer or the machine). A function that returns a pointer returns NULL then.
+ * kasane_error_code() and kasane_error_message() say what and why. A call on an object that was never initialised is EINVAL.
+ *
+ * **Consistency.** Data-race-free programs see sequential consistency. Fork, join, mutexes, condition variables and barriers order memory; where both
+ * ends are in one rank that costs nothing, between ranks the source releases and the destination acquires.
+ *
+ * **Thread safety.** Every function may be called from any thread of any rank unless it says otherwise.
+ *
+ * The thread functions follow Wataru Endo's thesis (2017), section 6.1: allocation of a thread is separate from its start, so that its
+ * argument is built on its own stack, without any allocation.
+ */
+#ifndef KASANE_KASANE_H
+#define KASANE_KASANE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define KASANE_NORETURN [[noreturn]]
+extern "C" {
+#else
+#define KASANE_NORETURN _Noreturn
+#endif
+
+/* ---- errors ---------------------------------------------------------------------------------------------------------- */
+
+/** The errno value of the last call that failed on the calling worker. Read it before anything that may move the thread (fork, join, lock …). */
+int kasane_error_code(void);
+/** One line about that failure: what, where, what to do. Valid until the next failure on this worker. Never NULL. */
+const char* kasane_error_message(void);
+
+/* ---- the job ---------------------------------------------------------------------------------------------------------- */
+
+/**
+ * Runs entry(argument) as the root user-level thread and returns when it (not what it detached) has ended.
+ * Called from main, on rank 0; main's stack lies in the space, so argument may point to main's locals. A C++ exception of entry passes through.
+ * Consistency: everything entry did is visible to the caller afterwards.
+ * EPERM: inside of a thread already, or not in main's OS thread. May be called again after it returned.
+ */
+int kasane_run(void (*entry)(void*), void* argument);
+
+/** The rank on which the caller runs now: 0 … kasane_ranks()-1. A thread may be on another rank after a fork, join, yield, lock or wait. */
+uint32_t kasane_rank(void);
+/** Number of ranks of the job; 1 for a program started without `kasane run`. */
+uint32_t kasane_ranks(void);
+/** Workers of each rank. */
+uint32_t kasane_workers(void);
+
+/* ---- threads (thesis, section 6.1) ---------------------------------------------------------------------------------------- */
+
+/** A thread's name in the whole job; 0 is no thread. */
+typedef uint64_t kasane_thread_t;
+
+/** A thread that has not started. */
+typedef struct kasane_allocated {
+  kasane_thread_t id; /**< 0: the allocation failed */
+  void* argument;     /**< the bytes asked for, on the new thread's stack */
+} kasane_allocated_t;
+
+/**
+ * A new thread with room for `size` bytes, aligned to `alignment` (a power of two), on its own stack. To be given to kasane_thread_fork exactly once,
+ * by the same thread. EPERM: not on a thread. EAGAIN: this rank has no slot left. EINVAL: size does not fit in a stack.
+ */
+kasane_allocated_t kasane_thread_allocate(size_t alignment, size_t size);
+/**
+ * Starts function(t.argument) as the thread: it runs at once, and the caller goes on when the child ends or blocks, or when another worker,
+ * maybe of another rank, takes the caller over.
+ */
+void kasane_thread_fork(kasane_allocated_t t, void (*function)(void*));
+/**
+ * Waits until the thread has ended; its id is gone then. Everything it did is visible to the caller. A C++ exception that left its function
+ * is thrown again here. Exactly one join or detach a thread. EPERM: not on a thread. EINVAL: id 0.
+ */
+int kasane_thread_join(kasane_thread_t id);
+/** Nobody will join the thread: its stack is free when it ends. A C++ exception that leaves it ends the program. */
+int kasane_thread_detach(kasane_thread_t id);
+/** Lets other threads of this rank run. Does nothing outside of a thread. */
+void kasane_thread_yield(void);
+/** Ends the calling thread. No destructor of its frames runs. Outside of a thread: ends the program with a message. */
+KASANE_NORETURN void kasane_thread_exit(void);
+/** The calling thread, or 0 outside of threads. */
+kasane_thread_t kasane_thread_self(void);
+
+/* ---- memory ------------------------------------------------------------------------------------------------------------- */
+
+/** Which rank owns the pages (64 KiB) of an allocation at first. Owners serve misses and take diffs; the address is the same everywhere. */
+typedef enum kasane_placement {
+  KASANE_PLACEMENT_LOCAL = 0, /**< the allocating rank */
+  KASANE_PLACEMENT_BLOCK = 1, /**< ranks consecutive parts of about equal size, the first at rank 0 */
+  KASANE_PLACEMENT_CYCLIC = 2 /**< page by page in turn */
+} kasane_placement_t;
+
+/** Global memory, not initialised, aligned to 16 bytes, owned by this rank. NULL: ENOMEM, as the message says with the number. kasane_malloc(0) is a unique pointer. */
+void* kasane_malloc(size_t bytes);
+/** As kasane_malloc, aligned to `alignment` (a power of two). */
+void* kasane_aligned_alloc(size_t alignment, size_t bytes);
+/** As kasane_aligned_alloc with a placement. Placements other than local round up to whole pages. */
+void* kasane_allocate(size_t bytes, size_t alignment, kasane_placement_t placement);
+/** Gives global memory back, from any rank. NULL is nothing. A pointer that no allocation returned ends the program with a message. */
+void kasane_free(void* pointer);
+
+/**
+ * Writes back everything this rank wrote. Returns when the owners have it. Needed only between uses of one datum through loads and stores
+ * and through kasane_get and kasane_put, and where a program orders ranks by other means than Kasane's.
+ */
+void kasane_release_all(void);
+/** Afterwards loads on this rank see what others had released before. */
+void kasane_acquire_all(void);
+
+/** Reads `bytes` at `global` from the owner's copy, uncached, into `destination` (any memory). Sees puts at once, stores of other ranks after their release. EINVAL: not in global memory. */
+int kasane_get(void* destination, const void* global, size_t bytes);
+/** Writes `bytes` from `source` (any memory) to the owner's copy of `global`, uncached; complete when it returns. Mixing with loads and stores of the same datum needs a fence between. */
+int kasane_put(void* global, const void* source, size_t bytes);
+
+/**
+ * Makes [pointer, pointer+bytes) present, and writable if so asked, until kasane_unpin with the same range: no access to it faults, so that it may be given to a
+ * system call. A writable pin holds the pages' dirty state: release a long pin soon. Memory outside of the space is accepted and needs nothing.
+ * A pin belongs to the rank on which it was made: pin and unpin with nothing between that may move the thread.
+ */
+int kasane_pin(void* pointer, size_t bytes, int writable);
+/** Ends a pin. On the rank that pinned. */
+int kasane_unpin(void* pointer, size_t bytes);
+
+/* ---- synchronisation ------------------------------------------------------------------------------------------------------ */
+/* Objects may be copied bitwise into global memory; a copy names the same object. Initialised and destroyed by any thread. */
+
+typedef struct kasane_mutex { uint64_t handle; } kasane_mutex_t;     /**< not recursive; may be held over a fork, a join and a move */
+typedef struct kasane_cond { uint64_t handle; } kasane_cond_t;       /**< a condition variable */
+typedef struct kasane_barrier { uint64_t handle; } kasane_barrier_t; /**< for a fixed number of threads, again and again */
+
+int kasane_mutex_init(kasane_mutex_t* mutex);    /**< EAGAIN: this rank has no record left */
+int kasane_mutex_destroy(kasane_mutex_t* mutex); /**< not while it is locked */
+int kasane_mutex_lock(kasane_mutex_t* mutex);    /**< waits; afterwards sees all that earlier holders did. EPERM: not on a thread */
+int kasane_mutex_trylock(kasane_mutex_t* mutex); /**< EBUSY: somebody holds it */
+int kasane_mutex_unlock(kasane_mutex_t* mutex);  /**< by any thread that the holder told to */
+
+int kasane_cond_init(kasane_cond_t* cond);
+int kasane_cond_destroy(kasane_cond_t* cond);                       /**< not while somebody waits */
+int kasane_cond_wait(kasane_cond_t* cond, kasane_mutex_t* mutex);   /**< gives mutex up, waits, takes it again. Test the condition in a loop */
+int kasane_cond_signal(kasane_cond_t* cond);                        /**< wakes one waiter */
+int kasane_cond_broadcast(kasane_cond_t* cond);                     /**< wakes all waiters */
+
+int kasane_barrier_init(kasane_barrier_t* barrier, uint32_t count); /**< EINVAL: count is 0 */
+int kasane_barrier_destroy(kasane_barrier_t* barrier);
+int kasane_barrier_wait(kasane_barrier_t* barrier);                 /**< waits for `count` callers; all that they did before is visible to all after */
+
+typedef uint32_t kasane_key_t;                       /**< a pointer-sized variable that each thread has its own of; valid on every rank */
+int kasane_key_create(kasane_key_t* key);            /**< EAGAIN: none left. In every thread its value is NULL at first */
+int kasane_key_delete(kasane_key_t key);             /**< no thread uses it any more */
+int kasane_key_set(kasane_key_t key, void* value);   /**< in the calling thread. EPERM: not on a thread */
+void* kasane_key_get(kasane_key_t key);              /**< of the calling thread; NULL outside of threads */
+
+/* ---- statistics ------------------------------------------------------------------------------------------------------------ */
+
+/** X(name, what it counts since the start of the job). ns_*: nanoseconds, summed over the rank's workers. */
+#define KASANE_STATISTICS(X)                                                  \
+  X(threads, "threads run to their end")                                      \
+  X(forks, "threads forked")                                                  \
+  X(steals_local, "continuations stolen inside the rank")                     \
+  X(steals_remote, "continuations stolen from another rank")                  \
+  X(steal_attempts, "looks at another deque")                                 \
+  X(suspends, "threads that blocked")                                         \
+  X(wakes_remote, "threads woken on another rank")                            \
+  X(crossings, "edges between ranks: a release there and an acquire here")    \
+  X(faults_read, "load faults")                                               \
+  X(faults_write, "store faults")                                             \
+  X(blocks_fetched, "blocks fetched from their owner")                        \
+  X(bytes_fetched, "bytes fetched from other ranks")                          \
+  X(diffs, "blocks whose changed bytes were put to their owner")              \
+  X(bytes_put, "changed bytes put to other ranks")                            \
+  X(releases, "release_all rounds")                                           \
+  X(acquires, "acquire_all rounds")                                           \
+  X(releases_combined, "release_all calls served by another's round")         \
+  X(acquires_combined, "acquire_all calls served by another's round")         \
+  X(blocks_dropped, "cached blocks dropped by acquires")                      \
+  X(pages_moved, "pages that changed their owner to this rank")               \
+  X(bytes_moved, "live bytes that moved with them")                           \
+  X(sleeps, "times an idle worker went to sleep")                             \
+  X(ns_idle, "time without a thread to run, asleep or looking, ns")           \
+  X(ns_steal, "time in remote steals that succeeded, ns")                     \
+  X(ns_fault, "time in faults, ns")                                           \
+  X(ns_release, "time in release_all, ns")                                    \
+  X(ns_acquire, "time in acquire_all, ns")                                    \
+  X(ns_cross, "time in edges, fences included, ns")
+
+typedef struct kasane_statistics {
+#define KASANE_STATISTICS_FIELD(name, help) uint64_t name;
+  KASANE_STATISTICS(KASANE_STATISTICS_FIELD)
+#undef KASANE_STATISTICS_FIELD
+} kasane_statistics_t;
+
+/** The counters of one rank, read while it runs: each number is exact, together they are a snapshot only when the job is quiet. EINVAL: no such rank. */
+int kasane_statistics_of(uint32_t rank, kasane_statistics_t* out);
+/** Their sum over all ranks. */
+int kasane_statistics_total(kasane_statistics_t* out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

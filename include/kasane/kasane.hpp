@@ -1,0 +1,656 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Kasane: programs written with threads, pointers and new, over one global address space that spans several ranks.
+///
+///     #include <kasane/kasane.hpp>
+///     int main() {
+///       long sum = 0;                                       // on main's stack: in the space, so every rank can reach it
+///       kasane::run([&] {
+///         kasane::thread child([&] { sum = 42; });          // may run on, or move to, any rank with its stack
+///         child.join();                                     // afterwards the child's writes are visible here
+///       });
+///       return sum == 42 ? 0 : 1;
+///     }
+///
+/// **What is shared**: thread stacks, main's stack, what new gives on a user-level thread, what allocate() gives; at the same address on
+/// every rank. **What is not**: globals, function statics, thread_local and malloc's heap belong to each rank.
+///
+/// **Consistency**: data-race-free programs see sequential consistency. Fork, join, mutex, condition_variable and barrier order memory, also between
+/// ranks; std::atomic and std::mutex order memory only inside one rank.
+///
+/// **Errors**: misuse and the machine's state throw kasane::error with a text that says what to do; exhausted memory throws
+/// out_of_memory (a std::bad_alloc). Destructors and this_thread::exit end the program instead.
+///
+/// **Thread safety**: functions may be called from any thread of any rank; an object by one thread at a time unless it says otherwise.
+///
+/// Sources: the separation of allocating a thread from starting it, and release_all / acquire_all, are from Wataru Endo's thesis (2017), section 6.1
+/// and 6.2.2; work-first fork–join by recursive bisection follows Cilk (Frigo, Leiserson, Randall 1998).
+#pragma once
+
+#include <kasane/kasane.h>
+
+#include <cerrno>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace kasane {
+
+// ---- errors ----------------------------------------------------------------------------------------------------------------
+
+/// A call that could not do what it was asked.
+class error : public std::runtime_error {
+ public:
+  error(int code, const char* message) : std::runtime_error(message), code_(code) {}
+  /// As errno: EPERM (called where it makes no sense), EINVAL, EAGAIN (no thread slot or record left), EIO.
+  [[nodiscard]] int code() const noexcept { return code_; }
+
+ private:
+  int code_;
+};
+
+/// Global memory is exhausted; what() says how much was asked for.
+class out_of_memory : public std::bad_alloc {
+ public:
+  explicit out_of_memory(const char* message) noexcept;
+  [[nodiscard]] const char* what() const noexcept override { return text_; }
+
+ private:
+  char text_[240];
+};
+
+namespace detail {
+/// Throws the failure that the last C call on this worker reported.
+[[noreturn, gnu::cold, gnu::noinline]] void throw_last_error();
+
+inline void check(int code) {
+  if (code != 0) [[unlikely]]
+    throw_last_error();
+}
+}  // namespace detail
+
+// ---- the job ----------------------------------------------------------------------------------------------------------------
+
+/// The rank on which the caller runs now. It may be another one after any fork, join, yield, lock or wait.
+[[nodiscard]] inline std::uint32_t rank() noexcept { return kasane_rank(); }
+/// Number of ranks; 1 without `kasane run`.
+[[nodiscard]] inline std::uint32_t ranks() noexcept { return kasane_ranks(); }
+/// Workers of each rank.
+[[nodiscard]] inline std::uint32_t workers() noexcept { return kasane_workers(); }
+
+/// Runs f() as the root user-level thread and returns its value when it (not what it detached) has ended. From main, on rank 0;
+/// may be called again afterwards. An exception of f passes through. f may capture main's locals by reference: main's stack lies in the space.
+/// Consistency: all that f and the threads it joined did is visible to the caller.
+/// Throws error EPERM inside of a thread (use thread or parallel_invoke there).
+template <class F>
+auto run(F&& f) -> std::invoke_result_t<F&> {
+  using Value = std::invoke_result_t<F&>;
+  static_assert(!std::is_reference_v<Value>, "return a value or a pointer from run()");
+  if constexpr (std::is_void_v<Value>) {
+    detail::check(kasane_run([](void* p) { std::invoke(*static_cast<std::remove_reference_t<F>*>(p)); },
+                             const_cast<void*>(static_cast<const void*>(std::addressof(f)))));
+  } else {
+    struct Root {
+      std::remove_reference_t<F>& f;
+      std::optional<Value> value;
+    } root{f, std::nullopt};
+    detail::check(kasane_run(
+        [](void* p) {
+          auto* r = static_cast<Root*>(p);
+          r->value.emplace(std::invoke(r->f));
+        },
+        &root));
+    if (!root.value) throw error(ECANCELED, "kasane::run: the root thread ended by this_thread::exit, so it has no value");
+    return std::move(*root.value);
+  }
+}
+
+// ---- memory -----------------------------------------------------------------------------------------------------------------
+
+/// Which rank owns the pages (64 KiB) of an allocation at first.
+enum class placement {
+  local = KASANE_PLACEMENT_LOCAL,    ///< the allocating rank
+  block = KASANE_PLACEMENT_BLOCK,    ///< each rank one consecutive part, the first at rank 0
+  cyclic = KASANE_PLACEMENT_CYCLIC,  ///< page by page in turn
+};
+
+/// Global memory of `bytes`, not initialised, aligned to `align` (a power of two up to 64 KiB). Throws out_of_memory. No fence.
+[[nodiscard]] inline void* allocate(std::size_t bytes, std::size_t align = 16, placement where = placement::local) {
+  void* p = kasane_allocate(bytes, align, static_cast<kasane_placement_t>(where));
+  if (p == nullptr) [[unlikely]]
+    detail::throw_last_error();
+  return p;
+}
+/// Gives memory of allocate() back, from any rank. Null is nothing.
+inline void deallocate(void* p) noexcept { kasane_free(p); }
+
+/// For standard containers: std::vector<int, kasane::allocator<int>>. On a user-level thread plain new does the same; this one gives global memory
+/// wherever it is used, with a placement.
+template <class T, placement Where = placement::local>
+class allocator {
+ public:
+  using value_type = T;
+  template <class U>
+  struct rebind {
+    using other = allocator<U, Where>;
+  };
+
+  allocator() noexcept = default;
+  template <class U>
+  allocator(const allocator<U, Where>&) noexcept {}
+
+  [[nodiscard]] T* allocate(std::size_t n) {
+    if (n > static_cast<std::size_t>(-1) / sizeof(T)) throw std::bad_array_new_length();
+    return static_cast<T*>(kasane::allocate(n * sizeof(T), alignof(T) < 16 ? 16 : alignof(T), Where));
+  }
+  void deallocate(T* p, std::size_t) noexcept { kasane::deallocate(p); }
+  template <class U>
+  friend bool operator==(const allocator&, const allocator<U, Where>&) noexcept {
+    return true;
+  }
+};
+
+/// Frees what make_array() gave.
+struct array_deleter {
+  void operator()(void* p) const noexcept { deallocate(p); }
+};
+template <class T>
+using unique_array = std::unique_ptr<T[], array_deleter>;
+
+/// n elements of T in global memory, not initialised. Throws out_of_memory.
+template <class T>
+[[nodiscard]] unique_array<T> make_array(std::size_t n, placement where = placement::local) {
+  static_assert(std::is_trivially_default_constructible_v<T> && std::is_trivially_destructible_v<T>);
+  static_assert(alignof(T) <= 65536);
+  if (n > static_cast<std::size_t>(-1) / sizeof(T)) throw std::bad_array_new_length();
+  return unique_array<T>(static_cast<T*>(allocate(n * sizeof(T), alignof(T) < 64 ? 64 : alignof(T), where)));
+}
+
+/// Writes back everything this rank wrote; returns when the owners have it. Needed only where loads and stores meet get and put on one
+/// datum, or where ranks are ordered by other means than Kasane's.
+inline void release_all() { kasane_release_all(); }
+/// Afterwards loads on this rank see what others had released.
+inline void acquire_all() { kasane_acquire_all(); }
+
+/// Reads n objects at `global` from their owner, uncached, into any memory. Throws error EINVAL if it is not global memory.
+template <class T>
+void get(T* destination, const T* global, std::size_t n = 1) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  detail::check(kasane_get(destination, global, n * sizeof(T)));
+}
+/// Writes n objects from any memory to the owner's copy of `global`, uncached; complete on return.
+template <class T>
+void put(T* global, const T* source, std::size_t n = 1) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  detail::check(kasane_put(global, source, n * sizeof(T)));
+}
+
+/// Makes [p, p+bytes) present (and writable) as long as it lives, for system calls. Belongs to the rank on which it was made:
+/// nothing that may move the thread (fork, join, yield, lock, wait) in its scope.
+class pinned {
+ public:
+  pinned(const void* p, std::size_t bytes, bool writable) : p_(const_cast<void*>(p)), bytes_(bytes) {
+    detail::check(kasane_pin(p_, bytes_, writable ? 1 : 0));
+  }
+  pinned(const pinned&) = delete;
+  pinned& operator=(const pinned&) = delete;
+  ~pinned() { kasane_unpin(p_, bytes_); }
+
+ private:
+  void* p_;
+  std::size_t bytes_;
+};
+
+// ---- threads -----------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// Above this a thread's function and arguments go to global memory: half of a stack slot must be left for its frames.
+inline constexpr std::size_t kMaxOnStack = 16 * 1024;
+
+/// A callable and its arguments, as they lie on a new thread's stack.
+template <class F, class... Args>
+struct Call {
+  F f;
+  [[no_unique_address]] std::tuple<Args...> args;
+
+  template <class G, class... As>
+  explicit Call(std::in_place_t, G&& g, As&&... as) noexcept(
+      std::is_nothrow_constructible_v<F, G&&> && std::is_nothrow_constructible_v<std::tuple<Args...>, As&&...>)
+      : f(std::forward<G>(g)), args(std::forward<As>(as)...) {}
+
+  void operator()() {
+    std::apply([this](Args&... as) { std::invoke(std::move(f), std::move(as)...); }, args);
+  }
+  static void run(void* p) {
+    struct Destroy {
+      Call* call;
+      ~Destroy() { call->~Call(); }
+    } destroy{static_cast<Call*>(p)};
+    (*destroy.call)();
+  }
+};
+
+/// The same in memory of its own.
+template <class C>
+struct Boxed {
+  C* call;
+  static void run(void* p) {
+    struct Free {
+      C* call;
+      ~Free() { deallocate(call); }
+    } box{static_cast<Boxed*>(p)->call};
+    C::run(box.call);
+  }
+};
+
+/// Gives an allocated thread that cannot be started back: by running nothing in it.
+[[gnu::cold]] inline void discard(kasane_allocated_t t) noexcept {
+  kasane_thread_fork(t, [](void*) {});
+  kasane_thread_detach(t.id);
+}
+
+/// Builds a Call on the stack of an allocated thread.
+template <class C, class... As>
+void build(kasane_allocated_t t, As&&... as) {
+  if constexpr (std::is_nothrow_constructible_v<C, std::in_place_t, As&&...>) {
+    ::new (t.argument) C(std::in_place, std::forward<As>(as)...);
+  } else {
+    try {
+      ::new (t.argument) C(std::in_place, std::forward<As>(as)...);
+    } catch (...) {
+      discard(t);
+      throw;
+    }
+  }
+}
+
+}  // namespace detail
+
+/// A user-level thread, as std::thread, but: it may run on any rank and move between them with its stack; it starts at once, while
+/// its creator may be taken over by another worker; an exception that leaves it is thrown again by join(). Its function and arguments are built on its own
+/// stack, nothing is allocated. The handle may be joined by any thread, also on another rank. A thread costs some 20 ns and a stack slot.
+class thread {
+ public:
+  class id {
+   public:
+    id() noexcept = default;
+    friend auto operator<=>(id, id) noexcept = default;
+    /// A number that is unique in the job as long as the thread lives; 0 is no thread.
+    [[nodiscard]] std::uint64_t value() const noexcept { return value_; }
+    explicit id(kasane_thread_t value) noexcept : value_(value) {}
+
+   private:
+    kasane_thread_t value_ = 0;
+  };
+
+  thread() noexcept = default;
+
+  /// Runs f(args...) with decayed copies. Throws error: EPERM outside of run(), EAGAIN if this rank has no stack slot left.
+  /// Consistency: all that the creator did before is visible to the thread.
+  template <class F, class... Args>
+    requires(!std::is_same_v<std::remove_cvref_t<F>, thread>)
+  explicit thread(F&& f, Args&&... args) {
+    using Call = detail::Call<std::decay_t<F>, std::decay_t<Args>...>;
+    static_assert(std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...>, "the arguments do not fit the function");
+    if constexpr (sizeof(Call) <= detail::kMaxOnStack)
+      start<Call>(std::forward<F>(f), std::forward<Args>(args)...);
+    else
+      start_boxed<Call>(std::forward<F>(f), std::forward<Args>(args)...);
+  }
+
+  thread(thread&& other) noexcept : id_(std::exchange(other.id_, 0)) {}
+  thread& operator=(thread&& other) noexcept {
+    if (joinable()) std::terminate();
+    id_ = std::exchange(other.id_, 0);
+    return *this;
+  }
+  /// A thread that was neither joined nor detached: std::terminate, as std::thread.
+  ~thread() {
+    if (joinable()) std::terminate();
+  }
+
+  [[nodiscard]] bool joinable() const noexcept { return id_ != 0; }
+  [[nodiscard]] id get_id() const noexcept { return id(id_); }
+  void swap(thread& other) noexcept { std::swap(id_, other.id_); }
+
+  /// Waits until the thread has ended; all that it did is visible afterwards. Throws what it threw. Throws error EINVAL if not joinable.
+  void join() { detail::check(kasane_thread_join(std::exchange(id_, 0))); }
+  /// Nobody will join it. An exception that leaves it then ends the program. Throws error EINVAL if not joinable.
+  void detach() { detail::check(kasane_thread_detach(std::exchange(id_, 0))); }
+
+ private:
+  template <class Call, class... As>
+  void start(As&&... as) {
+    const kasane_allocated_t t = kasane_thread_allocate(alignof(Call), sizeof(Call));
+    if (t.id == 0) [[unlikely]]
+      detail::throw_last_error();
+    detail::build<Call>(t, std::forward<As>(as)...);
+    id_ = t.id;  // before the fork: the child runs first, and may look
+    kasane_thread_fork(t, &Call::run);
+  }
+
+  template <class Call, class... As>
+  void start_boxed(As&&... as) {
+    std::unique_ptr<void, array_deleter> memory(allocate(sizeof(Call), alignof(Call) < 16 ? 16 : alignof(Call)));
+    auto* call = ::new (memory.get()) Call(std::in_place, std::forward<As>(as)...);
+    const kasane_allocated_t t = kasane_thread_allocate(alignof(detail::Boxed<Call>), sizeof(detail::Boxed<Call>));
+    if (t.id == 0) [[unlikely]] {
+      call->~Call();
+      detail::throw_last_error();
+    }
+    ::new (t.argument) detail::Boxed<Call>{call};
+    memory.release();
+    id_ = t.id;
+    kasane_thread_fork(t, &detail::Boxed<Call>::run);
+  }
+
+  kasane_thread_t id_ = 0;
+};
+
+namespace this_thread {
+/// Lets other threads of this rank run.
+inline void yield() noexcept { kasane_thread_yield(); }
+/// The calling thread; a default id outside of threads.
+[[nodiscard]] inline thread::id get_id() noexcept { return thread::id(kasane_thread_self()); }
+/// Ends the calling thread as if its function had returned, but no destructor of its frames runs (thesis, section 6.1).
+[[noreturn]] inline void exit() { kasane_thread_exit(); }
+}  // namespace this_thread
+
+// ---- synchronisation ------------------------------------------------------------------------------------------------------------
+
+/// Mutual exclusion among all threads of the job. Lockable: std::lock_guard, std::unique_lock and std::scoped_lock work. Not recursive; may be held over a
+/// fork, a join or a move (a std::mutex may not). lock() sees all that earlier holders did. Waiters are served in batches, first come first served.
+/// Must lie where all its users reach it: on a stack, or in global memory.
+class mutex {
+ public:
+  mutex() { detail::check(kasane_mutex_init(&m_)); }
+  mutex(const mutex&) = delete;
+  mutex& operator=(const mutex&) = delete;
+  ~mutex() { kasane_mutex_destroy(&m_); }
+
+  void lock() { detail::check(kasane_mutex_lock(&m_)); }
+  [[nodiscard]] bool try_lock() {
+    const int code = kasane_mutex_trylock(&m_);
+    if (code == EBUSY) return false;
+    detail::check(code);
+    return true;
+  }
+  void unlock() { kasane_mutex_unlock(&m_); }
+  [[nodiscard]] kasane_mutex_t* native_handle() noexcept { return &m_; }
+
+ private:
+  kasane_mutex_t m_{};
+};
+
+/// Waiting for a condition that a mutex guards.
+class condition_variable {
+ public:
+  condition_variable() { detail::check(kasane_cond_init(&c_)); }
+  condition_variable(const condition_variable&) = delete;
+  condition_variable& operator=(const condition_variable&) = delete;
+  ~condition_variable() { kasane_cond_destroy(&c_); }
+
+  /// Gives the mutex up, waits, and takes it again. May wake without reason: test the condition.
+  void wait(std::unique_lock<mutex>& lock) { detail::check(kasane_cond_wait(&c_, lock.mutex()->native_handle())); }
+  /// Waits until done() is true.
+  template <class Predicate>
+  void wait(std::unique_lock<mutex>& lock, Predicate done) {
+    while (!done()) wait(lock);
+  }
+  void notify_one() { detail::check(kasane_cond_signal(&c_)); }
+  void notify_all() { detail::check(kasane_cond_broadcast(&c_)); }
+
+ private:
+  kasane_cond_t c_{};
+};
+
+/// Holds `count` threads until all have arrived, again and again. All that they did before is visible to all afterwards.
+class barrier {
+ public:
+  /// Throws error EINVAL if count is 0.
+  explicit barrier(std::uint32_t count) { detail::check(kasane_barrier_init(&b_, count)); }
+  barrier(const barrier&) = delete;
+  barrier& operator=(const barrier&) = delete;
+  ~barrier() { kasane_barrier_destroy(&b_); }
+
+  void arrive_and_wait() { detail::check(kasane_barrier_wait(&b_)); }
+
+ private:
+  kasane_barrier_t b_{};
+};
+
+/// A value that each thread has its own of, zero at first; what thread_local would be if threads did not move. A thread has few (4) of them:
+/// keep a pointer. Create it once and share it; it may be used by any thread of any rank.
+template <class T>
+class local {
+  static_assert(sizeof(T) <= sizeof(void*) && std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
+
+ public:
+  /// Throws error EAGAIN if no key is left.
+  local() { detail::check(kasane_key_create(&key_)); }
+  local(const local&) = delete;
+  local& operator=(const local&) = delete;
+  ~local() { kasane_key_delete(key_); }
+
+  /// The calling thread's value.
+  [[nodiscard]] T get() const noexcept {
+    void* bits = kasane_key_get(key_);
+    T value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+  }
+  void set(T value) const {
+    void* bits = nullptr;
+    __builtin_memcpy(&bits, &value, sizeof value);
+    detail::check(kasane_key_set(key_, bits));
+  }
+
+ private:
+  kasane_key_t key_ = 0;
+};
+
+// ---- parallel patterns -----------------------------------------------------------------------------------------------------------
+
+/// Grain of parallel_for and parallel_reduce: about eight pieces for each worker of the job, at most 2048 iterations each.
+inline constexpr std::size_t automatic = 0;
+
+namespace detail {
+
+/// Runs left() as a thread and right() here, and joins, whatever they throw. The exception that comes first in serial order passes on.
+/// Where no thread slot is left both run here: the program slows down, but never stops.
+template <class L, class R>
+void fork_join(L&& left, R&& right) {
+  using Call = Call<std::decay_t<L>>;
+  static_assert(sizeof(Call) <= kMaxOnStack);
+  const kasane_allocated_t t = kasane_thread_allocate(alignof(Call), sizeof(Call));
+  if (t.id == 0) [[unlikely]] {
+    if (kasane_error_code() != EAGAIN) throw_last_error();
+    left();
+    right();
+    return;
+  }
+  build<Call>(t, std::forward<L>(left));
+  kasane_thread_fork(t, &Call::run);
+  if constexpr (noexcept(right())) {
+    right();
+    check(kasane_thread_join(t.id));
+  } else {
+    std::exception_ptr failure;
+    try {
+      right();
+    } catch (...) {
+      failure = std::current_exception();  // joined outside of the handler
+    }
+    check(kasane_thread_join(t.id));
+    if (failure) [[unlikely]]
+      std::rethrow_exception(std::move(failure));
+  }
+}
+
+template <class I>
+concept index_or_iterator = std::integral<I> || std::random_access_iterator<I>;
+
+template <class I>
+[[nodiscard]] std::uint64_t length_of(I first, I last) noexcept {
+  if constexpr (std::integral<I>)
+    return first < last ? static_cast<std::uint64_t>(last) - static_cast<std::uint64_t>(first) : 0;
+  else
+    return first < last ? static_cast<std::uint64_t>(last - first) : 0;
+}
+
+template <class I>
+[[nodiscard]] I middle_of(I first, I last) noexcept {
+  const std::uint64_t half = length_of(first, last) / 2;
+  if constexpr (std::integral<I>)
+    return static_cast<I>(static_cast<std::uint64_t>(first) + half);
+  else
+    return first + static_cast<std::iter_difference_t<I>>(half);
+}
+
+template <class I, class F>
+decltype(auto) at(F& f, I i) {
+  if constexpr (std::integral<I>)
+    return std::invoke(f, i);
+  else
+    return std::invoke(f, *i);
+}
+
+[[nodiscard]] inline std::uint64_t grain_for(std::uint64_t n, std::uint64_t grain) noexcept {
+  if (grain != automatic) return grain;
+  const std::uint64_t pieces = std::uint64_t{8} * ranks() * workers();
+  const std::uint64_t g = n / pieces;
+  return g < 1 ? 1 : g > 2048 ? 2048 : g;
+}
+
+/// Carries a function object down the recursion: small plain ones by value, so that a piece on another rank does not fetch them from the caller's
+/// stack again; others by pointer to the caller's.
+template <class F>
+class Carried {
+  static constexpr bool kByValue = std::is_trivially_copyable_v<F> && sizeof(F) <= 64;
+
+ public:
+  explicit Carried(F& f) noexcept : f_(hold(f)) {}
+  [[nodiscard]] F& operator*() noexcept {
+    if constexpr (kByValue)
+      return f_;
+    else
+      return *f_;
+  }
+
+ private:
+  static auto hold(F& f) noexcept {
+    if constexpr (kByValue)
+      return f;
+    else
+      return std::addressof(f);
+  }
+  std::conditional_t<kByValue, F, F*> f_;
+};
+
+template <class I, class F>
+void for_pieces(I first, I last, Carried<F> f, std::uint64_t grain) {
+  if (length_of(first, last) <= grain) {
+    for (; first != last; ++first) at(*f, first);
+    return;
+  }
+  const I middle = middle_of(first, last);
+  fork_join([=] { for_pieces<I, F>(first, middle, f, grain); }, [&] { for_pieces<I, F>(middle, last, f, grain); });
+}
+
+template <class I, class T, class Map, class Combine>
+T reduce_pieces(I first, I last, Carried<Map> map, Carried<Combine> combine, std::uint64_t grain) {
+  if (length_of(first, last) <= grain) {
+    T sum(at(*map, first));
+    for (++first; first != last; ++first) sum = std::invoke(*combine, std::move(sum), T(at(*map, first)));
+    return sum;
+  }
+  const I middle = middle_of(first, last);
+  std::optional<T> left, right;
+  fork_join([=, out = &left] { out->emplace(reduce_pieces<I, T, Map, Combine>(first, middle, map, combine, grain)); },
+            [&] { right.emplace(reduce_pieces<I, T, Map, Combine>(middle, last, map, combine, grain)); });
+  return std::invoke(*combine, std::move(*left), std::move(*right));
+}
+
+}  // namespace detail
+
+/// Calls all functions, maybe at the same time, and returns when all have returned. If some throw, all the others still end, and the exception of the
+/// first of them in the argument list passes on. On a thread.
+template <class F>
+void parallel_invoke(F&& f) {
+  std::invoke(f);
+}
+template <class F, class... Rest>
+  requires(sizeof...(Rest) > 0)
+void parallel_invoke(F&& f, Rest&&... rest) {
+  detail::fork_join([p = std::addressof(f)] { std::invoke(*p); }, [&] { parallel_invoke(rest...); });
+}
+
+/// Calls f(i) for each index i of [first, last), or f(*i) for random access iterators, by recursive bisection down to pieces of at most `grain`
+/// iterations, each run in order. All pieces end before an exception passes on (the first in serial order of those thrown; a piece stops at its exception). f may be
+/// copied, and is called by several threads at once. On a thread.
+template <detail::index_or_iterator I, class F>
+void parallel_for(I first, std::type_identity_t<I> last, F&& f, std::size_t grain = automatic) {
+  const std::uint64_t n = detail::length_of(first, last);
+  if (n == 0) return;
+  using Function = std::remove_reference_t<F>;
+  detail::for_pieces<I, Function>(first, last, detail::Carried<Function>(f), detail::grain_for(n, grain));
+}
+/// The same over all elements of a random access range: f(element).
+template <class Range, class F>
+  requires std::random_access_iterator<decltype(std::begin(std::declval<Range&>()))>
+void parallel_for(Range&& range, F&& f, std::size_t grain = automatic) {
+  parallel_for(std::begin(range), std::end(range), f, grain);
+}
+
+/// combine(init, combine of map(i) over [first, last)) in order: combine must be associative, need not be commutative; init is used once. The value type is that
+/// of init. Iterators and grain, exceptions and threads as parallel_for.
+template <detail::index_or_iterator I, class T, class Map, class Combine>
+[[nodiscard]] T parallel_reduce(I first, std::type_identity_t<I> last, T init, Map&& map, Combine&& combine,
+                                std::size_t grain = automatic) {
+  const std::uint64_t n = detail::length_of(first, last);
+  if (n == 0) return init;
+  using M = std::remove_reference_t<Map>;
+  using C = std::remove_reference_t<Combine>;
+  return std::invoke(combine, std::move(init),
+                     detail::reduce_pieces<I, T, M, C>(first, last, detail::Carried<M>(map), detail::Carried<C>(combine),
+                                                       detail::grain_for(n, grain)));
+}
+
+// ---- statistics -----------------------------------------------------------------------------------------------------------------
+
+/// Named counters since the start of the job: threads, steals_remote, bytes_fetched, …; see KASANE_STATISTICS.
+using counters = kasane_statistics_t;
+
+/// Of one rank. Exact numbers; a snapshot of the whole only when the job is quiet. Throws error EINVAL if there is no such rank.
+[[nodiscard]] inline counters statistics(std::uint32_t of_rank) {
+  counters c{};
+  detail::check(kasane_statistics_of(of_rank, &c));
+  return c;
+}
+/// The sum over all ranks.
+[[nodiscard]] inline counters statistics() {
+  counters c{};
+  detail::check(kasane_statistics_total(&c));
+  return c;
+}
+/// Calls f(name, value, help) for each counter.
+template <class F>
+void for_each_counter(const counters& c, F&& f) {
+#define KASANE_VISIT(name, help) f(#name, c.name, help);
+  KASANE_STATISTICS(KASANE_VISIT)
+#undef KASANE_VISIT
+}
+
+}  // namespace kasane
