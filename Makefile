@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+# The few commands of the house; CMake does the work (CMakePresets.json). `make help` lists them.
+#   PRESET=release|debug|asan|tsan   which build (results in build/PRESET)
+#   JOBS=N                           compilers and tests at a time
+#   CI=1                             warnings are errors
+PRESET ?= release
+JOBS   ?= $(shell nproc)
+CI     ?= 0
+
+ifeq ($(CI),1)
+CONFIGURE := -DKASANE_WERROR=ON
+endif
+
+# Our own sources, for format and tidy.
+SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
+
+.PHONY: build test demo format format-check tidy help dependencies
+
+build: dependencies ## build everything of PRESET
+	cmake --preset $(PRESET) $(CONFIGURE)
+	cmake --build build/$(PRESET) -j $(JOBS)
+
+test: ## everything of release, then the unit and simulator tests under tsan and asan
+	scripts/test.sh $(JOBS) $(CI)
+
+demo: ## sort a word list and 10 M keys on 1, 2 and 4 ranks, checked, with a table per rank
+	$(MAKE) --no-print-directory build PRESET=release
+	scripts/demo.sh
+
+format: ## rewrite the sources by .clang-format
+	@scripts/install-dependencies.sh --tools
+	clang-format-19 -i $(SOURCES)
+
+format-check: ## say which sources differ from .clang-format
+	@scripts/install-dependencies.sh --tools
+	clang-format-19 --dry-run $(SOURCES)
+
+tidy: build ## clang-tidy over every source of PRESET's build
+	@scripts/install-dependencies.sh --tools
+	scripts/tidy.sh build/$(PRESET) $(JOBS)
+
+dependencies:
+	@scripts/install-dependencies.sh
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16

@@ -1,0 +1,70 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs the Debian packages that building, testing and the demo need (Debian 12, Ubuntu 24.04), and nothing else.
+# Run as root, or as a user who may use sudo. Says what it installs; quiet when nothing is missing.
+#   --list    print the packages and stop
+#   --tools   also clang-format and clang-tidy (for `make format` and `make tidy`)
+set -eu
+
+build='g++ cmake make ninja-build ccache pkg-config python3 git binutils'
+libraries='libexpected-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libhwloc-dev libdw-dev'
+tests='libgtest-dev libbenchmark-dev libtbb-dev gdb'
+demo='wamerican-insane'
+tools='clang-format-19 clang-tidy-19 clang-tools-19'
+
+wanted="$build $libraries $tests $demo"
+case "${1:-}" in
+  --list) printf '%s\n' $wanted; exit 0 ;;
+  --tools) wanted="$tools" ;;
+  '') ;;
+  *) echo "usage: $0 [--list | --tools]" >&2; exit 2 ;;
+esac
+
+if ! command -v dpkg-query >/dev/null 2>&1; then
+  echo "install-dependencies: not a Debian or Ubuntu system; install the equivalents of: $wanted" >&2
+  exit 1
+fi
+
+is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+missing=''
+for package in $wanted; do
+  is_installed "$package" || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" -eq 0 ]; then
+  as_root=''
+elif command -v sudo >/dev/null 2>&1; then
+  as_root='sudo'
+else
+  echo "install-dependencies: these packages are missing and there is neither root nor sudo:$missing" >&2
+  exit 1
+fi
+
+# The package lists are fetched only where they do not know a package that is missing (as on a fresh image).
+for package in $missing; do
+  if ! apt-cache show "$package" >/dev/null 2>&1; then
+    echo "install-dependencies: apt-get update"
+    $as_root apt-get update -qq
+    break
+  fi
+done
+
+unavailable=''
+for package in $missing; do
+  apt-cache show "$package" >/dev/null 2>&1 || unavailable="$unavailable $package"
+done
+if [ -n "$unavailable" ]; then
+  echo "install-dependencies: no such package in this system's lists:$unavailable" >&2
+  exit 1
+fi
+
+echo "install-dependencies: installing$missing"
+# A list that is out of date names files that are gone: then update once and try again.
+install() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null; }
+if ! install; then
+  echo "install-dependencies: apt-get update, and once more"
+  $as_root apt-get update -qq
+  install
+fi
