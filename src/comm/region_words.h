@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// 64-bit words of one region on any rank, as sequentially consistent atomics: an inline CPU atomic where the region is mapped here
+// (own rank, and every rank of the host over shm), a one-sided atomic awaited through the Waiter elsewhere (rule 15).
+// Thread safety: const after construction; the Blocking passed in belongs to the caller.
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "comm/blocking.h"
+
+namespace kasane::comm {
+
+class RegionWords {
+ public:
+  /// After the region was attached.
+  RegionWords(Transport& transport, RegionId region) : region_(region) {
+    for (std::uint32_t r = 0; r < transport.ranks(); ++r) {
+      const bool direct = Rank{r} == transport.rank() || transport.facts().completes_inline;
+      bases_.push_back(direct ? transport.mapped(Rank{r}, region) : nullptr);
+    }
+    if (!transport.facts().atomics_coherent_with_cpu) bases_.assign(bases_.size(), nullptr);
+  }
+
+  std::uint64_t load(Blocking& io, Rank rank, std::uint64_t offset) const {
+    if (auto* word = direct(rank, offset)) return word->load();
+    return io.load(at(rank, offset));
+  }
+  void store(Blocking& io, Rank rank, std::uint64_t offset, std::uint64_t value) const {
+    if (auto* word = direct(rank, offset)) return word->store(value);
+    io.store(at(rank, offset), value);
+  }
+  std::uint64_t swap(Blocking& io, Rank rank, std::uint64_t offset, std::uint64_t value) const {
+    if (auto* word = direct(rank, offset)) return word->exchange(value);
+    return io.swap(at(rank, offset), value);
+  }
+  std::uint64_t fetch_add(Blocking& io, Rank rank, std::uint64_t offset, std::uint64_t operand) const {
+    if (auto* word = direct(rank, offset)) return word->fetch_add(operand);
+    return io.fetch_add(at(rank, offset), operand);
+  }
+  std::uint64_t fetch_or(Blocking& io, Rank rank, std::uint64_t offset, std::uint64_t operand) const {
+    if (auto* word = direct(rank, offset)) return word->fetch_or(operand);
+    return io.fetch_or(at(rank, offset), operand);
+  }
+  std::uint64_t fetch_and(Blocking& io, Rank rank, std::uint64_t offset, std::uint64_t operand) const {
+    if (auto* word = direct(rank, offset)) return word->fetch_and(operand);
+    return io.fetch_and(at(rank, offset), operand);
+  }
+  /// Returns the old value.
+  std::uint64_t compare_swap(Blocking& io, Rank rank, std::uint64_t offset, std::uint64_t expected, std::uint64_t desired) const {
+    if (auto* word = direct(rank, offset)) {
+      word->compare_exchange_strong(expected, desired);
+      return expected;
+    }
+    return io.compare_swap(at(rank, offset), expected, desired);
+  }
+
+ private:
+  // seq_cst throughout: these words carry Dekker-style handshakes (puts in flight against busy, deque ends).
+  [[nodiscard]] std::atomic<std::uint64_t>* direct(Rank rank, std::uint64_t offset) const noexcept {
+    std::byte* base = bases_[raw(rank)];
+    return base != nullptr ? reinterpret_cast<std::atomic<std::uint64_t>*>(base + offset) : nullptr;
+  }
+  [[nodiscard]] RemoteAddr at(Rank rank, std::uint64_t offset) const noexcept { return {rank, region_, offset}; }
+
+  RegionId region_;
+  std::vector<std::byte*> bases_;
+};
+
+}  // namespace kasane::comm

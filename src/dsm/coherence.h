@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps what this rank sees in V coherent with the other ranks: serves faults, sends changes at a release, drops cached blocks at an
+// acquire (BACKER's reconcile and flush; Endo's thesis §6.2). Drives dsm/protocol.h over the block table; design: docs/design/dsm.md.
+//
+// Thread safety: every call from any thread of the rank, each with a ThreadContext of its own; also inside a fault handler. No call
+// allocates, logs, or holds anything but busy bits while it waits.
+// Consistency: release_all makes all earlier stores of all threads of this rank visible to whoever acquires later;
+// acquire_all makes all released stores visible here.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/counters.h"
+#include "base/result.h"
+#include "dsm/protocol.h"
+#include "dsm/rounds.h"
+#include "gas/directory.h"
+#include "gas/heap_hooks.h"
+#include "gas/mover.h"
+#include "mem/block_table.h"
+#include "mem/fault_engine.h"
+#include "mem/space.h"
+
+namespace kasane::dsm {
+
+/// What one OS thread (or one scripted thread) brings to every call.
+struct ThreadContext {
+  ThreadContext(comm::Transport& transport, comm::Waiter& waiter, Counters& c) noexcept : io(transport, waiter), counters(c) {}
+
+  comm::Blocking io;
+  Counters& counters;
+  /// Read-ahead: a fault at `expected` doubles the window, any other resets it.
+  std::uint64_t expected = ~std::uint64_t{0};
+  std::uint32_t window = 1;
+};
+
+class Coherence final : public gas::PageHolder, public gas::HeapHooks {
+ public:
+  /// Sets kReleaseHandler. dirty_blocks: this rank's word of that name in its directory region (gas::RankHeader).
+  Coherence(mem::Space&, mem::BlockTable&, mem::BlockSet& cached, mem::BlockSet& dirty, mem::FaultEngine&, comm::Transport&,
+            gas::Directory&, std::atomic<std::uint64_t>& dirty_blocks);
+
+  /// Makes the access possible. False: the address is not allocated.
+  bool fault(ThreadContext&, std::uint64_t offset, mem::Access);
+
+  void release_all(ThreadContext&);
+  void acquire_all(ThreadContext&);
+  /// Asks rank `source` to release and waits for it; nothing to wait for where it has no changes.
+  void ask_release(ThreadContext&, Rank source);
+  /// The service thread's part: releases for whoever asked. True if there was something to do.
+  bool serve(ThreadContext&);
+  /// Has somebody asked? Cheap; for the service thread before it sleeps.
+  [[nodiscard]] bool asked() const noexcept { return asked_.load() != 0; }
+
+  /// Makes the range present (and writable), and keeps it so until unpin().
+  Result<void> pin(ThreadContext&, std::uint64_t offset, std::size_t bytes, bool writable);
+  void unpin(ThreadContext&, std::uint64_t offset, std::size_t bytes);
+
+  // gas::HeapHooks
+  void arm_owned(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override;
+  void take(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override;
+  void discard(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override;
+
+  // gas::PageHolder
+  gas::YieldAnswer yield(PageId) noexcept override;
+  bool claim(comm::Blocking&, PageId) override;
+  void give_up(PageId) noexcept override;
+  void merge(comm::Blocking&, PageId, gas::ByteRange live, Rank from) override;
+  void settle(PageId) override;
+
+  /// The state of a block, for tests and invariant walks.
+  [[nodiscard]] BlockState state(BlockId) const noexcept;
+
+ private:
+  /// Blocks of one page whose busy bits the caller holds: bit i stands for the page's i-th block.
+  using Mask = std::uint32_t;
+  enum class Fetched { yes, own, wild };
+  struct Puts;
+
+  [[nodiscard]] bool try_claim(BlockId, BlockState before, const Step&) noexcept;
+  /// Claims block for event, waiting while others hold it. The step's verdict is done, refuse or proceed (then claimed).
+  Step claim_block(comm::Blocking&, BlockId, Event);
+  void finish(BlockId, BlockState after) noexcept;
+  void wait_free(comm::Blocking&, BlockId);
+
+  void protect(mem::BlockRange, mem::Access) noexcept;
+  void protect(PageId, Mask, mem::Access) noexcept;
+  void make_room() noexcept;
+
+  bool carry_out_fault(ThreadContext&, BlockId, Event, const Step&);
+  Mask claim_window(ThreadContext&, BlockId, Event, const Step&);
+  Mask claim_rest_of_page(BlockId, Mask, Event) noexcept;
+  Fetched fetch(ThreadContext&, BlockId first, std::uint32_t count);
+
+  void flush_dirty(ThreadContext&);
+  void drop_cached(ThreadContext&);
+  /// Claims and flushes the page's free dirty blocks; true if a busy one was left.
+  bool flush_page(comm::Blocking&, Counters*, PageId);
+  void flush_block(comm::Blocking&, Counters*, BlockId);
+  void flush_block_live(comm::Blocking&, Counters*, BlockId, const Step&);
+  void acquire_block(comm::Blocking&, Counters*, BlockId);
+  void perform_acquire(comm::Blocking&, Counters*, BlockId, const Step&);
+  void put_diffs(comm::Blocking&, Counters*, PageId, Mask);
+  void put_changed(comm::Blocking&, Counters*, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base, Puts&);
+  void refresh(comm::Blocking&, BlockId, bool twin);
+  void mark_dirty(BlockId) noexcept;
+  void mark_clean(BlockId) noexcept;
+
+  static void on_release(void* self, const comm::Message&) noexcept;
+
+  mem::Space& space_;
+  mem::BlockTable& table_;
+  mem::BlockSet& cached_;   ///< blocks that are not ours and may be visible; changed only by the holder of the busy bit
+  mem::BlockSet& dirty_;    ///< those with a twin
+  mem::FaultEngine& engine_;
+  comm::Transport& transport_;
+  gas::Directory& directory_;
+  std::atomic<std::uint64_t>& dirty_blocks_;
+
+  std::atomic<std::uint64_t> acquires_{0};   ///< rule 2: a fetch that saw another number than the present one is repeated
+  Rounds release_rounds_, acquire_rounds_;
+
+  static constexpr std::uint32_t kMaxAsked = 4096;
+  std::atomic_flag asking_;                  ///< guards tokens_; held for a few instructions, never across a wait or a fault
+  std::atomic<std::uint32_t> asked_{0};
+  comm::ReplyToken tokens_[kMaxAsked];
+};
+
+}  // namespace kasane::dsm

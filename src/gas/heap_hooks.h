@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the allocator asks of coherence when memory changes hands (rule 7).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/blocking.h"
+
+namespace kasane::gas {
+
+class HeapHooks {
+ public:
+  virtual ~HeapHooks() = default;
+  /// Whole pages that this rank owns and whose bytes do not matter: makes them present and writable.
+  virtual void arm_owned(comm::Blocking&, std::uint64_t offset, std::size_t bytes) = 0;
+  /// Memory that was last used elsewhere is taken into use by this rank: what is cached of it here is dropped.
+  virtual void take(comm::Blocking&, std::uint64_t offset, std::size_t bytes) = 0;
+  /// Memory is freed here: this rank's unreleased changes to it are never sent.
+  virtual void discard(comm::Blocking&, std::uint64_t offset, std::size_t bytes) = 0;
+};
+
+}  // namespace kasane::gas

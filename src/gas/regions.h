@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The regions that every rank registers, by id. Each belongs to the layer that lays it out.
+#pragma once
+
+#include "comm/transport.h"
+
+namespace kasane::gas {
+
+inline constexpr comm::RegionId kFrames{0};      ///< M
+inline constexpr comm::RegionId kDirectory{1};   ///< gas/directory.h
+inline constexpr comm::RegionId kThreads{2};     ///< ult/layout.h
+inline constexpr comm::RegionId kHeap{3};        ///< gas/heap.h
+inline constexpr comm::RegionId kStatistics{4};  ///< base/counters.h, one a worker
+
+// Active messages: 0 is comm's collectives.
+inline constexpr comm::HandlerId kYieldHandler{1};
+inline constexpr comm::HandlerId kReleaseHandler{2};
+inline constexpr comm::HandlerId kStopHandler{3};
+
+}  // namespace kasane::gas
