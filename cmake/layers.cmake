@@ -14,6 +14,7 @@ set(KASANE_LAYERS
   "ult        | src/ult            | base topo"
   "sched      | src/sched          | ult gas"
   "runtime    | src/runtime        | dsm sched comm_shm comm_sim bootstrap api"
+  "start      | src/runtime/start  | runtime"
   "api        | include/kasane     | "
 )
 

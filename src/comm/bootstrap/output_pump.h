@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tagged output: what a rank writes to its standard output and error comes here through pipes and goes on in whole lines, each with "[rank] "
+// before it, so that lines of several ranks never mix.
+//
+//   rank r ─ pipe ─▶ Source (an unfinished line) ─ whole lines ─▶ Sink (what the reader has not taken yet) ─▶ fd 1 or 2
+//
+// A reader of ours that is slow must not stop the supervisor from supervising: a sink is written only as far as poll(2) allows, and while much
+// waits there its sources are not read, so that the ranks block, as they would without us.
+//
+// Thread safety: one thread, the supervisor's.
+// Invariant: bytes leave in the order in which they came from one pipe; nothing is dropped unless the sink's reader is gone.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace kasane::comm {
+
+class OutputPump {
+ public:
+  /// Two pipes a rank, close-on-exec.
+  static Result<OutputPump> create(std::uint32_t ranks);
+
+  /// In the rank's process: its standard output and error go to its pipes; all other ends are closed.
+  void become_writer(Rank rank);
+  /// In the supervisor: closes the writing ends, so that the pipes end with their ranks.
+  void become_reader();
+
+  /// Appends what poll(2) should watch.
+  void watch(std::vector<pollfd>& fds) const;
+  /// Moves what can be moved without waiting.
+  void pump();
+  /// Moves everything, waiting for our reader; to be called when no rank is left to write.
+  void drain();
+
+ private:
+  struct Source {
+    Rank rank;
+    std::size_t sink;
+    int in = -1, out = -1;
+    std::string line;   ///< the beginning of a line whose end has not come
+  };
+  struct Sink {
+    int fd;
+    std::string waiting;
+    bool gone = false;   ///< our reader closed it
+  };
+
+  OutputPump() = default;
+  bool read_once(Source& source);
+  void take(Source& source, const char* data, std::size_t bytes);
+  void finish(Source& source);
+  void emit(Sink& sink, Rank rank, std::string_view line);
+  static bool writable(const Sink& sink, int timeout_ms);
+  void write_once(Sink& sink);
+
+  std::vector<Source> sources_;
+  Sink sinks_[2] = {{1, {}, false}, {2, {}, false}};
+};
+
+}  // namespace kasane::comm

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/bootstrap/supervisor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/clock.h"
+#include "comm/bootstrap/demangle.h"
+#include "comm/bootstrap/descendants.h"
+
+namespace kasane::comm {
+namespace {
+
+constexpr std::uint64_t kSecond = 1'000'000'000;
+constexpr std::uint64_t kTermGrace = kSecond;           ///< from SIGTERM to SIGKILL
+constexpr std::uint64_t kShutdownGrace = 30 * kSecond;  ///< from the end of rank 0 to the end of all others
+
+constexpr int kForMain[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
+bool for_main(int signal) {
+  return std::find(std::begin(kForMain), std::end(kForMain), signal) != std::end(kForMain);
+}
+
+sigset_t watched_signals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int s : kForMain) ::sigaddset(&set, s);
+  for (const int s : {SIGCHLD, SIGTSTP, SIGCONT}) ::sigaddset(&set, s);
+  return set;
+}
+
+/// Descriptors 0, 1 and 2 must exist, or our pipes would take their numbers.
+void ensure_standard_descriptors() {
+  int fd = ::open("/dev/null", O_RDWR);
+  while (fd >= 0 && fd <= 2) fd = ::open("/dev/null", O_RDWR);
+  if (fd > 2) ::close(fd);
+}
+
+void read_from_nowhere() {
+  const int null = ::open("/dev/null", O_RDONLY);
+  if (null < 0) return;
+  ::dup2(null, 0);
+  ::close(null);
+}
+
+pid_t g_supervisor = 0;   // of a rank: read by its signal handler, set before the handler is
+
+/// What a serving rank does with a signal that is meant for main: nothing, unless its supervisor says so. A handler rather than SIG_IGN, so that
+/// programs started from threads begin with the default.
+void let_pass(int signal, siginfo_t* info, void*) {
+  if (info->si_code != SI_USER || info->si_pid != g_supervisor) return;
+  struct sigaction standard = {};
+  standard.sa_handler = SIG_DFL;
+  ::sigaction(signal, &standard, nullptr);
+  ::raise(signal);   // taken when this handler returns
+}
+
+void let_signals_for_main_pass() {
+  for (const int s : kForMain) {
+    struct sigaction old = {};
+    ::sigaction(s, nullptr, &old);
+    if (old.sa_handler == SIG_IGN) continue;   // e.g. under nohup
+    struct sigaction mine = {};
+    mine.sa_sigaction = let_pass;
+    mine.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+    ::sigaction(s, &mine, nullptr);
+  }
+}
+
+std::string signal_text(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  const char* meaning = ::sigdescr_np(signal);
+  std::string text = name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(signal);
+  if (meaning != nullptr) text.append(" (").append(meaning).append(")");
+  return text;
+}
+
+void write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+/// The report's lines, indented below the message that they belong to.
+std::string indented(std::string_view report) {
+  std::string out;
+  for (std::size_t at = 0; at < report.size();) {
+    const std::size_t end = std::min(report.find('\n', at), report.size());
+    out.append("kasane:   ").append(report.substr(at, end - at)).append("\n");
+    at = end + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<Supervisor> Supervisor::create(std::uint32_t ranks, SupervisorOptions options) {
+  ensure_standard_descriptors();
+  auto status = JobStatus::create(ranks);
+  KASANE_TRY(status);
+  Supervisor supervisor(*status, options);
+  supervisor.children_.resize(ranks);
+  if (options.tag_output) {
+    auto pump = OutputPump::create(ranks);
+    KASANE_TRY(pump);
+    supervisor.pump_ = std::move(*pump);
+  }
+  const sigset_t set = watched_signals();
+  supervisor.signals_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (supervisor.signals_ < 0) return fail_errno(Errc::limit, "signalfd");
+  return supervisor;
+}
+
+Result<Rank> Supervisor::fork_ranks() {
+  hold_signals();
+  const pid_t self = ::getpid();
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  for (std::uint32_t r = 0; r < children_.size(); ++r) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      become_rank(Rank{r}, self);
+      return Rank{r};
+    }
+    if (pid < 0) {
+      const int number = errno;
+      end_descendants(2 * static_cast<std::int64_t>(kSecond));
+      return fail_errno(Errc::limit, "fork of rank " + std::to_string(r) + " of " + std::to_string(children_.size()) +
+                                         " (limits: ulimit -u, the container's number of processes, memory)", number);
+    }
+    children_[r] = {.pid = pid, .alive = true};
+  }
+  become_supervisor();
+  return kNoRank;
+}
+
+void Supervisor::hold_signals() {
+  sigset_t all, old;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, &old);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&old);
+  old_mask_.assign(bytes, bytes + sizeof old);
+  // Were it ignored, the kernel would reap the ranks for us and keep how they ended. Before the forks: this discards what is pending.
+  struct sigaction standard = {};
+  standard.sa_handler = SIG_DFL;
+  struct sigaction before = {};
+  ::sigaction(SIGCHLD, &standard, &before);
+  child_signal_ignored_ = before.sa_handler == SIG_IGN;
+}
+
+void Supervisor::become_rank(Rank rank, pid_t supervisor) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != supervisor) ::_exit(1);   // it died before the line above
+  ::close(signals_);
+  if (pump_) pump_->become_writer(rank);
+  if (raw(rank) != 0) read_from_nowhere();
+  // Whole lines, so that the pump has whole lines to pass on while the rank still runs.
+  if (pump_) ::setvbuf(stdout, nullptr, _IOLBF, 0);
+  g_supervisor = supervisor;
+  if (raw(rank) != 0 && !options_.main_in_every_rank) let_signals_for_main_pass();
+  if (child_signal_ignored_) ::signal(SIGCHLD, SIG_IGN);
+  sigset_t old;
+  std::copy(old_mask_.begin(), old_mask_.end(), reinterpret_cast<unsigned char*>(&old));
+  ::sigprocmask(SIG_SETMASK, &old, nullptr);
+}
+
+void Supervisor::become_supervisor() {
+  read_from_nowhere();   // else a writer to our standard input would not notice that rank 0 closed it
+  ::signal(SIGPIPE, SIG_IGN);
+  if (pump_) pump_->become_reader();
+}
+
+int Supervisor::run() {
+  while (any_alive()) {
+    wait_for_events();
+    take_signals();
+    if (pump_) pump_->pump();
+    reap();
+    check_deadlines();
+  }
+  const int left = end_descendants(static_cast<std::int64_t>(kSecond));
+  if (pump_) pump_->drain();
+  if (left > 0) write_all(2, "kasane: " + std::to_string(left) + " process(es) that the job started could not be killed\n");
+  return exit_status_.value_or(1);
+}
+
+bool Supervisor::any_alive() const {
+  return std::any_of(children_.begin(), children_.end(), [](const Child& c) { return c.alive; });
+}
+
+void Supervisor::wait_for_events() {
+  std::vector<pollfd> fds{{signals_, POLLIN, 0}};
+  if (pump_) pump_->watch(fds);
+  int timeout_ms = -1;
+  if (deadline_ns_ != 0) {
+    const std::uint64_t now = now_ns();
+    timeout_ms = now >= deadline_ns_ ? 0 : static_cast<int>((deadline_ns_ - now) / 1'000'000 + 1);
+  }
+  ::poll(fds.data(), fds.size(), timeout_ms);
+}
+
+// ---- signals ----
+
+void Supervisor::take_signals() {
+  signalfd_siginfo info;
+  while (::read(signals_, &info, sizeof info) == sizeof info) take_signal(info);
+}
+
+void Supervisor::take_signal(const signalfd_siginfo& info) {
+  const int signal = static_cast<int>(info.ssi_signo);
+  // SI_KERNEL: the terminal's; every process of its foreground group, so each rank, has it too.
+  const bool ranks_have_it = info.ssi_code == SI_KERNEL;
+  if (signal == SIGTSTP) {
+    if (!ranks_have_it) send_to_all(SIGTSTP);
+    stop_with_ranks();
+  } else if (signal == SIGCONT) {
+    send_to_all(SIGCONT);
+  } else if (for_main(signal)) {
+    received_.push_back(signal);
+    if (!ranks_have_it) send_to_main(signal);
+  }
+}
+
+/// The shell waits for us: it must see us stop. Ranks that serve have stopped by the same signal.
+void Supervisor::stop_with_ranks() {
+  const std::uint64_t before = now_ns();
+  ::kill(::getpid(), SIGSTOP);
+  send_to_all(SIGCONT);
+  if (deadline_ns_ != 0) deadline_ns_ += now_ns() - before;
+}
+
+void Supervisor::send(Rank rank, int signal) {
+  const Child& child = children_[raw(rank)];
+  if (child.alive) ::kill(child.pid, signal);
+}
+
+void Supervisor::send_to_all(int signal) {
+  for (std::uint32_t r = 0; r < children_.size(); ++r) send(Rank{r}, signal);
+}
+
+void Supervisor::send_to_main(int signal) {
+  if (options_.main_in_every_rank) {
+    send_to_all(signal);
+  } else {
+    send(Rank{0}, signal);
+  }
+}
+
+// ---- deaths ----
+
+void Supervisor::reap() {
+  std::vector<std::pair<Rank, int>> dead;
+  int wait_status = 0;
+  for (pid_t pid = ::waitpid(-1, &wait_status, WNOHANG); pid > 0; pid = ::waitpid(-1, &wait_status, WNOHANG)) {
+    const auto child = std::find_if(children_.begin(), children_.end(), [&](const Child& c) { return c.alive && c.pid == pid; });
+    if (child == children_.end()) continue;   // an orphan of some rank
+    child->alive = false;
+    dead.emplace_back(Rank{static_cast<std::uint32_t>(child - children_.begin())}, wait_status);
+  }
+  if (ending_) return;   // who dies after all were told to end needs no words
+  for (const auto& [rank, how] : dead) note_death(rank, how);
+  if (messages_.empty()) return;
+  const auto left = std::count_if(children_.begin(), children_.end(), [](const Child& c) { return c.alive; });
+  if (ending_ && left > 0) messages_ += "kasane: ending the " + std::to_string(left) + (left == 1 ? " other rank\n" : " other ranks\n");
+  write_all(2, std::exchange(messages_, {}));
+}
+
+void Supervisor::note_death(Rank rank, int wait_status) {
+  if (WIFEXITED(wait_status)) {
+    note_exit(rank, WEXITSTATUS(wait_status));
+  } else {
+    note_signal(rank, WTERMSIG(wait_status));
+  }
+}
+
+void Supervisor::note_exit(Rank rank, int code) {
+  const RankStatus& status = status_.of(rank);
+  const Phase phase = status.phase.load(std::memory_order_acquire);
+  const std::string who = "kasane: rank " + std::to_string(raw(rank)) + " (pid " + std::to_string(children_[raw(rank)].pid) + ")";
+  if (phase == Phase::ended && raw(rank) == 0) {
+    // With main in every rank the others take as long as they want.
+    if (!options_.main_in_every_rank) deadline_ns_ = now_ns() + kShutdownGrace;
+    if (!exit_status_) exit_status_ = code;
+    return;
+  }
+  if (phase == Phase::ended && code == 0) return;
+  if (phase == Phase::ended) {
+    messages_ += who + " ended with exit code " + std::to_string(code) + "\n";
+  } else if (phase == Phase::leaving) {
+    // relaxed: the process is gone, and waitpid() ordered its stores.
+    messages_ += who + " called exit(" + std::to_string(status.exit_argument.load(std::memory_order_relaxed)) + ") while the job was running\n";
+  } else if (phase == Phase::starting) {
+    messages_ += who + " did not start: exit code " + std::to_string(code) + "\n";
+  } else {
+    messages_ += who + " exited with code " + std::to_string(code) + " while the job was running (_exit or quick_exit?)\n";
+  }
+  messages_ += indented(demangle_all(status.text()));
+  begin_end(code != 0 ? code : 1);
+}
+
+void Supervisor::note_signal(Rank rank, int signal) {
+  const RankStatus& status = status_.of(rank);
+  // relaxed: as above. What the rank says comes first: a crash inside of its report may have ended it by another signal.
+  const int reported = status.signal.load(std::memory_order_relaxed);
+  const int cause = reported != 0 ? reported : signal;
+  messages_ += "kasane: rank " + std::to_string(raw(rank)) + " (pid " + std::to_string(children_[raw(rank)].pid) + ") was ended by " + signal_text(cause);
+  const bool asked = std::find(received_.begin(), received_.end(), cause) != received_.end();
+  if (asked) messages_ += ", which was sent to the job";
+  messages_ += "\n" + indented(demangle_all(status.text()));
+  begin_end(128 + cause);
+}
+
+void Supervisor::begin_end(int exit_status) {
+  // The first reason counts; but an end that fails after rank 0 succeeded is no success.
+  if (!ending_ && exit_status_.value_or(0) == 0) exit_status_ = exit_status;
+  if (ending_) return;
+  ending_ = true;
+  deadline_ns_ = now_ns() + kTermGrace;
+  send_to_all(SIGTERM);
+  send_to_all(SIGCONT);   // a stopped process takes no SIGTERM
+}
+
+void Supervisor::check_deadlines() {
+  if (deadline_ns_ == 0 || now_ns() < deadline_ns_) return;
+  if (!ending_) {
+    for (std::uint32_t r = 0; r < children_.size(); ++r) {
+      if (children_[r].alive) write_all(2, "kasane: rank " + std::to_string(r) + " did not end within 30 s after main had returned; it is killed\n");
+    }
+    if (exit_status_.value_or(0) == 0) exit_status_ = 1;
+    ending_ = true;
+  }
+  send_to_all(SIGKILL);
+  deadline_ns_ = 0;
+}
+
+}  // namespace kasane::comm

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames come from the unwinder (it knows code without frame pointers, and the signal frame); where it finds no way, as after a jump to a wild
+// address, from the chain of frame pointers, read by a system call that fails on a bad address instead of faulting. Names come from the ELF symbol
+// table of the object's file: the dynamic symbols that dladdr(3) knows lack most functions of a program, and dladdr takes the loader's lock.
+#include "runtime/crash_stack.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <ucontext.h>
+#include <unistd.h>
+#include <unwind.h>
+
+namespace kasane::runtime {
+namespace {
+
+// ---- frames ----
+
+struct Walk {
+  Frame* frames;
+  std::size_t room, count;
+};
+
+_Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
+  auto& walk = *static_cast<Walk*>(argument);
+  int exact = 0;
+  const std::uintptr_t address = ::_Unwind_GetIPInfo(context, &exact);
+  if (exact != 0) walk.count = 0;   // what was below is the handler
+  if (address == 0 || walk.count == walk.room) return _URC_END_OF_STACK;
+  walk.frames[walk.count++] = {address, exact != 0};
+  return _URC_NO_REASON;
+}
+
+bool read_memory(std::uintptr_t from, void* to, std::size_t bytes) noexcept {
+  const iovec local{to, bytes};
+  const iovec remote{reinterpret_cast<void*>(from), bytes};   // NOLINT: an address that may be anything
+  return ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
+}
+
+struct Registers {
+  std::uintptr_t pc = 0, sp = 0, fp = 0;
+};
+
+Registers registers_of(const void* context) noexcept {
+  [[maybe_unused]] const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  return {static_cast<std::uintptr_t>(machine.gregs[REG_RIP]), static_cast<std::uintptr_t>(machine.gregs[REG_RSP]),
+          static_cast<std::uintptr_t>(machine.gregs[REG_RBP])};
+#elif defined(__aarch64__)
+  return {machine.pc, machine.sp, machine.regs[29]};
+#else
+  return {};
+#endif
+}
+
+bool object_of(std::uintptr_t address, dl_find_object& object) noexcept {
+  return ::_dl_find_object(reinterpret_cast<void*>(address), &object) == 0;   // NOLINT: as above
+}
+
+std::size_t follow_frame_pointers(const Registers& r, Frame* frames, std::size_t room) noexcept {
+  std::size_t count = 0;
+  frames[count++] = {r.pc, true};
+  std::uintptr_t fp = r.fp;
+  dl_find_object object;
+  std::uintptr_t top = 0;
+  // A call to a wild address has pushed where it came from, and no frame.
+  if (!object_of(r.pc, object) && read_memory(r.sp, &top, sizeof top) && object_of(top, object)) frames[count++] = {top, false};
+  while (count < room) {
+    std::uintptr_t link[2];   // the caller's frame pointer, the return address
+    if (fp % sizeof fp != 0 || !read_memory(fp, link, sizeof link) || !object_of(link[1], object)) break;
+    frames[count++] = {link[1], false};
+    if (link[0] <= fp) break;   // stacks grow down: anything else is no chain
+    fp = link[0];
+  }
+  return count;
+}
+
+// ---- names ----
+
+/// A file, mapped for reading. mmap and friends are plain system calls, fit for a handler.
+class MappedFile {
+ public:
+  explicit MappedFile(const char* path) noexcept {
+    const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    struct stat info;
+    if (::fstat(fd, &info) == 0 && info.st_size > 0) {
+      void* p = ::mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
+      if (p != MAP_FAILED) {
+        data_ = static_cast<const char*>(p);
+        bytes_ = static_cast<std::size_t>(info.st_size);
+      }
+    }
+    ::close(fd);
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile() {
+    if (data_ != nullptr) ::munmap(const_cast<char*>(data_), bytes_);
+  }
+  /// count objects of T at offset, or null if they do not all lie in the file.
+  template <class T>
+  [[nodiscard]] const T* at(std::uint64_t offset, std::uint64_t count = 1) const noexcept {
+    if (data_ == nullptr || offset > bytes_ || count > (bytes_ - offset) / sizeof(T)) return nullptr;
+    return reinterpret_cast<const T*>(data_ + offset);
+  }
+  /// A string that ends within the file, or null.
+  [[nodiscard]] const char* string(std::uint64_t offset) const noexcept {
+    if (data_ == nullptr || offset >= bytes_) return nullptr;
+    return std::memchr(data_ + offset, 0, bytes_ - offset) != nullptr ? data_ + offset : nullptr;
+  }
+
+ private:
+  const char* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// Adds "name+0x12" of the function at address (relative to the object's load address). False if no symbol covers it.
+bool add_function(CrashText& text, const MappedFile& file, std::uintptr_t address, std::uintptr_t shown) noexcept {
+  const auto* header = file.at<ElfW(Ehdr)>(0);
+  if (header == nullptr || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return false;
+  const auto* sections = file.at<ElfW(Shdr)>(header->e_shoff, header->e_shnum);
+  if (sections == nullptr) return false;
+  for (unsigned s = 0; s < header->e_shnum; ++s) {
+    const auto& table = sections[s];
+    if ((table.sh_type != SHT_SYMTAB && table.sh_type != SHT_DYNSYM) || table.sh_link >= header->e_shnum) continue;
+    const std::uint64_t count = table.sh_size / sizeof(ElfW(Sym));
+    const auto* symbols = file.at<ElfW(Sym)>(table.sh_offset, count);
+    for (std::uint64_t i = 0; symbols != nullptr && i < count; ++i) {
+      const auto& symbol = symbols[i];
+      if ((symbol.st_info & 0xf) != STT_FUNC || address < symbol.st_value || address - symbol.st_value >= symbol.st_size) continue;
+      const char* name = file.string(sections[table.sh_link].sh_offset + symbol.st_name);
+      if (name == nullptr) return false;
+      text.add(name).add("+").hex(shown - symbol.st_value);
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::size_t unwind(const void* registers, Frame* frames, std::size_t room) noexcept {
+  Walk walk{frames, room, 0};
+  Registers r;
+  dl_find_object object;
+  if (registers != nullptr) {
+    r = registers_of(registers);
+    // The unwinder reads the instruction bytes of code it does not know, which after a jump to a wild address are not there.
+    if (!object_of(r.pc, object)) return follow_frame_pointers(r, frames, room);
+  }
+  ::_Unwind_Backtrace(visit, &walk);
+  if (registers == nullptr || walk.count > 1) return walk.count;
+  return follow_frame_pointers(r, frames, room);   // it stood still at the first step: the other way may lead further
+}
+
+void describe(CrashText& text, Frame frame) noexcept {
+  dl_find_object object;
+  if (!object_of(frame.address, object)) {
+    text.add("?? (no code is mapped there)");
+    return;
+  }
+  const std::uintptr_t relative = frame.address - object.dlfo_link_map->l_addr;
+  const char* path = object.dlfo_link_map->l_name;
+  const bool program = path == nullptr || *path == 0;
+  char program_path[256];
+  if (program) {
+    const ssize_t n = ::readlink("/proc/self/exe", program_path, sizeof program_path - 1);
+    program_path[n > 0 ? n : 0] = 0;
+    path = program_path;
+  }
+  const MappedFile file(program ? "/proc/self/exe" : path);
+  // A return address may already be the next function's: a call that never returns is its function's last instruction.
+  if (!add_function(text, file, frame.exact ? relative : relative - 1, relative)) text.add("??");
+  text.add(" (").add(path).add("+").hex(relative).add(")");
+}
+
+}  // namespace kasane::runtime

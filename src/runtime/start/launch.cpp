@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/start/launch.h"
+
+#include <dirent.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "comm/bootstrap/supervisor.h"
+#include "comm/shm/shm_transport.h"
+#include "mem/space.h"
+#include "runtime/crash_text.h"
+
+namespace kasane::runtime {
+namespace {
+
+constexpr std::uint32_t kMaxRanks = 1024;
+constexpr std::uint64_t kMaxAddressBytes = 64ull << 40;   ///< V, A, T and every peer's M share 47 bits of address
+constexpr std::uint64_t kRankBytes = 16ull << 20;         ///< DRAM that a rank needs before the program has allocated anything
+
+std::string tebibytes(std::uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g TiB", static_cast<double>(bytes) / static_cast<double>(1ull << 40));
+  return text;
+}
+
+std::uint64_t available_memory() {
+  std::uint64_t kib = ~std::uint64_t{0} >> 10;
+  std::FILE* file = std::fopen("/proc/meminfo", "re");
+  if (file == nullptr) return kib << 10;
+  char line[128];
+  unsigned long long value = 0;
+  while (std::fgets(line, sizeof line, file) != nullptr) {
+    if (std::sscanf(line, "MemAvailable: %llu kB", &value) == 1) kib = value;
+  }
+  std::fclose(file);
+  return kib << 10;
+}
+
+/// Raises the soft limit of descriptors where that is needed and allowed.
+Result<void> reserve_descriptors(std::uint32_t ranks) {
+  const rlim_t needed = 8ull * ranks + 128;   // two for the postbox, four for tagged output, the rest while regions are attached
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return {};
+  if (limit.rlim_max < needed) {
+    return fail(Errc::limit, std::to_string(ranks) + " ranks need " + std::to_string(needed) + " file descriptors a process, the limit is " +
+                                 std::to_string(limit.rlim_max) + "; raise it with ulimit -n");
+  }
+  limit.rlim_cur = needed;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return fail_errno(Errc::limit, "raising the limit of file descriptors to " + std::to_string(needed));
+  return {};
+}
+
+std::size_t threads_of_this_process() {
+  DIR* tasks = ::opendir("/proc/self/task");
+  if (tasks == nullptr) return 1;
+  std::size_t count = 0;
+  while (const dirent* entry = ::readdir(tasks)) count += entry->d_name[0] != '.';
+  ::closedir(tasks);
+  return count;
+}
+
+Result<Launched> prepare(Options options) {
+  KASANE_TRY(check_job_size(options.ranks, options.space_bytes));
+  auto job = comm::create_job(options.ranks, comm::shm::job_bytes(options.ranks));
+  KASANE_TRY(job);
+  auto base = mem::reserve_space(options.space_bytes);
+  KASANE_TRY(base);
+  return Launched{.options = std::move(options), .job = std::move(*job), .space_base = *base};
+}
+
+void become(const Launched& launched, Rank rank, comm::RankStatus* status) {
+  set_process({.rank = rank,
+               .ranks = launched.options.ranks,
+               .main_here = raw(rank) == 0 || launched.options.main_in_every_rank,
+               .status = status,
+               .space_base = launched.space_base,
+               .space_bytes = launched.options.space_bytes});
+}
+
+}  // namespace
+
+Result<void> check_job_size(std::uint32_t ranks, std::uint64_t space_bytes) {
+  const std::string n = std::to_string(ranks);
+  if (ranks == 0 || ranks > kMaxRanks) {
+    return fail(Errc::invalid_argument, "-n " + n + " (KASANE_RANKS): a job has 1 to " + std::to_string(kMaxRanks) + " ranks");
+  }
+  if (space_bytes == 0 || space_bytes > kMaxAddressBytes / ranks) {
+    return fail(Errc::limit, "-n " + n + " with --space " + tebibytes(space_bytes) + ": ranks x space may be 64 TiB at most (47 address bits hold " +
+                                 "every rank's memory), which is " + tebibytes(kMaxAddressBytes / ranks) + " of space for " + n + " ranks");
+  }
+  const std::uint64_t available = available_memory();
+  if (ranks * kRankBytes > available) {
+    return fail(Errc::out_of_memory, "-n " + n + ": that many ranks need " + std::to_string(ranks * kRankBytes >> 20) + " MiB before the program starts, " +
+                                         std::to_string(available >> 20) + " MiB are available");
+  }
+  return reserve_descriptors(ranks);
+}
+
+Result<Launched> launch_alone(Options options) {
+  options.ranks = 1;
+  auto launched = prepare(std::move(options));
+  KASANE_TRY(launched);
+  become(*launched, Rank{0}, nullptr);
+  return launched;
+}
+
+Result<Launched> launch_ranks(Options options) {
+  if (const std::size_t threads = threads_of_this_process(); threads != 1) {
+    return fail(Errc::unsupported, "the program has " + std::to_string(threads) +
+                                       " threads before main (a library's constructor or LD_PRELOAD started them); ranks cannot be forked then");
+  }
+  auto launched = prepare(std::move(options));
+  KASANE_TRY(launched);
+  auto supervisor = comm::Supervisor::create(launched->options.ranks, {.tag_output = launched->options.tag_output,
+                                                                       .main_in_every_rank = launched->options.main_in_every_rank});
+  KASANE_TRY(supervisor);
+  const auto rank = supervisor->fork_ranks();
+  KASANE_TRY(rank);
+  // _exit: what libraries registered for exit() belongs to the program, which runs in the ranks.
+  if (*rank == kNoRank) ::_exit(supervisor->run());
+  launched->job.rank = *rank;
+  become(*launched, *rank, &supervisor->status().of(*rank));
+  // Programs that a rank starts are no jobs of their own.
+  ::unsetenv("KASANE_RANKS");
+  return launched;
+}
+
+}  // namespace kasane::runtime

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// How this process becomes the ranks of a job (design rule 14). Before main, before static constructors of the program, before any second thread:
+//
+//   one process ── checks ── job descriptors, space reserved ── fork × n ──▶ rank 0 … n-1, all from one image: same layout, same guards
+//                                                                └─ stays: supervisor, until the job has ended
+//
+// Thread safety: one thread. Nothing here may rely on static constructors of the program's own objects: they have not run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/result.h"
+#include "comm/bootstrap/job.h"
+#include "runtime/options.h"
+#include "runtime/process_state.h"
+
+namespace kasane::runtime {
+
+/// Could this host hold the job? Refuses with the numbers: ranks, address bits (ranks × space ≤ 64 TiB), memory, descriptors.
+Result<void> check_job_size(std::uint32_t ranks, std::uint64_t space_bytes);
+
+/// What a rank starts its runtime from.
+struct Launched {
+  Options options;
+  comm::Job job;
+  std::byte* space_base = nullptr;
+};
+
+/// A job of one rank, this process, without a supervisor.
+Result<Launched> launch_alone(Options options);
+
+/// Forks options.ranks ranks and returns in each of them, with process() set. The original process supervises and ends with the job's exit status.
+Result<Launched> launch_ranks(Options options);
+
+}  // namespace kasane::runtime

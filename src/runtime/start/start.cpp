@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The load-time start of a program that links Kasane. crt1.o calls __libc_start_main(main, …); that symbol is found here before libc's, so
+// this runs when the dynamic loader has finished and before any constructor of the program.
+//
+//   KASANE_RANKS set (by kasane run)   fork the ranks (launch.h); each then goes on into libc with a main of ours
+//   not set                            one rank, this process
+//
+//   our main: build the Runtime → run the program's main, or serve until it has ended → exit
+//
+// It is a library of its own (kasane_start), which only the target kasane links: a unit test or a tool that links the runtime's code stays an
+// ordinary process.
+//
+// Thread safety: called once, by the process's only thread.
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "runtime/crash.h"
+#include "runtime/fork_guard.h"
+#include "runtime/options.h"
+#include "runtime/process_state.h"
+#include "runtime/runtime.h"
+#include "runtime/start/launch.h"
+
+namespace kasane::runtime {
+namespace {
+
+using Main = int (*)(int, char**, char**);
+
+Main g_program_main = nullptr;
+std::optional<Launched> g_launched;
+
+/// Says why the job cannot start. On a rank the supervisor prints it, once, with the rank's number.
+[[noreturn]] void refuse(const Error& error) {
+  std::string line = error.message + "\n";
+  if (process().status == nullptr) line.insert(0, "kasane: ");
+  tell(line.data(), line.size());
+  ::_exit(1);
+}
+
+Result<Launched> launch() {
+  auto options = options_from_environment();
+  KASANE_TRY(options);
+  return std::getenv("KASANE_RANKS") != nullptr ? launch_ranks(std::move(*options)) : launch_alone(std::move(*options));
+}
+
+void end_job_from_exit() noexcept {
+  if (Runtime* runtime = Runtime::current()) runtime->shut_down();
+}
+
+/// The program's main, on the stack that the runtime gave it.
+int program_main(int argc, char** argv, char** envp) {
+  note_main_thread();
+  return g_program_main(argc, argv, envp);
+}
+
+/// What libc calls as main, in every rank.
+int rank_main(int argc, char** argv, char** envp) {
+  auto alt_stack = AltStack::create();
+  if (!alt_stack) refuse(alt_stack.error());
+  if (auto installed = install_crash_handlers(process().rank); !installed) refuse(installed.error());
+  install_fork_guard();
+  auto runtime = Runtime::create(g_launched->options, std::move(g_launched->job), g_launched->space_base);
+  if (!runtime) refuse(runtime.error());
+  // Registered after the program's constructors ran and before its main: exit() comes here before destructors of the program's statics.
+  install_exit_check(end_job_from_exit);
+  set_phase(comm::Phase::running);
+  int status = 0;
+  if (process().main_here) {
+    status = (*runtime)->run_main(program_main, argc, argv, envp);
+  } else {
+    (*runtime)->serve();
+  }
+  set_phase(comm::Phase::ended);
+  return status;
+}
+
+}  // namespace
+
+/// Before libc starts: decides what this process is. The supervisor never returns from here.
+void start(Main program_main_of_crt) {
+  g_program_main = program_main_of_crt;
+  auto launched = launch();
+  if (!launched) refuse(launched.error());
+  g_launched = std::move(*launched);
+}
+
+}  // namespace kasane::runtime
+
+using LibcStartMain = int (*)(int (*)(int, char**, char**), int, char**, void (*)(), void (*)(), void (*)(), void*);
+
+extern "C" [[gnu::visibility("default")]] int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv, void (*init)(),
+                                                                void (*fini)(), void (*rtld_fini)(), void* stack_end) {
+  const auto libc_start_main = reinterpret_cast<LibcStartMain>(::dlsym(RTLD_NEXT, "__libc_start_main"));
+  kasane::runtime::start(main);
+  return libc_start_main(kasane::runtime::rank_main, argc, argv, init, fini, rtld_fini, stack_end);
+}
