@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What `make test` does: every test of the release build, then the unit and simulator tests again under the thread and
-# address sanitizers. All three run even if one fails; the summary says which. Usage: test.sh [JOBS [WARNINGS_ARE_ERRORS]]
+# What `make test` does: the unit and simulator tests under the thread and address sanitizers, then every test of the
+# release build. All three run even if one fails; the summary says which. Usage: test.sh [JOBS [WARNINGS_ARE_ERRORS]]
 set -eu
 cd "$(dirname "$0")/.."
 jobs="${1:-$(nproc)}"
