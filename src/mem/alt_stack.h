@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// An alternate signal stack for the calling OS thread: fault handlers run there, since the running stack may be what faulted.
+//
+//   [ guard page | 64 KiB, grows down ]
+//
+// Thread safety: create() and the destructor run on the same OS thread, not in a signal handler; the object may be moved between scopes.
+// Invariant: while it lives, the thread's alternate stack is this one; afterwards it is the one before (a sanitizer's, say).
+#pragma once
+
+#include <signal.h>
+
+#include <cstddef>
+
+#include "base/result.h"
+
+namespace kasane::mem {
+
+class AltStack {
+ public:
+  static constexpr std::size_t kBytes = 64 * 1024;
+
+  static Result<AltStack> create(std::size_t bytes = kBytes);
+  AltStack(AltStack&&) noexcept;
+  AltStack& operator=(AltStack&&) = delete;
+  ~AltStack();
+
+  /// Whether p lies on this stack.
+  [[nodiscard]] bool contains(const void* p) const noexcept;
+
+ private:
+  AltStack() = default;
+  std::byte* map_ = nullptr;   // the guard page, then the stack
+  std::size_t bytes_ = 0;      // of the stack
+  stack_t previous_{};
+};
+
+}  // namespace kasane::mem
