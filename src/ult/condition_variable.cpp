@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ult/condition_variable.h"
+
+#include "base/assert.h"
+#include "ult/condition_variable_record.h"
+#include "ult/mutex_record.h"
+
+namespace kasane::ult {
+namespace {
+
+/// data0 while there is a mutex: 1 + its handle.
+constexpr Word name_of(SyncHandle mutex) noexcept { return mutex.value + 1; }
+
+struct Waiting {
+  Pool& pool;
+  SyncHandle condition;
+  SyncHandle mutex;
+};
+
+// First the list, then the mutex: whoever changes the condition under the mutex after our test finds us in the list. A notifier that is
+// quicker than our unlock puts us on the mutex's list while we still hold it; our own unlock may then hand it to ourselves.
+// Nothing of the suspended thread's stack is touched after the first run() (rule as in mutex.cpp).
+void enlist(void* context, SlotId self) {
+  const auto [pool, condition, mutex] = *static_cast<Waiting*>(context);
+  const SyncRecords records(pool);
+  records.run<ConditionAction>(condition, ConditionWait(self));
+  records.run<MutexAction>(mutex, MutexUnlock(self, pool.config().rank));
+}
+
+void requeue(const SyncRecords& records, SyncHandle condition, SlotId waiter) {
+  const SyncHandle mutex{records.load(condition, SyncField::data0) - 1};
+  const auto outcome = records.run<MutexAction>(mutex, MutexLock(waiter, /*relock=*/true));
+  if (outcome == MutexAction::acquired) records.perform(mutex, SyncStep::wake(waiter));
+}
+
+/// Two mutexes at a time cannot be: a notified waiter would be handed the wrong one.
+void bind(const SyncRecords& records, SyncHandle condition, SyncHandle mutex) {
+  const Word bound = records.load(condition, SyncField::data0);
+  if (bound == name_of(mutex)) return;
+  KASANE_CHECK(bound == 0 || records.load(condition, SyncField::word) == 0,
+               "threads wait for one condition variable with two different mutexes");
+  records.store(condition, SyncField::data0, name_of(mutex));
+}
+
+}  // namespace
+
+ConditionVariable::ConditionVariable()
+    : record_(SyncRecords(pool_of_thread("the constructor of a condition variable")).take()) {}
+
+ConditionVariable::~ConditionVariable() {
+  SyncRecords records(pool_of_thread("the destructor of a condition variable"));
+  KASANE_CHECK(records.load(record_, SyncField::word) == 0,
+               "a condition variable is destroyed while a thread waits for it or notifies");
+  records.give_back(record_);
+}
+
+void ConditionVariable::wait(Mutex& mutex) {
+  Pool& pool = pool_of_thread("condition_variable::wait");
+  const SyncRecords records(pool);
+  const SyncHandle held = mutex.record_;
+  KASANE_CHECK(MutexWord::unpack(records.load(held, SyncField::word)).holder == Pool::self(),
+               "a thread waits for a condition variable without holding the mutex");
+  bind(records, record_, held);
+  Waiting waiting{pool, record_, held};
+  Pool::suspend(enlist, &waiting);
+  // Here it is the mutex's holder again, by hand-over or by the notifier.
+  records.cross_from_last(held);
+}
+
+void ConditionVariable::notify(bool all) {
+  Pool& pool = pool_of_thread("condition_variable::notify");
+  const SyncRecords records(pool);
+  const SyncHandle condition = record_;
+  ConditionNotify machine(all);
+  SyncStep s = machine.next(0);
+  while (s.kind != SyncStep::Kind::done) {
+    if (s.kind == SyncStep::Kind::requeue) {
+      requeue(records, condition, s.slot);
+      s = machine.next(0);
+    } else {
+      s = machine.next(records.perform(condition, s));
+    }
+  }
+}
+
+void ConditionVariable::notify_one() { notify(/*all=*/false); }
+void ConditionVariable::notify_all() { notify(/*all=*/true); }
+
+}  // namespace kasane::ult

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mutual exclusion between threads on any ranks. Waiting threads are suspended, not their workers; whoever unlocks hands the
+// mutex over directly, in FIFO batches (mutex_record.h).
+//
+// Consistency: lock() sees everything that earlier holders wrote before they unlocked. If the last of them was on another rank, that
+// rank releases and this one acquires (rule 1); else nothing is fenced.
+//
+// Thread safety: every call on any thread of any rank; a thread may hold a mutex over fork, join and moves.
+// Misuse is a check failure: locking twice, unlocking what another or nobody holds, destroying it while held, use outside a thread.
+#pragma once
+
+#include "ult/sync_record.h"
+
+namespace kasane::ult {
+
+class ConditionVariable;
+
+class Mutex {
+ public:
+  /// Takes a record of the calling thread's rank; throws std::runtime_error when the rank has none left.
+  Mutex();
+  ~Mutex();
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+
+  void lock();
+  [[nodiscard]] bool try_lock();
+  void unlock();
+
+ private:
+  friend class ConditionVariable;
+  SyncHandle record_;
+};
+static_assert(sizeof(Mutex) == 8, "the public object is this name and nothing else");
+
+}  // namespace kasane::ult

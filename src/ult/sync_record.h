@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where mutexes, condition variables and barriers live: 64-byte records in the threads region of the rank that made them,
+// outside V (rule 7). The user's object holds the record's name and nothing else, which never changes; so it may lie
+// anywhere, in V or on a stack, and any rank may use it.
+//
+// Thread safety: take and give_back from any thread of any rank, lock-free. Invariants: a record is taken or free; a
+// taken one starts zeroed; the free list's head carries a tag that grows with every change, so that a compare-swap notices reuse.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+#include "ult/edges.h"
+#include "ult/layout.h"
+#include "ult/pool.h"
+#include "ult/sync_record_step.h"
+
+namespace kasane::ult {
+
+/// A record's name in the whole job: rank 32 | index 32.
+struct SyncHandle {
+  std::uint64_t value = 0;
+
+  [[nodiscard]] static constexpr SyncHandle of(Rank rank, std::uint32_t index) noexcept {
+    return {std::uint64_t{raw(rank)} << 32 | index};
+  }
+  [[nodiscard]] constexpr Rank rank() const noexcept { return Rank{static_cast<std::uint32_t>(value >> 32)}; }
+  [[nodiscard]] constexpr std::uint32_t index() const noexcept { return static_cast<std::uint32_t>(value); }
+  friend constexpr bool operator==(SyncHandle, SyncHandle) = default;
+};
+
+/// The pool of the calling thread. A check failure naming `what` where no user-level thread runs (main, a std::thread).
+[[nodiscard]] Pool& pool_of_thread(const char* what);
+
+/// The records of a job as one rank sees them. Cheap to make; holds nothing.
+class SyncRecords {
+ public:
+  explicit SyncRecords(Pool& pool) noexcept;
+
+  /// A zeroed record of this rank. Throws std::runtime_error when all kSyncRecords are in use.
+  [[nodiscard]] SyncHandle take();
+  /// From any rank; nobody may use it any more.
+  void give_back(SyncHandle);
+
+  [[nodiscard]] Word load(SyncHandle, SyncField) const;
+  void store(SyncHandle, SyncField, Word) const;
+  /// On the record's word; returns the old value.
+  Word compare_swap(SyncHandle, Word expected, Word desired) const;
+
+  /// The edge of rule 1, for who has just come to hold the mutex in the record: nothing if the last holder was on this rank.
+  void cross_from_last(SyncHandle) const;
+
+  /// Performs a step other than requeue and done; see sync_record_step.h.
+  Word perform(SyncHandle, const SyncStep&) const;
+  /// Runs a protocol that needs no requeue to its end. Returns its outcome.
+  template <class Outcome, class Machine>
+  Outcome run(SyncHandle record, Machine machine) const {
+    SyncStep s = machine.next(0);
+    while (s.kind != SyncStep::Kind::done) s = machine.next(perform(record, s));
+    return static_cast<Outcome>(s.value);
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t offset(SyncHandle, SyncField) const noexcept;
+  [[nodiscard]] std::uint32_t take_free();
+  [[nodiscard]] std::uint32_t take_new();
+
+  Pool& pool_;
+  Words& words_;
+  Layout layout_;
+};
+
+}  // namespace kasane::ult

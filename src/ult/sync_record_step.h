@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vocabulary of the synchronisation protocols (mutex_record.h, condition_variable_record.h, barrier_record.h).
+//
+// A protocol is a small machine that asks for one access to shared words at a time and is told its result:
+//
+//   for (SyncStep s = m.next(0); s.kind != done; s = m.next(perform(s))) {}
+//
+// The shipping code performs the steps over ult::Words (sync_record.h), on any rank; the tests perform them on a model,
+// one step of one thread at a time in every order. So what is walked is what ships.
+//
+// Thread safety: pure values. Invariant: a machine has no padding bytes, so that equal machines have equal bytes.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+#include "ult/layout.h"
+
+namespace kasane::ult {
+
+/// A word of the sync record, or the link of a slot.
+enum class SyncField : std::uint32_t { word, fifo, last, data0, next };
+
+struct SyncStep {
+  enum class Kind : std::uint32_t {
+    load,           ///< result: the field's value
+    store,          ///< field := value
+    compare_swap,   ///< on `word`: expected → value; result: the old value
+    wake,           ///< the thread in slot may go on, at the rank where it last ran
+    requeue,        ///< the thread in slot waits for its mutex now (condition variables only)
+    done,           ///< the protocol has ended; value is its outcome
+  };
+  Kind kind;
+  SyncField field = SyncField::word;
+  SlotId slot = kNoSlot;   ///< of wake, requeue and the field `next`
+  Word value = 0;
+  Word expected = 0;
+
+  [[nodiscard]] static constexpr SyncStep load(SyncField f) noexcept { return {.kind = Kind::load, .field = f}; }
+  [[nodiscard]] static constexpr SyncStep store(SyncField f, Word v) noexcept {
+    return {.kind = Kind::store, .field = f, .value = v};
+  }
+  [[nodiscard]] static constexpr SyncStep load_next(SlotId s) noexcept {
+    return {.kind = Kind::load, .field = SyncField::next, .slot = s};
+  }
+  [[nodiscard]] static constexpr SyncStep store_next(SlotId s, SlotId next) noexcept {
+    return {.kind = Kind::store, .field = SyncField::next, .slot = s, .value = link_to(next)};
+  }
+  [[nodiscard]] static constexpr SyncStep compare_swap(Word expected, Word desired) noexcept {
+    return {.kind = Kind::compare_swap, .value = desired, .expected = expected};
+  }
+  [[nodiscard]] static constexpr SyncStep wake(SlotId s) noexcept { return {.kind = Kind::wake, .slot = s}; }
+  [[nodiscard]] static constexpr SyncStep requeue(SlotId s) noexcept { return {.kind = Kind::requeue, .slot = s}; }
+  template <class Outcome>
+  [[nodiscard]] static constexpr SyncStep done(Outcome o) noexcept {
+    return {.kind = Kind::done, .value = static_cast<Word>(o)};
+  }
+};
+
+/// Turns a list of waiters, newest first, round. One load and one store a waiter; the oldest is found without a store.
+class Reversal {
+ public:
+  constexpr Reversal() noexcept = default;
+  explicit constexpr Reversal(SlotId newest) noexcept : at_(newest) {}
+
+  /// After the result of the previous step (any, the first time): the next step, or done when oldest() and rest() are known.
+  [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
+    if (phase_ == Phase::load) {
+      phase_ = Phase::loaded;
+      return SyncStep::load_next(at_);
+    }
+    if (phase_ == Phase::stored) {
+      younger_ = at_;
+      at_ = older_;
+      phase_ = Phase::loaded;
+      return SyncStep::load_next(at_);
+    }
+    older_ = slot_of_link(result);
+    if (older_ == kNoSlot) return SyncStep::done(0);
+    phase_ = Phase::stored;
+    return SyncStep::store_next(at_, younger_);
+  }
+  [[nodiscard]] constexpr SlotId oldest() const noexcept { return at_; }
+  /// The second oldest, linked to the younger ones; kNoSlot if the oldest was alone.
+  [[nodiscard]] constexpr SlotId rest() const noexcept { return younger_; }
+
+ private:
+  enum class Phase : std::uint32_t { load, loaded, stored };
+  Phase phase_ = Phase::load;
+  SlotId at_ = kNoSlot, older_ = kNoSlot, younger_ = kNoSlot;
+};
+
+}  // namespace kasane::ult
