@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mem/block_table.h"
+
+#include <atomic>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "fixtures.h"
+
+namespace kasane::mem {
+namespace {
+
+BlockSet make_set(std::uint64_t blocks) {
+  auto set = BlockSet::create(blocks);
+  if (!set) throw std::runtime_error(set.error().message);
+  return std::move(*set);
+}
+
+std::vector<std::uint64_t> members(const BlockSet& set) {
+  std::vector<std::uint64_t> found;
+  set.for_each([&](BlockId b) { found.push_back(raw(b)); });
+  return found;
+}
+
+TEST(BlockTable, StartsAtZeroAndHoldsAWordABlock) {
+  auto table = BlockTable::create(std::uint64_t{1} << 28);   // of a space of 1 TiB
+  ASSERT_TRUE(table);
+  EXPECT_EQ(table->blocks(), std::uint64_t{1} << 28);
+  EXPECT_EQ((*table)[BlockId{(1u << 28) - 1}].load(), 0u);
+  (*table)[BlockId{5}].store(42);
+  BlockTable moved = std::move(*table);
+  EXPECT_EQ(moved[BlockId{5}].load(), 42u);
+  EXPECT_EQ(moved[BlockId{6}].load(), 0u);
+  EXPECT_FALSE(BlockTable::create(0));
+}
+
+TEST(BlockSet, WalksASparseSetOverAWholeSpaceInOrder) {
+  BlockSet set = make_set(std::uint64_t{1} << 28);
+  EXPECT_TRUE(members(set).empty());
+  const std::vector<std::uint64_t> wanted{0, 63, 64, 4095, 4096, 262143, 262144, 16777216, 134217728, (1u << 28) - 1};
+  for (auto it = wanted.rbegin(); it != wanted.rend(); ++it) set.insert(BlockId{*it});
+  EXPECT_EQ(members(set), wanted);
+  EXPECT_EQ(set.next(1), 63u);
+  EXPECT_EQ(set.next(63), 63u);
+  EXPECT_EQ(set.next(134217729), (1u << 28) - 1);
+  EXPECT_EQ(set.next(1u << 28), ~std::uint64_t{0});
+  EXPECT_TRUE(set.contains(BlockId{4096}));
+  EXPECT_FALSE(set.contains(BlockId{4097}));
+}
+
+TEST(BlockSet, TakesTheSameTwice) {
+  BlockSet set = make_set(100);   // not a multiple of anything
+  for (int i = 0; i < 3; ++i) set.insert(BlockId{99});
+  set.insert(BlockId{98});
+  set.erase(BlockId{99});
+  set.erase(BlockId{99});
+  EXPECT_EQ(members(set), std::vector<std::uint64_t>{98});
+  set.erase(BlockId{98});
+  set.erase(BlockId{98});
+  EXPECT_TRUE(members(set).empty());
+  set.insert(BlockId{7});
+  BlockSet moved = std::move(set);
+  EXPECT_EQ(members(moved), std::vector<std::uint64_t>{7});
+}
+
+TEST(BlockSet, MayBeChangedWhileItIsWalked) {
+  BlockSet set = make_set(1 << 20);
+  for (std::uint64_t b = 0; b < (1 << 20); b += 1000) set.insert(BlockId{b});
+  std::uint64_t visits = 0;
+  set.for_each([&](BlockId b) {
+    ++visits;
+    set.erase(b);
+    if (raw(b) % 2000 == 0) set.insert(BlockId{raw(b) + 1});   // in front of the walk: seen as well
+  });
+  EXPECT_EQ(visits, 1049u + 525u);
+  EXPECT_TRUE(members(set).empty()) << "everything inserted was met and erased";
+}
+
+TEST(BlockSet, AgreesWithAnOrdinarySet) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const std::uint64_t blocks = 1 + Random(seed).below(seed % 2 ? 300 : 600'000);
+    BlockSet set = make_set(blocks);
+    std::set<std::uint64_t> oracle;
+    Random random(seed);
+    for (int step = 0; step < 3000; ++step) {
+      const std::uint64_t b = random.below(blocks), what = random.below(10);
+      if (what < 5) set.insert(BlockId{b}), oracle.insert(b);
+      else if (what < 9) set.erase(BlockId{b}), oracle.erase(b);
+      const std::uint64_t from = random.below(blocks);
+      const auto next = oracle.lower_bound(from);
+      ASSERT_EQ(set.next(from), next == oracle.end() ? ~std::uint64_t{0} : *next) << "seed " << seed << " step " << step;
+      ASSERT_EQ(set.contains(BlockId{b}), oracle.count(b) == 1);
+    }
+    ASSERT_EQ(members(set), std::vector<std::uint64_t>(oracle.begin(), oracle.end()));
+  }
+}
+
+// A block that is in the set throughout a walk is met by it, however hard its neighbours in word and group come and go. Every thread puts
+// members of its own in, walks, and takes them out again; the words around are hers and the others'.
+TEST(BlockSet, NoWalkMissesAMemberThatStays) {
+  constexpr std::uint64_t kBlocks = 3 * 262144;
+  const int rounds = kSanitized ? 400 : 6000;
+  BlockSet set = make_set(kBlocks);
+  std::atomic<std::uint64_t> missed{0}, disorder{0};
+  auto churn = [&](std::uint64_t self) {
+    Random random(self + 1);
+    for (int round = 0; round < rounds; ++round) {
+      // Few places, so that words, groups and the levels above become empty and full all the time.
+      const std::uint64_t stays = random.below(3) * 262144 + random.below(2) * 4096 + random.below(2) * 64 + self;
+      set.insert(BlockId{stays});
+      std::uint64_t last = 0;
+      bool met = false, first = true;
+      set.for_each([&](BlockId b) {
+        if (!first && raw(b) <= last) ++disorder;
+        first = false;
+        last = raw(b);
+        met = met || raw(b) == stays;
+      });
+      if (!met || set.next(stays) != stays) ++missed;
+      set.erase(BlockId{stays});
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::uint64_t self = 0; self < 4; ++self) threads.emplace_back(churn, self);
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(missed.load(), 0u);
+  EXPECT_EQ(disorder.load(), 0u);
+  EXPECT_TRUE(members(set).empty());
+}
+
+// After all the coming and going the summaries are exact again: no count is left over, none is missing.
+TEST(BlockSet, IsExactOnceAllIsQuiet) {
+  BlockSet set = make_set(1 << 20);
+  std::vector<std::thread> threads;
+  for (std::uint64_t self = 0; self < 4; ++self)
+    threads.emplace_back([&set, self] {
+      Random random(self + 7);
+      for (int i = 0; i < (kSanitized ? 2000 : 40000); ++i) {
+        const BlockId b{random.below(1 << 20) / 4 * 4 + self};   // a residue of her own: the outcome is known
+        random.below(2) ? set.insert(b) : set.erase(b);
+      }
+      for (std::uint64_t b = self; b < (1 << 20); b += 4) set.erase(BlockId{b});
+      set.insert(BlockId{self * 250'000 / 4 * 4 + self});
+    });
+  for (auto& thread : threads) thread.join();
+  std::vector<std::uint64_t> wanted;
+  for (std::uint64_t self = 0; self < 4; ++self) wanted.push_back(self * 250'000 / 4 * 4 + self);
+  EXPECT_EQ(members(set), wanted);
+}
+
+}  // namespace
+}  // namespace kasane::mem

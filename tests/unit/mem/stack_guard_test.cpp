@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mem/stack_guard.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fixtures.h"
+#include "mem/alt_stack.h"
+#include "mem/mprotect_engine.h"
+#include "mem/signal_dispatch.h"
+
+namespace kasane::mem {
+namespace {
+
+constexpr std::size_t kSlotBytes = 4 * kPageBytes;
+
+bool refuse(void*, std::uint64_t, Access) { return false; }
+
+TEST(StackGuard, MarkersMakeNoMappings) {
+  if (!guards_available()) GTEST_SKIP() << "no guard markers on this kernel";
+  Space space = make_space(2048 * kPageBytes);
+  auto engine = make_mprotect_engine(space);
+  ASSERT_TRUE(engine->protect({BlockId{0}, space.blocks()}, Access::write));
+  const std::uint64_t before = count_mappings();
+  for (std::uint64_t page = 0; page < 2048; ++page) ASSERT_TRUE(install_guard(space.v(page * kPageBytes)));
+  EXPECT_LE(count_mappings(), before + 2);
+}
+
+TEST(StackGuard, AMarkerOutlivesChangesOfRights) {
+  if (!guards_available()) GTEST_SKIP() << "no guard markers on this kernel";
+  EXPECT_EXIT(
+      {
+        auto stack = AltStack::create();
+        Space space = make_space(kPageBytes);
+        auto engine = make_mprotect_engine(space);
+        if (!stack || !engine->start(refuse, nullptr)) ::_exit(1);
+        if (!install_guard(space.v(0))) ::_exit(2);   // over no rights at all
+        for (Access access : {Access::write, Access::none, Access::read, Access::write})
+          if (!engine->protect({BlockId{0}, space.blocks()}, access)) ::_exit(3);
+        *space.a(0) = std::byte{1};                   // the alias is not guarded
+        *reinterpret_cast<volatile char*>(space.v(kBlockBytes)) = 1;
+        set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
+        *reinterpret_cast<volatile char*>(space.v(kBlockBytes - 1)) = 1;
+        ::_exit(4);
+      },
+      ::testing::ExitedWithCode(42), "");
+}
+
+[[gnu::noinline]] int recurse(int depth) {
+  volatile char frame[512];
+  frame[0] = static_cast<char>(depth);
+  return depth < 0 ? 0 : recurse(depth + 1) + frame[0];
+}
+
+char* guard_page;
+
+void* overflow(void*) {
+  auto stack = AltStack::create();
+  if (!stack) ::_exit(5);
+  return reinterpret_cast<void*>(static_cast<std::intptr_t>(recurse(0)));
+}
+
+// A thread whose stack is a slot in V, and which never returns from its recursion.
+TEST(StackGuard, AnOverflowIsFoundAtTheGuard) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's stacks are larger";
+  EXPECT_EXIT(
+      {
+        Space space = make_space(2 * kSlotBytes);
+        auto engine = make_mprotect_engine(space);
+        if (!engine->start(refuse, nullptr)) ::_exit(1);
+        if (!engine->protect({BlockId{0}, space.blocks()}, Access::write)) ::_exit(2);
+        guard_page = reinterpret_cast<char*>(space.v(kSlotBytes));
+        if (!install_guard(space.v(kSlotBytes))) ::_exit(3);
+        set_fallback([](int, siginfo_t* info, void*) {
+          const auto distance = static_cast<char*>(info->si_addr) - guard_page;
+          ::_exit(distance >= 0 && distance < static_cast<std::ptrdiff_t>(kBlockBytes) ? 42 : 6);
+        });
+        pthread_attr_t attributes;
+        pthread_attr_init(&attributes);
+        pthread_attr_setstack(&attributes, space.v(kSlotBytes + kBlockBytes), kSlotBytes - kBlockBytes);
+        pthread_t thread;
+        if (pthread_create(&thread, &attributes, overflow, nullptr) != 0) ::_exit(4);
+        pthread_join(thread, nullptr);
+        ::_exit(0);
+      },
+      ::testing::ExitedWithCode(42), "");
+}
+
+}  // namespace
+}  // namespace kasane::mem
