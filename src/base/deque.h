@@ -38,10 +38,10 @@ class Deque {
   using Word = typename Atomics::template Atomic<std::uint64_t>;
 
  public:
-  // The layout, for thieves that reach it by remote atomics.
+  // The layout, for thieves that reach it by remote atomics. 128: neighbouring lines are fetched in pairs.
   static constexpr std::size_t kTopOffset = 0;
-  static constexpr std::size_t kBottomOffset = 64;
-  static constexpr std::size_t kRingOffset = 128;
+  static constexpr std::size_t kBottomOffset = 128;
+  static constexpr std::size_t kRingOffset = 256;
   [[nodiscard]] static constexpr std::size_t slot_offset(std::uint64_t index, std::uint64_t capacity) noexcept {
     return kRingOffset + (index & (capacity - 1)) * sizeof(Word);
   }
@@ -51,11 +51,11 @@ class Deque {
     return kRingOffset + capacity * sizeof(Word);
   }
 
-  /// Makes an empty deque at memory (64-byte aligned, bytes(capacity) of it, any content). The memory may be shared
+  /// Makes an empty deque at memory (128-byte aligned, bytes(capacity) of it, any content). The memory may be shared
   /// between processes; nothing in it is a pointer, and nothing needs to be destroyed.
   static Deque* create(void* memory, std::uint64_t capacity) noexcept {
     KASANE_CHECK(std::has_single_bit(capacity), "a deque's capacity is a power of two");
-    KASANE_CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0, "a deque is aligned to 64 bytes");
+    KASANE_CHECK(reinterpret_cast<std::uintptr_t>(memory) % 128 == 0, "a deque is aligned to 128 bytes");
     auto* words = reinterpret_cast<Word*>(static_cast<std::byte*>(memory) + kRingOffset);
     for (std::uint64_t i = 0; i < capacity; ++i) new (&words[i]) Word(0);
     return new (memory) Deque(capacity);
@@ -143,8 +143,8 @@ class Deque {
     return reinterpret_cast<Word*>(reinterpret_cast<std::byte*>(this) + kRingOffset)[index & mask_];
   }
 
-  alignas(64) Word top_{0};
-  alignas(64) Word bottom_{0};
+  alignas(128) Word top_{0};
+  alignas(128) Word bottom_{0};
   const std::uint64_t mask_;
   // Behind the object: Word ring[capacity].
 
