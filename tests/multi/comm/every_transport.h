@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs one test body on every rank of a job, over shared memory (forked processes, with and without a service thread) or in the
+// simulator (many seeds). The body uses only what Env gives it, so it is the same program on all of them.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "comm/blocking.h"
+#include "comm/collectives.h"
+#include "comm/shm/shm_transport.h"
+#include "comm/sim/sim.h"
+#include "support/multi_rank.h"
+
+namespace kasane::comm::test {
+
+enum class Kind { shm, shm_service, sim };
+
+inline constexpr RegionId kRegion{1};
+inline constexpr std::size_t kRegionBytes = std::size_t{4} << 20;
+
+/// How many ranks the test program was asked to use (--ranks N).
+inline std::uint32_t& ranks_wanted() {
+  static std::uint32_t ranks = 2;
+  return ranks;
+}
+
+/// One rank's world.
+struct Env {
+  Kind kind;
+  Transport& transport;
+  Waiter& waiter;
+  Collectives& all;
+  std::byte* memory;     ///< this rank's region kRegion, kRegionBytes
+  sim::World* world;     ///< null over shm
+
+  [[nodiscard]] std::uint32_t me() const { return raw(transport.rank()); }
+  [[nodiscard]] std::uint32_t ranks() const { return transport.ranks(); }
+  [[nodiscard]] Rank next() const { return Rank{(me() + 1) % ranks()}; }
+  [[nodiscard]] bool has_service() const { return kind != Kind::shm; }
+  [[nodiscard]] Blocking blocking() const { return {transport, waiter}; }
+  [[nodiscard]] std::atomic<std::uint64_t>& word(std::size_t index) const {
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(memory)[index];
+  }
+  /// A number that says how long loops should be: forked ranks are fast, simulated ones are many.
+  [[nodiscard]] int rounds(int over_shm, int over_sim) const { return kind == Kind::sim ? over_sim : over_shm; }
+
+  /// Runs body(0 … count-1, waiter) in threads of this rank, until all have ended.
+  void in_parallel(int count, const std::function<void(int, Waiter&)>& body) const {
+    if (world != nullptr) {
+      int left = count;
+      for (int i = 0; i < count; ++i) {
+        world->spawn(transport.rank(), [&, i] {
+          body(i, waiter);
+          --left;
+        });
+      }
+      waiter.until([&] { return left == 0; });
+      return;
+    }
+    std::vector<std::thread> threads;
+    for (int i = 0; i < count; ++i) {
+      threads.emplace_back([&, i] {
+        PollWaiter own(transport);
+        body(i, own);
+      });
+    }
+    for (auto& t : threads) t.join();
+  }
+};
+
+using Body = std::function<void(Env&)>;
+
+/// Serves messages and sleeps without limit in between: whatever the doorbell loses is a hang.
+class ServiceThread {
+ public:
+  explicit ServiceThread(Transport& t) : transport_(t), thread_([this] { loop(); }) {}
+  ~ServiceThread() {
+    stop_.store(true, std::memory_order_seq_cst);  // before the wake-up below
+    transport_.wake(transport_.rank(), Doorbell::messages);
+    thread_.join();
+  }
+
+ private:
+  void loop() {
+    for (;;) {
+      const std::uint32_t seen = transport_.activity(Doorbell::messages);
+      while (transport_.progress()) {}
+      if (stop_.load(std::memory_order_seq_cst)) return;
+      transport_.sleep(Doorbell::messages, seen, -1);
+    }
+  }
+  Transport& transport_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+inline int make_memfd(std::size_t bytes) {
+  const int fd = ::memfd_create("kasane-test", MFD_CLOEXEC);
+  EXPECT_GE(fd, 0);
+  EXPECT_EQ(::ftruncate(fd, static_cast<off_t>(bytes)), 0);
+  return fd;
+}
+
+inline void run_shm_rank(const Job& job, Kind kind, const Body& body) {
+  auto transport = shm::create(job);
+  ASSERT_TRUE(transport) << transport.error().message;
+  PollWaiter waiter(**transport);
+  Collectives all(**transport, waiter);
+  const int fd = make_memfd(kRegionBytes);
+  auto* memory = static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  ASSERT_NE(memory, MAP_FAILED);
+  const auto attached = (*transport)->attach(kRegion, fd, memory, kRegionBytes);
+  ASSERT_TRUE(attached) << attached.error().message;
+  std::optional<ServiceThread> service;
+  if (kind == Kind::shm_service) service.emplace(**transport);
+  Env env{.kind = kind, .transport = **transport, .waiter = waiter, .all = all, .memory = memory, .world = nullptr};
+  body(env);
+  all.barrier();  // nobody leaves while others may still need an answer of its
+}
+
+inline void run_sim(std::uint32_t ranks, std::uint64_t seed, const Body& body) {
+  SCOPED_TRACE("sim seed " + std::to_string(seed));
+  sim::SimOptions options;
+  options.reorder = seed % 4 != 0;
+  sim::World world(ranks, seed, options);
+  std::vector<std::vector<std::uint64_t>> memory(ranks, std::vector<std::uint64_t>(kRegionBytes / 8));
+  std::vector<std::unique_ptr<Collectives>> all;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    auto* bytes = reinterpret_cast<std::byte*>(memory[r].data());
+    ASSERT_TRUE(world.transport(Rank{r}).attach(kRegion, -1, bytes, kRegionBytes));
+    all.push_back(std::make_unique<Collectives>(world.transport(Rank{r}), world.waiter()));
+  }
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    world.spawn(Rank{r}, [&, r] {
+      Env env{.kind = Kind::sim, .transport = world.transport(Rank{r}), .waiter = world.waiter(), .all = *all[r],
+              .memory = reinterpret_cast<std::byte*>(memory[r].data()), .world = &world};
+      body(env);
+      all[r]->barrier();
+    });
+  }
+  const auto ended = world.run();
+  ASSERT_TRUE(ended) << ended.error().message;
+}
+
+inline void on_every_rank(Kind kind, const Body& body, int sim_seeds = 12) {
+  if (kind != Kind::sim) {
+    kasane::test::run_ranks(ranks_wanted(), [&](const Job& job) { run_shm_rank(job, kind, body); });
+    return;
+  }
+  for (std::uint64_t seed = 1; seed <= static_cast<std::uint64_t>(sim_seeds) && !::testing::Test::HasFailure(); ++seed) {
+    run_sim(ranks_wanted(), seed, body);
+  }
+}
+
+}  // namespace kasane::comm::test
