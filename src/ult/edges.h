@@ -15,9 +15,12 @@ class Edges {
   virtual ~Edges() = default;
   /// Everything written on source before the fact that the caller saw becomes visible here. Never called with the own rank.
   virtual void cross(Rank source) = 0;
+  /// The first half of cross() alone: source releases, and has done so when this returns. For a steal, whose stack arrives between
+  /// the release and acquire() (sched/steal.h). The default does more than it must: it acquires too.
+  virtual void ask_release(Rank source) { cross(source); }
   /// Before arriving at a barrier: everything this rank wrote becomes visible to whoever acquires.
   virtual void release() = 0;
-  /// When a barrier lets go.
+  /// When a barrier lets go; the second half of a steal.
   virtual void acquire() = 0;
 };
 

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/scheduler.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <utility>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/counters.h"
+#include "comm/blocking.h"
+#include "gas/regions.h"
+
+namespace kasane::sched {
+namespace {
+
+constexpr std::uint32_t kHungryBits = 64;
+
+/// SplitMix64 after G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators".
+std::uint64_t scramble(std::uint64_t x) noexcept {
+  x += 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+Scheduler::Scheduler(comm::Transport& transport, ult::Words& words, ult::Edges& edges, ult::StackMover& mover,
+                     const ult::Config& config, std::uint64_t seed)
+    : transport_(transport), words_(words), edges_(edges), mover_(mover), config_(config),
+      layout_(config.workers, config.slots_per_rank),
+      ranks_per_bit_((config.ranks + kHungryBits - 1) / kHungryBits), bounded_sleep_(ranks_per_bit_ > 1) {
+  KASANE_CHECK_OP(raw(config.rank), <, config.ranks);
+  for (std::uint32_t w = 0; w < config.workers; ++w) {
+    workers_.push_back({scramble(seed ^ scramble(std::uint64_t{raw(config.rank)} << 32 | w))});
+  }
+  for (std::uint32_t r = 0; r < config.ranks; ++r) {
+    if (Rank{r} == config.rank) continue;
+    victims_.push_back(Rank{r});
+    if (transport.mapped(Rank{r}, gas::kThreads) == nullptr) bounded_sleep_ = true;
+  }
+}
+
+// ---- stealing ----------------------------------------------------------------------------------------------------
+
+SlotId Scheduler::steal(std::uint32_t worker) {
+  // relaxed: a hint that a round failed just now.
+  if (victims_.empty() || now_ns() < next_round_ns_.load(std::memory_order_relaxed)) return kNoSlot;
+  // acquire/release: what the previous thief did to victims_ and backoff_ns_. Only ever tried: nobody waits for a thief.
+  if (thief_.exchange(true, std::memory_order_acquire)) return kNoSlot;
+  const SlotId slot = steal_anywhere(worker);
+  back_off(slot != kNoSlot);
+  thief_.store(false, std::memory_order_release);
+  if (slot != kNoSlot) feed();
+  return slot;
+}
+
+SlotId Scheduler::steal_anywhere(std::uint32_t worker) {
+  for (std::uint32_t n = static_cast<std::uint32_t>(victims_.size()); n != 0; --n) {
+    // The shuffle goes on while we walk: each round is a random order, and a short one costs little.
+    std::swap(victims_[n - 1], victims_[pick(worker, n)]);
+    const SlotId slot = steal_from_rank(worker, victims_[n - 1]);
+    if (slot != kNoSlot) return slot;
+  }
+  return kNoSlot;
+}
+
+SlotId Scheduler::steal_from_rank(std::uint32_t worker, Rank victim) {
+  const std::uint32_t first = pick(worker, config_.workers);
+  for (std::uint32_t i = 0; i < config_.workers; ++i) {
+    const SlotId slot = steal_from(worker, victim, (first + i) % config_.workers);
+    if (slot != kNoSlot) return slot;
+  }
+  return kNoSlot;
+}
+
+SlotId Scheduler::steal_from(std::uint32_t worker, Rank victim, std::uint32_t deque) {
+  const std::uint64_t start = now_ns();
+  count_for(worker, &Counters::steal_attempts);
+  Theft theft;
+  TheftStep s = theft.next();
+  while (s.kind != TheftStep::Kind::done) {
+    std::uint64_t result2 = 0;
+    const std::uint64_t result = perform(s, victim, deque, result2);
+    s = theft.next(result, result2);
+  }
+  if (s.outcome != Steal::taken) return kNoSlot;
+  count_for(worker, &Counters::steals_remote);
+  count_for(worker, &Counters::ns_steal, now_ns() - start);
+  return theft.slot();
+}
+
+// Words are sequentially consistent and each is complete when it returns, so the deque's reads keep the order that the theft asks for.
+std::uint64_t Scheduler::perform(const TheftStep& s, Rank victim, std::uint32_t deque, std::uint64_t& result2) {
+  const auto control = [&](std::size_t field) { return layout_.word(s.slot, field); };
+  switch (s.kind) {
+    case TheftStep::Kind::look: {
+      const Look seen = look(victim, deque);
+      result2 = seen.bottom;
+      return seen.top;
+    }
+    case TheftStep::Kind::bottom: return words_.load(victim, bottom_of(deque));
+    case TheftStep::Kind::entry:
+      return words_.load(victim, layout_.deque(deque) + Deque<>::slot_offset(s.index, layout_.deque_entries()));
+    case TheftStep::Kind::claim: return words_.compare_swap(victim, top_of(deque), s.index, s.index + 1);
+    case TheftStep::Kind::sp: return words_.load(layout_.birth_rank(s.slot), control(offsetof(ult::SlotControl, sp)));
+    case TheftStep::Kind::ask_release: edges_.ask_release(victim); return 0;
+    case TheftStep::Kind::adopt: {
+      const auto slots = reinterpret_cast<std::uintptr_t>(config_.slots);
+      mover_.adopt(s.slot, s.value, slots + (std::uintptr_t{raw(s.slot)} + 1) * config_.slot_bytes, victim);
+      return 0;
+    }
+    case TheftStep::Kind::acquire: edges_.acquire(); return 0;
+    case TheftStep::Kind::set_rank:
+      words_.store(layout_.birth_rank(s.slot), control(offsetof(ult::SlotControl, rank)), raw(config_.rank));
+      return 0;
+    case TheftStep::Kind::done: break;
+  }
+  return 0;
+}
+
+Scheduler::Look Scheduler::look(Rank victim, std::uint32_t deque) {
+  const std::uint64_t top = top_of(deque), bottom = bottom_of(deque);
+  if (transport_.mapped(victim, gas::kThreads) != nullptr) return {words_.load(victim, top), words_.load(victim, bottom)};
+  // One read for both: an idle rank asks again and again, and a round trip each counts. Its words may be from different
+  // moments, which a look allows.
+  constexpr std::size_t kApart = (Deque<>::kBottomOffset - Deque<>::kTopOffset) / sizeof(ult::Word);
+  ult::Word lines[kApart + 1];
+  comm::PollWaiter waiter(transport_);
+  comm::Blocking(transport_, waiter).read({victim, gas::kThreads, top}, lines, sizeof lines);
+  return {lines[0], lines[kApart]};
+}
+
+void Scheduler::back_off(bool succeeded) {
+  if (succeeded) {
+    backoff_ns_ = kFirstBackoffNs;
+    next_round_ns_.store(0, std::memory_order_relaxed);   // relaxed: a hint, as in steal()
+    return;
+  }
+  next_round_ns_.store(now_ns() + static_cast<std::uint64_t>(backoff_ns_), std::memory_order_relaxed);
+  backoff_ns_ = std::min(backoff_ns_ * 2, kLongestBackoffNs);
+}
+
+// The last look before a sleep: no back-off, no guard; every deque of every other rank, since one that is skipped may hold the only item.
+bool Scheduler::work_elsewhere(std::uint32_t) {
+  if (words_.load(config_.rank, ult::Layout::ready_head()) != 0) return true;
+  for (std::uint32_t r = 0; r < config_.ranks; ++r) {
+    if (Rank{r} == config_.rank) continue;
+    for (std::uint32_t d = 0; d < config_.workers; ++d) {
+      const Look seen = look(Rank{r}, d);
+      if (has_work(seen.top, seen.bottom)) return true;
+    }
+  }
+  return false;
+}
+
+std::uint64_t Scheduler::top_of(std::uint32_t deque) const noexcept { return layout_.deque(deque) + Deque<>::kTopOffset; }
+std::uint64_t Scheduler::bottom_of(std::uint32_t deque) const noexcept { return layout_.deque(deque) + Deque<>::kBottomOffset; }
+
+// ---- idling ------------------------------------------------------------------------------------------------------
+
+void Scheduler::announce_idle(std::uint32_t) {
+  // seq_cst: before set_hungry() in one order with forget_idle's decrement and load, see there.
+  announced_.fetch_add(1, std::memory_order_seq_cst);
+  set_hungry();
+}
+
+// The last one takes the bit back, so that feeders do not spend a wake-up on a rank that works. Another may announce
+// itself between our decrement and our clearing: its bits might be lost, so we look again afterwards and set them for it. (It counts itself before it
+// sets bits: if we find no one, its bits are set after our clearing.) A bit of several ranks stays: it is not ours alone.
+void Scheduler::forget_idle(std::uint32_t) {
+  if (announced_.fetch_sub(1, std::memory_order_seq_cst) != 1 || ranks_per_bit_ > 1) return;
+  clear_hungry();
+  if (announced_.load(std::memory_order_seq_cst) != 0) set_hungry();
+}
+
+std::uint64_t Scheduler::bit_of(Rank r) const noexcept { return std::uint64_t{1} << (raw(r) / ranks_per_bit_); }
+
+void Scheduler::set_hungry() {
+  const std::uint64_t bit = bit_of(config_.rank);
+  for (std::uint32_t r = 0; r < config_.ranks; ++r) {
+    if (Rank{r} != config_.rank) words_.fetch_or(Rank{r}, ult::Layout::hungry(), bit);
+  }
+}
+
+void Scheduler::clear_hungry() {
+  const std::uint64_t bit = bit_of(config_.rank);
+  for (std::uint32_t r = 0; r < config_.ranks; ++r) {
+    if (Rank{r} != config_.rank) words_.fetch_and(Rank{r}, ult::Layout::hungry(), ~bit);
+  }
+}
+
+void Scheduler::feed() {
+  std::uint64_t hungry = words_.load(config_.rank, ult::Layout::hungry());
+  // In turn: relaxed, any number will do.
+  const std::uint32_t turn = hungry != 0 ? feed_turn_.fetch_add(1, std::memory_order_relaxed) % kHungryBits : 0;
+  while (hungry != 0) {
+    const auto bit = (static_cast<std::uint32_t>(std::countr_zero(std::rotr(hungry, static_cast<int>(turn)))) + turn) % kHungryBits;
+    const std::uint64_t mask = std::uint64_t{1} << bit;
+    hungry = words_.fetch_and(config_.rank, ult::Layout::hungry(), ~mask);
+    if (hungry & mask) return ring_bit(bit);   // else another worker was quicker, and rings it
+  }
+}
+
+void Scheduler::ring_bit(std::uint32_t bit) {
+  const std::uint32_t end = std::min((bit + 1) * ranks_per_bit_, config_.ranks);
+  for (std::uint32_t r = bit * ranks_per_bit_; r < end; ++r) {
+    if (Rank{r} != config_.rank) transport_.wake(Rank{r}, comm::Doorbell::work);
+  }
+}
+
+void Scheduler::ring(Rank rank) {
+  if (rank != config_.rank && ult::Pool::current() != nullptr) count_for(ult::Pool::worker(), &Counters::wakes_remote);
+  transport_.wake(rank, comm::Doorbell::work);
+}
+
+std::uint32_t Scheduler::activity() { return transport_.activity(comm::Doorbell::work); }
+
+void Scheduler::sleep(std::uint32_t seen, std::int64_t timeout_ns) {
+  if (bounded_sleep_ && (timeout_ns < 0 || timeout_ns > kNapNs)) timeout_ns = kNapNs;
+  transport_.sleep(comm::Doorbell::work, seen, timeout_ns);
+}
+
+std::uint32_t Scheduler::pick(std::uint32_t worker, std::uint32_t n) noexcept {
+  std::uint64_t& state = workers_[worker].random;
+  state += 0x9E3779B97F4A7C15u;
+  return static_cast<std::uint32_t>(scramble(state) >> 32) % n;
+}
+
+void Scheduler::count_for(std::uint32_t worker, std::atomic<std::uint64_t> Counters::*counter, std::uint64_t n) noexcept {
+  if (config_.counters != nullptr) count(config_.counters[worker].*counter, n);
+}
+
+}  // namespace kasane::sched

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank's workers do beyond their rank: steal continuations from other ranks, tell them that it is idle, wake them
+// when it has work. The pool (ult) calls it; it moves stacks and fences through the interfaces it is given, so it knows neither dsm nor
+// how pages move.
+//
+//   idle worker ── steal ──► deque of another rank            sched/steal.h
+//               ── announce_idle ──► hungry word of every rank
+//   pushing worker ── feed ──► clears a bit of its own hungry word, rings that rank's work doorbell
+//
+// **No wake-up is lost across ranks.** An idle worker of rank i: (1) reads the activity of its work doorbell, (2) sets i's bit in the hungry
+// word of every rank, (3) runs membarrier(GLOBAL_EXPEDITED) (ult/idlers.h), (4) looks at every deque, (5) sleeps unless the activity has changed since (1). A
+// worker of rank p: (a) stores its item (bottom), (b) reads p's hungry word, without a fence between; (c) clears i's bit and rings i.
+// - If (b) sees the bit, (c) changes the activity after (1), or the bit was set by an earlier round of i, whose sleep that ring ends; either way i does not sleep
+//   through it: a bit is set after (1) by the same worker, and whoever clears it rings afterwards.
+// - If (b) does not see it, (b) came before (2) in the order of that word, so before (3). On p's core the membarrier is a full fence between (b) and what follows; (a)
+//   precedes (b) in program order, so it is visible after (3), and (4) finds the item, or somebody has taken it.
+// - The bit is missing at (b) because a feeder cleared it for another item: that feeder rings i after clearing. Every announced worker of i wakes, and those that
+//   find nothing announce themselves again. Several workers share i's bit; it is taken back only by forget_idle of the last announced one, which searches next; if
+//   another announced itself meanwhile the bit is set again (see forget_idle), and a push in that gap is found by that search, or by the sleeper that the pool
+//   wakes in the searcher's place when it finds something else.
+// A thief that succeeds feeds too: two pushers may have rung the same rank.
+// On other machines a membarrier does nothing. There, and where a bit stands for several ranks (more than 64), sleeps are
+// bounded (kNapNs), so that a push that slipped through costs a nap and not the rank.
+//
+// Thread safety: every call from any worker of the rank, at the same time. Invariants: at most one worker of a rank is in a
+// remote theft; a slot returned by steal() has been claimed, adopted and fenced.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+#include "comm/transport.h"
+#include "sched/steal.h"
+#include "ult/edges.h"
+#include "ult/layout.h"
+#include "ult/pool.h"
+
+namespace kasane::sched {
+
+class Scheduler final : public ult::Outside {
+ public:
+  /// The longest sleep where a wake-up could slip through (see above).
+  static constexpr std::int64_t kNapNs = 1'000'000;
+
+  /// All but config outlive it; config.outside is not used. seed: of the victims' order, so that a run can be varied and repeated.
+  Scheduler(comm::Transport&, ult::Words&, ult::Edges&, ult::StackMover&, const ult::Config& config, std::uint64_t seed = 1);
+
+  SlotId steal(std::uint32_t worker) override;
+  bool work_elsewhere(std::uint32_t worker) override;
+  void announce_idle(std::uint32_t worker) override;
+  void forget_idle(std::uint32_t worker) override;
+  void feed() override;
+  void ring(Rank) override;
+  std::uint32_t activity() override;
+  void sleep(std::uint32_t seen, std::int64_t timeout_ns) override;
+
+ private:
+  static constexpr std::int64_t kFirstBackoffNs = 500, kLongestBackoffNs = 16'000;
+
+  struct Look {
+    std::uint64_t top, bottom;
+  };
+  struct alignas(64) WorkerState {
+    std::uint64_t random;
+  };
+
+  SlotId steal_anywhere(std::uint32_t worker);
+  SlotId steal_from_rank(std::uint32_t worker, Rank victim);
+  SlotId steal_from(std::uint32_t worker, Rank victim, std::uint32_t deque);
+  [[nodiscard]] std::uint64_t top_of(std::uint32_t deque) const noexcept;
+  [[nodiscard]] std::uint64_t bottom_of(std::uint32_t deque) const noexcept;
+  [[nodiscard]] Look look(Rank victim, std::uint32_t deque);
+  /// Performs one step of a theft; result2 is the second result of a look.
+  std::uint64_t perform(const TheftStep&, Rank victim, std::uint32_t deque, std::uint64_t& result2);
+  void back_off(bool succeeded);
+
+  [[nodiscard]] std::uint64_t bit_of(Rank) const noexcept;
+  void set_hungry();
+  void clear_hungry();
+  void ring_bit(std::uint32_t bit);
+  [[nodiscard]] std::uint32_t pick(std::uint32_t worker, std::uint32_t n) noexcept;
+  void count_for(std::uint32_t worker, std::atomic<std::uint64_t> Counters::*counter, std::uint64_t n = 1) noexcept;
+
+  comm::Transport& transport_;
+  ult::Words& words_;
+  ult::Edges& edges_;
+  ult::StackMover& mover_;
+  const ult::Config config_;
+  const ult::Layout layout_;
+  std::uint32_t ranks_per_bit_;
+  bool bounded_sleep_;
+  std::vector<WorkerState> workers_;
+
+  // Only whoever holds thief_ touches these two.
+  std::vector<Rank> victims_;
+  std::int64_t backoff_ns_ = kFirstBackoffNs;
+
+  alignas(64) std::atomic<bool> thief_{false};
+  std::atomic<std::uint64_t> next_round_ns_{0};
+  alignas(64) std::atomic<std::uint32_t> announced_{0};
+  std::atomic<std::uint32_t> feed_turn_{0};
+};
+
+}  // namespace kasane::sched
