@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a job can be told: the one table behind the flags of `kasane run`, the KASANE_* variables and their help texts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/options.h"
+#include "base/result.h"
+
+namespace kasane::runtime {
+
+struct Options {
+  std::uint64_t ranks = 1;
+  std::uint64_t workers = 0;               ///< 0: usable cores / ranks, at least 1
+  std::uint64_t space_bytes = std::uint64_t{1} << 40;
+  std::uint64_t stack_bytes = 64 << 10;    ///< a stack slot
+  std::uint64_t slots = 0;                 ///< stack slots a rank; 0: 65536, or what an eighth of the space holds
+  std::uint64_t main_stack_bytes = 8 << 20;
+  bool main_in_every_rank = false;
+  bool new_in_space = true;
+  bool tag_output = false;
+  bool statistics = false;
+  bool pin_workers = false;
+  std::string log_level = "warning";
+};
+
+/// The rows, bound to the members of `options`.
+base::OptionTable option_table(Options& options);
+
+/// Defaults, then KASANE_* variables. An unusable value: an error that names the variable and what it accepts.
+Result<Options> options_from_environment();
+
+}  // namespace kasane::runtime

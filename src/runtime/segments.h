@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the space is divided. The same numbers on every rank, computed from the options alone.
+//
+//   0            nothing: small offsets from the base are wild pointers
+//   1/64         main's stack (rank 0)          grows down; what lies below it is not allocated
+//   1/8          stack slots, ranks × slots × slot bytes
+//   1/4 … end    the heap, an equal share a rank
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "mem/space.h"
+
+namespace kasane::runtime {
+
+struct Segments {
+  std::uint64_t main_offset = 0, main_bytes = 0;
+  std::uint64_t stacks_offset = 0, slot_bytes = 0, slots_per_rank = 0;
+  std::uint64_t heap_offset = 0, heap_bytes = 0;
+
+  [[nodiscard]] std::uint64_t slot_offset(SlotId slot) const noexcept { return stacks_offset + raw(slot) * slot_bytes; }
+  [[nodiscard]] bool in_stacks(std::uint64_t offset, std::uint32_t ranks) const noexcept {
+    return offset - stacks_offset < ranks * slots_per_rank * slot_bytes;
+  }
+  [[nodiscard]] SlotId slot_at(std::uint64_t offset) const noexcept {
+    return SlotId{static_cast<std::uint32_t>((offset - stacks_offset) / slot_bytes)};
+  }
+
+  /// slots 0: as many as an eighth of the space holds, at most 65536 a rank.
+  static Result<Segments> divide(std::uint64_t space_bytes, std::uint32_t ranks, std::uint64_t slot_bytes, std::uint64_t slots,
+                                 std::uint64_t main_bytes) {
+    constexpr std::uint64_t page = mem::kPageBytes;
+    if (slot_bytes < page || slot_bytes % page != 0) {
+      return fail(Errc::invalid_argument, "--stack " + std::to_string(slot_bytes) + " (KASANE_STACK): a multiple of 65536 is needed");
+    }
+    if (space_bytes % page != 0 || space_bytes < (64ull << 20)) {
+      return fail(Errc::invalid_argument, "--space " + std::to_string(space_bytes) + " (KASANE_SPACE): a multiple of 64 KiB, at least 64 MiB, is needed");
+    }
+    Segments s;
+    const auto page_up = [](std::uint64_t n) { return (n + page - 1) / page * page; };
+    s.main_offset = page_up(space_bytes / 64);
+    s.main_bytes = std::min(page_up(main_bytes), page_up(space_bytes / 16));
+    s.slot_bytes = slot_bytes;
+    s.stacks_offset = page_up(space_bytes / 8);
+    const std::uint64_t room = space_bytes / 8 / (ranks * slot_bytes);
+    s.slots_per_rank = slots != 0 ? slots : std::min<std::uint64_t>(room, 65536);
+    if (s.slots_per_rank == 0 || s.slots_per_rank > room) {
+      return fail(Errc::limit, "--slots " + std::to_string(slots) + " (KASANE_SLOTS) with --stack " + std::to_string(slot_bytes) +
+                                   ": an eighth of --space holds " + std::to_string(room) + " stacks a rank; raise --space");
+    }
+    s.heap_offset = page_up(space_bytes / 4);
+    const std::uint64_t share = ranks * page;
+    s.heap_bytes = (space_bytes - s.heap_offset) / share * share;
+    return s;
+  }
+};
+
+}  // namespace kasane::runtime

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each OS thread of this rank brings to dsm: waiter, counters, read-ahead state. Workers and the service thread have theirs from
+// the start; any other OS thread that touches global memory gets one on its first touch (they share one block of counters).
+// Thread safety: here() from any thread, also in a fault handler: it allocates nothing.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "base/assert.h"
+#include "dsm/coherence.h"
+
+namespace kasane::runtime {
+
+class ThreadContexts {
+ public:
+  /// counters: `workers` of the workers, then the service thread's, then those of all others.
+  ThreadContexts(comm::Transport& transport, Counters* counters, std::uint32_t workers) noexcept
+      : transport_(transport), counters_(counters), workers_(workers) {}
+
+  /// The calling OS thread is worker `index` from now on; index == workers: the service thread.
+  void enter(std::uint32_t index) noexcept { t_context = make(counters_[index]); }
+  [[nodiscard]] dsm::ThreadContext& here() noexcept {
+    if (t_context == nullptr) t_context = make(counters_[workers_ + 1]);
+    return *t_context;
+  }
+
+ private:
+  struct Entry {
+    Entry(comm::Transport& transport, Counters& counters) noexcept : waiter(transport), context(transport, waiter, counters) {}
+    comm::PollWaiter waiter;
+    dsm::ThreadContext context;
+  };
+  static constexpr std::uint32_t kMost = 1024;
+
+  dsm::ThreadContext* make(Counters& counters) noexcept {
+    const std::uint32_t i = used_.fetch_add(1);
+    KASANE_CHECK_OP(i, <, kMost);
+    return &entries_[i].emplace(transport_, counters).context;
+  }
+
+  comm::Transport& transport_;
+  Counters* counters_;
+  std::uint32_t workers_;
+  std::atomic<std::uint32_t> used_{0};
+  std::array<std::optional<Entry>, kMost> entries_;
+  // One runtime a process. initial-exec: no allocation on first use, so a fault handler may use it.
+  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit dsm::ThreadContext* t_context = nullptr;
+};
+
+}  // namespace kasane::runtime

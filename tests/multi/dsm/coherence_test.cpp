@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// gas and dsm over shm with real faults, at 1, 2 and 4 ranks: what one rank wrote and released, another that acquires reads.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "dsm/rank_memory.h"
+#include "support/multi_rank.h"
+
+namespace kasane {
+namespace {
+
+using test::RankMemory;
+
+void on_ranks(std::uint32_t ranks, const std::function<void(RankMemory&)>& body) {
+  std::byte* base = mem::reserve_space(RankMemory::kSpaceBytes).value();
+  test::run_ranks(ranks, [&](const comm::Job& job) {
+    RankMemory memory(job, base);
+    body(memory);
+  });
+  ::munmap(base, RankMemory::kSpaceBytes);
+}
+
+class CoherenceTest : public testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, CoherenceTest, testing::Values(1, 2, 4));
+
+TEST_P(CoherenceTest, WhatOneRankWritesTheOthersReadAfterAnEdge) {
+  on_ranks(GetParam(), [](RankMemory& m) {
+    const auto ranks = m.transport->ranks();
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(64 * 1024) : 0);
+    auto* words = m.at<std::uint64_t>(data);
+    for (std::uint32_t round = 0; round < 3 * ranks; ++round) {
+      const Rank writer{round % ranks};
+      if (m.rank() == writer) {
+        for (std::uint64_t i = 0; i < 8192; ++i) words[i] = round * 10'000 + i;
+      }
+      m.collectives.barrier();   // the fact: no memory effect of its own
+      if (m.rank() != writer) {
+        m.cross(writer);
+        for (std::uint64_t i = 0; i < 8192; i += 37) ASSERT_EQ(words[i], round * 10'000 + i) << "round " << round;
+      }
+      m.collectives.barrier();
+      if (m.rank() == Rank{(round + 1) % ranks} && ranks > 1) m.cross(writer);
+      m.collectives.barrier();
+    }
+  });
+}
+
+TEST_P(CoherenceTest, FalselySharedBytesOfOneBlockAllSurvive) {
+  on_ranks(GetParam(), [](RankMemory& m) {
+    const auto ranks = m.transport->ranks();
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(4096) : 0);
+    auto* bytes = m.at<unsigned char>(data);
+    for (unsigned round = 1; round <= 20; ++round) {
+      for (std::size_t i = raw(m.rank()); i < 4096; i += ranks) bytes[i] = static_cast<unsigned char>(round + i);
+      m.collectives.barrier();
+      for (std::uint32_t r = 0; r < ranks; ++r) m.coherence->ask_release(m.context(), Rank{r});
+      m.coherence->acquire_all(m.context());
+      m.collectives.barrier();
+      for (std::size_t i = 0; i < 4096; ++i) ASSERT_EQ(bytes[i], static_cast<unsigned char>(round + i)) << "byte " << i << " round " << round;
+      m.collectives.barrier();
+    }
+  });
+}
+
+TEST_P(CoherenceTest, PlacementsAreOwnedAsAsked) {
+  on_ranks(GetParam(), [](RankMemory& m) {
+    for (const auto placement : {gas::Placement::block, gas::Placement::cyclic}) {
+      const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(8 * mem::kPageBytes, placement) : 0);
+      for (std::uint64_t i = 0; i < 8; ++i) {
+        const auto where = m.directory->lookup(m.context().io, mem::page_of(data + i * mem::kPageBytes));
+        const auto ranks = m.transport->ranks();
+        EXPECT_EQ(raw(where.owner), placement == gas::Placement::cyclic ? i % ranks : i * ranks / 8);
+      }
+      // Each writes its part, everybody reads all.
+      auto* words = m.at<std::uint32_t>(data);
+      const std::size_t n = 8 * mem::kPageBytes / 4;
+      for (std::size_t i = raw(m.rank()); i < n; i += m.transport->ranks()) words[i] = static_cast<std::uint32_t>(i * 7);
+      m.coherence->release_all(m.context());
+      m.collectives.barrier();
+      m.coherence->acquire_all(m.context());
+      for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(words[i], i * 7);
+      m.collectives.barrier();
+      if (raw(m.rank()) == m.transport->ranks() - 1) m.heap->free(m.context().io, data);
+      m.collectives.barrier();
+    }
+  });
+}
+
+TEST_P(CoherenceTest, APageMovesWithItsUnreleasedNeighboursBytes) {
+  on_ranks(GetParam(), [](RankMemory& m) {
+    const auto ranks = m.transport->ranks();
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(mem::kPageBytes * 2) : 0);
+    auto* bytes = m.at<unsigned char>(data);
+    for (unsigned round = 1; round <= 12; ++round) {
+      bytes[raw(m.rank())] = static_cast<unsigned char>(round);   // dirty here, maybe unreleased when the page moves
+      if (raw(m.rank()) == round % ranks) {
+        ASSERT_TRUE(m.mover->bring(m.context().io, mem::page_of(data), {data, data + mem::kPageBytes}).has_value());
+      }
+      m.coherence->release_all(m.context());
+      m.collectives.barrier();
+      EXPECT_EQ(raw(m.directory->lookup(m.context().io, mem::page_of(data)).owner), round % ranks);
+      m.coherence->acquire_all(m.context());
+      for (std::uint32_t r = 0; r < ranks; ++r) ASSERT_EQ(bytes[r], round) << "byte of rank " << r;
+      m.collectives.barrier();
+    }
+  });
+}
+
+TEST_P(CoherenceTest, PinnedBlocksStayThroughFencesAndSeeOthersBytes) {
+  on_ranks(GetParam(), [](RankMemory& m) {
+    const auto ranks = m.transport->ranks();
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(8192) : 0);
+    auto* bytes = m.at<unsigned char>(data);
+    ASSERT_TRUE(m.coherence->pin(m.context(), data, 8192, true).has_value());
+    for (unsigned round = 1; round <= 10; ++round) {
+      for (std::size_t i = raw(m.rank()); i < 8192; i += ranks) bytes[i] = static_cast<unsigned char>(round * 3 + i);
+      m.coherence->release_all(m.context());
+      m.collectives.barrier();
+      m.coherence->acquire_all(m.context());
+      EXPECT_EQ(m.context().counters.faults_write.load(), 0u);
+      for (std::size_t i = 0; i < 8192; ++i) ASSERT_EQ(bytes[i], static_cast<unsigned char>(round * 3 + i));
+      m.collectives.barrier();
+    }
+    m.coherence->unpin(m.context(), data, 8192);
+  });
+}
+
+TEST_P(CoherenceTest, MemoryFreedHereIsReusedThereWithoutOldBytes) {
+  on_ranks(GetParam(), [](RankMemory& m) {
+    const auto ranks = m.transport->ranks();
+    // Rank r's object is written and freed by its neighbour, unreleased; then r takes it again.
+    for (unsigned round = 0; round < 20; ++round) {
+      std::uint64_t mine = m.allocate(48);
+      std::vector<std::uint64_t> all(ranks);
+      m.collectives.allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+      const std::uint64_t other = all[(raw(m.rank()) + 1) % ranks];
+      std::memset(m.at<char>(other), 'x', 48);
+      if (ranks > 1) m.heap->free(m.context().io, other);
+      m.collectives.barrier();
+      const std::uint64_t again = m.allocate(48);
+      std::memset(m.at<char>(again), 'n', 48);
+      m.collectives.barrier();
+      m.coherence->release_all(m.context());   // of an old 'x', if it were still there
+      m.collectives.barrier();
+      for (int i = 0; i < 48; ++i) ASSERT_EQ(m.at<char>(again)[i], 'n');
+      m.collectives.barrier();
+    }
+  });
+}
+
+TEST_P(CoherenceTest, DirectAccessReadsAndWritesTheOwnersCopy) {
+  on_ranks(GetParam(), [](RankMemory& m) {
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(3 * mem::kPageBytes, gas::Placement::cyclic) : 0);
+    const std::vector<char> text(1000, static_cast<char>('a' + raw(m.rank())));
+    const std::uint64_t at = data + mem::kPageBytes - 500 + raw(m.rank()) * 1000;
+    ASSERT_TRUE(gas::put(m.context().io, *m.directory, at, text.data(), text.size()).has_value());
+    m.collectives.barrier();
+    for (std::uint32_t r = 0; r < m.transport->ranks(); ++r) {
+      std::vector<char> got(1000);
+      ASSERT_TRUE(gas::get(m.context().io, *m.directory, got.data(), data + mem::kPageBytes - 500 + r * 1000, 1000).has_value());
+      EXPECT_EQ(got, std::vector<char>(1000, static_cast<char>('a' + r)));
+    }
+    EXPECT_FALSE(gas::get(m.context().io, *m.directory, nullptr, 0, 1).has_value());
+  });
+}
+
+/// Two workers a rank hammer falsely shared cells while pages move about, with locks played by a ticket in the directory's atomics.
+TEST_P(CoherenceTest, CountersUnderALockSurviveMovesOfTheirPage) {
+  on_ranks(GetParam(), [](RankMemory& m) {
+    const auto ranks = m.transport->ranks();
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(2 * mem::kPageBytes) : 0);
+    // Words 8 and 16 of rank 0's directory header play the lock: ticket and serving, then the last holder.
+    const comm::RegionWords words(*m.transport, gas::kDirectory);
+    const auto work = [&](unsigned worker) {
+      m.enter();
+      std::mt19937 random(raw(m.rank()) * 10 + worker);
+      auto& io = m.context().io;
+      for (int i = 0; i < 150; ++i) {
+        const std::uint64_t ticket = words.fetch_add(io, Rank{0}, 8, 1);
+        io.waiter().until([&] { return words.load(io, Rank{0}, 16) == ticket; });
+        const auto last = words.load(io, Rank{0}, 24);
+        if (last != 0 && Rank{static_cast<std::uint32_t>(last - 1)} != m.rank()) m.cross(Rank{static_cast<std::uint32_t>(last - 1)});
+        auto* counters = m.at<std::uint64_t>(data);
+        for (int k = 0; k < 4; ++k) ++counters[(k * 2048) % 16384 / 2];
+        if (random() % 8 == 0) {
+          ASSERT_TRUE(m.mover->bring(io, mem::page_of(data), {data, data + mem::kPageBytes}).has_value());
+        }
+        words.store(io, Rank{0}, 24, raw(m.rank()) + 1);
+        words.fetch_add(io, Rank{0}, 16, 1);
+      }
+    };
+    std::thread second(work, 1);
+    work(0);
+    second.join();
+    m.collectives.barrier();
+    for (std::uint32_t r = 0; r < ranks; ++r) m.coherence->ask_release(m.context(), Rank{r});
+    m.coherence->acquire_all(m.context());
+    for (int k = 0; k < 4; ++k) EXPECT_EQ(m.at<std::uint64_t>(data)[(k * 2048) % 16384 / 2], 150u * 2 * ranks);
+    m.collectives.barrier();
+  });
+}
+
+}  // namespace
+}  // namespace kasane

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's memory layers over shm with real faults, for tests of gas and dsm below the runtime: views, directory, coherence,
+// relocation, heap, a service thread, and the fault handler of every thread that enters.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "base/assert.h"
+#include "comm/collectives.h"
+#include "comm/shm/shm_transport.h"
+#include "dsm/coherence.h"
+#include "gas/access.h"
+#include "gas/heap.h"
+#include "mem/alt_stack.h"
+#include "mem/mprotect_engine.h"
+
+namespace kasane::test {
+
+class RankMemory {
+ public:
+  static constexpr std::size_t kSpaceBytes = 64 << 20;
+  static constexpr std::size_t kHeapOffset = 16 << 20;
+
+  /// base: from mem::reserve_space before the fork.
+  RankMemory(const comm::Job& job, std::byte* base)
+      : transport(std::move(comm::shm::create(job).value())), start_waiter(*transport), collectives(*transport, start_waiter),
+        space(mem::Space::create(base, kSpaceBytes).value()) {
+    KASANE_CHECK(transport->attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
+    std::byte* entries = attach(gas::kDirectory, gas::Directory::region_bytes(kSpaceBytes / mem::kPageBytes, job.ranks));
+    directory.emplace(*transport, kSpaceBytes / mem::kPageBytes);
+    table.emplace(mem::BlockTable::create(space.blocks()).value());
+    cached.emplace(mem::BlockSet::create(space.blocks()).value());
+    dirty.emplace(mem::BlockSet::create(space.blocks()).value());
+    engine = mem::make_mprotect_engine(space);
+    coherence.emplace(space, *table, *cached, *dirty, *engine, *transport, *directory,
+                      reinterpret_cast<gas::RankHeader*>(entries)->dirty_blocks);
+    mover.emplace(*transport, *directory, *coherence);
+    const gas::Heap::Config config{kHeapOffset, kSpaceBytes - kHeapOffset, 2};
+    attach(gas::kHeap, gas::Heap::region_bytes(config, job.ranks));
+    heap.emplace(*transport, config, *directory, *mover, *coherence);
+    KASANE_CHECK(engine->start(&RankMemory::on_fault, this).has_value());
+    enter();
+    service = std::thread([this] {
+      enter();
+      while (!stop.load()) {
+        const auto seen = transport->activity(comm::Doorbell::messages);
+        const bool busy = transport->progress() | coherence->serve(context());
+        if (!busy && !stop.load()) transport->sleep(comm::Doorbell::messages, seen, 10'000'000);
+      }
+    });
+    collectives.barrier();
+  }
+  ~RankMemory() {
+    collectives.barrier();
+    stop.store(true);
+    transport->wake(transport->rank(), comm::Doorbell::messages);
+    service.join();
+  }
+
+  /// The calling OS thread may use V and context() from now on. Its alternate stack and context live until the process ends.
+  void enter() {
+    static thread_local auto alternate = mem::AltStack::create().value();
+    t_context = new dsm::ThreadContext(*transport, *new comm::PollWaiter(*transport), *new Counters());
+  }
+  dsm::ThreadContext& context() { return *t_context; }
+
+  Rank rank() const { return transport->rank(); }
+  template <class T>
+  T* at(std::uint64_t offset) {
+    return reinterpret_cast<T*>(space.v(offset));
+  }
+  /// An edge: what `source` wrote before becomes visible here.
+  void cross(Rank source) {
+    coherence->ask_release(context(), source);
+    coherence->acquire_all(context());
+  }
+  std::uint64_t allocate(std::size_t bytes, gas::Placement placement = gas::Placement::local) {
+    return heap->allocate(context().io, gas::Heap::kShared, bytes, 16, placement).value();
+  }
+  std::uint64_t broadcast(Rank root, std::uint64_t value) {
+    collectives.broadcast(root, std::as_writable_bytes(std::span(&value, 1)));
+    return value;
+  }
+
+  std::unique_ptr<comm::Transport> transport;
+  comm::PollWaiter start_waiter;
+  comm::Collectives collectives;
+  mem::Space space;
+  std::optional<gas::Directory> directory;
+  std::optional<mem::BlockTable> table;
+  std::optional<mem::BlockSet> cached, dirty;
+  std::unique_ptr<mem::FaultEngine> engine;
+  std::optional<dsm::Coherence> coherence;
+  std::optional<gas::Mover> mover;
+  std::optional<gas::Heap> heap;
+
+ private:
+  static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted) {
+    auto& memory = *static_cast<RankMemory*>(self);
+    return memory.coherence->fault(memory.context(), offset, wanted);
+  }
+  std::byte* attach(comm::RegionId id, std::size_t bytes) {
+    const int fd = ::memfd_create("region", MFD_CLOEXEC);
+    KASANE_CHECK(::ftruncate(fd, static_cast<off_t>(bytes)) == 0);
+    auto* base = static_cast<std::byte*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    KASANE_CHECK(transport->attach(id, fd, base, bytes).has_value());
+    ::close(fd);
+    return base;
+  }
+
+  static inline thread_local dsm::ThreadContext* t_context = nullptr;
+  std::atomic<bool> stop{false};
+  std::thread service;
+};
+
+}  // namespace kasane::test
