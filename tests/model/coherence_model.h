@@ -1,0 +1,961 @@
+// SPDX-License-Identifier: Apache-2.0
+// Coherence between ranks as a System for the explorer: workers of several ranks run small scripts on V; every decision
+// comes from the shipping functions dsm::next() (a block on a rank), gas::begin_move/end_move/begin_put/drained (a page's
+// entry). What this file adds is the machine around them: protection, frames, twins, puts under way, and the order in
+// which coherence.cpp and mover.cpp perform the steps, each step on its own.
+//
+// A step is what another thread can observe half-done: one look at a word, one compare-swap, one byte copied where others
+// may store meanwhile, one put landing, its completion. A read is directory / each byte / publish.
+//
+// Oracle: a ghost memory that stores update at once. Scripts are data-race-free, so a load must return the ghost's value.
+//
+// Abstractions (docs/design/proof.md): a block has two one-byte cells; a worker keeps its rank (a thread that moves is a
+// script that goes on elsewhere after an edge); a request to another rank's service thread is carried out by
+// the requester's own steps there (more interleavings than one service thread has); Rounds' numbers are kept as "did a
+// round begin since I asked"; waiting is being disabled.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "dsm/protocol.h"
+#include "gas/relocation.h"
+#include "model/explorer.h"
+
+namespace kasane::model {
+
+/// Which rule the walk leaves out. The shipping code knows nothing of this.
+enum class Mutation : std::uint8_t {
+  none,
+  r1_no_source_release,       ///< an edge acquires, but its source did not release
+  r1_no_acquire,              ///< the source released, the destination goes on with its copies
+  r2_no_recheck,              ///< a fetch does not look whether an acquire came meanwhile (alone harmless: the acquire waits)
+  r2_no_wait,                 ///< acquire passes over a block that is being fetched
+  r2_join_running_round,      ///< an acquire is served by a round that began before it was asked for
+  r3_no_protect,              ///< diff while stores may land, as if protected
+  r3_no_completion,           ///< release does not wait until the puts have landed
+  r3_gaps,                    ///< puts unchanged bytes too
+  r3_two_loads,               ///< a pinned block's byte is loaded once for the message and once for the twin
+  r3_join_running_round,      ///< a release is served by a round that began before it was asked for
+  r4_unlock_early,            ///< the busy bit is given back between diff and completion
+  r4_plain_refresh,           ///< a fetch into a block with unreleased writes copies everything
+  r4_twin_left,               ///< the merge does not go into the twin
+  r4_plain_arrival,           ///< the arriving page overwrites unreleased writes
+  r7_no_discard,              ///< freed bytes stay dirty
+  r7_no_drop,                 ///< memory last used elsewhere is taken without a drop
+  r8_no_protect,              ///< the page is copied while the old owner still stores
+  r8_no_drain,                ///< the mover does not wait for puts in flight
+  r8_put_ignores_busy,        ///< a put does not look for a move
+  r8_move_pinned,             ///< a pinned page moves
+};
+
+inline constexpr std::uint8_t kCells = 2;
+
+enum class Do : std::uint8_t { load, store, add, poke, set, see, cross, lock, unlock, own, pin_write, pin_read, unpin, discard, take, hand_back, reclaim, release, acquire, end };
+
+struct Instr {
+  Do what = Do::end;
+  std::uint8_t block = 0;   ///< or flag, lock, page
+  std::uint8_t cell = 0;    ///< or a mask of cells (discard)
+  std::uint8_t value = 0;
+};
+
+inline Instr load(int b, int c) { return {Do::load, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c)}; }
+inline Instr store(int b, int c, int v) { return {Do::store, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)}; }
+inline Instr add(int b, int c) { return {Do::add, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c)}; }   ///< load, then store one more
+inline Instr poke(int b, int c, int v) { return {Do::poke, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)}; }   ///< a store that cannot fault (the kernel's, a stack switch's) into a pinned block
+inline Instr set(int flag) { return {Do::set, static_cast<std::uint8_t>(flag)}; }       ///< fixes a fact; its rank is the source
+inline Instr see(int flag) { return {Do::see, static_cast<std::uint8_t>(flag)}; }       ///< sees it without a fence (an allocator's fact)
+inline Instr cross(int flag) { return {Do::cross, static_cast<std::uint8_t>(flag)}; }   ///< sees the fact and crosses its source
+inline Instr lock(int l) { return {Do::lock, static_cast<std::uint8_t>(l)}; }
+inline Instr unlock(int l) { return {Do::unlock, static_cast<std::uint8_t>(l)}; }
+inline Instr own(int page) { return {Do::own, static_cast<std::uint8_t>(page)}; }
+inline Instr pin_write(int b) { return {Do::pin_write, static_cast<std::uint8_t>(b)}; }
+inline Instr pin_read(int b) { return {Do::pin_read, static_cast<std::uint8_t>(b)}; }
+inline Instr unpin(int b) { return {Do::unpin, static_cast<std::uint8_t>(b)}; }
+inline Instr discard(int b, int cells) { return {Do::discard, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(cells)}; }
+inline Instr take(int b) { return {Do::take, static_cast<std::uint8_t>(b)}; }           ///< memory last used elsewhere comes into use
+inline Instr hand_back(int page, int to) { return {Do::hand_back, static_cast<std::uint8_t>(page), static_cast<std::uint8_t>(to)}; }
+inline Instr reclaim(int page) { return {Do::reclaim, static_cast<std::uint8_t>(page)}; }
+inline Instr release() { return {Do::release}; }
+inline Instr acquire() { return {Do::acquire}; }
+
+struct Script {
+  std::uint8_t rank;
+  std::vector<Instr> code;
+};
+
+struct Program {
+  std::vector<Script> workers;
+  std::array<std::uint8_t, 2> owner{0, 0};            ///< of each page at the start
+  std::array<bool, 2> known{true, true};              ///< does the owner's block table say so already?
+  std::uint8_t blocks_per_page = 1;
+  Mutation without = Mutation::none;
+};
+
+/// R ranks, W workers in all, B blocks.
+template <std::uint8_t R, std::uint8_t W, std::uint8_t B>
+class Coherence {
+  using Block = dsm::BlockState;
+  using Event = dsm::Event;
+  using Action = dsm::Action;
+  static constexpr std::uint8_t kFlags = 8, kLocks = 1;
+  enum Kind : std::uint8_t { kRelease, kAcquire };
+
+  struct Flying {                 // the puts of one block: nobody else puts it while the busy bit is held
+    std::uint8_t mask, to;
+    std::uint8_t value[kCells];
+  };
+  struct Actor {
+    std::uint8_t pc, stage;       // instruction; how far in it
+    std::uint8_t at;              // the rank where it works just now (a request is carried out at the rank asked)
+    std::uint8_t round;           // 0 ask | 1 waits for a round | 2 leads one | 3 served
+    std::uint8_t joined;          // waiting: did a round begin since it asked?
+    std::uint8_t todo, later;     // blocks that the round has not seen; those it found busy
+    std::uint8_t dropping;        // an acquire's round: flushes first, then drops
+    std::uint8_t loaded;          // add: what the load returned
+    std::uint8_t stale;           // fetching: an acquire began meanwhile
+    std::uint8_t acting;          // carries out actions on block
+    std::uint8_t block, event, action, sub, cell, owner, value, found_own;
+  };
+
+ public:
+  struct State {
+    std::uint8_t word[R][B], prot[R][B];   // word: BlockState::word() with pins in bits 5…7
+    std::uint8_t memory[R][B][kCells], twin[R][B][kCells];
+    Flying flying[R][B];
+    std::uint8_t owner[B], busy[B], puts[B];   // a page's entry
+    std::uint8_t cached[R], dirty[R];          // the sets of blocks that rounds walk
+    std::uint8_t leading[R][2];
+    std::uint8_t flag[kFlags], held[kLocks], last[kLocks];
+    std::uint8_t ghost[B][kCells], freed[B];
+    Actor actor[W];
+  };
+
+  explicit Coherence(Program program) : program_(std::move(program)) {}
+
+  State initial() const {
+    State s;
+    std::memset(&s, 0, sizeof s);
+    for (std::uint8_t b = 0; b < B; ++b) {
+      const std::uint8_t o = program_.owner[page(b)];
+      s.owner[page(b)] = o;
+      if (!program_.known[page(b)]) continue;
+      put_word(s, o, b, Block{false, true, dsm::View::write, false, 0});
+      s.prot[o][b] = 2;
+    }
+    for (std::uint8_t a = 0; a < W; ++a) s.actor[a].at = program_.workers[a].rank;
+    return s;
+  }
+
+  template <class Emit>
+  void successors(const State& s, Emit&& emit) const {
+    for (std::uint8_t a = 0; a < W; ++a) step(s, a, emit);
+    for (std::uint8_t r = 0; r < R; ++r)   // puts land by themselves, each byte by itself
+      for (std::uint8_t b = 0; b < B; ++b)
+        for (std::uint8_t c = 0; c < kCells; ++c)
+          if (s.flying[r][b].mask & (1 << c)) {
+            State n = s;
+            Flying& f = n.flying[r][b];
+            n.memory[f.to][b][c] = f.value[c];
+            f.mask = static_cast<std::uint8_t>(f.mask & ~(1 << c));
+            if (f.mask == 0) {
+              f = Flying{};
+              if (without(Mutation::r3_no_completion) || without(Mutation::r4_unlock_early)) --n.puts[page(b)];
+            }
+            else f.value[c] = 0;
+            emit(n, Step{kLand, r, static_cast<std::uint8_t>(b * kCells + c)});
+          }
+  }
+
+  /// A mutant is judged by what programs see (a wrong value, a deadlock), not by the protocol's own invariants.
+  const char* violation(const State& s) const {
+    for (std::uint8_t b = 0; b < B && without(Mutation::none); ++b) {
+      int owners = 0;
+      for (std::uint8_t r = 0; r < R; ++r) {
+        const Block w = word(s, r, b);
+        if (!w.check()) return "a block word breaks check()";
+        if (!w.busy && s.prot[r][b] != static_cast<std::uint8_t>(w.view)) return "V allows something else than the block word says";
+        owners += w.owned;
+        if (w.owned && !w.busy && !s.busy[page(b)] && s.owner[page(b)] != r) return "a rank thinks that it owns a page which is another's";
+      }
+      if (owners > 1) return "two owners";
+    }
+    return all_done(s) ? lost(s) : nullptr;
+  }
+
+  bool finished(const State& s) const { return all_done(s); }
+
+  std::string name(const Step& step) const {
+    if (step.kind == kLand)
+      return "put of rank " + std::to_string(step.actor) + " lands: block " + std::to_string(step.detail / kCells) + " cell " +
+             std::to_string(step.detail % kCells);
+    static constexpr const char* kWords[] = {"loads", "faults (load): claims", "stores", "faults (store): claims", "sees the fact", "fixes the fact",
+        "asks for a round", "leads a round", "round: looks at block", "round: claims block", "round: block is busy, later", "round ends", "was served by another's round",
+        "takes the lock", "gives the lock", "action", "gives up the claim", "marks clean block", "finishes block", "claims for an event", "nothing to do", "own: claims block",
+        "own: looks at the entry", "own: marks the entry busy", "own: entry is busy, gives blocks back", "own: drained", "own: asks the owner to yield",
+        "own: the owner refused or must retry", "own: the entry names us", "hand back: entry", "ends"};
+    static constexpr const char* kActions[] = {"end", "fetch", "make_twin", "allow_read", "allow_write", "protect_read", "protect_none", "diff_put",
+        "diff_put_live", "refresh", "merge_arrival", "discard_bytes"};
+    const Script& w = program_.workers[step.actor];
+    std::string text = "worker " + std::to_string(step.actor) + " (rank " + std::to_string(w.rank) + ") ";
+    if ((step.kind & 0xFF) == kAction) return text + kActions[step.detail >> 4] + " ." + std::to_string(step.detail & 15);
+    return text + kWords[step.kind & 0xFF] + " " + std::to_string(step.detail);
+  }
+
+  std::string show(const State& s) const {
+    std::string t;
+    for (std::uint8_t b = 0; b < B; ++b) {
+      t += "block " + std::to_string(b) + ": entry owner " + std::to_string(s.owner[page(b)]) + (s.busy[page(b)] ? " busy" : "") + " puts " +
+           std::to_string(s.puts[page(b)]) + " ghost " + std::to_string(s.ghost[b][0]) + "," + std::to_string(s.ghost[b][1]);
+      for (std::uint8_t r = 0; r < R; ++r) {
+        const Block w = word(s, r, b);
+        t += " | rank " + std::to_string(r) + (w.owned ? " owned" : "") + (w.busy ? " busy" : "") + " view " + std::to_string(static_cast<int>(w.view)) + (w.twin ? " twin " + std::to_string(s.twin[r][b][0]) + "," + std::to_string(s.twin[r][b][1]) : "") +
+             " pins " + std::to_string(w.pins) + " M " + std::to_string(s.memory[r][b][0]) + "," + std::to_string(s.memory[r][b][1]);
+      }
+      t += "; ";
+    }
+    for (std::uint8_t a = 0; a < W; ++a)
+      t += "worker " + std::to_string(a) + " at instruction " + std::to_string(s.actor[a].pc) + "." + std::to_string(s.actor[a].stage) + "  ";
+    return t;
+  }
+
+ private:
+  enum StepKind : std::uint16_t {
+    kLoad, kLoadFault, kStore, kStoreFault, kSee, kSet, kAsk, kLead, kLook, kRoundClaim, kLater, kRoundEnd, kServed, kLock, kUnlock, kAction, kGiveUp,
+    kClean, kFinish, kEvent, kNothing, kOwnClaim, kOwnLook, kOwnBusy, kOwnWait, kDrained, kYield, kRefused, kNamed, kHandBack, kEnd, kLand = 0x100,
+  };
+
+  [[nodiscard]] bool without(Mutation m) const noexcept { return program_.without == m; }
+  [[nodiscard]] std::uint8_t page(std::uint8_t b) const noexcept { return static_cast<std::uint8_t>(b / program_.blocks_per_page); }
+  [[nodiscard]] std::uint8_t first(std::uint8_t p) const noexcept { return static_cast<std::uint8_t>(p * program_.blocks_per_page); }
+  [[nodiscard]] std::uint8_t last(std::uint8_t p) const noexcept { return static_cast<std::uint8_t>(first(p) + program_.blocks_per_page - 1); }
+
+  static Block word(const State& s, std::uint8_t r, std::uint8_t b) noexcept {
+    const std::uint32_t w = s.word[r][b];
+    return Block::of((w & 0x1F) | (w >> 5) << 8);
+  }
+  static void put_word(State& s, std::uint8_t r, std::uint8_t b, Block block) noexcept {
+    const std::uint32_t w = block.word();
+    s.word[r][b] = static_cast<std::uint8_t>((w & 0x1F) | (w >> 8) << 5);
+  }
+  [[nodiscard]] gas::Location entry(const State& s, std::uint8_t p) const noexcept {
+    return {true, Rank{s.owner[p]}, gas::Tier::dram, s.busy[p] != 0, 0};
+  }
+  static void put_entry(State& s, std::uint8_t p, gas::Location l) noexcept {
+    s.owner[p] = static_cast<std::uint8_t>(raw(l.owner));
+    s.busy[p] = l.busy;
+  }
+  [[nodiscard]] const Instr& instr(const State& s, std::uint8_t a) const noexcept {
+    static constexpr Instr kEndInstr{};
+    const auto& code = program_.workers[a].code;
+    return s.actor[a].pc < code.size() ? code[s.actor[a].pc] : kEndInstr;
+  }
+
+  bool all_done(const State& s) const {
+    for (std::uint8_t a = 0; a < W; ++a)
+      if (s.actor[a].pc < program_.workers[a].code.size()) return false;
+    for (const auto& of_rank : s.flying)
+      for (const Flying& f : of_rank)
+        if (f.mask != 0) return false;
+    return true;
+  }
+
+  /// At the end: the owner's bytes, with what ranks have not released yet, are the ghost's.
+  const char* lost(const State& s) const {
+    for (std::uint8_t b = 0; b < B; ++b) {
+      if (s.busy[page(b)] || s.puts[page(b)] != 0) return "an entry stays busy, or puts stay counted";
+      for (std::uint8_t c = 0; c < kCells; ++c) {
+        std::uint8_t value = s.memory[s.owner[page(b)]][b][c];
+        for (std::uint8_t r = 0; r < R; ++r)
+          if (word(s, r, b).twin && s.memory[r][b][c] != s.twin[r][b][c]) value = s.memory[r][b][c];
+        if (!(s.freed[b] & (1 << c)) && value != s.ghost[b][c]) return "a write is lost at the end";
+      }
+    }
+    return nullptr;
+  }
+
+  void next_instr(State& n, std::uint8_t a) const {
+    Actor& x = n.actor[a];
+    const auto pc = static_cast<std::uint8_t>(x.pc + 1);
+    x = Actor{};
+    x.pc = pc;
+    x.at = program_.workers[a].rank;
+  }
+
+  // ---- one block: claim, actions, finish -------------------------------------------------------------------------------
+
+  /// The claimed block's step, from its word without the busy bit.
+  [[nodiscard]] dsm::Step claimed_step(const State& s, const Actor& x) const {
+    Block before = word(s, x.at, x.block);
+    if (x.found_own) return dsm::next(before, Event::found_own);
+    before.busy = false;
+    return mutated(dsm::next(before, static_cast<Event>(x.event)), before, static_cast<Event>(x.event));
+  }
+
+  /// next() with a rule taken out.
+  [[nodiscard]] dsm::Step mutated(dsm::Step step, const Block& before, Event event) const {
+    const auto drop = [&](Action gone) {
+      std::array<Action, 4> kept{};
+      std::size_t k = 0;
+      for (Action act : step.actions)
+        if (act != gone && act != Action::end) kept[k++] = act;
+      step.actions = kept;
+    };
+    if (without(Mutation::r3_no_protect) && event == Event::release) drop(Action::protect_read);
+    if (without(Mutation::r7_no_discard) && event == Event::discard) drop(Action::discard_bytes);
+    if (without(Mutation::r8_no_protect) && event == Event::yield) drop(Action::protect_none);
+    if (without(Mutation::r8_move_pinned) && event == Event::yield && before.pins != 0 && before.owned && !before.busy) {
+      Block free_of_pins = before;
+      free_of_pins.pins = 0;
+      step = dsm::next(free_of_pins, event);
+    }
+    return step;
+  }
+
+  dsm::Verdict try_claim(State& n, std::uint8_t a, std::uint8_t b, Event event) const {
+    Actor& x = n.actor[a];
+    const Block before = word(n, x.at, b);
+    const dsm::Step step = mutated(dsm::next(before, event), before, event);
+    if (step.verdict != dsm::Verdict::proceed) return step.verdict;
+    Block claimed = before;
+    claimed.busy = true;
+    put_word(n, x.at, b, claimed);
+    x.acting = 1;
+    x.block = b;
+    x.event = static_cast<std::uint8_t>(event);
+    x.action = x.sub = x.cell = x.owner = x.value = x.found_own = 0;
+    return step.verdict;
+  }
+
+  static void next_action(State& n, std::uint8_t a) {
+    Actor& x = n.actor[a];
+    ++x.action;
+    x.sub = x.cell = x.owner = x.value = 0;
+  }
+
+  template <class Emit>
+  void act(const State& s, std::uint8_t a, Emit&& emit) const {
+    State n = s;
+    Actor& x = n.actor[a];
+    const dsm::Step step = claimed_step(s, x);
+    const Action action = x.action < step.actions.size() ? step.actions[x.action] : Action::end;
+    const auto done = [&] {
+      const Step label{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 4 | s.actor[a].sub)};
+      emit(n, label);
+    };
+    std::uint8_t& prot = n.prot[x.at][x.block];
+    switch (action) {
+      case Action::end: {
+        const auto bit = static_cast<std::uint8_t>(1 << x.block);
+        if (word(n, x.at, x.block).twin && !step.after.twin && (n.dirty[x.at] & bit)) {   // mark_clean, then the finish
+          n.dirty[x.at] = static_cast<std::uint8_t>(n.dirty[x.at] & ~bit);
+          return emit(n, Step{kClean, a, x.block});
+        }
+        if (step.after.view == dsm::View::none || step.after.owned) n.cached[x.at] = static_cast<std::uint8_t>(n.cached[x.at] & ~bit);
+        put_word(n, x.at, x.block, step.after);
+        if (!step.after.twin)   // bytes that nobody reads again: equal states look equal
+          for (std::uint8_t& t : n.twin[x.at][x.block]) t = 0;
+        x.acting = 0;
+        x.block = x.event = x.action = x.found_own = 0;
+        finish_event(n, a);
+        return emit(n, Step{kFinish, a, s.actor[a].block});
+      }
+      case Action::allow_read: prot = 1; break;
+      case Action::allow_write: prot = 2; break;
+      case Action::protect_read: prot = 1; break;
+      case Action::protect_none: prot = 0; break;
+      case Action::make_twin:
+        for (std::uint8_t c = 0; c < kCells; ++c) n.twin[x.at][x.block][c] = n.memory[x.at][x.block][c];
+        n.dirty[x.at] = static_cast<std::uint8_t>(n.dirty[x.at] | 1 << x.block);   // mark_dirty: before any store can land
+        break;
+      case Action::discard_bytes:
+        for (std::uint8_t c = 0; c < kCells; ++c)
+          if (instr(s, a).cell & (1 << c)) n.twin[x.at][x.block][c] = n.memory[x.at][x.block][c];
+        break;
+      case Action::fetch: return fetch(n, a, done);
+      case Action::refresh: return refresh(n, a, done);
+      case Action::merge_arrival: break;   // only own_page() has it
+      case Action::diff_put:
+      case Action::diff_put_live: return diff_put(n, a, action == Action::diff_put_live, done);
+    }
+    next_action(n, a);
+    done();
+  }
+
+  /// Coherence::fetch: into the set of cached blocks, number of acquires, entry, the bytes one by one, number of acquires again.
+  template <class Done>
+  void fetch(State& n, std::uint8_t a, const Done& done) const {
+    Actor& x = n.actor[a];
+    const std::uint8_t p = page(x.block);
+    switch (x.sub) {
+      case 0:
+        n.cached[x.at] = static_cast<std::uint8_t>(n.cached[x.at] | 1 << x.block);
+        x.sub = 1;
+        return done();
+      case 1:
+        x.stale = 0;
+        x.sub = 2;
+        x.owner = n.owner[p];
+        if (x.owner == x.at && !n.busy[p]) {
+          x.found_own = 1;
+          x.action = x.sub = x.owner = 0;
+        } else if (x.owner == x.at) {   // it is leaving: what M here holds is a cached copy of this moment
+          x.cell = kCells;
+        }
+        return done();
+      default:
+        if (x.cell < kCells) {
+          n.memory[x.at][x.block][x.cell] = n.memory[x.owner][x.block][x.cell];
+          ++x.cell;
+        }
+        if (x.cell < kCells) return done();
+        x.cell = 0;
+        x.sub = 1;
+        if (!x.stale || without(Mutation::r2_no_recheck)) next_action(n, a);
+        x.stale = 0;
+        return done();
+    }
+  }
+
+  /// The merge of rule 4 from the owner's copy into a pinned block: where it differs from the twin it goes into M and the twin.
+  bool fetching(const State& s, const Actor& x) const {
+    if (x.found_own) return false;
+    const dsm::Step step = claimed_step(s, x);
+    return x.action < step.actions.size() && step.actions[x.action] == Action::fetch;
+  }
+
+  template <class Done>
+  void refresh(State& n, std::uint8_t a, const Done& done) const {
+    Actor& x = n.actor[a];
+    if (x.sub == 0) {
+      x.owner = n.owner[page(x.block)];
+      x.sub = 1;
+      if (x.owner == x.at) next_action(n, a);
+      return done();
+    }
+    const bool twin = word(n, x.at, x.block).twin;
+    std::uint8_t& mine = n.memory[x.at][x.block][x.cell];
+    std::uint8_t& reference = twin ? n.twin[x.at][x.block][x.cell] : mine;
+    const std::uint8_t theirs = n.memory[x.owner][x.block][x.cell];
+    if (x.sub == 1) {   // the owner's bytes are in a buffer now; stores may land before they are merged
+      x.value = theirs;
+      x.sub = 2;
+      return done();
+    }
+    if (x.value != reference || without(Mutation::r4_plain_refresh)) {
+      mine = x.value;
+      if (twin && !without(Mutation::r4_twin_left)) reference = x.value;
+    }
+    x.sub = 1;
+    x.value = 0;
+    if (++x.cell == kCells) next_action(n, a);
+    done();
+  }
+
+  template <class Done>
+  void diff_put(State& n, std::uint8_t a, bool live, const Done& done) const {
+    Actor& x = n.actor[a];
+    const std::uint8_t p = page(x.block);
+    Flying& f = n.flying[x.at][x.block];
+    std::uint8_t* mine = n.memory[x.at][x.block];
+    std::uint8_t* twin = n.twin[x.at][x.block];
+    enum : std::uint8_t { kDiff, kCount, kPeek, kAwait, kUncount, kGiveWay, kBetweenLoads };
+    switch (x.sub) {
+      case kDiff: {
+        if (f.mask != 0) return;   // only where completion is not awaited: one put of a block at a time all the same
+        // x.value: the bytes found changed; their values wait in `flying`, mask 0
+        if (live && without(Mutation::r3_two_loads) && mine[x.cell] != twin[x.cell]) {
+          x.value = static_cast<std::uint8_t>(x.value | 1 << x.cell);
+          f.value[x.cell] = mine[x.cell];
+          x.sub = kBetweenLoads;
+          return done();
+        }
+        const std::uint8_t until = live ? static_cast<std::uint8_t>(x.cell + 1) : kCells;   // protected: nobody stores meanwhile
+        for (; x.cell < until; ++x.cell) {
+          if (mine[x.cell] == twin[x.cell] && !without(Mutation::r3_gaps)) continue;
+          x.value = static_cast<std::uint8_t>(x.value | 1 << x.cell);
+          f.value[x.cell] = mine[x.cell];
+          if (live) twin[x.cell] = f.value[x.cell];
+        }
+        if (x.cell == kCells) {
+          x.cell = 0;
+          x.sub = kCount;
+          if (x.value == 0) next_action(n, a);
+        }
+        return done();
+      }
+      case kBetweenLoads:
+        twin[x.cell] = mine[x.cell];
+        x.sub = kDiff;
+        if (++x.cell == kCells) {
+          x.cell = 0;
+          x.sub = kCount;
+        }
+        return done();
+      case kCount:
+        ++n.puts[p];
+        x.sub = kPeek;
+        return done();
+      case kPeek: {
+        if (gas::begin_put(entry(n, p)) == gas::PutVerdict::give_way && !without(Mutation::r8_put_ignores_busy)) {
+          --n.puts[p];
+          x.sub = kGiveWay;
+          return done();
+        }
+        if (n.owner[p] == x.at) {   // our M is the master copy: the bytes are where they belong
+          f = Flying{};
+          x.value = 0;
+          x.sub = kUncount;
+          return done();
+        }
+        f.to = n.owner[p];
+        f.mask = x.value;
+        for (std::uint8_t c = 0; c < kCells; ++c)
+          if (!(f.mask & (1 << c))) f.value[c] = 0;
+        x.value = 0;
+        x.sub = kAwait;
+        if (without(Mutation::r3_no_completion) || without(Mutation::r4_unlock_early)) {   // uncounted when they have landed
+          next_action(n, a);
+        }
+        return done();
+      }
+      case kGiveWay:
+        if (n.busy[p]) return;
+        x.sub = kCount;
+        return done();
+      case kAwait:   // the completion: an event of its own, after every byte has landed
+        if (f.mask != 0) return;
+        x.sub = kUncount;
+        return done();
+      default:
+        --n.puts[p];
+        next_action(n, a);
+        return done();
+    }
+  }
+
+  // ---- instructions ---------------------------------------------------------------------------------------------------
+
+  template <class Emit>
+  void step(const State& s, std::uint8_t a, Emit&& emit) const {
+    const Actor& x = s.actor[a];
+    if (x.acting) return act(s, a, emit);
+    const Instr& i = instr(s, a);
+    switch (i.what) {
+      case Do::load: return access(s, a, false, emit);
+      case Do::store:
+      case Do::add: return access(s, a, true, emit);
+      case Do::set: return simple(s, a, kSet, emit, [&](State& n) { n.flag[i.block] = static_cast<std::uint8_t>(x.at + 1); return true; });
+      case Do::poke:
+        return simple(s, a, kStore, emit, [&](State& n) {
+          n.memory[x.at][i.block][i.cell] = n.ghost[i.block][i.cell] = i.value;
+          n.freed[i.block] = static_cast<std::uint8_t>(n.freed[i.block] & ~(1 << i.cell));
+          return true;
+        });
+      case Do::see: return simple(s, a, kSee, emit, [&](State& n) { return n.flag[i.block] != 0; });
+      case Do::cross: return cross_edge(s, a, s.flag[i.block], emit);
+      case Do::lock: return take_lock(s, a, emit);
+      case Do::unlock:
+        return simple(s, a, kUnlock, emit, [&](State& n) {
+          n.held[i.block] = 0;
+          n.last[i.block] = static_cast<std::uint8_t>(x.at + 1);
+          return true;
+        });
+      case Do::own: return own_page(s, a, emit);
+      case Do::hand_back: return hand_page_back(s, a, emit);
+      case Do::reclaim: return block_event(s, a, Event::arrive_blank, emit);
+      case Do::pin_write: return block_event(s, a, Event::pin_write, emit);
+      case Do::pin_read: return block_event(s, a, Event::pin_read, emit);
+      case Do::unpin: return block_event(s, a, Event::unpin, emit);
+      case Do::discard: return block_event(s, a, Event::discard, emit);
+      case Do::take:
+        if (without(Mutation::r7_no_drop)) return simple(s, a, kNothing, emit, [](State&) { return true; });
+        return block_event(s, a, Event::acquire, emit);
+      case Do::release: return fence(s, a, kRelease, emit);
+      case Do::acquire: return fence(s, a, kAcquire, emit);
+      case Do::end: return;
+    }
+  }
+
+  template <class Emit, class F>
+  void simple(const State& s, std::uint8_t a, std::uint16_t kind, Emit&& emit, const F& f) const {
+    State n = s;
+    if (!f(n)) return;
+    next_instr(n, a);
+    emit(n, Step{kind, a, instr(s, a).block});
+  }
+
+  template <class Emit>
+  void access(const State& s, std::uint8_t a, bool writes, Emit&& emit) const {
+    const Instr& i = instr(s, a);
+    const Actor& x = s.actor[a];
+    const bool loads = !writes || (i.what == Do::add && x.stage == 0);
+    const std::uint8_t allowed = s.prot[x.at][i.block];
+    State n = s;
+    std::uint8_t& byte = n.memory[x.at][i.block][i.cell];
+    if (allowed >= (loads ? 1 : 2)) {
+      if (loads) {
+        if (byte != s.ghost[i.block][i.cell]) return emit(n, Step{kLoad, a, i.block}, "a load returned a stale or lost value");
+        if (i.what == Do::add) {
+          n.actor[a].stage = 1;
+          n.actor[a].loaded = byte;
+        } else {
+          next_instr(n, a);
+        }
+        return emit(n, Step{kLoad, a, i.block});
+      }
+      byte = i.what == Do::add ? static_cast<std::uint8_t>(x.loaded + 1) : i.value;
+      n.ghost[i.block][i.cell] = byte;
+      n.freed[i.block] = static_cast<std::uint8_t>(n.freed[i.block] & ~(1 << i.cell));
+      next_instr(n, a);
+      return emit(n, Step{kStore, a, i.block});
+    }
+    if (try_claim(n, a, i.block, loads ? Event::load : Event::store) != dsm::Verdict::proceed) return;   // busy: come back
+    emit(n, Step{static_cast<std::uint16_t>(loads ? kLoadFault : kStoreFault), a, i.block});
+  }
+
+  template <class Emit>
+  void take_lock(const State& s, std::uint8_t a, Emit&& emit) const {
+    const Instr& i = instr(s, a);
+    if (s.actor[a].stage == 0) {
+      if (s.held[i.block]) return;
+      State n = s;
+      n.held[i.block] = static_cast<std::uint8_t>(a + 1);
+      n.actor[a].stage = 1;
+      return emit(n, Step{kLock, a, i.block});
+    }
+    cross_edge(s, a, s.last[i.block], emit);
+  }
+
+  /// The edge of docs/design/sched.md: the fact was seen; its source releases, then this rank acquires.
+  /// source: rank + 1; 0: nothing has happened yet.
+  template <class Emit>
+  void cross_edge(const State& s, std::uint8_t a, std::uint8_t source, Emit&& emit) const {
+    const Actor& x = s.actor[a];
+    const std::uint8_t me = program_.workers[a].rank;
+    State n = s;
+    Actor& y = n.actor[a];
+    if (x.stage <= 1) {
+      if (source == 0 && instr(s, a).what == Do::cross) return;   // the fact is not there yet
+      if (source == 0 || source - 1 == me) {
+        next_instr(n, a);
+      } else {
+        y.at = without(Mutation::r1_no_source_release) ? me : static_cast<std::uint8_t>(source - 1);
+        y.stage = without(Mutation::r1_no_source_release) ? 3 : 2;
+      }
+      return emit(n, Step{kSee, a, source});
+    }
+    if (x.round == 3) {
+      if (x.stage == 2 && !without(Mutation::r1_no_acquire)) {
+        y.stage = 3;
+        y.round = 0;
+        y.at = me;
+      } else {
+        next_instr(n, a);
+      }
+      return emit(n, Step{kSee, a, source});
+    }
+    join_round(s, a, x.stage == 2 ? kRelease : kAcquire, emit);
+  }
+
+  template <class Emit>
+  void fence(const State& s, std::uint8_t a, Kind kind, Emit&& emit) const {
+    if (s.actor[a].round != 3) return join_round(s, a, kind, emit);
+    simple(s, a, kRoundEnd, emit, [](State&) { return true; });
+  }
+
+  /// dsm/rounds.h, with "did a round begin since I asked?" in the place of its numbers.
+  template <class Emit>
+  void join_round(const State& s, std::uint8_t a, Kind kind, Emit&& emit) const {
+    const Actor& x = s.actor[a];
+    State n = s;
+    Actor& y = n.actor[a];
+    if (x.round == 2) return sweep(s, a, kind, emit);
+    if (x.round == 0) {
+      if (kind == kRelease && s.dirty[x.at] == 0) {   // release_all's shortcut (and, at another rank, ask_release's)
+        y.round = 3;
+        return emit(n, Step{kNothing, a, kind});
+      }
+      y.round = 1;
+      y.joined = s.leading[x.at][kind] && (kind == kRelease ? without(Mutation::r3_join_running_round) : without(Mutation::r2_join_running_round));
+      y.event = kind;   // whose end serves us
+      return emit(n, Step{kAsk, a, kind});
+    }
+    if (s.leading[x.at][kind]) return;
+    n.leading[x.at][kind] = 1;
+    for (Actor& other : n.actor)
+      if (&other != &y && other.round == 1 && other.at == x.at && other.event == kind) other.joined = 1;
+    y.round = 2;
+    y.joined = y.event = 0;
+    if (kind == kAcquire)   // acquires_ + 1
+      for (Actor& other : n.actor)
+        if (other.at == x.at && other.acting && other.sub >= 2 && fetching(s, other)) other.stale = 1;
+    y.todo = static_cast<std::uint8_t>((1 << B) - 1);
+    emit(n, Step{kLead, a, kind});
+  }
+
+  template <class Emit>
+  void sweep(const State& s, std::uint8_t a, Kind kind, Emit&& emit) const {
+    const Actor& x = s.actor[a];
+    State n = s;
+    Actor& y = n.actor[a];
+    if (x.todo == 0 && x.later == 0 && kind == kAcquire && !x.dropping) {
+      y.dropping = 1;
+      y.todo = static_cast<std::uint8_t>((1 << B) - 1);
+      return emit(n, Step{kLook, a, B});
+    }
+    const bool flushing = kind == kRelease || !x.dropping;
+    if (x.todo == 0 && x.later == 0) {
+      if (without(Mutation::r4_unlock_early))   // the round awaits completion, only the blocks do not
+        for (const Flying& f : s.flying[x.at])
+          if (f.mask != 0) return;
+      y.dropping = 0;
+      n.leading[x.at][kind] = 0;
+      for (Actor& other : n.actor)
+        if (other.round == 1 && other.joined && other.at == x.at && other.event == kind) {
+          other.round = 3;
+          other.joined = other.event = 0;
+        }
+      y.round = 3;
+      return emit(n, Step{kRoundEnd, a, kind});
+    }
+    const bool again = x.todo == 0;
+    const std::uint8_t set = again ? x.later : x.todo;
+    const auto b = static_cast<std::uint8_t>(__builtin_ctz(set));
+    std::uint8_t& from = again ? y.later : y.todo;
+    const bool member = ((flushing ? s.dirty : s.cached)[x.at] & (1 << b)) != 0;
+    const dsm::Verdict verdict = member ? try_claim(n, a, b, flushing ? Event::release : Event::acquire) : dsm::Verdict::done;
+    if (verdict == dsm::Verdict::wait) {
+      if (again) return;   // comes back when the holder is done
+      if (flushing || !without(Mutation::r2_no_wait)) y.later = static_cast<std::uint8_t>(y.later | 1 << b);
+    }
+    from = static_cast<std::uint8_t>(from & ~(1 << b));
+    emit(n, Step{static_cast<std::uint16_t>(verdict == dsm::Verdict::proceed ? kRoundClaim : verdict == dsm::Verdict::wait ? kLater : kLook), a, b});
+  }
+
+  /// An instruction that is one event of one block.
+  template <class Emit>
+  void block_event(const State& s, std::uint8_t a, Event event, Emit&& emit) const {
+    const std::uint8_t b = instr(s, a).block;
+    State n = s;
+    if (event == Event::unpin && word(s, s.actor[a].at, b).pins == 0)   // only where a mutant moved a pinned page
+      return simple(s, a, kNothing, emit, [](State&) { return true; });
+    const dsm::Verdict verdict = try_claim(n, a, b, event);
+    if (verdict == dsm::Verdict::wait) return;
+    if (verdict == dsm::Verdict::done) {
+      if (event == Event::discard) n.freed[b] = static_cast<std::uint8_t>(n.freed[b] | instr(s, a).cell);
+      next_instr(n, a);
+    }
+    emit(n, Step{static_cast<std::uint16_t>(verdict == dsm::Verdict::done ? kNothing : kEvent), a, b});
+  }
+
+  /// What follows when a claimed block is finished. Faults and rounds simply go on.
+  void finish_event(State& n, std::uint8_t a) const {
+    const Instr& i = instr(n, a);
+    Actor& x = n.actor[a];
+    switch (i.what) {
+      case Do::discard: n.freed[i.block] = static_cast<std::uint8_t>(n.freed[i.block] | i.cell); [[fallthrough]];
+      case Do::pin_write:
+      case Do::pin_read:
+      case Do::unpin:
+      case Do::take:
+      case Do::reclaim: return next_instr(n, a);
+      default: x.sub = x.cell = x.owner = 0; return;
+    }
+  }
+
+  // ---- relocation, as gas/mover.cpp ------------------------------------------------------------------------------------
+
+  enum OwnStage : std::uint8_t { kClaiming, kLooking, kMarking, kDraining, kYielding, kCopying, kNaming, kSettling, kGivingUp, kPausing };
+
+  template <class Emit>
+  void own_page(const State& s, std::uint8_t a, Emit&& emit) const {
+    const Actor& x = s.actor[a];
+    const std::uint8_t p = instr(s, a).block, me = program_.workers[a].rank;
+    const auto rank = Rank{me};
+    State n = s;
+    Actor& y = n.actor[a];
+    const auto to = [&](OwnStage stage, std::uint16_t kind) {
+      y.stage = stage;
+      y.cell = y.sub = y.value = 0;
+      emit(n, Step{kind, a, p});
+    };
+    switch (x.stage) {
+      case kClaiming: {   // x.todo counts the blocks taken; x.later: the event of the claims
+        const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
+        const Block w = word(s, me, b);
+        const dsm::Step step = dsm::next(w, Event::arrive);
+        if (step.verdict == dsm::Verdict::wait) return;
+        if (step.verdict == dsm::Verdict::done) {
+          next_instr(n, a);
+          return emit(n, Step{kNothing, a, p});
+        }
+        put_word(n, me, b, step.claimed);
+        ++y.todo;
+        if (b == last(p)) return to(kLooking, kOwnClaim);
+        return emit(n, Step{kOwnClaim, a, b});
+      }
+      case kLooking: {
+        const gas::MoveStep move = gas::begin_move(entry(s, p), rank);
+        if (move.verdict == gas::MoveVerdict::already_there) return to(kSettling, kOwnLook);
+        if (move.verdict == gas::MoveVerdict::wait) return to(kGivingUp, kOwnWait);
+        y.owner = s.owner[p];
+        return to(kMarking, kOwnLook);
+      }
+      case kMarking:   // the compare-swap fails if the entry changed since
+        if (s.busy[p] || s.owner[p] != x.owner) return to(kGivingUp, kOwnWait);
+        put_entry(n, p, gas::begin_move(entry(s, p), rank).claimed);
+        return to(kDraining, kOwnBusy);
+      case kDraining:
+        if (!gas::drained(s.puts[p]) && !without(Mutation::r8_no_drain)) return;
+        y.later = first(p);
+        return to(kYielding, kDrained);
+      case kYielding: return yield_all(n, a, p, to);
+      case kCopying: return arrive(n, a, p, to, emit);
+      case kNaming:
+        put_entry(n, p, gas::end_move(entry(s, p), rank));
+        return to(kSettling, kNamed);
+      case kSettling: return settle(n, a, p, emit);
+      default: {   // kGivingUp
+        if (x.todo != 0) {
+          const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
+          Block w = word(s, me, b);
+          w.busy = false;
+          put_word(n, me, b, w);
+          --y.todo;
+          return emit(n, Step{kGiveUp, a, b});
+        }
+        if (s.busy[p]) return;   // pause until it stopped moving
+        y.owner = 0;
+        y.later = 0;
+        return to(kClaiming, kGiveUp);
+      }
+    }
+  }
+
+  /// The owner's handler: all blocks free → all protected; never blocks. One step: handler against handler cannot run on one page, and
+  /// against workers the claims are taken before the first protection.
+  template <class To>
+  void yield_all(State& n, std::uint8_t a, std::uint8_t p, const To& to) const {
+    Actor& x = n.actor[a];
+    const std::uint8_t o = x.owner;
+    bool refused = false;
+    for (std::uint8_t b = first(p); b <= last(p); ++b) {
+      const Block w = word(n, o, b);
+      const auto v = mutated(dsm::next(w, Event::yield), w, Event::yield).verdict;
+      refused = refused || v == dsm::Verdict::wait || v == dsm::Verdict::refuse;
+    }
+    if (refused) {
+      put_entry(n, p, gas::end_move(entry(n, p), Rank{o}));
+      return to(kGivingUp, kRefused);
+    }
+    for (std::uint8_t b = first(p); b <= last(p); ++b) {
+      const Block w = word(n, o, b);
+      const dsm::Step step = mutated(dsm::next(w, Event::yield), w, Event::yield);
+      if (step.verdict == dsm::Verdict::done) continue;
+      if (step.actions[0] == Action::protect_none) n.prot[o][b] = 0;
+      put_word(n, o, b, step.after);
+    }
+    x.later = first(p);
+    to(kCopying, kYield);
+  }
+
+  /// The actions of `arrive` on each block of the page that we hold, up to (not with) allow_write.
+  template <class To, class Emit>
+  void arrive(State& n, std::uint8_t a, std::uint8_t p, const To& to, Emit&& emit) const {
+    Actor& x = n.actor[a];
+    const std::uint8_t me = program_.workers[a].rank, b = x.later, from = x.owner;
+    Block before = word(n, me, b);
+    before.busy = false;
+    const dsm::Step step = dsm::next(before, Event::arrive);
+    const Action action = step.actions[x.sub >> 1];
+    if (action == Action::protect_read || action == Action::protect_none) {
+      n.prot[me][b] = action == Action::protect_read ? 1 : 0;
+      x.sub = static_cast<std::uint8_t>(x.sub + 2);
+      return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 4)});
+    }
+    if (action == Action::merge_arrival) {
+      std::uint8_t& mine = n.memory[me][b][x.cell];
+      const std::uint8_t half = x.sub & 1;
+      const Step label{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 4 | half)};
+      if (half == 0) {   // read into a buffer; stores of other workers here may land before it is merged
+        x.value = n.memory[from][b][x.cell];
+        x.sub = static_cast<std::uint8_t>(x.sub | 1);
+        return emit(n, label);
+      }
+      if (!before.twin || x.value != n.twin[me][b][x.cell] || without(Mutation::r4_plain_arrival)) mine = x.value;
+      x.value = 0;
+      x.sub = static_cast<std::uint8_t>(x.sub & ~1);
+      if (++x.cell == kCells) {
+        x.cell = 0;
+        x.sub = static_cast<std::uint8_t>(x.sub + 2);
+      }
+      return emit(n, label);
+    }
+    x.sub = 0;
+    if (b == last(p)) return to(kNaming, kOwnLook);
+    ++x.later;
+    emit(n, Step{kOwnLook, a, b});
+  }
+
+  template <class Emit>
+  void settle(State& n, std::uint8_t a, std::uint8_t p, Emit&& emit) const {
+    Actor& x = n.actor[a];
+    const std::uint8_t me = program_.workers[a].rank;
+    const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
+    Block before = word(n, me, b);
+    if (n.prot[me][b] != 2) {   // allow_write, then the finish: two steps
+      n.prot[me][b] = 2;
+      return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 4)});
+    }
+    n.dirty[me] = static_cast<std::uint8_t>(n.dirty[me] & ~(1 << b));
+    n.cached[me] = static_cast<std::uint8_t>(n.cached[me] & ~(1 << b));
+    for (std::uint8_t& t : n.twin[me][b]) t = 0;
+    before.busy = false;
+    put_word(n, me, b, dsm::next(before, Event::arrive).after);
+    if (--x.todo == 0) next_instr(n, a);
+    emit(n, Step{kFinish, a, b});
+  }
+
+  /// Mover::hand_back: this rank yields to itself, then names `to` without data.
+  template <class Emit>
+  void hand_page_back(const State& s, std::uint8_t a, Emit&& emit) const {
+    const Actor& x = s.actor[a];
+    const std::uint8_t p = instr(s, a).block, me = program_.workers[a].rank;
+    const Rank to{instr(s, a).cell};
+    State n = s;
+    Actor& y = n.actor[a];
+    switch (x.stage) {
+      case 0:
+        for (std::uint8_t b = first(p); b <= last(p); ++b) {
+          const dsm::Step step = dsm::next(word(s, me, b), Event::yield);
+          if (step.verdict != dsm::Verdict::proceed) return emit(n, Step{kRefused, a, p}, "a page handed back is in use");
+          n.prot[me][b] = 0;
+          put_word(n, me, b, step.after);
+          n.freed[b] = (1 << kCells) - 1;   // no data goes with it
+        }
+        break;
+      case 1: {
+        const gas::MoveStep move = gas::begin_move(entry(s, p), to);
+        if (move.verdict != gas::MoveVerdict::claim) return;   // somebody moves it: wait
+        put_entry(n, p, move.claimed);
+        break;
+      }
+      case 2:
+        if (!gas::drained(s.puts[p])) return;
+        break;
+      default:
+        put_entry(n, p, gas::end_move(entry(s, p), to));
+        next_instr(n, a);
+        return emit(n, Step{kHandBack, a, p});
+    }
+    ++y.stage;
+    emit(n, Step{kHandBack, a, p});
+  }
+
+  Program program_;
+};
+
+}  // namespace kasane::model
