@@ -47,6 +47,7 @@ enum class Mutation : std::uint8_t {
   r8_no_protect,              ///< the page is copied while the old owner still stores
   r8_no_drain,                ///< the mover does not wait for puts in flight
   r8_put_ignores_busy,        ///< a put does not look for a move
+  r8_use_while_leaving,       ///< an owner that meets its page while it is leaving takes what M holds for a cached copy
   r8_move_pinned,             ///< a pinned page moves
 };
 
@@ -401,10 +402,20 @@ class Coherence {
         if (x.owner == x.at && !n.busy[p]) {
           x.found_own = 1;
           x.action = x.sub = x.owner = 0;
-        } else if (x.owner == x.at) {   // it is leaving: what M here holds is a cached copy of this moment
+        } else if (x.owner == x.at && without(Mutation::r8_use_while_leaving)) {
           x.cell = kCells;
+        } else if (x.owner == x.at) {   // it is leaving, but may still be refused: give up the claim before waiting (rule 8)
+          x.sub = 5;
         }
         return done();
+      case 5: {
+        Block w = word(n, x.at, x.block);
+        w.busy = false;
+        put_word(n, x.at, x.block, w);
+        n.cached[x.at] = static_cast<std::uint8_t>(n.cached[x.at] & ~(1 << x.block));
+        x.acting = x.block = x.event = x.action = x.sub = x.owner = 0;
+        return done();
+      }
       default:
         if (x.cell < kCells) {
           n.memory[x.at][x.block][x.cell] = n.memory[x.owner][x.block][x.cell];
@@ -420,6 +431,11 @@ class Coherence {
   }
 
   /// The merge of rule 4 from the owner's copy into a pinned block: where it differs from the twin it goes into M and the twin.
+  /// A fault gave its claim up since the page is leaving: it looks again when that is over.
+  bool leaving(const State& s, const Actor& x, std::uint8_t b) const {
+    return s.owner[page(b)] == x.at && s.busy[page(b)] && !without(Mutation::r8_use_while_leaving);
+  }
+
   bool fetching(const State& s, const Actor& x) const {
     if (x.found_own) return false;
     const dsm::Step step = claimed_step(s, x);
@@ -612,6 +628,7 @@ class Coherence {
       next_instr(n, a);
       return emit(n, Step{kStore, a, i.block});
     }
+    if (leaving(s, x, i.block)) return;
     if (try_claim(n, a, i.block, loads ? Event::load : Event::store) != dsm::Verdict::proceed) return;   // busy: come back
     emit(n, Step{static_cast<std::uint16_t>(loads ? kLoadFault : kStoreFault), a, i.block});
   }
@@ -742,6 +759,7 @@ class Coherence {
     State n = s;
     if (event == Event::unpin && word(s, s.actor[a].at, b).pins == 0)   // only where a mutant moved a pinned page
       return simple(s, a, kNothing, emit, [](State&) { return true; });
+    if ((event == Event::pin_write || event == Event::pin_read) && leaving(s, s.actor[a], b)) return;
     const dsm::Verdict verdict = try_claim(n, a, b, event);
     if (verdict == dsm::Verdict::wait) return;
     if (verdict == dsm::Verdict::done) {

@@ -356,6 +356,7 @@ std::vector<Mutant> mutants() {
       {"r8_no_protect", r8_no_protect, owner_writes_while_leaving()},
       {"r8_no_drain", r8_no_drain, writer_while_moving()},
       {"r8_put_ignores_busy", r8_put_ignores_busy, writer_while_moving()},
+      {"r8_use_while_leaving", r8_use_while_leaving, lazy_owner()},
       {"r8_move_pinned", r8_move_pinned, pinned_stays()},
   };
 }
