@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mem/stack_guard.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
 
 #include "fixtures.h"
 #include "mem/alt_stack.h"
@@ -45,6 +52,44 @@ TEST(StackGuard, AMarkerOutlivesChangesOfRights) {
         ::_exit(4);
       },
       ::testing::ExitedWithCode(42), "");
+}
+
+// Makes this process see a kernel without guard markers: madvise(…, 102) is an unknown advice.
+bool forget_markers() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 102, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  sock_fprog filter{static_cast<unsigned short>(std::size(program)), program};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST(StackGuard, WithoutMarkersGuardsWorkUpToABound) {
+  // A process of its own from the start: this one may have probed already.
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        if (!forget_markers() || guards_available()) ::_exit(1);
+        auto stack = AltStack::create();
+        Space space = make_space((kFallbackGuards + 1) * kPageBytes);
+        auto engine = make_mprotect_engine(space);
+        if (!stack || !engine->start(refuse, nullptr)) ::_exit(2);
+        if (!engine->protect({BlockId{0}, space.blocks()}, Access::write)) ::_exit(3);
+        for (std::uint64_t page = 0; page < kFallbackGuards; ++page)
+          if (!install_guard(space.v(page * kPageBytes))) ::_exit(4);
+        const std::uint64_t mappings = count_mappings();
+        if (install_guard(space.v(kFallbackGuards * kPageBytes)) || count_mappings() != mappings) ::_exit(5);
+        *reinterpret_cast<volatile char*>(space.v(kFallbackGuards * kPageBytes)) = 1;
+        set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
+        *reinterpret_cast<volatile char*>(space.v((kFallbackGuards - 1) * kPageBytes)) = 1;
+        ::_exit(6);
+      },
+      ::testing::ExitedWithCode(42), "");
+  ::testing::FLAGS_gtest_death_test_style = "fast";
 }
 
 [[gnu::noinline]] int recurse(int depth) {
