@@ -7,7 +7,8 @@
 //   64     returned list head  (own line)
 //   128    hungry word         (own line)                 a bit a rank
 //   192    sync records: free list head, number ever used (own line)
-//   256    deques              one a worker: top | bottom | ring, each from a line of its own
+//   256    thread-local keys: number created, destructors (rank 0's are the job's; ult/locals.h)
+//   384    deques              one a worker: base/deque.h
 //          slot controls       SlotControl[slots_per_rank]
 //          sync records        SyncRecord[kSyncRecords]   the tail stays unpopulated until used
 //
@@ -19,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/deque.h"
 #include "base/ids.h"
 
 namespace kasane::ult {
@@ -88,15 +90,14 @@ class Layout {
   [[nodiscard]] static constexpr std::uint64_t sync_free_head() noexcept { return 192; }
   /// Number of sync records ever taken; beyond the free list the next one is this one.
   [[nodiscard]] static constexpr std::uint64_t sync_used() noexcept { return 200; }
+  /// Number of thread-local keys created, in rank 0's region; then the destructor of each.
+  [[nodiscard]] static constexpr std::uint64_t local_keys() noexcept { return 256; }
+  [[nodiscard]] static constexpr std::uint64_t local_destructor(std::uint32_t key) noexcept { return 264 + key * 8; }
 
-  // ---- the deque of a worker (base/deque.h works on these words): entries are slot ids, 64 bits each ----
+  // ---- the deque of a worker: a base/deque.h Deque of deque_entries() slot ids; the words' offsets within it are its constants ----
   [[nodiscard]] constexpr std::uint32_t deque_entries() const noexcept { return deque_entries_; }
-  [[nodiscard]] constexpr std::uint64_t deque_top(std::uint32_t worker) const noexcept {
-    return kDeques + worker * deque_bytes();
-  }
-  [[nodiscard]] constexpr std::uint64_t deque_bottom(std::uint32_t worker) const noexcept { return deque_top(worker) + 128; }
-  [[nodiscard]] constexpr std::uint64_t deque_ring(std::uint32_t worker) const noexcept { return deque_top(worker) + 256; }
-  [[nodiscard]] constexpr std::uint64_t deque_bytes() const noexcept { return 256 + std::uint64_t{deque_entries_} * 8; }
+  [[nodiscard]] constexpr std::uint64_t deque(std::uint32_t worker) const noexcept { return kDeques + worker * deque_bytes(); }
+  [[nodiscard]] constexpr std::uint64_t deque_bytes() const noexcept { return Deque<>::bytes(deque_entries_); }
 
   // ---- slots: SlotId = birth rank × slots_per_rank + index ----
   [[nodiscard]] constexpr Rank birth_rank(SlotId slot) const noexcept { return Rank{raw(slot) / slots_}; }
@@ -126,7 +127,7 @@ class Layout {
   }
 
  private:
-  static constexpr std::uint64_t kDeques = 256;
+  static constexpr std::uint64_t kDeques = 384;
   static constexpr std::uint32_t kMaxDequeEntries = 1u << 14;
 
   // A rank's own threads fit at once into one deque, up to a bound; past it continuations overflow into the worker's private list.

@@ -64,6 +64,8 @@ struct Config {
   void* prepare_context = nullptr;
 };
 
+class PoolCore;
+
 class Pool {
  public:
   static Result<std::unique_ptr<Pool>> create(const Config&);
@@ -84,6 +86,8 @@ class Pool {
   [[nodiscard]] static std::uint32_t worker() noexcept;
   /// The thread that the calling OS thread runs, or kNoSlot. Also from a fault handler.
   [[nodiscard]] static SlotId self() noexcept;
+  /// Does the calling OS thread run user code on a user-level thread, outside every RuntimeSection (ult/runtime_section.h)? Also from a fault handler.
+  [[nodiscard]] static bool in_user_code() noexcept;
 
   // ---- on a thread (thesis §6.1) ----
   struct Allocated {
@@ -92,12 +96,19 @@ class Pool {
   };
   /// A new thread that does not run yet, with room for its argument on its own stack. Fails (what() says so) when the rank has no slot left.
   static Allocated allocate(std::size_t alignment, std::size_t size);
+  /// Gives back a thread that was never forked (its argument's constructor threw).
+  static void abandon(Allocated);
   /// Runs function(argument) as the thread: at once, while the caller's continuation may be stolen.
   static void fork(Allocated, void (*function)(void*));
-  /// Waits for the thread; rethrows what it threw; its id is gone. From any rank.
+  /// Waits for the thread; rethrows what it threw; its id is gone. From any rank. std::system_error: invalid_argument if the thread was
+  /// joined or detached before, resource_deadlock_would_occur for the caller itself.
   static void join(ThreadId);
+  /// Nobody will join it; its slot is freed when it has exited. An exception that leaves a detached thread ends the program (std::terminate).
   static void detach(ThreadId);
+  /// Lets other ready threads of this rank run first; the caller goes to the end of the ready list.
   static void yield();
+  /// Ends the calling thread from any depth: throws an object of a private type that the thread's first frame catches, so destructors run. A
+  /// catch (...) that does not rethrow keeps the thread alive.
   [[noreturn]] static void exit();
   [[nodiscard]] static ThreadId id() noexcept;
 
@@ -115,10 +126,12 @@ class Pool {
   void release();
   void acquire();
 
+  /// The pool's insides, for the other files of ult (ult/pool_core.h).
+  [[nodiscard]] PoolCore& core() noexcept { return *core_; }
+
  private:
-  struct State;
-  explicit Pool(std::unique_ptr<State>);
-  std::unique_ptr<State> state_;
+  Pool();
+  std::unique_ptr<PoolCore> core_;
 };
 
 }  // namespace kasane::ult

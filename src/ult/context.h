@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Leaving one stack for another (rule 13). Two routines in context_x86_64.S, both ordinary calls for the compiler:
+//
+//   kasane_ult_fork    saves the caller and *calls* the child on its own stack; if the child comes back by itself, both calls
+//                      and both returns pair up, which is what makes a fork cheap for the return predictor
+//   kasane_ult_switch  saves the caller and goes on where another stack was saved, by either of the two
+//
+// A saved context is six callee-saved registers under a return address, and one stack pointer that names them. MXCSR and the
+// x87 control word are not in it: all workers have equal ones (Pool sets them).
+//
+// Whatever the compiler learnt about the OS thread (thread_local addresses, errno's) may be wrong after either call returns:
+// the caller may go on in another OS thread or another process. Code after them asks current_worker() anew.
+//
+// Other architectures: nothing else is written yet, and a slow fallback would hide that.
+#pragma once
+
+#include <cstdint>
+
+#include "ult/layout.h"
+
+#if !defined(__x86_64__)
+#error "kasane: user-level threads are written for x86-64 only; another architecture needs its own src/ult/context_ARCH.S (see docs/design/ult.md)"
+#endif
+
+namespace kasane::ult {
+struct Worker;
+}
+
+extern "C" {
+
+/// Saves the caller's context in *save_sp, then calls kasane_ult_thread_main(worker, control, function, slot, argument) with
+/// rsp = argument (16-byte aligned). Returns what that returns, if it does; null when somebody resumed the saved context instead.
+kasane::ult::Worker* kasane_ult_fork(kasane::ult::Word* save_sp, void* argument, kasane::ult::Worker* worker,
+                                     kasane::ult::SlotControl* control, void (*function)(void*), std::uint32_t slot);
+
+/// The body of every user-level thread (pool.cpp): the only caller is kasane_ult_fork, on the new stack. Returns only if the
+/// thread was never switched out and its parent is still here.
+kasane::ult::Worker* kasane_ult_thread_main(kasane::ult::Worker* worker, kasane::ult::SlotControl* control,
+                                            void (*function)(void*), std::uint32_t slot, void* argument);
+
+/// Saves the caller's context in *save_sp and resumes the one at load_sp. Returns null when resumed.
+void* kasane_ult_switch(kasane::ult::Word* save_sp, kasane::ult::Word load_sp);
+
+}  // extern "C"

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The switch of rule 13 for x86-64, System V ABI. See context.h.
+//
+// Frame of a saved context, from its stack pointer up: r15 r14 r13 r12 rbx rbp return-address.
+//
+// CET. Entry points begin with endbr64, so indirect-branch tracking works. A shadow stack cannot follow a switch of stacks by ret; the property note
+// below therefore declares IBT only, and a program linked with this object runs without shadow stack instead of dying at the first switch.
+
+#if defined(__x86_64__)
+
+#if defined(__CET__) && (__CET__ & 1)
+#define ENDBR endbr64
+#else
+#define ENDBR
+#endif
+
+        .text
+
+        .macro  SAVE_SIX
+        pushq   %rbp
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset rbp, 0
+        pushq   %rbx
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset rbx, 0
+        pushq   %r12
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset r12, 0
+        pushq   %r13
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset r13, 0
+        pushq   %r14
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset r14, 0
+        pushq   %r15
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset r15, 0
+        .endm
+
+// Worker* kasane_ult_fork(rdi save_sp, rsi argument, rdx worker, rcx control, r8 function, r9 slot)
+        .globl  kasane_ult_fork
+        .hidden kasane_ult_fork
+        .hidden kasane_ult_thread_main
+        .type   kasane_ult_fork, @function
+        .p2align 5
+kasane_ult_fork:
+        .cfi_startproc
+        ENDBR
+        SAVE_SIX
+        movq    %rsp, (%rdi)
+        movq    %rsp, %rbx              // thread_main keeps rbx for us if it returns
+        movq    %rsi, %rsp
+        .cfi_remember_state
+        .cfi_undefined rip              // unwinding ends here: the parent may be running elsewhere
+        xorl    %ebp, %ebp              // and so do walks along frame pointers
+        movq    %rdx, %rdi
+        movq    %r8, %rdx
+        movq    %rsi, %r8
+        movq    %rcx, %rsi
+        movl    %r9d, %ecx
+        call    kasane_ult_thread_main
+        movq    %rbx, %rsp              // nobody took the parent: its frame is as we left it, r12–r15 are preserved by the call
+        .cfi_restore_state
+        movq    32(%rsp), %rbx
+        movq    40(%rsp), %rbp
+        addq    $48, %rsp
+        .cfi_adjust_cfa_offset -48
+        .cfi_restore rbp
+        .cfi_restore rbx
+        .cfi_restore r12
+        .cfi_restore r13
+        .cfi_restore r14
+        .cfi_restore r15
+        ret
+        .cfi_endproc
+        .size   kasane_ult_fork, .-kasane_ult_fork
+
+// void* kasane_ult_switch(rdi save_sp, rsi load_sp)
+        .globl  kasane_ult_switch
+        .hidden kasane_ult_switch
+        .type   kasane_ult_switch, @function
+        .p2align 5
+kasane_ult_switch:
+        .cfi_startproc
+        ENDBR
+        SAVE_SIX
+        movq    %rsp, (%rdi)
+        movq    %rsi, %rsp              // same frame there, so the same rules go on describing it
+        popq    %r15
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore r15
+        popq    %r14
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore r14
+        popq    %r13
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore r13
+        popq    %r12
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore r12
+        popq    %rbx
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore rbx
+        popq    %rbp
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore rbp
+        xorl    %eax, %eax              // for a context saved by kasane_ult_fork: "resumed", not "the child returned"
+        ret
+        .cfi_endproc
+        .size   kasane_ult_switch, .-kasane_ult_switch
+
+        .section .note.GNU-stack, "", @progbits
+
+#if defined(__CET__) && (__CET__ & 1)
+        .section .note.gnu.property, "a", @note
+        .p2align 3
+        .long   4                       // name size
+        .long   16                      // descriptor size
+        .long   5                       // NT_GNU_PROPERTY_TYPE_0
+        .asciz  "GNU"
+        .long   0xc0000002              // GNU_PROPERTY_X86_FEATURE_1_AND
+        .long   4
+        .long   1                       // IBT, not SHSTK
+        .long   0
+#endif
+
+#endif

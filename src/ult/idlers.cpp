@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ult/idlers.h"
+
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <climits>
+
+namespace kasane::ult {
+namespace {
+
+long futex(std::atomic<std::uint32_t>& word, int op, std::uint32_t value, const timespec* timeout = nullptr) noexcept {
+  return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), op, value, timeout, nullptr, 0);
+}
+
+long membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command, 0, 0); }
+
+}  // namespace
+
+std::uint32_t FutexDoorbell::activity() {
+  // seq_cst: read before the announcement, whatever comes later changes the number.
+  return events_.load(std::memory_order_seq_cst);
+}
+
+void FutexDoorbell::sleep(std::uint32_t seen, std::int64_t timeout_ns) {
+  const timespec limit{.tv_sec = timeout_ns / 1'000'000'000, .tv_nsec = timeout_ns % 1'000'000'000};
+  // Returns at once if the number has changed; early returns are the caller's loop's business. Private: only this process sleeps on it.
+  futex(events_, FUTEX_WAIT_PRIVATE, seen, timeout_ns < 0 ? nullptr : &limit);
+}
+
+void FutexDoorbell::ring(Rank) {
+  events_.fetch_add(1, std::memory_order_seq_cst);
+  futex(events_, FUTEX_WAKE_PRIVATE, INT_MAX);
+}
+
+void FutexDoorbell::ring_one() {
+  events_.fetch_add(1, std::memory_order_seq_cst);
+  futex(events_, FUTEX_WAKE_PRIVATE, 1);
+}
+
+Idlers::Idlers(Rank own, bool several, Outside* outside)
+    : several_(several), own_(own), outside_(outside ? outside : &own_doorbell_) {
+  // A process that is not registered is not reached by others' barriers, so its pushes need their own fence.
+  const int command = several_ ? MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED : MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED;
+  fence_on_push_ = membarrier(command) != 0;
+}
+
+void Idlers::barrier() noexcept {
+  if (membarrier(several_ ? MEMBARRIER_CMD_GLOBAL_EXPEDITED : MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0)
+    // Then registering failed too, and every push has a fence: pairs with it.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+void Idlers::wake() {
+  std::uint64_t word = word_.load(std::memory_order_relaxed);
+  while (is_wanted(word)) {
+    // seq_cst: one order of transitions. Whoever sets the bit rings, after setting it.
+    if (!word_.compare_exchange_weak(word, word | kWaking, std::memory_order_seq_cst)) continue;
+    if (outside_ == &own_doorbell_) {
+      own_doorbell_.ring_one();
+    } else {
+      outside_->ring(own_);
+    }
+    return;
+  }
+}
+
+void Idlers::found() {
+  const std::uint64_t before = word_.fetch_sub(kSearching, std::memory_order_seq_cst);
+  // The last searcher leaves: a push that counted on it may have left an item, so the next sleeper takes its place.
+  if (is_wanted(before - kSearching)) wake();
+}
+
+void Idlers::search_again() noexcept {
+  std::uint64_t word = word_.load(std::memory_order_relaxed);
+  // seq_cst: one order of transitions. The wake-up, if one was under way, has arrived: here is its searcher.
+  while (!word_.compare_exchange_weak(word, ((word - kSleeper) + kSearching) & ~kWaking, std::memory_order_seq_cst)) {
+  }
+}
+
+}  // namespace kasane::ult

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who of a rank's workers searches and who sleeps, and how a push finds out without a fence (docs/design/sched.md, "Idling").
+//
+// One word: sleepers 16 | searching 16 | waking 1. A push wakes somebody only if somebody sleeps, nobody searches, and no
+// wake-up is under way; so a burst of pushes costs one system call, and wake-ups spread from the woken to the next.
+//
+// Invariant (no wake-up is lost): if an item is visible to all and nobody is about to take it, then somebody searches, or a wake-up is under
+// way, or nobody sleeps. Let push P make its item visible and then read the word:
+//  - P sees no sleeper. A worker that announces itself later runs a membarrier between the announcement and its last look. If P's
+//    read came after the barrier it would have seen the announcement; so it came before, so P's item was stored before: the last look finds it.
+//  - P sees somebody searching, and wakes nobody. A searcher that finds P's item is fine. One that finds another item
+//    and is the last searcher wakes a sleeper in its place (found()), which searches. One that finds nothing announces itself and looks
+//    again after a membarrier: P's item was stored before it. By induction over these the item is taken, or everybody works, and who works looks again when done.
+//  - P sees a wake-up under way. The waker rings after it has set the bit; every sleeper counted then has read the
+//    doorbell before it announced itself, so at least one wakes (or does not fall asleep). It clears the bit when it becomes a searcher: as above.
+// Without membarrier (old kernel, seccomp) pushes use a fence instead, and the same argument holds with the fence for the barrier.
+//
+// Thread safety: all of it from any thread, except that sleep() and searching belong to workers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/ids.h"
+#include "ult/pool.h"
+
+namespace kasane::ult {
+
+/// The Outside of a job of one rank: an event count on a futex.
+class FutexDoorbell final : public Outside {
+ public:
+  std::uint32_t activity() override;
+  void sleep(std::uint32_t seen, std::int64_t timeout_ns) override;
+  /// An event; wakes all sleepers.
+  void ring(Rank) override;
+  /// An event; wakes one sleeper.
+  void ring_one();
+
+ private:
+  std::atomic<std::uint32_t> events_{0};
+};
+
+class Idlers {
+ public:
+  /// several: other ranks' pushes must be covered too.
+  Idlers(Rank own, bool several, Outside* outside);
+
+  /// After an item has been made visible: should wake() be called? One relaxed load (see the invariant).
+  [[nodiscard]] bool wanted() noexcept {
+    if (fence_on_push_) [[unlikely]] std::atomic_thread_fence(std::memory_order_seq_cst);
+    // The compiler must not read the word before the item is stored; the processor may, which is what the membarrier is for.
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    return is_wanted(word_.load(std::memory_order_relaxed));
+  }
+  [[gnu::noinline]] void wake();
+  /// Wakes everybody: something other than a push happened (the root's exit, stop).
+  void wake_all() { outside_->ring(own_); }
+
+  void start_search() noexcept { word_.fetch_add(kSearching, std::memory_order_seq_cst); }
+  /// The searcher found work (or gives up for another reason than sleep).
+  void found();
+  /// A searcher goes to sleep unless last_look() finds something; a searcher again afterwards. True if it slept.
+  template <class LastLook>
+  bool sleep(std::uint32_t worker, LastLook&& last_look) {
+    const std::uint32_t seen = outside_->activity();
+    // seq_cst: in one order with the other transitions of the word.
+    word_.fetch_add(kSleeper - kSearching, std::memory_order_seq_cst);
+    outside_->announce_idle(worker);
+    barrier();
+    const bool nothing = !last_look();
+    if (nothing) outside_->sleep(seen, -1);
+    outside_->forget_idle(worker);
+    search_again();
+    return nothing;
+  }
+
+  [[nodiscard]] Outside& outside() noexcept { return *outside_; }
+
+ private:
+  static constexpr std::uint64_t kSleeper = 1, kSearching = 1u << 16, kWaking = std::uint64_t{1} << 32;
+  static constexpr std::uint64_t kSleepers = kSearching - 1;
+  /// Sleepers, no searcher, not waking: a value in [1, 2^16).
+  static bool is_wanted(std::uint64_t word) noexcept { return word - 1 < kSleepers; }
+  void barrier() noexcept;
+  void search_again() noexcept;
+
+  alignas(64) std::atomic<std::uint64_t> word_{0};
+  bool fence_on_push_ = false;
+  bool several_;
+  Rank own_;
+  Outside* outside_;
+  FutexDoorbell own_doorbell_;
+};
+
+}  // namespace kasane::ult

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public calls of a Pool, and the body of every thread.
+//
+// Rule for every function here that may switch: after the switch nothing learnt from current_worker() before it is used again.
+#include "ult/pool.h"
+
+#include <bit>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include <sched.h>
+
+#include "base/assert.h"
+#include "ult/context.h"
+#include "ult/locals.h"
+#include "ult/pool_core.h"
+#include "ult/runtime_section.h"
+
+extern "C" {
+constinit thread_local kasane::ult::Worker* kasane_ult_worker = nullptr;
+}
+
+namespace kasane::ult {
+namespace {
+
+/// What exit() throws. No base class: only the thread's first frame, or catch (...), sees it.
+struct ThreadExit {};
+
+constexpr Word kRunning = JoinRecord{JoinKind::running}.pack();
+
+[[noreturn, gnu::noinline]] void refuse(std::errc code, const char* what) {
+  throw std::system_error(std::make_error_code(code), what);
+}
+
+/// The worker of the calling thread; its absence is a mistake that no program recovers from.
+Worker& worker_of_thread() {
+  Worker* worker = current_worker();
+  KASANE_CHECK(worker != nullptr && worker->self != kNoSlot, "this call belongs on a user-level thread (inside of kasane::run)");
+  return *worker;
+}
+
+/// The calling OS thread is worker for the lifetime of this object.
+class Attached {
+ public:
+  explicit Attached(Worker& worker) : worker_(worker) {
+    KASANE_CHECK(current_worker() == nullptr, "this OS thread is a worker already: run inside of run");
+    asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(mxcsr_), "=m"(x87_));
+    asm volatile("ldmxcsr %0\n\tfldcw %1" : : "m"(worker.core->mxcsr), "m"(worker.core->x87));
+    worker.exceptions = ExceptionState::of_os_thread();
+    worker.exceptions->move_to(exceptions_);
+    worker.sanitizer.attach();
+    kasane_ult_worker = &worker;
+  }
+  ~Attached() {
+    kasane_ult_worker = nullptr;
+    worker_.exceptions->take(exceptions_[0], exceptions_[1]);
+    asm volatile("ldmxcsr %0\n\tfldcw %1" : : "m"(mxcsr_), "m"(x87_));
+  }
+  Attached(const Attached&) = delete;
+  Attached& operator=(const Attached&) = delete;
+
+ private:
+  Worker& worker_;
+  std::uint32_t mxcsr_;
+  std::uint16_t x87_;
+  Word exceptions_[2];
+};
+
+struct RootCall {
+  void (*entry)(void*);
+  void* argument;
+};
+void run_root_call(void* call) {
+  const auto [entry, argument] = *static_cast<RootCall*>(call);
+  entry(argument);
+}
+
+// ---- the body of a thread ----
+
+// Where the thread runs now, which need not be where it began.
+[[gnu::noinline]] void keep_exception(std::exception_ptr exception) {
+  Word word;
+  std::memcpy(&word, static_cast<const void*>(&exception), sizeof word);
+  new (&exception) std::exception_ptr;   // its reference is the word's now
+  Worker& worker = *current_worker();
+  worker.core->controls.put(worker.self, offsetof(SlotControl, exception), word);
+}
+
+inline void run_to_the_end(void (*function)(void*), void* argument) {
+  try {
+    function(argument);
+  } catch (const ThreadExit&) {
+  } catch (...) {
+    keep_exception(std::current_exception());
+  }
+}
+
+// ---- fork ----
+
+Pool::Allocated allocate_on(Worker& worker, std::size_t alignment, std::size_t size) {
+  PoolCore& core = *worker.core;
+  if (size + alignment > core.config.slot_bytes / 2) [[unlikely]]
+    throw std::length_error("kasane: a thread's argument of " + std::to_string(size) + " bytes does not fit in half a call stack of " +
+                            std::to_string(core.config.slot_bytes) + " bytes");
+  const SlotId slot = core.slots.take(worker.cache);
+  SlotControl& control = *core.controls.local(slot);
+  const std::uintptr_t align = alignment < 16 ? 16 : alignment;
+  const std::uintptr_t argument = (core.slots.stack_end(slot) - size) & ~(align - 1);
+  control.flags = 0;
+  control.exception = 0;
+  control.argument = argument;
+  control.rank = raw(core.config.rank);
+  // relaxed: whoever learns of the thread does so through something that orders memory.
+  atomic(control.join).store(kRunning, std::memory_order_relaxed);
+  return {ThreadId{Word{raw(slot)} << 32 | (control.generation & 0xFFFFFFFFu)}, reinterpret_cast<void*>(argument)};
+}
+
+// A slot born elsewhere: its allocator moved between allocate and fork. The child never returns into its parent (control is null).
+[[gnu::noinline]] void adopt_for_fork(Worker& worker, const Pool::Allocated& thread) {
+  RuntimeSection section;
+  PoolCore& core = *worker.core;
+  const SlotId slot = thread.id.slot();
+  core.slots.prepare_foreign(slot);
+  core.config.mover->adopt(slot, reinterpret_cast<std::uintptr_t>(thread.argument), core.slots.stack_end(slot),
+                           core.controls.layout().birth_rank(slot));
+  core.controls.put(slot, offsetof(SlotControl, rank), raw(core.config.rank));
+}
+
+// The child came back into its parent, which nobody took, so this is the worker of before. On the parent's stack: the child's is free of us.
+inline void child_returned(Worker& worker, SlotId child) {
+  Word expected = kRunning;
+  // release: what the child wrote is the joiner's to see. Failure relaxed: end_thread() reads again.
+  if (atomic(worker.core->controls.local(child)->join)
+          .compare_exchange_strong(expected, JoinRecord{JoinKind::exited, worker.core->config.rank}.pack(),
+                                   std::memory_order_release, std::memory_order_relaxed)) [[likely]] {
+    count(worker.counters->threads);
+    return;
+  }
+  worker.core->end_thread(worker, child);
+}
+
+// ---- join ----
+
+struct JoinWait {
+  PoolCore* core;
+  SlotId target;
+};
+
+// On the worker's own stack: becomes the waiter, or, if the thread has ended or somebody else waits, goes on at once and finds out.
+void publish_join(void* context, SlotId self) {
+  // Once the record names the waiter, it may run elsewhere: *context is gone then.
+  const auto [core, target] = *static_cast<JoinWait*>(context);
+  Word word = core->controls.get(target, offsetof(SlotControl, join));
+  for (;;) {
+    const JoinStep step = next(JoinRecord::unpack(word), {JoinEvent::Kind::join, core->config.rank, self});
+    if (step.action != JoinAction::suspend) return core->make_ready(self, core->config.rank);
+    if (core->controls.compare_swap(target, offsetof(SlotControl, join), word, step.next.pack())) return;
+  }
+}
+
+void check_generation(const PoolCore& core, ThreadId id) {
+  if (id.value == 0 || (core.controls.get(id.slot(), offsetof(SlotControl, generation)) & 0xFFFFFFFFu) != (id.value & 0xFFFFFFFFu))
+    refuse(std::errc::invalid_argument, "kasane: this thread was joined, or was detached and has ended");
+}
+
+// The record said exited on rank: its writes become visible, its slot is freed, its exception is thrown here.
+[[gnu::noinline]] void collect(SlotId slot, Rank exit_rank) {
+  Worker& worker = worker_of_thread();
+  PoolCore& core = *worker.core;
+  core.pool->cross(exit_rank);
+  std::exception_ptr exception = core.take_exception(slot);
+  core.slots.release(worker.cache, slot);
+  if (exception) std::rethrow_exception(std::move(exception));
+}
+
+[[gnu::noinline]] void join_slowly(ThreadId id) {
+  const SlotId slot = id.slot();
+  check_generation(*worker_of_thread().core, id);
+  if (Pool::self() == slot) refuse(std::errc::resource_deadlock_would_occur, "kasane: a thread joins itself");
+  for (bool waited = false;; waited = true) {
+    Worker& worker = worker_of_thread();
+    PoolCore& core = *worker.core;
+    const JoinRecord record = JoinRecord::unpack(core.controls.get(slot, offsetof(SlotControl, join)));
+    const JoinStep step = next(record, {JoinEvent::Kind::join, core.config.rank, worker.self});
+    if (step.action == JoinAction::collect) return collect(slot, record.rank);
+    if (step.action == JoinAction::refuse || waited)
+      refuse(std::errc::invalid_argument, "kasane: this thread is being joined by another thread, or is detached");
+    JoinWait wait{&core, slot};
+    Pool::suspend(publish_join, &wait);
+  }
+}
+
+void publish_yield(void* context, SlotId self) {
+  auto& core = *static_cast<PoolCore*>(context);
+  core.make_ready(self, core.config.rank);
+}
+
+}  // namespace
+
+// ---- words of the own region ----
+
+// seq_cst throughout: the promise of Words.
+std::uint64_t OwnWords::load(Rank, std::uint64_t offset) { return at(offset).load(); }
+void OwnWords::store(Rank, std::uint64_t offset, std::uint64_t value) { at(offset).store(value); }
+std::uint64_t OwnWords::swap(Rank, std::uint64_t offset, std::uint64_t value) { return at(offset).exchange(value); }
+std::uint64_t OwnWords::compare_swap(Rank, std::uint64_t offset, std::uint64_t expected, std::uint64_t desired) {
+  at(offset).compare_exchange_strong(expected, desired);
+  return expected;
+}
+std::uint64_t OwnWords::fetch_add(Rank, std::uint64_t offset, std::uint64_t operand) { return at(offset).fetch_add(operand); }
+std::uint64_t OwnWords::fetch_or(Rank, std::uint64_t offset, std::uint64_t operand) { return at(offset).fetch_or(operand); }
+std::uint64_t OwnWords::fetch_and(Rank, std::uint64_t offset, std::uint64_t operand) { return at(offset).fetch_and(operand); }
+
+// ---- life of a pool ----
+
+Result<std::unique_ptr<Pool>> Pool::create(const Config& config) {
+  const auto wrong = [](const char* what) { return fail(Errc::invalid_argument, std::string("threads of a rank: ") + what); };
+  if (config.workers == 0) return wrong("workers is 0; give at least 1");
+  if (config.slots_per_rank == 0) return wrong("slots_per_rank is 0; set KASANE_SLOTS to at least 1");
+  if (std::uint64_t{config.ranks} * config.slots_per_rank >= raw(kNoSlot))
+    return wrong("ranks × slots_per_rank must be below 2^32 - 1; set KASANE_SLOTS to less");
+  if (config.slot_bytes == 0 || config.slot_bytes % (64 * 1024) != 0) return wrong("slot_bytes must be a multiple of 64 KiB");
+  if (config.slots == nullptr || config.region == nullptr || config.counters == nullptr)
+    return wrong("slots, region and counters must be given");
+  if (raw(config.rank) >= config.ranks) return wrong("rank must be below ranks");
+  if (config.ranks > 1 && !(config.words && config.edges && config.mover && config.outside))
+    return wrong("with several ranks words, edges, mover and outside must be given");
+  std::unique_ptr<Pool> pool(new Pool);
+  pool->core_ = std::make_unique<PoolCore>(pool.get(), config);
+  return pool;
+}
+
+Pool::Pool() = default;
+Pool::~Pool() = default;
+
+void Pool::run_worker(std::uint32_t index) {
+  Worker& worker = *core_->workers.at(index);
+  Attached attached(worker);
+  core_->work(worker, kNoSlot);
+}
+
+void Pool::run_root(std::uint32_t index, void (*entry)(void*), void* arg) {
+  Worker& worker = *core_->workers.at(index);
+  std::exception_ptr exception;
+  {
+    Attached attached(worker);
+    const Allocated root = allocate_on(worker, alignof(RootCall), sizeof(RootCall));
+    const SlotId slot = root.id.slot();
+    new (root.argument) RootCall{entry, arg};
+    // Nobody else knows it yet. The waiter is no thread: its end rings this rank.
+    core_->controls.put(slot, offsetof(SlotControl, join), JoinRecord{JoinKind::waited, core_->config.rank, kNoSlot}.pack());
+    core_->start_root(worker, slot, root.argument, run_root_call);
+    core_->work(worker, slot);
+    cross(JoinRecord::unpack(core_->controls.get(slot, offsetof(SlotControl, join))).rank);
+    exception = core_->take_exception(slot);
+    core_->slots.release(worker.cache, slot);
+  }
+  if (exception) std::rethrow_exception(std::move(exception));
+}
+
+void Pool::stop() noexcept {
+  // seq_cst: before the ring, in one order with a sleeper's last look.
+  core_->stopping.store(true, std::memory_order_seq_cst);
+  core_->idlers.wake_all();
+}
+
+const Config& Pool::config() const noexcept { return core_->config; }
+
+Pool* Pool::current() noexcept {
+  const Worker* worker = current_worker();
+  return worker ? worker->core->pool : nullptr;
+}
+std::uint32_t Pool::worker() noexcept { return current_worker()->index; }
+SlotId Pool::self() noexcept {
+  const Worker* worker = current_worker();
+  return worker ? worker->self : kNoSlot;
+}
+bool Pool::in_user_code() noexcept {
+  const Worker* worker = current_worker();
+  return worker && worker->self != kNoSlot && worker->runtime_depth == 0;
+}
+
+void RuntimeSection::enter() noexcept {
+  if (Worker* worker = current_worker()) ++worker->runtime_depth;
+}
+void RuntimeSection::leave() noexcept {
+  if (Worker* worker = current_worker()) --worker->runtime_depth;
+}
+
+// ---- threads ----
+
+Pool::Allocated Pool::allocate(std::size_t alignment, std::size_t size) { return allocate_on(worker_of_thread(), alignment, size); }
+
+void Pool::abandon(Allocated thread) {
+  Worker& worker = worker_of_thread();
+  worker.core->slots.release(worker.cache, thread.id.slot());
+}
+
+void Pool::fork(Allocated thread, void (*function)(void*)) {
+  Worker* worker = current_worker();
+  KASANE_ASSERT(worker != nullptr && worker->self != kNoSlot);
+  PoolCore& core = *worker->core;
+  const SlotId slot = thread.id.slot();
+  SlotControl* const control = core.controls.local_or_null(slot);
+  if (control == nullptr) [[unlikely]] adopt_for_fork(*worker, thread);
+  const std::uint32_t depth = worker->runtime_depth;
+  worker->runtime_depth = 0;
+  count(worker->counters->forks);
+  core.slots.sanitizer.leaving_to_thread(slot);
+  Worker* same = kasane_ult_fork(worker->control ? &worker->control->sp : &worker->foreign_sp, thread.argument, worker, control,
+                                 function, raw(slot));
+  SanitizerSlots::arrived();
+  if (same != nullptr) [[likely]] {
+    child_returned(*same, slot);
+    same->runtime_depth = depth;
+  } else {
+    current_worker()->runtime_depth = depth;
+  }
+}
+
+void Pool::join(ThreadId id) {
+  Worker* worker = current_worker();
+  KASANE_ASSERT(worker != nullptr && worker->self != kNoSlot);
+  PoolCore& core = *worker->core;
+  const SlotId slot = id.slot();
+  if (core.controls.is_local(slot)) [[likely]] {
+    SlotControl& control = *core.controls.local(slot);
+    // acquire: pairs with the exit's compare-swap.
+    const Word record = atomic(control.join).load(std::memory_order_acquire);
+    // relaxed: a slot is reused only after this join.
+    const Word generation = atomic(control.generation).load(std::memory_order_relaxed);
+    if (record == JoinRecord{JoinKind::exited, core.config.rank}.pack() && (generation & 0xFFFFFFFFu) == (id.value & 0xFFFFFFFFu) &&
+        control.exception == 0) [[likely]]
+      return core.slots.release(worker->cache, slot);
+  }
+  join_slowly(id);
+}
+
+void Pool::detach(ThreadId id) {
+  Worker& worker = worker_of_thread();
+  PoolCore& core = *worker.core;
+  check_generation(core, id);
+  Word word = core.controls.get(id.slot(), offsetof(SlotControl, join));
+  for (;;) {
+    const JoinStep step = next(JoinRecord::unpack(word), {JoinEvent::Kind::detach});
+    if (step.action == JoinAction::refuse) refuse(std::errc::invalid_argument, "kasane: this thread is joined or detached already");
+    if (!core.controls.compare_swap(id.slot(), offsetof(SlotControl, join), word, step.next.pack())) continue;
+    if (step.action == JoinAction::free_slot) {
+      if (std::exception_ptr exception = core.take_exception(id.slot())) [&]() noexcept { std::rethrow_exception(exception); }();
+      core.slots.release(worker.cache, id.slot());
+    }
+    return;
+  }
+}
+
+void Pool::yield() {
+  Worker& worker = worker_of_thread();
+  PoolCore& core = *worker.core;
+  // Nothing else can run here: then let other OS threads, who may be about to make something ready. relaxed: a hint.
+  if (worker.queue.empty_for_owner() && atomic(core.controls.own_word(Layout::ready_head())).load(std::memory_order_relaxed) == 0) {
+    ::sched_yield();
+    return;
+  }
+  suspend(publish_yield, &core);
+}
+
+void Pool::exit() { throw ThreadExit{}; }
+
+ThreadId Pool::id() noexcept {
+  const Worker* worker = current_worker();
+  if (worker == nullptr || worker->self == kNoSlot) return {};
+  const SlotId self = worker->self;
+  return {Word{raw(self)} << 32 | (worker->core->controls.get(self, offsetof(SlotControl, generation)) & 0xFFFFFFFFu)};
+}
+
+void Pool::suspend(void (*publish)(void* context, SlotId), void* context) {
+  Worker& worker = worker_of_thread();
+  const std::uint32_t depth = worker.runtime_depth;
+  count(worker.counters->suspends);
+  worker.core->suspend(worker, {publish, context});
+  current_worker()->runtime_depth = depth;
+}
+
+void Pool::make_ready(SlotId slot, Rank rank) { core_->make_ready(slot, rank); }
+
+Words& Pool::words() noexcept { return core_->config.words ? *core_->config.words : core_->own_words; }
+
+void Pool::cross(Rank source) {
+  if (source == core_->config.rank) return;
+  RuntimeSection section;
+  if (Worker* worker = current_worker()) count(worker->counters->crossings);
+  core_->config.edges->cross(source);
+}
+void Pool::release() {
+  if (core_->config.ranks == 1) return;
+  RuntimeSection section;
+  core_->config.edges->release();
+}
+void Pool::acquire() {
+  if (core_->config.ranks == 1) return;
+  RuntimeSection section;
+  core_->config.edges->acquire();
+}
+
+}  // namespace kasane::ult
+
+// Every user-level thread begins here, on its own stack, called by kasane_ult_fork.
+kasane::ult::Worker* kasane_ult_thread_main(kasane::ult::Worker* worker, kasane::ult::SlotControl* control,
+                                            void (*function)(void*), std::uint32_t slot, void* argument) {
+  using namespace kasane;
+  using namespace kasane::ult;
+  SanitizerSlots::arrived();
+  PoolCore& core = *worker->core;
+  const SlotId parent = worker->self;
+  SlotControl* const parent_control = worker->control;
+  const bool handling = !worker->exceptions->empty();
+  if (parent != kNoSlot) {
+    if (handling) [[unlikely]] core.save_exceptions(*worker);
+    if (parent_control == nullptr) [[unlikely]] core.controls.put(parent, offsetof(SlotControl, sp), worker->foreign_sp);
+  }
+  worker->self = SlotId{slot};
+  worker->control = control;
+  // From the push on the parent may run elsewhere; it finds sp and exception state in its control block (the push releases).
+  if (parent != kNoSlot) [[likely]] core.push(*worker, parent);
+
+  run_to_the_end(function, argument);
+
+  Worker& here = *current_worker();
+  if (here.control == nullptr || here.control->flags != 0) [[unlikely]] {
+    Locals::destroy_all();
+    Worker& last = *current_worker();   // destructors are user code
+    if (last.control == nullptr || last.control->flags != 0) last.core->leave_for_good(last);
+  }
+  // Never switched out: this is the worker of the beginning, and all that was pushed after the parent has been popped or stolen.
+  // So a pop gives the parent, or nothing if it was stolen.
+  Worker& same = *current_worker();
+  if (parent == kNoSlot || same.queue.pop(same.core->controls) == kNoSlot) [[unlikely]] same.core->leave_for_good(same);
+  same.self = parent;
+  same.control = parent_control;
+  if (handling) [[unlikely]] same.core->restore_exceptions(same);
+  same.core->slots.sanitizer.leaving_to_thread(parent);
+  return &same;
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The insides of a Pool: its workers, how one finds its next thread, and what it does for a thread that has left.
+// Public calls are in pool.cpp, the scheduler in scheduler.cpp.
+//
+// Thread safety: as noted. Invariant: a thread is in exactly one of: running on a worker, one run queue, one ready list, the hands
+// of a synchronisation object, ended.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "ult/controls.h"
+#include "ult/idlers.h"
+#include "ult/join_record.h"
+#include "ult/pool.h"
+#include "ult/slots.h"
+#include "ult/worker.h"
+
+namespace kasane::ult {
+
+/// Words of the own region only: what a job of one rank uses.
+class OwnWords final : public Words {
+ public:
+  explicit OwnWords(std::byte* region) noexcept : region_(region) {}
+  std::uint64_t load(Rank, std::uint64_t offset) override;
+  void store(Rank, std::uint64_t offset, std::uint64_t value) override;
+  std::uint64_t swap(Rank, std::uint64_t offset, std::uint64_t value) override;
+  std::uint64_t compare_swap(Rank, std::uint64_t offset, std::uint64_t expected, std::uint64_t desired) override;
+  std::uint64_t fetch_add(Rank, std::uint64_t offset, std::uint64_t operand) override;
+  std::uint64_t fetch_or(Rank, std::uint64_t offset, std::uint64_t operand) override;
+  std::uint64_t fetch_and(Rank, std::uint64_t offset, std::uint64_t operand) override;
+
+ private:
+  [[nodiscard]] std::atomic_ref<Word> at(std::uint64_t offset) const noexcept {
+    return atomic(*reinterpret_cast<Word*>(region_ + offset));
+  }
+  std::byte* region_;
+};
+
+class PoolCore {
+ public:
+  PoolCore(Pool* pool, const Config& config);
+
+  // ---- on a thread, or on a worker's own stack ----
+
+  /// Makes continuation available: on top of the worker's queue.
+  void push(Worker& worker, SlotId continuation) {
+    worker.queue.push(controls, continuation);
+    pushed();
+  }
+  /// Something has become available here: wake somebody if that is wanted.
+  void pushed() {
+    // relaxed: a hint for the other ranks' sleepers, who look again after a membarrier as our own do (ult/idlers.h).
+    if (idlers.wanted() || hungry().load(std::memory_order_relaxed) != 0) [[unlikely]] wake_for_push();
+  }
+  void make_ready(SlotId slot, Rank rank);
+
+  // ---- on a thread ----
+
+  /// Leaves the thread for the worker's own stack, where publish(context, slot) runs. Returns on whatever worker resumes it.
+  void suspend(Worker& worker, AfterSwitch after);
+  /// The thread is over: publishes its exit from the worker's own stack.
+  [[noreturn]] void leave_for_good(Worker& worker);
+  void save_exceptions(Worker& worker);
+  void restore_exceptions(Worker& worker);
+
+  // ---- on a worker's own stack ----
+
+  /// Runs threads until stop() (root none) or until root has exited.
+  void work(Worker& worker, SlotId root);
+  /// Runs function as a new thread without a parent; returns when it has left.
+  void start_root(Worker& worker, SlotId slot, void* argument, void (*function)(void*));
+
+  /// The exit of a thread whose stack is free of us. worker: the calling one.
+  void end_thread(Worker& worker, SlotId slot);
+  /// Takes what the thread exited with (the caller collects or frees it).
+  [[nodiscard]] std::exception_ptr take_exception(SlotId slot);
+
+  Pool* pool;
+  Config config;
+  OwnWords own_words;
+  Controls controls;
+  Slots slots;
+  Idlers idlers;
+  std::atomic<bool> stopping{false};
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::uint32_t mxcsr;      ///< of the creator; all workers get it, so that a switch need not carry it
+  std::uint16_t x87;
+
+ private:
+  [[nodiscard]] std::atomic_ref<Word> hungry() const noexcept { return atomic(controls.own_word(Layout::hungry())); }
+  [[gnu::noinline]] void wake_for_push();
+  [[nodiscard]] bool finished(SlotId root) const;
+  SlotId find_work(Worker& worker, SlotId root);
+  SlotId take_ready(Worker& worker);
+  SlotId steal_here(Worker& worker);
+  SlotId steal_outside(Worker& worker);
+  SlotId look_around(Worker& worker);
+  [[gnu::noinline]] SlotId search(Worker& worker, SlotId root);
+  [[nodiscard]] bool something_to_do(Worker& worker, SlotId root);
+  void resume(Worker& worker, SlotId slot);
+  void after_switch(Worker& worker);
+};
+
+}  // namespace kasane::ult

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker's continuations, youngest last: a Chase–Lev deque in the threads region, so that anyone can steal the oldest, and an overflow list
+// of the worker's own for what does not fit.
+//
+//   oldest                                    youngest
+//   [ deque: stealable ........................ ] [ overflow: not stealable ]
+//
+// Thread safety: push, pop, empty_for_owner: the worker. steal, stealable: anyone of this rank; other ranks do the thief's part by one-sided operations.
+// Invariant: pop returns what was pushed last and not stolen. Overflow is used only while the deque is full or the overflow is not empty, so order holds.
+#pragma once
+
+#include <cstddef>
+
+#include "base/deque.h"
+#include "ult/controls.h"
+
+namespace kasane::ult {
+
+class RunQueue {
+ public:
+  RunQueue(std::byte* region, const Layout& layout, std::uint32_t worker)
+      : deque_(Deque<>::create(region + layout.deque(worker), layout.deque_entries())) {}
+
+  void push(const Controls& controls, SlotId slot) {
+    if (overflow_ != kNoSlot || !deque_->push(raw(slot))) [[unlikely]] push_overflow(controls, slot);
+  }
+  [[nodiscard]] SlotId pop(const Controls& controls) {
+    if (overflow_ != kNoSlot) [[unlikely]] return pop_overflow(controls);
+    const auto value = deque_->pop();
+    return value ? SlotId{static_cast<std::uint32_t>(*value)} : kNoSlot;
+  }
+
+  [[nodiscard]] bool empty_for_owner() const noexcept { return overflow_ == kNoSlot && deque_->size_hint() == 0; }
+
+  Steal steal(SlotId& slot) const noexcept {
+    std::uint64_t value = raw(kNoSlot);
+    const Steal outcome = deque_->steal(value);
+    slot = SlotId{static_cast<std::uint32_t>(value)};
+    return outcome;
+  }
+  /// Is there something to steal? A hint.
+  [[nodiscard]] bool stealable() const noexcept { return deque_->size_hint() != 0; }
+
+ private:
+  [[gnu::noinline]] void push_overflow(const Controls& controls, SlotId slot) {
+    controls.put(slot, offsetof(SlotControl, next), link_to(overflow_));
+    overflow_ = slot;
+  }
+  [[gnu::noinline]] SlotId pop_overflow(const Controls& controls) {
+    const SlotId slot = overflow_;
+    overflow_ = controls.next(slot);
+    return slot;
+  }
+
+  Deque<>* deque_;
+  SlotId overflow_ = kNoSlot;   ///< newest of a list through SlotControl::next
+};
+
+}  // namespace kasane::ult

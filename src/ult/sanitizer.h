@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells ThreadSanitizer and AddressSanitizer which stack runs; nothing in other builds.
+//
+// Each switch is bracketed: leaving_to_*() just before it on the old stack, arrived() just after it on the new one.
+// TSan: one fiber a slot, created at its first use; a switch counts as synchronisation, which hides races between two threads that run one after
+// the other on one worker, but none between workers. ASan must run with detect_stack_use_after_return=0 (the default of
+// g++ 12): frames on a fake stack belong to an OS thread and cannot move with a user-level one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+
+#if defined(__SANITIZE_THREAD__)
+#include <atomic>
+#include <memory>
+extern "C" {
+void* __tsan_get_current_fiber();
+void* __tsan_create_fiber(unsigned flags);
+void __tsan_destroy_fiber(void* fiber);
+void __tsan_switch_to_fiber(void* fiber, unsigned flags);
+}
+#elif defined(__SANITIZE_ADDRESS__)
+#include <pthread.h>
+#include <sanitizer/asan_interface.h>
+extern "C" {
+void __sanitizer_start_switch_fiber(void** fake_stack_save, const void* bottom, std::size_t size);
+void __sanitizer_finish_switch_fiber(void* fake_stack_save, const void** bottom_old, std::size_t* size_old);
+}
+#endif
+
+namespace kasane::ult {
+
+#if defined(__SANITIZE_THREAD__)
+
+/// What TSan must know of a worker's own stack.
+struct SanitizerWorker {
+  void* fiber = nullptr;
+  void attach() noexcept { fiber = __tsan_get_current_fiber(); }
+};
+
+class SanitizerSlots {
+ public:
+  SanitizerSlots(std::byte*, std::size_t, std::uint32_t slots) : fibers_(slots) {}
+  ~SanitizerSlots() {
+    for (auto& f : fibers_)
+      if (void* fiber = f.load(std::memory_order_relaxed)) __tsan_destroy_fiber(fiber);
+  }
+  // relaxed: a slot is handed from one user to the next through a list or a deque, which orders these accesses.
+  void reuse(SlotId slot) noexcept {
+    auto& fiber = fibers_[raw(slot)];
+    if (!fiber.load(std::memory_order_relaxed)) fiber.store(__tsan_create_fiber(0), std::memory_order_relaxed);
+  }
+  /// The thread left its stack without returning: TSan's shadow of its calls must not pile up.
+  void ended(SlotId slot) noexcept { __tsan_destroy_fiber(fibers_[raw(slot)].exchange(nullptr, std::memory_order_relaxed)); }
+  void leaving_to_thread(SlotId slot) noexcept { __tsan_switch_to_fiber(fibers_[raw(slot)].load(std::memory_order_relaxed), 0); }
+  static void leaving_to_worker(SanitizerWorker& w) noexcept { __tsan_switch_to_fiber(w.fiber, 0); }
+  static void arrived() noexcept {}
+
+ private:
+  std::vector<std::atomic<void*>> fibers_;
+};
+
+#elif defined(__SANITIZE_ADDRESS__)
+
+struct SanitizerWorker {
+  void* bottom = nullptr;
+  std::size_t bytes = 0;
+  void attach() noexcept {
+    pthread_attr_t attr;
+    if (pthread_getattr_np(pthread_self(), &attr) != 0) return;
+    pthread_attr_getstack(&attr, &bottom, &bytes);
+    pthread_attr_destroy(&attr);
+  }
+};
+
+class SanitizerSlots {
+ public:
+  SanitizerSlots(std::byte* slots, std::size_t slot_bytes, std::uint32_t) : slots_(slots), bytes_(slot_bytes) {}
+  /// Frames that never returned left their red zones behind.
+  void reuse(SlotId slot) noexcept { ASAN_UNPOISON_MEMORY_REGION(stack(slot), bytes_); }
+  static void ended(SlotId) noexcept {}
+  void leaving_to_thread(SlotId slot) noexcept { __sanitizer_start_switch_fiber(nullptr, stack(slot), bytes_); }
+  static void leaving_to_worker(SanitizerWorker& w) noexcept { __sanitizer_start_switch_fiber(nullptr, w.bottom, w.bytes); }
+  static void arrived() noexcept { __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr); }
+
+ private:
+  std::byte* stack(SlotId slot) const noexcept { return slots_ + std::size_t{raw(slot)} * bytes_; }
+  std::byte* slots_;
+  std::size_t bytes_;
+};
+
+#else
+
+struct SanitizerWorker {
+  static void attach() noexcept {}
+};
+
+class SanitizerSlots {
+ public:
+  SanitizerSlots(std::byte*, std::size_t, std::uint32_t) {}
+  static void reuse(SlotId) noexcept {}
+  static void ended(SlotId) noexcept {}
+  static void leaving_to_thread(SlotId) noexcept {}
+  static void leaving_to_worker(SanitizerWorker&) noexcept {}
+  static void arrived() noexcept {}
+};
+
+#endif
+
+}  // namespace kasane::ult

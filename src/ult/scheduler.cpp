@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a worker finds its next thread and what it does for the one that left. All of it runs on the worker's own stack, except
+// push, suspend and leave_for_good.
+#include <exception>
+
+#include "base/clock.h"
+#include "ult/context.h"
+#include "ult/pool_core.h"
+#include "ult/runtime_section.h"
+
+namespace kasane::ult {
+namespace {
+
+/// How long a worker looks before it sleeps: about what a wake-up costs (10 µs for the waker, 35 µs until it runs).
+constexpr std::uint64_t kSpinNs = 20'000;
+
+// Runs on the worker's own stack once nothing of the thread's is in use any more.
+void publish_exit(void* context, SlotId slot) {
+  auto& core = *static_cast<PoolCore*>(context);
+  Worker& worker = *current_worker();
+  core.slots.sanitizer.ended(slot);
+  if (!core.controls.is_local(slot)) {
+    // Before the record says so: the joiner may give the slot away at once.
+    core.config.mover->surrender(slot);
+    core.controls.put(slot, offsetof(SlotControl, flags), kSlotMoved);
+  }
+  core.end_thread(worker, slot);
+}
+
+[[noreturn]] void terminate_with(std::exception_ptr exception) noexcept { std::rethrow_exception(std::move(exception)); }
+
+}  // namespace
+
+PoolCore::PoolCore(Pool* pool_, const Config& config_)
+    : pool(pool_),
+      config(config_),
+      own_words(config_.region),
+      controls(Layout(config_.workers, config_.slots_per_rank), config_.rank, config_.region,
+               config_.words ? config_.words : &own_words),
+      slots(config, controls),
+      idlers(config_.rank, config_.ranks > 1, config_.outside) {
+  asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(mxcsr), "=m"(x87));
+  for (std::uint32_t i = 0; i < config.workers; ++i)
+    workers.push_back(std::make_unique<Worker>(this, i, RunQueue(config.region, controls.layout(), i),
+                                               SlotCache(slots.cache_capacity()), &config.counters[i]));
+}
+
+// ---- leaving a thread ----
+
+void PoolCore::suspend(Worker& worker, AfterSwitch after) {
+  save_exceptions(worker);
+  worker.after = after;
+  slots.sanitizer.leaving_to_worker(worker.sanitizer);
+  kasane_ult_switch(worker.control ? &worker.control->sp : &worker.foreign_sp, worker.scheduler_sp);
+  // Another worker, or another rank's: worker and this are not ours any more.
+  SanitizerSlots::arrived();
+}
+
+void PoolCore::leave_for_good(Worker& worker) {
+  suspend(worker, {publish_exit, this});
+  __builtin_unreachable();  // nobody resumes a thread that has ended
+}
+
+void PoolCore::save_exceptions(Worker& worker) {
+  if (worker.exceptions->empty()) [[likely]] return;
+  Word eh[2];
+  worker.exceptions->move_to(eh);
+  const SlotId self = worker.self;
+  controls.put(self, offsetof(SlotControl, eh[0]), eh[0]);
+  controls.put(self, offsetof(SlotControl, eh[1]), eh[1]);
+  controls.put(self, offsetof(SlotControl, flags), controls.get(self, offsetof(SlotControl, flags)) | kSlotExceptionState);
+}
+
+void PoolCore::restore_exceptions(Worker& worker) {
+  const SlotId self = worker.self;
+  worker.exceptions->take(controls.get(self, offsetof(SlotControl, eh[0])), controls.get(self, offsetof(SlotControl, eh[1])));
+  controls.put(self, offsetof(SlotControl, flags), controls.get(self, offsetof(SlotControl, flags)) & ~Word{kSlotExceptionState});
+}
+
+// ---- after it has left ----
+
+void PoolCore::after_switch(Worker& worker) {
+  const SlotId left = worker.self;
+  if (worker.control == nullptr) controls.put(left, offsetof(SlotControl, sp), worker.foreign_sp);
+  worker.self = kNoSlot;
+  worker.control = nullptr;
+  worker.runtime_depth = 0;
+  const AfterSwitch after = worker.after;
+  after.publish(after.context, left);
+}
+
+void PoolCore::end_thread(Worker& worker, SlotId slot) {
+  count(worker.counters->threads);
+  Word word = controls.get(slot, offsetof(SlotControl, join));
+  for (;;) {
+    const JoinRecord record = JoinRecord::unpack(word);
+    const JoinStep step = next(record, {JoinEvent::Kind::exit, config.rank});
+    KASANE_CHECK(step.action != JoinAction::refuse, "a thread ends twice");
+    if (!controls.compare_swap(slot, offsetof(SlotControl, join), word, step.next.pack())) continue;
+    // From here on the joiner may free the slot: nothing of it is touched unless freeing is ours.
+    if (step.action == JoinAction::wake) make_ready(record.slot, record.rank);
+    if (step.action == JoinAction::free_slot) {
+      if (std::exception_ptr exception = take_exception(slot)) terminate_with(std::move(exception));
+      slots.release(worker.cache, slot);
+    }
+    return;
+  }
+}
+
+std::exception_ptr PoolCore::take_exception(SlotId slot) {
+  const Word word = controls.get(slot, offsetof(SlotControl, exception));
+  std::exception_ptr exception;
+  if (word == 0) [[likely]] return exception;
+  controls.put(slot, offsetof(SlotControl, exception), 0);
+  // The word is the representation of an exception_ptr, whose reference moves to this one.
+  static_assert(sizeof exception == sizeof word);
+  __builtin_memcpy(static_cast<void*>(&exception), &word, sizeof word);
+  return exception;
+}
+
+void PoolCore::make_ready(SlotId slot, Rank rank) {
+  if (slot == kNoSlot) {  // the waiter of a root: the OS thread of one worker, which looks when it wakes
+    if (rank == config.rank) return idlers.wake_all();
+    return idlers.outside().ring(rank);
+  }
+  RuntimeSection section;
+  controls.push(rank, Layout::ready_head(), slot);
+  if (rank == config.rank) return pushed();
+  idlers.outside().ring(rank);
+  if (Worker* worker = current_worker()) count(worker->counters->wakes_remote);
+}
+
+void PoolCore::wake_for_push() {
+  RuntimeSection section;
+  if (idlers.wanted()) idlers.wake();
+  if (hungry().load(std::memory_order_relaxed) != 0) idlers.outside().feed();
+}
+
+// ---- the loop ----
+
+bool PoolCore::finished(SlotId root) const {
+  // seq_cst: in one order with the ring that follows the store, see Idlers.
+  if (root == kNoSlot) return stopping.load(std::memory_order_seq_cst);
+  return JoinRecord::unpack(controls.get(root, offsetof(SlotControl, join))).kind == JoinKind::exited;
+}
+
+void PoolCore::work(Worker& worker, SlotId root) {
+  while (!finished(root)) {
+    const SlotId slot = find_work(worker, root);
+    if (slot == kNoSlot) continue;
+    resume(worker, slot);
+    after_switch(worker);
+  }
+}
+
+void PoolCore::start_root(Worker& worker, SlotId slot, void* argument, void (*function)(void*)) {
+  slots.sanitizer.leaving_to_thread(slot);
+  kasane_ult_fork(&worker.scheduler_sp, argument, &worker, controls.local(slot), function, raw(slot));
+  SanitizerSlots::arrived();
+  after_switch(worker);
+}
+
+void PoolCore::resume(Worker& worker, SlotId slot) {
+  SlotControl* const control = controls.local_or_null(slot);
+  Word sp;
+  Word flags;
+  if (control != nullptr) {
+    sp = control->sp;
+    flags = control->flags;
+    control->flags = flags | kSlotResumed;
+  } else {
+    slots.prepare_foreign(slot);
+    sp = controls.get(slot, offsetof(SlotControl, sp));
+    flags = controls.get(slot, offsetof(SlotControl, flags));
+  }
+  worker.self = slot;
+  worker.control = control;
+  if (flags & kSlotExceptionState) [[unlikely]] restore_exceptions(worker);
+  slots.sanitizer.leaving_to_thread(slot);
+  kasane_ult_switch(&worker.scheduler_sp, sp);
+  SanitizerSlots::arrived();
+}
+
+// ---- finding the next thread ----
+
+SlotId PoolCore::find_work(Worker& worker, SlotId root) {
+  if (const SlotId slot = worker.queue.pop(controls); slot != kNoSlot) return slot;
+  if (const SlotId slot = take_ready(worker); slot != kNoSlot) return slot;
+  return search(worker, root);
+}
+
+// Takes the whole list, newest first: the oldest runs now, the others go to the queue, so that the next oldest is popped next and
+// thieves find the rest.
+SlotId PoolCore::take_ready(Worker& worker) {
+  // relaxed: a hint; take_all is the acquire.
+  if (atomic(controls.own_word(Layout::ready_head())).load(std::memory_order_relaxed) == 0) return kNoSlot;
+  SlotId slot = controls.take_all(Layout::ready_head());
+  while (slot != kNoSlot) {
+    const SlotId older = controls.next(slot);   // before the push: a thief may run it at once
+    if (older == kNoSlot) break;
+    push(worker, slot);
+    slot = older;
+  }
+  return slot;
+}
+
+SlotId PoolCore::steal_here(Worker& worker) {
+  const std::uint32_t n = config.workers;
+  if (n == 1) return kNoSlot;
+  const std::uint32_t start = worker.pick(n);
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const std::uint32_t victim = (start + i) % n;
+    if (victim == worker.index) continue;
+    count(worker.counters->steal_attempts);
+    SlotId slot;
+    if (workers[victim]->queue.steal(slot) != Steal::taken) continue;
+    count(worker.counters->steals_local);
+    return slot;
+  }
+  return kNoSlot;
+}
+
+SlotId PoolCore::steal_outside(Worker& worker) {
+  const SlotId slot = idlers.outside().steal(worker.index);
+  // It came from another rank: from now on wake-ups for it come here.
+  if (slot != kNoSlot) controls.put(slot, offsetof(SlotControl, rank), raw(config.rank));
+  return slot;
+}
+
+SlotId PoolCore::look_around(Worker& worker) {
+  if (const SlotId slot = take_ready(worker); slot != kNoSlot) return slot;
+  if (const SlotId slot = steal_here(worker); slot != kNoSlot) return slot;
+  return steal_outside(worker);
+}
+
+bool PoolCore::something_to_do(Worker& worker, SlotId root) {
+  if (finished(root) || atomic(controls.own_word(Layout::ready_head())).load(std::memory_order_acquire) != 0) return true;
+  for (const auto& other : workers)
+    if (other->queue.stealable()) return true;
+  return idlers.outside().work_elsewhere(worker.index);
+}
+
+SlotId PoolCore::search(Worker& worker, SlotId root) {
+  const std::uint64_t begin = now_ns();
+  std::uint64_t give_up = begin + kSpinNs;
+  SlotId slot = kNoSlot;
+  idlers.start_search();
+  while (!finished(root)) {
+    slot = look_around(worker);
+    if (slot != kNoSlot) break;
+    if (now_ns() < give_up) {
+      relax();
+      continue;
+    }
+    slots.drain_returned();
+    if (idlers.sleep(worker.index, [&] { return something_to_do(worker, root); })) count(worker.counters->sleeps);
+    give_up = now_ns() + kSpinNs;
+  }
+  idlers.found();
+  count(worker.counters->ns_idle, now_ns() - begin);
+  return slot;
+}
+
+}  // namespace kasane::ult

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ult/slots.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "ult/runtime_section.h"
+
+namespace kasane::ult {
+
+Slots::Slots(const Config& config, const Controls& controls)
+    : sanitizer(config.slots, config.slot_bytes, config.ranks * config.slots_per_rank),
+      config_(config),
+      controls_(controls),
+      slots_(reinterpret_cast<std::uintptr_t>(config.slots)),
+      slot_bytes_(config.slot_bytes) {
+  if (config.prepare_slot && config.ranks > 1)
+    prepared_ = std::make_unique<std::atomic<std::uint64_t>[]>((std::size_t{config.ranks} * config.slots_per_rank + 63) / 64);
+}
+
+std::uint32_t Slots::cache_capacity() const noexcept {
+  return std::clamp(config_.slots_per_rank / (8 * config_.workers), 1u, SlotCache::kMost);
+}
+
+void Slots::refill(SlotCache& cache) {
+  {
+    RuntimeSection section;
+    if (refill_from_free(cache)) return;
+    drain_returned();
+    if (refill_from_free(cache)) return;
+    const SlotId fresh = take_never_used();
+    if (fresh != kNoSlot) return cache.push(fresh);
+  }
+  // Outside the section: the exception is the user's and may travel.
+  throw std::runtime_error("kasane: rank " + std::to_string(raw(config_.rank)) + " has no call stack left for another thread: all " +
+                             std::to_string(config_.slots_per_rank) +
+                             " (slots_per_rank) are in use; join threads sooner, or set KASANE_SLOTS to more");
+}
+
+bool Slots::refill_from_free(SlotCache& cache) {
+  std::scoped_lock lock(mutex_);
+  const std::uint32_t batch = (cache.capacity() + 1) / 2;
+  for (std::uint32_t i = 0; i < batch && free_ != kNoSlot; ++i) {
+    cache.push(free_);
+    free_ = slot_of_link(controls_.local(free_)->next);
+  }
+  return !cache.empty();
+}
+
+void Slots::spill(SlotCache& cache) {
+  std::scoped_lock lock(mutex_);
+  for (std::uint32_t i = (cache.capacity() + 1) / 2; i > 0; --i) {
+    const SlotId slot = cache.pop();
+    controls_.local(slot)->next = link_to(free_);
+    free_ = slot;
+  }
+}
+
+SlotId Slots::take_never_used() {
+  std::uint32_t index;
+  {
+    std::scoped_lock lock(mutex_);
+    if (used_ == config_.slots_per_rank) return kNoSlot;
+    index = used_++;
+  }
+  const SlotId slot = controls_.layout().slot_at(config_.rank, index);
+  if (config_.prepare_slot) config_.prepare_slot(config_.prepare_context, slot);
+  controls_.local(slot)->generation = 1;
+  return slot;
+}
+
+void Slots::drain_returned() {
+  // relaxed: a hint; take_all is the acquire.
+  if (atomic(controls_.own_word(Layout::returned_head())).load(std::memory_order_relaxed) == 0) return;
+  SlotId slot = controls_.take_all(Layout::returned_head());
+  while (slot != kNoSlot) {
+    SlotControl& control = *controls_.local(slot);
+    const SlotId following_slot = controls_.next(slot);
+    if (control.flags & kSlotMoved) config_.mover->reclaim(slot);
+    control.flags = 0;
+    std::scoped_lock lock(mutex_);
+    control.next = link_to(free_);
+    free_ = slot;
+    slot = following_slot;
+  }
+}
+
+void Slots::return_to_birth_rank(SlotId slot) {
+  const Word generation = controls_.get(slot, offsetof(SlotControl, generation));
+  controls_.put(slot, offsetof(SlotControl, generation), following(generation));
+  controls_.put(slot, offsetof(SlotControl, join), 0);
+  controls_.push(controls_.layout().birth_rank(slot), Layout::returned_head(), slot);
+}
+
+void Slots::prepare_foreign(SlotId slot) {
+  if (!prepared_) return;
+  auto& word = prepared_[raw(slot) / 64];
+  const std::uint64_t bit = std::uint64_t{1} << (raw(slot) % 64);
+  // relaxed: the slot itself is held by one worker at a time, handed on through lists that order memory.
+  if (word.load(std::memory_order_relaxed) & bit) return;
+  config_.prepare_slot(config_.prepare_context, slot);
+  word.fetch_or(bit, std::memory_order_relaxed);
+}
+
+}  // namespace kasane::ult

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// One worker: what an OS thread that runs user-level threads has at hand, and the one way to find it.
+//
+// Thread safety: a Worker's fields belong to its OS thread, except the deque's thief side. self is also read by signal
+// handlers on that OS thread.
+#pragma once
+
+#include <cstdint>
+
+#include "base/counters.h"
+#include "base/ids.h"
+#include "ult/exception_state.h"
+#include "ult/run_queue.h"
+#include "ult/sanitizer.h"
+#include "ult/slots.h"
+
+namespace kasane::ult {
+
+class PoolCore;
+
+/// What the worker does on its own stack when a thread has left it: publish(context, slot).
+struct AfterSwitch {
+  void (*publish)(void* context, SlotId);
+  void* context;
+};
+
+struct alignas(128) Worker {
+  Worker(PoolCore* core_, std::uint32_t index_, RunQueue queue_, SlotCache cache_, Counters* counters_)
+      : core(core_), index(index_), queue(queue_), cache(cache_), counters(counters_), random(index_ + 1) {}
+
+  PoolCore* core;
+  SlotControl* control = nullptr;     ///< of self, if self was born here; else null
+  SlotId self = kNoSlot;              ///< the running thread
+  std::uint32_t index;
+  std::uint32_t runtime_depth = 0;    ///< runtime sections that the running thread is in (ult/runtime_section.h)
+  ExceptionState* exceptions = nullptr;
+  RunQueue queue;
+  SlotCache cache;
+  Counters* counters;
+
+  Word scheduler_sp = 0;              ///< the worker's own stack while a thread runs
+  Word foreign_sp = 0;                ///< where a thread born elsewhere saves its sp, until it is written to its control block
+  AfterSwitch after{};
+  SanitizerWorker sanitizer;
+  std::uint32_t random;               ///< state of pick()
+
+  /// A number below n, for the order of victims (xorshift32 after Marsaglia, "Xorshift RNGs").
+  std::uint32_t pick(std::uint32_t n) noexcept {
+    random ^= random << 13;
+    random ^= random >> 17;
+    random ^= random << 5;
+    return random % n;
+  }
+};
+
+}  // namespace kasane::ult
+
+/// The worker that the calling OS thread is, or null. Only current_worker() reads it.
+extern "C" {
+[[gnu::visibility("hidden"), gnu::tls_model("initial-exec")]] extern constinit thread_local kasane::ult::Worker* kasane_ult_worker;
+}
+
+namespace kasane::ult {
+
+/// The calling OS thread's worker. Assembly, because a compiler may keep a thread_local's address, or what a function it can see
+/// returned, over a switch that continues in another OS thread (rule 13); a volatile asm it must run each time. Async-signal-safe.
+[[nodiscard]] inline Worker* current_worker() noexcept {
+  Worker* worker;
+  asm volatile(
+      "movq kasane_ult_worker@gottpoff(%%rip), %0\n\t"
+      "movq %%fs:(%0), %0"
+      : "=&r"(worker)
+      :
+      : "memory");
+  return worker;
+}
+
+}  // namespace kasane::ult
