@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every order of every access of two to four threads: nobody waits for ever, two never hold the mutex, a wake-up goes to a
+// thread that waits, and `last` names the rank that must release. A deadlock in the walk is a lost waiter.
+#include <gtest/gtest.h>
+
+#include "unit/ult_sync/sync_model.h"
+
+namespace kasane::ult::test {
+namespace {
+
+model::Outcome walk(std::vector<Script> scripts, Mutation mutation = Mutation::none) {
+  const SyncModel system(std::move(scripts), {0, 1, 0, 2}, mutation);
+  return model::explore(system, {.states = 20'000'000, .seconds = 100, .bytes = 4ull << 30});
+}
+
+Script times(int n, const Script& body) {
+  Script s;
+  for (int i = 0; i < n; ++i) s.insert(s.end(), body.begin(), body.end());
+  return s;
+}
+
+const Script kCritical{{Op::lock}, {Op::add}, {Op::unlock}};
+const Script kConsume1{{Op::lock}, {Op::wait_until, 1}, {Op::unlock}};
+
+void expect_exhausted(const model::Outcome& o) {
+  EXPECT_TRUE(o.ok()) << o.report();
+  EXPECT_GT(o.endings, 0u) << o.report();
+  std::cout << o.report() << "\n";
+}
+
+TEST(MutexWord, PacksEverySlot) {
+  for (SlotId a : {kNoSlot, SlotId{0}, SlotId{1}, SlotId{0xFFFFFFFEu}})
+    for (SlotId b : {kNoSlot, SlotId{0}, SlotId{7}, SlotId{0xFFFFFFFEu}})
+      EXPECT_EQ(MutexWord::unpack(MutexWord{a, b}.pack()), (MutexWord{a, b}));
+  EXPECT_EQ(MutexWord{}.pack(), 0u) << "a zeroed record is a free mutex";
+}
+
+TEST(MutexWord, RefusesMisuse) {
+  const MutexWord held{SlotId{3}, kNoSlot};
+  using Kind = MutexEvent::Kind;
+  EXPECT_EQ(next(held, {Kind::lock, SlotId{3}}).action, MutexAction::refuse) << "locked twice";
+  EXPECT_EQ(next(held, {Kind::unlock, SlotId{4}}).action, MutexAction::refuse) << "not the holder";
+  EXPECT_EQ(next(MutexWord{}, {Kind::unlock, SlotId{4}}).action, MutexAction::refuse) << "nobody holds it";
+  EXPECT_EQ(next(held, {Kind::unlock, SlotId{4}}).next, held) << "a refused event changes nothing";
+}
+
+TEST(ConditionWord, PacksEveryField) {
+  const ConditionWord w{.newest = SlotId{0xFFFFFFFEu}, .pending = ConditionWord::kMaxPending, .all = true, .serving = true};
+  EXPECT_EQ(ConditionWord::unpack(w.pack()), w);
+  EXPECT_EQ(ConditionWord{}.pack(), 0u) << "a zeroed record is a condition variable without waiters";
+}
+
+TEST(MutexWalk, TwoThreadsThreeTimes) { expect_exhausted(walk({times(3, kCritical), times(3, kCritical)})); }
+
+TEST(MutexWalk, ThreeThreadsTwice) {
+  expect_exhausted(walk({times(2, kCritical), times(2, kCritical), times(2, kCritical)}));
+}
+
+TEST(MutexWalk, FourThreadsOnce) { expect_exhausted(walk({kCritical, kCritical, kCritical, times(2, kCritical)})); }
+
+TEST(MutexWalk, FindsAForgottenLast) {
+  const auto o = walk({times(2, kCritical), kCritical}, Mutation::last_not_written);
+  EXPECT_EQ(o.verdict, model::Verdict::counterexample) << o.report();
+}
+
+TEST(ConditionWalk, OneWaiterOneProducer) {
+  expect_exhausted(walk({kConsume1, {{Op::lock}, {Op::add}, {Op::notify_one}, {Op::unlock}}}));
+  expect_exhausted(walk({kConsume1, {{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_one}}}));
+}
+
+TEST(ConditionWalk, TwoWaitersNotifyAll) {
+  expect_exhausted(walk({kConsume1, kConsume1, {{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_all}}}));
+}
+
+TEST(ConditionWalk, TwoWaitersNotifyOneEach) {
+  expect_exhausted(walk({kConsume1, kConsume1, {{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_one}, {Op::notify_one}}}));
+}
+
+// Each waiter hands on: notifiers meet, one serves for the other, and waiters come back while it does.
+TEST(ConditionWalk, NotifiersMeet) {
+  const Script second{{Op::lock}, {Op::wait_until, 1}, {Op::add}, {Op::unlock}, {Op::notify_one}};
+  const Script third{{Op::lock}, {Op::wait_until, 2}, {Op::unlock}};
+  expect_exhausted(walk({{{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_all}}, second, third}));
+}
+
+TEST(ConditionWalk, TwoNotifiersOneWaiterTwice) {
+  const Script twice{{Op::lock}, {Op::wait_until, 1}, {Op::unlock}, {Op::lock}, {Op::wait_until, 2}, {Op::unlock}};
+  const Script produce{{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_one}};
+  const Script produce_all{{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_all}};
+  expect_exhausted(walk({twice, produce, produce_all}));
+}
+
+// Batches of three, partly served, with a rest that the next server finds in fifo.
+TEST(ConditionWalk, ThreeWaiters) {
+  const Script one_by_one{{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_one}, {Op::notify_one}, {Op::notify_one}};
+  expect_exhausted(walk({kConsume1, kConsume1, kConsume1, one_by_one}));
+  const Script all_at_last{{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_one}, {Op::notify_all}};
+  expect_exhausted(walk({kConsume1, kConsume1, kConsume1, all_at_last}));
+}
+
+TEST(ConditionWalk, TwoWaitersTwoNotifiers) {
+  const Script produce{{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_one}};
+  const Script consume2{{Op::lock}, {Op::wait_until, 2}, {Op::unlock}, {Op::notify_one}};
+  expect_exhausted(walk({consume2, consume2, produce, produce}));
+}
+
+TEST(ConditionWalk, FindsUnlockBeforePush) {
+  const auto o = walk({kConsume1, {{Op::lock}, {Op::add}, {Op::notify_one}, {Op::unlock}}}, Mutation::unlock_before_push);
+  EXPECT_EQ(o.verdict, model::Verdict::deadlock) << o.report();
+}
+
+TEST(ConditionWalk, FindsADroppedWaiter) {
+  const auto o = walk({kConsume1, {{Op::lock}, {Op::add}, {Op::notify_one}, {Op::unlock}}}, Mutation::relock_dropped);
+  EXPECT_EQ(o.verdict, model::Verdict::deadlock) << o.report();
+}
+
+TEST(BarrierWalk, FourThreadsTwoPhases) {
+  const Script phases = times(2, {{Op::barrier}});
+  expect_exhausted(walk({phases, phases, phases, phases}));
+}
+
+TEST(BarrierWalk, ThreeThreadsThreePhases) {
+  const Script phases = times(3, {{Op::barrier}});
+  expect_exhausted(walk({phases, phases, phases}));
+}
+
+}  // namespace
+}  // namespace kasane::ult::test
