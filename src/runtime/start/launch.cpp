@@ -13,12 +13,11 @@
 #include "comm/bootstrap/supervisor.h"
 #include "comm/shm/shm_transport.h"
 #include "mem/space.h"
-#include "runtime/crash_text.h"
 
 namespace kasane::runtime {
 namespace {
 
-constexpr std::uint32_t kMaxRanks = 1024;
+constexpr std::uint64_t kMaxRanks = 1024;
 constexpr std::uint64_t kMaxAddressBytes = 64ull << 40;   ///< V, A, T and every peer's M share 47 bits of address
 constexpr std::uint64_t kRankBytes = 16ull << 20;         ///< DRAM that a rank needs before the program has allocated anything
 
@@ -42,8 +41,8 @@ std::uint64_t available_memory() {
 }
 
 /// Raises the soft limit of descriptors where that is needed and allowed.
-Result<void> reserve_descriptors(std::uint32_t ranks) {
-  const rlim_t needed = 8ull * ranks + 128;   // two for the postbox, four for tagged output, the rest while regions are attached
+Result<void> reserve_descriptors(std::uint64_t ranks) {
+  const rlim_t needed = 8 * ranks + 128;   // two for the postbox, four for tagged output, the rest while regions are attached
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return {};
   if (limit.rlim_max < needed) {
@@ -66,7 +65,8 @@ std::size_t threads_of_this_process() {
 
 Result<Launched> prepare(Options options) {
   KASANE_TRY(check_job_size(options.ranks, options.space_bytes));
-  auto job = comm::create_job(options.ranks, comm::shm::job_bytes(options.ranks));
+  const auto ranks = static_cast<std::uint32_t>(options.ranks);
+  auto job = comm::create_job(ranks, comm::shm::job_bytes(ranks));
   KASANE_TRY(job);
   auto base = mem::reserve_space(options.space_bytes);
   KASANE_TRY(base);
@@ -75,7 +75,7 @@ Result<Launched> prepare(Options options) {
 
 void become(const Launched& launched, Rank rank, comm::RankStatus* status) {
   set_process({.rank = rank,
-               .ranks = launched.options.ranks,
+               .ranks = launched.job.ranks,
                .main_here = raw(rank) == 0 || launched.options.main_in_every_rank,
                .status = status,
                .space_base = launched.space_base,
@@ -84,7 +84,7 @@ void become(const Launched& launched, Rank rank, comm::RankStatus* status) {
 
 }  // namespace
 
-Result<void> check_job_size(std::uint32_t ranks, std::uint64_t space_bytes) {
+Result<void> check_job_size(std::uint64_t ranks, std::uint64_t space_bytes) {
   const std::string n = std::to_string(ranks);
   if (ranks == 0 || ranks > kMaxRanks) {
     return fail(Errc::invalid_argument, "-n " + n + " (KASANE_RANKS): a job has 1 to " + std::to_string(kMaxRanks) + " ranks");
@@ -116,7 +116,7 @@ Result<Launched> launch_ranks(Options options) {
   }
   auto launched = prepare(std::move(options));
   KASANE_TRY(launched);
-  auto supervisor = comm::Supervisor::create(launched->options.ranks, {.tag_output = launched->options.tag_output,
+  auto supervisor = comm::Supervisor::create(launched->job.ranks, {.tag_output = launched->options.tag_output,
                                                                        .main_in_every_rank = launched->options.main_in_every_rank});
   KASANE_TRY(supervisor);
   const auto rank = supervisor->fork_ranks();

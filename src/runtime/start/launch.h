@@ -18,7 +18,7 @@
 namespace kasane::runtime {
 
 /// Could this host hold the job? Refuses with the numbers: ranks, address bits (ranks × space ≤ 64 TiB), memory, descriptors.
-Result<void> check_job_size(std::uint32_t ranks, std::uint64_t space_bytes);
+Result<void> check_job_size(std::uint64_t ranks, std::uint64_t space_bytes);
 
 /// What a rank starts its runtime from.
 struct Launched {
