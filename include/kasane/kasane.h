@@ -9,7 +9,8 @@
  *
  * **Errors.** A function that returns int returns 0, or an errno value: EPERM (called where it makes no sense, for example outside of
  * kasane_run), EINVAL (a bad argument), ENOMEM, EAGAIN (no thread slot left), EIO (a peer or the machine). A function that returns a pointer returns NULL then.
- * kasane_error_code() and kasane_error_message() say what and why. A call on an object that was never initialised is EINVAL.
+ * kasane_error_code() and kasane_error_message() say what and why. Misuse that would lose data (unlocking what another holds, destroying what is in use,
+ * freeing what was never allocated) ends the program with a message instead.
  *
  * **Consistency.** Data-race-free programs see sequential consistency. Fork, join, mutexes, condition variables and barriers order memory; where both
  * ends are in one rank that costs nothing, between ranks the source releases and the destination acquires.
@@ -68,8 +69,8 @@ typedef struct kasane_allocated {
 } kasane_allocated_t;
 
 /**
- * A new thread with room for `size` bytes, aligned to `alignment` (a power of two), on its own stack. To be given to kasane_thread_fork exactly once,
- * by the same thread. EPERM: not on a thread. EAGAIN: this rank has no slot left. EINVAL: size does not fit in a stack.
+ * A new thread with room for `size` bytes, aligned to `alignment` (a power of two), on its own stack. To be given to kasane_thread_fork (or kasane_thread_abandon)
+ * exactly once, by the same thread. EPERM: not on a thread. EAGAIN: this rank has no slot left. EINVAL: size does not fit in a stack.
  */
 kasane_allocated_t kasane_thread_allocate(size_t alignment, size_t size);
 /**
@@ -77,16 +78,22 @@ kasane_allocated_t kasane_thread_allocate(size_t alignment, size_t size);
  * maybe of another rank, takes the caller over.
  */
 void kasane_thread_fork(kasane_allocated_t t, void (*function)(void*));
+/** Gives an allocated thread back that will not be forked. */
+void kasane_thread_abandon(kasane_allocated_t t);
 /**
  * Waits until the thread has ended; its id is gone then. Everything it did is visible to the caller. A C++ exception that left its function
- * is thrown again here. Exactly one join or detach a thread. EPERM: not on a thread. EINVAL: id 0.
+ * is thrown again here. Exactly one join or detach a thread. EPERM: not on a thread. EINVAL: id 0. A thread that is joined twice, or by itself:
+ * std::system_error.
  */
 int kasane_thread_join(kasane_thread_t id);
 /** Nobody will join the thread: its stack is free when it ends. A C++ exception that leaves it ends the program. */
 int kasane_thread_detach(kasane_thread_t id);
 /** Lets other threads of this rank run. Does nothing outside of a thread. */
 void kasane_thread_yield(void);
-/** Ends the calling thread. No destructor of its frames runs. Outside of a thread: ends the program with a message. */
+/**
+ * Ends the calling thread as if its function had returned. In C++ its frames are unwound, as by an exception that only `catch (...)` can see (and must throw again).
+ * Outside of a thread: ends the program with a message.
+ */
 KASANE_NORETURN void kasane_thread_exit(void);
 /** The calling thread, or 0 outside of threads. */
 kasane_thread_t kasane_thread_self(void);
@@ -132,7 +139,7 @@ int kasane_pin(void* pointer, size_t bytes, int writable);
 int kasane_unpin(void* pointer, size_t bytes);
 
 /* ---- synchronisation ------------------------------------------------------------------------------------------------------ */
-/* Objects may be copied bitwise into global memory; a copy names the same object. Initialised and destroyed by any thread. */
+/* Initialised, used and destroyed on threads (EPERM elsewhere), of any rank. An object may be copied bitwise; a copy names the same one. */
 
 typedef struct kasane_mutex { uint64_t handle; } kasane_mutex_t;     /**< not recursive; may be held over a fork, a join and a move */
 typedef struct kasane_cond { uint64_t handle; } kasane_cond_t;       /**< a condition variable */
@@ -142,7 +149,7 @@ int kasane_mutex_init(kasane_mutex_t* mutex);    /**< EAGAIN: this rank has no r
 int kasane_mutex_destroy(kasane_mutex_t* mutex); /**< not while it is locked */
 int kasane_mutex_lock(kasane_mutex_t* mutex);    /**< waits; afterwards sees all that earlier holders did. EPERM: not on a thread */
 int kasane_mutex_trylock(kasane_mutex_t* mutex); /**< EBUSY: somebody holds it */
-int kasane_mutex_unlock(kasane_mutex_t* mutex);  /**< by any thread that the holder told to */
+int kasane_mutex_unlock(kasane_mutex_t* mutex);  /**< by the thread that holds it */
 
 int kasane_cond_init(kasane_cond_t* cond);
 int kasane_cond_destroy(kasane_cond_t* cond);                       /**< not while somebody waits */
@@ -154,11 +161,14 @@ int kasane_barrier_init(kasane_barrier_t* barrier, uint32_t count); /**< EINVAL:
 int kasane_barrier_destroy(kasane_barrier_t* barrier);
 int kasane_barrier_wait(kasane_barrier_t* barrier);                 /**< waits for `count` callers; all that they did before is visible to all after */
 
-typedef uint32_t kasane_key_t;                       /**< a pointer-sized variable that each thread has its own of; valid on every rank */
-int kasane_key_create(kasane_key_t* key);            /**< EAGAIN: none left. In every thread its value is NULL at first */
-int kasane_key_delete(kasane_key_t key);             /**< no thread uses it any more */
-int kasane_key_set(kasane_key_t key, void* value);   /**< in the calling thread. EPERM: not on a thread */
-void* kasane_key_get(kasane_key_t key);              /**< of the calling thread; NULL outside of threads */
+typedef uint32_t kasane_key_t; /**< a pointer-sized variable that each thread has its own of; valid on every rank */
+/**
+ * A new key of the job; in every thread its value is NULL at first. When a thread ends, destructor (may be NULL) is called on it for a value that is not
+ * NULL. There are 4 keys, which are never given back. EAGAIN: all are in use.
+ */
+int kasane_key_create(kasane_key_t* key, void (*destructor)(void*));
+int kasane_key_set(kasane_key_t key, void* value); /**< in the calling thread. EPERM: not on a thread. EINVAL: no such key */
+void* kasane_key_get(kasane_key_t key);            /**< of the calling thread; NULL outside of threads */
 
 /* ---- statistics ------------------------------------------------------------------------------------------------------------ */
 

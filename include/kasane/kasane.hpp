@@ -19,7 +19,7 @@
 /// ranks; std::atomic and std::mutex order memory only inside one rank.
 ///
 /// **Errors**: misuse and the machine's state throw kasane::error with a text that says what to do; exhausted memory throws
-/// out_of_memory (a std::bad_alloc). Destructors and this_thread::exit end the program instead.
+/// out_of_memory (a std::bad_alloc). Misuse that would lose data ends the program with a message.
 ///
 /// **Thread safety**: functions may be called from any thread of any rank; an object by one thread at a time unless it says otherwise.
 ///
@@ -255,12 +255,6 @@ struct Boxed {
   }
 };
 
-/// Gives an allocated thread that cannot be started back: by running nothing in it.
-[[gnu::cold]] inline void discard(kasane_allocated_t t) noexcept {
-  kasane_thread_fork(t, [](void*) {});
-  kasane_thread_detach(t.id);
-}
-
 /// Builds a Call on the stack of an allocated thread.
 template <class C, class... As>
 void build(kasane_allocated_t t, As&&... as) {
@@ -270,7 +264,7 @@ void build(kasane_allocated_t t, As&&... as) {
     try {
       ::new (t.argument) C(std::in_place, std::forward<As>(as)...);
     } catch (...) {
-      discard(t);
+      kasane_thread_abandon(t);
       throw;
     }
   }
@@ -364,7 +358,7 @@ namespace this_thread {
 inline void yield() noexcept { kasane_thread_yield(); }
 /// The calling thread; a default id outside of threads.
 [[nodiscard]] inline thread::id get_id() noexcept { return thread::id(kasane_thread_self()); }
-/// Ends the calling thread as if its function had returned, but no destructor of its frames runs (thesis, section 6.1).
+/// Ends the calling thread from any depth as if its function had returned (thesis, section 6.1). Destructors run; a catch (...) on the way must throw again.
 [[noreturn]] inline void exit() { kasane_thread_exit(); }
 }  // namespace this_thread
 
@@ -372,7 +366,7 @@ inline void yield() noexcept { kasane_thread_yield(); }
 
 /// Mutual exclusion among all threads of the job. Lockable: std::lock_guard, std::unique_lock and std::scoped_lock work. Not recursive; may be held over a
 /// fork, a join or a move (a std::mutex may not). lock() sees all that earlier holders did. Waiters are served in batches, first come first served.
-/// Must lie where all its users reach it: on a stack, or in global memory.
+/// Must be made inside of run(), and lie where all its users reach it: on a stack, or in global memory.
 class mutex {
  public:
   mutex() { detail::check(kasane_mutex_init(&m_)); }
@@ -394,7 +388,7 @@ class mutex {
   kasane_mutex_t m_{};
 };
 
-/// Waiting for a condition that a mutex guards.
+/// Waiting for a condition that a mutex guards. Made inside of run().
 class condition_variable {
  public:
   condition_variable() { detail::check(kasane_cond_init(&c_)); }
@@ -416,7 +410,7 @@ class condition_variable {
   kasane_cond_t c_{};
 };
 
-/// Holds `count` threads until all have arrived, again and again. All that they did before is visible to all afterwards.
+/// Holds `count` threads until all have arrived, again and again. Made inside of run(). All that they did before is visible to all afterwards.
 class barrier {
  public:
   /// Throws error EINVAL if count is 0.
@@ -431,18 +425,17 @@ class barrier {
   kasane_barrier_t b_{};
 };
 
-/// A value that each thread has its own of, zero at first; what thread_local would be if threads did not move. A thread has few (4) of them:
-/// keep a pointer. Create it once and share it; it may be used by any thread of any rank.
+/// A value that each thread has its own of, zero at first; what thread_local would be if threads did not move. The job has 4 of them, which are never given
+/// back: create each once, inside of run(), and share it; keep pointers in it. Any thread of any rank may use it.
 template <class T>
 class local {
   static_assert(sizeof(T) <= sizeof(void*) && std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
 
  public:
-  /// Throws error EAGAIN if no key is left.
-  local() { detail::check(kasane_key_create(&key_)); }
+  /// destructor (may be null): called at a thread's end on a value of it that is not zero. Throws error EAGAIN if no key is left.
+  explicit local(void (*destructor)(void*) = nullptr) { detail::check(kasane_key_create(&key_, destructor)); }
   local(const local&) = delete;
   local& operator=(const local&) = delete;
-  ~local() { kasane_key_delete(key_); }
 
   /// The calling thread's value.
   [[nodiscard]] T get() const noexcept {
@@ -586,7 +579,7 @@ T reduce_pieces(I first, I last, Carried<Map> map, Carried<Combine> combine, std
 }  // namespace detail
 
 /// Calls all functions, maybe at the same time, and returns when all have returned. If some throw, all the others still end, and the exception of the
-/// first of them in the argument list passes on. On a thread.
+/// first of them in the argument list passes on. A small trivially copyable function is called as a copy. On a thread.
 template <class F>
 void parallel_invoke(F&& f) {
   std::invoke(f);
@@ -594,7 +587,8 @@ void parallel_invoke(F&& f) {
 template <class F, class... Rest>
   requires(sizeof...(Rest) > 0)
 void parallel_invoke(F&& f, Rest&&... rest) {
-  detail::fork_join([p = std::addressof(f)] { std::invoke(*p); }, [&] { parallel_invoke(rest...); });
+  detail::fork_join([p = detail::Carried<std::remove_reference_t<F>>(f)]() mutable { std::invoke(*p); },
+                    [&] { parallel_invoke(rest...); });
 }
 
 /// Calls f(i) for each index i of [first, last), or f(*i) for random access iterators, by recursive bisection down to pieces of at most `grain`

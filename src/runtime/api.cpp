@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public interface (include/kasane/kasane.h): the job, threads, memory and statistics. Thin: it checks where a call is made, forwards to the
+// pool or the runtime, and turns their answers into codes and texts. Synchronisation is in api_sync.cpp, errors in api_error.cpp.
+//
+// Thread safety: as the header says. Invariant: a call that is made where it makes no sense says so and changes nothing.
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <kasane/kasane.h>
+#include <stdexcept>
+
+#include "base/assert.h"
+#include "base/counters.h"
+#include "runtime/api_error.h"
+#include "runtime/runtime.h"
+#include "ult/pool.h"
+
+namespace {
+
+using kasane::Rank;
+using kasane::runtime::api_fail;
+using kasane::runtime::Placement;
+using kasane::runtime::require_thread;
+using kasane::runtime::Runtime;
+using kasane::ult::Pool;
+using kasane::ult::ThreadId;
+
+static_assert(static_cast<int>(Placement::local) == KASANE_PLACEMENT_LOCAL);
+static_assert(static_cast<int>(Placement::block) == KASANE_PLACEMENT_BLOCK);
+static_assert(static_cast<int>(Placement::cyclic) == KASANE_PLACEMENT_CYCLIC);
+
+constexpr const char* kNotRunning = "Kasane is not running in this process: it starts before main and ends when main returns";
+
+/// The runtime, or null and a failure noted.
+Runtime* runtime_for(const char* call) noexcept {
+  Runtime* r = Runtime::current();
+  if (r == nullptr) [[unlikely]]
+    api_fail(EPERM, call, kNotRunning);
+  return r;
+}
+
+/// For calls that have no way to answer: says why and ends the program.
+[[noreturn, gnu::cold]] void die() {
+  std::fprintf(stderr, "kasane: %s\n", kasane_error_message());
+  std::abort();
+}
+
+int answer(const kasane::Result<void>& result, const char* call) noexcept {
+  if (result) [[likely]]
+    return 0;
+  return api_fail(result.error(), call);
+}
+
+}  // namespace
+
+extern "C" {
+
+// ---- the job --------------------------------------------------------------------------------------------------------
+
+int kasane_run(void (*entry)(void*), void* argument) {
+  constexpr const char* call = "kasane::run";
+  Runtime* r = runtime_for(call);
+  if (r == nullptr) return EPERM;
+  if (Pool::self() != kasane::kNoSlot)
+    return api_fail(EPERM, call, "called on a user-level thread; there fork threads (kasane::thread, kasane::parallel_invoke) instead");
+  if (r->rank() != Rank{0})
+    return api_fail(EPERM, call, "called on a rank other than 0; the root thread starts on rank 0, and others take part by stealing");
+  r->run_root(entry, argument);
+  return 0;
+}
+
+uint32_t kasane_rank(void) {
+  const Runtime* r = Runtime::current();
+  return r != nullptr ? raw(r->rank()) : 0;
+}
+uint32_t kasane_ranks(void) {
+  const Runtime* r = Runtime::current();
+  return r != nullptr ? r->ranks() : 1;
+}
+uint32_t kasane_workers(void) {
+  const Runtime* r = Runtime::current();
+  return r != nullptr ? r->workers() : 1;
+}
+
+// ---- threads --------------------------------------------------------------------------------------------------------
+
+kasane_allocated_t kasane_thread_allocate(size_t alignment, size_t size) {
+  constexpr const char* call = "kasane::thread";
+  if (require_thread(call) != 0) [[unlikely]]
+    return {0, nullptr};
+  try {
+    const Pool::Allocated a = Pool::allocate(alignment, size);
+    return {a.id.value, a.argument};
+  } catch (const std::logic_error& e) {   // the argument's size
+    api_fail(EINVAL, call, e.what());
+  } catch (const std::exception& e) {
+    api_fail(EAGAIN, call, e.what());
+  }
+  return {0, nullptr};
+}
+
+void kasane_thread_fork(kasane_allocated_t t, void (*function)(void*)) { Pool::fork({ThreadId{t.id}, t.argument}, function); }
+
+void kasane_thread_abandon(kasane_allocated_t t) { Pool::abandon({ThreadId{t.id}, t.argument}); }
+
+int kasane_thread_join(kasane_thread_t id) {
+  constexpr const char* call = "kasane::thread::join";
+  if (const int code = require_thread(call)) [[unlikely]]
+    return code;
+  if (id == 0) [[unlikely]]
+    return api_fail(EINVAL, call, "the thread is not joinable: empty, moved from, joined or detached before");
+  // What the thread threw passes through; it may be a std::system_error as well, so the pool's own is not caught here.
+  Pool::join(ThreadId{id});
+  return 0;
+}
+
+int kasane_thread_detach(kasane_thread_t id) {
+  constexpr const char* call = "kasane::thread::detach";
+  if (const int code = require_thread(call)) [[unlikely]]
+    return code;
+  if (id == 0) [[unlikely]]
+    return api_fail(EINVAL, call, "the thread is not joinable: empty, moved from, joined or detached before");
+  Pool::detach(ThreadId{id});
+  return 0;
+}
+
+void kasane_thread_yield(void) {
+  if (Pool::self() != kasane::kNoSlot) Pool::yield();
+}
+
+void kasane_thread_exit(void) {
+  if (require_thread("kasane::this_thread::exit") != 0) die();
+  Pool::exit();
+}
+
+kasane_thread_t kasane_thread_self(void) { return Pool::self() == kasane::kNoSlot ? 0 : Pool::id().value; }
+
+// ---- memory ---------------------------------------------------------------------------------------------------------
+
+void* kasane_allocate(size_t bytes, size_t alignment, kasane_placement_t placement) {
+  constexpr const char* call = "kasane::allocate";
+  Runtime* r = runtime_for(call);
+  if (r == nullptr) return nullptr;
+  if (placement < KASANE_PLACEMENT_LOCAL || placement > KASANE_PLACEMENT_CYCLIC) {
+    api_fail(EINVAL, call, "no such placement");
+    return nullptr;
+  }
+  auto p = r->allocate(bytes, alignment, static_cast<Placement>(placement));
+  if (p) [[likely]]
+    return *p;
+  api_fail(p.error(), call);
+  return nullptr;
+}
+
+void* kasane_aligned_alloc(size_t alignment, size_t bytes) { return kasane_allocate(bytes, alignment, KASANE_PLACEMENT_LOCAL); }
+void* kasane_malloc(size_t bytes) { return kasane_allocate(bytes, 16, KASANE_PLACEMENT_LOCAL); }
+
+void kasane_free(void* pointer) {
+  if (pointer == nullptr) return;
+  // After main the memory is gone with the job, as is a static object's need to give it back.
+  if (Runtime* r = Runtime::current()) r->deallocate(pointer);
+}
+
+void kasane_release_all(void) {
+  if (Runtime* r = Runtime::current()) r->release_all();
+}
+void kasane_acquire_all(void) {
+  if (Runtime* r = Runtime::current()) r->acquire_all();
+}
+
+int kasane_get(void* destination, const void* global, size_t bytes) {
+  constexpr const char* call = "kasane::get";
+  Runtime* r = runtime_for(call);
+  return r == nullptr ? EPERM : answer(r->get(destination, global, bytes), call);
+}
+
+int kasane_put(void* global, const void* source, size_t bytes) {
+  constexpr const char* call = "kasane::put";
+  Runtime* r = runtime_for(call);
+  return r == nullptr ? EPERM : answer(r->put(global, source, bytes), call);
+}
+
+int kasane_pin(void* pointer, size_t bytes, int writable) {
+  constexpr const char* call = "kasane::pinned";
+  Runtime* r = runtime_for(call);
+  if (r == nullptr) return EPERM;
+  if (bytes == 0 || !r->contains(pointer)) return 0;   // private memory is always there
+  return answer(r->pin(pointer, bytes, writable != 0), call);
+}
+
+int kasane_unpin(void* pointer, size_t bytes) {
+  Runtime* r = runtime_for("kasane_unpin");
+  if (r == nullptr) return EPERM;
+  if (bytes != 0 && r->contains(pointer)) r->unpin(pointer, bytes);
+  return 0;
+}
+
+// ---- statistics -----------------------------------------------------------------------------------------------------
+
+int kasane_statistics_of(uint32_t rank, kasane_statistics_t* out) {
+  constexpr const char* call = "kasane::statistics";
+  Runtime* r = runtime_for(call);
+  if (r == nullptr) return EPERM;
+  if (rank >= r->ranks()) return api_fail(EINVAL, call, "there is no such rank");
+  constexpr std::size_t count = sizeof(kasane_statistics_t) / sizeof(std::uint64_t);
+#define KASANE_ONE(name, help) +1
+  static_assert(count == 0 KASANE_COUNTERS(KASANE_ONE), "include/kasane/kasane.h lists the counters of src/base/counters.h");
+#undef KASANE_ONE
+  std::uint64_t values[count];
+  r->counters(Rank{rank}, values);
+  std::size_t i = 0;
+#define KASANE_TAKE(name, help) out->name = values[i++];
+  KASANE_COUNTERS(KASANE_TAKE)
+#undef KASANE_TAKE
+  return 0;
+}
+
+int kasane_statistics_total(kasane_statistics_t* out) {
+  *out = {};
+  for (uint32_t rank = 0; rank < kasane_ranks(); ++rank) {
+    kasane_statistics_t one;
+    if (const int code = kasane_statistics_of(rank, &one)) return code;
+#define KASANE_ADD(name, help) out->name += one.name;
+    KASANE_STATISTICS(KASANE_ADD)
+#undef KASANE_ADD
+  }
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/api_error.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <kasane/kasane.hpp>
+
+#include "runtime/runtime.h"
+#include "ult/pool.h"
+
+namespace kasane::runtime {
+namespace {
+
+struct LastError {
+  int code = 0;
+  char message[480] = "no call has failed";
+};
+
+// Out of line: the address belongs to the OS thread, and the caller may be on another one at its next call.
+[[gnu::noinline]] LastError& last_error() noexcept {
+  static thread_local LastError error;
+  asm volatile("");
+  return error;
+}
+
+int errno_of(Errc code) noexcept {
+  switch (code) {
+    case Errc::invalid_argument:
+    case Errc::out_of_range: return EINVAL;
+    case Errc::out_of_memory: return ENOMEM;
+    case Errc::limit: return EAGAIN;
+    case Errc::unsupported: return ENOTSUP;
+    case Errc::peer_lost:
+    case Errc::io:
+    case Errc::internal: return EIO;
+  }
+  return EIO;
+}
+
+}  // namespace
+
+int api_fail(int code, const char* call, const char* message) noexcept {
+  LastError& e = last_error();
+  e.code = code;
+  std::snprintf(e.message, sizeof e.message, "%s: %s", call, message);
+  return code;
+}
+
+int api_fail(const Error& error, const char* call) noexcept { return api_fail(errno_of(error.code), call, error.message.c_str()); }
+
+int require_thread(const char* call) noexcept {
+  if (ult::Pool::self() != kNoSlot) [[likely]]
+    return 0;
+  return api_fail(EPERM, call, "not on a user-level thread; call it inside of kasane::run (kasane_run)");
+}
+
+}  // namespace kasane::runtime
+
+extern "C" int kasane_error_code(void) { return kasane::runtime::last_error().code; }
+extern "C" const char* kasane_error_message(void) { return kasane::runtime::last_error().message; }
+
+namespace kasane {
+
+out_of_memory::out_of_memory(const char* message) noexcept { std::snprintf(text_, sizeof text_, "%.*s", static_cast<int>(sizeof text_ - 1), message); }
+
+void detail::throw_last_error() {
+  const int code = kasane_error_code();
+  if (code == ENOMEM) throw out_of_memory(kasane_error_message());
+  throw error(code, kasane_error_message());
+}
+
+}  // namespace kasane

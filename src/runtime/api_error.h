@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The last failure of the C interface on a worker: kasane_error_code() and kasane_error_message().
+//
+// Thread safety: a state for each OS thread. A user-level thread reads it right after the call that failed, before it can move; all accesses are
+// out of line, so that no compiler keeps the address of the thread-local over a switch (rule 13).
+#pragma once
+
+#include "base/result.h"
+
+namespace kasane::runtime {
+
+/// Notes the failure of `call` and returns `code`.
+[[gnu::cold, gnu::noinline]] int api_fail(int code, const char* call, const char* message) noexcept;
+[[gnu::cold, gnu::noinline]] int api_fail(const Error& error, const char* call) noexcept;
+
+/// 0 where `call` may be made (on a user-level thread), else EPERM with a text that says where it may be.
+[[nodiscard]] int require_thread(const char* call) noexcept;
+
+}  // namespace kasane::runtime
