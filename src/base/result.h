@@ -40,7 +40,7 @@ using Result = tl::expected<T, Error>;
 
 #define KASANE_TRY(expr)                                              \
   do {                                                                \
-    if (auto kasane_try_ = (expr); !kasane_try_)                      \
+    if (auto&& kasane_try_ = (expr); !kasane_try_)                      \
       return tl::unexpected<::kasane::Error>(std::move(kasane_try_).error()); \
   } while (0)
 

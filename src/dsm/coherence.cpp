@@ -164,10 +164,16 @@ bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
   count(wanted == Access::write ? ctx.counters.faults_write : ctx.counters.faults_read);
   const BlockId b = mem::block_of(offset);
   const Step step = claim_block(ctx.io, b, event);
-  const bool good = step.verdict == Verdict::done || carry_out_fault(ctx, b, event, step);
+  const bool good = step.verdict == Verdict::done ? !hopeless(ctx, offset) : carry_out_fault(ctx, b, event, step);
   if (engine_.crowded()) make_room();
   count(ctx.counters.ns_fault, now_ns() - start);
   return good;
+}
+
+bool Coherence::hopeless(ThreadContext& ctx, std::uint64_t offset) noexcept {
+  ctx.idle_faults = offset == ctx.idle_fault ? ctx.idle_faults + 1 : 0;
+  ctx.idle_fault = offset;
+  return ctx.idle_faults > kMaxIdleFaults;
 }
 
 /// The caller holds b's bit for a load, store or pin.

@@ -33,6 +33,9 @@ struct ThreadContext {
   /// Read-ahead: a fault at `expected` doubles the window, any other resets it.
   std::uint64_t expected = ~std::uint64_t{0};
   std::uint32_t window = 1;
+  /// A fault that finds nothing to do is a race lost to another thread; the same one again and again is not one we can serve.
+  std::uint64_t idle_fault = ~std::uint64_t{0};
+  std::uint32_t idle_faults = 0;
 };
 
 class Coherence final : public gas::PageHolder, public gas::HeapHooks {
@@ -41,7 +44,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   Coherence(mem::Space&, mem::BlockTable&, mem::BlockSet& cached, mem::BlockSet& dirty, mem::FaultEngine&, comm::Transport&,
             gas::Directory&, std::atomic<std::uint64_t>& dirty_blocks);
 
-  /// Makes the access possible. False: the address is not allocated.
+  /// Makes the access possible. False: the address is not allocated (or faults for a reason that is not ours).
   bool fault(ThreadContext&, std::uint64_t offset, mem::Access);
 
   void release_all(ThreadContext&);
@@ -88,6 +91,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void protect(PageId, Mask, mem::Access) noexcept;
   void make_room() noexcept;
 
+  static bool hopeless(ThreadContext&, std::uint64_t offset) noexcept;
   bool carry_out_fault(ThreadContext&, BlockId, Event, const Step&);
   Mask claim_window(ThreadContext&, BlockId, Event, const Step&);
   Mask claim_rest_of_page(BlockId, Mask, Event) noexcept;
@@ -121,6 +125,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   std::atomic<std::uint64_t> acquires_{0};   ///< rule 2: a fetch that saw another number than the present one is repeated
   Rounds release_rounds_, acquire_rounds_;
 
+  static constexpr std::uint32_t kMaxIdleFaults = 10'000;
   static constexpr std::uint32_t kMaxAsked = 4096;
   std::atomic_flag asking_;                  ///< guards tokens_; held for a few instructions, never across a wait or a fault
   std::atomic<std::uint32_t> asked_{0};

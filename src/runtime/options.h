@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 
-#include "base/options.h"
 #include "base/result.h"
 
 namespace kasane::runtime {
@@ -21,12 +20,9 @@ struct Options {
   bool new_in_space = true;
   bool tag_output = false;
   bool statistics = false;
-  bool pin_workers = false;
+  std::uint64_t seed = 1;                  ///< of the order in which workers look for victims
   std::string log_level = "warning";
 };
-
-/// The rows, bound to the members of `options`.
-base::OptionTable option_table(Options& options);
 
 /// Defaults, then KASANE_* variables. An unusable value: an error that names the variable and what it accepts.
 Result<Options> options_from_environment();

@@ -13,6 +13,15 @@
 namespace kasane::sched {
 
 class RegionWords final : public ult::Words {
+ private:
+  // A Blocking belongs to one thread, so each call has its own: a few words on the stack.
+  template <class F>
+  decltype(auto) with_io(F&& call) {
+    comm::PollWaiter waiter(transport_);
+    comm::Blocking io(transport_, waiter);
+    return call(io);
+  }
+
  public:
   /// After the region was attached.
   explicit RegionWords(comm::Transport& transport, comm::RegionId region = gas::kThreads)
@@ -41,14 +50,6 @@ class RegionWords final : public ult::Words {
   }
 
  private:
-  // A Blocking belongs to one thread, so each call has its own: a few words on the stack.
-  template <class F>
-  decltype(auto) with_io(F&& call) {
-    comm::PollWaiter waiter(transport_);
-    comm::Blocking io(transport_, waiter);
-    return call(io);
-  }
-
   comm::Transport& transport_;
   const comm::RegionWords words_;
 };

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/fences.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "mem/populate.h"
+#include "mem/stack_guard.h"
+
+namespace kasane::runtime {
+
+using mem::kBlockBytes;
+using mem::kPageBytes;
+
+// ---- edges -------------------------------------------------------------------------------------------------------
+
+void Fences::cross(Rank source) {
+  auto& context = contexts_.here();
+  const std::uint64_t start = now_ns();
+  coherence_.ask_release(context, source);
+  coherence_.acquire_all(context);
+  count(context.counters.crossings);
+  count(context.counters.ns_cross, now_ns() - start);
+}
+
+void Fences::ask_release(Rank source) {
+  auto& context = contexts_.here();
+  const std::uint64_t start = now_ns();
+  coherence_.ask_release(context, source);
+  count(context.counters.crossings);
+  count(context.counters.ns_cross, now_ns() - start);
+}
+
+void Fences::release() { coherence_.release_all(contexts_.here()); }
+
+void Fences::acquire() { coherence_.acquire_all(contexts_.here()); }
+
+// ---- stacks ------------------------------------------------------------------------------------------------------
+
+Stacks::Stacks(gas::Mover& mover, dsm::Coherence& coherence, ThreadContexts& contexts, mem::Space& space, const Segments& segments) noexcept
+    : mover_(mover), coherence_(coherence), contexts_(contexts), space_(space), segments_(segments) {}
+
+void Stacks::adopt(SlotId slot, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank) {
+  auto& context = contexts_.here();
+  const gas::ByteRange live{space_.offset(reinterpret_cast<void*>(live_lo)), space_.offset(reinterpret_cast<void*>(live_hi - 1)) + 1};
+  const std::uint64_t begin = segments_.slot_offset(slot), end = begin + segments_.slot_bytes;
+  for (std::uint64_t at = begin; at < end; at += kPageBytes) {
+    const auto moved = mover_.bring(context.io, mem::page_of(at), live);
+    KASANE_CHECK(moved.has_value(), "a stack that waits to be run is not pinned");
+    count(context.counters.pages_moved);
+  }
+  count(context.counters.bytes_moved, live.end - live.begin);
+}
+
+void Stacks::surrender(SlotId slot) {
+  auto& context = contexts_.here();
+  const std::uint64_t begin = segments_.slot_offset(slot);
+  for (std::uint64_t at = begin; at < begin + segments_.slot_bytes; at += kPageBytes) {
+    mover_.hand_back(context.io, mem::page_of(at), birth_rank(slot));
+  }
+}
+
+void Stacks::reclaim(SlotId slot) {
+  coherence_.arm_owned(contexts_.here().io, segments_.slot_offset(slot), segments_.slot_bytes);
+}
+
+void Stacks::prepare(SlotId slot, Rank me) {
+  const std::uint64_t begin = segments_.slot_offset(slot);
+  if (birth_rank(slot) == me) {
+    auto& context = contexts_.here();
+    for (std::uint64_t at = begin; at < begin + segments_.slot_bytes; at += kPageBytes) {
+      const auto assigned = mover_.assign(context.io, mem::page_of(at), me);
+      KASANE_CHECK(assigned.has_value());
+    }
+    coherence_.arm_owned(context.io, begin, segments_.slot_bytes);
+  }
+  // The top block in M, A and V, so that neither the first frames nor a hand-over fault one page after the other (rule 12).
+  mem::populate(space_.a(begin + segments_.slot_bytes - kBlockBytes), kBlockBytes);
+  if (birth_rank(slot) == me) mem::populate(space_.v(begin + segments_.slot_bytes - kBlockBytes), kBlockBytes);
+  // False: past the bound of guards on a kernel without markers (mem/stack_guard.h); the slot works without.
+  static_cast<void>(mem::install_guard(space_.v(begin)));
+}
+
+}  // namespace kasane::runtime

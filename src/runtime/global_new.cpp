@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// operator new and exception objects from the space (rule 14): what a user-level thread allocates must be found wherever the thread, or
+// whoever it gives the pointer to, runs. In main and on OS threads of the program's own, and inside the runtime, libc's heap serves as ever;
+// delete decides by the address. Option: --new=space|local. Off in sanitizer builds, whose own operator new finds the bugs they are built for.
+//
+// Exception objects: the Itanium C++ ABI lets a program define __cxa_allocate_exception and its kin. The header that precedes the
+// thrown object has 128 bytes in libstdc++ on 64-bit targets (__cxa_refcounted_exception), a dependent exception 112; both must be zeroed.
+//
+// Thread safety: as operator new.
+#if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
+
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "runtime/runtime.h"
+#include "ult/pool.h"
+
+namespace {
+
+using kasane::runtime::Placement;
+using kasane::runtime::Runtime;
+
+bool wants_space(Runtime* runtime) noexcept {
+  return runtime != nullptr && runtime->options().new_in_space && kasane::ult::Pool::in_user_code();
+}
+
+/// Null where there is no memory.
+void* allocate(std::size_t bytes, std::size_t align) noexcept {
+  Runtime* runtime = Runtime::current();
+  if (wants_space(runtime)) {
+    const auto p = runtime->allocate(bytes, align, Placement::local);
+    return p ? *p : nullptr;
+  }
+  if (align <= alignof(std::max_align_t)) return std::malloc(bytes != 0 ? bytes : 1);
+  return std::aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+
+void* allocate_or_throw(std::size_t bytes, std::size_t align) {
+  for (;;) {
+    if (void* p = allocate(bytes, align)) return p;
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+  }
+}
+
+void release(void* p) noexcept {
+  if (p == nullptr) return;
+  Runtime* runtime = Runtime::current();
+  if (runtime != nullptr && runtime->contains(p)) return runtime->deallocate(p);
+  std::free(p);
+}
+
+constexpr std::size_t kDefaultAlign = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+constexpr std::size_t kExceptionHeader = 128, kDependentException = 112;
+
+/// Zeroed memory for an exception; without any the program ends, as libstdc++'s emergency pool would in the end.
+void* exception_memory(std::size_t bytes) noexcept {
+  void* p = allocate(bytes, kDefaultAlign);
+  if (p == nullptr) std::terminate();
+  return std::memset(p, 0, bytes);
+}
+
+}  // namespace
+
+void* operator new(std::size_t n) { return allocate_or_throw(n, kDefaultAlign); }
+void* operator new[](std::size_t n) { return allocate_or_throw(n, kDefaultAlign); }
+void* operator new(std::size_t n, std::align_val_t a) { return allocate_or_throw(n, static_cast<std::size_t>(a)); }
+void* operator new[](std::size_t n, std::align_val_t a) { return allocate_or_throw(n, static_cast<std::size_t>(a)); }
+void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return allocate(n, kDefaultAlign); }
+void* operator new[](std::size_t n, const std::nothrow_t&) noexcept { return allocate(n, kDefaultAlign); }
+void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept { return allocate(n, static_cast<std::size_t>(a)); }
+void* operator new[](std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept { return allocate(n, static_cast<std::size_t>(a)); }
+
+void operator delete(void* p) noexcept { release(p); }
+void operator delete[](void* p) noexcept { release(p); }
+void operator delete(void* p, std::size_t) noexcept { release(p); }
+void operator delete[](void* p, std::size_t) noexcept { release(p); }
+void operator delete(void* p, std::align_val_t) noexcept { release(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { release(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { release(p); }
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { release(p); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { release(p); }
+void operator delete[](void* p, const std::nothrow_t&) noexcept { release(p); }
+void operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept { release(p); }
+void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept { release(p); }
+
+extern "C" {
+
+void* __cxa_allocate_exception(std::size_t thrown_size) noexcept {
+  return static_cast<char*>(exception_memory(thrown_size + kExceptionHeader)) + kExceptionHeader;
+}
+void __cxa_free_exception(void* thrown) noexcept { release(static_cast<char*>(thrown) - kExceptionHeader); }
+void* __cxa_allocate_dependent_exception() noexcept { return exception_memory(kDependentException); }
+void __cxa_free_dependent_exception(void* dependent) noexcept { release(dependent); }
+
+}  // extern "C"
+
+#endif

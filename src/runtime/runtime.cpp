@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/runtime.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/assert.h"
+#include "comm/collectives.h"
+#include "comm/shm/shm_transport.h"
+#include "gas/access.h"
+#include "gas/heap.h"
+#include "mem/alt_stack.h"
+#include "mem/mprotect_engine.h"
+#include "runtime/crash.h"
+#include "runtime/fences.h"
+#include "runtime/segments.h"
+#include "runtime/thread_contexts.h"
+#include "sched/scheduler.h"
+#include "sched/words.h"
+#include "ult/layout.h"
+#include "ult/pool.h"
+#include "ult/runtime_section.h"
+
+namespace kasane::runtime {
+namespace {
+
+std::atomic<Runtime*> g_current{nullptr};
+
+/// A registered region of this rank: a memfd, mapped. Lives as long as the process.
+struct Region {
+  std::byte* base = nullptr;
+  std::size_t bytes = 0;
+};
+
+Result<Region> attach_region(comm::Transport& transport, comm::RegionId id, std::size_t bytes) {
+  bytes = (bytes + 4095) / 4096 * 4096;
+  const int fd = ::memfd_create("kasane-region", MFD_CLOEXEC);
+  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+    return fail_errno(Errc::out_of_memory, "creating a region of " + std::to_string(bytes) + " bytes");
+  }
+  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (base == MAP_FAILED) return fail_errno(Errc::out_of_memory, "mapping a region of " + std::to_string(bytes) + " bytes");
+  const Region region{static_cast<std::byte*>(base), bytes};
+  auto attached = transport.attach(id, fd, region.base, bytes);
+  ::close(fd);
+  KASANE_TRY(attached);
+  return region;
+}
+
+std::uint32_t default_workers(std::uint32_t ranks) { return std::max(1u, std::thread::hardware_concurrency() / ranks); }
+
+}  // namespace
+
+struct Runtime::State {
+  Options options;
+  Rank rank{0};
+  std::uint32_t ranks = 1, workers = 1;
+  Segments segments;
+
+  std::unique_ptr<comm::Transport> transport;
+  std::optional<comm::PollWaiter> start_waiter;
+  std::optional<comm::Collectives> collectives;
+  std::optional<mem::Space> space;
+  std::optional<mem::BlockTable> table;
+  std::optional<mem::BlockSet> cached, dirty;
+  std::unique_ptr<mem::FaultEngine> engine;
+  std::optional<gas::Directory> directory;
+  std::optional<dsm::Coherence> coherence;
+  std::optional<gas::Mover> mover;
+  std::optional<gas::Heap> heap;
+  std::optional<ThreadContexts> contexts;
+  std::optional<Fences> fences;
+  std::optional<Stacks> stacks;
+  std::optional<sched::RegionWords> words;
+  std::optional<sched::Scheduler> scheduler;
+  std::unique_ptr<ult::Pool> pool;
+
+  std::vector<std::thread> worker_threads;
+  std::thread service_thread;
+  std::atomic<bool> running{false}, service_stop{false}, stop_asked{false}, shut_down{false};
+  std::atomic<std::uint32_t> workers_left{0};
+  std::byte* main_stack_low = nullptr;
+
+  Result<void> build(comm::Job job, std::byte* space_base);
+  Result<void> build_memory(std::byte* space_base);
+  Result<void> build_threads();
+  Result<void> give_main_a_stack();
+  void start_threads(std::uint32_t first_worker);
+  void service_loop();
+  bool join_workers();
+  void stop_service();
+  Counters* counters_of(Rank r) const { return reinterpret_cast<Counters*>(transport->mapped(r, gas::kStatistics)); }
+
+  bool serve_fault(std::uint64_t offset, mem::Access wanted);
+  static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted) {
+    return static_cast<State*>(self)->serve_fault(offset, wanted);
+  }
+  static void on_stop(void* self, const comm::Message&) noexcept;
+};
+
+// ---- construction --------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::Job job, std::byte* space_base) {
+  auto state = std::make_unique<State>();
+  state->options = options;
+  KASANE_TRY(state->build(std::move(job), space_base));
+  std::unique_ptr<Runtime> runtime(new Runtime(std::move(state)));
+  g_current.store(runtime.get());
+  runtime->state_->collectives->barrier();   // every rank has its handlers and memory before the first message
+  return runtime;
+}
+
+Runtime::Runtime(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Runtime::~Runtime() {
+  shut_down();
+  g_current.store(nullptr);
+}
+
+Runtime* Runtime::current() noexcept { return g_current.load(std::memory_order_acquire); }
+
+Result<void> Runtime::State::build(comm::Job job, std::byte* space_base) {
+  rank = job.rank;
+  ranks = job.ranks;
+  workers = options.workers != 0 ? static_cast<std::uint32_t>(options.workers) : default_workers(ranks);
+  auto divided = Segments::divide(options.space_bytes, ranks, options.stack_bytes, options.slots, options.main_stack_bytes);
+  KASANE_TRY(divided);
+  segments = *divided;
+
+  auto made = comm::shm::create(job);
+  KASANE_TRY(made);
+  transport = std::move(*made);
+  start_waiter.emplace(*transport);
+  collectives.emplace(*transport, *start_waiter);
+  transport->set_handler(gas::kStopHandler, &State::on_stop, this);
+  KASANE_TRY(build_memory(space_base));
+  return build_threads();
+}
+
+Result<void> Runtime::State::build_memory(std::byte* space_base) {
+  auto made_space = mem::Space::create(space_base, options.space_bytes);
+  KASANE_TRY(made_space);
+  space.emplace(std::move(*made_space));
+  KASANE_TRY(transport->attach(gas::kFrames, space->frames_fd(), space->a(0), space->bytes()));
+
+  const std::uint64_t pages = space->bytes() / mem::kPageBytes;
+  auto entries = attach_region(*transport, gas::kDirectory, gas::Directory::region_bytes(pages, ranks));
+  KASANE_TRY(entries);
+  directory.emplace(*transport, pages);
+
+  auto made_table = mem::BlockTable::create(space->blocks());
+  KASANE_TRY(made_table);
+  table.emplace(std::move(*made_table));
+  for (auto* set : {&cached, &dirty}) {
+    auto made = mem::BlockSet::create(space->blocks());
+    KASANE_TRY(made);
+    set->emplace(std::move(*made));
+  }
+  engine = mem::make_mprotect_engine(*space);
+  coherence.emplace(*space, *table, *cached, *dirty, *engine, *transport, *directory,
+                    reinterpret_cast<gas::RankHeader*>(entries->base)->dirty_blocks);
+  mover.emplace(*transport, *directory, *coherence);
+
+  const gas::Heap::Config heap_config{segments.heap_offset, segments.heap_bytes, workers};
+  KASANE_TRY(attach_region(*transport, gas::kHeap, gas::Heap::region_bytes(heap_config, ranks)));
+  heap.emplace(*transport, heap_config, *directory, *mover, *coherence);
+
+  KASANE_TRY(attach_region(*transport, gas::kStatistics, (workers + 2) * sizeof(Counters)));
+  contexts.emplace(*transport, counters_of(rank), workers);
+  return engine->start(&State::on_fault, this);
+}
+
+Result<void> Runtime::State::build_threads() {
+  auto region = attach_region(*transport, gas::kThreads, ult::threads_region_bytes(workers, static_cast<std::uint32_t>(segments.slots_per_rank)));
+  KASANE_TRY(region);
+  fences.emplace(*coherence, *contexts);
+  stacks.emplace(*mover, *coherence, *contexts, *space, segments);
+  words.emplace(*transport, gas::kThreads);
+
+  ult::Config config;
+  config.rank = rank;
+  config.ranks = ranks;
+  config.workers = workers;
+  config.slots_per_rank = static_cast<std::uint32_t>(segments.slots_per_rank);
+  config.slot_bytes = segments.slot_bytes;
+  config.slots = space->v(segments.stacks_offset);
+  config.region = region->base;
+  config.counters = counters_of(rank);
+  config.words = &*words;
+  config.edges = &*fences;
+  config.mover = &*stacks;
+  config.prepare_slot = [](void* self, SlotId slot) {
+    auto& state = *static_cast<State*>(self);
+    state.stacks->prepare(slot, state.rank);
+  };
+  config.prepare_context = this;
+  scheduler.emplace(*transport, *words, *fences, *stacks, config, options.seed);
+  config.outside = &*scheduler;
+  auto made = ult::Pool::create(config);
+  KASANE_TRY(made);
+  pool = std::move(*made);
+  return {};
+}
+
+// ---- faults --------------------------------------------------------------------------------------------------------
+
+bool Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted) {
+  const bool write = wanted == mem::Access::write;
+  if (segments.in_stacks(offset, ranks) && (offset - segments.stacks_offset) % segments.slot_bytes < mem::kBlockBytes) {
+    report_wild_access(space->v(offset), write, "stack overflow: the guard page of a thread's stack; raise --stack (KASANE_STACK)");
+  }
+  if (coherence->fault(contexts->here(), offset, wanted)) return true;
+  report_wild_access(space->v(offset), write, "a wild pointer: nothing is allocated at this address of the space");
+}
+
+// ---- threads -------------------------------------------------------------------------------------------------------
+
+void Runtime::State::start_threads(std::uint32_t first_worker) {
+  running.store(true);
+  service_thread = std::thread([this] { service_loop(); });
+  for (std::uint32_t w = first_worker; w < workers; ++w) {
+    workers_left.fetch_add(1);
+    worker_threads.emplace_back([this, w] {
+      const auto alternate = mem::AltStack::create();
+      KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
+      contexts->enter(w);
+      pool->run_worker(w);
+      workers_left.fetch_sub(1);
+    });
+  }
+}
+
+/// Serves what other ranks ask of this one. Sleeps when there is nothing.
+void Runtime::State::service_loop() {
+  const auto alternate = mem::AltStack::create();
+  KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
+  contexts->enter(workers);
+  auto& context = contexts->here();
+  while (!service_stop.load()) {
+    const std::uint32_t seen = transport->activity(comm::Doorbell::messages);
+    bool busy = transport->progress();
+    busy |= coherence->serve(context);
+    if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
+  }
+}
+
+void Runtime::State::on_stop(void* self, const comm::Message&) noexcept {
+  auto& state = *static_cast<State*>(self);
+  state.stop_asked.store(true);
+  state.stop_asked.notify_all();
+}
+
+void Runtime::State::stop_service() {
+  service_stop.store(true);
+  transport->wake(rank, comm::Doorbell::messages);
+  if (service_thread.joinable() && service_thread.get_id() != std::this_thread::get_id()) service_thread.join();
+}
+
+/// False: threads that were detached still run; the process ends under them, as with std::thread::detach.
+bool Runtime::State::join_workers() {
+  pool->stop();
+  for (int i = 0; i < 500 && workers_left.load() != 0; ++i) {
+    transport->wake(rank, comm::Doorbell::work);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const bool all = workers_left.load() == 0;
+  for (auto& thread : worker_threads) all ? thread.join() : thread.detach();
+  worker_threads.clear();
+  return all;
+}
+
+void Runtime::serve() {
+  state_->start_threads(0);
+  state_->stop_asked.wait(false);
+  shut_down();
+}
+
+void Runtime::shut_down() noexcept {
+  auto& s = *state_;
+  if (s.shut_down.exchange(true) || !s.running.load()) return;
+  if (raw(s.rank) == 0) {
+    for (std::uint32_t r = 1; r < s.ranks; ++r) s.contexts->here().io.send(Rank{r}, gas::kStopHandler, {});
+  }
+  s.join_workers();
+  s.stop_service();
+  s.running.store(false);
+}
+
+// ---- main ----------------------------------------------------------------------------------------------------------
+
+Result<void> Runtime::State::give_main_a_stack() {
+  auto& context = contexts->here();
+  for (std::uint64_t at = 0; at < segments.main_bytes; at += mem::kPageBytes) {
+    KASANE_TRY(mover->assign(context.io, mem::page_of(segments.main_offset + at), rank));
+  }
+  coherence->arm_owned(context.io, segments.main_offset, segments.main_bytes);
+  main_stack_low = space->v(segments.main_offset);
+  return {};
+}
+
+namespace {
+
+struct MainCall {
+  int (*main)(int, char**, char**);
+  int argc;
+  char **argv, **envp;
+  int status;
+};
+MainCall* g_main_call = nullptr;   // makecontext passes no pointers
+
+void call_main() { g_main_call->status = g_main_call->main(g_main_call->argc, g_main_call->argv, g_main_call->envp); }
+
+}  // namespace
+
+int Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, char** envp) {
+  auto& s = *state_;
+  if (raw(s.rank) != 0) {   // KASANE_MAIN=all: an ordinary main beside this rank's workers
+    s.start_threads(0);
+    const int status = main(argc, argv, envp);
+    s.stop_asked.wait(false);
+    shut_down();
+    return status;
+  }
+  s.contexts->enter(0);
+  s.start_threads(1);
+  const auto stack = s.give_main_a_stack();
+  KASANE_CHECK(stack.has_value(), "no stack for main");
+
+  MainCall call{main, argc, argv, envp, 0};
+  g_main_call = &call;
+  ucontext_t here, there;
+  ::getcontext(&there);
+  there.uc_stack.ss_sp = s.main_stack_low;
+  there.uc_stack.ss_size = s.segments.main_bytes;
+  there.uc_link = &here;
+  ::makecontext(&there, call_main, 0);
+  ::swapcontext(&here, &there);
+  shut_down();
+  return call.status;
+}
+
+void Runtime::run_root(void (*entry)(void*), void* arg) { state_->pool->run_root(0, entry, arg); }
+
+bool Runtime::inside_run() const noexcept { return ult::Pool::self() != kNoSlot; }
+bool Runtime::running() const noexcept { return state_->running.load(); }
+
+// ---- what programs ask ---------------------------------------------------------------------------------------------
+
+Rank Runtime::rank() const noexcept { return state_->rank; }
+std::uint32_t Runtime::ranks() const noexcept { return state_->ranks; }
+std::uint32_t Runtime::workers() const noexcept { return state_->workers; }
+const Options& Runtime::options() const noexcept { return state_->options; }
+bool Runtime::contains(const void* p) const noexcept { return state_->space->contains(p); }
+std::byte* Runtime::space_base() const noexcept { return state_->space->v(0); }
+
+Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement placement) {
+  const ult::RuntimeSection section;
+  auto& s = *state_;
+  const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
+  auto offset = s.heap->allocate(s.contexts->here().io, cache, bytes, align, static_cast<gas::Placement>(placement));
+  if (!offset) return tl::unexpected<Error>(std::move(offset.error()));
+  return s.space->v(*offset);
+}
+
+void Runtime::deallocate(void* p) {
+  const ult::RuntimeSection section;
+  auto& s = *state_;
+  KASANE_CHECK(s.space->contains(p) && s.heap->contains(s.space->offset(p)), "free: the pointer is not from the global heap");
+  s.heap->free(s.contexts->here().io, s.space->offset(p));
+}
+
+std::size_t Runtime::usable_size(const void* p) const {
+  return state_->heap->usable_size(state_->contexts->here().io, state_->space->offset(p));
+}
+
+void Runtime::release_all() { state_->coherence->release_all(state_->contexts->here()); }
+void Runtime::acquire_all() { state_->coherence->acquire_all(state_->contexts->here()); }
+
+namespace {
+Result<void> check_range(const mem::Space& space, const void* p, std::size_t bytes, const char* what) {
+  if (space.contains(p) && bytes <= space.bytes() - space.offset(p)) return {};
+  return fail(Errc::out_of_range, std::string(what) + ": the range is not in global memory");
+}
+}  // namespace
+
+Result<void> Runtime::pin(void* p, std::size_t bytes, bool writable) {
+  KASANE_TRY(check_range(*state_->space, p, bytes, "pin"));
+  return state_->coherence->pin(state_->contexts->here(), state_->space->offset(p), bytes, writable);
+}
+
+void Runtime::unpin(void* p, std::size_t bytes) {
+  state_->coherence->unpin(state_->contexts->here(), state_->space->offset(p), bytes);
+}
+
+Result<void> Runtime::get(void* local, const void* global, std::size_t bytes) {
+  KASANE_TRY(check_range(*state_->space, global, bytes, "get"));
+  return gas::get(state_->contexts->here().io, *state_->directory, local, state_->space->offset(global), bytes);
+}
+
+Result<void> Runtime::put(void* global, const void* local, std::size_t bytes) {
+  KASANE_TRY(check_range(*state_->space, global, bytes, "put"));
+  return gas::put(state_->contexts->here().io, *state_->directory, state_->space->offset(global), local, bytes);
+}
+
+Result<void> Runtime::own(void* global, std::size_t bytes) {
+  KASANE_TRY(check_range(*state_->space, global, bytes, "own"));
+  auto& s = *state_;
+  const std::uint64_t begin = s.space->offset(global) / mem::kPageBytes * mem::kPageBytes, end = s.space->offset(global) + bytes;
+  auto& context = s.contexts->here();
+  for (std::uint64_t at = begin; at < end; at += mem::kPageBytes) {
+    KASANE_TRY(s.mover->bring(context.io, mem::page_of(at), {at, at + mem::kPageBytes}));
+    count(context.counters.pages_moved);
+  }
+  return {};
+}
+
+void Runtime::counters(Rank rank, std::uint64_t* values) const {
+  const Counters* blocks = state_->counters_of(rank);
+  std::size_t i = 0;
+#define X(name, help)                                                                                              \
+  values[i] = 0;                                                                                                   \
+  for (std::uint32_t w = 0; w < state_->workers + 2; ++w) values[i] += blocks[w].name.load(std::memory_order_relaxed); \
+  ++i;
+  // relaxed: numbers for a table, each exact by itself.
+  KASANE_COUNTERS(X)
+#undef X
+}
+
+}  // namespace kasane::runtime
