@@ -1,32 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/assert.h"
 
+#include <sys/uio.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "base/process.h"
+
 namespace kasane {
 namespace {
-void say(const char* text) noexcept {
-  [[maybe_unused]] auto n = ::write(2, text, std::strlen(text));
-}
+
+// A line in pieces, written at once without a limit on its length: nothing is copied, allocated or formatted by stdio.
+class Line {
+ public:
+  Line& operator<<(const char* text) noexcept {
+    if (used_ < kPieces) pieces_[used_++] = {const_cast<char*>(text), std::strlen(text)};
+    return *this;
+  }
+  void write() noexcept { [[maybe_unused]] const auto n = ::writev(2, pieces_, used_); }
+
+ private:
+  static constexpr int kPieces = 24;
+  iovec pieces_[kPieces];
+  int used_ = 0;
+};
+
+class Digits {
+ public:
+  explicit Digits(std::uint64_t number) noexcept {
+    do {
+      *--begin_ = static_cast<char>('0' + number % 10);
+      number /= 10;
+    } while (number != 0);
+  }
+  Digits(const Digits&) = delete;
+  Digits& operator=(const Digits&) = delete;
+  [[nodiscard]] const char* text() const noexcept { return begin_; }
+
+ private:
+  char digits_[21] = {};
+  char* begin_ = digits_ + sizeof digits_ - 1;
+};
+
 }  // namespace
 
 void check_failed(const char* expr, const char* file, int line, const char* hint) noexcept {
-  char text[512];
-  std::snprintf(text, sizeof text, "kasane: check failed: %s (%s:%d, pid %d)%s%s\n", expr, file, line, ::getpid(),
-                hint ? ": " : "", hint ? hint : "");
-  say(text);
+  char self[64];
+  describe_self(self, sizeof self);
+  const Digits at(static_cast<std::uint64_t>(line));
+  (Line() << "kasane: " << self << ": check failed: " << expr << (hint ? ": " : "") << (hint ? hint : "") << " (" << file
+          << ":" << at.text() << ")\n")
+      .write();
   std::abort();
 }
 
 void check_op_failed(const char* expr, const char* file, int line, std::uint64_t left, std::uint64_t right) noexcept {
-  char text[512];
-  std::snprintf(text, sizeof text, "kasane: check failed: %s, with %llu and %llu (%s:%d, pid %d)\n", expr,
-                static_cast<unsigned long long>(left), static_cast<unsigned long long>(right), file, line, ::getpid());
-  say(text);
+  char self[64];
+  describe_self(self, sizeof self);
+  const Digits at(static_cast<std::uint64_t>(line)), a(left), b(right);
+  (Line() << "kasane: " << self << ": check failed: " << expr << ", with " << a.text() << " and " << b.text() << " (" << file
+          << ":" << at.text() << ")\n")
+      .write();
   std::abort();
 }
 

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Option tables: one row an option gives its command-line flag, its KASANE_* variable, its default, its unit and its help.
+// The rows are bound to members of a struct, whose initial values are the defaults:
+//
+//   struct Options { std::uint64_t space = 1ull << 40; bool tag = false; } o;
+//   OptionTable table;
+//   table.bytes("--space", "KASANE_SPACE", o.space, "size of the global address space", {64 << 10, 64ull << 40})
+//        .flag("--tag-output", "KASANE_TAG_OUTPUT", o.tag, "put the rank before every line of output");
+//   KASANE_TRY(table.read_environment());      // then, where there is a command line:
+//   add_flags(app, table);                     // options_cli.h, CLI11
+//
+// Precedence: flag, then variable, then default, because flags are parsed after the environment was read. A value that
+// cannot be used is an Error that names the flag or variable, the value, and what would be accepted.
+//
+// Thread safety: none; a table belongs to who builds it and must not outlive what it is bound to. It needs no static
+// objects, so load-time constructors may use it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+
+namespace kasane {
+
+/// How a value is written: `bytes` 4096, 64K, 1T (powers of 1024); `duration` 20us, 1.5s (kept in ns); `flag` a bool.
+enum class Unit : std::uint8_t { count, bytes, duration, text, choice, flag };
+
+/// The values accepted, both ends included.
+struct Range {
+  std::uint64_t least = 0;
+  std::uint64_t most = ~std::uint64_t{0};
+};
+
+/// What a set value came from; the later one wins.
+enum class OptionSource : std::uint8_t { preset, environment, command_line };
+
+struct Option {
+  std::string flag;       ///< "--space"; empty: only by variable
+  std::string variable;   ///< "KASANE_SPACE"; empty: only by flag
+  Unit unit;
+  std::string help;
+  std::variant<std::uint64_t*, std::string*, bool*> value;
+  Range range;                        ///< of count, bytes and duration
+  std::vector<std::string> choices;   ///< of choice; with a bool: {what false is called, what true is called}
+  std::string preset;                 ///< the default, as it would be written
+  OptionSource source = OptionSource::preset;
+};
+
+class OptionTable {
+ public:
+  OptionTable& count(std::string flag, std::string variable, std::uint64_t& value, std::string help, Range = {});
+  OptionTable& bytes(std::string flag, std::string variable, std::uint64_t& value, std::string help, Range = {});
+  /// value is in nanoseconds, and so is the range.
+  OptionTable& duration(std::string flag, std::string variable, std::uint64_t& value, std::string help, Range = {});
+  OptionTable& text(std::string flag, std::string variable, std::string& value, std::string help);
+  OptionTable& choice(std::string flag, std::string variable, std::string& value, std::vector<std::string> choices,
+                      std::string help);
+  /// A choice of two words: the first means false.
+  OptionTable& choice(std::string flag, std::string variable, bool& value, std::string no, std::string yes,
+                      std::string help);
+  OptionTable& flag(std::string flag, std::string variable, bool& value, std::string help);
+
+  [[nodiscard]] const std::vector<Option>& rows() const noexcept { return rows_; }
+
+  /// Reads every row's variable that is set; an empty one counts as not set. The first unusable one is the error.
+  Result<> read_environment();
+  /// Sets the row from text; its source says whether an error names the flag or the variable.
+  Result<> set(std::size_t row, std::string_view text, OptionSource);
+  /// Sets the variables of all rows whose value was given, for a program about to be started.
+  void write_environment() const;
+
+  /// The row's value now, as it would be written.
+  [[nodiscard]] std::string value_text(std::size_t row) const;
+  /// One paragraph an option, with variable and default: for --help and the guide.
+  [[nodiscard]] std::string help() const;
+  /// "[KASANE_SPACE, default 1T]": what help() adds to a row's help.
+  [[nodiscard]] static std::string note(const Option&);
+  /// Metavariable of a row's value: COUNT, SIZE, TIME, TEXT, a|b|c; empty for a flag.
+  [[nodiscard]] static std::string placeholder(const Option&);
+
+ private:
+  OptionTable& add(Option row);
+  std::vector<Option> rows_;
+};
+
+// The units, for others who read or print such values. The error says what was expected, not what for.
+Result<std::uint64_t> parse_count(std::string_view text);
+Result<std::uint64_t> parse_bytes(std::string_view text);
+/// In nanoseconds. A number needs its unit (ns, us, ms, s, min), only 0 does not.
+Result<std::uint64_t> parse_duration(std::string_view text);
+/// The shortest exact form: 65536 is "64K", 1000 is "1000".
+[[nodiscard]] std::string bytes_text(std::uint64_t bytes);
+[[nodiscard]] std::string duration_text(std::uint64_t ns);
+
+}  // namespace kasane
