@@ -290,7 +290,12 @@ class Coherence {
   /// The claimed block's step, from its word without the busy bit.
   [[nodiscard]] dsm::Step claimed_step(const State& s, const Actor& x) const {
     Block before = word(s, x.at, x.block);
-    if (x.found_own) return dsm::next(before, Event::found_own);
+    if (x.found_own) {
+      dsm::Step step = dsm::next(before, Event::found_own);
+      const auto event = static_cast<Event>(x.event);
+      step.after.pins += event == Event::pin_read || event == Event::pin_write;   // as carry_out_fault() does
+      return step;
+    }
     before.busy = false;
     return mutated(dsm::next(before, static_cast<Event>(x.event)), before, static_cast<Event>(x.event));
   }
