@@ -161,7 +161,7 @@ std::string bytes_text(std::uint64_t bytes) { return shortest(bytes, kByteSuffix
 std::string duration_text(std::uint64_t ns) { return shortest(ns, kTimeSuffixes); }
 
 OptionTable& OptionTable::add(Option row) {
-  KASANE_CHECK(row.flag.empty() || row.flag.starts_with("--"), "an option's flag begins with --");
+  KASANE_CHECK(row.flag.empty() || row.flag.starts_with("-"), "an option's flag begins with -");
   row.preset = current_text(row);
   rows_.push_back(std::move(row));
   return *this;

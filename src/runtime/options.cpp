@@ -1,8 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/options.h"
-#include <cstdlib>
+
 namespace kasane::runtime {
-static std::uint64_t num(const char* n, std::uint64_t d){ const char* v=getenv(n); if(!v) return d; char* e; std::uint64_t x=strtoull(v,&e,0); switch(*e){case 'T':x<<=10;[[fallthrough]];case 'G':x<<=10;[[fallthrough]];case 'M':x<<=10;[[fallthrough]];case 'K':x<<=10;} return x; }
-Result<Options> options_from_environment(){ Options o; o.ranks=num("KASANE_RANKS",1); o.workers=num("KASANE_WORKERS",0); o.space_bytes=num("KASANE_SPACE",o.space_bytes); o.stack_bytes=num("KASANE_STACK",o.stack_bytes); o.slots=num("KASANE_SLOTS",0);
- const char* m=getenv("KASANE_MAIN"); o.main_in_every_rank = m && std::string(m)=="all"; return o; }
+
+OptionTable option_table(Options& o) {
+  OptionTable table;
+  table.count("-n,--ranks", "KASANE_RANKS", o.ranks, "processes of the job, each a coherence domain")
+      .count("--workers", "KASANE_WORKERS", o.workers, "workers (OS threads that run user-level threads) of each rank; 0: usable cores / ranks, at least 1", {0, 1024})
+      .bytes("--space", "KASANE_SPACE", o.space_bytes, "size of the global address space; ranks x space may be 64T at most", {64ull << 20, 64ull << 40})
+      .bytes("--stack", "KASANE_STACK", o.stack_bytes, "stack of a user-level thread, a multiple of 64K", {64 << 10, 64 << 20})
+      .count("--slots", "KASANE_SLOTS", o.slots, "stacks a rank has, so threads that may exist at once; 0: as many as an eighth of the space holds, at most 65536", {0, 1 << 22})
+      .bytes("--main-stack", "KASANE_MAIN_STACK", o.main_stack_bytes, "stack of main, which lies in the space", {64 << 10, 1ull << 30})
+      .choice("--main", "KASANE_MAIN", o.main_in_every_rank, "first", "all", "which ranks run the program's main: the first, or all (MPI style)")
+      .choice("--new", "KASANE_NEW", o.new_in_space, "local", "space", "where operator new on a user-level thread takes memory: each rank's own heap, or the space")
+      .flag("--tag-output", "KASANE_TAG_OUTPUT", o.tag_output, "put the rank before every line of output")
+      .flag("--stats", "KASANE_STATS", o.statistics, "print a table of counters for each rank at the end")
+      .count("--seed", "KASANE_SEED", o.seed, "of the random order in which workers look for work")
+      .choice("--log", "KASANE_LOG", o.log_level, {"trace", "debug", "info", "warning", "error", "off"}, "least severe messages printed");
+  return table;
 }
+
+Result<Options> options_from_environment() {
+  Options options;
+  auto table = option_table(options);
+  KASANE_TRY(table.read_environment());
+  return options;
+}
+
+}  // namespace kasane::runtime

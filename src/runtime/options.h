@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/options.h"
 #include "base/result.h"
 
 namespace kasane::runtime {
@@ -23,6 +24,9 @@ struct Options {
   std::uint64_t seed = 1;                  ///< of the order in which workers look for victims
   std::string log_level = "warning";
 };
+
+/// The rows, bound to the members of `options`, which must outlive the table.
+OptionTable option_table(Options& options);
 
 /// Defaults, then KASANE_* variables. An unusable value: an error that names the variable and what it accepts.
 Result<Options> options_from_environment();

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/log.h"
 #include "comm/collectives.h"
 #include "comm/shm/shm_transport.h"
 #include "gas/access.h"
@@ -137,6 +138,7 @@ Runtime* Runtime::current() noexcept { return g_current.load(std::memory_order_a
 Result<void> Runtime::State::build(comm::Job job, std::byte* space_base) {
   rank = job.rank;
   ranks = job.ranks;
+  set_log_level(parse_log_level(options.log_level).value());
   workers = options.workers != 0 ? static_cast<std::uint32_t>(options.workers) : default_workers(ranks);
   auto divided = Segments::divide(options.space_bytes, ranks, options.stack_bytes, options.slots, options.main_stack_bytes);
   KASANE_TRY(divided);

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "dsm/rank_memory.h"
+#include "support/rank_memory.h"
 #include "support/multi_rank.h"
 
 namespace kasane {
