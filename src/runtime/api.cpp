@@ -146,7 +146,7 @@ void* kasane_allocate(size_t bytes, size_t alignment, kasane_placement_t placeme
     api_fail(EINVAL, call, "no such placement");
     return nullptr;
   }
-  auto p = r->allocate(bytes, alignment, static_cast<Placement>(placement));
+  auto p = r->allocate(bytes != 0 ? bytes : 1, alignment, static_cast<Placement>(placement));
   if (p) [[likely]]
     return *p;
   api_fail(p.error(), call);

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The patterns of patterns.h as user-level threads: one thread a call.
+#pragma once
+
+#include <cstdint>
+#include <kasane/kasane.hpp>
+#include <utility>
+
+namespace apps {
+
+struct Parallel {
+  template <class... F>
+  static void invoke(F&&... f) {
+    kasane::parallel_invoke(std::forward<F>(f)...);
+  }
+  template <class T, class F>
+  static T sum(std::uint32_t n, T zero, F&& f) {
+    return kasane::parallel_reduce(std::uint32_t{0}, n, zero, f, [](T a, T b) { return a + b; }, 1);
+  }
+};
+
+}  // namespace apps

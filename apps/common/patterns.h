@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an algorithm forks. Each application's algorithm is a template over one of these, so that its sequential elision is the same code.
+// This file holds the plain one and needs no runtime; parallel.h holds Kasane's.
+#pragma once
+
+#include <cstdint>
+
+namespace apps {
+
+/// The sequential elision.
+struct Serial {
+  template <class... F>
+  static void invoke(F&&... f) {
+    (f(), ...);
+  }
+  /// Sum of f(i) over [0, n), by operator+.
+  template <class T, class F>
+  static T sum(std::uint32_t n, T zero, F&& f) {
+    for (std::uint32_t i = 0; i < n; ++i) zero = zero + f(i);
+    return zero;
+  }
+};
+
+}  // namespace apps

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/report.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <kasane/kasane.hpp>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+namespace apps {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+kasane::counters minus(const kasane::counters& a, const kasane::counters& b) {
+  kasane::counters d{};
+#define APPS_MINUS(name, help) d.name = a.name - b.name;
+  KASANE_STATISTICS(APPS_MINUS)
+#undef APPS_MINUS
+  return d;
+}
+
+kasane::counters plus(const kasane::counters& a, const kasane::counters& b) {
+  kasane::counters s{};
+#define APPS_PLUS(name, help) s.name = a.name + b.name;
+  KASANE_STATISTICS(APPS_PLUS)
+#undef APPS_PLUS
+  return s;
+}
+
+Json to_json(const kasane::counters& c) {
+  Json j;
+  kasane::for_each_counter(c, [&](const char* name, std::uint64_t value, const char*) { j[name] = value; });
+  return j;
+}
+
+std::vector<kasane::counters> read_all() {
+  std::vector<kasane::counters> all;
+  for (std::uint32_t r = 0; r < kasane::ranks(); ++r) all.push_back(kasane::statistics(r));
+  return all;
+}
+
+void print_table(const std::vector<kasane::counters>& ranks) {
+  std::printf("%6s %10s %9s %9s %9s %9s %11s %9s %11s %8s %8s\n", "rank", "threads", "steals", "remote", "loads", "stores",
+              "fetched KB", "diffs", "put KB", "fault s", "idle s");
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const auto& c = ranks[r];
+    const auto u = [](std::uint64_t v) { return static_cast<unsigned long long>(v); };
+    std::printf("%6zu %10llu %9llu %9llu %9llu %9llu %11llu %9llu %11llu %8.3f %8.3f\n", r, u(c.threads), u(c.steals_local),
+                u(c.steals_remote), u(c.faults_read), u(c.faults_write), u(c.bytes_fetched / 1024), u(c.diffs),
+                u(c.bytes_put / 1024), 1e-9 * static_cast<double>(c.ns_fault), 1e-9 * static_cast<double>(c.ns_idle));
+  }
+}
+
+}  // namespace
+
+struct Report::State {
+  std::string app, json_file, first_failure;
+  Json parameters = Json::object(), results = Json::object(), parts = Json::object();
+  std::vector<double> runs;
+  double serial = -1, started = 0;
+  std::uint64_t checks = 0;
+  bool good = true;
+  std::vector<kasane::counters> before, sum;
+};
+
+Report::Report(const CommandLine& line) : state_(std::make_unique<State>()) {
+  state_->app = line.name();
+  state_->json_file = line.common().json;
+  state_->sum.resize(kasane::ranks());
+  parameter("repeat", line.common().repeat);
+}
+Report::~Report() = default;
+
+void Report::parameter(const std::string& name, std::uint64_t value) { state_->parameters[name] = value; }
+void Report::parameter(const std::string& name, const std::string& value) { state_->parameters[name] = value; }
+void Report::result(const std::string& name, std::uint64_t value) { state_->results[name] = value; }
+void Report::result(const std::string& name, const std::string& value) { state_->results[name] = value; }
+
+double Report::now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void Report::begin() {
+  state_->before = read_all();
+  state_->started = now();
+}
+
+void Report::end() {
+  state_->runs.push_back(now() - state_->started);
+  const auto after = read_all();
+  for (std::size_t r = 0; r < after.size(); ++r) state_->sum[r] = plus(state_->sum[r], minus(after[r], state_->before[r]));
+}
+
+void Report::serial(double seconds) { state_->serial = seconds; }
+void Report::part(const std::string& name, double seconds) { state_->parts["seconds_" + name] = seconds; }
+
+bool Report::verify(bool good, const std::string& what) {
+  ++state_->checks;
+  if (!good && state_->good) {
+    state_->good = false;
+    state_->first_failure = what;
+  }
+  return good;
+}
+
+void Report::print(double median) const {
+  const State& s = *state_;
+  std::printf("%s: %u ranks x %u workers, %.4f s", s.app.c_str(), kasane::ranks(), kasane::workers(), median);
+  if (s.runs.size() > 1) std::printf(" (median of %zu)", s.runs.size());
+  if (s.serial >= 0) std::printf(", sequential elision %.4f s (speed-up %.2f)", s.serial, median > 0 ? s.serial / median : 0.0);
+  std::printf("\n");
+  for (const auto& [name, seconds] : s.parts.items()) std::printf("  %s: %.4f\n", name.c_str(), seconds.get<double>());
+  for (const auto& [name, value] : s.results.items()) std::printf("  %s: %s\n", name.c_str(), value.dump().c_str());
+  print_table(s.sum);
+  if (s.good && s.checks > 0)
+    std::printf("verified\n");
+  else
+    std::printf("NOT VERIFIED: %s\n", s.checks == 0 ? "nothing was checked" : s.first_failure.c_str());
+  std::fflush(stdout);
+}
+
+bool Report::write_json(double median) const {
+  const State& s = *state_;
+  Json j;
+  j["app"] = s.app;
+  j["parameters"] = s.parameters;
+  j["ranks"] = kasane::ranks();
+  j["workers"] = kasane::workers();
+  j["seconds"] = median;
+  j["seconds_all"] = s.runs;
+  if (s.serial >= 0) j["seconds_serial"] = s.serial;
+  for (const auto& [name, seconds] : s.parts.items()) j[name] = seconds;
+  j["result"] = s.results;
+  j["verified"] = s.good && s.checks > 0;
+  if (!s.first_failure.empty()) j["failure"] = s.first_failure;
+  kasane::counters total{};
+  for (const auto& c : s.sum) total = plus(total, c);
+  j["stats"] = to_json(total);
+  j["per_rank"] = Json::array();
+  for (std::size_t r = 0; r < s.sum.size(); ++r) {
+    Json row;
+    row["rank"] = r;
+    row.update(to_json(s.sum[r]));
+    j["per_rank"].push_back(std::move(row));
+  }
+  // File names need not be UTF-8, JSON must be.
+  const std::string text = j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::FILE* f = s.json_file == "-" ? stdout : std::fopen(s.json_file.c_str(), "w");
+  bool good = f != nullptr && std::fwrite(text.data(), 1, text.size(), f) == text.size();
+  if (f == stdout) good = std::fflush(f) == 0 && good;
+  else if (f != nullptr) good = std::fclose(f) == 0 && good;
+  if (!good) std::fprintf(stderr, "%s: cannot write the JSON file %s: %s\n", s.app.c_str(), s.json_file.c_str(), std::strerror(errno));
+  return good;
+}
+
+int Report::finish() {
+  std::vector<double> sorted = state_->runs;
+  std::sort(sorted.begin(), sorted.end());
+  const double median = sorted.empty() ? 0.0 : sorted[sorted.size() / 2];
+  // With JSON on standard output nothing else may go there.
+  if (state_->json_file != "-") print(median);
+  const bool written = state_->json_file.empty() || write_json(median);
+  if (!state_->first_failure.empty())
+    std::fprintf(stderr, "%s: not verified: %s\n", state_->app.c_str(), state_->first_failure.c_str());
+  return written && state_->good && state_->checks > 0 ? 0 : 1;
+}
+
+void complain(const char* name, const char* what) noexcept { std::fprintf(stderr, "%s: %s\n", name, what); }
+
+}  // namespace apps

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tree of the Unbalanced Tree Search benchmark (Olivier, Huan, Liu, Prins, Dinan, Sadayappan, Tseng: UTS, 2006), geometric with a
+// fixed branching factor: each node above the depth limit has geometrically distributed children with mean b0, drawn from
+// its own state; a child's state is the SHA-1 of its parent's and its number. So any part of the tree can be made anywhere from 20 bytes.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "uts/sha1.h"
+
+namespace apps {
+
+struct TreeShape {
+  double b0 = 4;             ///< mean number of children
+  std::uint32_t depth = 10;  ///< nodes at this depth are leaves
+  std::uint32_t seed = 19;
+};
+
+struct TreeNode {
+  Digest state;
+  std::uint32_t depth;
+};
+
+struct TreeCount {
+  std::uint64_t nodes = 0, leaves = 0;
+  std::uint32_t depth = 0;
+  friend TreeCount operator+(const TreeCount& a, const TreeCount& b) noexcept {
+    return {a.nodes + b.nodes, a.leaves + b.leaves, std::max(a.depth, b.depth)};
+  }
+  friend bool operator==(const TreeCount&, const TreeCount&) = default;
+};
+
+/// The published counts of tree T1 (b0 4, depth 10, seed 19).
+inline constexpr TreeCount kT1{4'130'071, 3'305'118, 10};
+
+[[nodiscard]] inline TreeNode root_of(const TreeShape& shape) noexcept {
+  std::array<std::uint8_t, 20> message{};
+  detail::store_be(&message[16], shape.seed);
+  return {sha1(message), 0};
+}
+
+[[nodiscard]] inline TreeNode child_of(const TreeNode& parent, std::uint32_t number) noexcept {
+  std::array<std::uint8_t, 24> message;
+  std::copy(parent.state.begin(), parent.state.end(), message.begin());
+  detail::store_be(&message[20], number);
+  return {sha1(message), parent.depth + 1};
+}
+
+[[nodiscard]] inline std::uint32_t children_of(const TreeShape& shape, const TreeNode& node) noexcept {
+  constexpr std::uint32_t kMost = 100;  // the benchmark's own bound
+  if (node.depth > 0 && node.depth >= shape.depth) return 0;
+  const double u = static_cast<double>(detail::load_be(&node.state[16]) & 0x7FFFFFFFu) / 2147483648.0;
+  const double p = 1.0 / (1.0 + shape.b0);
+  return std::min(kMost, static_cast<std::uint32_t>(std::floor(std::log(1 - u) / std::log(1 - p))));
+}
+
+/// Counts the subtree of node, with a thread for every node that has a sibling to run beside.
+template <class Pattern>
+TreeCount search(TreeShape shape, TreeNode node) {
+  const std::uint32_t n = children_of(shape, node);
+  const TreeCount self{1, n == 0 ? 1u : 0u, node.depth};
+  if (n == 0) return self;
+  return Pattern::sum(n, self, [shape, node](std::uint32_t i) { return search<Pattern>(shape, child_of(node, i)); });
+}
+
+}  // namespace apps
