@@ -211,10 +211,7 @@ void Scheduler::ring_bit(std::uint32_t bit) {
   }
 }
 
-void Scheduler::ring(Rank rank) {
-  if (rank != config_.rank && ult::Pool::current() != nullptr) count_for(ult::Pool::worker(), &Counters::wakes_remote);
-  transport_.wake(rank, comm::Doorbell::work);
-}
+void Scheduler::ring(Rank rank) { transport_.wake(rank, comm::Doorbell::work); }
 
 std::uint32_t Scheduler::activity() { return transport_.activity(comm::Doorbell::work); }
 

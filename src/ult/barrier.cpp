@@ -45,7 +45,8 @@ void Barrier::arrive_and_wait() {
     Arriving arriving{pool, record};
     Pool::suspend(arrive_suspended, &arriving);
   }
-  pool.acquire();
+  // Perhaps on another rank than it arrived on, with a pool of its own.
+  pool_of_thread("barrier::arrive_and_wait").acquire();
 }
 
 }  // namespace kasane::ult

@@ -63,8 +63,8 @@ void ConditionVariable::wait(Mutex& mutex) {
   bind(records, record_, held);
   Waiting waiting{pool, record_, held};
   Pool::suspend(enlist, &waiting);
-  // Here it is the mutex's holder again, by hand-over or by the notifier.
-  records.cross_from_last(held);
+  // The mutex's holder again, by hand-over or by the notifier; perhaps on another rank, with a pool of its own.
+  SyncRecords(pool_of_thread("condition_variable::wait")).cross_from_last(held);
 }
 
 void ConditionVariable::notify(bool all) {

@@ -36,12 +36,12 @@ void Mutex::lock() {
   const SlotId self = Pool::self();
   const MutexStep first = next(MutexWord{}, {MutexEvent::Kind::lock, self});
   const Word seen = records.compare_swap(record_, MutexWord{}.pack(), first.next.pack());
-  if (seen != MutexWord{}.pack()) {
-    KASANE_CHECK(MutexWord::unpack(seen).holder != self, "a thread locks a mutex that it holds already");
-    Queueing queueing{pool, record_};
-    Pool::suspend(queue, &queueing);
-  }
-  records.cross_from_last(record_);
+  if (seen == MutexWord{}.pack()) return records.cross_from_last(record_);
+  KASANE_CHECK(MutexWord::unpack(seen).holder != self, "a thread locks a mutex that it holds already");
+  Queueing queueing{pool, record_};
+  Pool::suspend(queue, &queueing);
+  // Made ready here, but perhaps stolen from here before it ran: this may be another rank, with a pool of its own.
+  SyncRecords(pool_of_thread("mutex::lock")).cross_from_last(record_);
 }
 
 bool Mutex::try_lock() {
