@@ -3,8 +3,8 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <functional>
 #include <kasane/kasane.hpp>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -29,13 +29,14 @@ int failures() {
   for (auto& t : threads) t.join();
   for (std::size_t i = 0; i < steps.size(); ++i) bad += steps[i] != collatz(20'000 + i);
 
-  // The function and its arguments of any size are built on the new thread's stack, or moved into global memory where they are huge.
+  // The function and its arguments are built on the new thread's stack, or in global memory where they are huge (a stack has 64 KiB).
+  using Huge = std::array<char, 100'000>;
   std::array<char, 1000> large{};
-  std::array<char, 100'000> huge{};
-  large.back() = huge.back() = 'x';
+  const auto huge = std::make_unique<Huge>();
+  large.back() = huge->back() = 'x';
   char seen_large = 0, seen_huge = 0;
   kasane::thread a([&seen_large, large] { seen_large = large.back(); });
-  kasane::thread b([&seen_huge](const std::array<char, 100'000>& h) { seen_huge = h.back(); }, std::cref(huge));
+  kasane::thread b([&seen_huge](const Huge& h) { seen_huge = h.back(); }, *huge);   // a copy
   a.join();
   b.join();
   bad += seen_large != 'x' || seen_huge != 'x';

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+// The promises of kasane.hpp. GoogleTest's state is rank 0's own, so threads only compute, and main, which never moves, expects.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <kasane/kasane.hpp>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+/// The code of the error that f throws, 0 if none. text: what() must say so.
+template <class F>
+int code_of(F&& f, const char* text) {
+  try {
+    f();
+  } catch (const kasane::error& e) {
+    return std::strstr(e.what(), text) != nullptr ? e.code() : -1;
+  }
+  return 0;
+}
+
+std::uint64_t fib(unsigned n) {
+  if (n < 2) return n;
+  std::uint64_t a = 0, b = 0;
+  kasane::parallel_invoke([n, &a] { a = fib(n - 1); }, [n, &b] { b = fib(n - 2); });
+  return a + b;
+}
+
+// ---- run ------------------------------------------------------------------------------------------------------------
+
+TEST(Run, ReturnsValuesAndSeesMainsLocals) {
+  int x = 1;
+  EXPECT_EQ(kasane::run([&] { return ++x; }), 2);
+  EXPECT_EQ(x, 2);
+  kasane::run([&x] { kasane::thread([&x] { x = 7; }).join(); });
+  EXPECT_EQ(x, 7);
+  EXPECT_EQ(kasane::run([] { return std::string(200, 's'); }), std::string(200, 's'));
+  EXPECT_EQ(*kasane::run([] { return std::make_unique<int>(9); }), 9);
+}
+
+TEST(Run, LetsExceptionsPassAndWorksAgain) {
+  EXPECT_THROW(kasane::run([] { throw std::out_of_range("x"); }), std::out_of_range);
+  EXPECT_EQ(kasane::run([] { return 1; }), 1);
+}
+
+TEST(Run, RefusesToNest) {
+  EXPECT_EQ(kasane::run([] { return code_of([] { kasane::run([] {}); }, "kasane::run: called on a user-level thread"); }), EPERM);
+}
+
+TEST(Run, NamesARootThatExitedWithoutItsValue) {
+  EXPECT_EQ(code_of([] { (void)kasane::run([]() -> int { kasane::this_thread::exit(); }); }, "no value"), ECANCELED);
+}
+
+TEST(Outside, CallsThatNeedAThreadSaySo) {
+  const char* const text = "inside of kasane::run";
+  EXPECT_EQ(code_of([] { kasane::thread([] {}).join(); }, text), EPERM);
+  EXPECT_EQ(code_of([] { kasane::parallel_invoke([] {}, [] {}); }, text), EPERM);
+  EXPECT_EQ(code_of([] { kasane::parallel_for(0, 10, [](int) {}, 1); }, text), EPERM);
+  EXPECT_EQ(code_of([] { kasane::mutex m; }, text), EPERM);
+  EXPECT_EQ(code_of([] { kasane::condition_variable c; }, text), EPERM);
+  EXPECT_EQ(code_of([] { kasane::barrier b(2); }, text), EPERM);
+  EXPECT_EQ(code_of([] { kasane::local<int> l; }, text), EPERM);
+  EXPECT_EQ(kasane::this_thread::get_id(), kasane::thread::id());
+  kasane::this_thread::yield();
+}
+
+// ---- threads --------------------------------------------------------------------------------------------------------
+
+TEST(Thread, MovesArgumentsInAndDestroysThemOnce) {
+  struct Counts {
+    int alive = 0, calls = 0;
+  };
+  const Counts counts = kasane::run([] {
+    Counts c;
+    struct Tracked {
+      Counts* c;
+      explicit Tracked(Counts* to) : c(to) { ++c->alive; }
+      Tracked(const Tracked& other) : c(other.c) { ++c->alive; }
+      ~Tracked() { --c->alive; }
+    };
+    kasane::thread([](const Tracked& t, std::unique_ptr<int> p, int r) { t.c->calls += *p + r; }, Tracked(&c), std::make_unique<int>(40), 2)
+        .join();
+    return c;
+  });
+  EXPECT_EQ(counts.alive, 0);
+  EXPECT_EQ(counts.calls, 42);
+}
+
+TEST(Thread, AConstructorThatThrowsLeavesNothingBehind) {
+  struct Thrower {
+    Thrower() = default;
+    Thrower(const Thrower&) { throw std::runtime_error("copy"); }
+    void operator()() const {}
+  };
+  const int caught = kasane::run([] {
+    int n = 0;
+    for (int i = 0; i < 1000; ++i) {
+      try {
+        const Thrower thrower;
+        kasane::thread t(thrower);
+        t.join();
+      } catch (const std::runtime_error&) {
+        ++n;
+      }
+    }
+    kasane::thread([&n] { ++n; }).join();
+    return n;
+  });
+  EXPECT_EQ(caught, 1001);
+}
+
+TEST(Thread, TakesFunctionsLargerThanAStack) {
+  struct Big {
+    char bytes[200'000];
+  };
+  EXPECT_EQ(kasane::run([] {
+    auto big = std::make_unique<Big>();
+    std::memset(big->bytes, 3, sizeof big->bytes);
+    long sum = 0;
+    kasane::thread([&sum](const Big& b) { sum = std::accumulate(std::begin(b.bytes), std::end(b.bytes), 0L); }, *big).join();
+    return sum;
+  }), 600'000);
+}
+
+TEST(Thread, AnEmptyHandleCannotBeJoined) {
+  EXPECT_EQ(kasane::run([] { return code_of([] { kasane::thread().join(); }, "not joinable"); }), EINVAL);
+  EXPECT_EQ(kasane::run([] { return code_of([] { kasane::thread().detach(); }, "not joinable"); }), EINVAL);
+}
+
+TEST(Thread, RethrowsAtJoinAlsoForAnotherThread) {
+  const std::string what = kasane::run([] {
+    std::string text;
+    kasane::thread thrower([] { throw std::runtime_error(std::string(300, 'w')); });
+    kasane::thread joiner([&text, t = std::move(thrower)]() mutable {
+      try {
+        t.join();
+      } catch (const std::runtime_error& e) {
+        text = e.what();
+      }
+    });
+    joiner.join();
+    return text;
+  });
+  EXPECT_EQ(what, std::string(300, 'w'));
+}
+
+TEST(Thread, ExitUnwindsFromAnyDepth) {
+  EXPECT_EQ(kasane::run([] {
+    int trace = 0;
+    kasane::thread([&trace] {
+      struct Note {
+        int* to;
+        ~Note() { *to += 1; }
+      } outer{&trace};
+      [&] {
+        Note inner{&trace};
+        kasane::this_thread::exit();
+      }();
+    }).join();
+    return trace;
+  }), 2);
+}
+
+TEST(Thread, DetachedThreadsRunToTheirEnd) {
+  EXPECT_EQ(kasane::run([] {
+    kasane::mutex mutex;
+    kasane::condition_variable changed;
+    int ended = 0;
+    for (int i = 0; i < 50; ++i) {
+      kasane::thread([&] {
+        kasane::this_thread::yield();
+        std::lock_guard lock(mutex);
+        ++ended;
+        changed.notify_one();
+      }).detach();
+    }
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return ended == 50; });
+    return ended;
+  }), 50);
+}
+
+TEST(Thread, IdsAreDistinctWhileThreadsLive) {
+  EXPECT_TRUE(kasane::run([] {
+    kasane::thread::id inside;
+    kasane::thread t([&inside] { inside = kasane::this_thread::get_id(); });
+    const auto id = t.get_id();
+    t.join();
+    return id == inside && id != kasane::this_thread::get_id() && id.value() != 0;
+  }));
+}
+
+// ---- patterns -------------------------------------------------------------------------------------------------------
+
+TEST(ParallelFor, VisitsEachIndexOnceAtEveryGrain) {
+  for (int n : {0, 1, 2, 7, 100, 1001}) {
+    for (std::size_t grain : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{5000}}) {
+      const bool good = kasane::run([=] {
+        const auto visits = kasane::make_array<int>(static_cast<std::size_t>(n) + 1, kasane::placement::block);
+        std::fill_n(visits.get(), n + 1, 0);
+        kasane::parallel_for(-n / 2, n - n / 2, [v = visits.get(), n](int i) { ++v[i + n / 2]; }, grain);
+        return std::count(visits.get(), visits.get() + n, 1) == n && visits[static_cast<std::size_t>(n)] == 0;
+      });
+      EXPECT_TRUE(good) << n << " indices, grain " << grain;
+    }
+  }
+}
+
+TEST(ParallelFor, TakesRangesIteratorsAndTheWholeOfAnInteger) {
+  EXPECT_TRUE(kasane::run([] {
+    std::vector<long> v(5000, 1);
+    kasane::parallel_for(v, [](long& x) { x += 1; });
+    kasane::parallel_for(v.begin() + 1, v.end(), [](long& x) { x += 1; }, 10);
+    const long around = kasane::parallel_reduce(std::int8_t{-128}, std::int8_t{127}, 0L, [](std::int8_t i) { return long{i}; },
+                                                [](long a, long b) { return a + b; }, 1);
+    int backwards = 0;
+    kasane::parallel_for(5, 3, [&](int) { ++backwards; });
+    return v[0] == 2 && std::accumulate(v.begin(), v.end(), 0L) == 15000 - 1 && around == -128 && backwards == 0;
+  }));
+}
+
+// The exception that is first in the order of the program passes on, and every piece has ended by then.
+TEST(ParallelInvoke, PassesTheFirstExceptionOnWhenAllHaveEnded) {
+  const auto [caught, ended] = kasane::run([] {
+    int n[4] = {};
+    int first = 0;
+    try {
+      kasane::parallel_invoke([&] { n[0] = 1; },
+                              [&] {
+                                kasane::this_thread::yield();
+                                n[1] = 1;
+                                throw 1;
+                              },
+                              [&] {
+                                n[2] = 1;
+                                throw 2;
+                              },
+                              [&] { n[3] = 1; });
+    } catch (int i) {
+      first = i;
+    }
+    return std::pair(first, n[0] + n[1] + n[2] + n[3]);
+  });
+  EXPECT_EQ(caught, 1);
+  EXPECT_EQ(ended, 4);
+}
+
+TEST(ParallelReduce, CombinesInOrderAndUsesTheInitialValueOnce) {
+  EXPECT_EQ(kasane::run([] {
+    return kasane::parallel_reduce(0, 26, std::string("<"), [](int i) { return std::string(1, static_cast<char>('a' + i)); },
+                                   [](std::string a, const std::string& b) { return std::move(a) + b; }, 2);
+  }), "<abcdefghijklmnopqrstuvwxyz");
+  EXPECT_EQ(kasane::run([] { return kasane::parallel_reduce(3, 3, 17, [](int i) { return i; }, [](int a, int b) { return a + b; }); }), 17);
+}
+
+TEST(Patterns, GoOnWithFewStacks) {
+  EXPECT_EQ(kasane::run([] { return fib(16); }), 987u);
+  EXPECT_EQ(kasane::run([] {
+    return kasane::parallel_reduce(0, 1000, 0, [](int i) { return i; }, [](int a, int b) { return a + b; }, 1);
+  }), 499'500);
+}
+
+// Only where KASANE_SLOTS is small.
+TEST(Patterns, DISABLED_FewStacksAreNamed) {
+  const auto [code, joined] = kasane::run([] {
+    std::vector<kasane::thread> threads;
+    kasane::mutex mutex;
+    kasane::condition_variable changed;
+    bool go = false;
+    int failed = 0;
+    for (int i = 0; i < 1000 && failed == 0; ++i) {
+      failed = code_of([&] {
+        threads.emplace_back([&] {
+          std::unique_lock lock(mutex);
+          changed.wait(lock, [&] { return go; });
+        });
+      }, "KASANE_SLOTS");
+    }
+    {
+      std::lock_guard lock(mutex);
+      go = true;
+      changed.notify_all();
+    }
+    for (auto& t : threads) t.join();
+    return std::pair(failed, threads.size());
+  });
+  EXPECT_EQ(code, EAGAIN);
+  EXPECT_GT(joined, 0u);
+}
+
+// ---- memory ---------------------------------------------------------------------------------------------------------
+
+TEST(Memory, AllocationsAreAlignedDistinctAndFreedAnywhere) {
+  EXPECT_TRUE(kasane::run([] {
+    bool good = true;
+    for (auto where : {kasane::placement::local, kasane::placement::block, kasane::placement::cyclic}) {
+      for (std::size_t align = 1; align <= 4096; align *= 8) {
+        for (std::size_t bytes : {0u, 1u, 100u, 5000u, 300'000u}) {
+          auto* p = static_cast<unsigned char*>(kasane::allocate(bytes, align, where));
+          auto* q = static_cast<unsigned char*>(kasane::allocate(bytes, align, where));
+          good = good && p != q && reinterpret_cast<std::uintptr_t>(p) % align == 0;
+          std::memset(p, 1, bytes);
+          std::memset(q, 2, bytes);
+          kasane::thread([&good, p, q, bytes] {
+            for (std::size_t i = 0; i < bytes; ++i) good = good && p[i] == 1 && q[i] == 2;
+            kasane::deallocate(p);
+          }).join();
+          kasane::deallocate(q);
+        }
+      }
+    }
+    kasane::deallocate(nullptr);
+    return good;
+  }));
+}
+
+TEST(Memory, TooMuchIsBadAllocWithANumber) {
+  try {
+    (void)kasane::allocate(std::size_t{1} << 60);
+    FAIL();
+  } catch (const std::bad_alloc& e) {
+    EXPECT_NE(std::strstr(e.what(), "1152921504606846976"), nullptr) << e.what();
+  }
+  EXPECT_THROW((void)kasane::make_array<int>(static_cast<std::size_t>(-1) / 2), std::bad_array_new_length);
+  EXPECT_EQ(code_of([] { (void)kasane::allocate(8, 3); }, "align"), EINVAL);
+}
+
+TEST(Memory, NewOnAThreadIsSeenByAll) {
+  EXPECT_EQ(kasane::run([] {
+    std::vector<std::vector<int>*> made(20);
+    kasane::parallel_for(std::size_t{0}, made.size(), [&](std::size_t i) { made[i] = new std::vector<int>(1000, static_cast<int>(i)); }, 1);
+    long sum = 0;
+    for (auto* v : made) {
+      sum += std::accumulate(v->begin(), v->end(), 0L);
+      delete v;
+    }
+    return sum;
+  }), 190'000);
+}
+
+TEST(Memory, PutsAreSeenByGetsAndCheckTheirRange) {
+  EXPECT_TRUE(kasane::run([] {
+    const auto a = kasane::make_array<std::uint64_t>(100'000, kasane::placement::cyclic);
+    kasane::release_all();
+    std::vector<std::uint64_t> in(100'000), out(100'000);
+    std::iota(in.begin(), in.end(), 5u);
+    kasane::put(a.get(), in.data(), in.size());
+    kasane::get(out.data(), a.get(), out.size());
+    kasane::acquire_all();
+    return in == out && a[99'999] == 100'004;
+  }));
+  static int global;
+  int x = 0;
+  EXPECT_EQ(code_of([&] { kasane::get(&x, &global); }, "global memory"), EINVAL);
+  EXPECT_EQ(code_of([&] { kasane::put(&global, &x); }, "global memory"), EINVAL);
+  kasane::pinned harmless(&global, sizeof global, true);
+}
+
+// ---- synchronisation ------------------------------------------------------------------------------------------------
+
+TEST(Mutex, ExcludesAndTriesWithoutWaiting) {
+  const auto [sum, tried] = kasane::run([] {
+    kasane::mutex mutex;
+    long n = 0;
+    kasane::parallel_for(0, 400, [&](int) {
+      std::lock_guard lock(mutex);
+      const long seen = n;
+      kasane::this_thread::yield();
+      n = seen + 1;
+    }, 1);
+    std::lock_guard lock(mutex);
+    bool got = true;
+    kasane::thread([&] { got = mutex.try_lock(); }).join();
+    return std::pair(n, got);
+  });
+  EXPECT_EQ(sum, 400);
+  EXPECT_FALSE(tried);
+}
+
+TEST(Barrier, RefusesZero) {
+  EXPECT_EQ(kasane::run([] { return code_of([] { kasane::barrier b(0); }, "no threads"); }), EINVAL);
+}
+
+TEST(Local, GoesWithItsThreadAndRunsOut) {
+  const auto [bad, code] = kasane::run([] {
+    const kasane::local<int> mine;
+    mine.set(5);
+    int wrong = 0;
+    kasane::thread([&] { wrong += mine.get() != 0; mine.set(6); }).join();
+    wrong += mine.get() != 5;
+    int failed = 0;
+    for (int i = 0; i < 100 && failed == 0; ++i) failed = code_of([] { kasane::local<int> more; }, "kasane::local");
+    kasane_key_t none = 1000;
+    wrong += kasane_key_set(none, nullptr) != EINVAL || kasane_key_get(none) != nullptr;
+    return std::pair(wrong, failed);
+  });
+  EXPECT_EQ(bad, 0);
+  EXPECT_EQ(code, EAGAIN);
+}
+
+// ---- statistics -----------------------------------------------------------------------------------------------------
+
+TEST(Statistics, CountsEveryThread) {
+  const auto before = kasane::statistics();
+  kasane::run([] {
+    for (int i = 0; i < 100; ++i) kasane::thread([] {}).join();
+  });
+  const auto after = kasane::statistics();
+  EXPECT_EQ(after.forks - before.forks, 100u);
+  EXPECT_EQ(after.threads - before.threads, 101u);   // and the root
+  EXPECT_EQ(code_of([] { (void)kasane::statistics(kasane::ranks()); }, "no such rank"), EINVAL);
+  int names = 0;
+  kasane::for_each_counter(after, [&](const char* name, std::uint64_t, const char* help) { names += *name != 0 && *help != 0; });
+  EXPECT_GT(names, 20);
+}
+
+}  // namespace

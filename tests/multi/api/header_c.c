@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kasane.h needs nothing before it, and is C. */
+#include <kasane/kasane.h>
+
+_Static_assert(sizeof(kasane_mutex_t) == 8, "eight bytes in both languages");

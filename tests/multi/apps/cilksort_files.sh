@@ -1,0 +1,58 @@
+#!/bin/bash
+# cilksort of files against sort(1), byte for byte; and what it says to files that cannot be read or written.
+# Usage: cilksort_files.sh KASANE CILKSORT RANKS
+set -u
+kasane=$1 cilksort=$2 ranks=$3
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+bad=0
+sort_it() { timeout 50 "$kasane" run -n "$ranks" -- "$cilksort" "$@" > out.log 2> err.log; }
+complain() { echo "FAILED: $*"; cat out.log err.log; bad=1; }
+
+same_as_sort() {   # NAME: the file's lines, sorted, are those of sort(1)
+  LC_ALL=C sort "$1" > expected
+  sort_it --file "$1" --out sorted --leaf 64 || complain "$1: exit status $?"
+  cmp expected sorted || complain "$1: differs from LC_ALL=C sort"
+}
+
+refuses() {   # TEXT ARGUMENTS…: non-zero, and says TEXT
+  local text=$1
+  shift
+  if sort_it "$@"; then complain "accepted: $*"; fi
+  grep -q -- "$text" err.log || complain "no '$text' from: $*"
+}
+
+awk 'BEGIN { srand(7); for (i = 0; i < 20000; ++i) print int(rand() * 1e6) (i % 9 == 0 ? " a longer line with a common beginning " i : "") }' > words
+same_as_sort words
+: > empty;                                       same_as_sort empty
+printf 'b\na\nno newline at the end' > unended;  same_as_sort unended
+printf '\n\n\n' > blank;                         same_as_sort blank
+printf 'a\0\na\na\0b\n\xff\n\x01\nabcdefgh\nabcdefgh\0\nabcdefg\n' > bytes; same_as_sort bytes
+{ head -c 3000000 /dev/zero | tr '\0' y; echo; echo z; head -c 2500000 /dev/zero | tr '\0' y; echo x; } > long; same_as_sort long
+
+# In place, as sort -o.
+LC_ALL=C sort words > expected
+cp words same
+sort_it --file same --out same || complain "in place: exit status $?"
+cmp expected same || complain "in place: differs from sort"
+
+refuses 'cannot read missing: No such file' --file missing --out sorted
+refuses 'Is a directory' --file . --out sorted
+refuses 'not a regular file' --file /dev/null
+refuses 'cannot write nowhere/sorted: No such file' --file words --out nowhere/sorted
+[ -w /dev/full ] && refuses 'writing /dev/full: No space left' --file words --out /dev/full
+refuses '--out' --out sorted
+refuses '--placement' --count 10 --placement somewhere
+if [ "$(id -u)" != 0 ]; then
+  : > secret; chmod 0 secret
+  refuses 'cannot read secret: Permission denied' --file secret
+fi
+
+# One JSON object, alone on standard output.
+sort_it --file words --json - || complain "--json -: exit status $?"
+[ "$(head -c 1 out.log)" = '{' ] && [ "$(tail -n 1 out.log)" = '}' ] || complain "--json -: more than one object"
+for key in '"app": "cilksort"' '"verified": true' "\"ranks\": $ranks" '"lines": 20000' '"steals_remote"' '"per_rank"' '"seconds"'; do
+  grep -q -- "$key" out.log || complain "--json -: no $key"
+done
+sort_it --file words --json nowhere/result && complain "wrote JSON to nowhere"
+exit $bad

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// The applications' algorithms in their sequential elision: what must hold before threads come in.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <random>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cilksort/check.h"
+#include "cilksort/line.h"
+#include "cilksort/sort.h"
+#include "cilksort/text_file.h"
+#include "common/patterns.h"
+#include "common/random.h"
+#include "queens.h"
+#include "uts/sha1.h"
+#include "uts/tree.h"
+
+namespace {
+
+std::string hex(const apps::Digest& digest) {
+  std::string s;
+  for (std::uint8_t b : digest) {
+    char two[3];
+    std::snprintf(two, sizeof two, "%02x", b);
+    s += two;
+  }
+  return s;
+}
+
+apps::Digest sha1(std::string_view text) {
+  return apps::sha1({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+}
+
+TEST(Sha1, GivesTheDigestsOfTheStandard) {
+  EXPECT_EQ(hex(sha1("")), "da39a3ee5e6b4b0d3255bfef95601890afd80709");
+  EXPECT_EQ(hex(sha1("abc")), "a9993e364706816aba3e25717850c26c9cd0d89d");
+  EXPECT_EQ(hex(sha1("The quick brown fox jumps over the lazy dog")), "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12");
+}
+
+TEST(Uts, TheTreeT1HasItsPublishedSize) {
+  const apps::TreeShape shape;
+  EXPECT_EQ(apps::search<apps::Serial>(shape, apps::root_of(shape)), apps::kT1);
+}
+
+TEST(Uts, AnotherSeedIsAnotherTree) {
+  const apps::TreeShape a{4, 5, 19}, b{4, 5, 20};
+  EXPECT_NE(apps::search<apps::Serial>(a, apps::root_of(a)), apps::search<apps::Serial>(b, apps::root_of(b)));
+}
+
+TEST(Queens, CountsAgreeWithTheTableForEveryNumberOfForkedRows) {
+  for (std::uint32_t n = 1; n <= 9; ++n)
+    for (std::uint32_t rows = 0; rows <= n; ++rows)
+      EXPECT_EQ(apps::count_queens<apps::Serial>((1u << n) - 1, {}, rows), apps::kQueens[n]) << n << " queens, " << rows << " rows";
+}
+
+std::vector<std::uint64_t> keys(std::size_t n, std::uint64_t different, std::uint64_t seed) {
+  std::vector<std::uint64_t> k(n);
+  for (std::size_t i = 0; i < n; ++i) k[i] = apps::random_at(seed, i) % different;
+  return k;
+}
+
+TEST(Cilksort, SortsAsStdSortAtEverySizeAndCutoff) {
+  for (std::uint64_t different : {std::uint64_t{1}, std::uint64_t{3}, ~std::uint64_t{0}}) {
+    for (std::size_t n : {0u, 1u, 2u, 3u, 4u, 5u, 7u, 64u, 1000u, 4099u}) {
+      for (std::size_t cutoff : {1u, 2u, 3u, 16u, 100u, 5000u}) {
+        std::vector<std::uint64_t> a = keys(n, different, n + cutoff), expected = a, tmp(n);
+        std::sort(expected.begin(), expected.end());
+        apps::cilksort<apps::Serial>(a.data(), tmp.data(), n, {cutoff, cutoff});
+        ASSERT_EQ(a, expected) << n << " elements, cutoff " << cutoff;
+      }
+    }
+  }
+}
+
+TEST(Cilksort, MergesRunsOfVeryDifferentLengths) {
+  for (std::size_t left : {0u, 1u, 2u, 50u, 999u, 1000u}) {
+    std::vector<std::uint64_t> a = keys(1000, 700, 5), out(1000), expected = a;
+    std::sort(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(left));
+    std::sort(a.begin() + static_cast<std::ptrdiff_t>(left), a.end());
+    std::sort(expected.begin(), expected.end());
+    apps::merge<apps::Serial, std::uint64_t>({a.data(), a.data() + left}, {a.data() + left, a.data() + 1000}, out.data(), {1, 8});
+    EXPECT_EQ(out, expected) << left;
+  }
+}
+
+TEST(Check, SeesOneLostKeyAndOneInversion) {
+  std::vector<std::uint64_t> a = keys(100, ~std::uint64_t{0}, 1);
+  const auto summary = [](const std::vector<std::uint64_t>& v) {
+    apps::Summary s;
+    for (std::size_t i = 0; i < v.size(); ++i) s = s + apps::summary_at(v.data(), i);
+    return s;
+  };
+  std::sort(a.begin(), a.end());
+  const apps::Summary good = summary(a);
+  EXPECT_TRUE(good.sorted);
+  std::vector<std::uint64_t> swapped = a, lost = a;
+  std::swap(swapped[40], swapped[41]);
+  EXPECT_FALSE(summary(swapped).sorted);
+  EXPECT_EQ(summary(swapped).hash, good.hash);
+  lost[50] = lost[49];   // still in order
+  EXPECT_TRUE(summary(lost).sorted);
+  EXPECT_NE(summary(lost).hash, good.hash);
+}
+
+TEST(Line, OrdersAsBytesDo) {
+  std::mt19937 random(3);
+  std::vector<std::string> strings = {"", "a", std::string("a\0", 2), std::string("a\0b", 3), "abcdefgh", "abcdefgha",
+                                      std::string("abcdefgh\0", 9), "abcdefg", "\xff", "\x7f", "\x80"};
+  for (int i = 0; i < 100; ++i) {
+    std::string s(random() % 14, 0);
+    for (char& c : s) c = static_cast<char>("\0\x01" "ab\x80\xff"[random() % 6]);
+    strings.push_back(s);
+  }
+  for (const auto& a : strings)
+    for (const auto& b : strings)   // std::string compares as unsigned bytes
+      ASSERT_EQ(apps::line_at(a.data(), a.size()) < apps::line_at(b.data(), b.size()), a < b);
+}
+
+// However a text is cut into pieces, each line starts in exactly one of them.
+TEST(Line, PiecesFindEachLineOnce) {
+  for (std::string text : {std::string(""), std::string("\n"), std::string("a"), std::string("a\n"), std::string("\n\na\nbc\n\nd"),
+                           std::string("long line\nanother long line\n\n")}) {
+    std::vector<std::string> expected;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) expected.push_back(line);
+    const char* const begin = text.data();
+    const char* const end = begin + text.size();
+    for (std::size_t piece = 1; piece <= text.size() + 1; ++piece) {
+      std::vector<std::string> found;
+      for (const char* first = begin; first < end; first += std::min(piece, static_cast<std::size_t>(end - first))) {
+        const char* const last = static_cast<std::size_t>(end - first) < piece ? end : first + piece;
+        apps::for_line_starts(begin, end, first, last, [&](const char* s) { found.emplace_back(s, apps::end_of_line(s, end)); });
+      }
+      EXPECT_EQ(found, expected) << "pieces of " << piece;
+    }
+  }
+}
+
+TEST(TextFile, GivesBackWhatWasWritten) {
+  const std::string name = "/tmp/kasane_pure_test." + std::to_string(::getpid());
+  const std::string large(3'000'000, 'l');
+  {
+    apps::LineWriter writer(name);
+    writer.line("one", 3);
+    writer.line("", 0);
+    writer.line(large.data(), large.size());
+    writer.close();
+  }
+  apps::TextFile file(name);
+  ASSERT_EQ(file.bytes(), 5 + large.size() + 1);
+  std::string text(file.bytes(), 0);
+  file.read(text.data());
+  EXPECT_EQ(text, "one\n\n" + large + "\n");
+  std::remove(name.c_str());
+  EXPECT_THROW(apps::TextFile{name}, std::runtime_error);
+  EXPECT_THROW(apps::LineWriter{"/nowhere/at/all"}, std::runtime_error);
+}
+
+}  // namespace
