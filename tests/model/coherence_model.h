@@ -811,7 +811,12 @@ class Coherence {
         const Block w = word(s, me, b);
         const dsm::Step step = dsm::next(w, Event::arrive);
         if (step.verdict == dsm::Verdict::wait) return;
-        if (step.verdict == dsm::Verdict::done) {
+        if (step.verdict == dsm::Verdict::done) {   // ours already: what was taken is given back
+          for (std::uint8_t taken = first(p); taken < b; ++taken) {
+            Block free_again = word(n, me, taken);
+            free_again.busy = false;
+            put_word(n, me, taken, free_again);
+          }
           next_instr(n, a);
           return emit(n, Step{kNothing, a, p});
         }
