@@ -23,22 +23,33 @@
 #endif
 
 namespace kasane::ult {
+
 struct Worker;
-}
+
+/// A child that came back into its parent: the worker, and the child's control block. In two registers.
+struct ChildReturned {
+  Worker* worker;
+  SlotControl* child;
+};
+
+}  // namespace kasane::ult
 
 extern "C" {
 
 /// Saves the caller's context in *save_sp, then calls kasane_ult_thread_main(worker, control, function, slot, argument) with
-/// rsp = argument (16-byte aligned). Returns what that returns, if it does; null when somebody resumed the saved context instead.
-kasane::ult::Worker* kasane_ult_fork(kasane::ult::Word* save_sp, void* argument, kasane::ult::Worker* worker,
-                                     kasane::ult::SlotControl* control, void (*function)(void*), std::uint32_t slot);
+/// rsp = argument (16-byte aligned). If that returns, goes back to the caller's stack, and to the caller by way of kasane_ult_child_returned. Else
+/// returns when somebody resumes the saved context.
+void kasane_ult_fork(kasane::ult::Word* save_sp, void* argument, kasane::ult::Worker* worker, kasane::ult::SlotControl* control,
+                     void (*function)(void*), std::uint32_t slot);
 
 /// The body of every user-level thread (pool.cpp): the only caller is kasane_ult_fork, on the new stack. Returns only if the
 /// thread was never switched out and its parent is still here.
-kasane::ult::Worker* kasane_ult_thread_main(kasane::ult::Worker* worker, kasane::ult::SlotControl* control,
-                                            void (*function)(void*), std::uint32_t slot, void* argument);
+kasane::ult::ChildReturned kasane_ult_thread_main(kasane::ult::Worker* worker, kasane::ult::SlotControl* control,
+                                                  void (*function)(void*), std::uint32_t slot, void* argument);
+/// What is left to do on the parent's stack (pool.cpp); the only caller is kasane_ult_fork.
+void kasane_ult_child_returned(kasane::ult::Worker* worker, kasane::ult::SlotControl* child);
 
-/// Saves the caller's context in *save_sp and resumes the one at load_sp. Returns null when resumed.
-void* kasane_ult_switch(kasane::ult::Word* save_sp, kasane::ult::Word load_sp);
+/// Saves the caller's context in *save_sp and resumes the one at load_sp. Returns when somebody resumes the caller's.
+void kasane_ult_switch(kasane::ult::Word* save_sp, kasane::ult::Word load_sp);
 
 }  // extern "C"

@@ -37,10 +37,11 @@
         .cfi_rel_offset r15, 0
         .endm
 
-// Worker* kasane_ult_fork(rdi save_sp, rsi argument, rdx worker, rcx control, r8 function, r9 slot)
+// void kasane_ult_fork(rdi save_sp, rsi argument, rdx worker, rcx control, r8 function, r9 slot)
         .globl  kasane_ult_fork
         .hidden kasane_ult_fork
         .hidden kasane_ult_thread_main
+        .hidden kasane_ult_child_returned
         .type   kasane_ult_fork, @function
         .p2align 5
 kasane_ult_fork:
@@ -71,11 +72,13 @@ kasane_ult_fork:
         .cfi_restore r13
         .cfi_restore r14
         .cfi_restore r15
-        ret
+        movq    %rax, %rdi              // what thread_main returned: its worker and its slot
+        movq    %rdx, %rsi
+        jmp     kasane_ult_child_returned
         .cfi_endproc
         .size   kasane_ult_fork, .-kasane_ult_fork
 
-// void* kasane_ult_switch(rdi save_sp, rsi load_sp)
+// void kasane_ult_switch(rdi save_sp, rsi load_sp)
         .globl  kasane_ult_switch
         .hidden kasane_ult_switch
         .type   kasane_ult_switch, @function
@@ -104,7 +107,6 @@ kasane_ult_switch:
         popq    %rbp
         .cfi_adjust_cfa_offset -8
         .cfi_restore rbp
-        xorl    %eax, %eax              // for a context saved by kasane_ult_fork: "resumed", not "the child returned"
         ret
         .cfi_endproc
         .size   kasane_ult_switch, .-kasane_ult_switch

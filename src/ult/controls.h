@@ -30,6 +30,9 @@ class Controls {
   [[nodiscard]] bool is_local(SlotId slot) const noexcept { return raw(slot) - first_ < layout_.slots_per_rank(); }
   /// The control block of a slot born here.
   [[nodiscard]] SlotControl* local(SlotId slot) const noexcept { return controls_ + (raw(slot) - first_); }
+  [[nodiscard]] SlotId slot_of(const SlotControl& control) const noexcept {
+    return SlotId{first_ + static_cast<std::uint32_t>(&control - controls_)};
+  }
   [[nodiscard]] SlotControl* local_or_null(SlotId slot) const noexcept { return is_local(slot) ? local(slot) : nullptr; }
 
   /// Field (offsetof in SlotControl) of any slot. acquire / release: a reader that finds a fact also finds what led to it.

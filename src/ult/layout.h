@@ -42,14 +42,14 @@ struct alignas(128) SlotControl {
   Word sp;             ///< saved stack pointer while the thread does not run
   Word join;           ///< the join record: ult/join_record.h
   Word next;           ///< Link to the next slot while in one list (ready, returned, free, waiters)
-  Word flags;          ///< SlotFlags; changed only by whoever runs, resumes or frees the thread
-  Word generation;     ///< low 32 bits: which thread of this slot; grows when the slot is freed
-  Word argument;       ///< address in V of the argument; frames grow down from here
-  Word rank;           ///< the rank that runs the thread, or ran it last
+  Word flags;          ///< SlotFlags; changed only by whoever runs, resumes, ends or frees the thread; of a free slot: 0, or moved
+  Word generation;     ///< low 32 bits: which thread of this slot; odd, grows when the slot is freed
+  Word rank;           ///< the rank that runs the thread, or ran it last; of a free slot: its birth rank
   Word exception;      ///< what it exited with: the pointer inside a std::exception_ptr, or 0
+  Word reserved;
 
   Word eh[2];          ///< its __cxa_eh_globals while it does not run (ult/exception_state.h)
-  Word reserved[2];
+  Word reserved2[2];
   Word locals[kLocalKeys];
 };
 static_assert(sizeof(SlotControl) == 128);
@@ -60,6 +60,7 @@ enum SlotFlags : Word {
   kSlotExceptionState = 2,  ///< eh[] holds something
   kSlotMoved = 4,           ///< exited on another rank: the birth rank must reclaim() the slot before it uses it again
   kSlotLocals = 8,          ///< locals[] holds something
+  kSlotException = 16,      ///< exception holds something
 };
 
 /// A mutex, condition variable or barrier (ult/mutex.h …). What words mean is theirs; next_free belongs to the allocator.

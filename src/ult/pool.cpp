@@ -87,7 +87,9 @@ void run_root_call(void* call) {
   std::memcpy(&word, static_cast<const void*>(&exception), sizeof word);
   new (&exception) std::exception_ptr;   // its reference is the word's now
   Worker& worker = *current_worker();
-  worker.core->controls.put(worker.self, offsetof(SlotControl, exception), word);
+  const Controls& controls = worker.core->controls;
+  controls.put(worker.self, offsetof(SlotControl, exception), word);
+  controls.put(worker.self, offsetof(SlotControl, flags), controls.get(worker.self, offsetof(SlotControl, flags)) | kSlotException);
 }
 
 inline void run_to_the_end(void (*function)(void*), void* argument) {
@@ -101,26 +103,36 @@ inline void run_to_the_end(void (*function)(void*), void* argument) {
 
 // ---- fork ----
 
-Pool::Allocated allocate_on(Worker& worker, std::size_t alignment, std::size_t size) {
-  PoolCore& core = *worker.core;
-  if (size + alignment > core.config.slot_bytes / 2) [[unlikely]]
-    throw std::length_error("kasane: a thread's argument of " + std::to_string(size) + " bytes does not fit in half a call stack of " +
-                            std::to_string(core.config.slot_bytes) + " bytes");
-  const SlotId slot = core.slots.take(worker.cache);
+[[noreturn, gnu::noinline]] void refuse_argument(std::size_t size, std::size_t slot_bytes) {
+  throw std::length_error("kasane: a thread's argument of " + std::to_string(size) + " bytes does not fit in half a call stack of " +
+                          std::to_string(slot_bytes) + " bytes");
+}
+
+inline Pool::Allocated make_thread(PoolCore& core, SlotId slot, std::size_t alignment, std::size_t size) {
   SlotControl& control = *core.controls.local(slot);
   const std::uintptr_t align = alignment < 16 ? 16 : alignment;
   const std::uintptr_t argument = (core.slots.stack_end(slot) - size) & ~(align - 1);
-  control.flags = 0;
-  control.exception = 0;
-  control.argument = argument;
-  control.rank = raw(core.config.rank);
   // relaxed: whoever learns of the thread does so through something that orders memory.
   atomic(control.join).store(kRunning, std::memory_order_relaxed);
   return {ThreadId{Word{raw(slot)} << 32 | (control.generation & 0xFFFFFFFFu)}, reinterpret_cast<void*>(argument)};
 }
 
-// A slot born elsewhere: its allocator moved between allocate and fork. The child never returns into its parent (control is null).
-[[gnu::noinline]] void adopt_for_fork(Worker& worker, const Pool::Allocated& thread) {
+[[gnu::noinline]] Pool::Allocated allocate_slowly(Worker& worker, std::size_t alignment, std::size_t size) {
+  PoolCore& core = *worker.core;
+  if (size + alignment > core.config.slot_bytes / 2) refuse_argument(size, core.config.slot_bytes);
+  return make_thread(core, core.slots.take(worker.cache), alignment, size);
+}
+
+inline void fork_on(Worker& worker, SlotControl* control, Pool::Allocated thread, void (*function)(void*)) {
+  count(worker.counters->forks);
+  worker.core->slots.sanitizer.leaving_to_thread(thread.id.slot());
+  // In builds without a sanitizer the last call: the child, or whoever resumes us, returns straight to our caller.
+  kasane_ult_fork(worker.control ? &worker.control->sp : &worker.foreign_sp, thread.argument, &worker, control, function,
+                  raw(thread.id.slot()));
+  SanitizerSlots::arrived();
+}
+
+void adopt_for_fork(Worker& worker, Pool::Allocated thread) {
   RuntimeSection section;
   PoolCore& core = *worker.core;
   const SlotId slot = thread.id.slot();
@@ -130,17 +142,37 @@ Pool::Allocated allocate_on(Worker& worker, std::size_t alignment, std::size_t s
   core.controls.put(slot, offsetof(SlotControl, rank), raw(core.config.rank));
 }
 
-// The child came back into its parent, which nobody took, so this is the worker of before. On the parent's stack: the child's is free of us.
-inline void child_returned(Worker& worker, SlotId child) {
-  Word expected = kRunning;
-  // release: what the child wrote is the joiner's to see. Failure relaxed: end_thread() reads again.
-  if (atomic(worker.core->controls.local(child)->join)
-          .compare_exchange_strong(expected, JoinRecord{JoinKind::exited, worker.core->config.rank}.pack(),
-                                   std::memory_order_release, std::memory_order_relaxed)) [[likely]] {
-    count(worker.counters->threads);
-    return;
-  }
-  worker.core->end_thread(worker, child);
+// A parent born elsewhere, or in the middle of a catch block: what the next to run it must know goes to its control block. Or no parent: a root.
+[[gnu::noinline]] void save_unusual_parent(Worker& worker) {
+  if (worker.self == kNoSlot) return;
+  worker.core->save_exceptions(worker);
+  if (worker.control == nullptr) worker.core->controls.put(worker.self, offsetof(SlotControl, sp), worker.foreign_sp);
+}
+
+[[gnu::noinline]] ChildReturned return_to_foreign(Worker& worker, SlotControl* child) {
+  worker.control = nullptr;
+  if (worker.core->controls.get(worker.self, offsetof(SlotControl, flags)) & kSlotExceptionState)
+    worker.core->restore_exceptions(worker);
+  return {&worker, child};
+}
+
+// A thread that was switched out, or has values to destroy (which may switch it out).
+[[gnu::noinline]] Worker* end_unusual_thread() {
+  Locals::destroy_all();
+  Worker* here = current_worker();
+  if (here->control == nullptr || here->control->flags != 0) here->core->leave_for_good(*here);
+  return here;
+}
+
+// Somebody waits for the child, or it is detached.
+[[gnu::noinline]] void end_known_thread(Worker& worker, SlotControl& child) {
+  worker.core->end_thread(worker, worker.core->controls.slot_of(child));
+}
+
+// A slot born elsewhere: its allocator moved between allocate and fork. The child never returns into its parent (control is null).
+[[gnu::noinline]] void fork_foreign(Worker& worker, Pool::Allocated thread, void (*function)(void*)) {
+  adopt_for_fork(worker, thread);
+  fork_on(worker, nullptr, thread, function);
 }
 
 // ---- join ----
@@ -248,7 +280,7 @@ void Pool::run_root(std::uint32_t index, void (*entry)(void*), void* arg) {
   std::exception_ptr exception;
   {
     Attached attached(worker);
-    const Allocated root = allocate_on(worker, alignof(RootCall), sizeof(RootCall));
+    const Allocated root = allocate_slowly(worker, alignof(RootCall), sizeof(RootCall));
     const SlotId slot = root.id.slot();
     new (root.argument) RootCall{entry, arg};
     // Nobody else knows it yet. The waiter is no thread: its end rings this rank.
@@ -293,7 +325,12 @@ void RuntimeSection::leave() noexcept {
 
 // ---- threads ----
 
-Pool::Allocated Pool::allocate(std::size_t alignment, std::size_t size) { return allocate_on(worker_of_thread(), alignment, size); }
+Pool::Allocated Pool::allocate(std::size_t alignment, std::size_t size) {
+  Worker& worker = worker_of_thread();
+  if (worker.cache.empty() || size + alignment > worker.core->config.slot_bytes / 2 || kSanitized) [[unlikely]]
+    return allocate_slowly(worker, alignment, size);
+  return make_thread(*worker.core, worker.cache.pop(), alignment, size);
+}
 
 void Pool::abandon(Allocated thread) {
   Worker& worker = worker_of_thread();
@@ -303,23 +340,11 @@ void Pool::abandon(Allocated thread) {
 void Pool::fork(Allocated thread, void (*function)(void*)) {
   Worker* worker = current_worker();
   KASANE_ASSERT(worker != nullptr && worker->self != kNoSlot);
-  PoolCore& core = *worker->core;
+  KASANE_ASSERT(worker->runtime_depth == 0, "a fork inside of a runtime section");
+  const Controls& controls = worker->core->controls;
   const SlotId slot = thread.id.slot();
-  SlotControl* const control = core.controls.local_or_null(slot);
-  if (control == nullptr) [[unlikely]] adopt_for_fork(*worker, thread);
-  const std::uint32_t depth = worker->runtime_depth;
-  worker->runtime_depth = 0;
-  count(worker->counters->forks);
-  core.slots.sanitizer.leaving_to_thread(slot);
-  Worker* same = kasane_ult_fork(worker->control ? &worker->control->sp : &worker->foreign_sp, thread.argument, worker, control,
-                                 function, raw(slot));
-  SanitizerSlots::arrived();
-  if (same != nullptr) [[likely]] {
-    child_returned(*same, slot);
-    same->runtime_depth = depth;
-  } else {
-    current_worker()->runtime_depth = depth;
-  }
+  if (!controls.is_local(slot)) [[unlikely]] return fork_foreign(*worker, thread, function);
+  fork_on(*worker, controls.local(slot), thread, function);
 }
 
 void Pool::join(ThreadId id) {
@@ -327,17 +352,15 @@ void Pool::join(ThreadId id) {
   KASANE_ASSERT(worker != nullptr && worker->self != kNoSlot);
   PoolCore& core = *worker->core;
   const SlotId slot = id.slot();
-  if (core.controls.is_local(slot)) [[likely]] {
-    SlotControl& control = *core.controls.local(slot);
-    // acquire: pairs with the exit's compare-swap.
-    const Word record = atomic(control.join).load(std::memory_order_acquire);
-    // relaxed: a slot is reused only after this join.
-    const Word generation = atomic(control.generation).load(std::memory_order_relaxed);
-    if (record == JoinRecord{JoinKind::exited, core.config.rank}.pack() && (generation & 0xFFFFFFFFu) == (id.value & 0xFFFFFFFFu) &&
-        control.exception == 0) [[likely]]
-      return core.slots.release(worker->cache, slot);
-  }
-  join_slowly(id);
+  if (!core.controls.is_local(slot)) [[unlikely]] return join_slowly(id);
+  SlotControl& control = *core.controls.local(slot);
+  // acquire: pairs with the exit's compare-swap.
+  const Word record = atomic(control.join).load(std::memory_order_acquire);
+  // relaxed: a slot is reused only after this join.
+  const auto generation = static_cast<std::uint32_t>(atomic(control.generation).load(std::memory_order_relaxed));
+  if (record != core.exited_here || generation != static_cast<std::uint32_t>(id.value) || control.flags != 0) [[unlikely]]
+    return join_slowly(id);
+  core.slots.release_clean(worker->cache, slot, control);
 }
 
 void Pool::detach(ThreadId id) {
@@ -408,40 +431,46 @@ void Pool::acquire() {
 
 }  // namespace kasane::ult
 
-// Every user-level thread begins here, on its own stack, called by kasane_ult_fork.
-kasane::ult::Worker* kasane_ult_thread_main(kasane::ult::Worker* worker, kasane::ult::SlotControl* control,
-                                            void (*function)(void*), std::uint32_t slot, void* argument) {
+// Every user-level thread begins here, on its own stack, called by kasane_ult_fork. Little is kept over the call of function: what
+// the end needs is asked of the worker of then.
+kasane::ult::ChildReturned kasane_ult_thread_main(kasane::ult::Worker* worker, kasane::ult::SlotControl* own,
+                                                  void (*function)(void*), std::uint32_t slot, void* argument) {
   using namespace kasane;
   using namespace kasane::ult;
   SanitizerSlots::arrived();
-  PoolCore& core = *worker->core;
   const SlotId parent = worker->self;
-  SlotControl* const parent_control = worker->control;
-  const bool handling = !worker->exceptions->empty();
-  if (parent != kNoSlot) {
-    if (handling) [[unlikely]] core.save_exceptions(*worker);
-    if (parent_control == nullptr) [[unlikely]] core.controls.put(parent, offsetof(SlotControl, sp), worker->foreign_sp);
-  }
+  if (worker->control == nullptr || !worker->exceptions->empty()) [[unlikely]] save_unusual_parent(*worker);
   worker->self = SlotId{slot};
-  worker->control = control;
+  worker->control = own;
   // From the push on the parent may run elsewhere; it finds sp and exception state in its control block (the push releases).
-  if (parent != kNoSlot) [[likely]] core.push(*worker, parent);
+  if (parent != kNoSlot) [[likely]] worker->core->push(*worker, parent);
 
   run_to_the_end(function, argument);
 
-  Worker& here = *current_worker();
-  if (here.control == nullptr || here.control->flags != 0) [[unlikely]] {
-    Locals::destroy_all();
-    Worker& last = *current_worker();   // destructors are user code
-    if (last.control == nullptr || last.control->flags != 0) last.core->leave_for_good(last);
-  }
+  Worker* here = current_worker();
+  if (here->control == nullptr || here->control->flags != 0) [[unlikely]] here = end_unusual_thread();
   // Never switched out: this is the worker of the beginning, and all that was pushed after the parent has been popped or stolen.
-  // So a pop gives the parent, or nothing if it was stolen.
-  Worker& same = *current_worker();
-  if (parent == kNoSlot || same.queue.pop(same.core->controls) == kNoSlot) [[unlikely]] same.core->leave_for_good(same);
-  same.self = parent;
-  same.control = parent_control;
-  if (handling) [[unlikely]] same.core->restore_exceptions(same);
-  same.core->slots.sanitizer.leaving_to_thread(parent);
-  return &same;
+  // So a pop gives the parent, or nothing if it was stolen (or this is a root).
+  PoolCore& core = *here->core;
+  const SlotId back = here->queue.pop(core.controls);
+  if (back == kNoSlot) [[unlikely]] core.leave_for_good(*here);
+  SlotControl* const child = here->control;
+  here->self = back;
+  core.slots.sanitizer.leaving_to_thread(back);
+  if (!core.controls.is_local(back)) [[unlikely]] return return_to_foreign(*here, child);
+  SlotControl* const control = core.controls.local(back);
+  here->control = control;
+  if (control->flags & kSlotExceptionState) [[unlikely]] core.restore_exceptions(*here);
+  return {here, child};
+}
+
+// The child's end becomes known, now that its stack is free of us.
+void kasane_ult_child_returned(kasane::ult::Worker* worker, kasane::ult::SlotControl* child) {
+  using namespace kasane::ult;
+  Word expected = kRunning;
+  // release: what the child wrote is the joiner's to see. Failure relaxed: end_thread() reads again.
+  if (!atomic(child->join).compare_exchange_strong(expected, worker->core->exited_here, std::memory_order_release,
+                                                   std::memory_order_relaxed)) [[unlikely]]
+    return end_known_thread(*worker, *child);
+  kasane::count(worker->counters->threads);
 }

@@ -26,8 +26,8 @@ class RunQueue {
   }
   [[nodiscard]] SlotId pop(const Controls& controls) {
     if (overflow_ != kNoSlot) [[unlikely]] return pop_overflow(controls);
-    const auto value = deque_->pop();
-    return value ? SlotId{static_cast<std::uint32_t>(*value)} : kNoSlot;
+    std::uint64_t value;
+    return deque_->pop(value) ? SlotId{static_cast<std::uint32_t>(value)} : kNoSlot;
   }
 
   [[nodiscard]] bool empty_for_owner() const noexcept { return overflow_ == kNoSlot && deque_->size_hint() == 0; }

@@ -33,6 +33,12 @@ void __sanitizer_finish_switch_fiber(void* fake_stack_save, const void** bottom_
 
 namespace kasane::ult {
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 #if defined(__SANITIZE_THREAD__)
 
 /// What TSan must know of a worker's own stack.

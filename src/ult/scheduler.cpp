@@ -19,11 +19,11 @@ void publish_exit(void* context, SlotId slot) {
   auto& core = *static_cast<PoolCore*>(context);
   Worker& worker = *current_worker();
   core.slots.sanitizer.ended(slot);
-  if (!core.controls.is_local(slot)) {
-    // Before the record says so: the joiner may give the slot away at once.
-    core.config.mover->surrender(slot);
-    core.controls.put(slot, offsetof(SlotControl, flags), kSlotMoved);
-  }
+  // All before the record says that it has exited: the joiner may give the slot away at once.
+  const Word exception = core.controls.get(slot, offsetof(SlotControl, flags)) & kSlotException;
+  const bool moved = !core.controls.is_local(slot);
+  if (moved) core.config.mover->surrender(slot);
+  core.controls.put(slot, offsetof(SlotControl, flags), exception | (moved ? Word{kSlotMoved} : 0));
   core.end_thread(worker, slot);
 }
 
@@ -38,7 +38,8 @@ PoolCore::PoolCore(Pool* pool_, const Config& config_)
       controls(Layout(config_.workers, config_.slots_per_rank), config_.rank, config_.region,
                config_.words ? config_.words : &own_words),
       slots(config, controls),
-      idlers(config_.rank, config_.ranks > 1, config_.outside) {
+      idlers(config_.rank, config_.ranks > 1, config_.outside),
+      exited_here(JoinRecord{JoinKind::exited, config_.rank}.pack()) {
   asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(mxcsr), "=m"(x87));
   for (std::uint32_t i = 0; i < config.workers; ++i)
     workers.push_back(std::make_unique<Worker>(this, i, RunQueue(config.region, controls.layout(), i),
@@ -108,10 +109,11 @@ void PoolCore::end_thread(Worker& worker, SlotId slot) {
 }
 
 std::exception_ptr PoolCore::take_exception(SlotId slot) {
-  const Word word = controls.get(slot, offsetof(SlotControl, exception));
   std::exception_ptr exception;
-  if (word == 0) [[likely]] return exception;
-  controls.put(slot, offsetof(SlotControl, exception), 0);
+  const Word flags = controls.get(slot, offsetof(SlotControl, flags));
+  if (!(flags & kSlotException)) [[likely]] return exception;
+  controls.put(slot, offsetof(SlotControl, flags), flags & ~Word{kSlotException});
+  const Word word = controls.get(slot, offsetof(SlotControl, exception));
   // The word is the representation of an exception_ptr, whose reference moves to this one.
   static_assert(sizeof exception == sizeof word);
   __builtin_memcpy(static_cast<void*>(&exception), &word, sizeof word);

@@ -23,14 +23,14 @@ std::uint32_t Slots::cache_capacity() const noexcept {
   return std::clamp(config_.slots_per_rank / (8 * config_.workers), 1u, SlotCache::kMost);
 }
 
-void Slots::refill(SlotCache& cache) {
+SlotId Slots::refill(SlotCache& cache) {
   {
     RuntimeSection section;
-    if (refill_from_free(cache)) return;
+    if (refill_from_free(cache)) return cache.pop();
     drain_returned();
-    if (refill_from_free(cache)) return;
+    if (refill_from_free(cache)) return cache.pop();
     const SlotId fresh = take_never_used();
-    if (fresh != kNoSlot) return cache.push(fresh);
+    if (fresh != kNoSlot) return fresh;
   }
   // Outside the section: the exception is the user's and may travel.
   throw std::runtime_error("kasane: rank " + std::to_string(raw(config_.rank)) + " has no call stack left for another thread: all " +
@@ -46,6 +46,16 @@ bool Slots::refill_from_free(SlotCache& cache) {
     free_ = slot_of_link(controls_.local(free_)->next);
   }
   return !cache.empty();
+}
+
+void Slots::release_moved(SlotId slot, SlotControl& control) {
+  end_generation(control);
+  controls_.push(controls_.own_rank(), Layout::returned_head(), slot);
+}
+
+void Slots::spill_and_push(SlotCache& cache, SlotId slot) {
+  spill(cache);
+  cache.push(slot);
 }
 
 void Slots::spill(SlotCache& cache) {
@@ -67,6 +77,7 @@ SlotId Slots::take_never_used() {
   const SlotId slot = controls_.layout().slot_at(config_.rank, index);
   if (config_.prepare_slot) config_.prepare_slot(config_.prepare_context, slot);
   controls_.local(slot)->generation = 1;
+  controls_.local(slot)->rank = raw(config_.rank);
   return slot;
 }
 
@@ -79,6 +90,7 @@ void Slots::drain_returned() {
     const SlotId following_slot = controls_.next(slot);
     if (control.flags & kSlotMoved) config_.mover->reclaim(slot);
     control.flags = 0;
+    control.rank = raw(config_.rank);
     std::scoped_lock lock(mutex_);
     control.next = link_to(free_);
     free_ = slot;
@@ -88,7 +100,7 @@ void Slots::drain_returned() {
 
 void Slots::return_to_birth_rank(SlotId slot) {
   const Word generation = controls_.get(slot, offsetof(SlotControl, generation));
-  controls_.put(slot, offsetof(SlotControl, generation), following(generation));
+  controls_.put(slot, offsetof(SlotControl, generation), generation + 2);
   controls_.put(slot, offsetof(SlotControl, join), 0);
   controls_.push(controls_.layout().birth_rank(slot), Layout::returned_head(), slot);
 }

@@ -44,21 +44,26 @@ class Slots {
 
   /// How many a worker may keep to itself: few enough that all caches together hold at most an eighth of the rank's slots.
   [[nodiscard]] std::uint32_t cache_capacity() const noexcept;
-  /// A free slot of this rank. Throws std::runtime_error if there is none.
+  /// A free slot of this rank, its flags 0. Throws std::runtime_error if there is none.
   SlotId take(SlotCache& cache) {
-    if (cache.empty()) [[unlikely]] refill(cache);
-    const SlotId slot = cache.pop();
+    const SlotId slot = cache.empty() ? refill(cache) : cache.pop();
     sanitizer.reuse(slot);
     return slot;
   }
   /// Frees a slot whose thread has been joined or was detached and is off its stack: any slot of the job.
   void release(SlotCache& cache, SlotId slot) {
     if (!controls_.is_local(slot)) return return_to_birth_rank(slot);
-    end_generation(*controls_.local(slot));
+    release_local(cache, slot, *controls_.local(slot));
+  }
+  void release_local(SlotCache& cache, SlotId slot, SlotControl& control) {
     // relaxed: whoever exited it elsewhere set the flag before the join record, which we have read.
-    if (atomic(controls_.local(slot)->flags).load(std::memory_order_relaxed) & kSlotMoved) [[unlikely]]
-      return controls_.push(controls_.own_rank(), Layout::returned_head(), slot);
-    if (cache.full()) [[unlikely]] spill(cache);
+    if (atomic(control.flags).load(std::memory_order_relaxed) != 0) [[unlikely]] return release_moved(slot, control);
+    release_clean(cache, slot, control);
+  }
+  /// A local slot whose flags are 0.
+  void release_clean(SlotCache& cache, SlotId slot, SlotControl& control) {
+    end_generation(control);
+    if (cache.full()) [[unlikely]] return spill_and_push(cache, slot);
     cache.push(slot);
   }
   /// Takes over what other ranks freed, if anything.
@@ -74,14 +79,15 @@ class Slots {
   SanitizerSlots sanitizer;
 
  private:
-  static Word following(Word generation) noexcept { return (generation & 0xFFFFFFFFu) == 0xFFFFFFFFu ? 1 : generation + 1; }
   static void end_generation(SlotControl& control) noexcept {
-    // relaxed: a join of the old id finds a new generation or a free record, in either order; both refuse it.
-    atomic(control.generation).store(following(control.generation), std::memory_order_relaxed);
+    // relaxed: a join of the old id finds a new generation or a free record, in either order; both refuse it. By two: always odd, so that no id is 0.
+    atomic(control.generation).store(control.generation + 2, std::memory_order_relaxed);
     atomic(control.join).store(0, std::memory_order_relaxed);
   }
-  [[gnu::noinline]] void refill(SlotCache& cache);
-  [[gnu::noinline]] void spill(SlotCache& cache);
+  [[gnu::noinline]] SlotId refill(SlotCache& cache);
+  [[gnu::noinline]] void release_moved(SlotId slot, SlotControl& control);
+  [[gnu::noinline]] void spill_and_push(SlotCache& cache, SlotId slot);
+  void spill(SlotCache& cache);
   [[gnu::noinline]] void return_to_birth_rank(SlotId slot);
   SlotId take_never_used();
   bool refill_from_free(SlotCache& cache);
