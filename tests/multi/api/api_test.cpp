@@ -224,7 +224,7 @@ TEST(ParallelFor, TakesRangesIteratorsAndTheWholeOfAnInteger) {
                                                 [](long a, long b) { return a + b; }, 1);
     int backwards = 0;
     kasane::parallel_for(5, 3, [&](int) { ++backwards; });
-    return v[0] == 2 && std::accumulate(v.begin(), v.end(), 0L) == 15000 - 1 && around == -128 && backwards == 0;
+    return v[0] == 2 && std::accumulate(v.begin(), v.end(), 0L) == 15000 - 1 && around == -255 && backwards == 0;
   }));
 }
 
