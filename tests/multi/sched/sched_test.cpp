@@ -453,11 +453,12 @@ TEST_P(SchedTest, RandomForkJoinAgreesWithTheOracle) {
   auto& expected = in_arena<Expected>(*cluster.shared);
   auto& failed_seed = in_arena<std::atomic<std::uint64_t>>(*cluster.shared, 4096);
   cluster.run([&](auto run) {
-    for (std::uint64_t seed = 1; seed <= 300 && failed_seed == 0; ++seed) {
+    for (std::uint64_t seed = 1; seed <= 800 && failed_seed == 0; ++seed) {
       run([&expected, &failed_seed, seed] {
         Guarded total(expected);
         std::atomic<std::uint64_t> detached{0};
         World world{expected, total, detached};
+        if (seed % 16 == 0) go_elsewhere(expected);
         std::uint64_t nodes = 0;
         const std::uint64_t wanted = oracle(mix(seed), 5, nodes);
         if (tree(mix(seed), 5, world) != wanted || total.value + detached != nodes) failed_seed = seed;
