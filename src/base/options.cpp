@@ -214,7 +214,7 @@ Result<> OptionTable::set(std::size_t index, std::string_view text, OptionSource
   Option& row = rows_.at(index);
   if (auto done = assign(row, text); !done) {
     const bool by_flag = source == OptionSource::command_line;
-    return fail(done.error().code, fmt::format("{}{}{}: {}", by_flag ? row.flag : row.variable, by_flag ? " " : "=", text,
+    return fail(done.error().code, fmt::format("{}{}{}: {}", by_flag ? long_flag(row) : row.variable, by_flag ? " " : "=", text,
                                                done.error().message));
   }
   row.source = source;
@@ -228,6 +228,10 @@ void OptionTable::write_environment() const {
 }
 
 std::string OptionTable::value_text(std::size_t row) const { return current_text(rows_.at(row)); }
+
+std::string OptionTable::long_flag(const Option& row) {
+  return row.flag.empty() ? row.flag : row.flag.substr(row.flag.find("--"));
+}
 
 std::string OptionTable::placeholder(const Option& row) {
   switch (row.unit) {

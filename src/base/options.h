@@ -39,7 +39,7 @@ struct Range {
 enum class OptionSource : std::uint8_t { preset, environment, command_line };
 
 struct Option {
-  std::string flag;       ///< "--space"; empty: only by variable
+  std::string flag;       ///< "--space" or "-n,--ranks"; empty: only by variable
   std::string variable;   ///< "KASANE_SPACE"; empty: only by flag
   Unit unit;
   std::string help;
@@ -79,6 +79,8 @@ class OptionTable {
   [[nodiscard]] std::string help() const;
   /// "[KASANE_SPACE, default 1T]": what help() adds to a row's help.
   [[nodiscard]] static std::string note(const Option&);
+  /// "--ranks" of "-n,--ranks".
+  [[nodiscard]] static std::string long_flag(const Option&);
   /// Metavariable of a row's value: COUNT, SIZE, TIME, TEXT, a|b|c; empty for a flag.
   [[nodiscard]] static std::string placeholder(const Option&);
 

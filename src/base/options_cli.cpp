@@ -22,7 +22,7 @@ void add_flags(CLI::App& app, OptionTable& table) {
     const std::string help = row.help + " " + OptionTable::note(row);
     if (row.unit == Unit::flag) {
       app.add_flag_function(
-          row.flag + ",!--no-" + row.flag.substr(2),
+          row.flag + ",!--no-" + OptionTable::long_flag(row).substr(2),
           [&table, i](std::int64_t times) { set_from_flag(table, i, times > 0 ? "1" : "0"); }, help);
       continue;
     }

@@ -28,7 +28,7 @@ struct Options {
 class OptionTest : public ::testing::Test {
  protected:
   OptionTest() {
-    table.count("--ranks", "KASANE_T_RANKS", o.ranks, "processes", {1, 4096})
+    table.count("-n,--ranks", "KASANE_T_RANKS", o.ranks, "processes", {1, 4096})
         .bytes("--space", "KASANE_T_SPACE", o.space, "size of the space", {64 << 10, 64ull << 40})
         .duration("--spin", "KASANE_T_SPIN", o.spin, "how long to spin", {0, 1'000'000'000})
         .text("--spill", "KASANE_T_SPILL", o.spill, "where cold memory goes")
@@ -131,7 +131,7 @@ TEST_F(OptionTest, FlagsWinOverVariables) {
   ::setenv("KASANE_T_RANKS", "4", 1);
   ::setenv("KASANE_T_TAG", "1", 1);
   ASSERT_TRUE(table.read_environment());
-  EXPECT_EQ(parse(table, {"--ranks", "8", "--no-tag", "--main=all"}), 0);
+  EXPECT_EQ(parse(table, {"-n", "8", "--no-tag", "--main=all"}), 0);
   EXPECT_EQ(o.ranks, 8u);
   EXPECT_FALSE(o.tag);
   EXPECT_TRUE(o.every_rank);
@@ -142,6 +142,8 @@ TEST_F(OptionTest, AWrongFlagSaysWhy) {
   std::string message;
   EXPECT_NE(parse(table, {"--space", "lots"}, &message), 0);
   EXPECT_NE(message.find("--space lots: expected a size such as"), std::string::npos) << message;
+  EXPECT_NE(parse(table, {"-n", "0"}, &message), 0);
+  EXPECT_NE(message.find("--ranks 0: must be at least 1"), std::string::npos) << message;
   EXPECT_NE(parse(table, {"--nonsense"}, &message), 0);
 }
 
