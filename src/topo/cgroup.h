@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What control groups let this process use. A container with "half a core" still sees every core in its affinity mask.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace kasane::topo {
+
+/// Cores' worth of processor time that the process may use: the least quota on the path from its group to the root, or
+/// nothing where there is none (or no control groups). Versions 1 and 2. The arguments are for tests.
+std::optional<double> cpu_quota(const std::string& groups_file = "/proc/self/cgroup",
+                                const std::string& mount = "/sys/fs/cgroup");
+
+}  // namespace kasane::topo

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the machine is: the cores this process may use, their NUMA nodes, and how to keep a thread on one of them.
+// Only this folder knows hwloc.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace kasane::topo {
+
+/// How many threads of this process run at once: the cores of its affinity mask, or fewer where a control group's quota
+/// allows less (rounded up); at least 1. Cheap: does not look at the topology.
+[[nodiscard]] std::uint32_t usable_cores();
+
+/// A hardware thread that the operating system schedules on.
+struct Core {
+  std::uint32_t cpu;         ///< the operating system's number, as in /proc/cpuinfo
+  std::uint32_t physical;    ///< cores with an equal number share one physical core
+  std::uint32_t numa_node;   ///< the operating system's number
+};
+
+struct NumaNode {
+  std::uint32_t number;   ///< the operating system's
+  std::uint64_t bytes;    ///< of memory; 0: unknown
+};
+
+/// The part of the machine that this process may use, as found once. Immutable, so any thread may read it.
+class Machine {
+ public:
+  /// Takes some milliseconds.
+  static Result<Machine> discover();
+
+  /// In an order good for workers: one hardware thread of each physical core first, NUMA node by NUMA node.
+  [[nodiscard]] const std::vector<Core>& cores() const noexcept { return cores_; }
+  [[nodiscard]] const std::vector<NumaNode>& numa_nodes() const noexcept { return numa_nodes_; }
+
+  /// "2 cores (1 physical), 1 NUMA node, L2 512K, L3 16M, 7.8 GiB, control group: 1.5 cores": for kasane info.
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  Machine() = default;
+  std::vector<Core> cores_;
+  std::vector<NumaNode> numa_nodes_;
+  std::vector<std::uint64_t> cache_bytes_;   // of the largest cache at levels 1, 2, 3 …; 0: none seen
+};
+
+/// Keeps the calling thread on core, and checks that it is there: Error limit if the process may not run on it.
+Result<> pin(const Core& core);
+/// Operating system's numbers of the cores that the calling thread may run on.
+[[nodiscard]] Result<std::vector<std::uint32_t>> affinity();
+
+}  // namespace kasane::topo

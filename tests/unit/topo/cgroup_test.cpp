@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topo/cgroup.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace kasane::topo {
+namespace {
+
+class CgroupTest : public ::testing::Test {
+ protected:
+  CgroupTest() { std::filesystem::create_directories(root); }
+  ~CgroupTest() override { std::filesystem::remove_all(root); }
+  void write(const std::string& name, const std::string& text) {
+    const std::filesystem::path path = root + "/" + name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text << "\n";
+  }
+  [[nodiscard]] std::optional<double> quota() const { return cpu_quota(root + "/groups", root + "/fs"); }
+  std::string root = ::testing::TempDir() + "kasane_cgroup." + std::to_string(::getpid());
+};
+
+TEST_F(CgroupTest, WithoutGroupsThereIsNoQuota) {
+  EXPECT_FALSE(quota());
+  write("groups", "0::/");
+  EXPECT_FALSE(quota());
+}
+
+TEST_F(CgroupTest, TheLeastQuotaUpwardsCounts) {
+  write("groups", "0::/system/job");
+  write("fs/system/job/cpu.max", "max 100000");
+  EXPECT_FALSE(quota());
+  write("fs/system/cpu.max", "150000 100000");
+  EXPECT_DOUBLE_EQ(quota().value(), 1.5);
+  write("fs/system/job/cpu.max", "50000 100000");
+  EXPECT_DOUBLE_EQ(quota().value(), 0.5);
+}
+
+// In a container the path is the host's, and the mount is the container's own group.
+TEST_F(CgroupTest, ThePathNeedNotBeMounted) {
+  write("groups", "0::/docker/0123456789abcdef");
+  write("fs/cpu.max", "200000 100000");
+  EXPECT_DOUBLE_EQ(quota().value(), 2);
+}
+
+TEST_F(CgroupTest, VersionOne) {
+  write("groups", "5:memory:/job\n4:cpu,cpuacct:/job\n3:cpuset:/job");
+  write("fs/cpu/job/cpu.cfs_quota_us", "-1");
+  write("fs/cpu/job/cpu.cfs_period_us", "100000");
+  EXPECT_FALSE(quota());
+  write("fs/cpu/job/cpu.cfs_quota_us", "400000");
+  EXPECT_DOUBLE_EQ(quota().value(), 4);
+}
+
+TEST_F(CgroupTest, NonsenseIsNoQuota) {
+  write("groups", "0::/job\nrubbish");
+  write("fs/job/cpu.max", "ten 0");
+  EXPECT_FALSE(quota());
+}
+
+}  // namespace
+}  // namespace kasane::topo
