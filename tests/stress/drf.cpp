@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs random data-race-free programs (program.h) with real threads, pointers and moving stacks, and compares every read with the oracle.
+//
+//   kasane run -n 4 --workers 2 -- stress_drf --seed 1 --count 100
+//
+// A read that differs prints seed, thread, operation and the command that replays it; exit status 1. Everything threads share lies in
+// global memory: the program's tables too, so that a thread can run anywhere. The table of object addresses is itself
+// ordinary shared data, written by the thread that allocates or begins, read by those ordered after it.
+#include <kasane/kasane.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "stress/program.h"
+
+namespace {
+
+using kasane::stress::kFrameBytes;
+using kasane::stress::kHeap;
+using kasane::stress::kLocks;
+using kasane::stress::kMaxChildren;
+using kasane::stress::Object;
+using kasane::stress::Op;
+using kasane::stress::OpKind;
+using kasane::stress::Program;
+using kasane::stress::Thread;
+
+/// Two counters that are equal whenever the lock is free; they lie on different pages.
+struct Counter {
+  kasane::mutex lock;
+  std::uint64_t first = 0;
+  std::uint64_t* second = nullptr;
+};
+
+/// A program in global memory.
+struct Shared {
+  std::uint64_t seed;
+  const Op* ops;
+  const Thread* threads;
+  const Object* objects;
+  std::byte** where;          ///< of each object
+  Counter* counters;
+  kasane::barrier* barriers;
+  kasane::mutex* failing;
+  std::uint64_t* failures;
+};
+
+[[gnu::noinline]] void fail(const Shared& s, std::uint32_t thread, std::uint32_t index, std::uint64_t got) {
+  const Op& op = s.ops[s.threads[thread].first_op + index];
+  std::fprintf(stderr,
+               "stress_drf: seed %llu thread %u operation %u (kind %d, object %u, offset %llu, width %d) on rank %u: got %llx, should be %llx\n"
+               "  replay: kasane run -n %u --workers %u -- stress_drf --seed %llu --count 1\n",
+               static_cast<unsigned long long>(s.seed), thread, index, static_cast<int>(op.kind), op.target, static_cast<unsigned long long>(op.offset),
+               static_cast<int>(op.width), kasane::rank(), static_cast<unsigned long long>(got), static_cast<unsigned long long>(op.value), kasane::ranks(),
+               kasane::workers(), static_cast<unsigned long long>(s.seed));
+  const std::lock_guard hold(*s.failing);
+  ++*s.failures;
+}
+
+[[gnu::noinline]] void store(std::byte* at, const Op& op) {
+  switch (op.width) {
+    case 1: *reinterpret_cast<volatile std::uint8_t*>(at) = static_cast<std::uint8_t>(op.value); break;
+    case 2: *reinterpret_cast<volatile std::uint16_t*>(at) = static_cast<std::uint16_t>(op.value); break;
+    case 4: *reinterpret_cast<volatile std::uint32_t*>(at) = static_cast<std::uint32_t>(op.value); break;
+    default: *reinterpret_cast<volatile std::uint64_t*>(at) = op.value; break;
+  }
+}
+
+[[gnu::noinline]] std::uint64_t load(const std::byte* at, const Op& op) {
+  switch (op.width) {
+    case 1: return *reinterpret_cast<const volatile std::uint8_t*>(at);
+    case 2: return *reinterpret_cast<const volatile std::uint16_t*>(at);
+    case 4: return *reinterpret_cast<const volatile std::uint32_t*>(at);
+    default: return *reinterpret_cast<const volatile std::uint64_t*>(at);
+  }
+}
+
+[[gnu::noinline]] void work(std::uint64_t iterations) {
+  for (std::uint64_t i = 0; i < iterations * 50; ++i) __asm__ volatile("" ::: "memory");
+}
+
+void run_thread(const Shared* shared, std::uint32_t thread);
+
+[[gnu::noinline]] void run_op(const Shared& s, std::uint32_t thread, std::uint32_t index, kasane::thread* children) {
+  const Op op = s.ops[s.threads[thread].first_op + index];
+  switch (op.kind) {
+    case OpKind::write: store(s.where[op.target] + op.offset, op); break;
+    case OpKind::read:
+      if (const std::uint64_t got = load(s.where[op.target] + op.offset, op); got != op.value) fail(s, thread, index, got);
+      break;
+    case OpKind::fork: {
+      const Shared* shared = &s;
+      const std::uint32_t child = op.target;
+      children[op.slot] = kasane::thread([shared, child] { run_thread(shared, child); });
+      break;
+    }
+    case OpKind::join: children[op.slot].join(); break;
+    case OpKind::add:
+    case OpKind::check: {
+      Counter& c = s.counters[op.target];
+      c.lock.lock();
+      const std::uint64_t first = c.first, second = *c.second;
+      if (op.kind == OpKind::add) {
+        c.first = first + op.value;
+        *c.second = second + op.value;
+      }
+      c.lock.unlock();
+      if (first != second) fail(s, thread, index, first - second);
+      if (op.kind == OpKind::check && first != op.value) fail(s, thread, index, first);
+      break;
+    }
+    case OpKind::barrier: s.barriers[op.target].arrive_and_wait(); break;
+    case OpKind::allocate: s.where[op.target] = static_cast<std::byte*>(kasane::allocate(s.objects[op.target].bytes)); break;
+    case OpKind::release: kasane::deallocate(s.where[op.target]); break;
+    case OpKind::work: work(op.value); break;
+    case OpKind::yield: kasane::this_thread::yield(); break;
+  }
+}
+
+/// The frame lies on this thread's stack: children write and read it through s.where while this thread is anywhere.
+void run_thread(const Shared* shared, std::uint32_t thread) {
+  alignas(64) std::byte frame[kFrameBytes];
+  kasane::thread children[kMaxChildren];
+  shared->where[shared->threads[thread].frame] = frame;
+  for (std::uint32_t i = 0; i < shared->threads[thread].ops; ++i) run_op(*shared, thread, i, children);
+}
+
+template <class T>
+T* copy_of(const std::vector<T>& v) {
+  auto* p = static_cast<T*>(kasane::allocate(v.size() * sizeof(T) + 1, 64));
+  if (!v.empty()) std::memcpy(p, v.data(), v.size() * sizeof(T));
+  return p;
+}
+
+/// Runs the program of a seed once; the number of reads that differed.
+std::uint64_t run_program(const Program& p) {
+  auto* s = static_cast<Shared*>(kasane::allocate(sizeof(Shared)));
+  *s = {p.seed, copy_of(p.ops), copy_of(p.threads), copy_of(p.objects), nullptr, nullptr, nullptr, nullptr, nullptr};
+  s->where = static_cast<std::byte**>(kasane::allocate(p.objects.size() * sizeof(std::byte*), 64));
+  std::memset(static_cast<void*>(s->where), 0, p.objects.size() * sizeof(std::byte*));
+  s->counters = static_cast<Counter*>(kasane::allocate(kLocks * sizeof(Counter), 64));
+  auto* seconds = static_cast<std::uint64_t*>(kasane::allocate(kLocks * sizeof(std::uint64_t), 64, kasane::placement::cyclic));
+  for (std::uint32_t i = 0; i < kLocks; ++i) {
+    new (&s->counters[i]) Counter;
+    s->counters[i].second = &seconds[i];
+    seconds[i] = 0;
+  }
+  s->barriers = static_cast<kasane::barrier*>(kasane::allocate(p.barriers.size() * sizeof(kasane::barrier) + 1, 64));
+  for (std::size_t i = 0; i < p.barriers.size(); ++i) new (&s->barriers[i]) kasane::barrier(p.barriers[i].members);
+  s->failing = new (kasane::allocate(sizeof(kasane::mutex))) kasane::mutex;
+  s->failures = static_cast<std::uint64_t*>(kasane::allocate(sizeof(std::uint64_t)));
+  *s->failures = 0;
+
+  const Shared* shared = s;
+  kasane::thread root([shared] { run_thread(shared, 0); });
+  root.join();
+  const std::uint64_t failures = *s->failures;
+
+  for (std::uint32_t i = 0; i < kLocks; ++i) std::destroy_at(&s->counters[i]);
+  for (std::size_t i = 0; i < p.barriers.size(); ++i) std::destroy_at(&s->barriers[i]);
+  std::destroy_at(s->failing);
+  for (const void* block : {static_cast<const void*>(s->ops), static_cast<const void*>(s->threads), static_cast<const void*>(s->objects), static_cast<const void*>(s->where),
+                            static_cast<const void*>(s->counters), static_cast<const void*>(seconds), static_cast<const void*>(s->barriers),
+                            static_cast<const void*>(s->failing), static_cast<const void*>(s->failures), static_cast<const void*>(s)})
+    kasane::deallocate(const_cast<void*>(block));
+  return failures;
+}
+
+std::uint64_t number(int argc, char** argv, const char* name, std::uint64_t otherwise) {
+  for (int i = 1; i + 1 < argc; ++i)
+    if (std::strcmp(argv[i], name) == 0) return std::strtoull(argv[i + 1], nullptr, 10);
+  return otherwise;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::uint64_t first = number(argc, argv, "--seed", 1), count = number(argc, argv, "--count", 20);
+  kasane::stress::Limits limits;
+  limits.threads = static_cast<std::uint32_t>(number(argc, argv, "--threads", limits.threads));
+  limits.actions = static_cast<std::uint32_t>(number(argc, argv, "--actions", limits.actions));
+  std::uint64_t failures = 0;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    const Program program = kasane::stress::generate(seed, limits);
+    if (argc > 1 && std::strcmp(argv[argc - 1], "--show") == 0) std::fputs(kasane::stress::to_string(program).c_str(), stdout);
+    failures += kasane::run([&] { return run_program(program); });
+  }
+  kasane_statistics_t total{};
+  kasane_statistics_total(&total);
+  std::printf("stress_drf: seeds %llu … %llu, %u ranks, %u workers: %llu wrong reads; %llu threads, %llu steals inside ranks, %llu across, %llu diffs, %llu pages moved\n",
+              static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), kasane::ranks(), kasane::workers(),
+              static_cast<unsigned long long>(failures), static_cast<unsigned long long>(total.threads), static_cast<unsigned long long>(total.steals_local),
+              static_cast<unsigned long long>(total.steals_remote), static_cast<unsigned long long>(total.diffs), static_cast<unsigned long long>(total.pages_moved));
+  return failures == 0 ? 0 : 1;
+}
