@@ -5,7 +5,7 @@ set(KASANE_LAYERS
   "base       | src/base           | "
   "topo       | src/topo           | base"
   "comm       | src/comm           | base topo"
-  "comm_shm   | src/comm/shm       | comm"
+  "comm_shm   | src/comm/shm       | comm bootstrap"
   "comm_sim   | src/comm/sim       | comm"
   "bootstrap  | src/comm/bootstrap | comm"
   "mem        | src/mem            | base topo"

@@ -181,8 +181,8 @@ bool Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event event, cons
   const PageId page = mem::page_of(b);
   const bool fetches = step.actions[0] == Action::fetch;
   Mask mask = Mask{1} << index_in_page(b);
+  if (step.actions[0] != Action::end) mask |= claim_window(ctx, b, event, step);
   if (fetches) {
-    mask |= claim_window(ctx, b, event, step);
     // Before the fetch begins: an acquire that does not see the block here began before it and needs nothing of it.
     for_each_bit(mask, [&](unsigned i) { cached_.insert(block_at(page, i)); });
     const Fetched fetched = fetch(ctx, b, static_cast<std::uint32_t>(std::popcount(mask)));
@@ -219,19 +219,25 @@ bool Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event event, cons
   return true;
 }
 
-/// Read-ahead (and, for a sweep of stores, write-ahead): claims absent blocks that follow b in its page.
+/// Read-ahead and write-ahead: claims the blocks that follow b in its page and need the same actions, as many as b's sweep deserves.
 Coherence::Mask Coherence::claim_window(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
-  ctx.window = raw(b) == ctx.expected ? std::min<std::uint32_t>(ctx.window * 2, kBlocksPerPage) : 1;
+  auto sweep = std::find_if(ctx.sweeps.begin(), ctx.sweeps.end(), [&](const auto& s) { return s.expected == raw(b); });
+  if (sweep == ctx.sweeps.end()) {
+    sweep = ctx.sweeps.begin() + ctx.next_sweep++ % ctx.sweeps.size();
+    sweep->window = 1;
+  } else {
+    sweep->window = std::min<std::uint32_t>(sweep->window * 2, kBlocksPerPage);
+  }
   Mask mask = 0;
   std::uint64_t end = raw(b) + 1;
   const Event alike = event == Event::store || event == Event::pin_write ? Event::store : Event::load;
-  for (unsigned i = index_in_page(b) + 1; i < kBlocksPerPage && end - raw(b) < ctx.window; ++i, ++end) {
+  for (unsigned i = index_in_page(b) + 1; i < kBlocksPerPage && end - raw(b) < sweep->window; ++i, ++end) {
     const BlockState s = state(BlockId{end});
     const Step ahead = next(s, alike);
-    if (ahead.verdict != Verdict::proceed || ahead.actions != step.actions || !try_claim(BlockId{end}, s, ahead)) break;
+    if (ahead.verdict != Verdict::proceed || ahead.actions != step.actions || s.pins != 0 || !try_claim(BlockId{end}, s, ahead)) break;
     mask |= Mask{1} << i;
   }
-  ctx.expected = end;
+  sweep->expected = end;
   return mask;
 }
 

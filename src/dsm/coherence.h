@@ -8,6 +8,7 @@
 // acquire_all makes all released stores visible here.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -30,9 +31,14 @@ struct ThreadContext {
 
   comm::Blocking io;
   Counters& counters;
-  /// Read-ahead: a fault at `expected` doubles the window, any other resets it.
-  std::uint64_t expected = ~std::uint64_t{0};
-  std::uint32_t window = 1;
+  /// Sweeps under way. A fault at the block that a sweep expects doubles its window; any other begins a sweep in place of the oldest: a merge
+  /// reads two arrays and writes a third.
+  struct Sweep {
+    std::uint64_t expected = ~std::uint64_t{0};
+    std::uint32_t window = 1;
+  };
+  std::array<Sweep, 8> sweeps;
+  std::uint32_t next_sweep = 0;
   /// A fault that finds nothing to do is a race lost to another thread; the same one again and again is not one we can serve.
   std::uint64_t idle_fault = ~std::uint64_t{0};
   std::uint32_t idle_faults = 0;

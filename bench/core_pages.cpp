@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core_pages.h"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+
+#include "base/clock.h"
+#include "comm/bootstrap/job.h"
+#include "mem/signal_dispatch.h"
+#include "support/rank_memory.h"
+
+namespace kasane::bench {
+namespace {
+
+using test::RankMemory;
+using mem::kBlockBytes;
+
+constexpr unsigned kMostSamples = 64;
+
+/// What rank 1 measured, in memory shared by the ranks: microseconds or nanoseconds a repetition.
+struct Samples {
+  double value[kMostSamples];
+  unsigned n;
+  void add(double v) {
+    if (n < kMostSamples) value[n++] = v;
+  }
+  [[nodiscard]] double median() {
+    std::sort(value, value + n);
+    return n == 0 ? 0 : value[n / 2];
+  }
+};
+
+struct Results {
+  Samples miss, miss_inside, stream, write_miss, release_page, release_clean, acquire_clean, epoch, fault, copy;
+  bool wrong;
+};
+
+double us(std::uint64_t ns, std::size_t n) { return static_cast<double>(ns) / 1e3 / static_cast<double>(n); }
+
+/// The kernel's part of a fault: a handler that only lets the access pass.
+bool open_block(void*, void* address, bool, void*) {
+  auto* block = reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(address) / kBlockBytes * kBlockBytes);
+  return ::mprotect(block, kBlockBytes, PROT_READ | PROT_WRITE) == 0;
+}
+
+void measure_fault(Results& results, std::size_t blocks, const std::vector<std::size_t>& order) {
+  const int fd = ::memfd_create("fault", MFD_CLOEXEC);
+  KASANE_CHECK(::ftruncate(fd, static_cast<off_t>(blocks * kBlockBytes)) == 0);
+  auto* alias = static_cast<char*>(::mmap(nullptr, blocks * kBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  std::memset(alias, 1, blocks * kBlockBytes);
+  auto* base = static_cast<volatile char*>(::mmap(nullptr, blocks * kBlockBytes, PROT_NONE, MAP_SHARED, fd, 0));
+  KASANE_CHECK(mem::register_range(const_cast<char*>(base), blocks * kBlockBytes, open_block, nullptr).has_value());
+  const std::uint64_t start = now_ns();
+  for (const std::size_t b : order) static_cast<void>(base[b * kBlockBytes]);
+  results.fault.add(us(now_ns() - start, blocks));
+  mem::unregister_range(const_cast<char*>(base));
+  ::munmap(const_cast<char*>(base), blocks * kBlockBytes);
+  ::munmap(alias, blocks * kBlockBytes);
+  ::close(fd);
+}
+
+void measure_copy(Results& results, RankMemory& m, std::uint64_t data, std::size_t blocks, const std::vector<std::size_t>& order) {
+  const std::byte* owner = m.transport->mapped(Rank{0}, gas::kFrames) + data;
+  alignas(64) static std::byte to[kBlockBytes];
+  const std::uint64_t start = now_ns();
+  for (const std::size_t b : order) {
+    std::memcpy(to, owner + b * kBlockBytes, kBlockBytes);
+    asm volatile("" ::"r"(to) : "memory");
+  }
+  results.copy.add(us(now_ns() - start, blocks));
+}
+
+/// Rank 1's repetition; rank 0 owns the data and sleeps in the barrier meanwhile.
+void measure(Results& results, RankMemory& m, std::uint64_t data, std::size_t blocks, std::vector<std::size_t>& order) {
+  auto& context = m.context();
+  volatile char* bytes = m.at<volatile char>(data);
+  m.coherence->acquire_all(context);
+  measure_fault(results, blocks, order);
+  measure_copy(results, m, data, blocks, order);
+
+  std::uint64_t inside = context.counters.ns_fault.load(), start = now_ns();
+  for (const std::size_t b : order) results.wrong |= bytes[b * kBlockBytes] != static_cast<char>(b);
+  results.miss.add(us(now_ns() - start, blocks));
+  results.miss_inside.add(us(context.counters.ns_fault.load() - inside, blocks));
+
+  m.coherence->acquire_all(context);
+  start = now_ns();
+  for (std::size_t b = 0; b < blocks; ++b) results.wrong |= bytes[b * kBlockBytes] != static_cast<char>(b);
+  results.stream.add(us(now_ns() - start, blocks));
+
+  m.coherence->acquire_all(context);
+  start = now_ns();
+  for (const std::size_t b : order) bytes[b * kBlockBytes + 8] = static_cast<char>(b + results.stream.n);
+  results.write_miss.add(us(now_ns() - start, blocks));
+  start = now_ns();
+  m.coherence->release_all(context);
+  results.release_page.add(us(now_ns() - start, blocks));
+
+  m.coherence->acquire_all(context);
+  constexpr unsigned kCalls = 1000;
+  start = now_ns();
+  for (unsigned i = 0; i < kCalls; ++i) m.coherence->release_all(context);
+  results.release_clean.add(us(now_ns() - start, kCalls) * 1e3);
+  start = now_ns();
+  for (unsigned i = 0; i < kCalls; ++i) m.coherence->acquire_all(context);
+  results.acquire_clean.add(us(now_ns() - start, kCalls) * 1e3);
+}
+
+/// Both ranks store to their half of every page, release, meet, acquire and read the other's half.
+void measure_false_sharing(Results& results, RankMemory& m, std::uint64_t data, unsigned repetitions) {
+  constexpr std::size_t kPages = 16;
+  volatile char* bytes = m.at<volatile char>(data);
+  const std::size_t mine = raw(m.rank()) * 64, other = 64 - mine;
+  for (unsigned r = 0; r < repetitions; ++r) {
+    m.collectives.barrier();
+    const std::uint64_t start = now_ns();
+    for (std::size_t p = 0; p < kPages; ++p) bytes[p * kBlockBytes + mine] = static_cast<char>(r + p);
+    m.coherence->release_all(m.context());
+    m.collectives.barrier();
+    m.coherence->acquire_all(m.context());
+    for (std::size_t p = 0; p < kPages; ++p) results.wrong |= bytes[p * kBlockBytes + other] != static_cast<char>(r + p);
+    if (raw(m.rank()) == 1) results.epoch.add(us(now_ns() - start, kPages));
+  }
+}
+
+void body(const comm::Job& job, std::byte* base, Results& results, unsigned repetitions, std::size_t blocks) {
+  RankMemory m(job, base);
+  const bool owner = raw(m.rank()) == 0;
+  const std::uint64_t data = m.broadcast(Rank{0}, owner ? m.allocate(blocks * kBlockBytes) : 0);
+  if (owner) {
+    for (std::size_t b = 0; b < blocks; ++b) m.at<char>(data)[b * kBlockBytes] = static_cast<char>(b);
+  }
+  m.collectives.barrier();
+  if (!owner) {
+    std::vector<std::size_t> order(blocks);
+    std::iota(order.begin(), order.end(), 0);
+    std::mt19937 random(1);
+    for (unsigned r = 0; r < repetitions; ++r) {
+      std::shuffle(order.begin(), order.end(), random);
+      measure(results, m, data, blocks, order);
+    }
+  }
+  m.collectives.barrier();
+  measure_false_sharing(results, m, data, repetitions);
+}
+
+/// Runs body in two forked ranks.
+void run_pair(const std::function<void(const comm::Job&)>& run) {
+  comm::Job job = comm::create_job(2, comm::shm::job_bytes(2)).value();
+  pid_t pids[2];
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    pids[r] = ::fork();
+    if (pids[r] == 0) {
+      ::alarm(120);   // a hang ends the benchmark
+      job.rank = Rank{r};
+      run(job);
+      ::_exit(0);
+    }
+  }
+  bool failed = false;
+  for (const pid_t pid : pids) {
+    int status = 0;
+    failed |= ::waitpid(pid, &status, 0) != pid || status != 0;
+  }
+  if (failed) throw std::runtime_error("core_pages: a rank failed");
+}
+
+}  // namespace
+
+std::vector<Row> core_pages(bool quick) {
+  const unsigned repetitions = quick ? 5 : 21;
+  const std::size_t blocks = quick ? 512 : 4096;
+  auto* results = static_cast<Results*>(::mmap(nullptr, sizeof(Results), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  std::byte* base = mem::reserve_space(RankMemory::kSpaceBytes).value();
+  run_pair([&](const comm::Job& job) { body(job, base, *results, repetitions, blocks); });
+  ::munmap(base, RankMemory::kSpaceBytes);
+  if (results->wrong) throw std::runtime_error("core_pages: wrong bytes were read");
+
+  const auto row = [&](const char* name, const char* system, Samples& samples, const char* unit) {
+    return Row{"core", name, system, 2, 1, kBlockBytes, samples.median(), unit, samples.n};
+  };
+  std::vector<Row> rows{row("page-miss", "kasane", results->miss, "us"),
+                        row("page-miss", "kasane, in the handler", results->miss_inside, "us"),
+                        row("page-miss", "fault", results->fault, "us"),
+                        row("page-miss", "memcpy", results->copy, "us"),
+                        row("page-stream", "kasane", results->stream, "us"),
+                        row("page-stream", "memcpy", results->copy, "us"),
+                        row("write-miss", "kasane", results->write_miss, "us"),
+                        row("release-page", "kasane", results->release_page, "us"),
+                        row("release-clean", "kasane", results->release_clean, "ns"),
+                        row("acquire-clean", "kasane", results->acquire_clean, "ns"),
+                        row("false-sharing-epoch", "kasane", results->epoch, "us")};
+  rows[8].bytes = rows[9].bytes = 0;
+  rows[10].threads = 2;
+  ::munmap(results, sizeof(Results));
+  return rows;
+}
+
+}  // namespace kasane::bench
