@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -60,45 +59,37 @@ void who(CrashText& text) noexcept {
   if (slot != kNoSlot) text.add(", user-level thread in slot ").decimal(raw(slot));
 }
 
-/// Says what a stack address means. False if the address is in no stack slot.
-bool explain_stack_address(CrashText& text, std::uintptr_t address) noexcept {
+/// The stack slot that holds the address, and where in it. slot_bytes 0: none does.
+struct InSlot {
+  std::uint64_t slot = 0, offset = 0, slot_bytes = 0;
+};
+
+InSlot find_slot(std::uintptr_t address) noexcept {
   const ult::Pool* pool = ult::Pool::current();
-  if (pool == nullptr) return false;
+  if (pool == nullptr) return {};
   const ult::Config& c = pool->config();
-  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(c.slots);
-  const std::uint64_t slots = static_cast<std::uint64_t>(c.ranks) * c.slots_per_rank;
-  if (c.slot_bytes == 0 || address - first >= slots * c.slot_bytes) return false;
-  const std::uint64_t slot = (address - first) / c.slot_bytes;
-  constexpr std::uintptr_t kGuardBytes = 4096;
-  if ((address - first) % c.slot_bytes < kGuardBytes) {
-    text.add("that is the guard below the stack of slot ").decimal(slot).add(": stack overflow. A stack has ").decimal(c.slot_bytes);
+  const std::uintptr_t from_first = address - reinterpret_cast<std::uintptr_t>(c.slots);
+  if (c.slot_bytes == 0 || from_first >= c.slot_bytes * c.ranks * c.slots_per_rank) return {};
+  return {from_first / c.slot_bytes, from_first % c.slot_bytes, c.slot_bytes};
+}
+
+void explain_slot(CrashText& text, const InSlot& in) noexcept {
+  constexpr std::uint64_t kGuardBytes = 4096;
+  if (in.offset < kGuardBytes) {
+    text.add("that is the guard below the stack of slot ").decimal(in.slot).add(": stack overflow. A stack has ").decimal(in.slot_bytes);
     text.add(" bytes; give more with kasane run --stack SIZE, or KASANE_STACK=SIZE\n");
   } else {
-    text.add("that lies in the stack of slot ").decimal(slot).add(", which is not in use or belongs to another thread\n");
+    text.add("that lies in the stack of slot ").decimal(in.slot).add(", which is not in use or belongs to another thread\n");
   }
-  return true;
 }
 
-std::uintptr_t stack_pointer(const void* context) noexcept {
-  if (context == nullptr) return 0;
-  [[maybe_unused]] const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
-#if defined(__x86_64__)
-  return static_cast<std::uintptr_t>(machine.gregs[REG_RSP]);
-#elif defined(__aarch64__)
-  return machine.sp;
-#else
-  return 0;
-#endif
-}
-
-void explain_address(const void* address, const char* meaning, const void* context) noexcept {
+void explain_address(const void* address, const char* meaning) noexcept {
   CrashText text;
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   if (meaning != nullptr) {
     text.add(meaning).add("\n");
-  } else if (explain_stack_address(text, at)) {
-  } else if (const std::uintptr_t sp = stack_pointer(context); sp != 0 && at - (sp - kNearStack) < kNearStack + 4096) {
-    text.add("that is close to the stack pointer ").hex(sp).add(": probably a stack overflow (kasane run --stack SIZE, KASANE_STACK=SIZE)\n");
+  } else if (const InSlot in = find_slot(at); in.slot_bytes != 0) {
+    explain_slot(text, in);
   } else if (in_space(address)) {
     text.add("that lies in the global space, at offset ").hex(at - reinterpret_cast<std::uintptr_t>(process().space_base));
     text.add(", where nothing is allocated: a wild pointer, or memory that was freed\n");
@@ -110,18 +101,29 @@ void explain_address(const void* address, const char* meaning, const void* conte
   say(text);
 }
 
-/// The stack, last of all: the unwinder may crash or hang on what is left of it.
-void trace(const void* context) noexcept {
+void explain_overflow(std::uintptr_t address, std::uintptr_t stack_pointer) noexcept {
+  const bool near = stack_pointer != 0 && address - (stack_pointer - kNearStack) < kNearStack + 4096;
+  if (!near || find_slot(address).slot_bytes != 0) return;   // an address in a slot has been explained
+  CrashText text;
+  text.add("it is beside the stack pointer ").hex(stack_pointer).add(": probably a stack overflow. More stack: --main-stack, KASANE_MAIN_STACK for main; ");
+  say(text.add("--stack, KASANE_STACK for threads\n"));
+}
+
+/// The stack, last of all: the unwinder may crash or hang on what is left of it. address: of the access that failed, or null.
+void trace(const void* context, const void* address) noexcept {
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   mem::raw_sigaction(SIGALRM, &standard, nullptr);
   ::alarm(kTraceSeconds);
-  Frame frames[kMaxFrames];
-  const std::size_t count = unwind(context, frames, kMaxFrames);
-  for (std::size_t i = 0; i < count; ++i) {
+  Backtrace stack;
+  unwind(context, stack);
+  explain_overflow(reinterpret_cast<std::uintptr_t>(address), stack.stack_pointer);
+  for (std::size_t i = 0; i < stack.count; ++i) {
+    const Frame& frame = stack.frames[i];
     CrashText text;
-    text.add("#").decimal(i).add(" ").hex(frames[i].address).add(" ");
-    describe(text, frames[i]);
+    text.add("#").decimal(i).add(" ").hex(frame.address).add(" ");
+    describe(text, frame);
+    if (frame.times > 1) text.add(", ").decimal(frame.times).add(" times");
     say(text.add("\n"));
   }
   ::alarm(0);
@@ -130,6 +132,11 @@ void trace(const void* context) noexcept {
 void note_signal(int signal) noexcept {
   // relaxed: the supervisor looks after this process is gone.
   if (process().status != nullptr) process().status->signal.store(signal, std::memory_order_relaxed);
+}
+
+/// An access failed, and si_addr is its address. A non-canonical address comes as null with SI_KERNEL.
+bool is_fault(int signal, const siginfo_t& info) noexcept {
+  return (signal == SIGSEGV || signal == SIGBUS) && info.si_code > 0 && info.si_code != SI_KERNEL;
 }
 
 const char* cause_of(int signal, const siginfo_t& info) noexcept {
@@ -154,15 +161,14 @@ void say_what(int signal, const siginfo_t& info) noexcept {
   }
   if (const char* cause = cause_of(signal, info)) text.add(" (").add(cause).add(")");
   say(text.add("\n"));
-  // A non-canonical address comes as null with SI_KERNEL.
-  if ((signal == SIGSEGV || signal == SIGBUS) && info.si_code > 0 && info.si_code != SI_KERNEL) explain_address(info.si_addr, nullptr, nullptr);
+  if (is_fault(signal, info)) explain_address(info.si_addr, nullptr);
 }
 
 void on_fatal_signal(int signal, siginfo_t* info, void* context) {
   claim_report(signal);
   note_signal(signal);
   say_what(signal, *info);
-  trace(context);
+  trace(context, is_fault(signal, *info) ? info->si_addr : nullptr);
   die_of(signal);
 }
 
@@ -191,8 +197,8 @@ Result<void> install_crash_handlers(Rank) {
   for (const int signal : {SIGSEGV, SIGBUS}) KASANE_TRY(install(signal, on_fault));
   for (const int signal : {SIGILL, SIGFPE, SIGABRT, SIGTRAP}) KASANE_TRY(install(signal, on_fatal_signal));
   // The unwinder's first use may look for tables: better now than in a handler.
-  Frame frames[kMaxFrames];
-  unwind(nullptr, frames, kMaxFrames);
+  Backtrace stack;
+  unwind(nullptr, stack);
   return {};
 }
 
@@ -203,8 +209,8 @@ void report_wild_access(const void* address, bool write, const char* meaning) {
   if (process().status == nullptr) text.add("kasane: ");
   who(text);
   say(text.add(write ? ": store to " : ": load from ").address(address).add("\n"));
-  explain_address(address, meaning, nullptr);
-  trace(nullptr);
+  explain_address(address, meaning);
+  trace(nullptr, address);
   die_of(SIGSEGV);
 }
 

@@ -20,19 +20,26 @@ namespace {
 
 // ---- frames ----
 
-struct Walk {
-  Frame* frames;
-  std::size_t room, count;
-};
+/// False when there is no room for more.
+bool add(Backtrace& trace, std::uintptr_t address, bool exact) noexcept {
+  if (trace.count > 0 && trace.frames[trace.count - 1].address == address) {
+    ++trace.frames[trace.count - 1].times;
+    return true;
+  }
+  if (trace.count == kMaxFrames) return false;
+  trace.frames[trace.count++] = {address, exact, 1};
+  return true;
+}
 
 _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
-  auto& walk = *static_cast<Walk*>(argument);
+  auto& trace = *static_cast<Backtrace*>(argument);
   int exact = 0;
   const std::uintptr_t address = ::_Unwind_GetIPInfo(context, &exact);
-  if (exact != 0) walk.count = 0;   // what was below is the handler
-  if (address == 0 || walk.count == walk.room) return _URC_END_OF_STACK;
-  walk.frames[walk.count++] = {address, exact != 0};
-  return _URC_NO_REASON;
+  if (exact != 0) {
+    trace.count = 0;   // what was below is the handler
+    trace.stack_pointer = ::_Unwind_GetCFA(context);
+  }
+  return address != 0 && add(trace, address, exact != 0) ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
 bool read_memory(std::uintptr_t from, void* to, std::size_t bytes) noexcept {
@@ -61,22 +68,21 @@ bool object_of(std::uintptr_t address, dl_find_object& object) noexcept {
   return ::_dl_find_object(reinterpret_cast<void*>(address), &object) == 0;   // NOLINT: as above
 }
 
-std::size_t follow_frame_pointers(const Registers& r, Frame* frames, std::size_t room) noexcept {
-  std::size_t count = 0;
-  frames[count++] = {r.pc, true};
+void follow_frame_pointers(const Registers& r, Backtrace& trace) noexcept {
+  trace.count = 0;
+  trace.stack_pointer = r.sp;
+  add(trace, r.pc, true);
   std::uintptr_t fp = r.fp;
   dl_find_object object;
   std::uintptr_t top = 0;
   // A call to a wild address has pushed where it came from, and no frame.
-  if (!object_of(r.pc, object) && read_memory(r.sp, &top, sizeof top) && object_of(top, object)) frames[count++] = {top, false};
-  while (count < room) {
+  if (!object_of(r.pc, object) && read_memory(r.sp, &top, sizeof top) && object_of(top, object)) add(trace, top, false);
+  for (;;) {
     std::uintptr_t link[2];   // the caller's frame pointer, the return address
-    if (fp % sizeof fp != 0 || !read_memory(fp, link, sizeof link) || !object_of(link[1], object)) break;
-    frames[count++] = {link[1], false};
-    if (link[0] <= fp) break;   // stacks grow down: anything else is no chain
+    if (fp % sizeof fp != 0 || !read_memory(fp, link, sizeof link) || !object_of(link[1], object)) return;
+    if (!add(trace, link[1], false) || link[0] <= fp) return;   // stacks grow down: anything else is no chain
     fp = link[0];
   }
-  return count;
 }
 
 // ---- names ----
@@ -144,18 +150,18 @@ bool add_function(CrashText& text, const MappedFile& file, std::uintptr_t addres
 
 }  // namespace
 
-std::size_t unwind(const void* registers, Frame* frames, std::size_t room) noexcept {
-  Walk walk{frames, room, 0};
+void unwind(const void* registers, Backtrace& out) noexcept {
+  out.count = 0;
   Registers r;
   dl_find_object object;
   if (registers != nullptr) {
     r = registers_of(registers);
     // The unwinder reads the instruction bytes of code it does not know, which after a jump to a wild address are not there.
-    if (!object_of(r.pc, object)) return follow_frame_pointers(r, frames, room);
+    if (!object_of(r.pc, object)) return follow_frame_pointers(r, out);
   }
-  ::_Unwind_Backtrace(visit, &walk);
-  if (registers == nullptr || walk.count > 1) return walk.count;
-  return follow_frame_pointers(r, frames, room);   // it stood still at the first step: the other way may lead further
+  ::_Unwind_Backtrace(visit, &out);
+  if (registers == nullptr || out.count > 1) return;
+  follow_frame_pointers(r, out);   // it stood still at the first step: the other way may lead further
 }
 
 void describe(CrashText& text, Frame frame) noexcept {

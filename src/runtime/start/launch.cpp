@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "base/process.h"
 #include "comm/bootstrap/supervisor.h"
 #include "comm/shm/shm_transport.h"
 #include "mem/space.h"
@@ -74,6 +75,7 @@ Result<Launched> prepare(Options options) {
 }
 
 void become(const Launched& launched, Rank rank, comm::RankStatus* status) {
+  set_process_rank(rank);
   set_process({.rank = rank,
                .ranks = launched.job.ranks,
                .main_here = raw(rank) == 0 || launched.options.main_in_every_rank,

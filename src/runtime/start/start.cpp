@@ -28,9 +28,13 @@
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
 #include "runtime/start/launch.h"
+#include "runtime/start/mark.h"
 
 namespace kasane::runtime {
 namespace {
+
+/// Tells kasane run that this program knows how to become ranks.
+[[gnu::used]] constexpr char kMark[] = KASANE_START_MARK_HEAD KASANE_START_MARK_TAIL;
 
 using Main = int (*)(int, char**, char**);
 

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kasane command's parts. Each adds its subcommand to the command line; what it returns runs when that was given, and gives the exit status.
+// They are made once and live until the command ends.
+#pragma once
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace kasane::tools {
+
+struct Command {
+  CLI::App* app;
+  std::function<int()> run;
+};
+
+/// run [options] [--] PROGRAM [ARGUMENTS]: starts a program over several ranks.
+Command make_run(CLI::App& kasane);
+/// info: what this machine offers.
+Command make_info(CLI::App& kasane);
+/// bench SUITE [ARGUMENTS]: runs the benchmark program of that name.
+Command make_bench(CLI::App& kasane);
+/// plot FILE…: draws benchmark results.
+Command make_plot(CLI::App& kasane);
+
+}  // namespace kasane::tools

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// kasane info: what this machine offers, and what is missing and why. Everything is probed, nothing assumed from versions.
+#include <fmt/core.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "commands.h"
+#include "base/options.h"
+#include "comm/bootstrap/job.h"
+#include "comm/shm/shm_transport.h"
+#include "comm/sim/sim.h"
+#include "mem/engines.h"
+#include "mem/stack_guard.h"
+
+namespace kasane::tools {
+namespace {
+
+void line(std::string_view name, std::string_view text) { fmt::print("  {:<24} {}\n", name, text); }
+
+/// The first word of a file of /proc, or "unknown".
+std::string read_word(const char* path) {
+  std::ifstream file(path);
+  std::string word;
+  return file >> word ? word : "unknown";
+}
+
+std::string memory_line(const char* name) {
+  std::ifstream file("/proc/meminfo");
+  std::string key;
+  std::uint64_t kib = 0;
+  while (file >> key) {
+    if (key == name && file >> kib) return fmt::format("{} MiB", kib >> 10);
+  }
+  return "unknown";
+}
+
+std::string limit_text(int resource) {
+  rlimit limit = {};
+  if (::getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) return "unknown";
+  const auto text = [](rlim_t value) { return value == RLIM_INFINITY ? std::string("unlimited") : std::to_string(value); };
+  return text(limit.rlim_cur) + " (may be raised to " + text(limit.rlim_max) + ")";
+}
+
+void print_machine() {
+  utsname kernel = {};
+  ::uname(&kernel);
+  fmt::print("machine\n");
+  line("kernel", fmt::format("{} {} {}", kernel.sysname, kernel.release, kernel.machine));
+  line("memory", memory_line("MemTotal:") + ", available " + memory_line("MemAvailable:"));
+  cpu_set_t usable;
+  CPU_ZERO(&usable);
+  ::sched_getaffinity(0, sizeof usable, &usable);
+  line("cores", fmt::format("{} online, {} usable here", ::sysconf(_SC_NPROCESSORS_ONLN), CPU_COUNT(&usable)));
+}
+
+void print_facts(const comm::Facts& f, std::string_view use) {
+  line(f.name, fmt::format("{}; {}, atomics {} with the CPU's, {}", use,
+                           f.target_cpu_needed ? "the target's CPU takes part" : "one-sided",
+                           f.atomics_coherent_with_cpu ? "coherent" : "not coherent", f.completes_inline ? "completes at once" : "completes later"));
+}
+
+void print_transports() {
+  fmt::print("transports\n");
+  const auto job = comm::create_job(1, comm::shm::job_bytes(1));
+  if (!job) {
+    line("shm", "not available: " + job.error().message);
+  } else if (const auto shm = comm::shm::create(*job); !shm) {
+    line("shm", "not available: " + shm.error().message);
+  } else {
+    print_facts((*shm)->facts(), "between ranks of one host (the default)");
+  }
+  comm::sim::World world(1, 1);
+  print_facts(world.transport(Rank{0}).facts(), "simulated ranks in one process, for tests");
+}
+
+void print_engines() {
+  fmt::print("fault engines, the preferred one first\n");
+  for (const mem::EngineInfo& e : mem::engines()) line(e.name, (e.available ? "available: " : "not available: ") + e.reason);
+}
+
+std::string membarrier_text() {
+  const long commands = ::syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
+  if (commands < 0) return "not available: the kernel refuses membarrier(2)";
+  const bool expedited = (commands & MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0;
+  return expedited ? "available (global expedited): forks need no fence for sleeping ranks" : "not available: no global expedited membarrier";
+}
+
+void print_limits() {
+  fmt::print("limits\n");
+  line("vm.max_map_count", read_word("/proc/sys/vm/max_map_count") + " mappings a process");
+  line("vm.overcommit_memory", read_word("/proc/sys/vm/overcommit_memory"));
+  line("stack guards", mem::guards_available() ? "MADV_GUARD_INSTALL: none of them costs a mapping"
+                                               : fmt::format("mprotect (no MADV_GUARD_INSTALL for shared memory, Linux 6.15): {} at most", mem::kFallbackGuards));
+  line("membarrier", membarrier_text());
+  line("file descriptors", limit_text(RLIMIT_NOFILE) + "; 8 a rank and 128 are needed");
+  line("processes", limit_text(RLIMIT_NPROC));
+  line("address space", limit_text(RLIMIT_AS) + "; ranks x --space is 64 TiB at most: 64 ranks with the default of 1 TiB");
+}
+
+int info() {
+  fmt::print("kasane {}\n", KASANE_VERSION);
+  print_machine();
+  print_transports();
+  print_engines();
+  print_limits();
+  return 0;
+}
+
+}  // namespace
+
+Command make_info(CLI::App& kasane) {
+  CLI::App* app = kasane.add_subcommand("info", "Say what this machine offers: cores, transports, fault engines, limits");
+  return {app, info};
+}
+
+}  // namespace kasane::tools

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kasane command. Exit status: what was started decides; 2: the command line cannot be used; 126, 127: as in a shell, the program
+// cannot be executed, or is not there.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <array>
+#include <cstdio>
+#include <exception>
+
+#include "commands.h"
+
+namespace {
+
+constexpr int kUsage = 2;
+
+int run(int argc, char** argv) {
+  CLI::App app("Kasane: threads, pointers and new over one global address space that spans several processes.", "kasane");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "kasane " KASANE_VERSION);
+  app.set_help_all_flag("--help-all", "Print the help of all commands and exit");
+  app.failure_message([](const CLI::App* where, const CLI::Error& e) {
+    return "kasane: " + std::string(e.what()) + "\nkasane: see " + where->get_name() + " --help\n";
+  });
+  const std::array commands{kasane::tools::make_run(app), kasane::tools::make_info(app), kasane::tools::make_bench(app), kasane::tools::make_plot(app)};
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kUsage;
+  }
+  for (const auto& command : commands) {
+    if (command.app->parsed()) return command.run();
+  }
+  return kUsage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "kasane: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// kasane plot FILE…: becomes Python with the script that lies beside this command (python's matplotlib draws; see kasane-plot.py).
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "execute.h"
+
+namespace kasane::tools {
+
+Command make_plot(CLI::App& kasane) {
+  struct Plot {
+    std::vector<std::string> files;
+    std::string output;
+  };
+  auto state = std::make_shared<Plot>();
+  CLI::App* app = kasane.add_subcommand("plot", "Draw benchmark results (the files of kasane bench SUITE --json FILE)");
+  app->add_option("FILE", state->files, "results: a list of {suite, case, system, ranks, threads, bytes, value, unit, repetitions}")
+      ->required()
+      ->check(CLI::ExistingFile);
+  app->add_option("-o,--output", state->output, "image to write (.png, .pdf, .svg; default: the first FILE's name with .png)");
+  return {app, [state] {
+            std::vector<std::string> command{"python3", own_folder() + "kasane-plot.py"};
+            if (!state->output.empty()) command.insert(command.end(), {"--output", state->output});
+            command.insert(command.end(), {"--"});
+            command.insert(command.end(), state->files.begin(), state->files.end());
+            return execute(command, "install Python: apt-get install python3 python3-matplotlib");
+          }};
+}
+
+}  // namespace kasane::tools

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks into a program before it is started.
+#pragma once
+
+#include <string>
+
+namespace kasane::tools {
+
+/// False only for an ELF program, found as execvp(3) would find it, that does not contain Kasane's load-time start. Scripts and what cannot be
+/// read may lead to one.
+bool may_be_kasane_program(const std::string& name);
+
+}  // namespace kasane::tools

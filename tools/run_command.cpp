@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// kasane run: turns the flags into KASANE_* variables and becomes the program, whose own load-time start (src/runtime/start) then forks the ranks.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "execute.h"
+#include "program_file.h"
+#include "usage.h"
+#include "base/options_cli.h"
+#include "runtime/options.h"
+
+namespace kasane::tools {
+namespace {
+
+struct Run {
+  runtime::Options options;
+  OptionTable table = runtime::option_table(options);
+  std::vector<std::string> command;
+};
+
+int run(Run& state) {
+  // Refused here too, so that the message does not depend on what the program is.
+  if (auto read = state.table.read_environment(); !read) {
+    std::fprintf(stderr, "kasane: %s\n", read.error().message.c_str());
+    return 2;
+  }
+  state.table.write_environment();
+  // The start looks at this one alone, also where it is the default.
+  ::setenv("KASANE_RANKS", std::to_string(state.options.ranks).c_str(), 1);
+  if (state.options.ranks > 1 && !may_be_kasane_program(state.command[0])) {
+    std::fprintf(stderr, "kasane: note: %s is not linked with Kasane (CMake target kasane::kasane); it runs once, as it is\n", state.command[0].c_str());
+  }
+  return execute(state.command);
+}
+
+}  // namespace
+
+Command make_run(CLI::App& kasane) {
+  auto state = std::make_shared<Run>();
+  CLI::App* app = kasane.add_subcommand("run", "Start a program over several ranks of this host and supervise it");
+  set_usage(*app, "kasane run [OPTIONS] [--] PROGRAM [ARGUMENTS...]");
+  app->footer("main runs in rank 0; the other ranks serve. The exit status is main's. A rank that dies ends the job: 128 + signal, or its exit code.\n"
+              "Each option can be given by its variable as well; a flag wins.");
+  add_flags(*app, state->table);
+  app->add_option("PROGRAM", state->command, "the program, and what follows is its own command line")->required();
+  app->positionals_at_end();   // from the first word that is no flag of ours on
+  return {app, [state] { return run(*state); }};
+}
+
+}  // namespace kasane::tools
