@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles every header under src and include alone, so that each includes what it uses; kasane.h also as C.
+
+Usage: check_headers.py ROOT C++-COMPILER C-COMPILER [COMPILER FLAGS…]
+"""
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+
+
+def compile_alone(compiler, language, standard, header, flags):
+    """The compiler's complaint about a file that includes nothing but header, or None."""
+    command = [compiler, "-x", language, f"-std={standard}", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",
+               *flags, "-"]
+    done = subprocess.run(command, input=f'#include "{header}"\n', capture_output=True, text=True, timeout=120)
+    return None if done.returncode == 0 else f"{header} as {language}:\n{done.stderr.strip()}"
+
+
+def jobs(root, cxx, cc, flags):
+    include = [f"-I{root / 'src'}", f"-I{root / 'include'}", *flags]
+    for folder in ("src", "include"):
+        for header in sorted((root / folder).rglob("*.h*")):
+            if header.suffix in (".h", ".hpp"):
+                yield cxx, "c++", "c++20", header, include
+    for header in sorted((root / "include").rglob("*.h")):
+        yield cc, "c", "c11", header, ["-pedantic", *include]
+
+
+def main():
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
+    root, cxx, cc, flags = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2], sys.argv[3], sys.argv[4:]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = list(pool.map(lambda job: compile_alone(*job), jobs(root, cxx, cc, flags)))
+    problems = [problem for problem in results if problem]
+    print("\n".join(problems))
+    print(f"check_headers: {len(results)} compiled, {len(problems)} wrong")
+    return 1 if problems or not results else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
