@@ -59,19 +59,17 @@ class Idlers {
   void start_search() noexcept { word_.fetch_add(kSearching, std::memory_order_seq_cst); }
   /// The searcher found work (or gives up for another reason than sleep).
   void found();
-  /// A searcher goes to sleep unless last_look() finds something; a searcher again afterwards. True if it slept.
+  /// A searcher goes to sleep unless last_look() finds something; a searcher again afterwards.
   template <class LastLook>
-  bool sleep(std::uint32_t worker, LastLook&& last_look) {
+  void sleep(std::uint32_t worker, LastLook&& last_look) {
     const std::uint32_t seen = outside_->activity();
     // seq_cst: in one order with the other transitions of the word.
     word_.fetch_add(kSleeper - kSearching, std::memory_order_seq_cst);
     outside_->announce_idle(worker);
     barrier();
-    const bool nothing = !last_look();
-    if (nothing) outside_->sleep(seen, -1);
+    if (!last_look()) outside_->sleep(seen, -1);
     outside_->forget_idle(worker);
     search_again();
-    return nothing;
   }
 
   [[nodiscard]] Outside& outside() noexcept { return *outside_; }

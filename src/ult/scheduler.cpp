@@ -255,7 +255,11 @@ SlotId PoolCore::search(Worker& worker, SlotId root) {
       continue;
     }
     slots.drain_returned();
-    if (idlers.sleep(worker.index, [&] { return something_to_do(worker, root); })) count(worker.counters->sleeps);
+    idlers.sleep(worker.index, [&] {
+      if (something_to_do(worker, root)) return true;
+      count(worker.counters->sleeps);
+      return false;
+    });
     give_up = now_ns() + kSpinNs;
   }
   idlers.found();

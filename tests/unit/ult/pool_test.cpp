@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread program may rely on inside one rank, with 1, 2 and 4 workers.
+// What a program of threads may rely on inside one rank, with 1, 2 and 4 workers.
 #include <atomic>
+#include <cstring>
+#include <numeric>
+#include <set>
 #include <string>
+#include <system_error>
 
+#include "ult/locals.h"
+#include "ult/runtime_section.h"
 #include "unit/ult/harness.h"
 
 namespace kasane::ult {
@@ -14,9 +20,389 @@ INSTANTIATE_TEST_SUITE_P(Workers, PoolTest, ::testing::Values(1u, 2u, 4u));
 TEST_P(PoolTest, ForkAndJoinGiveTheSequentialAnswer) {
   TestPool pool(GetParam());
   unsigned answer = 0;
-  pool.run([&] { answer = fib(20); });
-  EXPECT_EQ(answer, plain_fib(20));
+  pool.run([&] { answer = fib(22); });
+  EXPECT_EQ(answer, plain_fib(22));
   EXPECT_EQ(pool.total(&Counters::threads), pool.total(&Counters::forks) + 1);
+}
+
+TEST_P(PoolTest, TheChildRunsBeforeTheParentGoesOn) {
+  if (GetParam() > 1) GTEST_SKIP() << "another worker may take the parent before the child's first line";
+  TestPool pool(1);
+  std::string order;
+  pool.run([&] {
+    order += 'a';
+    const ThreadId child = fork([&] { order += 'b'; });
+    order += 'c';
+    Pool::join(child);
+  });
+  EXPECT_EQ(order, "abc");
+}
+
+TEST_P(PoolTest, AHundredThousandThreadsInARowReuseTheirSlots) {
+  TestPool pool(GetParam(), /*slots=*/64);
+  std::uint64_t sum = 0;
+  pool.run([&] {
+    for (std::uint64_t i = 0; i < 100'000; ++i) {
+      std::uint64_t mine = 0;
+      Pool::join(fork([&mine, i] { mine = i; }));
+      sum += mine;
+    }
+  });
+  EXPECT_EQ(sum, 100'000ull * 99'999 / 2);
+}
+
+unsigned nest(unsigned depth) {
+  if (depth == 0) return 0;
+  unsigned below = 0;
+  Pool::join(fork([&below, depth] { below = nest(depth - 1); }));
+  return below + 1;
+}
+
+TEST_P(PoolTest, TenThousandThreadsNest) {
+  TestPool pool(GetParam(), /*slots=*/10'100);
+  unsigned depth = 0;
+  pool.run([&] { depth = nest(10'000); });
+  EXPECT_EQ(depth, 10'000u);
+}
+
+TEST_P(PoolTest, ForksGoOnWhenTheDequeIsFull) {
+  // More nested parents than a deque holds (2^14): the rest waits in the overflow list, and both ends unwind in order.
+  TestPool pool(GetParam(), /*slots=*/18'500);
+  unsigned depth = 0;
+  pool.run([&] { depth = nest(17'000); });
+  EXPECT_EQ(depth, 17'000u);
+}
+
+TEST_P(PoolTest, AThreadInTheOverflowMaySuspend) {
+  TestPool pool(GetParam(), /*slots=*/18'500);
+  static std::atomic<unsigned> leaves;
+  leaves = 0;
+  struct Deep {
+    static void go(unsigned depth) {
+      if (depth == 0) {
+        for (int i = 0; i < 10; ++i) Pool::join(fork([] { Pool::yield(); leaves.fetch_add(1); }));
+        return;
+      }
+      const ThreadId child = fork([depth] { go(depth - 1); });
+      if (depth % 1000 == 0) Pool::yield();
+      Pool::join(child);
+    }
+  };
+  pool.run([] { Deep::go(17'000); });
+  EXPECT_EQ(leaves.load(), 10u);
+}
+
+TEST_P(PoolTest, NoSlotLeftIsAClearErrorAndNotTheEnd) {
+  TestPool pool(GetParam(), /*slots=*/32);
+  std::string message;
+  unsigned after = 0;
+  pool.run([&] {
+    std::atomic<bool> go{false};
+    std::vector<ThreadId> blocked;
+    try {
+      for (;;)
+        blocked.push_back(fork([&] { yield_until([&] { return go.load(); }); }));
+    } catch (const std::runtime_error& e) {
+      message = e.what();
+    }
+    go = true;
+    for (const ThreadId id : blocked) Pool::join(id);
+    after = fib(5);
+  });
+  EXPECT_NE(message.find("KASANE_SLOTS"), std::string::npos) << message;
+  EXPECT_NE(message.find("slots_per_rank"), std::string::npos) << message;
+  EXPECT_EQ(after, 5u);
+}
+
+TEST_P(PoolTest, AnyThreadMayJoinAnother) {
+  TestPool pool(GetParam());
+  int value = 0, seen = 0;
+  pool.run([&] {
+    std::atomic<bool> go{false};
+    const ThreadId slow = fork([&] {
+      yield_until([&] { return go.load(); });
+      value = 42;
+    });
+    const ThreadId joiner = fork([&] {
+      Pool::join(slow);
+      seen = value;
+    });
+    go = true;
+    Pool::join(joiner);
+  });
+  EXPECT_EQ(seen, 42);
+}
+
+TEST_P(PoolTest, DetachedThreadsRunAndFreeTheirSlots) {
+  TestPool pool(GetParam(), /*slots=*/64);
+  std::atomic<unsigned> done{0};
+  pool.run([&] {
+    for (unsigned i = 0; i < 2000; ++i) {
+      const ThreadId id = fork([&, i] {
+        if (i % 3 == 0) Pool::yield();
+        done.fetch_add(1);
+      });
+      Pool::detach(id);
+      if (i % 16 == 0) yield_until([&] { return done.load() + 16 > i; });
+    }
+    yield_until([&] { return done.load() == 2000; });
+  });
+  EXPECT_EQ(done.load(), 2000u);
+}
+
+TEST_P(PoolTest, MisuseOfAnIdIsRefused) {
+  TestPool pool(GetParam());
+  pool.run([] {
+    const ThreadId joined = fork([] {});
+    Pool::join(joined);
+    EXPECT_THROW(Pool::join(joined), std::system_error);
+    EXPECT_THROW(Pool::detach(joined), std::system_error);
+    EXPECT_THROW(Pool::join(ThreadId{}), std::system_error);
+    EXPECT_THROW(Pool::join(Pool::id()), std::system_error);
+
+    std::atomic<bool> go{false};
+    const ThreadId detached = fork([&] { yield_until([&] { return go.load(); }); });
+    Pool::detach(detached);
+    EXPECT_THROW(Pool::join(detached), std::system_error);
+    go = true;
+    yield_until([&] {
+      try {
+        Pool::detach(detached);
+      } catch (const std::system_error& e) {
+        return std::string(e.what()).find("has ended") != std::string::npos;
+      }
+      return false;
+    });
+  });
+}
+
+TEST_P(PoolTest, ASecondJoinerIsRefused) {
+  TestPool pool(GetParam());
+  pool.run([] {
+    std::atomic<bool> go{false};
+    std::atomic<int> refused{0}, joined{0};
+    const ThreadId target = fork([&] { yield_until([&] { return go.load(); }); });
+    const auto join_it = [&] {
+      try {
+        Pool::join(target);
+        joined.fetch_add(1);
+      } catch (const std::system_error&) {
+        refused.fetch_add(1);
+        go = true;
+      }
+    };
+    const ThreadId a = fork(join_it);
+    const ThreadId b = fork(join_it);
+    Pool::join(a);
+    Pool::join(b);
+    EXPECT_EQ(refused.load(), 1);
+    EXPECT_EQ(joined.load(), 1);
+  });
+}
+
+TEST_P(PoolTest, YieldLetsEveryReadyThreadRun) {
+  TestPool pool(GetParam());
+  constexpr unsigned kThreads = 8, kRounds = 200;
+  // Nobody gets more than one round ahead of the slowest: only possible if yield serves all of them.
+  pool.run([&] {
+    std::array<std::atomic<unsigned>, kThreads> round{};
+    std::vector<ThreadId> ids;
+    for (unsigned t = 0; t < kThreads; ++t)
+      ids.push_back(fork([&, t] {
+        for (unsigned r = 0; r < kRounds; ++r) {
+          round[t] = r;
+          const bool ok = yield_until([&] {
+            for (const auto& other : round)
+              if (other.load() < r) return false;
+            return true;
+          });
+          if (!ok) return;
+        }
+        round[t] = kRounds;
+      }));
+    for (const ThreadId id : ids) Pool::join(id);
+    for (const auto& r : round) EXPECT_EQ(r.load(), kRounds);
+  });
+}
+
+constexpr std::uint32_t kToken = raw(kNoSlot) - 1;
+
+// Two threads that wake each other through suspend and make_ready.
+TEST_P(PoolTest, SuspendAndMakeReadyPingPong) {
+  TestPool pool(GetParam());
+  constexpr unsigned kRounds = 5000;
+  struct Box {
+    std::atomic<std::uint32_t> waiting{raw(kNoSlot)};
+  };
+  struct Table {
+    Pool* pool;
+    Box box[2];
+    // A token or a waiter: whoever comes second takes the first away.
+    void give(int to) {
+      const std::uint32_t found = box[to].waiting.exchange(kToken);
+      if (found == raw(kNoSlot)) return;
+      ASSERT_NE(found, kToken);
+      box[to].waiting = raw(kNoSlot);
+      pool->make_ready(SlotId{found}, Rank{0});
+    }
+    void take(int me) {
+      struct Context {
+        Table* table;
+        int me;
+      } context{this, me};
+      Pool::suspend(
+          [](void* p, SlotId self) {
+            const auto [table, index] = *static_cast<Context*>(p);
+            const std::uint32_t found = table->box[index].waiting.exchange(raw(self));
+            if (found == raw(kNoSlot)) return;
+            table->box[index].waiting = raw(kNoSlot);
+            table->pool->make_ready(self, Rank{0});
+          },
+          &context);
+    }
+  };
+  unsigned count = 0;
+  pool.run([&] {
+    Table table{&*pool, {}};
+    const ThreadId other = fork([&] {
+      for (unsigned i = 0; i < kRounds; ++i) {
+        table.take(1);
+        ++count;
+        table.give(0);
+      }
+    });
+    for (unsigned i = 0; i < kRounds; ++i) {
+      table.give(1);
+      table.take(0);
+      ++count;
+    }
+    Pool::join(other);
+  });
+  EXPECT_EQ(count, 2 * kRounds);
+  EXPECT_GE(pool.total(&Counters::suspends), 2 * kRounds);
+}
+
+TEST_P(PoolTest, ArgumentsKeepTheirAlignmentAndBytes) {
+  TestPool pool(GetParam());
+  pool.run([] {
+    for (const std::size_t alignment : {1u, 8u, 16u, 64u, 4096u})
+      for (const std::size_t size : {0u, 1u, 100u, 10'000u}) {
+        const auto thread = Pool::allocate(alignment, size);
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(thread.argument) % alignment, 0u);
+        std::memset(thread.argument, 0x5A, size);
+        Pool::abandon(thread);
+      }
+    struct alignas(64) Big {
+      std::array<unsigned, 2000> numbers;
+    };
+    Big big;
+    std::iota(big.numbers.begin(), big.numbers.end(), 0u);
+    bool same = false;
+    Pool::join(fork([big, &same] {
+      same = reinterpret_cast<std::uintptr_t>(&big) % 64 == 0;
+      for (unsigned i = 0; i < 2000; ++i) same = same && big.numbers[i] == i;
+    }));
+    EXPECT_TRUE(same);
+    EXPECT_THROW(static_cast<void>(Pool::allocate(16, 40'000)), std::length_error);
+  });
+}
+
+TEST_P(PoolTest, IdsNameOneThreadEach) {
+  TestPool pool(GetParam(), /*slots=*/8);
+  std::set<std::uint64_t> ids;
+  pool.run([&] {
+    for (int i = 0; i < 1000; ++i) {
+      ThreadId inside;
+      const ThreadId id = fork([&] { inside = Pool::id(); });
+      Pool::join(id);
+      EXPECT_EQ(id, inside);
+      EXPECT_NE(id.value, 0u);
+      EXPECT_TRUE(ids.insert(id.value).second);
+    }
+  });
+  EXPECT_EQ(Pool::id().value, 0u);
+}
+
+TEST_P(PoolTest, SeveralRootsInARow) {
+  TestPool pool(GetParam(), /*slots=*/64);
+  for (unsigned i = 0; i < 200; ++i) {
+    unsigned answer = 0;
+    pool.run([&] { answer = fib(8); });
+    ASSERT_EQ(answer, 21u);
+  }
+}
+
+TEST_P(PoolTest, LocalsBelongToTheirThread) {
+  TestPool pool(GetParam());
+  static std::atomic<std::uintptr_t> destroyed;
+  destroyed = 0;
+  pool.run([] {
+    const std::uint32_t key = Locals::create_key([](void* p) { destroyed.fetch_add(reinterpret_cast<std::uintptr_t>(p)); });
+    const std::uint32_t plain = Locals::create_key(nullptr);
+    Locals::set(key, reinterpret_cast<void*>(1000));
+    std::vector<ThreadId> ids;
+    for (std::uintptr_t i = 1; i <= 10; ++i)
+      ids.push_back(fork([=] {
+        EXPECT_EQ(Locals::get(key), nullptr);
+        Locals::set(key, reinterpret_cast<void*>(i));
+        Pool::yield();
+        EXPECT_EQ(Locals::get(key), reinterpret_cast<void*>(i));
+        EXPECT_EQ(Locals::get(plain), nullptr);
+      }));
+    for (const ThreadId id : ids) Pool::join(id);
+    EXPECT_EQ(destroyed.load(), 55u);
+    EXPECT_EQ(Locals::get(key), reinterpret_cast<void*>(1000));
+    Locals::create_key(nullptr);
+    Locals::create_key(nullptr);
+    EXPECT_THROW(Locals::create_key(nullptr), std::system_error);
+  });
+  EXPECT_EQ(destroyed.load(), 1055u);
+}
+
+TEST_P(PoolTest, UserCodeIsToldFromTheRuntime) {
+  TestPool pool(GetParam());
+  EXPECT_FALSE(Pool::in_user_code());
+  pool.run([] {
+    EXPECT_TRUE(Pool::in_user_code());
+    {
+      RuntimeSection outer;
+      EXPECT_FALSE(Pool::in_user_code());
+      Pool::yield();
+      EXPECT_FALSE(Pool::in_user_code());
+    }
+    EXPECT_TRUE(Pool::in_user_code());
+    // A section travels with its thread, and is not the others'.
+    std::atomic<bool> go{false};
+    const ThreadId child = fork([&] {
+      RuntimeSection section;
+      yield_until([&] { return go.load(); });
+      EXPECT_FALSE(Pool::in_user_code());
+    });
+    EXPECT_TRUE(Pool::in_user_code());
+    go = true;
+    Pool::join(child);
+    EXPECT_TRUE(Pool::in_user_code());
+  });
+}
+
+TEST(PoolCreate, WrongNumbersAreRefused) {
+  Config config;
+  EXPECT_FALSE(Pool::create(config).has_value());
+  config.workers = 0;
+  EXPECT_FALSE(Pool::create(config).has_value());
+  config.workers = 1;
+  config.slot_bytes = 1000;
+  EXPECT_FALSE(Pool::create(config).has_value());
+}
+
+TEST(PoolCreate, TwoPoolsLiveInOneProcess) {
+  TestPool a(2), b(1);
+  unsigned from_a = 0, from_b = 0;
+  std::thread other([&] { b.run([&] { from_b = fib(15); }); });
+  a.run([&] { from_a = fib(15); });
+  other.join();
+  EXPECT_EQ(from_a, plain_fib(15));
+  EXPECT_EQ(from_b, plain_fib(15));
 }
 
 }  // namespace

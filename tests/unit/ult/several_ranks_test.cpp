@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+// Three ranks in one process: a pool each, one set of stacks that all of them can run, words of other ranks by address. So every path for
+// threads born elsewhere runs, and the edges that ult must ask for can be counted; the memory behind them is coherent anyway.
+#include <array>
+#include <atomic>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+
+#include "base/deque.h"
+#include "ult/controls.h"
+#include "ult/locals.h"
+#include "unit/ult/harness.h"
+
+namespace kasane::ult {
+namespace {
+
+constexpr std::uint32_t kRanks = 3, kWorkers = 2, kSlots = 512;
+constexpr std::size_t kSlotBytes = 64 * 1024;
+
+class Job;
+
+class JobWords final : public Words {
+ public:
+  explicit JobWords(Job& job) : job_(job) {}
+  std::uint64_t load(Rank r, std::uint64_t o) override { return at(r, o).load(); }
+  void store(Rank r, std::uint64_t o, std::uint64_t v) override { at(r, o).store(v); }
+  std::uint64_t swap(Rank r, std::uint64_t o, std::uint64_t v) override { return at(r, o).exchange(v); }
+  std::uint64_t compare_swap(Rank r, std::uint64_t o, std::uint64_t e, std::uint64_t d) override {
+    at(r, o).compare_exchange_strong(e, d);
+    return e;
+  }
+  std::uint64_t fetch_add(Rank r, std::uint64_t o, std::uint64_t v) override { return at(r, o).fetch_add(v); }
+  std::uint64_t fetch_or(Rank r, std::uint64_t o, std::uint64_t v) override { return at(r, o).fetch_or(v); }
+  std::uint64_t fetch_and(Rank r, std::uint64_t o, std::uint64_t v) override { return at(r, o).fetch_and(v); }
+
+ private:
+  std::atomic_ref<Word> at(Rank r, std::uint64_t offset);
+  Job& job_;
+};
+
+/// What one rank needs; counts what ult asks for.
+class Member final : public Edges, public StackMover, public Outside {
+ public:
+  Member(Job& job, Rank rank) : job_(job), rank_(rank), region(threads_region_bytes(kWorkers, kSlots)) {}
+
+  void cross(Rank source) override {
+    EXPECT_NE(source, rank_);
+    crossings.fetch_add(1);
+  }
+  void release() override {}
+  void acquire() override {}
+
+  // Who owns the pages of a slot; a switch to a stack that is not owned would be a crash with real memory.
+  void adopt(SlotId slot, std::uintptr_t lo, std::uintptr_t hi, Rank) override;
+  void surrender(SlotId slot) override;
+  void reclaim(SlotId slot) override;
+
+  SlotId steal(std::uint32_t) override;
+  bool work_elsewhere(std::uint32_t) override;
+  void announce_idle(std::uint32_t) override;
+  void feed() override;
+  void ring(Rank rank) override;
+  std::uint32_t activity() override { return events.load(); }
+  void sleep(std::uint32_t seen, std::int64_t) override { events.wait(seen); }
+
+  Job& job_;
+  Rank rank_;
+  Pages region;
+  std::array<Counters, kWorkers> counters;
+  std::atomic<std::uint32_t> events{0};
+  std::atomic<unsigned> crossings{0}, surrendered{0}, reclaimed{0}, stolen{0};
+  std::unique_ptr<Pool> pool;
+  std::vector<std::thread> threads;
+};
+
+class Job {
+ public:
+  Job() : stacks_(std::size_t{kRanks} * kSlots * kSlotBytes), words(*this), owner(kRanks * kSlots) {
+    for (std::uint32_t r = 0; r < kRanks; ++r) {
+      members.push_back(std::make_unique<Member>(*this, Rank{r}));
+      for (std::uint32_t i = 0; i < kSlots; ++i) owner[r * kSlots + i] = r;
+    }
+    for (auto& m : members) {
+      Config c;
+      c.rank = m->rank_;
+      c.ranks = kRanks;
+      c.workers = kWorkers;
+      c.slots_per_rank = kSlots;
+      c.slots = stacks_.data();
+      c.region = m->region.data();
+      c.counters = m->counters.data();
+      c.words = &words;
+      c.edges = m.get();
+      c.mover = m.get();
+      c.outside = m.get();
+      c.prepare_slot = [](void* p, SlotId) { static_cast<Job*>(p)->prepared.fetch_add(1); };
+      c.prepare_context = this;
+      auto made = Pool::create(c);
+      if (!made) throw std::runtime_error(made.error().message);
+      m->pool = std::move(*made);
+    }
+    for (auto& m : members)
+      for (std::uint32_t w = raw(m->rank_) == 0 ? 1 : 0; w < kWorkers; ++w)
+        m->threads.emplace_back([pool = m->pool.get(), w] { pool->run_worker(w); });
+  }
+  ~Job() {
+    for (auto& m : members) m->pool->stop();
+    for (auto& m : members)
+      for (auto& t : m->threads) t.join();
+  }
+  template <class F>
+  void run(F f) {
+    members[0]->pool->run_root(0, [](void* p) { (*static_cast<F*>(p))(); }, &f);
+  }
+  [[nodiscard]] unsigned sum(std::atomic<unsigned> Member::*what) const {
+    unsigned n = 0;
+    for (const auto& m : members) n += ((*m).*what).load();
+    return n;
+  }
+
+  Layout layout{kWorkers, kSlots};
+  Pages stacks_;
+  JobWords words;
+  std::vector<std::atomic<std::uint32_t>> owner;
+  std::atomic<unsigned> prepared{0};
+  std::vector<std::unique_ptr<Member>> members;
+};
+
+std::atomic_ref<Word> JobWords::at(Rank r, std::uint64_t offset) {
+  return atomic(*reinterpret_cast<Word*>(job_.members[raw(r)]->region.data() + offset));
+}
+
+void Member::adopt(SlotId slot, std::uintptr_t lo, std::uintptr_t hi, Rank) {
+  const auto stack = reinterpret_cast<std::uintptr_t>(job_.stacks_.data()) + raw(slot) * kSlotBytes;
+  EXPECT_GE(lo, stack);
+  EXPECT_LE(lo, hi);
+  EXPECT_EQ(hi, stack + kSlotBytes);
+  EXPECT_NE(job_.owner[raw(slot)].exchange(raw(rank_)), raw(rank_));
+}
+void Member::surrender(SlotId slot) {
+  surrendered.fetch_add(1);
+  EXPECT_EQ(job_.owner[raw(slot)].exchange(raw(job_.layout.birth_rank(slot))), raw(rank_));
+}
+void Member::reclaim(SlotId slot) {
+  reclaimed.fetch_add(1);
+  EXPECT_EQ(job_.owner[raw(slot)].load(), raw(rank_));
+  EXPECT_EQ(job_.layout.birth_rank(slot), rank_);
+}
+
+SlotId Member::steal(std::uint32_t) {
+  for (std::uint32_t i = 1; i < kRanks; ++i) {
+    Member& victim = *job_.members[(raw(rank_) + i) % kRanks];
+    for (std::uint32_t w = 0; w < kWorkers; ++w) {
+      auto* deque = reinterpret_cast<Deque<>*>(victim.region.data() + job_.layout.deque(w));
+      std::uint64_t value = 0;
+      if (deque->steal(value) != Steal::taken) continue;
+      const SlotId slot{static_cast<std::uint32_t>(value)};
+      const Word sp = job_.words.load(job_.layout.birth_rank(slot), job_.layout.word(slot, offsetof(SlotControl, sp)));
+      adopt(slot, sp, reinterpret_cast<std::uintptr_t>(job_.stacks_.data()) + (raw(slot) + 1) * kSlotBytes, victim.rank_);
+      stolen.fetch_add(1);
+      return slot;
+    }
+  }
+  return kNoSlot;
+}
+bool Member::work_elsewhere(std::uint32_t) {
+  for (const auto& m : job_.members)
+    for (std::uint32_t w = 0; w < kWorkers; ++w)
+      if (reinterpret_cast<Deque<>*>(m->region.data() + job_.layout.deque(w))->size_hint() != 0) return true;
+  return false;
+}
+void Member::announce_idle(std::uint32_t) {
+  for (std::uint32_t r = 0; r < kRanks; ++r)
+    if (r != raw(rank_)) job_.words.fetch_or(Rank{r}, Layout::hungry(), 1u << raw(rank_));
+}
+void Member::feed() {
+  const Word bits = job_.words.swap(rank_, Layout::hungry(), 0);
+  for (std::uint32_t r = 0; r < kRanks; ++r)
+    if (bits & (1u << r)) ring(Rank{r});
+}
+void Member::ring(Rank rank) {
+  job_.members[raw(rank)]->events.fetch_add(1);
+  job_.members[raw(rank)]->events.notify_all();
+}
+
+void busy(std::uint64_t ns) {
+  const std::uint64_t until = now_ns() + ns;
+  while (now_ns() < until) relax();
+}
+
+/// Where the calling thread is.
+[[gnu::noinline]] Rank here() { return Pool::current()->config().rank; }
+
+/// Forks children that keep this rank busy until the caller runs on another rank.
+bool change_rank() {
+  const Rank before = here();
+  for (int i = 0; i < 50'000; ++i) {
+    if (here() != before) return true;
+    Pool::join(fork([] { busy(20'000); }));
+  }
+  ADD_FAILURE() << "nobody steals";
+  return false;
+}
+
+unsigned slow_fib(unsigned n) {
+  if (n < 2) {
+    busy(2000);
+    return n;
+  }
+  unsigned a = 0;
+  const ThreadId child = fork([&a, n] { a = slow_fib(n - 1); });
+  const unsigned b = slow_fib(n - 2);
+  Pool::join(child);
+  return a + b;
+}
+
+TEST(SeveralRanks, ForkAndJoinAcrossRanks) {
+  Job job;
+  for (int i = 0; i < 5; ++i) {
+    unsigned answer = 0;
+    job.run([&] { answer = slow_fib(14); });
+    EXPECT_EQ(answer, plain_fib(14));
+  }
+  EXPECT_GT(job.sum(&Member::stolen), 0u);
+  EXPECT_GT(job.sum(&Member::crossings), 0u);
+}
+
+TEST(SeveralRanks, SlotsOfMovedThreadsComeHome) {
+  Job job;
+  std::atomic<unsigned> away{0};
+  job.run([&] {
+    // Each thread moves to another rank and ends there: its stack must be surrendered, returned and reclaimed, or slots run out.
+    for (unsigned i = 0; i < 4 * kSlots; ++i) {
+      const ThreadId child = fork([&] {
+        const Rank born = here();
+        for (int k = 0; k < 3 && here() == born; ++k) Pool::join(fork([] { busy(3000); }));
+        if (here() != born) away.fetch_add(1);
+      });
+      Pool::join(child);
+    }
+  });
+  EXPECT_GT(away.load(), 0u);
+  EXPECT_GT(job.sum(&Member::surrendered), 0u);
+  EXPECT_GT(job.sum(&Member::reclaimed), 0u);
+}
+
+TEST(SeveralRanks, AJoinAcrossRanksCrossesTheExitRankOnce) {
+  Job job;
+  job.run([&] {
+    for (int i = 0; i < 20; ++i) {
+      Rank ended{0};
+      const ThreadId child = fork([&] {
+        change_rank();
+        ended = here();
+      });
+      Member& mine = *job.members[raw(here())];
+      const unsigned before = mine.crossings.load();
+      const Rank joined_on = here();
+      Pool::join(child);
+      if (here() == joined_on && joined_on != ended) {
+        EXPECT_GT(mine.crossings.load(), before);
+      }
+    }
+  });
+}
+
+TEST(SeveralRanks, ExceptionsAndCatchBlocksMove) {
+  Job job;
+  std::string what, inner;
+  job.run([&] {
+    const ThreadId child = fork([&] {
+      try {
+        throw std::runtime_error("caught before the move");
+      } catch (const std::exception& e) {
+        change_rank();
+        inner = e.what();
+        throw;
+      }
+    });
+    try {
+      Pool::join(child);
+    } catch (const std::runtime_error& e) {
+      change_rank();
+      what = e.what();
+    }
+  });
+  EXPECT_EQ(inner, "caught before the move");
+  EXPECT_EQ(what, "caught before the move");
+}
+
+TEST(SeveralRanks, LocalsAndIdsTravel) {
+  Job job;
+  static std::atomic<unsigned> destroyed;
+  destroyed = 0;
+  job.run([&] {
+    const std::uint32_t key = Locals::create_key([](void*) { destroyed.fetch_add(1); });
+    for (int i = 0; i < 10; ++i) {
+      ThreadId inside;
+      const ThreadId child = fork([&] {
+        Locals::set(key, &inside);
+        const ThreadId before = Pool::id();
+        change_rank();
+        EXPECT_EQ(Locals::get(key), &inside);
+        EXPECT_EQ(Pool::id(), before);
+        inside = Pool::id();
+      });
+      Pool::join(child);
+      EXPECT_EQ(inside, child);
+    }
+  });
+  EXPECT_EQ(destroyed.load(), 10u);
+}
+
+TEST(SeveralRanks, AThreadAllocatedOnOneRankStartsOnAnother) {
+  Job job;
+  std::uint64_t sum = 0;
+  job.run([&] {
+    for (std::uint64_t i = 0; i < 20; ++i) {
+      struct Argument {
+        std::uint64_t number;
+        std::uint64_t* out;
+      };
+      const Rank born = here();
+      const Pool::Allocated thread = Pool::allocate(alignof(Argument), sizeof(Argument));
+      std::uint64_t out = 0;
+      new (thread.argument) Argument{i, &out};
+      change_rank();
+      EXPECT_NE(here(), born);
+      Pool::fork(thread, [](void* p) {
+        const auto& a = *static_cast<Argument*>(p);
+        Pool::join(fork([] { busy(1000); }));
+        *a.out = a.number;
+      });
+      Pool::join(thread.id);
+      sum += out;
+    }
+  });
+  EXPECT_EQ(sum, 190u);
+}
+
+TEST(SeveralRanks, TheRootMayEndElsewhere) {
+  Job job;
+  for (int i = 0; i < 20; ++i) {
+    job.run([] { change_rank(); });
+  }
+  EXPECT_THROW(job.run([] {
+                 change_rank();
+                 throw std::out_of_range("elsewhere");
+               }),
+               std::out_of_range);
+}
+
+// Joins, detaches, yields and wake-ups between threads that have been scattered over the ranks.
+TEST(SeveralRanks, RandomMeetings) {
+  Job job;
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    unsigned total = 0;
+    job.run([&] {
+      std::minstd_rand random(seed);
+      constexpr unsigned kThreads = 12;
+      std::array<std::atomic<std::uint64_t>, kThreads> ids{};
+      std::array<unsigned, kThreads> values{};
+      for (unsigned t = 0; t < kThreads; ++t) {
+        const unsigned kind = static_cast<unsigned>(random() >> 8) % 3;
+        ids[t] = fork([&, t, kind] {
+                   if (kind == 0) busy(5000);
+                   if (kind == 1) Pool::yield();
+                   // Every second thread joins its predecessor, wherever that is.
+                   if (t % 2 == 1) Pool::join(ThreadId{ids[t - 1].load()});
+                   values[t] = t + (t % 2 == 1 ? values[t - 1] : 0);
+                 }).value;
+      }
+      for (unsigned t = 1; t < kThreads; t += 2) {
+        Pool::join(ThreadId{ids[t].load()});
+        total += values[t];
+      }
+    });
+    ASSERT_EQ(total, 66u) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace kasane::ult
