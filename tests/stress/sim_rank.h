@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank over the simulator: the shipping gas and dsm above mem's checked engine, which scripts' loads and stores go through. All ranks live
+// in one OS thread; each has a space of its own at the same offsets.
+//
+// Thread safety: none (comm/sim). Invariant: `current` is the context of the scripted thread that runs in the engine just now.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <memory>
+#include <optional>
+
+#include "base/assert.h"
+#include "comm/sim/sim.h"
+#include "dsm/coherence.h"
+#include "gas/heap.h"
+#include "mem/checked_engine.h"
+
+namespace kasane::stress {
+
+/// Where things lie in the space of a simulated job.
+struct SimLayout {
+  static constexpr std::size_t kSpaceBytes = 64 << 20;
+  static constexpr std::uint64_t kSlotsPerRank = 64;                                   ///< stacks, a page each
+  static constexpr std::uint64_t kHeapOffset = 32 << 20;
+  static constexpr std::uint32_t kCaches = 128;                                        ///< one a scripted thread
+  [[nodiscard]] static constexpr std::uint64_t slot_offset(std::uint64_t slot) { return slot * mem::kPageBytes; }
+};
+
+/// Waits as the simulator does, but always gives others a turn first: callers that only pause (their predicate is true at the second
+/// look) would otherwise spin where nobody else can run.
+class TurnWaiter final : public comm::Waiter {
+ public:
+  TurnWaiter(comm::sim::World& world, comm::Transport& transport) : world_(world), transport_(transport) {}
+
+ protected:
+  void wait(bool (*ready)(const void*), const void* arg) override {
+    transport_.sleep(comm::Doorbell::messages, transport_.activity(comm::Doorbell::messages), 0);
+    world_.waiter().until([ready, arg] { return ready(arg); });
+  }
+
+ private:
+  comm::sim::World& world_;
+  comm::Transport& transport_;
+};
+
+class SimRank {
+ public:
+  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks)
+      : world_(world), transport(world.transport(rank)), waiter(world, transport), reservation_(mem::reserve_space(SimLayout::kSpaceBytes).value()),
+        space(mem::Space::create(reservation_, SimLayout::kSpaceBytes).value()) {
+    KASANE_CHECK(transport.attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
+    const std::uint64_t pages = SimLayout::kSpaceBytes / mem::kPageBytes;
+    std::byte* entries = attach(gas::kDirectory, gas::Directory::region_bytes(pages, ranks), directory_memory_);
+    directory.emplace(transport, pages);
+    table_.emplace(mem::BlockTable::create(space.blocks()).value());
+    cached_.emplace(mem::BlockSet::create(space.blocks()).value());
+    dirty_.emplace(mem::BlockSet::create(space.blocks()).value());
+    engine = mem::CheckedEngine::create(space).value();
+    coherence.emplace(space, *table_, *cached_, *dirty_, *engine, transport, *directory, reinterpret_cast<gas::RankHeader*>(entries)->dirty_blocks);
+    mover.emplace(transport, *directory, *coherence);
+    const gas::Heap::Config config{SimLayout::kHeapOffset, SimLayout::kSpaceBytes - SimLayout::kHeapOffset, SimLayout::kCaches};
+    attach(gas::kHeap, gas::Heap::region_bytes(config, ranks), heap_memory_);
+    heap.emplace(transport, config, *directory, *mover, *coherence);
+    KASANE_CHECK(engine->start(&SimRank::on_fault, this).has_value());
+    engine->set_preemption(&SimRank::preempt, this);
+  }
+  SimRank(const SimRank&) = delete;
+  SimRank& operator=(const SimRank&) = delete;
+  ~SimRank() {
+    engine->stop();
+    ::munmap(reservation_, SimLayout::kSpaceBytes);
+  }
+
+  /// A load or store of a script's thread, with whatever faults it takes.
+  void read(dsm::ThreadContext& context, std::uint64_t offset, void* to, std::size_t n) {
+    current = &context;
+    KASANE_CHECK(engine->read(offset, to, n).has_value(), "a script reads where nothing is allocated");
+  }
+  void write(dsm::ThreadContext& context, std::uint64_t offset, const void* from, std::size_t n) {
+    current = &context;
+    KASANE_CHECK(engine->write(offset, from, n).has_value(), "a script writes where nothing is allocated");
+  }
+
+ private:
+  struct Memory {
+    std::byte* at = nullptr;
+    std::size_t bytes = 0;
+    ~Memory() {
+      if (at != nullptr) ::munmap(at, bytes);
+    }
+  };
+  std::byte* attach(comm::RegionId id, std::size_t bytes, Memory& memory) {
+    void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    KASANE_CHECK(p != MAP_FAILED);
+    memory.at = static_cast<std::byte*>(p);
+    memory.bytes = bytes;
+    KASANE_CHECK(transport.attach(id, -1, memory.at, bytes).has_value());
+    return memory.at;
+  }
+  // Others may run while a fault waits, and leave their own context in `current`.
+  static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted) {
+    auto& rank = *static_cast<SimRank*>(self);
+    dsm::ThreadContext* mine = rank.current;
+    const bool good = rank.coherence->fault(*mine, offset, wanted);
+    rank.current = mine;
+    return good;
+  }
+  static void preempt(void* self) {
+    auto& rank = *static_cast<SimRank*>(self);
+    dsm::ThreadContext* mine = rank.current;
+    rank.world_.yield_point();
+    rank.current = mine;
+  }
+
+  comm::sim::World& world_;
+
+ public:
+  comm::Transport& transport;
+  TurnWaiter waiter;
+
+ private:
+  std::byte* reservation_;
+  Memory directory_memory_, heap_memory_;
+
+ public:
+  mem::Space space;
+  std::optional<gas::Directory> directory;
+
+ private:
+  std::optional<mem::BlockTable> table_;
+  std::optional<mem::BlockSet> cached_, dirty_;
+
+ public:
+  std::unique_ptr<mem::CheckedEngine> engine;
+  std::optional<dsm::Coherence> coherence;
+  std::optional<gas::Mover> mover;
+  std::optional<gas::Heap> heap;
+  dsm::ThreadContext* current = nullptr;
+};
+
+}  // namespace kasane::stress
