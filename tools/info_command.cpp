@@ -2,7 +2,6 @@
 // kasane info: what this machine offers, and what is missing and why. Everything is probed, nothing assumed from versions.
 #include <fmt/core.h>
 #include <linux/membarrier.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -22,6 +21,7 @@
 #include "comm/sim/sim.h"
 #include "mem/engines.h"
 #include "mem/stack_guard.h"
+#include "topo/topo.h"
 
 namespace kasane::tools {
 namespace {
@@ -52,16 +52,26 @@ std::string limit_text(int resource) {
   return text(limit.rlim_cur) + " (may be raised to " + text(limit.rlim_max) + ")";
 }
 
+std::string cores_of(const topo::Machine& machine, std::uint32_t numa_node) {
+  std::string text;
+  for (const topo::Core& core : machine.cores()) {
+    if (core.numa_node == numa_node) text += (text.empty() ? "" : " ") + std::to_string(core.cpu);
+  }
+  return text.empty() ? "none" : text;
+}
+
 void print_machine() {
   utsname kernel = {};
   ::uname(&kernel);
   fmt::print("machine\n");
   line("kernel", fmt::format("{} {} {}", kernel.sysname, kernel.release, kernel.machine));
   line("memory", memory_line("MemTotal:") + ", available " + memory_line("MemAvailable:"));
-  cpu_set_t usable;
-  CPU_ZERO(&usable);
-  ::sched_getaffinity(0, sizeof usable, &usable);
-  line("cores", fmt::format("{} online, {} usable here", ::sysconf(_SC_NPROCESSORS_ONLN), CPU_COUNT(&usable)));
+  const auto machine = topo::Machine::discover();
+  if (!machine) return line("topology", "unknown: " + machine.error().message);
+  line("topology", machine->describe());
+  for (const topo::NumaNode& node : machine->numa_nodes()) {
+    line(fmt::format("NUMA node {}", node.number), fmt::format("{} MiB, cores {}", node.bytes >> 20, cores_of(*machine, node.number)));
+  }
 }
 
 void print_facts(const comm::Facts& f, std::string_view use) {
@@ -100,6 +110,7 @@ void print_limits() {
   fmt::print("limits\n");
   line("vm.max_map_count", read_word("/proc/sys/vm/max_map_count") + " mappings a process");
   line("vm.overcommit_memory", read_word("/proc/sys/vm/overcommit_memory"));
+  line("default workers", fmt::format("{} a job, shared by its ranks", topo::usable_cores()));
   line("stack guards", mem::guards_available() ? "MADV_GUARD_INSTALL: none of them costs a mapping"
                                                : fmt::format("mprotect (no MADV_GUARD_INSTALL for shared memory, Linux 6.15): {} at most", mem::kFallbackGuards));
   line("membarrier", membarrier_text());
