@@ -17,6 +17,7 @@ enum class JoinKind : std::uint8_t {
   running,    ///< nobody waits yet
   waited,     ///< slot/rank: the suspended joiner, and where it goes on
   exited,     ///< rank: where it exited, which must release
+  reserved,   ///< exited on rank, and slot, its joiner, has been woken to collect it
   detached,   ///< nobody will wait
 };
 
@@ -72,11 +73,15 @@ struct JoinStep {
       if (event.kind == Event::detach) return {{JoinKind::detached}, JoinAction::none};
       break;
     case JoinKind::waited:
-      if (event.kind == Event::exit) return {{JoinKind::exited, event.rank}, JoinAction::wake};
+      if (event.kind == Event::exit) return {{JoinKind::reserved, event.rank, state.slot}, JoinAction::wake};
       break;
     case JoinKind::exited:
       if (event.kind == Event::join) return {kFree, JoinAction::collect};
       if (event.kind == Event::detach) return {kFree, JoinAction::free_slot};
+      break;
+    case JoinKind::reserved:
+      // Another joiner's mistake must not take the slot away from under the one that has been woken.
+      if (event.kind == Event::join && event.slot == state.slot) return {kFree, JoinAction::collect};
       break;
     case JoinKind::detached:
       if (event.kind == Event::exit) return {kFree, JoinAction::free_slot};

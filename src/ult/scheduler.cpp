@@ -143,7 +143,7 @@ void PoolCore::wake_for_push() {
 bool PoolCore::finished(SlotId root) const {
   // seq_cst: in one order with the ring that follows the store, see Idlers.
   if (root == kNoSlot) return stopping.load(std::memory_order_seq_cst);
-  return JoinRecord::unpack(controls.get(root, offsetof(SlotControl, join))).kind == JoinKind::exited;
+  return JoinRecord::unpack(controls.get(root, offsetof(SlotControl, join))).kind == JoinKind::reserved;
 }
 
 void PoolCore::work(Worker& worker, SlotId root) {

@@ -54,7 +54,14 @@ void check_end(const World& w, int& ends) {
   }
   EXPECT_EQ(woken, suspended) << "a suspended joiner is woken exactly if it was suspended";
   EXPECT_LE(suspended, 1);
-  // A woken joiner collects afterwards: that is its free.
+  // The joiner that was woken comes back with its event, and it alone is told to free the slot.
+  if (woken == 1) {
+    EXPECT_EQ(freed, 0);
+    for (const Actor& a : w.actors) {
+      const JoinStep again = next(JoinRecord::unpack(w.word), a.event);
+      EXPECT_EQ(again.action, a.action == JoinAction::suspend ? JoinAction::collect : JoinAction::refuse);
+    }
+  }
   EXPECT_EQ(freed + woken, 1);
   EXPECT_EQ(refused, static_cast<int>(w.actors.size()) - 2) << "one of the claimants is served, the others are refused";
 }
@@ -107,7 +114,7 @@ TEST(JoinRecord, EveryInterleavingFreesTheSlotOnce) {
 
 TEST(JoinRecord, TheTableOfTheDesign) {
   constexpr JoinRecord kFree{}, kRun{JoinKind::running}, kWait{JoinKind::waited, Rank{1}, SlotId{77}}, kGone{JoinKind::exited, Rank{3}},
-      kAlone{JoinKind::detached};
+      kKept{JoinKind::reserved, Rank{3}, SlotId{77}}, kAlone{JoinKind::detached};
   constexpr JoinEvent kStart{Event::start};
   struct Row {
     JoinRecord state;
@@ -119,10 +126,13 @@ TEST(JoinRecord, TheTableOfTheDesign) {
       Row{kFree, kJoin, {kFree, JoinAction::refuse}},      Row{kFree, kDetach, {kFree, JoinAction::refuse}},
       Row{kRun, kStart, {kRun, JoinAction::refuse}},       Row{kRun, kExit, {kGone, JoinAction::none}},
       Row{kRun, kJoin, {kWait, JoinAction::suspend}},      Row{kRun, kDetach, {kAlone, JoinAction::none}},
-      Row{kWait, kStart, {kWait, JoinAction::refuse}},     Row{kWait, kExit, {kGone, JoinAction::wake}},
+      Row{kWait, kStart, {kWait, JoinAction::refuse}},     Row{kWait, kExit, {kKept, JoinAction::wake}},
       Row{kWait, kOtherJoin, {kWait, JoinAction::refuse}}, Row{kWait, kDetach, {kWait, JoinAction::refuse}},
       Row{kGone, kStart, {kGone, JoinAction::refuse}},     Row{kGone, kExit, {kGone, JoinAction::refuse}},
       Row{kGone, kJoin, {kFree, JoinAction::collect}},     Row{kGone, kDetach, {kFree, JoinAction::free_slot}},
+      Row{kKept, kStart, {kKept, JoinAction::refuse}},     Row{kKept, kExit, {kKept, JoinAction::refuse}},
+      Row{kKept, kJoin, {kFree, JoinAction::collect}},     Row{kKept, kOtherJoin, {kKept, JoinAction::refuse}},
+      Row{kKept, kDetach, {kKept, JoinAction::refuse}},
       Row{kAlone, kStart, {kAlone, JoinAction::refuse}},   Row{kAlone, kExit, {kFree, JoinAction::free_slot}},
       Row{kAlone, kJoin, {kAlone, JoinAction::refuse}},    Row{kAlone, kDetach, {kAlone, JoinAction::refuse}},
   };
@@ -130,7 +140,7 @@ TEST(JoinRecord, TheTableOfTheDesign) {
 }
 
 TEST(JoinRecord, PacksAndUnpacks) {
-  for (const JoinKind kind : {JoinKind::free, JoinKind::running, JoinKind::waited, JoinKind::exited, JoinKind::detached})
+  for (const JoinKind kind : {JoinKind::free, JoinKind::running, JoinKind::waited, JoinKind::exited, JoinKind::reserved, JoinKind::detached})
     for (const std::uint32_t rank : {0u, 1u, 0xFFFFFFFu})
       for (const std::uint32_t slot : {0u, 5u, 0xFFFFFFFFu}) {
         const JoinRecord record{kind, Rank{rank}, SlotId{slot}};
