@@ -33,7 +33,7 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
 spdlog::logger& logger() {
   static auto* made = [] {
     auto* fresh = new spdlog::logger("kasane", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    fresh->set_level(spdlog::level::trace);   // least_level decides
+    fresh->set_level(spdlog::level::trace);  // least_level decides
     fresh->set_pattern("%H:%M:%S.%f %l %v");
     fresh->flush_on(spdlog::level::trace);
     return fresh;
@@ -46,7 +46,8 @@ spdlog::logger& logger() {
 Result<LogLevel> parse_log_level(std::string_view name) {
   for (std::size_t i = 0; i < std::size(kLogLevels); ++i)
     if (kLogLevels[i] == name) return static_cast<LogLevel>(i);
-  return fail(Errc::invalid_argument, fmt::format("log level {}: expected one of {}", name, fmt::join(kLogLevels, ", ")));
+  return fail(Errc::invalid_argument,
+              fmt::format("log level {}: expected one of {}", name, fmt::join(kLogLevels, ", ")));
 }
 
 // relaxed, both: a filter; a message that crosses a change of level may go either way.

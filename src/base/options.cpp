@@ -20,8 +20,10 @@ struct Suffix {
 };
 
 // Largest first: the shortest exact form is the first that divides.
-constexpr Suffix kByteSuffixes[] = {{"P", 1ull << 50}, {"T", 1ull << 40}, {"G", 1ull << 30}, {"M", 1ull << 20}, {"K", 1ull << 10}};
-constexpr Suffix kTimeSuffixes[] = {{"min", 60'000'000'000}, {"s", 1'000'000'000}, {"ms", 1'000'000}, {"us", 1'000}, {"ns", 1}};
+constexpr Suffix kByteSuffixes[] = {
+    {"P", 1ull << 50}, {"T", 1ull << 40}, {"G", 1ull << 30}, {"M", 1ull << 20}, {"K", 1ull << 10}};
+constexpr Suffix kTimeSuffixes[] = {
+    {"min", 60'000'000'000}, {"s", 1'000'000'000}, {"ms", 1'000'000}, {"us", 1'000}, {"ns", 1}};
 
 constexpr const char* kCountWanted = "expected a whole number such as 4";
 constexpr const char* kBytesWanted = "expected a size such as 4096, 64K, 512M or 1T";
@@ -87,8 +89,10 @@ Result<> assign_choice(const Option& row, std::string_view text) {
   const auto found = std::find(row.choices.begin(), row.choices.end(), text);
   if (found == row.choices.end())
     return fail(Errc::invalid_argument, fmt::format("expected one of {}", fmt::join(row.choices, ", ")));
-  if (auto* words = std::get_if<std::string*>(&row.value)) **words = *found;
-  else *std::get<bool*>(row.value) = found != row.choices.begin();
+  if (auto* words = std::get_if<std::string*>(&row.value))
+    **words = *found;
+  else
+    *std::get<bool*>(row.value) = found != row.choices.begin();
   return {};
 }
 
@@ -214,8 +218,8 @@ Result<> OptionTable::set(std::size_t index, std::string_view text, OptionSource
   Option& row = rows_.at(index);
   if (auto done = assign(row, text); !done) {
     const bool by_flag = source == OptionSource::command_line;
-    return fail(done.error().code, fmt::format("{}{}{}: {}", by_flag ? long_flag(row) : row.variable, by_flag ? " " : "=", text,
-                                               done.error().message));
+    return fail(done.error().code, fmt::format("{}{}{}: {}", by_flag ? long_flag(row) : row.variable,
+                                               by_flag ? " " : "=", text, done.error().message));
   }
   row.source = source;
   return {};

@@ -39,14 +39,14 @@ struct Range {
 enum class OptionSource : std::uint8_t { preset, environment, command_line };
 
 struct Option {
-  std::string flag;       ///< "--space" or "-n,--ranks"; empty: only by variable
-  std::string variable;   ///< "KASANE_SPACE"; empty: only by flag
+  std::string flag;      ///< "--space" or "-n,--ranks"; empty: only by variable
+  std::string variable;  ///< "KASANE_SPACE"; empty: only by flag
   Unit unit;
   std::string help;
   std::variant<std::uint64_t*, std::string*, bool*> value;
-  Range range;                        ///< of count, bytes and duration
-  std::vector<std::string> choices;   ///< of choice; with a bool: {what false is called, what true is called}
-  std::string preset;                 ///< the default, as it would be written
+  Range range;                       ///< of count, bytes and duration
+  std::vector<std::string> choices;  ///< of choice; with a bool: {what false is called, what true is called}
+  std::string preset;                ///< the default, as it would be written
   OptionSource source = OptionSource::preset;
 };
 

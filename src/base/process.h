@@ -12,7 +12,7 @@ namespace kasane {
 
 /// This process runs rank. Until then messages name the process by its pid alone.
 void set_process_rank(Rank rank) noexcept;
-[[nodiscard]] Rank process_rank() noexcept;   ///< kNoRank until set
+[[nodiscard]] Rank process_rank() noexcept;  ///< kNoRank until set
 
 /// The calling OS thread's role, such as "worker 1" or "service"; copied, cut to 15 characters.
 void set_thread_role(const char* role) noexcept;

@@ -13,7 +13,7 @@ using Quota = std::optional<double>;
 Quota read_cpu_max(const std::string& folder) {
   std::ifstream file(folder + "/cpu.max");
   double time = 0, period = 0;
-  if (!(file >> time >> period) || period <= 0) return {};   // "max" is no number
+  if (!(file >> time >> period) || period <= 0) return {};  // "max" is no number
   return time / period;
 }
 
@@ -50,8 +50,10 @@ std::optional<double> cpu_quota(const std::string& groups_file, const std::strin
     const auto first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
-    if (controllers.empty()) quota = least(quota, least_upwards(mount, path, read_cpu_max));
-    else if (lists_cpu(controllers)) quota = least(quota, least_upwards(mount + "/cpu", path, read_cfs_quota));
+    if (controllers.empty())
+      quota = least(quota, least_upwards(mount, path, read_cpu_max));
+    else if (lists_cpu(controllers))
+      quota = least(quota, least_upwards(mount + "/cpu", path, read_cfs_quota));
   }
   return quota;
 }

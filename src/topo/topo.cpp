@@ -54,7 +54,7 @@ Result<Topology> load_topology() {
 }
 
 std::uint32_t physical_of(hwloc_topology_t topology, hwloc_obj_t pu) {
-  const hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_CORE, pu);
+  hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_CORE, pu);
   return core != nullptr ? core->logical_index : pu->logical_index;
 }
 
@@ -83,9 +83,11 @@ std::vector<Core> find_cores(hwloc_topology_t topology, const std::vector<std::u
 void order_for_workers(std::vector<Core>& cores) {
   std::map<std::uint32_t, unsigned> seen;
   std::vector<std::tuple<unsigned, std::uint32_t, std::size_t>> keys;
+  keys.reserve(cores.size());
   for (std::size_t i = 0; i < cores.size(); ++i) keys.emplace_back(seen[cores[i].physical]++, cores[i].numa_node, i);
   std::sort(keys.begin(), keys.end());
   std::vector<Core> ordered;
+  ordered.reserve(cores.size());
   for (const auto& key : keys) ordered.push_back(cores[std::get<2>(key)]);
   cores = std::move(ordered);
 }
@@ -114,7 +116,8 @@ Result<std::vector<std::uint32_t>> affinity() {
 std::uint32_t usable_cores() {
   const auto mask = affinity();
   std::uint32_t cores = mask ? static_cast<std::uint32_t>(mask->size()) : 1;
-  if (const auto quota = cpu_quota()) cores = std::min(cores, static_cast<std::uint32_t>(std::ceil(std::min(*quota, 1e6))));
+  if (const auto quota = cpu_quota())
+    cores = std::min(cores, static_cast<std::uint32_t>(std::ceil(std::min(*quota, 1e6))));
   return std::max(1u, cores);
 }
 
@@ -137,7 +140,7 @@ std::string Machine::describe() const {
   for (const Core& core : cores_) physical.insert(core.physical);
   std::string text = fmt::format("{} ({} physical), {}", plural(cores_.size(), "core"), physical.size(),
                                  plural(numa_nodes_.size(), "NUMA node"));
-  for (std::size_t level = 1; level < cache_bytes_.size(); ++level)   // level 1 says nothing
+  for (std::size_t level = 1; level < cache_bytes_.size(); ++level)  // level 1 says nothing
     if (cache_bytes_[level] != 0) text += fmt::format(", L{} {}", level + 1, bytes_text(cache_bytes_[level]));
   double bytes = 0;
   for (const NumaNode& node : numa_nodes_) bytes += static_cast<double>(node.bytes);
@@ -155,7 +158,8 @@ Result<> pin(const Core& core) {
   const auto now = affinity();
   if (!now) return tl::unexpected<Error>(now.error());
   if (now->size() != 1 || now->front() != core.cpu)
-    return fail(Errc::limit, fmt::format("this thread was to stay on core {}, but the kernel gave it others", core.cpu));
+    return fail(Errc::limit,
+                fmt::format("this thread was to stay on core {}, but the kernel gave it others", core.cpu));
   return {};
 }
 

@@ -17,14 +17,14 @@ namespace kasane::topo {
 
 /// A hardware thread that the operating system schedules on.
 struct Core {
-  std::uint32_t cpu;         ///< the operating system's number, as in /proc/cpuinfo
-  std::uint32_t physical;    ///< cores with an equal number share one physical core
-  std::uint32_t numa_node;   ///< the operating system's number
+  std::uint32_t cpu;        ///< the operating system's number, as in /proc/cpuinfo
+  std::uint32_t physical;   ///< cores with an equal number share one physical core
+  std::uint32_t numa_node;  ///< the operating system's number
 };
 
 struct NumaNode {
-  std::uint32_t number;   ///< the operating system's
-  std::uint64_t bytes;    ///< of memory; 0: unknown
+  std::uint32_t number;  ///< the operating system's
+  std::uint64_t bytes;   ///< of memory; 0: unknown
 };
 
 /// The part of the machine that this process may use, as found once. Immutable, so any thread may read it.
@@ -44,7 +44,7 @@ class Machine {
   Machine() = default;
   std::vector<Core> cores_;
   std::vector<NumaNode> numa_nodes_;
-  std::vector<std::uint64_t> cache_bytes_;   // of the largest cache at levels 1, 2, 3 …; 0: none seen
+  std::vector<std::uint64_t> cache_bytes_;  // of the largest cache at levels 1, 2, 3 …; 0: none seen
 };
 
 /// Keeps the calling thread on core, and checks that it is there: Error limit if the process may not run on it.

@@ -80,8 +80,10 @@ class Schedule {
   /// begin becomes the clock's reading just before the calling thread's next operation (outside of run(): now). Tighter
   /// than reading it, since a thread runs ahead to its next operation before it waits its turn.
   void begins_at(std::uint64_t& begin) {
-    if (current() == this) threads_[running_]->begin = &begin;
-    else begin = clock();
+    if (current() == this)
+      threads_[running_]->begin = &begin;
+    else
+      begin = clock();
   }
   /// Who executed each operation, such as "0010121".
   [[nodiscard]] const std::string& trace() const noexcept { return trace_; }
@@ -97,7 +99,7 @@ class Schedule {
     std::function<void()> body;
     std::unique_ptr<std::byte[]> stack = take_stack();
     ucontext_t context{};
-    std::uint64_t* begin = nullptr;   // to be stamped before the next operation
+    std::uint64_t* begin = nullptr;  // to be stamped before the next operation
     ~Coroutine() { spare_stacks().push_back(std::move(stack)); }
   };
 
@@ -224,7 +226,7 @@ class Walk {
  private:
   struct Node {
     std::uint32_t enabled;
-    std::uint32_t asleep;   // explored here, or before with the same outcome
+    std::uint32_t asleep;  // explored here, or before with the same outcome
     unsigned chosen;
     std::vector<Access> next;
   };
@@ -235,7 +237,7 @@ class Walk {
     if (depth_ == path_.size()) {
       const std::uint32_t asleep = depth_ == 0 ? 0 : still_asleep(path_[depth_ - 1]);
       if ((enabled & ~asleep) == 0) {
-        pruned_ = true;   // every way on was walked elsewhere: finish this run anyhow
+        pruned_ = true;  // every way on was walked elsewhere: finish this run anyhow
         return lowest(enabled);
       }
       path_.push_back({enabled, asleep, lowest(enabled & ~asleep), next});
@@ -282,7 +284,8 @@ void explore_random(std::uint64_t first, std::uint64_t count, const Program& pro
     Random random(seed);
     Schedule schedule([&](std::uint32_t enabled, const std::vector<Access>&) {
       std::uint32_t rest = enabled;
-      for (std::uint64_t skip = random.below(static_cast<unsigned>(__builtin_popcount(enabled))); skip > 0; --skip) rest &= rest - 1;
+      for (std::uint64_t skip = random.below(static_cast<unsigned>(__builtin_popcount(enabled))); skip > 0; --skip)
+        rest &= rest - 1;
       return static_cast<unsigned>(__builtin_ctz(rest));
     });
     program(schedule);

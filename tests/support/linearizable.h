@@ -28,7 +28,7 @@ bool linearizable(const Model& before, const std::vector<Operation<Model>>& hist
   for (std::size_t i = 0; i < history.size(); ++i) {
     if (done >> i & 1) continue;
     all_done = false;
-    if (history[i].begin >= first_end) continue;   // somebody else had ended before it began
+    if (history[i].begin >= first_end) continue;  // somebody else had ended before it began
     Model after = before;
     if (history[i].apply(after) && linearizable(after, history, done | 1u << i)) return true;
   }

@@ -67,7 +67,7 @@ class Recorded {
     const Steal outcome = memory_.deque.steal(value);
     if (outcome == Steal::taken) note_taken(value);
     record(begin, [=](Serial& s) {
-      if (outcome == Steal::lost) return true;   // says only that somebody else had a hand in it
+      if (outcome == Steal::lost) return true;  // says only that somebody else had a hand in it
       if (outcome == Steal::empty) return s.empty();
       if (s.empty() || s.front() != value) return false;
       s.pop_front();
@@ -198,10 +198,10 @@ TEST(Interleave, WalksEveryInterleaving) {
     outcomes.insert(10 * a + b);
   };
   std::set<int> all, reduced;
-  EXPECT_EQ(explore(Reduction::none, [&](Schedule& s) { program(s, all); }), 6u);   // 4! / (2! 2!)
+  EXPECT_EQ(explore(Reduction::none, [&](Schedule& s) { program(s, all); }), 6u);  // 4! / (2! 2!)
   const auto fewer = explore(Reduction::commuting, [&](Schedule& s) { program(s, reduced); });
   EXPECT_LT(fewer, 6u);
-  EXPECT_EQ(all, (std::set<int>{1, 10, 11}));   // both 0 is what sequential consistency excludes
+  EXPECT_EQ(all, (std::set<int>{1, 10, 11}));  // both 0 is what sequential consistency excludes
   EXPECT_EQ(reduced, all);
 }
 

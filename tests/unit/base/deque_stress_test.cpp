@@ -118,11 +118,14 @@ TEST(DequeStress, EveryValueIsTakenOnce) {
     thieves.emplace_back([&] {
       std::uint64_t value = 0;
       for (;;) {
-        const bool last_look = done.load(std::memory_order_acquire);   // acquire: then empty means empty for good
+        const bool last_look = done.load(std::memory_order_acquire);  // acquire: then empty means empty for good
         const Steal outcome = d.steal(value);
-        if (outcome == Steal::taken) mine.push_back(payload[value] == ~value ? value : ~0ull);
-        else if (outcome == Steal::empty && last_look) return;
-        else std::this_thread::yield();
+        if (outcome == Steal::taken)
+          mine.push_back(payload[value] == ~value ? value : ~0ull);
+        else if (outcome == Steal::empty && last_look)
+          return;
+        else
+          std::this_thread::yield();
       }
     });
   Random random(1);

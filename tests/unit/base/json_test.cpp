@@ -24,7 +24,9 @@ TEST(Json, WritesMembersInOrder) {
 
 TEST(Json, TextThatIsNotUtf8IsReplaced) {
   const std::string path = ::testing::TempDir() + "kasane_json_utf8." + std::to_string(::getpid());
-  EXPECT_TRUE(write_json_file(path, Json{{"file", "a\xff" "b"}}));
+  EXPECT_TRUE(write_json_file(path, Json{{"file",
+                                          "a\xff"
+                                          "b"}}));
   std::remove(path.c_str());
 }
 

@@ -41,8 +41,10 @@ TEST(MpscStress, KeepsEachProducersOrder) {
     producers.emplace_back([&, p] {
       for (std::uint64_t n = 0; n < kEach;) {
         const bool pushed = ring.try_fill([&](Cell& cell) { cell = {p, n, p ^ n, ~n}; });
-        if (pushed) ++n;
-        else std::this_thread::yield();
+        if (pushed)
+          ++n;
+        else
+          std::this_thread::yield();
       }
     });
   std::vector<std::uint64_t> next(kProducers);

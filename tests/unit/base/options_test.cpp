@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <algorithm>
 #include <cstdlib>
 
 #include "base/options_cli.h"
@@ -89,7 +89,8 @@ TEST_F(OptionTest, ErrorsNameVariableValueAndWhatWouldDo) {
   EXPECT_EQ(error_of("KASANE_T_SPACE", "4Q"), "KASANE_T_SPACE=4Q: expected a size such as 4096, 64K, 512M or 1T");
   EXPECT_EQ(error_of("KASANE_T_SPACE", "65T"), "KASANE_T_SPACE=65T: must be at most 64T");
   EXPECT_EQ(error_of("KASANE_T_SPACE", "99999999999P"), "KASANE_T_SPACE=99999999999P: more than 2^64 bytes");
-  EXPECT_EQ(error_of("KASANE_T_SPIN", "20"), "KASANE_T_SPIN=20: expected a time with its unit such as 20us, 1.5s or 2min");
+  EXPECT_EQ(error_of("KASANE_T_SPIN", "20"),
+            "KASANE_T_SPIN=20: expected a time with its unit such as 20us, 1.5s or 2min");
   EXPECT_EQ(error_of("KASANE_T_SPIN", "2min"), "KASANE_T_SPIN=2min: must be at most 1s");
   EXPECT_EQ(error_of("KASANE_T_FAULTS", "magic"), "KASANE_T_FAULTS=magic: expected one of mprotect, uffd");
   EXPECT_NE(error_of("KASANE_T_TAG", "maybe").find("KASANE_T_TAG=maybe: expected 1 or 0"), std::string::npos);
@@ -111,13 +112,14 @@ TEST_F(OptionTest, SizesAndTimesBothWays) {
   EXPECT_FALSE(parse_duration("99999999999999999999s"));
   for (std::uint64_t v : {0ull, 1ull, 1000ull, 65536ull, (1ull << 40) + 1, 3ull << 50})
     EXPECT_EQ(parse_bytes(bytes_text(v)).value(), v);
-  for (std::uint64_t v : {0ull, 1ull, 20'000ull, 90'000'000'000ull}) EXPECT_EQ(parse_duration(duration_text(v)).value(), v);
+  for (std::uint64_t v : {0ull, 1ull, 20'000ull, 90'000'000'000ull})
+    EXPECT_EQ(parse_duration(duration_text(v)).value(), v);
 }
 
 int parse(OptionTable& table, std::vector<std::string> arguments, std::string* message = nullptr) {
   CLI::App app("test");
   add_flags(app, table);
-  std::reverse(arguments.begin(), arguments.end());   // as CLI11 wants them
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
   try {
     app.parse(arguments);
   } catch (const CLI::ParseError& e) {
@@ -150,7 +152,8 @@ TEST_F(OptionTest, AWrongFlagSaysWhy) {
 TEST_F(OptionTest, HelpShowsUnitVariableAndDefault) {
   std::string help;
   EXPECT_EQ(parse(table, {"--help"}, &help), 0);
-  for (const char* wanted : {"--space", "SIZE", "size of the space [KASANE_T_SPACE, default 1T]", "mprotect|uffd", "--tag"})
+  for (const char* wanted :
+       {"--space", "SIZE", "size of the space [KASANE_T_SPACE, default 1T]", "mprotect|uffd", "--tag"})
     EXPECT_NE(help.find(wanted), std::string::npos) << wanted << " in\n" << help;
   EXPECT_EQ(help.find("KASANE_T_HEAP"), std::string::npos) << "a row without a flag is no flag";
   for (const Option& row : table.rows()) EXPECT_NE(table.help().find(row.variable), std::string::npos);
