@@ -5,8 +5,6 @@
 #include <cstdio>
 #include <kasane/kasane.hpp>
 
-#include "runtime/runtime.h"
-#include "ult/pool.h"
 
 namespace kasane::runtime {
 namespace {
@@ -48,9 +46,7 @@ int api_fail(int code, const char* call, const char* message) noexcept {
 
 int api_fail(const Error& error, const char* call) noexcept { return api_fail(errno_of(error.code), call, error.message.c_str()); }
 
-int require_thread(const char* call) noexcept {
-  if (ult::Pool::self() != kNoSlot) [[likely]]
-    return 0;
+int api_fail_outside(const char* call) noexcept {
   return api_fail(EPERM, call, "not on a user-level thread; call it inside of kasane::run (kasane_run)");
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/result.h"
+#include "ult/pool.h"
 
 namespace kasane::runtime {
 
@@ -13,7 +14,13 @@ namespace kasane::runtime {
 [[gnu::cold, gnu::noinline]] int api_fail(int code, const char* call, const char* message) noexcept;
 [[gnu::cold, gnu::noinline]] int api_fail(const Error& error, const char* call) noexcept;
 
+[[gnu::cold, gnu::noinline]] int api_fail_outside(const char* call) noexcept;
+
 /// 0 where `call` may be made (on a user-level thread), else EPERM with a text that says where it may be.
-[[nodiscard]] int require_thread(const char* call) noexcept;
+[[nodiscard]] inline int require_thread(const char* call) noexcept {
+  if (ult::Pool::self() != kNoSlot) [[likely]]
+    return 0;
+  return api_fail_outside(call);
+}
 
 }  // namespace kasane::runtime
