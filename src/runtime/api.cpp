@@ -13,6 +13,7 @@
 #include "base/assert.h"
 #include "base/counters.h"
 #include "runtime/api_error.h"
+#include "runtime/held_mutexes.h"
 #include "runtime/runtime.h"
 #include "ult/pool.h"
 
@@ -100,7 +101,10 @@ kasane_allocated_t kasane_thread_allocate(size_t alignment, size_t size) {
   return {0, nullptr};
 }
 
-void kasane_thread_fork(kasane_allocated_t t, void (*function)(void*)) { Pool::fork({ThreadId{t.id}, t.argument}, function); }
+void kasane_thread_fork(kasane_allocated_t t, void (*function)(void*)) {
+  kasane::runtime::check_no_mutex_held("fork");
+  Pool::fork({ThreadId{t.id}, t.argument}, function);
+}
 
 void kasane_thread_abandon(kasane_allocated_t t) { Pool::abandon({ThreadId{t.id}, t.argument}); }
 
@@ -110,6 +114,7 @@ int kasane_thread_join(kasane_thread_t id) {
     return code;
   if (id == 0) [[unlikely]]
     return api_fail(EINVAL, call, "the thread is not joinable: empty, moved from, joined or detached before");
+  kasane::runtime::check_no_mutex_held("join");
   // What the thread threw passes through; it may be a std::system_error as well, so the pool's own is not caught here.
   Pool::join(ThreadId{id});
   return 0;

@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <fmt/format.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -15,6 +17,7 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,6 +32,7 @@
 #include "mem/mprotect_engine.h"
 #include "runtime/crash.h"
 #include "runtime/fences.h"
+#include "runtime/loaded_objects.h"
 #include "runtime/segments.h"
 #include "runtime/thread_contexts.h"
 #include "sched/scheduler.h"
@@ -100,6 +104,9 @@ struct Runtime::State {
   Result<void> build(comm::Job job, std::byte* space_base);
   Result<void> build_memory(std::byte* space_base);
   Result<void> build_threads();
+  Result<void> compare_objects();
+  void print_statistics() const;
+  std::uint64_t total(std::uint32_t rank, std::atomic<std::uint64_t> Counters::*counter) const;
   Result<void> give_main_a_stack();
   void start_threads(std::uint32_t first_worker);
   void service_loop();
@@ -151,7 +158,29 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base) {
   collectives.emplace(*transport, *start_waiter);
   transport->set_handler(gas::kStopHandler, &State::on_stop, this);
   KASANE_TRY(build_memory(space_base));
-  return build_threads();
+  KASANE_TRY(build_threads());
+  return compare_objects();
+}
+
+/// Rule 14: every rank must have loaded the same code at the same addresses as rank 0; the first object that differs is named.
+Result<void> Runtime::State::compare_objects() {
+  const auto mine = loaded_objects();
+  std::vector<std::uint64_t> digests(mine.size() + 2);
+  digests[0] = digest(mine);
+  digests[1] = mine.size();
+  for (std::size_t i = 0; i < mine.size(); ++i) digests[2 + i] = mine[i].digest;
+
+  std::array<std::uint64_t, 2> first{digests[0], digests[1]};
+  collectives->broadcast(Rank{0}, std::as_writable_bytes(std::span(first)));
+  std::vector<std::uint64_t> theirs(first[1]);
+  if (raw(rank) == 0) std::copy(digests.begin() + 2, digests.end(), theirs.begin());
+  collectives->broadcast(Rank{0}, std::as_writable_bytes(std::span(theirs)));
+  if (first[0] == digests[0]) return {};
+  std::size_t i = 0;
+  while (i < mine.size() && i < theirs.size() && mine[i].digest == theirs[i]) ++i;
+  return fail(Errc::unsupported, "rank " + std::to_string(raw(rank)) + " has loaded other code than rank 0, or at another address: " +
+                                     (i < mine.size() ? mine[i].name : std::string("rank 0 has more objects")) +
+                                     "; threads cannot move between them. Start all ranks from one image (kasane run)");
 }
 
 Result<void> Runtime::State::build_memory(std::byte* space_base) {
@@ -301,6 +330,35 @@ void Runtime::shut_down() noexcept {
   s.join_workers();
   s.stop_service();
   s.running.store(false);
+  if (raw(s.rank) == 0 && s.options.statistics) s.print_statistics();
+}
+
+/// --stats: one line a counter that counted something, a column a rank, on standard error.
+void Runtime::State::print_statistics() const {
+  std::string text = fmt::format("\nkasane: {} ranks x {} workers\n{:<18}", ranks, workers, "rank");
+  for (std::uint32_t r = 0; r < ranks; ++r) text += fmt::format(" {:>14}", r);
+  text += "\n";
+#define X(name, help)                                                                      \
+  {                                                                                        \
+    std::string line = fmt::format("{:<18}", #name);                                      \
+    std::uint64_t all = 0;                                                                 \
+    for (std::uint32_t r = 0; r < ranks; ++r) {                                            \
+      const std::uint64_t n = total(r, &Counters::name);                                   \
+      line += fmt::format(" {:>14}", n);                                                   \
+      all += n;                                                                            \
+    }                                                                                      \
+    if (all != 0) text += line + "  " help "\n";                                          \
+  }
+  KASANE_COUNTERS(X)
+#undef X
+  std::fputs(text.c_str(), stderr);
+}
+
+std::uint64_t Runtime::State::total(std::uint32_t r, std::atomic<std::uint64_t> Counters::*counter) const {
+  std::uint64_t sum = 0;
+  // relaxed: numbers for a table, each exact by itself.
+  for (std::uint32_t w = 0; w < workers + 2; ++w) sum += (counters_of(Rank{r})[w].*counter).load(std::memory_order_relaxed);
+  return sum;
 }
 
 // ---- main ----------------------------------------------------------------------------------------------------------
@@ -432,13 +490,7 @@ Result<void> Runtime::own(void* global, std::size_t bytes) {
 }
 
 void Runtime::counters(Rank rank, std::uint64_t* values) const {
-  const Counters* blocks = state_->counters_of(rank);
-  std::size_t i = 0;
-#define X(name, help)                                                                                              \
-  values[i] = 0;                                                                                                   \
-  for (std::uint32_t w = 0; w < state_->workers + 2; ++w) values[i] += blocks[w].name.load(std::memory_order_relaxed); \
-  ++i;
-  // relaxed: numbers for a table, each exact by itself.
+#define X(name, help) *values++ = state_->total(raw(rank), &Counters::name);
   KASANE_COUNTERS(X)
 #undef X
 }

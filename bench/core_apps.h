@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Claim: programs of threads lose nothing on one rank and gain on several. cilksort and uts under `kasane run` at 1, 2 and 4 ranks, each beside its
+// sequential elision in the same process.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "row.h"
+
+namespace kasane::bench {
+
+/// Rows suite "core", cases cilksort and uts, unit "s": system "kasane" for each number of ranks, and "serial". command: the kasane command; apps: the
+/// folder of the programs. Throws std::runtime_error if a program fails or does not verify.
+std::vector<Row> core_apps(bool quick, const std::string& command, const std::string& apps);
+
+}  // namespace kasane::bench

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/held_mutexes.h"
+
+#if KASANE_ASSERT_LEVEL >= 1 && !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+
+#include "runtime/process_state.h"
+#include "ult/pool.h"
+
+namespace kasane::runtime {
+namespace {
+
+[[gnu::tls_model("initial-exec")]] thread_local constinit int t_held = 0;
+
+using MutexCall = int (*)(pthread_mutex_t*);
+
+/// libc's own function of that name. Racing first calls find the same.
+int call_real(std::atomic<MutexCall>& real, const char* name, pthread_mutex_t* mutex) noexcept {
+  MutexCall call = real.load(std::memory_order_relaxed);   // relaxed: any thread may look it up again
+  if (call == nullptr) {
+    call = reinterpret_cast<MutexCall>(::dlsym(RTLD_NEXT, name));
+    real.store(call, std::memory_order_relaxed);
+  }
+  return call(mutex);
+}
+
+constinit std::atomic<MutexCall> g_lock{nullptr}, g_trylock{nullptr}, g_unlock{nullptr};
+
+/// Not inlined, so that the thread-local is found anew after the caller moved to another OS thread.
+[[gnu::noinline]] void count_held(int change) noexcept {
+  if (ult::Pool::in_user_code()) t_held += change;
+}
+
+}  // namespace
+
+void check_no_mutex_held(const char* where) {
+  if (t_held <= 0) return;
+  char text[256];
+  const int n = std::snprintf(text, sizeof text,
+                              "kasane: rank %u: a std::mutex is held at %s: the thread may go on in another OS thread or rank, which does not own it; "
+                              "use kasane::mutex, or unlock before\n",
+                              raw(process().rank), where);
+  tell(text, static_cast<std::size_t>(n));
+  std::abort();
+}
+
+}  // namespace kasane::runtime
+
+extern "C" {
+
+int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
+  const int error = kasane::runtime::call_real(kasane::runtime::g_lock, "pthread_mutex_lock", mutex);
+  if (error == 0) kasane::runtime::count_held(1);
+  return error;
+}
+
+int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept {
+  const int error = kasane::runtime::call_real(kasane::runtime::g_trylock, "pthread_mutex_trylock", mutex);
+  if (error == 0) kasane::runtime::count_held(1);
+  return error;
+}
+
+int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
+  kasane::runtime::count_held(-1);
+  return kasane::runtime::call_real(kasane::runtime::g_unlock, "pthread_mutex_unlock", mutex);
+}
+
+}  // extern "C"
+
+#elif KASANE_ASSERT_LEVEL >= 1
+
+namespace kasane::runtime {
+void check_no_mutex_held(const char*) {}   // the sanitizer has its own pthread_mutex_lock, and finds such an unlock
+}  // namespace kasane::runtime
+
+#endif

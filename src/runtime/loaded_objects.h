@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What code this process has loaded, and where: a thread's stack holds return addresses and pointers to vtables and functions, so every rank must have the
+// same objects at the same addresses (rule 14). Ranks forked from one image do, unless a constructor loaded something of its own.
+// Thread safety: any thread; allocates.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kasane::runtime {
+
+struct LoadedObject {
+  std::string name;        ///< path; the program itself is "the program"
+  std::uint64_t digest;    ///< of its build id (or, without one, its program headers) and its base address
+};
+
+/// In the loader's order; the vDSO, which the kernel places for each program, included.
+std::vector<LoadedObject> loaded_objects();
+
+/// A hash over all of them.
+std::uint64_t digest(const std::vector<LoadedObject>& objects);
+
+}  // namespace kasane::runtime
