@@ -256,7 +256,10 @@ bool Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted) {
     report_wild_access(space->v(offset), write, "stack overflow: the guard page of a thread's stack; raise --stack (KASANE_STACK)");
   }
   if (coherence->fault(contexts->here(), offset, wanted)) return true;
-  report_wild_access(space->v(offset), write, "a wild pointer: nothing is allocated at this address of the space");
+  report_wild_access(space->v(offset), write,
+                     segments.in_stacks(offset, ranks) ? "a stack that is not in use: a large local variable overflowed this thread's stack (raise --stack, "
+                                                         "KASANE_STACK), or a wild pointer"
+                                                       : "a wild pointer: nothing is allocated at this address of the space");
 }
 
 // ---- threads -------------------------------------------------------------------------------------------------------
