@@ -50,8 +50,8 @@ def axis_of(rows):
 
 def label_of(row, axis):
     """The system, with what else tells lines of one panel apart."""
-    rest = [f"{row[a]} {a}" for a in AXES if a != axis and row.get(a) and a != "bytes"]
-    return " ".join([row["system"], *(f"({r})" for r in rest)])
+    rest = [f"{row[a]} {a if row[a] != 1 else a[:-1]}" for a in ("ranks", "threads") if a != axis and row.get(a)]
+    return f"{row['system']}, {', '.join(rest)}" if rest else row["system"]
 
 
 def draw_lines(axes, rows, axis):
@@ -105,6 +105,7 @@ def draw(rows, output):
             axes.set_ylabel(unit)
         axes.set_title(f"{suite}: {case}")
         axes.grid(alpha=0.3)
+        axes.set_axisbelow(True)
     for axes in list(grid.flat)[len(found):]:
         axes.remove()
     try:

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 
 #include "mem/signal_dispatch.h"
 
@@ -95,6 +96,13 @@ class HandlerMask {
   sigset_t old_;
 };
 
+/// A sanitizer's handler is no program's: our report takes its place.
+bool is_sanitizers(const struct sigaction& action) noexcept {
+  Dl_info info = {};
+  if (::dladdr(reinterpret_cast<const void*>(action.sa_handler), &info) == 0 || info.dli_fname == nullptr) return false;
+  return std::strstr(info.dli_fname, "/libasan.") != nullptr || std::strstr(info.dli_fname, "/libtsan.") != nullptr;
+}
+
 int install(int signal, const struct sigaction* action, struct sigaction* old) noexcept {
   if (Remembered* kept = guarded(signal)) {
     kept->exchange(action, old);
@@ -111,12 +119,11 @@ int install(int signal, const struct sigaction* action, struct sigaction* old) n
 
 void guard_fault_signals() noexcept {
   if (g_guarded.load(std::memory_order_relaxed)) return;   // relaxed: called at the start, by one thread
-#ifndef KASANE_SANITIZER_ADDRESS   // what is installed under AddressSanitizer is its own handler
   for (const int signal : {SIGSEGV, SIGBUS}) {
     struct sigaction before = {};
-    if (mem::raw_sigaction(signal, nullptr, &before) == 0) (signal == SIGSEGV ? g_segv : g_bus).exchange(&before, nullptr);
+    if (mem::raw_sigaction(signal, nullptr, &before) != 0 || is_sanitizers(before)) continue;
+    (signal == SIGSEGV ? g_segv : g_bus).exchange(&before, nullptr);
   }
-#endif
   g_guarded.store(true, std::memory_order_release);   // release: see guarded()
 }
 

@@ -54,6 +54,12 @@ void make_pipe(int& near, int& far, bool near_reads) {
   far = ends[near_reads ? 1 : 0];
 }
 
+/// Without reaping it.
+bool has_ended(pid_t pid) {
+  siginfo_t info = {};
+  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
+}
+
 bool drain(int fd, std::string& text) {
   char buffer[4096];
   const ssize_t n = ::read(fd, buffer, sizeof buffer);
@@ -108,7 +114,7 @@ bool Job::wait_for_output(const std::string& text, int count) {
   const auto deadline = Clock::now() + kDeadline;
   while (count_of(out_text_, text) < count) {
     if (Clock::now() > deadline) return false;
-    if (!read_some(100) && ::waitpid(pid_, nullptr, WNOHANG | WNOWAIT) != 0) return false;
+    if (!read_some(100) && has_ended(pid_)) return false;
   }
   return true;
 }
@@ -155,6 +161,15 @@ int count_of(const std::string& text, const std::string& part) {
   int n = 0;
   for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++n;
   return n;
+}
+
+std::string without_sanitizer(const std::string& text) {
+  std::string kept;
+  for (const auto& line : lines_of(text)) {
+    const bool theirs = line.rfind("==", 0) == 0 || line.rfind("False positive error", 0) == 0 || line.rfind("For details see", 0) == 0;
+    if (!theirs) kept += line + "\n";
+  }
+  return kept;
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

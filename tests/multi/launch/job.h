@@ -49,6 +49,8 @@ std::vector<std::string> kasane_run_command(std::vector<std::string> arguments);
 
 /// How often part occurs in text.
 int count_of(const std::string& text, const std::string& part);
+/// text without what AddressSanitizer says of itself (that main's stack is not one it knows).
+std::string without_sanitizer(const std::string& text);
 std::vector<std::string> lines_of(const std::string& text);
 
 }  // namespace kasane::launch_test
