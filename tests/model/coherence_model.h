@@ -28,56 +28,95 @@ namespace kasane::model {
 /// Which rule the walk leaves out. The shipping code knows nothing of this.
 enum class Mutation : std::uint8_t {
   none,
-  r1_no_source_release,       ///< an edge acquires, but its source did not release
-  r1_no_acquire,              ///< the source released, the destination goes on with its copies
-  r2_no_recheck,              ///< a fetch does not look whether an acquire came meanwhile (alone harmless: the acquire waits)
-  r2_no_wait,                 ///< acquire passes over a block that is being fetched
-  r2_join_running_round,      ///< an acquire is served by a round that began before it was asked for
-  r3_no_protect,              ///< diff while stores may land, as if protected
-  r3_no_completion,           ///< release does not wait until the puts have landed
-  r3_gaps,                    ///< puts unchanged bytes too
-  r3_two_loads,               ///< a pinned block's byte is loaded once for the message and once for the twin
-  r3_join_running_round,      ///< a release is served by a round that began before it was asked for
-  r4_unlock_early,            ///< the busy bit is given back between diff and completion
-  r4_plain_refresh,           ///< a fetch into a block with unreleased writes copies everything
-  r4_twin_left,               ///< the merge does not go into the twin
-  r4_plain_arrival,           ///< the arriving page overwrites unreleased writes
-  r7_no_discard,              ///< freed bytes stay dirty
-  r7_no_drop,                 ///< memory last used elsewhere is taken without a drop
-  r8_no_protect,              ///< the page is copied while the old owner still stores
-  r8_no_drain,                ///< the mover does not wait for puts in flight
-  r8_put_ignores_busy,        ///< a put does not look for a move
-  r8_use_while_leaving,       ///< an owner that meets its page while it is leaving takes what M holds for a cached copy
-  r8_move_pinned,             ///< a pinned page moves
+  r1_no_source_release,  ///< an edge acquires, but its source did not release
+  r1_no_acquire,         ///< the source released, the destination goes on with its copies
+  r2_no_recheck,  ///< a fetch does not look whether an acquire came meanwhile (alone harmless: the acquire waits)
+  r2_no_wait,     ///< acquire passes over a block that is being fetched
+  r2_join_running_round,  ///< an acquire is served by a round that began before it was asked for
+  r3_no_protect,          ///< diff while stores may land, as if protected
+  r3_no_completion,       ///< release does not wait until the puts have landed
+  r3_gaps,                ///< puts unchanged bytes too
+  r3_two_loads,           ///< a pinned block's byte is loaded once for the message and once for the twin
+  r3_join_running_round,  ///< a release is served by a round that began before it was asked for
+  r4_unlock_early,        ///< the busy bit is given back between diff and completion
+  r4_plain_refresh,       ///< a fetch into a block with unreleased writes copies everything
+  r4_twin_left,           ///< the merge does not go into the twin
+  r4_plain_arrival,       ///< the arriving page overwrites unreleased writes
+  r7_no_discard,          ///< freed bytes stay dirty
+  r7_no_drop,             ///< memory last used elsewhere is taken without a drop
+  r8_no_protect,          ///< the page is copied while the old owner still stores
+  r8_no_drain,            ///< the mover does not wait for puts in flight
+  r8_put_ignores_busy,    ///< a put does not look for a move
+  r8_use_while_leaving,   ///< an owner that meets its page while it is leaving takes what M holds for a cached copy
+  r8_move_pinned,         ///< a pinned page moves
 };
 
 inline constexpr std::uint8_t kCells = 2;
 
-enum class Do : std::uint8_t { load, store, add, poke, set, see, cross, lock, unlock, own, pin_write, pin_read, unpin, discard, take, hand_back, reclaim, release, acquire, end };
+enum class Do : std::uint8_t {
+  load,
+  store,
+  add,
+  poke,
+  set,
+  see,
+  cross,
+  lock,
+  unlock,
+  own,
+  pin_write,
+  pin_read,
+  unpin,
+  discard,
+  take,
+  hand_back,
+  reclaim,
+  release,
+  acquire,
+  end
+};
 
 struct Instr {
   Do what = Do::end;
-  std::uint8_t block = 0;   ///< or flag, lock, page
-  std::uint8_t cell = 0;    ///< or a mask of cells (discard)
+  std::uint8_t block = 0;  ///< or flag, lock, page
+  std::uint8_t cell = 0;   ///< or a mask of cells (discard)
   std::uint8_t value = 0;
 };
 
 inline Instr load(int b, int c) { return {Do::load, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c)}; }
-inline Instr store(int b, int c, int v) { return {Do::store, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)}; }
-inline Instr add(int b, int c) { return {Do::add, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c)}; }   ///< load, then store one more
-inline Instr poke(int b, int c, int v) { return {Do::poke, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)}; }   ///< a store that cannot fault (the kernel's, a stack switch's) into a pinned block
-inline Instr set(int flag) { return {Do::set, static_cast<std::uint8_t>(flag)}; }       ///< fixes a fact; its rank is the source
-inline Instr see(int flag) { return {Do::see, static_cast<std::uint8_t>(flag)}; }       ///< sees it without a fence (an allocator's fact)
-inline Instr cross(int flag) { return {Do::cross, static_cast<std::uint8_t>(flag)}; }   ///< sees the fact and crosses its source
+inline Instr store(int b, int c, int v) {
+  return {Do::store, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)};
+}
+inline Instr add(int b, int c) {
+  return {Do::add, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c)};
+}  ///< load, then store one more
+inline Instr poke(int b, int c, int v) {
+  return {Do::poke, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)};
+}  ///< a store that cannot fault (the kernel's, a stack switch's) into a pinned block
+inline Instr set(int flag) {
+  return {Do::set, static_cast<std::uint8_t>(flag)};
+}  ///< fixes a fact; its rank is the source
+inline Instr see(int flag) {
+  return {Do::see, static_cast<std::uint8_t>(flag)};
+}  ///< sees it without a fence (an allocator's fact)
+inline Instr cross(int flag) {
+  return {Do::cross, static_cast<std::uint8_t>(flag)};
+}  ///< sees the fact and crosses its source
 inline Instr lock(int l) { return {Do::lock, static_cast<std::uint8_t>(l)}; }
 inline Instr unlock(int l) { return {Do::unlock, static_cast<std::uint8_t>(l)}; }
 inline Instr own(int page) { return {Do::own, static_cast<std::uint8_t>(page)}; }
 inline Instr pin_write(int b) { return {Do::pin_write, static_cast<std::uint8_t>(b)}; }
 inline Instr pin_read(int b) { return {Do::pin_read, static_cast<std::uint8_t>(b)}; }
 inline Instr unpin(int b) { return {Do::unpin, static_cast<std::uint8_t>(b)}; }
-inline Instr discard(int b, int cells) { return {Do::discard, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(cells)}; }
-inline Instr take(int b) { return {Do::take, static_cast<std::uint8_t>(b)}; }           ///< memory last used elsewhere comes into use
-inline Instr hand_back(int page, int to) { return {Do::hand_back, static_cast<std::uint8_t>(page), static_cast<std::uint8_t>(to)}; }
+inline Instr discard(int b, int cells) {
+  return {Do::discard, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(cells)};
+}
+inline Instr take(int b) {
+  return {Do::take, static_cast<std::uint8_t>(b)};
+}  ///< memory last used elsewhere comes into use
+inline Instr hand_back(int page, int to) {
+  return {Do::hand_back, static_cast<std::uint8_t>(page), static_cast<std::uint8_t>(to)};
+}
 inline Instr reclaim(int page) { return {Do::reclaim, static_cast<std::uint8_t>(page)}; }
 inline Instr release() { return {Do::release}; }
 inline Instr acquire() { return {Do::acquire}; }
@@ -89,8 +128,8 @@ struct Script {
 
 struct Program {
   std::vector<Script> workers;
-  std::array<std::uint8_t, 2> owner{0, 0};            ///< of each page at the start
-  std::array<bool, 2> known{true, true};              ///< does the owner's block table say so already?
+  std::array<std::uint8_t, 2> owner{0, 0};  ///< of each page at the start
+  std::array<bool, 2> known{true, true};    ///< does the owner's block table say so already?
   std::uint8_t blocks_per_page = 1;
   Mutation without = Mutation::none;
 };
@@ -104,30 +143,30 @@ class Coherence {
   static constexpr std::uint8_t kFlags = 8, kLocks = 1;
   enum Kind : std::uint8_t { kRelease, kAcquire };
 
-  struct Flying {                 // the puts of one block: nobody else puts it while the busy bit is held
+  struct Flying {  // the puts of one block: nobody else puts it while the busy bit is held
     std::uint8_t mask, to;
     std::uint8_t value[kCells];
   };
   struct Actor {
-    std::uint8_t pc, stage;       // instruction; how far in it
-    std::uint8_t at;              // the rank where it works just now (a request is carried out at the rank asked)
-    std::uint8_t round;           // 0 ask | 1 waits for a round | 2 leads one | 3 served
-    std::uint8_t joined;          // waiting: did a round begin since it asked?
-    std::uint8_t todo, later;     // blocks that the round has not seen; those it found busy
-    std::uint8_t dropping;        // an acquire's round: flushes first, then drops
-    std::uint8_t loaded;          // add: what the load returned
-    std::uint8_t stale;           // fetching: an acquire began meanwhile
-    std::uint8_t acting;          // carries out actions on block
+    std::uint8_t pc, stage;    // instruction; how far in it
+    std::uint8_t at;           // the rank where it works just now (a request is carried out at the rank asked)
+    std::uint8_t round;        // 0 ask | 1 waits for a round | 2 leads one | 3 served
+    std::uint8_t joined;       // waiting: did a round begin since it asked?
+    std::uint8_t todo, later;  // blocks that the round has not seen; those it found busy
+    std::uint8_t dropping;     // an acquire's round: flushes first, then drops
+    std::uint8_t loaded;       // add: what the load returned
+    std::uint8_t stale;        // fetching: an acquire began meanwhile
+    std::uint8_t acting;       // carries out actions on block
     std::uint8_t block, event, action, sub, cell, owner, value, found_own;
   };
 
  public:
   struct State {
-    std::uint8_t word[R][B], prot[R][B];   // word: BlockState::word() with pins in bits 5…7
+    std::uint8_t word[R][B], prot[R][B];  // word: BlockState::word() with pins in bits 5…7
     std::uint8_t memory[R][B][kCells], twin[R][B][kCells];
     Flying flying[R][B];
-    std::uint8_t owner[B], busy[B], puts[B];   // a page's entry
-    std::uint8_t cached[R], dirty[R];          // the sets of blocks that rounds walk
+    std::uint8_t owner[B], busy[B], puts[B];  // a page's entry
+    std::uint8_t cached[R], dirty[R];         // the sets of blocks that rounds walk
     std::uint8_t leading[R][2];
     std::uint8_t flag[kFlags], held[kLocks], last[kLocks];
     std::uint8_t ghost[B][kCells], freed[B];
@@ -153,7 +192,7 @@ class Coherence {
   template <class Emit>
   void successors(const State& s, Emit&& emit) const {
     for (std::uint8_t a = 0; a < W; ++a) step(s, a, emit);
-    for (std::uint8_t r = 0; r < R; ++r)   // puts land by themselves, each byte by itself
+    for (std::uint8_t r = 0; r < R; ++r)  // puts land by themselves, each byte by itself
       for (std::uint8_t b = 0; b < B; ++b)
         for (std::uint8_t c = 0; c < kCells; ++c)
           if (s.flying[r][b].mask & (1 << c)) {
@@ -164,8 +203,8 @@ class Coherence {
             if (f.mask == 0) {
               f = Flying{};
               if (without(Mutation::r3_no_completion) || without(Mutation::r4_unlock_early)) --n.puts[page(b)];
-            }
-            else f.value[c] = 0;
+            } else
+              f.value[c] = 0;
             emit(n, Step{kLand, r, static_cast<std::uint8_t>(b * kCells + c)});
           }
   }
@@ -177,9 +216,11 @@ class Coherence {
       for (std::uint8_t r = 0; r < R; ++r) {
         const Block w = word(s, r, b);
         if (!w.check()) return "a block word breaks check()";
-        if (!w.busy && s.prot[r][b] != static_cast<std::uint8_t>(w.view)) return "V allows something else than the block word says";
+        if (!w.busy && s.prot[r][b] != static_cast<std::uint8_t>(w.view))
+          return "V allows something else than the block word says";
         owners += w.owned;
-        if (w.owned && !w.busy && !s.busy[page(b)] && s.owner[page(b)] != r) return "a rank thinks that it owns a page which is another's";
+        if (w.owned && !w.busy && !s.busy[page(b)] && s.owner[page(b)] != r)
+          return "a rank thinks that it owns a page which is another's";
       }
       if (owners > 1) return "two owners";
     }
@@ -190,48 +231,117 @@ class Coherence {
 
   std::string name(const Step& step) const {
     if (step.kind == kLand)
-      return "put of rank " + std::to_string(step.actor) + " lands: block " + std::to_string(step.detail / kCells) + " cell " +
-             std::to_string(step.detail % kCells);
-    static constexpr const char* kWords[] = {"loads", "faults (load): claims", "stores", "faults (store): claims", "sees the fact", "fixes the fact",
-        "asks for a round", "leads a round", "round: looks at block", "round: claims block", "round: block is busy, later", "round ends", "was served by another's round",
-        "takes the lock", "gives the lock", "action", "gives up the claim", "marks clean block", "finishes block", "claims for an event", "nothing to do", "own: claims block",
-        "own: looks at the entry", "own: marks the entry busy", "own: entry is busy, gives blocks back", "own: drained", "own: asks the owner to yield",
-        "own: the owner refused or must retry", "own: the entry names us", "hand back: entry", "ends"};
-    static constexpr const char* kActions[] = {"end", "fetch", "make_twin", "allow_read", "allow_write", "protect_read", "protect_none", "diff_put",
-        "diff_put_live", "refresh", "merge_arrival", "discard_bytes"};
+      return "put of rank " + std::to_string(step.actor) + " lands: block " + std::to_string(step.detail / kCells) +
+             " cell " + std::to_string(step.detail % kCells);
+    static constexpr const char* kWords[] = {"loads",
+                                             "faults (load): claims",
+                                             "stores",
+                                             "faults (store): claims",
+                                             "sees the fact",
+                                             "fixes the fact",
+                                             "asks for a round",
+                                             "leads a round",
+                                             "round: looks at block",
+                                             "round: claims block",
+                                             "round: block is busy, later",
+                                             "round ends",
+                                             "was served by another's round",
+                                             "takes the lock",
+                                             "gives the lock",
+                                             "action",
+                                             "gives up the claim",
+                                             "marks clean block",
+                                             "finishes block",
+                                             "claims for an event",
+                                             "nothing to do",
+                                             "own: claims block",
+                                             "own: looks at the entry",
+                                             "own: marks the entry busy",
+                                             "own: entry is busy, gives blocks back",
+                                             "own: drained",
+                                             "own: asks the owner to yield",
+                                             "own: the owner refused or must retry",
+                                             "own: the entry names us",
+                                             "hand back: entry",
+                                             "ends"};
+    static constexpr const char* kActions[] = {"end",           "fetch",        "make_twin",     "allow_read",
+                                               "allow_write",   "protect_read", "protect_none",  "diff_put",
+                                               "diff_put_live", "refresh",      "merge_arrival", "discard_bytes"};
     const Script& w = program_.workers[step.actor];
     std::string text = "worker " + std::to_string(step.actor) + " (rank " + std::to_string(w.rank) + ") ";
-    if ((step.kind & 0xFF) == kAction) return text + kActions[step.detail >> 4] + " ." + std::to_string(step.detail & 15);
+    if ((step.kind & 0xFF) == kAction)
+      return text + kActions[step.detail >> 4] + " ." + std::to_string(step.detail & 15);
     return text + kWords[step.kind & 0xFF] + " " + std::to_string(step.detail);
   }
 
   std::string show(const State& s) const {
     std::string t;
     for (std::uint8_t b = 0; b < B; ++b) {
-      t += "block " + std::to_string(b) + ": entry owner " + std::to_string(s.owner[page(b)]) + (s.busy[page(b)] ? " busy" : "") + " puts " +
-           std::to_string(s.puts[page(b)]) + " ghost " + std::to_string(s.ghost[b][0]) + "," + std::to_string(s.ghost[b][1]);
+      t += "block " + std::to_string(b) + ": entry owner " + std::to_string(s.owner[page(b)]) +
+           (s.busy[page(b)] ? " busy" : "") + " puts " + std::to_string(s.puts[page(b)]) + " ghost " +
+           std::to_string(s.ghost[b][0]) + "," + std::to_string(s.ghost[b][1]);
       for (std::uint8_t r = 0; r < R; ++r) {
         const Block w = word(s, r, b);
-        t += " | rank " + std::to_string(r) + (w.owned ? " owned" : "") + (w.busy ? " busy" : "") + " view " + std::to_string(static_cast<int>(w.view)) + (w.twin ? " twin " + std::to_string(s.twin[r][b][0]) + "," + std::to_string(s.twin[r][b][1]) : "") +
-             " pins " + std::to_string(w.pins) + " M " + std::to_string(s.memory[r][b][0]) + "," + std::to_string(s.memory[r][b][1]);
+        t += " | rank " + std::to_string(r) + (w.owned ? " owned" : "") + (w.busy ? " busy" : "") + " view " +
+             std::to_string(static_cast<int>(w.view)) +
+             (w.twin ? " twin " + std::to_string(s.twin[r][b][0]) + "," + std::to_string(s.twin[r][b][1]) : "") +
+             " pins " + std::to_string(w.pins) + " M " + std::to_string(s.memory[r][b][0]) + "," +
+             std::to_string(s.memory[r][b][1]);
       }
       t += "; ";
     }
     for (std::uint8_t a = 0; a < W; ++a)
-      t += "worker " + std::to_string(a) + " at instruction " + std::to_string(s.actor[a].pc) + "." + std::to_string(s.actor[a].stage) + "  ";
+      t += "worker " + std::to_string(a) + " at instruction " + std::to_string(s.actor[a].pc) + "." +
+           std::to_string(s.actor[a].stage) + "  ";
     return t;
   }
 
  private:
   enum StepKind : std::uint16_t {
-    kLoad, kLoadFault, kStore, kStoreFault, kSee, kSet, kAsk, kLead, kLook, kRoundClaim, kLater, kRoundEnd, kServed, kLock, kUnlock, kAction, kGiveUp,
-    kClean, kFinish, kEvent, kNothing, kOwnClaim, kOwnLook, kOwnBusy, kOwnWait, kDrained, kYield, kRefused, kNamed, kHandBack, kEnd, kLand = 0x100,
+    kLoad,
+    kLoadFault,
+    kStore,
+    kStoreFault,
+    kSee,
+    kSet,
+    kAsk,
+    kLead,
+    kLook,
+    kRoundClaim,
+    kLater,
+    kRoundEnd,
+    kServed,
+    kLock,
+    kUnlock,
+    kAction,
+    kGiveUp,
+    kClean,
+    kFinish,
+    kEvent,
+    kNothing,
+    kOwnClaim,
+    kOwnLook,
+    kOwnBusy,
+    kOwnWait,
+    kDrained,
+    kYield,
+    kRefused,
+    kNamed,
+    kHandBack,
+    kEnd,
+    kLand = 0x100,
   };
 
   [[nodiscard]] bool without(Mutation m) const noexcept { return program_.without == m; }
-  [[nodiscard]] std::uint8_t page(std::uint8_t b) const noexcept { return static_cast<std::uint8_t>(b / program_.blocks_per_page); }
-  [[nodiscard]] std::uint8_t first(std::uint8_t p) const noexcept { return static_cast<std::uint8_t>(p * program_.blocks_per_page); }
-  [[nodiscard]] std::uint8_t last(std::uint8_t p) const noexcept { return static_cast<std::uint8_t>(first(p) + program_.blocks_per_page - 1); }
+  [[nodiscard]] std::uint8_t page(std::uint8_t b) const noexcept {
+    return static_cast<std::uint8_t>(b / program_.blocks_per_page);
+  }
+  [[nodiscard]] std::uint8_t first(std::uint8_t p) const noexcept {
+    return static_cast<std::uint8_t>(p * program_.blocks_per_page);
+  }
+  [[nodiscard]] std::uint8_t last(std::uint8_t p) const noexcept {
+    return static_cast<std::uint8_t>(first(p) + program_.blocks_per_page - 1);
+  }
 
   static Block word(const State& s, std::uint8_t r, std::uint8_t b) noexcept {
     const std::uint32_t w = s.word[r][b];
@@ -293,7 +403,7 @@ class Coherence {
     if (x.found_own) {
       dsm::Step step = dsm::next(before, Event::found_own);
       const auto event = static_cast<Event>(x.event);
-      step.after.pins += event == Event::pin_read || event == Event::pin_write;   // as carry_out_fault() does
+      step.after.pins += event == Event::pin_read || event == Event::pin_write;  // as carry_out_fault() does
       return step;
     }
     before.busy = false;
@@ -312,7 +422,8 @@ class Coherence {
     if (without(Mutation::r3_no_protect) && event == Event::release) drop(Action::protect_read);
     if (without(Mutation::r7_no_discard) && event == Event::discard) drop(Action::discard_bytes);
     if (without(Mutation::r8_no_protect) && event == Event::yield) drop(Action::protect_none);
-    if (without(Mutation::r8_move_pinned) && event == Event::yield && before.pins != 0 && before.owned && !before.busy) {
+    if (without(Mutation::r8_move_pinned) && event == Event::yield && before.pins != 0 && before.owned &&
+        !before.busy) {
       Block free_of_pins = before;
       free_of_pins.pins = 0;
       step = dsm::next(free_of_pins, event);
@@ -355,13 +466,14 @@ class Coherence {
     switch (action) {
       case Action::end: {
         const auto bit = static_cast<std::uint8_t>(1 << x.block);
-        if (word(n, x.at, x.block).twin && !step.after.twin && (n.dirty[x.at] & bit)) {   // mark_clean, then the finish
+        if (word(n, x.at, x.block).twin && !step.after.twin && (n.dirty[x.at] & bit)) {  // mark_clean, then the finish
           n.dirty[x.at] = static_cast<std::uint8_t>(n.dirty[x.at] & ~bit);
           return emit(n, Step{kClean, a, x.block});
         }
-        if (step.after.view == dsm::View::none || step.after.owned) n.cached[x.at] = static_cast<std::uint8_t>(n.cached[x.at] & ~bit);
+        if (step.after.view == dsm::View::none || step.after.owned)
+          n.cached[x.at] = static_cast<std::uint8_t>(n.cached[x.at] & ~bit);
         put_word(n, x.at, x.block, step.after);
-        if (!step.after.twin)   // bytes that nobody reads again: equal states look equal
+        if (!step.after.twin)  // bytes that nobody reads again: equal states look equal
           for (std::uint8_t& t : n.twin[x.at][x.block]) t = 0;
         x.acting = 0;
         x.block = x.event = x.action = x.found_own = 0;
@@ -374,7 +486,8 @@ class Coherence {
       case Action::protect_none: prot = 0; break;
       case Action::make_twin:
         for (std::uint8_t c = 0; c < kCells; ++c) n.twin[x.at][x.block][c] = n.memory[x.at][x.block][c];
-        n.dirty[x.at] = static_cast<std::uint8_t>(n.dirty[x.at] | 1 << x.block);   // mark_dirty: before any store can land
+        n.dirty[x.at] =
+            static_cast<std::uint8_t>(n.dirty[x.at] | 1 << x.block);  // mark_dirty: before any store can land
         break;
       case Action::discard_bytes:
         for (std::uint8_t c = 0; c < kCells; ++c)
@@ -382,7 +495,7 @@ class Coherence {
         break;
       case Action::fetch: return fetch(n, a, done);
       case Action::refresh: return refresh(n, a, done);
-      case Action::merge_arrival: break;   // only own_page() has it
+      case Action::merge_arrival: break;  // only own_page() has it
       case Action::diff_put:
       case Action::diff_put_live: return diff_put(n, a, action == Action::diff_put_live, done);
     }
@@ -409,7 +522,8 @@ class Coherence {
           x.action = x.sub = x.owner = 0;
         } else if (x.owner == x.at && without(Mutation::r8_use_while_leaving)) {
           x.cell = kCells;
-        } else if (x.owner == x.at) {   // it is leaving, but may still be refused: give up the claim before waiting (rule 8)
+        } else if (x.owner ==
+                   x.at) {  // it is leaving, but may still be refused: give up the claim before waiting (rule 8)
           x.sub = 5;
         }
         return done();
@@ -460,7 +574,7 @@ class Coherence {
     std::uint8_t& mine = n.memory[x.at][x.block][x.cell];
     std::uint8_t& reference = twin ? n.twin[x.at][x.block][x.cell] : mine;
     const std::uint8_t theirs = n.memory[x.owner][x.block][x.cell];
-    if (x.sub == 1) {   // the owner's bytes are in a buffer now; stores may land before they are merged
+    if (x.sub == 1) {  // the owner's bytes are in a buffer now; stores may land before they are merged
       x.value = theirs;
       x.sub = 2;
       return done();
@@ -485,7 +599,7 @@ class Coherence {
     enum : std::uint8_t { kDiff, kCount, kPeek, kAwait, kUncount, kGiveWay, kBetweenLoads };
     switch (x.sub) {
       case kDiff: {
-        if (f.mask != 0) return;   // only where completion is not awaited: one put of a block at a time all the same
+        if (f.mask != 0) return;  // only where completion is not awaited: one put of a block at a time all the same
         // x.value: the bytes found changed; their values wait in `flying`, mask 0
         if (live && without(Mutation::r3_two_loads) && mine[x.cell] != twin[x.cell]) {
           x.value = static_cast<std::uint8_t>(x.value | 1 << x.cell);
@@ -493,7 +607,8 @@ class Coherence {
           x.sub = kBetweenLoads;
           return done();
         }
-        const std::uint8_t until = live ? static_cast<std::uint8_t>(x.cell + 1) : kCells;   // protected: nobody stores meanwhile
+        const std::uint8_t until =
+            live ? static_cast<std::uint8_t>(x.cell + 1) : kCells;  // protected: nobody stores meanwhile
         for (; x.cell < until; ++x.cell) {
           if (mine[x.cell] == twin[x.cell] && !without(Mutation::r3_gaps)) continue;
           x.value = static_cast<std::uint8_t>(x.value | 1 << x.cell);
@@ -525,7 +640,7 @@ class Coherence {
           x.sub = kGiveWay;
           return done();
         }
-        if (n.owner[p] == x.at) {   // our M is the master copy: the bytes are where they belong
+        if (n.owner[p] == x.at) {  // our M is the master copy: the bytes are where they belong
           f = Flying{};
           x.value = 0;
           x.sub = kUncount;
@@ -537,7 +652,8 @@ class Coherence {
           if (!(f.mask & (1 << c))) f.value[c] = 0;
         x.value = 0;
         x.sub = kAwait;
-        if (without(Mutation::r3_no_completion) || without(Mutation::r4_unlock_early)) {   // uncounted when they have landed
+        if (without(Mutation::r3_no_completion) ||
+            without(Mutation::r4_unlock_early)) {  // uncounted when they have landed
           next_action(n, a);
         }
         return done();
@@ -546,7 +662,7 @@ class Coherence {
         if (n.busy[p]) return;
         x.sub = kCount;
         return done();
-      case kAwait:   // the completion: an event of its own, after every byte has landed
+      case kAwait:  // the completion: an event of its own, after every byte has landed
         if (f.mask != 0) return;
         x.sub = kUncount;
         return done();
@@ -568,7 +684,11 @@ class Coherence {
       case Do::load: return access(s, a, false, emit);
       case Do::store:
       case Do::add: return access(s, a, true, emit);
-      case Do::set: return simple(s, a, kSet, emit, [&](State& n) { n.flag[i.block] = static_cast<std::uint8_t>(x.at + 1); return true; });
+      case Do::set:
+        return simple(s, a, kSet, emit, [&](State& n) {
+          n.flag[i.block] = static_cast<std::uint8_t>(x.at + 1);
+          return true;
+        });
       case Do::poke:
         return simple(s, a, kStore, emit, [&](State& n) {
           n.memory[x.at][i.block][i.cell] = n.ghost[i.block][i.cell] = i.value;
@@ -618,7 +738,8 @@ class Coherence {
     std::uint8_t& byte = n.memory[x.at][i.block][i.cell];
     if (allowed >= (loads ? 1 : 2)) {
       if (loads) {
-        if (byte != s.ghost[i.block][i.cell]) return emit(n, Step{kLoad, a, i.block}, "a load returned a stale or lost value");
+        if (byte != s.ghost[i.block][i.cell])
+          return emit(n, Step{kLoad, a, i.block}, "a load returned a stale or lost value");
         if (i.what == Do::add) {
           n.actor[a].stage = 1;
           n.actor[a].loaded = byte;
@@ -634,7 +755,8 @@ class Coherence {
       return emit(n, Step{kStore, a, i.block});
     }
     if (leaving(s, x, i.block)) return;
-    if (try_claim(n, a, i.block, loads ? Event::load : Event::store) != dsm::Verdict::proceed) return;   // busy: come back
+    if (try_claim(n, a, i.block, loads ? Event::load : Event::store) != dsm::Verdict::proceed)
+      return;  // busy: come back
     emit(n, Step{static_cast<std::uint16_t>(loads ? kLoadFault : kStoreFault), a, i.block});
   }
 
@@ -660,7 +782,7 @@ class Coherence {
     State n = s;
     Actor& y = n.actor[a];
     if (x.stage <= 1) {
-      if (source == 0 && instr(s, a).what == Do::cross) return;   // the fact is not there yet
+      if (source == 0 && instr(s, a).what == Do::cross) return;  // the fact is not there yet
       if (source == 0 || source - 1 == me) {
         next_instr(n, a);
       } else {
@@ -696,13 +818,14 @@ class Coherence {
     Actor& y = n.actor[a];
     if (x.round == 2) return sweep(s, a, kind, emit);
     if (x.round == 0) {
-      if (kind == kRelease && s.dirty[x.at] == 0) {   // release_all's shortcut (and, at another rank, ask_release's)
+      if (kind == kRelease && s.dirty[x.at] == 0) {  // release_all's shortcut (and, at another rank, ask_release's)
         y.round = 3;
         return emit(n, Step{kNothing, a, kind});
       }
       y.round = 1;
-      y.joined = s.leading[x.at][kind] && (kind == kRelease ? without(Mutation::r3_join_running_round) : without(Mutation::r2_join_running_round));
-      y.event = kind;   // whose end serves us
+      y.joined = s.leading[x.at][kind] && (kind == kRelease ? without(Mutation::r3_join_running_round)
+                                                            : without(Mutation::r2_join_running_round));
+      y.event = kind;  // whose end serves us
       return emit(n, Step{kAsk, a, kind});
     }
     if (s.leading[x.at][kind]) return;
@@ -711,7 +834,7 @@ class Coherence {
       if (&other != &y && other.round == 1 && other.at == x.at && other.event == kind) other.joined = 1;
     y.round = 2;
     y.joined = y.event = 0;
-    if (kind == kAcquire)   // acquires_ + 1
+    if (kind == kAcquire)  // acquires_ + 1
       for (Actor& other : n.actor)
         if (other.at == x.at && other.acting && other.sub >= 2 && fetching(s, other)) other.stale = 1;
     y.todo = static_cast<std::uint8_t>((1 << B) - 1);
@@ -730,7 +853,7 @@ class Coherence {
     }
     const bool flushing = kind == kRelease || !x.dropping;
     if (x.todo == 0 && x.later == 0) {
-      if (without(Mutation::r4_unlock_early))   // the round awaits completion, only the blocks do not
+      if (without(Mutation::r4_unlock_early))  // the round awaits completion, only the blocks do not
         for (const Flying& f : s.flying[x.at])
           if (f.mask != 0) return;
       y.dropping = 0;
@@ -748,13 +871,17 @@ class Coherence {
     const auto b = static_cast<std::uint8_t>(__builtin_ctz(set));
     std::uint8_t& from = again ? y.later : y.todo;
     const bool member = ((flushing ? s.dirty : s.cached)[x.at] & (1 << b)) != 0;
-    const dsm::Verdict verdict = member ? try_claim(n, a, b, flushing ? Event::release : Event::acquire) : dsm::Verdict::done;
+    const dsm::Verdict verdict =
+        member ? try_claim(n, a, b, flushing ? Event::release : Event::acquire) : dsm::Verdict::done;
     if (verdict == dsm::Verdict::wait) {
-      if (again) return;   // comes back when the holder is done
+      if (again) return;  // comes back when the holder is done
       if (flushing || !without(Mutation::r2_no_wait)) y.later = static_cast<std::uint8_t>(y.later | 1 << b);
     }
     from = static_cast<std::uint8_t>(from & ~(1 << b));
-    emit(n, Step{static_cast<std::uint16_t>(verdict == dsm::Verdict::proceed ? kRoundClaim : verdict == dsm::Verdict::wait ? kLater : kLook), a, b});
+    emit(n, Step{static_cast<std::uint16_t>(verdict == dsm::Verdict::proceed ? kRoundClaim
+                                            : verdict == dsm::Verdict::wait  ? kLater
+                                                                             : kLook),
+                 a, b});
   }
 
   /// An instruction that is one event of one block.
@@ -762,7 +889,7 @@ class Coherence {
   void block_event(const State& s, std::uint8_t a, Event event, Emit&& emit) const {
     const std::uint8_t b = instr(s, a).block;
     State n = s;
-    if (event == Event::unpin && word(s, s.actor[a].at, b).pins == 0)   // only where a mutant moved a pinned page
+    if (event == Event::unpin && word(s, s.actor[a].at, b).pins == 0)  // only where a mutant moved a pinned page
       return simple(s, a, kNothing, emit, [](State&) { return true; });
     if ((event == Event::pin_write || event == Event::pin_read) && leaving(s, s.actor[a], b)) return;
     const dsm::Verdict verdict = try_claim(n, a, b, event);
@@ -791,7 +918,18 @@ class Coherence {
 
   // ---- relocation, as gas/mover.cpp ------------------------------------------------------------------------------------
 
-  enum OwnStage : std::uint8_t { kClaiming, kLooking, kMarking, kDraining, kYielding, kCopying, kNaming, kSettling, kGivingUp, kPausing };
+  enum OwnStage : std::uint8_t {
+    kClaiming,
+    kLooking,
+    kMarking,
+    kDraining,
+    kYielding,
+    kCopying,
+    kNaming,
+    kSettling,
+    kGivingUp,
+    kPausing
+  };
 
   template <class Emit>
   void own_page(const State& s, std::uint8_t a, Emit&& emit) const {
@@ -806,12 +944,12 @@ class Coherence {
       emit(n, Step{kind, a, p});
     };
     switch (x.stage) {
-      case kClaiming: {   // x.todo counts the blocks taken; x.later: the event of the claims
+      case kClaiming: {  // x.todo counts the blocks taken; x.later: the event of the claims
         const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
         const Block w = word(s, me, b);
         const dsm::Step step = dsm::next(w, Event::arrive);
         if (step.verdict == dsm::Verdict::wait) return;
-        if (step.verdict == dsm::Verdict::done) {   // ours already: what was taken is given back
+        if (step.verdict == dsm::Verdict::done) {  // ours already: what was taken is given back
           for (std::uint8_t taken = first(p); taken < b; ++taken) {
             Block free_again = word(n, me, taken);
             free_again.busy = false;
@@ -832,7 +970,7 @@ class Coherence {
         y.owner = s.owner[p];
         return to(kMarking, kOwnLook);
       }
-      case kMarking:   // the compare-swap fails if the entry changed since
+      case kMarking:  // the compare-swap fails if the entry changed since
         if (s.busy[p] || s.owner[p] != x.owner) return to(kGivingUp, kOwnWait);
         put_entry(n, p, gas::begin_move(entry(s, p), rank).claimed);
         return to(kDraining, kOwnBusy);
@@ -842,11 +980,9 @@ class Coherence {
         return to(kYielding, kDrained);
       case kYielding: return yield_all(n, a, p, to);
       case kCopying: return arrive(n, a, p, to, emit);
-      case kNaming:
-        put_entry(n, p, gas::end_move(entry(s, p), rank));
-        return to(kSettling, kNamed);
+      case kNaming: put_entry(n, p, gas::end_move(entry(s, p), rank)); return to(kSettling, kNamed);
       case kSettling: return settle(n, a, p, emit);
-      default: {   // kGivingUp
+      default: {  // kGivingUp
         if (x.todo != 0) {
           const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
           Block w = word(s, me, b);
@@ -855,7 +991,7 @@ class Coherence {
           --y.todo;
           return emit(n, Step{kGiveUp, a, b});
         }
-        if (s.busy[p]) return;   // pause until it stopped moving
+        if (s.busy[p]) return;  // pause until it stopped moving
         y.owner = 0;
         y.later = 0;
         return to(kClaiming, kGiveUp);
@@ -908,7 +1044,7 @@ class Coherence {
       std::uint8_t& mine = n.memory[me][b][x.cell];
       const std::uint8_t half = x.sub & 1;
       const Step label{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 4 | half)};
-      if (half == 0) {   // read into a buffer; stores of other workers here may land before it is merged
+      if (half == 0) {  // read into a buffer; stores of other workers here may land before it is merged
         x.value = n.memory[from][b][x.cell];
         x.sub = static_cast<std::uint8_t>(x.sub | 1);
         return emit(n, label);
@@ -934,7 +1070,7 @@ class Coherence {
     const std::uint8_t me = program_.workers[a].rank;
     const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
     Block before = word(n, me, b);
-    if (n.prot[me][b] != 2) {   // allow_write, then the finish: two steps
+    if (n.prot[me][b] != 2) {  // allow_write, then the finish: two steps
       n.prot[me][b] = 2;
       return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 4)});
     }
@@ -959,15 +1095,16 @@ class Coherence {
       case 0:
         for (std::uint8_t b = first(p); b <= last(p); ++b) {
           const dsm::Step step = dsm::next(word(s, me, b), Event::yield);
-          if (step.verdict != dsm::Verdict::proceed) return emit(n, Step{kRefused, a, p}, "a page handed back is in use");
+          if (step.verdict != dsm::Verdict::proceed)
+            return emit(n, Step{kRefused, a, p}, "a page handed back is in use");
           n.prot[me][b] = 0;
           put_word(n, me, b, step.after);
-          n.freed[b] = (1 << kCells) - 1;   // no data goes with it
+          n.freed[b] = (1 << kCells) - 1;  // no data goes with it
         }
         break;
       case 1: {
         const gas::MoveStep move = gas::begin_move(entry(s, p), to);
-        if (move.verdict != gas::MoveVerdict::claim) return;   // somebody moves it: wait
+        if (move.verdict != gas::MoveVerdict::claim) return;  // somebody moves it: wait
         put_entry(n, p, move.claimed);
         break;
       }

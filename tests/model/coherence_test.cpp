@@ -26,12 +26,15 @@ Outcome walk(const Program& p) {
   for (const Script& w : p.workers) ranks = std::max<std::uint8_t>(ranks, static_cast<std::uint8_t>(w.rank + 1));
   const auto go = [&]<std::uint8_t R, std::uint8_t W>() { return explore(Coherence<R, W, B>(p), bounds()); };
   switch (ranks * 10 + static_cast<int>(p.workers.size())) {
-    case 21: case 22: return p.workers.size() == 2 ? go.template operator()<2, 2>() : go.template operator()<2, 1>();
+    case 21:
+    case 22: return p.workers.size() == 2 ? go.template operator()<2, 2>() : go.template operator()<2, 1>();
     case 23: return go.template operator()<2, 3>();
     case 24: return go.template operator()<2, 4>();
     case 33: return go.template operator()<3, 3>();
     case 34: return go.template operator()<3, 4>();
-    default: ADD_FAILURE() << "no machine of " << int{ranks} << " ranks and " << p.workers.size() << " workers"; return {};
+    default:
+      ADD_FAILURE() << "no machine of " << int{ranks} << " ranks and " << p.workers.size() << " workers";
+      return {};
   }
 }
 
@@ -46,158 +49,251 @@ Outcome walk(const Named& n) { return n.blocks == 1 ? walk<1>(n.program) : walk<
 // ---- programs: each is data-race-free; load() checks against the ghost memory -----------------------------------------
 
 // Message passing from a rank that does not own the block to the one that does, and back.
-Named message_passing() { return {"message passing", {{{1, {store(0, 0, 1), set(0), cross(1), load(0, 1)}}, {0, {cross(0), load(0, 0), store(0, 1, 2), set(1)}}}}}; }
+Named message_passing() {
+  return {"message passing",
+          {{{1, {store(0, 0, 1), set(0), cross(1), load(0, 1)}}, {0, {cross(0), load(0, 0), store(0, 1, 2), set(1)}}}}};
+}
 
 // Both ends cache the block of a third rank; the reader has an old copy.
 Named third_owner() {
-  return {"message passing, third rank owns", {{{1, {store(0, 0, 1), set(0), cross(1), load(0, 1)}}, {2, {load(0, 1), cross(0), load(0, 0), store(0, 1, 2), set(1)}}, {0, {}}}}};
+  return {"message passing, third rank owns",
+          {{{1, {store(0, 0, 1), set(0), cross(1), load(0, 1)}},
+            {2, {load(0, 1), cross(0), load(0, 0), store(0, 1, 2), set(1)}},
+            {0, {}}}}};
 }
 
 // Two ranks write different bytes of one block at once.
 Named false_sharing() {
-  return {"two writers of one block", {{{1, {store(0, 0, 1), set(0), cross(1), load(0, 1)}}, {2, {store(0, 1, 2), set(1), cross(0), load(0, 0)}}, {0, {cross(0), load(0, 0)}}}}};
+  return {"two writers of one block",
+          {{{1, {store(0, 0, 1), set(0), cross(1), load(0, 1)}},
+            {2, {store(0, 1, 2), set(1), cross(0), load(0, 0)}},
+            {0, {cross(0), load(0, 0)}}}}};
 }
 
 // Two workers of one rank write the block while each crosses to and from elsewhere: stores land in every moment of the other's fences.
 Named two_workers() {
-  return {"two workers a rank", {{{1, {store(0, 0, 1), set(0)}}, {1, {store(0, 1, 2), set(1)}}, {0, {cross(0), load(0, 0), cross(1), load(0, 1)}}}}};
+  return {"two workers a rank",
+          {{{1, {store(0, 0, 1), set(0)}},
+            {1, {store(0, 1, 2), set(1)}},
+            {0, {cross(0), load(0, 0), cross(1), load(0, 1)}}}}};
 }
 
 // One worker acquires while the other fetches: the fetched copy must not outlive the acquire.
 Named acquire_while_fetching() {
-  return {"acquire while another worker fetches", {{{0, {store(0, 0, 1), set(0)}}, {1, {load(0, 1)}}, {1, {cross(0), load(0, 0)}}}}};
+  return {"acquire while another worker fetches",
+          {{{0, {store(0, 0, 1), set(0)}}, {1, {load(0, 1)}}, {1, {cross(0), load(0, 0)}}}}};
 }
 
 // Two workers of a rank acquire at once: the second must not be served by a round that began before its fact.
 Named two_acquirers() {
-  return {"two acquirers", {{{0, {store(0, 1, 2), set(1)}}, {1, {acquire()}}, {1, {cross(1), load(0, 1)}}, {1, {load(0, 0)}}}}};
+  return {"two acquirers",
+          {{{0, {store(0, 1, 2), set(1)}}, {1, {acquire()}}, {1, {cross(1), load(0, 1)}}, {1, {load(0, 0)}}}}};
 }
 
 // A release round is under way when the fact is fixed: the asker needs a later one.
 Named two_releasers() {
-  return {"two releasers", {{{1, {store(0, 0, 1), store(0, 0, 2), set(0)}}, {1, {release()}}, {0, {cross(0), load(0, 0)}}}}};
+  return {"two releasers",
+          {{{1, {store(0, 0, 1), store(0, 0, 2), set(0)}}, {1, {release()}}, {0, {cross(0), load(0, 0)}}}}};
 }
 
 // A worker's own store must stay visible to it while others of its rank release and acquire.
 Named own_store_over_fences() {
-  return {"own store over fences", {{{1, {store(0, 0, 1), load(0, 0), load(0, 0)}}, {1, {release()}}, {1, {acquire()}}}}};
+  return {"own store over fences",
+          {{{1, {store(0, 0, 1), load(0, 0), load(0, 0)}}, {1, {release()}}, {1, {acquire()}}}}};
 }
 
 // Counter under a lock passed round by three workers of two ranks.
 Named lock_passing() {
-  return {"lock passed round", {{{0, {lock(0), add(0, 0), unlock(0)}}, {1, {lock(0), add(0, 0), unlock(0)}}, {1, {lock(0), add(0, 0), unlock(0)}}}}};
+  return {"lock passed round",
+          {{{0, {lock(0), add(0, 0), unlock(0)}},
+            {1, {lock(0), add(0, 0), unlock(0)}},
+            {1, {lock(0), add(0, 0), unlock(0)}}}}};
 }
 
 // A lock, and a neighbour byte that is written without it.
 Named lock_and_neighbour() {
-  return {"lock and a neighbour", {{{0, {store(0, 1, 3), set(0)}}, {1, {lock(0), add(0, 0), unlock(0), cross(0), load(0, 1)}}, {2, {lock(0), add(0, 0), unlock(0)}}}}};
+  return {"lock and a neighbour",
+          {{{0, {store(0, 1, 3), set(0)}},
+            {1, {lock(0), add(0, 0), unlock(0), cross(0), load(0, 1)}},
+            {2, {lock(0), add(0, 0), unlock(0)}}}}};
 }
 
 // The page moves to the reader while another rank writes it.
 Named writer_while_moving() {
-  return {"writer while the page moves", {{{1, {store(0, 0, 1), release(), set(0)}}, {2, {own(0), store(0, 1, 2), cross(0), load(0, 0), set(1)}}, {0, {cross(1), load(0, 1)}}}}};
+  return {"writer while the page moves",
+          {{{1, {store(0, 0, 1), release(), set(0)}},
+            {2, {own(0), store(0, 1, 2), cross(0), load(0, 0), set(1)}},
+            {0, {cross(1), load(0, 1)}}}}};
 }
 
 // The owner itself writes while the page leaves.
 Named owner_writes_while_leaving() {
-  return {"the owner writes while its page leaves", {{{0, {store(0, 0, 1), store(0, 0, 2), set(0)}}, {1, {own(0), store(0, 1, 3), cross(0), load(0, 0)}}}}};
+  return {"the owner writes while its page leaves",
+          {{{0, {store(0, 0, 1), store(0, 0, 2), set(0)}}, {1, {own(0), store(0, 1, 3), cross(0), load(0, 0)}}}}};
 }
 
 // Two ranks want the page.
 Named two_movers() {
-  return {"two movers", {{{0, {store(0, 0, 1), set(0)}}, {1, {own(0), store(0, 1, 2), set(1)}}, {2, {own(0), cross(0), load(0, 0), cross(1), load(0, 1)}}}}};
+  return {"two movers",
+          {{{0, {store(0, 0, 1), set(0)}},
+            {1, {own(0), store(0, 1, 2), set(1)}},
+            {2, {own(0), cross(0), load(0, 0), cross(1), load(0, 1)}}}}};
 }
 
 // The taker's other worker has unreleased stores in the page, and goes on storing while it arrives.
 Named arrival_into_dirty() {
-  return {"arrival into a dirty block", {{{1, {store(0, 0, 1), store(0, 0, 2), set(0)}}, {1, {own(0), cross(0), load(0, 0), set(1)}}, {0, {store(0, 1, 3), cross(1), load(0, 0)}}}}};
+  return {"arrival into a dirty block",
+          {{{1, {store(0, 0, 1), store(0, 0, 2), set(0)}},
+            {1, {own(0), cross(0), load(0, 0), set(1)}},
+            {0, {store(0, 1, 3), cross(1), load(0, 0)}}}}};
 }
 
 // The stack of a stolen parent: rank 1 takes the page while the child, at rank 0, still writes a captured variable in it; afterwards
 // the parent reads it at rank 1 (thesis, listing 3.1).
 Named captured_variable() {
-  return {"captured variable of a stolen stack", {{{0, {set(0), store(0, 0, 1), set(1)}}, {1, {cross(0), own(0), pin_write(0), store(0, 1, 2), cross(1), load(0, 0), load(0, 1), unpin(0)}}}}};
+  return {"captured variable of a stolen stack",
+          {{{0, {set(0), store(0, 0, 1), set(1)}},
+            {1, {cross(0), own(0), pin_write(0), store(0, 1, 2), cross(1), load(0, 0), load(0, 1), unpin(0)}}}}};
 }
 
 // The same, and a third rank wrote another captured variable.
 Named captured_by_third() {
-  return {"captured variable, pinned stack, third rank", {{{0, {pin_write(0), store(0, 1, 2), unpin(0), set(0), cross(1), load(0, 1)}}, {1, {cross(0), own(0), pin_write(0), cross(2), load(0, 0), unpin(0), set(1)}}, {2, {store(0, 0, 1), set(2)}}}}};
+  return {"captured variable, pinned stack, third rank",
+          {{{0, {pin_write(0), store(0, 1, 2), unpin(0), set(0), cross(1), load(0, 1)}},
+            {1, {cross(0), own(0), pin_write(0), cross(2), load(0, 0), unpin(0), set(1)}},
+            {2, {store(0, 0, 1), set(2)}}}}};
 }
 
 // A pinned page does not leave; its rank goes on storing.
 Named pinned_stays() {
-  return {"a pinned page does not leave", {{{0, {pin_write(0), store(0, 0, 1), poke(0, 0, 2), unpin(0), set(0)}}, {1, {own(0), store(0, 1, 3), cross(0), load(0, 0)}}}}};
+  return {"a pinned page does not leave",
+          {{{0, {pin_write(0), store(0, 0, 1), poke(0, 0, 2), unpin(0), set(0)}},
+            {1, {own(0), store(0, 1, 3), cross(0), load(0, 0)}}}}};
 }
 
 // A pinned-writable block of a foreign page is released in place while its worker goes on storing.
 Named pinned_release() {
-  return {"pinned foreign block: release", {{{1, {pin_write(0), store(0, 0, 1), store(0, 0, 2), set(0)}}, {1, {set(2)}}, {0, {cross(2), cross(0), load(0, 0)}}}}};
+  return {"pinned foreign block: release",
+          {{{1, {pin_write(0), store(0, 0, 1), store(0, 0, 2), set(0)}},
+            {1, {set(2)}},
+            {0, {cross(2), cross(0), load(0, 0)}}}}};
 }
 
 // … and refreshed in place.
 Named pinned_acquire() {
-  return {"pinned foreign block: acquire", {{{1, {pin_write(0), store(0, 0, 1), store(0, 0, 2), load(0, 0), set(0)}}, {1, {cross(1), load(0, 1), set(2)}}, {0, {store(0, 1, 2), set(1), cross(0), load(0, 0)}}}}};
+  return {"pinned foreign block: acquire",
+          {{{1, {pin_write(0), store(0, 0, 1), store(0, 0, 2), load(0, 0), set(0)}},
+            {1, {cross(1), load(0, 1), set(2)}},
+            {0, {store(0, 1, 2), set(1), cross(0), load(0, 0)}}}}};
 }
 
 // … and what was merged into it is nobody's change: it must not be sent back later.
 Named pinned_merge_back() {
-  return {"pinned foreign block: merged bytes stay", {{{1, {pin_write(0), store(0, 0, 1), set(0)}}, {1, {cross(1), set(2)}}, {0, {store(0, 1, 2), set(1), see(2), store(0, 1, 3), cross(0), load(0, 1), load(0, 0)}}}}};
+  return {"pinned foreign block: merged bytes stay",
+          {{{1, {pin_write(0), store(0, 0, 1), set(0)}},
+            {1, {cross(1), set(2)}},
+            {0, {store(0, 1, 2), set(1), see(2), store(0, 1, 3), cross(0), load(0, 1), load(0, 0)}}}}};
 }
 
 // Freed memory is taken by another rank while the freeing rank still has dirty bytes in the block.
 Named free_dirty() {
-  return {"freed while dirty, reused elsewhere", {{{1, {store(0, 0, 1), store(0, 1, 3), discard(0, 1), set(0)}}, {2, {see(0), take(0), store(0, 0, 7), set(1)}}, {0, {cross(1), cross(0), load(0, 0), load(0, 1)}}}}};
+  return {"freed while dirty, reused elsewhere",
+          {{{1, {store(0, 0, 1), store(0, 1, 3), discard(0, 1), set(0)}},
+            {2, {see(0), take(0), store(0, 0, 7), set(1)}},
+            {0, {cross(1), cross(0), load(0, 0), load(0, 1)}}}}};
 }
 
 // The taker has an old copy of the block and stores just what it holds there.
 Named reuse_stale() {
-  return {"reused over a stale copy", {{{1, {store(0, 0, 1), release(), discard(0, 1), set(0)}}, {2, {load(0, 1), see(0), take(0), store(0, 0, 0), set(1)}}, {0, {cross(1), load(0, 0)}}}}};
+  return {"reused over a stale copy",
+          {{{1, {store(0, 0, 1), release(), discard(0, 1), set(0)}},
+            {2, {load(0, 1), see(0), take(0), store(0, 0, 0), set(1)}},
+            {0, {cross(1), load(0, 0)}}}}};
 }
 
 // Freed and used again by the same rank; the new value equals the freed one, which the owner never got.
 Named reuse_same_rank() {
-  return {"freed and reused by the same rank", {{{1, {store(0, 0, 1), discard(0, 1), take(0), store(0, 0, 1), set(0)}}, {1, {store(0, 1, 4), set(1)}}, {0, {cross(0), load(0, 0), cross(1), load(0, 1)}}}}};
+  return {"freed and reused by the same rank",
+          {{{1, {store(0, 0, 1), discard(0, 1), take(0), store(0, 0, 1), set(0)}},
+            {1, {store(0, 1, 4), set(1)}},
+            {0, {cross(0), load(0, 0), cross(1), load(0, 1)}}}}};
 }
 
 // A page in the directory that its owner has not met yet is moved, put to and written to at once.
 Named lazy_owner() {
-  Named n{"an owner that has not met its page", {{{0, {store(0, 0, 1), set(0)}}, {1, {own(0), cross(1), store(0, 1, 9), set(2)}}, {2, {store(0, 1, 5), release(), set(1), cross(2), cross(0), load(0, 1), load(0, 0)}}}}};
+  Named n{"an owner that has not met its page",
+          {{{0, {store(0, 0, 1), set(0)}},
+            {1, {own(0), cross(1), store(0, 1, 9), set(2)}},
+            {2, {store(0, 1, 5), release(), set(1), cross(2), cross(0), load(0, 1), load(0, 0)}}}}};
   n.program.known = {false, false};
   return n;
 }
 
 // A stack slot: adopted by rank 1, surrendered, recycled at rank 0, whose old copy must not come back.
 Named recycled_stack() {
-  return {"a recycled stack", {{{0, {store(0, 0, 1), set(0), cross(1), reclaim(0), store(0, 0, 5), load(0, 0), set(2)}}, {1, {cross(0), own(0), load(0, 0), store(0, 1, 2), hand_back(0, 0), set(1), cross(2), load(0, 0)}}}}};
+  return {"a recycled stack",
+          {{{0, {store(0, 0, 1), set(0), cross(1), reclaim(0), store(0, 0, 5), load(0, 0), set(2)}},
+            {1, {cross(0), own(0), load(0, 0), store(0, 1, 2), hand_back(0, 0), set(1), cross(2), load(0, 0)}}}}};
 }
 
 // Two blocks of two pages, owners on both sides: fences walk several blocks, each other's puts in both directions.
 Named two_pages() {
-  Named n{"two pages, crosswise", {{{0, {store(1, 0, 1), set(0), cross(1), load(0, 0)}}, {1, {store(0, 0, 2), set(1), cross(0), load(1, 0)}}}}, 2};
+  Named n{"two pages, crosswise",
+          {{{0, {store(1, 0, 1), set(0), cross(1), load(0, 0)}}, {1, {store(0, 0, 2), set(1), cross(0), load(1, 0)}}}},
+          2};
   n.program.owner = {0, 1};
   return n;
 }
 
 // A page of two blocks moves while both are in use at the other end.
 Named page_of_two_blocks() {
-  Named n{"a page of two blocks moves", {{{0, {store(0, 0, 1), store(1, 0, 2), set(0)}}, {1, {own(0), store(1, 1, 3), cross(0), load(0, 0), load(1, 0)}}}}, 2};
+  Named n{"a page of two blocks moves",
+          {{{0, {store(0, 0, 1), store(1, 0, 2), set(0)}},
+            {1, {own(0), store(1, 1, 3), cross(0), load(0, 0), load(1, 0)}}}},
+          2};
   n.program.blocks_per_page = 2;
   return n;
 }
 
 // Both ranks take the page of two blocks from each other, one of them with unreleased stores in it.
 Named page_to_and_fro() {
-  Named n{"a page of two blocks goes to and fro", {{{0, {store(0, 0, 1), own(0), set(0)}}, {1, {store(1, 0, 2), own(0), store(0, 1, 3), cross(0), load(0, 0)}}}}, 2};
+  Named n{
+      "a page of two blocks goes to and fro",
+      {{{0, {store(0, 0, 1), own(0), set(0)}}, {1, {store(1, 0, 2), own(0), store(0, 1, 3), cross(0), load(0, 0)}}}},
+      2};
   n.program.blocks_per_page = 2;
   return n;
 }
 
 std::vector<Named> programs() {
-  return {message_passing(), third_owner(), false_sharing(), two_workers(), acquire_while_fetching(), two_acquirers(), two_releasers(),
-          own_store_over_fences(), lock_passing(), lock_and_neighbour(), writer_while_moving(), owner_writes_while_leaving(), two_movers(),
-          arrival_into_dirty(), captured_variable(), captured_by_third(), pinned_stays(), pinned_release(), pinned_acquire(),
-          pinned_merge_back(), free_dirty(), reuse_stale(), reuse_same_rank(), lazy_owner(), recycled_stack(), two_pages(),
-          page_of_two_blocks(), page_to_and_fro()};
+  return {message_passing(),
+          third_owner(),
+          false_sharing(),
+          two_workers(),
+          acquire_while_fetching(),
+          two_acquirers(),
+          two_releasers(),
+          own_store_over_fences(),
+          lock_passing(),
+          lock_and_neighbour(),
+          writer_while_moving(),
+          owner_writes_while_leaving(),
+          two_movers(),
+          arrival_into_dirty(),
+          captured_variable(),
+          captured_by_third(),
+          pinned_stays(),
+          pinned_release(),
+          pinned_acquire(),
+          pinned_merge_back(),
+          free_dirty(),
+          reuse_stale(),
+          reuse_same_rank(),
+          lazy_owner(),
+          recycled_stack(),
+          two_pages(),
+          page_of_two_blocks(),
+          page_to_and_fro()};
 }
 
 class EveryInterleaving : public testing::TestWithParam<Named> {};
@@ -222,7 +318,8 @@ INSTANTIATE_TEST_SUITE_P(Programs, EveryInterleaving, testing::ValuesIn(programs
 class Writer {
  public:
   explicit Writer(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {
-    static const std::vector<std::vector<std::uint8_t>> kRanks = {{0, 1, 1}, {0, 0, 1, 1}, {0, 1, 2}, {0, 1, 1, 2}, {0, 1, 2, 2}, {0, 1, 1}};
+    static const std::vector<std::vector<std::uint8_t>> kRanks = {{0, 1, 1},    {0, 0, 1, 1}, {0, 1, 2},
+                                                                  {0, 1, 1, 2}, {0, 1, 2, 2}, {0, 1, 1}};
     for (std::uint8_t r : kRanks[pick(kRanks.size())]) n_.program.workers.push_back({r, {}});
     n_.blocks = static_cast<std::uint8_t>(pick(3) == 0 ? 2 : 1);
     n_.program.blocks_per_page = static_cast<std::uint8_t>(n_.blocks == 2 && pick(2) == 0 ? 2 : 1);
@@ -236,7 +333,7 @@ class Writer {
 
   Named write(unsigned actions) {
     for (unsigned i = 0; i < actions; ++i) act();
-    for (unsigned c = 0; c < cells(); ++c) {   // somebody else looks at what became of it
+    for (unsigned c = 0; c < cells(); ++c) {  // somebody else looks at what became of it
       if (flags_ < 8 && pick(2) == 0) hand_over(c, pick(workers()));
       code(holder_[c]).push_back(load(block(c), cell(c)));
     }
@@ -273,10 +370,11 @@ class Writer {
   void act() {
     const unsigned c = pick(cells()), w = pick(workers());
     switch (pick(12)) {
-      case 0: case 1:
+      case 0:
+      case 1:
         if (flags_ < 6) hand_over(c, w);
         break;
-      case 2: {   // freed by its holder, used again by w
+      case 2: {  // freed by its holder, used again by w
         if (flags_ >= 6) break;
         code(holder_[c]).push_back(discard(block(c), 1 << cell(c)));
         if (w != holder_[c]) {
@@ -288,7 +386,8 @@ class Writer {
         holder_[c] = w;
         break;
       }
-      case 3: case 4: code(w).push_back(own(block(c) / n_.program.blocks_per_page)); break;
+      case 3:
+      case 4: code(w).push_back(own(block(c) / n_.program.blocks_per_page)); break;
       case 5: code(w).push_back(pick(2) == 0 ? release() : acquire()); break;
       case 6:
         code(holder_[c]).push_back(pin_write(block(c)));
@@ -321,9 +420,11 @@ TEST(RandomPrograms, LoseNothing) {
     states += o.states;
     largest = std::max(largest, o.states);
     unbounded += o.verdict == Verdict::bounded;
-    ASSERT_FALSE(o.refuted()) << "KASANE_MODEL_SEED=" << seed << " KASANE_MODEL_ACTIONS=" << actions << " " << o.report();
+    ASSERT_FALSE(o.refuted()) << "KASANE_MODEL_SEED=" << seed << " KASANE_MODEL_ACTIONS=" << actions << " "
+                              << o.report();
   }
-  std::cout << count << " programs, " << states << " states, the largest " << largest << ", not exhausted " << unbounded << "\n";
+  std::cout << count << " programs, " << states << " states, the largest " << largest << ", not exhausted " << unbounded
+            << "\n";
   EXPECT_EQ(unbounded, 0u);
 }
 
@@ -331,7 +432,7 @@ struct Mutant {
   const char* name;
   Mutation without;
   Named program;
-  bool harmless = false;   ///< another rule covers it: the walk must exhaust
+  bool harmless = false;  ///< another rule covers it: the walk must exhaust
 };
 
 std::vector<Mutant> mutants() {
@@ -368,11 +469,14 @@ TEST_P(WithoutARule, TheWalkFindsTheLoss) {
   m.program.program.without = m.without;
   const Outcome o = walk(m.program);
   std::cout << m.name << " in \"" << m.program.name << "\": " << o.report() << "\n";
-  if (m.harmless) EXPECT_TRUE(o.ok());
-  else EXPECT_EQ(o.verdict, Verdict::counterexample);
+  if (m.harmless)
+    EXPECT_TRUE(o.ok());
+  else
+    EXPECT_EQ(o.verdict, Verdict::counterexample);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, WithoutARule, testing::ValuesIn(mutants()), [](const auto& param) { return std::string(param.param.name); });
+INSTANTIATE_TEST_SUITE_P(Rules, WithoutARule, testing::ValuesIn(mutants()),
+                         [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace
 }  // namespace kasane::model

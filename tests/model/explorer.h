@@ -42,26 +42,29 @@ struct Step {
 struct Bounds {
   std::uint64_t states = 60'000'000;
   std::uint64_t seconds = 55;
-  std::uint64_t bytes = 3ull << 30;   ///< digests, links and frontier together
+  std::uint64_t bytes = 3ull << 30;  ///< digests, links and frontier together
 };
 
 enum class Verdict : std::uint8_t { exhausted, counterexample, deadlock, bounded };
 
 struct Outcome {
   Verdict verdict = Verdict::exhausted;
-  std::uint64_t states = 0;       ///< distinct states reached
-  std::uint64_t steps = 0;        ///< transitions taken
-  std::uint64_t endings = 0;      ///< distinct finished states without a successor
-  std::uint32_t depth = 0;        ///< the longest shortest way to a state
+  std::uint64_t states = 0;   ///< distinct states reached
+  std::uint64_t steps = 0;    ///< transitions taken
+  std::uint64_t endings = 0;  ///< distinct finished states without a successor
+  std::uint32_t depth = 0;    ///< the longest shortest way to a state
   double seconds = 0;
   std::string why;
-  std::uint32_t length = 0;       ///< steps of the counterexample
-  std::vector<std::string> trace; ///< the way to it, a line a step, and the state there
+  std::uint32_t length = 0;        ///< steps of the counterexample
+  std::vector<std::string> trace;  ///< the way to it, a line a step, and the state there
 
   [[nodiscard]] bool ok() const noexcept { return verdict == Verdict::exhausted; }
-  [[nodiscard]] bool refuted() const noexcept { return verdict == Verdict::counterexample || verdict == Verdict::deadlock; }
+  [[nodiscard]] bool refuted() const noexcept {
+    return verdict == Verdict::counterexample || verdict == Verdict::deadlock;
+  }
   [[nodiscard]] std::string report() const {
-    static constexpr const char* kWord[] = {"exhausted", "COUNTEREXAMPLE", "DEADLOCK", "NOT EXHAUSTIVE (a bound was hit)"};
+    static constexpr const char* kWord[] = {"exhausted", "COUNTEREXAMPLE", "DEADLOCK",
+                                            "NOT EXHAUSTIVE (a bound was hit)"};
     std::string s = std::string(kWord[static_cast<int>(verdict)]) + ": " + std::to_string(states) + " states, " +
                     std::to_string(steps) + " steps, depth " + std::to_string(depth) + ", " + std::to_string(endings) +
                     " endings, " + std::to_string(seconds) + " s";
@@ -109,7 +112,9 @@ class DigestSet {
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return slots_.size() * sizeof(Digest); }
   /// What the set would need at once if it grew now.
-  [[nodiscard]] std::uint64_t bytes_to_grow() const noexcept { return (size_ + 1) * 10 > slots_.size() * 7 ? 2 * bytes() : 0; }
+  [[nodiscard]] std::uint64_t bytes_to_grow() const noexcept {
+    return (size_ + 1) * 10 > slots_.size() * 7 ? 2 * bytes() : 0;
+  }
 
  private:
   bool place(Digest d) {
@@ -144,10 +149,12 @@ class Explorer {
 
   Outcome run() {
     const auto start = std::chrono::steady_clock::now();
-    const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+    const auto elapsed = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    };
     add(system_.initial(), 0, 0);
     if (const char* why = system_.violation(level_[0])) refute(Verdict::counterexample, why, 0);
-    std::uint64_t first = 0;   // number of level_[0] in order of discovery
+    std::uint64_t first = 0;  // number of level_[0] in order of discovery
     while (!level_.empty() && outcome_.verdict == Verdict::exhausted) {
       std::vector<State> level;
       level.swap(level_);
@@ -164,7 +171,6 @@ class Explorer {
   }
 
  private:
-
   void add(const State& s, std::uint64_t parent, std::uint32_t choice) {
     if (!visited_.insert(digest_of(&s, sizeof s))) return;
     parents_.push_back(static_cast<std::uint32_t>(parent));
@@ -182,14 +188,19 @@ class Explorer {
       add(next, number, choice++);
     });
     if (outcome_.verdict != Verdict::exhausted || choice != 0) return;
-    if (system_.finished(s)) ++outcome_.endings;
-    else refute(Verdict::deadlock, "no step is enabled, but the scripts are not finished", number);
+    if (system_.finished(s))
+      ++outcome_.endings;
+    else
+      refute(Verdict::deadlock, "no step is enabled, but the scripts are not finished", number);
   }
 
   void check_bounds(std::uint64_t frontier_bytes, double seconds) {
-    const std::uint64_t held = visited_.bytes() + visited_.bytes_to_grow() + parents_.capacity() * 6 + frontier_bytes + level_.capacity() * sizeof(State);
-    const char* which = visited_.size() > bounds_.states ? "states" : seconds > static_cast<double>(bounds_.seconds) ? "seconds"
-                        : held > bounds_.bytes            ? "bytes" : nullptr;
+    const std::uint64_t held = visited_.bytes() + visited_.bytes_to_grow() + parents_.capacity() * 6 + frontier_bytes +
+                               level_.capacity() * sizeof(State);
+    const char* which = visited_.size() > bounds_.states                 ? "states"
+                        : seconds > static_cast<double>(bounds_.seconds) ? "seconds"
+                        : held > bounds_.bytes                           ? "bytes"
+                                                                         : nullptr;
     if (which == nullptr) return;
     outcome_.verdict = Verdict::bounded;
     outcome_.why = std::string("bound on ") + which + " hit; nothing is proven";

@@ -23,15 +23,15 @@ struct Peterson {
       switch (s.pc[me]) {
         case 0:
         case 1:
-          if ((s.pc[me] == 0) != turn_first) n.flag[me] = 1;
-          else n.turn = other;
+          if ((s.pc[me] == 0) != turn_first)
+            n.flag[me] = 1;
+          else
+            n.turn = other;
           break;
         case 2:
           if (s.flag[other] && s.turn == other) continue;
           break;
-        case 3:
-          n.flag[me] = 0;
-          break;
+        case 3: n.flag[me] = 0; break;
         default: continue;
       }
       ++n.pc[me];
@@ -40,7 +40,9 @@ struct Peterson {
   }
   const char* violation(const State& s) const { return s.pc[0] == 3 && s.pc[1] == 3 ? "both are inside" : nullptr; }
   bool finished(const State& s) const { return s.pc[0] == 4 && s.pc[1] == 4; }
-  std::string name(const Step& s) const { return "thread " + std::to_string(s.actor) + " step " + std::to_string(s.kind); }
+  std::string name(const Step& s) const {
+    return "thread " + std::to_string(s.actor) + " step " + std::to_string(s.kind);
+  }
   std::string show(const State& s) const { return std::to_string(s.pc[0]) + "/" + std::to_string(s.pc[1]); }
 };
 

@@ -23,24 +23,24 @@ namespace kasane::model {
 
 enum class StealMutation : std::uint8_t {
   none,
-  release_before_claim,    ///< the victim releases before the thief looks at the deque instead of after the claim
-  no_release,              ///< a thief does not ask the victim's rank to release
-  no_acquire,              ///< a thief does not acquire
-  adopt_before_release,    ///< the stack arrives before others' and the victim's writes do
-  bottom_before_top,       ///< the bottom that counts is the one read before top
-  pop_without_swap,        ///< the owner takes the last entry without a compare-swap
-  push_before_save,        ///< the continuation is published before its registers are saved
-  publish_before_save,     ///< a joiner publishes itself before its registers are saved
-  join_without_release,    ///< a join does not ask the exit rank to release
+  release_before_claim,  ///< the victim releases before the thief looks at the deque instead of after the claim
+  no_release,            ///< a thief does not ask the victim's rank to release
+  no_acquire,            ///< a thief does not acquire
+  adopt_before_release,  ///< the stack arrives before others' and the victim's writes do
+  bottom_before_top,     ///< the bottom that counts is the one read before top
+  pop_without_swap,      ///< the owner takes the last entry without a compare-swap
+  push_before_save,      ///< the continuation is published before its registers are saved
+  publish_before_save,   ///< a joiner publishes itself before its registers are saved
+  join_without_release,  ///< a join does not ask the exit rank to release
   join_without_acquire,
-  resumed_without_cross,   ///< a joiner that blocked goes on without a fence
-  no_wake,                 ///< the exiter forgets the waiter
+  resumed_without_cross,  ///< a joiner that blocked goes on without a fence
+  no_wake,                ///< the exiter forgets the waiter
 };
 
 enum class Ult : std::uint8_t { load, store, fork, join, end };
 struct UltInstr {
   Ult what = Ult::end;
-  std::uint8_t arg = 0;     ///< variable, or thread
+  std::uint8_t arg = 0;  ///< variable, or thread
   std::uint8_t value = 0;
 };
 inline UltInstr ld(int v) { return {Ult::load, static_cast<std::uint8_t>(v), 0}; }
@@ -52,8 +52,8 @@ inline constexpr std::uint8_t kNobody = 0xFF;
 inline constexpr std::uint8_t kHeapOfRank0 = 0xFF, kHeapOfRank1 = 0xFE;
 
 struct ForkJoin {
-  std::vector<std::vector<UltInstr>> threads;   ///< thread 0 is the root, on worker 0
-  std::vector<std::uint8_t> stack_of;           ///< of each variable: the thread on whose stack it lies, or whose heap
+  std::vector<std::vector<UltInstr>> threads;  ///< thread 0 is the root, on worker 0
+  std::vector<std::uint8_t> stack_of;          ///< of each variable: the thread on whose stack it lies, or whose heap
   std::vector<std::uint8_t> rank_of_worker;
   StealMutation without = StealMutation::none;
 };
@@ -66,12 +66,12 @@ class Stealing {
 
   struct Worker {
     sched::Theft theft;
-    std::uint64_t result, result2;      // of the theft's last step
+    std::uint64_t result, result2;  // of the theft's last step
     std::uint8_t mode, sub, thread, victim, top, bottom, entry, source;
     std::uint8_t kind, stale_bottom, pad[6];
   };
   struct Thread {
-    std::uint64_t join;                 // the record
+    std::uint64_t join;  // the record
     std::uint8_t pc, saved, runner, alive, rank, resumed, pad[2];
   };
   struct Queue {
@@ -83,9 +83,9 @@ class Stealing {
     Worker worker[W];
     Thread thread[T];
     Queue queue[W];
-    std::uint8_t copy[R][V], valid[R][V];   // valid: 0 none, 1 clean, 2 dirty; the owner's copy is the master
+    std::uint8_t copy[R][V], valid[R][V];  // valid: 0 none, 1 clean, 2 dirty; the owner's copy is the master
     std::uint8_t owner[V], ghost[V];
-    std::uint8_t ready[R];                  // threads of the rank's ready list, a bit each
+    std::uint8_t ready[R];  // threads of the rank's ready list, a bit each
     std::uint8_t pad[(8 - (2 * R * V + 2 * V + R) % 8) % 8 + 8];
   };
 
@@ -115,27 +115,71 @@ class Stealing {
     return true;
   }
   std::string name(const Step& x) const {
-    static constexpr const char* kWords[] = {"idle: takes from the ready list", "idle: looks at its rank's deque", "loads", "stores", "forks: saves and writes the ring", "forks: bottom",
-        "exits: record", "wakes", "pop: bottom", "pop: top", "pop: compare-swap", "pop: bottom back", "local steal", "theft", "join: saves", "join: record", "cross: source releases", "cross: acquires", "goes on"};
-    static constexpr const char* kTheftWords[] = {"look", "bottom", "entry", "claim", "sp", "ask_release", "adopt", "acquire", "set_rank", "done"};
-    std::string t = "worker " + std::to_string(x.actor) + " (rank " + std::to_string(p_.rank_of_worker[x.actor]) + ") " + kWords[x.kind];
+    static constexpr const char* kWords[] = {"idle: takes from the ready list",
+                                             "idle: looks at its rank's deque",
+                                             "loads",
+                                             "stores",
+                                             "forks: saves and writes the ring",
+                                             "forks: bottom",
+                                             "exits: record",
+                                             "wakes",
+                                             "pop: bottom",
+                                             "pop: top",
+                                             "pop: compare-swap",
+                                             "pop: bottom back",
+                                             "local steal",
+                                             "theft",
+                                             "join: saves",
+                                             "join: record",
+                                             "cross: source releases",
+                                             "cross: acquires",
+                                             "goes on"};
+    static constexpr const char* kTheftWords[] = {"look",        "bottom", "entry",   "claim",    "sp",
+                                                  "ask_release", "adopt",  "acquire", "set_rank", "done"};
+    std::string t = "worker " + std::to_string(x.actor) + " (rank " + std::to_string(p_.rank_of_worker[x.actor]) +
+                    ") " + kWords[x.kind];
     if (x.kind == sTheft) return t + " " + kTheftWords[x.detail];
     return t + " " + std::to_string(x.detail);
   }
   std::string show(const State& s) const {
     std::string t;
-    for (std::uint8_t i = 0; i < T; ++i) t += "thread " + std::to_string(i) + " at " + std::to_string(s.thread[i].pc) + (s.thread[i].saved ? " saved" : "") + "; ";
+    for (std::uint8_t i = 0; i < T; ++i)
+      t += "thread " + std::to_string(i) + " at " + std::to_string(s.thread[i].pc) +
+           (s.thread[i].saved ? " saved" : "") + "; ";
     for (std::uint8_t v = 0; v < V; ++v)
-      t += "v" + std::to_string(v) + " ghost " + std::to_string(s.ghost[v]) + " owner " + std::to_string(s.owner[v]) + " copies " + std::to_string(s.copy[0][v]) + "/" + std::to_string(s.copy[1][v]) + "; ";
+      t += "v" + std::to_string(v) + " ghost " + std::to_string(s.ghost[v]) + " owner " + std::to_string(s.owner[v]) +
+           " copies " + std::to_string(s.copy[0][v]) + "/" + std::to_string(s.copy[1][v]) + "; ";
     return t;
   }
 
  private:
-  enum Said : std::uint16_t { sReady, sLocalLook, sLoad, sStore, sFork, sForkBottom, sExit, sWake, sPopBottom, sPopTop, sPopSwap, sPopBack, sLocal, sTheft, sJoinSave, sJoin, sRelease, sAcquire, sGoOn };
+  enum Said : std::uint16_t {
+    sReady,
+    sLocalLook,
+    sLoad,
+    sStore,
+    sFork,
+    sForkBottom,
+    sExit,
+    sWake,
+    sPopBottom,
+    sPopTop,
+    sPopSwap,
+    sPopBack,
+    sLocal,
+    sTheft,
+    sJoinSave,
+    sJoin,
+    sRelease,
+    sAcquire,
+    sGoOn
+  };
 
   [[nodiscard]] bool without(StealMutation m) const noexcept { return p_.without == m; }
   [[nodiscard]] std::uint8_t rank(std::uint8_t w) const noexcept { return p_.rank_of_worker[w]; }
-  static std::uint64_t wide(std::uint8_t x) noexcept { return static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int8_t>(x))); }
+  static std::uint64_t wide(std::uint8_t x) noexcept {
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int8_t>(x)));
+  }
   static std::uint8_t narrow(std::uint64_t x) noexcept { return static_cast<std::uint8_t>(x); }
 
   // ---- memory ----
@@ -352,9 +396,7 @@ class Stealing {
         q.bottom = narrow(wide(me.bottom) + 1);
         become(me, kIdle);
         return emit(n, Step{sPopBack, w, 0});
-      default:
-        q.bottom = narrow(wide(me.bottom) + 1);
-        return got(sPopBack);
+      default: q.bottom = narrow(wide(me.bottom) + 1); return got(sPopBack);
     }
   }
 
@@ -369,7 +411,7 @@ class Stealing {
       n.thread[t].resumed = 1;
       emit(n, Step{sReady, w, t});
     }
-    for (std::uint8_t v = 0; v < W; ++v) {   // looks that find nothing change nothing: no step
+    for (std::uint8_t v = 0; v < W; ++v) {  // looks that find nothing change nothing: no step
       if (v == w || !sched::has_work(wide(s.queue[v].top), wide(s.queue[v].bottom))) continue;
       State n = s;
       become(n.worker[w], rank(v) == rank(w) ? kLocalSteal : kTheft);
@@ -380,7 +422,8 @@ class Stealing {
         continue;
       }
       if (without(StealMutation::release_before_claim)) release(n, rank(v));
-      const sched::TheftStep look = n.worker[w].theft.next();   // the machine's first step: read top and bottom in any order
+      const sched::TheftStep look =
+          n.worker[w].theft.next();  // the machine's first step: read top and bottom in any order
       n.worker[w].kind = static_cast<std::uint8_t>(look.kind);
       emit(n, Step{sTheft, w, static_cast<std::uint8_t>(look.kind)});
     }
@@ -394,8 +437,10 @@ class Stealing {
     Queue& q = n.queue[me.victim];
     switch (me.sub) {
       case 0:
-        if (!sched::has_work(wide(me.top), wide(q.bottom))) become(me, kIdle);
-        else me.sub = 1;
+        if (!sched::has_work(wide(me.top), wide(q.bottom)))
+          become(me, kIdle);
+        else
+          me.sub = 1;
         break;
       case 1:
         me.entry = q.ring[me.top % kRing];
@@ -426,7 +471,7 @@ class Stealing {
     const Step label{sTheft, w, me.kind};
     std::uint64_t result = 0, result2 = 0;
     switch (kind) {
-      case Kind::look:   // two reads, in any order; top may be the older one
+      case Kind::look:  // two reads, in any order; top may be the older one
         if (me.sub < 2) {
           for (std::uint8_t which : {0, 1}) {
             if (me.sub == 1 && me.entry == which) continue;
@@ -443,25 +488,32 @@ class Stealing {
         result2 = wide(me.bottom);
         me.stale_bottom = me.bottom;
         break;
-      case Kind::bottom: result = without(StealMutation::bottom_before_top) ? wide(me.stale_bottom) : wide(q.bottom); break;
+      case Kind::bottom:
+        result = without(StealMutation::bottom_before_top) ? wide(me.stale_bottom) : wide(q.bottom);
+        break;
       case Kind::entry: result = q.ring[me.top % kRing]; break;
       case Kind::claim:
         result = wide(q.top);
         if (q.top == me.top) {
           ++q.top;
           Thread& t = n.thread[raw(me.theft.slot())];
-          if (t.runner != kNobody || !t.alive) return emit(n, label, "a thief claimed a continuation that somebody runs");
+          if (t.runner != kNobody || !t.alive)
+            return emit(n, label, "a thief claimed a continuation that somebody runs");
           if (!t.saved) return emit(n, label, "a thief claimed a continuation before its registers were saved");
-          t.runner = w;   // between the claim and taken it is in nobody's list but ours
+          t.runner = w;  // between the claim and taken it is in nobody's list but ours
         }
         break;
       case Kind::ask_release:
-        if (without(StealMutation::adopt_before_release)) adopt(n, r, static_cast<std::uint8_t>(raw(me.theft.slot())));
-        else if (!without(StealMutation::no_release) && !without(StealMutation::release_before_claim)) release(n, from);
+        if (without(StealMutation::adopt_before_release))
+          adopt(n, r, static_cast<std::uint8_t>(raw(me.theft.slot())));
+        else if (!without(StealMutation::no_release) && !without(StealMutation::release_before_claim))
+          release(n, from);
         break;
       case Kind::adopt:
-        if (without(StealMutation::adopt_before_release)) release(n, from);
-        else adopt(n, r, static_cast<std::uint8_t>(raw(me.theft.slot())));
+        if (without(StealMutation::adopt_before_release))
+          release(n, from);
+        else
+          adopt(n, r, static_cast<std::uint8_t>(raw(me.theft.slot())));
         break;
       case Kind::acquire:
         if (!without(StealMutation::no_acquire)) acquire(n, r);
@@ -489,13 +541,14 @@ class Stealing {
     Worker& me = n.worker[w];
     const std::uint8_t t = me.thread, child = me.entry;
     Thread& x = n.thread[t];
-    if (me.sub == 1) {   // only where the mutant publishes first
+    if (me.sub == 1) {  // only where the mutant publishes first
       x.saved = 1;
       me.thread = kNobody;
       become(me, kPop);
       return emit(n, Step{sJoinSave, w, child});
     }
-    const ult::JoinStep step = ult::next(ult::JoinRecord::unpack(n.thread[child].join), {ult::JoinEvent::Kind::join, Rank{rank(w)}, SlotId{t}});
+    const ult::JoinStep step = ult::next(ult::JoinRecord::unpack(n.thread[child].join),
+                                         {ult::JoinEvent::Kind::join, Rank{rank(w)}, SlotId{t}});
     if (step.action == ult::JoinAction::suspend) {
       n.thread[child].join = step.next.pack();
       x.runner = kNobody;

@@ -42,7 +42,7 @@ struct Shared {
   const Op* ops;
   const Thread* threads;
   const Object* objects;
-  std::byte** where;          ///< of each object
+  std::byte** where;  ///< of each object
   Counter* counters;
   kasane::barrier* barriers;
   kasane::mutex* failing;
@@ -52,10 +52,12 @@ struct Shared {
 [[gnu::noinline]] void fail(const Shared& s, std::uint32_t thread, std::uint32_t index, std::uint64_t got) {
   const Op& op = s.ops[s.threads[thread].first_op + index];
   std::fprintf(stderr,
-               "stress_drf: seed %llu thread %u operation %u (kind %d, object %u, offset %llu, width %d) on rank %u: got %llx, should be %llx\n"
+               "stress_drf: seed %llu thread %u operation %u (kind %d, object %u, offset %llu, width %d) on rank %u: "
+               "got %llx, should be %llx\n"
                "  replay: kasane run -n %u --workers %u -- stress_drf --seed %llu --count 1\n",
-               static_cast<unsigned long long>(s.seed), thread, index, static_cast<int>(op.kind), op.target, static_cast<unsigned long long>(op.offset),
-               static_cast<int>(op.width), kasane::rank(), static_cast<unsigned long long>(got), static_cast<unsigned long long>(op.value), kasane::ranks(),
+               static_cast<unsigned long long>(s.seed), thread, index, static_cast<int>(op.kind), op.target,
+               static_cast<unsigned long long>(op.offset), static_cast<int>(op.width), kasane::rank(),
+               static_cast<unsigned long long>(got), static_cast<unsigned long long>(op.value), kasane::ranks(),
                kasane::workers(), static_cast<unsigned long long>(s.seed));
   const std::lock_guard hold(*s.failing);
   ++*s.failures;
@@ -90,7 +92,8 @@ void run_thread(const Shared* shared, std::uint32_t thread);
   switch (op.kind) {
     case OpKind::write: store(s.where[op.target] + op.offset, op); break;
     case OpKind::read:
-      if (const std::uint64_t got = load(s.where[op.target] + op.offset, op); got != op.value) fail(s, thread, index, got);
+      if (const std::uint64_t got = load(s.where[op.target] + op.offset, op); got != op.value)
+        fail(s, thread, index, got);
       break;
     case OpKind::fork: {
       const Shared* shared = &s;
@@ -114,11 +117,19 @@ void run_thread(const Shared* shared, std::uint32_t thread);
       break;
     }
     case OpKind::barrier: s.barriers[op.target].arrive_and_wait(); break;
-    case OpKind::allocate: s.where[op.target] = static_cast<std::byte*>(kasane::allocate(s.objects[op.target].bytes)); break;
+    case OpKind::allocate:
+      s.where[op.target] = static_cast<std::byte*>(kasane::allocate(s.objects[op.target].bytes));
+      break;
     case OpKind::release: kasane::deallocate(s.where[op.target]); break;
     case OpKind::work: work(op.value); break;
     case OpKind::yield: kasane::this_thread::yield(); break;
   }
+}
+
+/// Some children keep their worker busy for a while, so that others take their parents over: iterations for work().
+std::uint64_t linger(std::uint64_t seed, std::uint32_t thread) {
+  const std::uint64_t mixed = (seed * 0x9E3779B97F4A7C15u ^ thread) * 0xBF58476D1CE4E5B9u;
+  return (mixed >> 40) % 4 == 0 ? 10'000 : 0;
 }
 
 /// The frame lies on this thread's stack: children write and read it through s.where while this thread is anywhere.
@@ -126,6 +137,7 @@ void run_thread(const Shared* shared, std::uint32_t thread) {
   alignas(64) std::byte frame[kFrameBytes];
   kasane::thread children[kMaxChildren];
   shared->where[shared->threads[thread].frame] = frame;
+  work(linger(shared->seed, thread));
   for (std::uint32_t i = 0; i < shared->threads[thread].ops; ++i) run_op(*shared, thread, i, children);
 }
 
@@ -143,7 +155,8 @@ std::uint64_t run_program(const Program& p) {
   s->where = static_cast<std::byte**>(kasane::allocate(p.objects.size() * sizeof(std::byte*), 64));
   std::memset(static_cast<void*>(s->where), 0, p.objects.size() * sizeof(std::byte*));
   s->counters = static_cast<Counter*>(kasane::allocate(kLocks * sizeof(Counter), 64));
-  auto* seconds = static_cast<std::uint64_t*>(kasane::allocate(kLocks * sizeof(std::uint64_t), 64, kasane::placement::cyclic));
+  auto* seconds =
+      static_cast<std::uint64_t*>(kasane::allocate(kLocks * sizeof(std::uint64_t), 64, kasane::placement::cyclic));
   for (std::uint32_t i = 0; i < kLocks; ++i) {
     new (&s->counters[i]) Counter;
     s->counters[i].second = &seconds[i];
@@ -163,9 +176,11 @@ std::uint64_t run_program(const Program& p) {
   for (std::uint32_t i = 0; i < kLocks; ++i) std::destroy_at(&s->counters[i]);
   for (std::size_t i = 0; i < p.barriers.size(); ++i) std::destroy_at(&s->barriers[i]);
   std::destroy_at(s->failing);
-  for (const void* block : {static_cast<const void*>(s->ops), static_cast<const void*>(s->threads), static_cast<const void*>(s->objects), static_cast<const void*>(s->where),
-                            static_cast<const void*>(s->counters), static_cast<const void*>(seconds), static_cast<const void*>(s->barriers),
-                            static_cast<const void*>(s->failing), static_cast<const void*>(s->failures), static_cast<const void*>(s)})
+  for (const void* block :
+       {static_cast<const void*>(s->ops), static_cast<const void*>(s->threads), static_cast<const void*>(s->objects),
+        static_cast<const void*>(s->where), static_cast<const void*>(s->counters), static_cast<const void*>(seconds),
+        static_cast<const void*>(s->barriers), static_cast<const void*>(s->failing),
+        static_cast<const void*>(s->failures), static_cast<const void*>(s)})
     kasane::deallocate(const_cast<void*>(block));
   return failures;
 }
@@ -186,14 +201,18 @@ int main(int argc, char** argv) {
   std::uint64_t failures = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const Program program = kasane::stress::generate(seed, limits);
-    if (argc > 1 && std::strcmp(argv[argc - 1], "--show") == 0) std::fputs(kasane::stress::to_string(program).c_str(), stdout);
+    if (argc > 1 && std::strcmp(argv[argc - 1], "--show") == 0)
+      std::fputs(kasane::stress::to_string(program).c_str(), stdout);
     failures += kasane::run([&] { return run_program(program); });
   }
   kasane_statistics_t total{};
   kasane_statistics_total(&total);
-  std::printf("stress_drf: seeds %llu … %llu, %u ranks, %u workers: %llu wrong reads; %llu threads, %llu steals inside ranks, %llu across, %llu diffs, %llu pages moved\n",
-              static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), kasane::ranks(), kasane::workers(),
-              static_cast<unsigned long long>(failures), static_cast<unsigned long long>(total.threads), static_cast<unsigned long long>(total.steals_local),
-              static_cast<unsigned long long>(total.steals_remote), static_cast<unsigned long long>(total.diffs), static_cast<unsigned long long>(total.pages_moved));
+  std::printf(
+      "stress_drf: seeds %llu … %llu, %u ranks, %u workers: %llu wrong reads; %llu threads, %llu steals inside ranks, "
+      "%llu across, %llu diffs, %llu pages moved\n",
+      static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), kasane::ranks(),
+      kasane::workers(), static_cast<unsigned long long>(failures), static_cast<unsigned long long>(total.threads),
+      static_cast<unsigned long long>(total.steals_local), static_cast<unsigned long long>(total.steals_remote),
+      static_cast<unsigned long long>(total.diffs), static_cast<unsigned long long>(total.pages_moved));
   return failures == 0 ? 0 : 1;
 }

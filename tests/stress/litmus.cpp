@@ -28,7 +28,7 @@ double seconds() {
 
 struct Tally {
   std::uint64_t wrong = 0;
-  std::uint64_t spread = 0;   ///< rounds in which threads were on different ranks
+  std::uint64_t spread = 0;  ///< rounds in which threads were on different ranks
 };
 
 /// A word that is only put and got: no fence comes with it, so it orders nothing.
@@ -81,7 +81,8 @@ bool differ(const std::array<std::uint32_t, N>& ranks) {
 
 template <class T>
 struct Global {
-  explicit Global(kasane::placement where = kasane::placement::cyclic) : p(new (kasane::allocate(sizeof(T), 64, where)) T()) {}
+  explicit Global(kasane::placement where = kasane::placement::cyclic)
+      : p(new(kasane::allocate(sizeof(T), 64, where)) T()) {}
   Global(const Global&) = delete;
   Global& operator=(const Global&) = delete;
   ~Global() {
@@ -105,7 +106,7 @@ void parents_stack(Tally& tally) {
     *p = 42;
   });
   moved.give(1);
-  other = 7;   // the same block, written by the parent where it is now
+  other = 7;  // the same block, written by the parent where it is now
   tally.spread += kasane::rank() != before;
   child.join();
   tally.wrong += x != 42 || other != 7;
@@ -237,7 +238,8 @@ void false_sharing(Tally& tally) {
     }
   };
   std::array<std::uint32_t, kWriters> ranks{};
-  std::array<std::function<void()>, kWriters> bodies{[&] { writer(0); }, [&] { writer(1); }, [&] { writer(2); }, [&] { writer(3); }};
+  std::array<std::function<void()>, kWriters> bodies{[&] { writer(0); }, [&] { writer(1); }, [&] { writer(2); },
+                                                     [&] { writer(3); }};
   spread(bodies, ranks);
   for (unsigned w : wrong) tally.wrong += w != 0;
   tally.spread += differ(ranks);
@@ -269,8 +271,12 @@ struct Case {
   const char* name;
   void (*run)(Tally&);
 };
-constexpr Case kCases[] = {{"parents-stack", parents_stack},     {"parents-frame-shared", parents_frame_shared}, {"message-passing", message_passing},
-                           {"store-buffering", store_buffering}, {"iriw", iriw},                                 {"false-sharing", false_sharing},
+constexpr Case kCases[] = {{"parents-stack", parents_stack},
+                           {"parents-frame-shared", parents_frame_shared},
+                           {"message-passing", message_passing},
+                           {"store-buffering", store_buffering},
+                           {"iriw", iriw},
+                           {"false-sharing", false_sharing},
                            {"reuse", reuse}};
 
 bool wanted(int argc, char** argv, const char* name) {
@@ -299,8 +305,8 @@ int main(int argc, char** argv) {
     kasane::run([&] {
       for (unsigned long i = 0; i < rounds; ++i) c.run(tally);
     });
-    std::printf("%-22s %lu rounds, %llu wrong, %llu spread over ranks%s\n", c.name, rounds, static_cast<unsigned long long>(tally.wrong),
-                static_cast<unsigned long long>(tally.spread),
+    std::printf("%-22s %lu rounds, %llu wrong, %llu spread over ranks%s\n", c.name, rounds,
+                static_cast<unsigned long long>(tally.wrong), static_cast<unsigned long long>(tally.spread),
                 tally.spread == 0 && kasane::ranks() > 1 ? " (never spread: nothing was tested)" : "");
     good = good && tally.wrong == 0;
   }

@@ -11,28 +11,28 @@ struct Cell {
   std::uint32_t object;
   std::uint32_t offset;
   std::uint8_t width;
-  bool known = false;          ///< was written since it was allocated
+  bool known = false;  ///< was written since it was allocated
   std::uint64_t value = 0;
 };
 
-using Cells = std::vector<std::uint32_t>;   // numbers of cells
+using Cells = std::vector<std::uint32_t>;  // numbers of cells
 
 /// A child that was forked and not joined.
 struct Child {
   std::uint16_t slot;
-  Cells left;                        ///< cells that come back at the join
-  Cells lent;                        ///< ours: may be written again when no child reads them any more
-  std::vector<std::uint32_t> heap;   ///< objects that it may have freed and did not
+  Cells left;                       ///< cells that come back at the join
+  Cells lent;                       ///< ours: may be written again when no child reads them any more
+  std::vector<std::uint32_t> heap;  ///< objects that it may have freed and did not
 };
 
 struct Scope {
   std::uint32_t thread;
   std::uint32_t depth;
-  Cells own;                                      ///< may be written
-  Cells borrowed;                                 ///< may be read as long as this thread lives
-  std::map<std::uint32_t, std::uint32_t> lent;    ///< ours, but so many children read it
+  Cells own;                                    ///< may be written
+  Cells borrowed;                               ///< may be read as long as this thread lives
+  std::map<std::uint32_t, std::uint32_t> lent;  ///< ours, but so many children read it
   std::vector<Child> children;
-  std::vector<std::uint32_t> heap;   ///< objects that it may free when it holds all their cells
+  std::vector<std::uint32_t> heap;  ///< objects that it may free when it holds all their cells
   std::vector<Op> ops;
   std::uint16_t slots = 0;
 };
@@ -53,7 +53,7 @@ class Generator {
   }
 
  private:
-  std::uint64_t next() {   // splitmix64
+  std::uint64_t next() {  // splitmix64
     std::uint64_t z = (state_ += 0x9E3779B97F4A7C15u);
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
@@ -95,7 +95,8 @@ class Generator {
   Cells add_cells(std::uint32_t object, std::uint32_t wanted) {
     const auto width = static_cast<std::uint8_t>(1u << pick(4));
     const std::uint32_t bytes = program_.objects[object].bytes;
-    const std::uint32_t stride = chance(70) ? width : std::max<std::uint32_t>(width, (bytes / std::max(1u, wanted)) & ~7u);
+    const std::uint32_t stride =
+        chance(70) ? width : std::max<std::uint32_t>(width, (bytes / std::max(1u, wanted)) & ~7u);
     Cells cells;
     for (std::uint32_t i = 0; i < wanted && (i + 1) * stride <= bytes; ++i) {
       cells.push_back(static_cast<std::uint32_t>(cells_.size()));
@@ -110,22 +111,32 @@ class Generator {
   void act(Scope& s, std::uint32_t actions) {
     for (std::uint32_t i = 1 + pick(actions * 2); i > 0; --i) {
       const std::uint32_t dice = pick(100);
-      if (dice < 30) write(s);
-      else if (dice < 55) read(s);
-      else if (dice < 67) fork(s);
-      else if (dice < 71) group(s);
-      else if (dice < 78) join_one(s);
-      else if (dice < 84) add(s);
-      else if (dice < 89) allocate(s);
-      else if (dice < 93) free_one(s);
-      else if (dice < 98) emit(s, {OpKind::work, 0, 0, 0, 0, pick(limits_.work) + 1u});
-      else emit(s, {OpKind::yield, 0, 0, 0, 0, 0});
+      if (dice < 30)
+        write(s);
+      else if (dice < 55)
+        read(s);
+      else if (dice < 67)
+        fork(s);
+      else if (dice < 71)
+        group(s);
+      else if (dice < 78)
+        join_one(s);
+      else if (dice < 84)
+        add(s);
+      else if (dice < 89)
+        allocate(s);
+      else if (dice < 93)
+        free_one(s);
+      else if (dice < 98)
+        emit(s, {OpKind::work, 0, 0, 0, 0, pick(limits_.work) + 1u});
+      else
+        emit(s, {OpKind::yield, 0, 0, 0, 0, 0});
     }
   }
 
   void write_cell(Scope& s, std::uint32_t number) {
     Cell& c = cells_[number];
-    c.value = chance(25) ? pick(3) : next();   // often a value that was there before
+    c.value = chance(25) ? pick(3) : next();  // often a value that was there before
     if (c.width < 8) c.value &= (std::uint64_t{1} << (8 * c.width)) - 1;
     c.known = true;
     emit(s, {OpKind::write, c.width, 0, c.object, c.offset, c.value});
@@ -166,7 +177,7 @@ class Generator {
   void free_one(Scope& s) {
     if (s.heap.empty()) return;
     const std::uint32_t i = pick(s.heap.size()), object = s.heap[i];
-    if (!holds_all(s, object)) return;   // somebody else holds or reads some of it
+    if (!holds_all(s, object)) return;  // somebody else holds or reads some of it
     std::erase_if(s.own, [&](std::uint32_t c) { return cells_[c].object == object; });
     s.heap.erase(s.heap.begin() + i);
     emit(s, {OpKind::release, 0, 0, object, 0, 0});
@@ -175,7 +186,8 @@ class Generator {
   // ---- forks ----
 
   [[nodiscard]] bool may_fork(const Scope& s, std::uint32_t children) const {
-    return s.depth < limits_.depth && program_.threads.size() + children <= limits_.threads && s.slots + children <= kMaxChildren;
+    return s.depth < limits_.depth && program_.threads.size() + children <= limits_.threads &&
+           s.slots + children <= kMaxChildren;
   }
   /// Hands cells of s to a new child: some to write, some to read, sometimes a whole object to free.
   Scope spawn(Scope& s) {
@@ -190,7 +202,7 @@ class Generator {
       record.lent.push_back(cell);
     }
     child.borrowed = record.lent;
-    for (std::uint32_t c : s.borrowed)   // lent by somebody who waits for us, and we for the child
+    for (std::uint32_t c : s.borrowed)  // lent by somebody who waits for us, and we for the child
       if (chance(30)) child.borrowed.push_back(c);
     emit(s, {OpKind::fork, 0, record.slot, child.thread, 0, 0});
     s.children.push_back(std::move(record));
@@ -205,7 +217,8 @@ class Generator {
     s.heap.erase(s.heap.begin() + i);
   }
   [[nodiscard]] bool holds_all(const Scope& s, std::uint32_t object) const {
-    const auto held = std::count_if(s.own.begin(), s.own.end(), [&](std::uint32_t c) { return cells_[c].object == object; });
+    const auto held =
+        std::count_if(s.own.begin(), s.own.end(), [&](std::uint32_t c) { return cells_[c].object == object; });
     return static_cast<std::size_t>(held) == cells_of_[object].size();
   }
   /// What the child leaves behind goes to its record; its frame is gone.
@@ -213,7 +226,8 @@ class Generator {
     join_all(child);
     for (Child& record : parent.children) {
       if (record.slot != slot) continue;
-      std::erase_if(child.own, [&](std::uint32_t c) { return program_.objects[cells_[c].object].thread == child.thread; });
+      std::erase_if(child.own,
+                    [&](std::uint32_t c) { return program_.objects[cells_[c].object].thread == child.thread; });
       record.left = child.own;
       record.heap = child.heap;
     }
@@ -232,7 +246,8 @@ class Generator {
     const std::uint32_t members = 2 + pick(3);
     if (!may_fork(s, members) || s.own.size() < 2 * members) return;
     Cells common;
-    for (std::uint32_t n = members + pick(s.own.size() / 2 - members + 1); n > 0; --n) common.push_back(take_out(s.own));
+    for (std::uint32_t n = members + pick(s.own.size() / 2 - members + 1); n > 0; --n)
+      common.push_back(take_out(s.own));
     const auto barrier = static_cast<std::uint32_t>(program_.barriers.size());
     program_.barriers.push_back({members});
     const std::uint16_t first_slot = s.slots;
@@ -245,8 +260,10 @@ class Generator {
         for (std::size_t i = 0; i < common.size(); ++i)
           if (phase % 2 == 1 || i % members == m) mine.push_back(common[i]);
         for (std::uint32_t n = 1 + pick(6); n > 0; --n) {
-          if (phase % 2 == 0) write_cell(me, mine[pick(mine.size())]);
-          else read_cell(me, mine[pick(mine.size())]);
+          if (phase % 2 == 0)
+            write_cell(me, mine[pick(mine.size())]);
+          else
+            read_cell(me, mine[pick(mine.size())]);
         }
         if (chance(50)) act(me, 2);
         emit(me, {OpKind::barrier, 0, 0, barrier, 0, 0});
@@ -290,14 +307,16 @@ class Generator {
 }  // namespace
 
 std::string to_string(const Program& p) {
-  static constexpr const char* kNames[] = {"write", "read", "fork", "join", "add", "check", "barrier", "allocate", "release", "work", "yield"};
+  static constexpr const char* kNames[] = {"write",   "read",     "fork",    "join", "add",  "check",
+                                           "barrier", "allocate", "release", "work", "yield"};
   std::string text;
   for (std::size_t t = 0; t < p.threads.size(); ++t) {
     text += "thread " + std::to_string(t) + ", frame object " + std::to_string(p.threads[t].frame) + "\n";
     for (std::uint32_t i = 0; i < p.threads[t].ops; ++i) {
       const Op& op = p.ops[p.threads[t].first_op + i];
-      text += "  " + std::to_string(i) + " " + kNames[static_cast<int>(op.kind)] + " target " + std::to_string(op.target) + " slot " + std::to_string(op.slot) + " offset " +
-              std::to_string(op.offset) + " width " + std::to_string(op.width) + " value " + std::to_string(op.value) + "\n";
+      text += "  " + std::to_string(i) + " " + kNames[static_cast<int>(op.kind)] + " target " +
+              std::to_string(op.target) + " slot " + std::to_string(op.slot) + " offset " + std::to_string(op.offset) +
+              " width " + std::to_string(op.width) + " value " + std::to_string(op.value) + "\n";
     }
   }
   return text;

@@ -21,16 +21,16 @@
 namespace kasane::stress {
 
 enum class OpKind : std::uint8_t {
-  write,      ///< object, offset, width, value
-  read,       ///< object, offset, width; must return value
-  fork,       ///< target: thread; slot: which of the parent's children
-  join,       ///< slot
-  add,        ///< target: lock; under it both counters are equal, and value is added to both
-  check,      ///< target: lock; both counters are value (everybody who adds was joined)
-  barrier,    ///< target
-  allocate,   ///< object
-  release,    ///< object: freed
-  work,       ///< value: iterations of nothing
+  write,     ///< object, offset, width, value
+  read,      ///< object, offset, width; must return value
+  fork,      ///< target: thread; slot: which of the parent's children
+  join,      ///< slot
+  add,       ///< target: lock; under it both counters are equal, and value is added to both
+  check,     ///< target: lock; both counters are value (everybody who adds was joined)
+  barrier,   ///< target
+  allocate,  ///< object
+  release,   ///< object: freed
+  work,      ///< value: iterations of nothing
   yield,
 };
 
@@ -38,7 +38,7 @@ struct Op {
   OpKind kind;
   std::uint8_t width;
   std::uint16_t slot;
-  std::uint32_t target;    ///< object, thread, lock or barrier
+  std::uint32_t target;  ///< object, thread, lock or barrier
   std::uint64_t offset;
   std::uint64_t value;
 };
@@ -46,13 +46,13 @@ struct Op {
 /// Memory that cells lie in.
 struct Object {
   std::uint32_t bytes;
-  std::uint32_t thread;    ///< on whose stack it lies, or kHeap
+  std::uint32_t thread;  ///< on whose stack it lies, or kHeap
 };
 inline constexpr std::uint32_t kHeap = 0xFFFFFFFFu;
 
 struct Thread {
   std::uint32_t first_op, ops;
-  std::uint32_t frame;     ///< the object on its stack
+  std::uint32_t frame;  ///< the object on its stack
 };
 
 /// Threads of a barrier.
@@ -62,20 +62,20 @@ struct Group {
 
 struct Limits {
   std::uint32_t threads = 40;
-  std::uint32_t actions = 14;      ///< of a thread, about
+  std::uint32_t actions = 14;  ///< of a thread, about
   std::uint32_t depth = 5;
-  std::uint32_t work = 300;        ///< longest OpKind::work
-  bool stacks = true;              ///< cells on stacks
+  std::uint32_t work = 300;  ///< longest OpKind::work
+  bool stacks = true;        ///< cells on stacks
 };
 
-inline constexpr std::uint32_t kMaxChildren = 16;      ///< of a thread
-inline constexpr std::uint32_t kFrameBytes = 256;      ///< of an object on a stack
+inline constexpr std::uint32_t kMaxChildren = 16;  ///< of a thread
+inline constexpr std::uint32_t kFrameBytes = 256;  ///< of an object on a stack
 inline constexpr std::uint32_t kLocks = 3;
 
 struct Program {
   std::uint64_t seed = 0;
   std::vector<Op> ops;
-  std::vector<Thread> threads;     ///< 0 is the root
+  std::vector<Thread> threads;  ///< 0 is the root
   std::vector<Object> objects;
   std::vector<Group> barriers;
 };

@@ -81,7 +81,8 @@ class Interpreter {
     return o.kind != OpKind::join || threads_[threads_[t].child[o.slot]].state == kDone;
   }
   void fail(std::uint32_t t, const std::string& what) {
-    wrong_ = "seed " + std::to_string(p_.seed) + " thread " + std::to_string(t) + " operation " + std::to_string(threads_[t].pc) + ": " + what;
+    wrong_ = "seed " + std::to_string(p_.seed) + " thread " + std::to_string(t) + " operation " +
+             std::to_string(threads_[t].pc) + ": " + what;
   }
   void step(std::uint32_t t) {
     ThreadState& me = threads_[t];
@@ -136,7 +137,8 @@ class Interpreter {
   void access(std::uint32_t t, const Op& o) {
     const Object& object = p_.objects[o.target];
     if (o.offset + o.width > object.bytes) return fail(t, "outside of its object");
-    if (object.thread == kHeap ? !live_.contains(o.target) : threads_[object.thread].state == kDone) return fail(t, "object is gone");
+    if (object.thread == kHeap ? !live_.contains(o.target) : threads_[object.thread].state == kDone)
+      return fail(t, "object is gone");
     std::uint64_t value = 0;
     for (std::uint32_t i = 0; i < o.width; ++i) {
       Byte& b = bytes_[{o.target, o.offset + i}];
@@ -154,7 +156,8 @@ class Interpreter {
         b.value = static_cast<std::uint8_t>(o.value >> (8 * i));
       }
     }
-    if (o.kind == OpKind::read && value != o.value) fail(t, "reads " + std::to_string(value) + ", not " + std::to_string(o.value));
+    if (o.kind == OpKind::read && value != o.value)
+      fail(t, "reads " + std::to_string(value) + ", not " + std::to_string(o.value));
   }
 
   const Program& p_;
@@ -176,7 +179,8 @@ TEST(Generator, ProgramsAreRaceFreeAndReadsHaveOneValue) {
   std::uint64_t reads = 0, threads = 0, frees = 0, barriers = 0, stack_reads = 0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     const Program p = generate(seed);
-    for (std::uint64_t schedule = 0; schedule < 3; ++schedule) ASSERT_EQ(Interpreter(p, seed * 31 + schedule).run(), "");
+    for (std::uint64_t schedule = 0; schedule < 3; ++schedule)
+      ASSERT_EQ(Interpreter(p, seed * 31 + schedule).run(), "");
     threads += p.threads.size();
     for (const Op& o : p.ops) {
       reads += o.kind == OpKind::read;
@@ -185,7 +189,7 @@ TEST(Generator, ProgramsAreRaceFreeAndReadsHaveOneValue) {
       barriers += o.kind == OpKind::barrier;
     }
   }
-  EXPECT_GT(threads, 400u * 8);   // the programs do something
+  EXPECT_GT(threads, 400u * 8);  // the programs do something
   EXPECT_GT(reads, 400u * 50);
   EXPECT_GT(stack_reads, 1000u);
   EXPECT_GT(frees, 200u);
@@ -196,10 +200,10 @@ TEST(Generator, ARaceIsNoticed) {
   unsigned noticed = 0, tried = 0;
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     Program p = generate(seed);
-    for (std::size_t i = 0; i + 1 < p.threads[0].ops; ++i) {   // the root joins nobody until its end
+    for (std::size_t i = 0; i + 1 < p.threads[0].ops; ++i) {  // the root joins nobody until its end
       Op& o = p.ops[p.threads[0].first_op + i];
       if (o.kind != OpKind::join) continue;
-      std::swap(o, p.ops[p.threads[0].first_op + i + 1]);      // something is done before a join instead of after it
+      std::swap(o, p.ops[p.threads[0].first_op + i + 1]);  // something is done before a join instead of after it
       ++tried;
       noticed += !Interpreter(p, seed).run().empty();
       break;

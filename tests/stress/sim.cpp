@@ -19,12 +19,17 @@
 namespace kasane::stress {
 namespace {
 
-constexpr std::uint64_t kFrameAt = mem::kPageBytes - 1024;   // the frame's offset in its stack's page
+constexpr std::uint64_t kFrameAt = mem::kPageBytes - 1024;  // the frame's offset in its stack's page
 
 class SimJob {
  public:
   SimJob(const Program& p, std::uint32_t ranks)
-      : p_(p), world_(ranks, p.seed), threads_(p.threads.size()), where_(p.objects.size()), barriers_(p.barriers.size()), free_slots_(ranks) {
+      : p_(p),
+        world_(ranks, p.seed),
+        threads_(p.threads.size()),
+        where_(p.objects.size()),
+        barriers_(p.barriers.size()),
+        free_slots_(ranks) {
     for (std::uint32_t r = 0; r < ranks; ++r) ranks_.emplace_back(world_, Rank{r}, ranks);
     next_slot_.assign(ranks, 0);
   }
@@ -49,12 +54,12 @@ class SimJob {
   };
   struct Slot {
     std::uint64_t number;
-    bool moved;    ///< its pages were handed back by another rank
+    bool moved;  ///< its pages were handed back by another rank
   };
   struct Lock {
     bool held = false;
     std::uint32_t last = kNone;
-    std::uint64_t first = 0, second = 0;   ///< offsets of the two counters
+    std::uint64_t first = 0, second = 0;  ///< offsets of the two counters
   };
   struct Barrier {
     std::uint32_t arrived = 0, generation = 0;
@@ -101,7 +106,9 @@ class SimJob {
     KASANE_CHECK(rank.mover->assign(context(t).io, mem::page_of(at), Rank{r}).has_value());
     rank.coherence->arm_owned(context(t).io, at, mem::kPageBytes);
   }
-  [[nodiscard]] std::uint32_t birth_rank(std::uint32_t t) const { return static_cast<std::uint32_t>(threads_[t].slot / SimLayout::kSlotsPerRank); }
+  [[nodiscard]] std::uint32_t birth_rank(std::uint32_t t) const {
+    return static_cast<std::uint32_t>(threads_[t].slot / SimLayout::kSlotsPerRank);
+  }
 
   // ---- edges ----
   void cross(std::uint32_t t, std::uint32_t source) {
@@ -119,7 +126,8 @@ class SimJob {
     there.coherence->ask_release(context(t, thief), Rank{victim});
     const std::uint64_t at = SimLayout::slot_offset(me.slot);
     const gas::ByteRange live{at + kFrameAt - world_.random(256), at + mem::kPageBytes};
-    KASANE_CHECK(there.mover->bring(context(t, thief).io, mem::page_of(at), live).has_value(), "a stack that waits to be run is not pinned");
+    KASANE_CHECK(there.mover->bring(context(t, thief).io, mem::page_of(at), live).has_value(),
+                 "a stack that waits to be run is not pinned");
     there.coherence->acquire_all(context(t, thief));
     me.rank = thief;
   }
@@ -143,7 +151,8 @@ class SimJob {
     }
     // The exit: what ran elsewhere goes back to its birth rank without data, then the fact.
     ThreadState& me = threads_[t];
-    if (birth_rank(t) != me.rank) here(t).mover->hand_back(context(t).io, mem::page_of(SimLayout::slot_offset(me.slot)), Rank{birth_rank(t)});
+    if (birth_rank(t) != me.rank)
+      here(t).mover->hand_back(context(t).io, mem::page_of(SimLayout::slot_offset(me.slot)), Rank{birth_rank(t)});
     faults = counters_.faults_read.load() + counters_.faults_write.load();
     me.exited = true;
   }
@@ -162,8 +171,9 @@ class SimJob {
   void fail(std::uint32_t t, std::uint32_t index, std::uint64_t got, std::uint64_t right) {
     if (!wrong_.empty()) return;
     char text[240];
-    std::snprintf(text, sizeof text, "seed %llu thread %u operation %u on rank %u: got %llx, should be %llx", static_cast<unsigned long long>(p_.seed), t, index,
-                  threads_[t].rank, static_cast<unsigned long long>(got), static_cast<unsigned long long>(right));
+    std::snprintf(text, sizeof text, "seed %llu thread %u operation %u on rank %u: got %llx, should be %llx",
+                  static_cast<unsigned long long>(p_.seed), t, index, threads_[t].rank,
+                  static_cast<unsigned long long>(got), static_cast<unsigned long long>(right));
     wrong_ = text;
   }
 
@@ -235,7 +245,7 @@ class SimJob {
   std::deque<SimRank> ranks_;
   Counters counters_;
   std::vector<ThreadState> threads_;
-  std::vector<std::uint64_t> where_;      ///< of each object
+  std::vector<std::uint64_t> where_;  ///< of each object
   std::vector<Barrier> barriers_;
   Lock locks_[kLocks];
   std::vector<std::deque<Slot>> free_slots_;
@@ -267,11 +277,13 @@ int main_of(int argc, char** argv) {
     hops += job.hops;
     faults += job.faults;
     if (wrong.empty()) continue;
-    std::fprintf(stderr, "stress_sim: %s\n  replay: stress_sim --seed %llu --count 1 --ranks %u\n", wrong.c_str(), static_cast<unsigned long long>(seed), n);
+    std::fprintf(stderr, "stress_sim: %s\n  replay: stress_sim --seed %llu --count 1 --ranks %u\n", wrong.c_str(),
+                 static_cast<unsigned long long>(seed), n);
     if (++failed == 5) break;
   }
-  std::printf("stress_sim: seeds %llu … %llu: %d wrong; %llu hops, %llu faults\n", static_cast<unsigned long long>(first),
-              static_cast<unsigned long long>(first + count - 1), failed, static_cast<unsigned long long>(hops), static_cast<unsigned long long>(faults));
+  std::printf("stress_sim: seeds %llu … %llu: %d wrong; %llu hops, %llu faults\n",
+              static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), failed,
+              static_cast<unsigned long long>(hops), static_cast<unsigned long long>(faults));
   return failed == 0 ? 0 : 1;
 }
 

@@ -21,9 +21,9 @@ namespace kasane::stress {
 /// Where things lie in the space of a simulated job.
 struct SimLayout {
   static constexpr std::size_t kSpaceBytes = 64 << 20;
-  static constexpr std::uint64_t kSlotsPerRank = 64;                                   ///< stacks, a page each
+  static constexpr std::uint64_t kSlotsPerRank = 64;  ///< stacks, a page each
   static constexpr std::uint64_t kHeapOffset = 32 << 20;
-  static constexpr std::uint32_t kCaches = 128;                                        ///< one a scripted thread
+  static constexpr std::uint32_t kCaches = 128;  ///< one a scripted thread
   [[nodiscard]] static constexpr std::uint64_t slot_offset(std::uint64_t slot) { return slot * mem::kPageBytes; }
 };
 
@@ -47,7 +47,10 @@ class TurnWaiter final : public comm::Waiter {
 class SimRank {
  public:
   SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks)
-      : world_(world), transport(world.transport(rank)), waiter(world, transport), reservation_(mem::reserve_space(SimLayout::kSpaceBytes).value()),
+      : world_(world),
+        transport(world.transport(rank)),
+        waiter(world, transport),
+        reservation_(mem::reserve_space(SimLayout::kSpaceBytes).value()),
         space(mem::Space::create(reservation_, SimLayout::kSpaceBytes).value()) {
     KASANE_CHECK(transport.attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
     const std::uint64_t pages = SimLayout::kSpaceBytes / mem::kPageBytes;
@@ -57,9 +60,11 @@ class SimRank {
     cached_.emplace(mem::BlockSet::create(space.blocks()).value());
     dirty_.emplace(mem::BlockSet::create(space.blocks()).value());
     engine = mem::CheckedEngine::create(space).value();
-    coherence.emplace(space, *table_, *cached_, *dirty_, *engine, transport, *directory, reinterpret_cast<gas::RankHeader*>(entries)->dirty_blocks);
+    coherence.emplace(space, *table_, *cached_, *dirty_, *engine, transport, *directory,
+                      reinterpret_cast<gas::RankHeader*>(entries)->dirty_blocks);
     mover.emplace(transport, *directory, *coherence);
-    const gas::Heap::Config config{SimLayout::kHeapOffset, SimLayout::kSpaceBytes - SimLayout::kHeapOffset, SimLayout::kCaches};
+    const gas::Heap::Config config{SimLayout::kHeapOffset, SimLayout::kSpaceBytes - SimLayout::kHeapOffset,
+                                   SimLayout::kCaches};
     attach(gas::kHeap, gas::Heap::region_bytes(config, ranks), heap_memory_);
     heap.emplace(transport, config, *directory, *mover, *coherence);
     KASANE_CHECK(engine->start(&SimRank::on_fault, this).has_value());
