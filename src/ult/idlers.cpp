@@ -43,15 +43,14 @@ void FutexDoorbell::ring_one() {
 
 Idlers::Idlers(Rank own, bool several, Outside* outside)
     : several_(several), own_(own), outside_(outside ? outside : &own_doorbell_) {
-  // A process that is not registered is not reached by others' barriers, so its pushes need their own fence.
+  // A process that is not registered is not reached by others' barriers, so its pushes must order themselves.
   const int command = several_ ? MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED : MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED;
-  fence_on_push_ = membarrier(command) != 0;
+  no_membarrier_ = membarrier(command) != 0;
 }
 
 void Idlers::barrier() noexcept {
-  if (membarrier(several_ ? MEMBARRIER_CMD_GLOBAL_EXPEDITED : MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0)
-    // Then registering failed too, and every push has a fence: pairs with it.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+  // If it fails, registering failed too, and pushes meet the announcement in the word itself.
+  membarrier(several_ ? MEMBARRIER_CMD_GLOBAL_EXPEDITED : MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
 void Idlers::wake() {

@@ -13,7 +13,8 @@
 //    again after a membarrier: P's item was stored before it. By induction over these the item is taken, or everybody works, and who works looks again when done.
 //  - P sees a wake-up under way. The waker rings after it has set the bit; every sleeper counted then has read the
 //    doorbell before it announced itself, so at least one wakes (or does not fall asleep). It clears the bit when it becomes a searcher: as above.
-// Without membarrier (old kernel, seccomp) pushes use a fence instead, and the same argument holds with the fence for the barrier.
+// Without membarrier (old kernel, seccomp) pushes read the word by a read-modify-write instead: it comes before the announcement, which then
+// sees the item, or after it.
 //
 // Thread safety: all of it from any thread, except that sleep() and searching belong to workers.
 #pragma once
@@ -47,7 +48,8 @@ class Idlers {
 
   /// After an item has been made visible: should wake() be called? One relaxed load (see the invariant).
   [[nodiscard]] bool wanted() noexcept {
-    if (fence_on_push_) [[unlikely]] std::atomic_thread_fence(std::memory_order_seq_cst);
+    // acq_rel, an exchange with the announcement: either it comes later and the sleeper's last look sees the item, or we see it.
+    if (no_membarrier_) [[unlikely]] return is_wanted(word_.fetch_add(0, std::memory_order_acq_rel));
     // The compiler must not read the word before the item is stored; the processor may, which is what the membarrier is for.
     std::atomic_signal_fence(std::memory_order_seq_cst);
     return is_wanted(word_.load(std::memory_order_relaxed));
@@ -83,7 +85,7 @@ class Idlers {
   void search_again() noexcept;
 
   alignas(64) std::atomic<std::uint64_t> word_{0};
-  bool fence_on_push_ = false;
+  bool no_membarrier_ = false;
   bool several_;
   Rank own_;
   Outside* outside_;

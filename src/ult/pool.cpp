@@ -149,10 +149,11 @@ void adopt_for_fork(Worker& worker, Pool::Allocated thread) {
   if (worker.control == nullptr) worker.core->controls.put(worker.self, offsetof(SlotControl, sp), worker.foreign_sp);
 }
 
-[[gnu::noinline]] ChildReturned return_to_foreign(Worker& worker, SlotControl* child) {
+[[gnu::noinline]] KASANE_ULT_SWITCHES ChildReturned return_to_foreign(Worker& worker, SlotControl* child) {
   worker.control = nullptr;
   if (worker.core->controls.get(worker.self, offsetof(SlotControl, flags)) & kSlotExceptionState)
     worker.core->restore_exceptions(worker);
+  worker.core->slots.sanitizer.leaving_to_thread(worker.self);
   return {&worker, child};
 }
 
@@ -433,7 +434,7 @@ void Pool::acquire() {
 
 // Every user-level thread begins here, on its own stack, called by kasane_ult_fork. Little is kept over the call of function: what
 // the end needs is asked of the worker of then.
-kasane::ult::ChildReturned kasane_ult_thread_main(kasane::ult::Worker* worker, kasane::ult::SlotControl* own,
+KASANE_ULT_SWITCHES kasane::ult::ChildReturned kasane_ult_thread_main(kasane::ult::Worker* worker, kasane::ult::SlotControl* own,
                                                   void (*function)(void*), std::uint32_t slot, void* argument) {
   using namespace kasane;
   using namespace kasane::ult;
@@ -456,11 +457,11 @@ kasane::ult::ChildReturned kasane_ult_thread_main(kasane::ult::Worker* worker, k
   if (back == kNoSlot) [[unlikely]] core.leave_for_good(*here);
   SlotControl* const child = here->control;
   here->self = back;
-  core.slots.sanitizer.leaving_to_thread(back);
   if (!core.controls.is_local(back)) [[unlikely]] return return_to_foreign(*here, child);
   SlotControl* const control = core.controls.local(back);
   here->control = control;
   if (control->flags & kSlotExceptionState) [[unlikely]] core.restore_exceptions(*here);
+  core.slots.sanitizer.leaving_to_thread(back);
   return {here, child};
 }
 

@@ -31,6 +31,13 @@ void __sanitizer_finish_switch_fiber(void* fake_stack_save, const void** bottom_
 }
 #endif
 
+// A function that is entered on one stack and left on another: TSan would push its frame on one fiber and pop it from the other.
+#if defined(__SANITIZE_THREAD__)
+#define KASANE_ULT_SWITCHES [[gnu::no_sanitize("thread")]]
+#else
+#define KASANE_ULT_SWITCHES
+#endif
+
 namespace kasane::ult {
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -61,8 +68,8 @@ class SanitizerSlots {
   }
   /// The thread left its stack without returning: TSan's shadow of its calls must not pile up.
   void ended(SlotId slot) noexcept { __tsan_destroy_fiber(fibers_[raw(slot)].exchange(nullptr, std::memory_order_relaxed)); }
-  void leaving_to_thread(SlotId slot) noexcept { __tsan_switch_to_fiber(fibers_[raw(slot)].load(std::memory_order_relaxed), 0); }
-  static void leaving_to_worker(SanitizerWorker& w) noexcept { __tsan_switch_to_fiber(w.fiber, 0); }
+  KASANE_ULT_SWITCHES void leaving_to_thread(SlotId slot) noexcept { __tsan_switch_to_fiber(fibers_[raw(slot)].load(std::memory_order_relaxed), 0); }
+  KASANE_ULT_SWITCHES static void leaving_to_worker(SanitizerWorker& w) noexcept { __tsan_switch_to_fiber(w.fiber, 0); }
   static void arrived() noexcept {}
 
  private:
