@@ -19,6 +19,12 @@ class Waiter {
     wait([](const void* p) { return (*static_cast<const Pred*>(p))(); }, &ready);
   }
 
+  /// Lets others run once: between two tries of something that nobody announces.
+  void pause() {
+    unsigned looks = 0;
+    until([&looks] { return looks++ >= 2; });   // the second look comes after wait() has done something for the others
+  }
+
  protected:
   virtual void wait(bool (*ready)(const void*), const void* arg) = 0;
 };

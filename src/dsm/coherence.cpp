@@ -69,8 +69,7 @@ struct Coherence::Puts : comm::Completion {
         outstanding.fetch_sub(1);
         return;
       }
-      bool looked = false;
-      io.waiter().until([&looked] { return std::exchange(looked, true); });
+      io.waiter().pause();
     }
   }
   void await(comm::Blocking& io) {
@@ -164,7 +163,14 @@ bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
   count(wanted == Access::write ? ctx.counters.faults_write : ctx.counters.faults_read);
   const BlockId b = mem::block_of(offset);
   const Step step = claim_block(ctx.io, b, event);
-  const bool good = step.verdict == Verdict::done ? !hopeless(ctx, offset) : carry_out_fault(ctx, b, event, step);
+  bool good = true;
+  if (step.verdict == Verdict::done) {
+    good = !hopeless(ctx, offset);
+  } else {
+    const Fault fault = carry_out_fault(ctx, b, event, step);
+    if (fault == Fault::again) ctx.io.waiter().pause();   // the access runs into its next fault, with the page a little further
+    good = fault != Fault::wild;
+  }
   if (engine_.crowded()) make_room();
   count(ctx.counters.ns_fault, now_ns() - start);
   return good;
@@ -176,8 +182,8 @@ bool Coherence::hopeless(ThreadContext& ctx, std::uint64_t offset) noexcept {
   return ctx.idle_faults > kMaxIdleFaults;
 }
 
-/// The caller holds b's bit for a load, store or pin.
-bool Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
+/// The caller holds b's bit for a load, store or pin, and has given it back when this returns.
+Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
   const PageId page = mem::page_of(b);
   const bool fetches = step.actions[0] == Action::fetch;
   Mask mask = Mask{1} << index_in_page(b);
@@ -195,7 +201,7 @@ bool Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event event, cons
         if (fetched == Fetched::own && block_at(page, i) == b) after.pins = step.after.pins;
         finish(block_at(page, i), after);
       });
-      return fetched == Fetched::own;
+      return fetched == Fetched::own ? Fault::served : fetched == Fetched::leaving ? Fault::again : Fault::wild;
     }
   }
   for (const Action action : step.actions) {
@@ -216,7 +222,7 @@ bool Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event event, cons
     if (block_at(page, i) != b) after.pins = 0;
     finish(block_at(page, i), after);
   });
-  return true;
+  return Fault::served;
 }
 
 /// Read-ahead and write-ahead: claims the blocks that follow b in its page and need the same actions, as many as b's sweep deserves.
@@ -262,13 +268,13 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
     const gas::Location where = directory_.lookup(ctx.io, mem::page_of(first));
     if (!where.allocated) return Fetched::wild;
     if (where.owner == transport_.rank()) {
-      if (!where.busy) return Fetched::own;
-      // It is leaving: M here still holds the master copy, and what we show of it is a cached copy of that moment.
-    } else {
-      ctx.io.read({where.owner, gas::kFrames, offset}, space_.a(offset), blocks * kBlockBytes);
-      count(ctx.counters.blocks_fetched, blocks);
-      count(ctx.counters.bytes_fetched, blocks * kBlockBytes);
+      // Leaving, it is neither ours nor yet a copy: puts counted before the move may still change M, and the move may be refused, so a twin
+      // taken now could later send another rank's old byte as our change (found by tests/model, r8_use_while_leaving).
+      return where.busy ? Fetched::leaving : Fetched::own;
     }
+    ctx.io.read({where.owner, gas::kFrames, offset}, space_.a(offset), blocks * kBlockBytes);
+    count(ctx.counters.blocks_fetched, blocks);
+    count(ctx.counters.bytes_fetched, blocks * kBlockBytes);
     if (acquires_.load() == acquires) return Fetched::yes;   // rule 2
   }
 }
@@ -526,8 +532,13 @@ Result<void> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, std::size_
   const Event event = writable ? Event::pin_write : Event::pin_read;
   const std::uint64_t first = raw(mem::block_of(offset)), end = raw(mem::block_of(offset + bytes + kBlockBytes - 1));
   for (std::uint64_t b = first; b < end; ++b) {
-    const Step step = claim_block(ctx.io, BlockId{b}, event);
-    if (carry_out_fault(ctx, BlockId{b}, event, step)) continue;
+    Fault fault = Fault::again;
+    while (fault == Fault::again) {
+      const Step step = claim_block(ctx.io, BlockId{b}, event);
+      fault = carry_out_fault(ctx, BlockId{b}, event, step);
+      if (fault == Fault::again) ctx.io.waiter().pause();
+    }
+    if (fault == Fault::served) continue;
     if (b > first) unpin(ctx, first * kBlockBytes, (b - first) * kBlockBytes);
     return fail(Errc::out_of_range, "pin: global offset " + std::to_string(b * kBlockBytes) + " is not allocated");
   }

@@ -84,7 +84,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
  private:
   /// Blocks of one page whose busy bits the caller holds: bit i stands for the page's i-th block.
   using Mask = std::uint32_t;
-  enum class Fetched { yes, own, wild };
+  enum class Fetched { yes, own, leaving, wild };
   struct Puts;
 
   [[nodiscard]] bool try_claim(BlockId, BlockState before, const Step&) noexcept;
@@ -98,7 +98,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void make_room() noexcept;
 
   static bool hopeless(ThreadContext&, std::uint64_t offset) noexcept;
-  bool carry_out_fault(ThreadContext&, BlockId, Event, const Step&);
+  enum class Fault { served, again, wild };
+  Fault carry_out_fault(ThreadContext&, BlockId, Event, const Step&);
   Mask claim_window(ThreadContext&, BlockId, Event, const Step&);
   Mask claim_rest_of_page(BlockId, Mask, Event) noexcept;
   Fetched fetch(ThreadContext&, BlockId first, std::uint32_t count);

@@ -65,7 +65,7 @@ enum class Action : std::uint8_t {
   diff_put,        ///< bytes where M ≠ T → owner, remotely complete (V does not allow stores now)
   diff_put_live,   ///< as diff_put while stores may land: each byte is loaded once, for the message and for T
   refresh,         ///< owner's bytes, where they differ from T (or from M without a twin) → M and T: the merge of rule 4
-  merge_arrival,   ///< the old owner's bytes where M = T (everywhere without a twin) → M
+  merge_arrival,   ///< the old owner's bytes where they differ from T (all of them without a twin) → M
   discard_bytes,   ///< T := M over the freed bytes
 };
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gas/directory.h"
 
-#include <utility>
-
 namespace kasane::gas {
 
 std::size_t Directory::region_bytes(std::uint64_t pages, std::uint32_t ranks) noexcept {
@@ -38,9 +36,7 @@ Rank Directory::begin_put(comm::Blocking& io, PageId page) const {
       case PutVerdict::not_allocated: add_puts(io, page, -1); return kNoRank;
       case PutVerdict::give_way: add_puts(io, page, -1); break;
     }
-    // Polls the word with pauses made by the waiter; an unlucky put only looks again.
-    bool looked = false;
-    io.waiter().until([&looked] { return std::exchange(looked, true); });
+    io.waiter().pause();
   }
 }
 

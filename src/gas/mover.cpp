@@ -2,21 +2,10 @@
 #include "gas/mover.h"
 
 #include <cstring>
-#include <utility>
 
 #include "base/assert.h"
 
 namespace kasane::gas {
-namespace {
-
-/// Lets others run once: progress, and whatever the waiter does between two looks.
-void pause(comm::Blocking& io) {
-  bool looked = false;
-  io.waiter().until([&looked] { return std::exchange(looked, true); });
-}
-
-}  // namespace
-
 Mover::Mover(comm::Transport& transport, Directory& directory, PageHolder& holder)
     : transport_(transport), directory_(directory), holder_(holder) {
   transport_.set_handler(kYieldHandler, &Mover::on_yield, this);
@@ -46,10 +35,10 @@ Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
     }
     if (step.verdict == MoveVerdict::wait || !directory_.replace(io, page, before, step.claimed)) {
       holder_.give_up(page);   // before waiting: the owner's handler or another mover may need these bits (rule 8)
-      pause(io);
+      io.waiter().pause();
       continue;
     }
-    while (!drained(directory_.puts_in_flight(io, page))) pause(io);
+    while (!drained(directory_.puts_in_flight(io, page))) io.waiter().pause();
 
     const auto answer = static_cast<YieldAnswer>(io.request(before.owner, kYieldHandler, comm::as_payload(page)));
     if (answer == YieldAnswer::yielded) {
@@ -61,7 +50,7 @@ Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
     KASANE_CHECK(directory_.replace(io, page, step.claimed, end_move(step.claimed, before.owner)));
     holder_.give_up(page);
     if (answer == YieldAnswer::pinned) return fail(Errc::limit, "own: the page is pinned by its owner");
-    pause(io);
+    io.waiter().pause();
   }
 }
 
@@ -71,15 +60,15 @@ void Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
     const MoveStep step = begin_move(before, to);
     KASANE_CHECK(step.verdict == MoveVerdict::claim || step.verdict == MoveVerdict::wait, "only the owner hands a page back");
     if (step.verdict == MoveVerdict::claim && directory_.replace(io, page, before, step.claimed)) {
-      while (!drained(directory_.puts_in_flight(io, page))) pause(io);
+      while (!drained(directory_.puts_in_flight(io, page))) io.waiter().pause();
       // With busy set no fault here can make the page ours again; a fault already at work ends without waiting for us.
       YieldAnswer answer = holder_.yield(page);
-      for (; answer == YieldAnswer::retry; answer = holder_.yield(page)) pause(io);
+      for (; answer == YieldAnswer::retry; answer = holder_.yield(page)) io.waiter().pause();
       KASANE_CHECK(answer == YieldAnswer::yielded, "a page handed back is not pinned");
       KASANE_CHECK(directory_.replace(io, page, step.claimed, end_move(step.claimed, to)));
       return;
     }
-    pause(io);
+    io.waiter().pause();
   }
 }
 

@@ -24,6 +24,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "comm/collectives.h"
 #include "comm/shm/shm_transport.h"
 #include "gas/access.h"
@@ -37,6 +38,7 @@
 #include "runtime/thread_contexts.h"
 #include "sched/scheduler.h"
 #include "sched/words.h"
+#include "topo/topo.h"
 #include "ult/layout.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
@@ -67,7 +69,7 @@ Result<Region> attach_region(comm::Transport& transport, comm::RegionId id, std:
   return region;
 }
 
-std::uint32_t default_workers(std::uint32_t ranks) { return std::max(1u, std::thread::hardware_concurrency() / ranks); }
+std::uint32_t default_workers(std::uint32_t ranks) { return std::max(1u, topo::usable_cores() / ranks); }
 
 }  // namespace
 
@@ -284,6 +286,7 @@ void Runtime::State::service_loop() {
   const auto alternate = mem::AltStack::create();
   KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
   contexts->enter(workers);
+  set_thread_role("service");
   auto& context = contexts->here();
   while (!service_stop.load()) {
     const std::uint32_t seen = transport->activity(comm::Doorbell::messages);
