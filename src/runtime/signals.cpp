@@ -9,8 +9,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "mem/signal_dispatch.h"
-
 namespace kasane::runtime {
 namespace {
 
@@ -121,7 +119,8 @@ void guard_fault_signals() noexcept {
   if (g_guarded.load(std::memory_order_relaxed)) return;   // relaxed: called at the start, by one thread
   for (const int signal : {SIGSEGV, SIGBUS}) {
     struct sigaction before = {};
-    if (mem::raw_sigaction(signal, nullptr, &before) != 0 || is_sanitizers(before)) continue;
+    // Asked where the program would ask: under ThreadSanitizer the kernel knows only a wrapper of the handler.
+    if (libc_sigaction()(signal, nullptr, &before) != 0 || is_sanitizers(before)) continue;
     (signal == SIGSEGV ? g_segv : g_bus).exchange(&before, nullptr);
   }
   g_guarded.store(true, std::memory_order_release);   // release: see guarded()
