@@ -36,21 +36,23 @@ class Signal {
   std::uint64_t* word_;
 };
 
-/// The caller goes on in another rank if there is one: its child keeps this worker busy until somebody has taken the caller over. Tries again where the
-/// thief was of the same rank. True if the rank changed.
+/// The caller goes on in another rank if there is one: each child keeps the worker busy on which the caller was, so once all workers of this rank are, only
+/// another rank can take the caller over. True if the rank changed.
 bool hop() {
   const auto from = kasane::rank();
   for (int attempt = 0; attempt < 20 && kasane::ranks() > 1; ++attempt) {
     auto taken = std::make_unique<Signal>();
-    kasane::thread child([signal = taken.get()] {
-      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);   // a hang must become a failure
-      while (signal->get() == 0 && std::chrono::steady_clock::now() < limit) {
-      }
-    });
+    std::vector<kasane::thread> children;
+    for (unsigned i = 0; i < kasane::workers() && kasane::rank() == from; ++i) {
+      children.emplace_back([signal = taken.get()] {
+        const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);   // a hang must become a failure
+        while (signal->get() == 0 && std::chrono::steady_clock::now() < limit) {
+        }
+      });
+    }
     taken->set(1);
-    const bool moved = kasane::rank() != from;
-    child.join();
-    if (moved && kasane::rank() != from) return true;
+    for (auto& child : children) child.join();
+    if (kasane::rank() != from) return true;
   }
   return false;
 }
