@@ -14,7 +14,7 @@ endif
 # Our own sources, for format and tidy.
 SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
 
-.PHONY: build test demo format format-check tidy help dependencies
+.PHONY: build test demo soak format format-check tidy help dependencies
 
 build: dependencies ## build everything of PRESET
 	cmake --preset $(PRESET) $(CONFIGURE)
@@ -26,6 +26,9 @@ test: ## unit and simulator tests under tsan and asan, then every test of releas
 demo: ## sort a word list and 10 M keys on 1, 2 and 4 ranks, checked, with a table per rank
 	$(MAKE) --no-print-directory build PRESET=release
 	scripts/demo.sh
+
+soak: build ## cilksort and nqueens 300 times on 4 ranks x 2 workers: minutes
+	cmake --build build/$(PRESET) --target soak
 
 format: ## rewrite the sources by .clang-format
 	@scripts/install-dependencies.sh --tools
