@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Holds a std::mutex over a fork (argument "fork") or a join ("join"): in builds with assertions the job must end with a message that says so. With
+// "kasane" it holds a kasane::mutex over both, which is allowed.
+#include <cstring>
+#include <kasane/kasane.hpp>
+#include <mutex>
+
+int main(int argc, char** argv) {
+  const char* where = argc > 1 ? argv[1] : "";
+  kasane::run([&] {
+    std::mutex native;
+    kasane::mutex ours;
+    if (std::strcmp(where, "kasane") == 0) ours.lock();
+    if (std::strcmp(where, "fork") == 0) native.lock();
+    kasane::thread child([] {});
+    if (std::strcmp(where, "join") == 0) native.lock();
+    child.join();
+    if (std::strcmp(where, "kasane") == 0) ours.unlock();
+  });
+}
