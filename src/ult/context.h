@@ -36,16 +36,21 @@ struct ChildReturned {
 
 extern "C" {
 
-/// Saves the caller's context in *save_sp, then calls kasane_ult_thread_main(worker, control, function, slot, argument) with
-/// rsp = argument (16-byte aligned). If that returns, goes back to the caller's stack, and to the caller by way of kasane_ult_child_returned. Else
-/// returns when somebody resumes the saved context.
+/// Saves the caller's context in *save_sp, then, with rsp = argument (16-byte aligned), calls the three parts of the child's life below. If
+/// the last returns, goes back to the caller's stack, and to the caller by way of kasane_ult_child_returned. Else returns when somebody resumes the saved
+/// context.
 void kasane_ult_fork(kasane::ult::Word* save_sp, void* argument, kasane::ult::Worker* worker, kasane::ult::SlotControl* control,
                      void (*function)(void*), std::uint32_t slot);
 
-/// The body of every user-level thread (pool.cpp): the only caller is kasane_ult_fork, on the new stack. Returns only if the
-/// thread was never switched out and its parent is still here.
-kasane::ult::ChildReturned kasane_ult_thread_main(kasane::ult::Worker* worker, kasane::ult::SlotControl* control,
-                                                  void (*function)(void*), std::uint32_t slot, void* argument);
+// The life of every user-level thread (pool.cpp): the only caller is kasane_ult_fork, on the new stack. In three parts, because the registers of
+// kasane_ult_fork keep function and argument over the first for nothing: they are saved already.
+
+/// Makes the parent available to others.
+void kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane::ult::SlotControl* control, std::uint32_t slot);
+/// Calls function(argument) and catches what it throws.
+void kasane_ult_thread_run(void (*function)(void*), void* argument);
+/// Returns only if the thread was never switched out and its parent is still here.
+kasane::ult::ChildReturned kasane_ult_thread_end();
 /// What is left to do on the parent's stack (pool.cpp); the only caller is kasane_ult_fork.
 void kasane_ult_child_returned(kasane::ult::Worker* worker, kasane::ult::SlotControl* child);
 

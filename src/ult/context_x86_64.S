@@ -40,7 +40,9 @@
 // void kasane_ult_fork(rdi save_sp, rsi argument, rdx worker, rcx control, r8 function, r9 slot)
         .globl  kasane_ult_fork
         .hidden kasane_ult_fork
-        .hidden kasane_ult_thread_main
+        .hidden kasane_ult_thread_begin
+        .hidden kasane_ult_thread_run
+        .hidden kasane_ult_thread_end
         .hidden kasane_ult_child_returned
         .type   kasane_ult_fork, @function
         .p2align 5
@@ -49,19 +51,25 @@ kasane_ult_fork:
         ENDBR
         SAVE_SIX
         movq    %rsp, (%rdi)
-        movq    %rsp, %rbx              // thread_main keeps rbx for us if it returns
+        movq    %rsp, %rbx              // the calls below keep it, and r12, r13, for us
         movq    %rsi, %rsp
         .cfi_remember_state
         .cfi_undefined rip              // unwinding ends here: the parent may be running elsewhere
         xorl    %ebp, %ebp              // and so do walks along frame pointers
+        movq    %rsi, %r13
+        movq    %r8, %r12
         movq    %rdx, %rdi
-        movq    %r8, %rdx
-        movq    %rsi, %r8
         movq    %rcx, %rsi
-        movl    %r9d, %ecx
-        call    kasane_ult_thread_main
-        movq    %rbx, %rsp              // nobody took the parent: its frame is as we left it, r12–r15 are preserved by the call
+        movl    %r9d, %edx
+        call    kasane_ult_thread_begin
+        movq    %r12, %rdi
+        movq    %r13, %rsi
+        call    kasane_ult_thread_run
+        call    kasane_ult_thread_end
+        movq    %rbx, %rsp              // nobody took the parent: its frame is as we left it; the calls preserved r14 and r15
         .cfi_restore_state
+        movq    16(%rsp), %r13
+        movq    24(%rsp), %r12
         movq    32(%rsp), %rbx
         movq    40(%rsp), %rbp
         addq    $48, %rsp
@@ -72,7 +80,7 @@ kasane_ult_fork:
         .cfi_restore r13
         .cfi_restore r14
         .cfi_restore r15
-        movq    %rax, %rdi              // what thread_main returned: its worker and its slot
+        movq    %rax, %rdi              // what thread_end returned: its worker and its slot
         movq    %rdx, %rsi
         jmp     kasane_ult_child_returned
         .cfi_endproc

@@ -92,15 +92,6 @@ void run_root_call(void* call) {
   controls.put(worker.self, offsetof(SlotControl, flags), controls.get(worker.self, offsetof(SlotControl, flags)) | kSlotException);
 }
 
-inline void run_to_the_end(void (*function)(void*), void* argument) {
-  try {
-    function(argument);
-  } catch (const ThreadExit&) {
-  } catch (...) {
-    keep_exception(std::current_exception());
-  }
-}
-
 // ---- fork ----
 
 [[noreturn, gnu::noinline]] void refuse_argument(std::size_t size, std::size_t slot_bytes) {
@@ -142,28 +133,47 @@ void adopt_for_fork(Worker& worker, Pool::Allocated thread) {
   core.controls.put(slot, offsetof(SlotControl, rank), raw(core.config.rank));
 }
 
-// A parent born elsewhere, or in the middle of a catch block: what the next to run it must know goes to its control block. Or no parent: a root.
-[[gnu::noinline]] void save_unusual_parent(Worker& worker) {
-  if (worker.self == kNoSlot) return;
-  worker.core->save_exceptions(worker);
-  if (worker.control == nullptr) worker.core->controls.put(worker.self, offsetof(SlotControl, sp), worker.foreign_sp);
+// The less usual half of kasane_ult_thread_begin: a root; a parent born elsewhere, or in the middle of a catch block (what the next to run it must
+// know goes to its control block); somebody to be woken; a full deque.
+[[gnu::noinline]] void begin_slowly(Worker& worker, SlotControl* own, SlotId slot) {
+  const SlotId parent = worker.self;
+  if (parent != kNoSlot) {
+    worker.core->save_exceptions(worker);
+    if (worker.control == nullptr) worker.core->controls.put(parent, offsetof(SlotControl, sp), worker.foreign_sp);
+  }
+  worker.self = slot;
+  worker.control = own;
+  if (parent != kNoSlot) worker.core->push(worker, parent);
 }
 
-[[gnu::noinline]] KASANE_ULT_SWITCHES ChildReturned return_to_foreign(Worker& worker, SlotControl* child) {
-  worker.control = nullptr;
-  if (worker.core->controls.get(worker.self, offsetof(SlotControl, flags)) & kSlotExceptionState)
-    worker.core->restore_exceptions(worker);
-  worker.core->slots.sanitizer.leaving_to_thread(worker.self);
+[[gnu::noinline]] void push_slowly(Worker& worker, SlotId parent) { worker.core->push(worker, parent); }
+[[gnu::noinline]] void wake_slowly(PoolCore& core) { core.wake_for_push(); }
+
+// Back to the parent, which pop gave. Last on the child's stack.
+KASANE_ULT_SWITCHES inline ChildReturned return_to(Worker& worker, SlotId parent) {
+  SlotControl* const child = worker.control;
+  PoolCore& core = *worker.core;
+  worker.self = parent;
+  worker.control = core.controls.local_or_null(parent);
+  if (core.controls.get(parent, offsetof(SlotControl, flags)) & kSlotExceptionState) core.restore_exceptions(worker);
+  core.slots.sanitizer.leaving_to_thread(parent);
   return {&worker, child};
 }
 
-// A thread that was switched out, or has values to destroy (which may switch it out).
-[[gnu::noinline]] Worker* end_unusual_thread() {
+// The less usual half of kasane_ult_thread_end: a thread that was switched out, or has values to destroy (which may switch it out), or whose parent is
+// in the overflow list.
+[[gnu::noinline]] KASANE_ULT_SWITCHES ChildReturned end_slowly() {
   Locals::destroy_all();
-  Worker* here = current_worker();
-  if (here->control == nullptr || here->control->flags != 0) here->core->leave_for_good(*here);
-  return here;
+  Worker& here = *current_worker();
+  if (here.control == nullptr || here.control->flags != 0) here.core->leave_for_good(here);
+  const SlotId parent = here.queue.pop(here.core->controls);
+  if (parent == kNoSlot) here.core->leave_for_good(here);
+  return return_to(here, parent);
 }
+
+[[gnu::noinline]] KASANE_ULT_SWITCHES ChildReturned return_slowly(Worker& worker, SlotId parent) { return return_to(worker, parent); }
+
+[[noreturn, gnu::noinline]] void leave_slowly(Worker& worker) { worker.core->leave_for_good(worker); }
 
 // Somebody waits for the child, or it is detached.
 [[gnu::noinline]] void end_known_thread(Worker& worker, SlotControl& child) {
@@ -284,6 +294,8 @@ void Pool::run_root(std::uint32_t index, void (*entry)(void*), void* arg) {
     const Allocated root = allocate_slowly(worker, alignof(RootCall), sizeof(RootCall));
     const SlotId slot = root.id.slot();
     new (root.argument) RootCall{entry, arg};
+    // It has no parent to return into: what is in the deque then is left over from an earlier root.
+    core_->controls.put(slot, offsetof(SlotControl, flags), kSlotResumed);
     // Nobody else knows it yet. The waiter is no thread: its end rings this rank.
     core_->controls.put(slot, offsetof(SlotControl, join), JoinRecord{JoinKind::waited, core_->config.rank, kNoSlot}.pack());
     core_->start_root(worker, slot, root.argument, run_root_call);
@@ -432,36 +444,50 @@ void Pool::acquire() {
 
 }  // namespace kasane::ult
 
-// Every user-level thread begins here, on its own stack, called by kasane_ult_fork. Little is kept over the call of function: what
-// the end needs is asked of the worker of then.
-KASANE_ULT_SWITCHES kasane::ult::ChildReturned kasane_ult_thread_main(kasane::ult::Worker* worker, kasane::ult::SlotControl* own,
-                                                  void (*function)(void*), std::uint32_t slot, void* argument) {
+// The three parts of a thread's life on its own stack, called in turn by kasane_ult_fork. Nothing but the function and its argument is kept from one to
+// the next: what the end needs is asked of the worker of then.
+
+void kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane::ult::SlotControl* own, std::uint32_t slot) {
   using namespace kasane;
   using namespace kasane::ult;
   SanitizerSlots::arrived();
+  if (worker->control == nullptr || !worker->exceptions->empty()) [[unlikely]] return begin_slowly(*worker, own, SlotId{slot});
   const SlotId parent = worker->self;
-  if (worker->control == nullptr || !worker->exceptions->empty()) [[unlikely]] save_unusual_parent(*worker);
+  PoolCore& core = *worker->core;
   worker->self = SlotId{slot};
   worker->control = own;
-  // From the push on the parent may run elsewhere; it finds sp and exception state in its control block (the push releases).
-  if (parent != kNoSlot) [[likely]] worker->core->push(*worker, parent);
+  // From the push on the parent may run elsewhere; it finds sp in its control block (the push releases).
+  if (!worker->queue.try_push(parent)) [[unlikely]] return push_slowly(*worker, parent);
+  if (core.wake_wanted()) [[unlikely]] wake_slowly(core);
+}
 
-  run_to_the_end(function, argument);
+void kasane_ult_thread_run(void (*function)(void*), void* argument) {
+  using namespace kasane::ult;
+  try {
+    function(argument);
+  } catch (const ThreadExit&) {
+  } catch (...) {
+    keep_exception(std::current_exception());
+  }
+}
 
-  Worker* here = current_worker();
-  if (here->control == nullptr || here->control->flags != 0) [[unlikely]] here = end_unusual_thread();
-  // Never switched out: this is the worker of the beginning, and all that was pushed after the parent has been popped or stolen.
-  // So a pop gives the parent, or nothing if it was stolen (or this is a root).
-  PoolCore& core = *here->core;
-  const SlotId back = here->queue.pop(core.controls);
-  if (back == kNoSlot) [[unlikely]] core.leave_for_good(*here);
+KASANE_ULT_SWITCHES kasane::ult::ChildReturned kasane_ult_thread_end() {
+  using namespace kasane;
+  using namespace kasane::ult;
+  Worker* const here = current_worker();
   SlotControl* const child = here->control;
-  here->self = back;
-  if (!core.controls.is_local(back)) [[unlikely]] return return_to_foreign(*here, child);
-  SlotControl* const control = core.controls.local(back);
+  if (child == nullptr || child->flags != 0 || here->queue.overflowing()) [[unlikely]] return end_slowly();
+  // Never switched out: this is the worker of the beginning, and all that was pushed after the parent has been popped or stolen.
+  // So a pop gives the parent, or nothing if it was stolen.
+  const SlotId parent = here->queue.pop_deque();
+  if (parent == kNoSlot) [[unlikely]] leave_slowly(*here);
+  const Controls& controls = here->core->controls;
+  if (!controls.is_local(parent)) [[unlikely]] return return_slowly(*here, parent);
+  SlotControl* const control = controls.local(parent);
+  if (control->flags & kSlotExceptionState) [[unlikely]] return return_slowly(*here, parent);
+  here->self = parent;
   here->control = control;
-  if (control->flags & kSlotExceptionState) [[unlikely]] core.restore_exceptions(*here);
-  core.slots.sanitizer.leaving_to_thread(back);
+  here->core->slots.sanitizer.leaving_to_thread(parent);
   return {here, child};
 }
 

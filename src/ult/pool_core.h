@@ -53,9 +53,14 @@ class PoolCore {
   }
   /// Something has become available here: wake somebody if that is wanted.
   void pushed() {
-    // relaxed: a hint for the other ranks' sleepers, who look again after a membarrier as our own do (ult/idlers.h).
-    if (idlers.wanted() || hungry().load(std::memory_order_relaxed) != 0) [[unlikely]] wake_for_push();
+    if (wake_wanted()) [[unlikely]] wake_for_push();
   }
+  /// After a push: does somebody want to know, here or on another rank?
+  [[nodiscard]] bool wake_wanted() noexcept {
+    // relaxed: a hint for the other ranks' sleepers, who look again after a membarrier as our own do (ult/idlers.h).
+    return idlers.wanted() || hungry().load(std::memory_order_relaxed) != 0;
+  }
+  void wake_for_push();
   void make_ready(SlotId slot, Rank rank);
 
   // ---- on a thread ----
@@ -93,7 +98,6 @@ class PoolCore {
 
  private:
   [[nodiscard]] std::atomic_ref<Word> hungry() const noexcept { return atomic(controls.own_word(Layout::hungry())); }
-  [[gnu::noinline]] void wake_for_push();
   [[nodiscard]] bool finished(SlotId root) const;
   SlotId find_work(Worker& worker, SlotId root);
   SlotId take_ready(Worker& worker);

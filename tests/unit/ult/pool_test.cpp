@@ -335,6 +335,27 @@ TEST_P(PoolTest, SeveralRootsInARow) {
   }
 }
 
+TEST_P(PoolTest, WhatARootLeavesBehindDoesNotDisturbTheNext) {
+  TestPool pool(GetParam(), /*slots=*/64);
+  std::atomic<unsigned> done{0};
+  for (unsigned i = 0; i < 10; ++i) {
+    // Detached threads on the ready list and, since the root yields too, in worker 0's deque when the root ends.
+    pool.run([&] {
+      for (int k = 0; k < 3; ++k)
+        Pool::detach(fork([&] {
+          for (int y = 0; y < 5; ++y) Pool::yield();
+          done.fetch_add(1);
+        }));
+      Pool::yield();
+    });
+    bool ran = false;
+    pool.run([&] { ran = true; });   // never switched out, with a deque that is not empty
+    EXPECT_TRUE(ran);
+  }
+  pool.run([&] { yield_until([&] { return done.load() == 30; }); });
+  EXPECT_EQ(done.load(), 30u);
+}
+
 TEST_P(PoolTest, LocalsBelongToTheirThread) {
   TestPool pool(GetParam());
   static std::atomic<std::uintptr_t> destroyed;
