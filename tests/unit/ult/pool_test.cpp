@@ -337,23 +337,38 @@ TEST_P(PoolTest, SeveralRootsInARow) {
 
 TEST_P(PoolTest, WhatARootLeavesBehindDoesNotDisturbTheNext) {
   TestPool pool(GetParam(), /*slots=*/64);
-  std::atomic<unsigned> done{0};
-  for (unsigned i = 0; i < 10; ++i) {
-    // Detached threads on the ready list and, since the root yields too, in worker 0's deque when the root ends.
+  struct Left {
+    Pool* pool;
+    std::array<std::atomic<std::uint32_t>, 3> suspended;
+    std::atomic<unsigned> done{0};
+  };
+  for (unsigned i = 0; i < 20; ++i) {
+    Left left{&*pool, {}, {}};
+    for (auto& s : left.suspended) s = raw(kNoSlot);
     pool.run([&] {
-      for (int k = 0; k < 3; ++k)
+      for (auto& s : left.suspended)
         Pool::detach(fork([&] {
-          for (int y = 0; y < 5; ++y) Pool::yield();
-          done.fetch_add(1);
+          Pool::suspend([](void* p, SlotId self) { static_cast<std::atomic<std::uint32_t>*>(p)->store(raw(self)); }, &s);
+          left.done.fetch_add(1);
         }));
-      Pool::yield();
+      for (auto& s : left.suspended) yield_until([&] { return s.load() != raw(kNoSlot); });
+      // Ready in the order root, others: the root runs first and ends, with the others in worker 0's deque.
+      Pool::suspend(
+          [](void* p, SlotId self) {
+            auto& l = *static_cast<Left*>(p);
+            l.pool->make_ready(self, Rank{0});
+            for (auto& s : l.suspended) l.pool->make_ready(SlotId{s.load()}, Rank{0});
+          },
+          &left);
     });
+    if (GetParam() == 1) {
+      EXPECT_EQ(left.done.load(), 0u);
+    }
     bool ran = false;
     pool.run([&] { ran = true; });   // never switched out, with a deque that is not empty
     EXPECT_TRUE(ran);
+    pool.run([&] { yield_until([&] { return left.done.load() == 3; }); });
   }
-  pool.run([&] { yield_until([&] { return done.load() == 30; }); });
-  EXPECT_EQ(done.load(), 30u);
 }
 
 TEST_P(PoolTest, LocalsBelongToTheirThread) {
