@@ -23,14 +23,9 @@
 #include "base/result.h"
 #include "gas/heap_hooks.h"
 #include "gas/mover.h"
+#include "gas/placement.h"
 
 namespace kasane::gas {
-
-enum class Placement : std::uint8_t {
-  local,    ///< at the allocating rank
-  block,    ///< equal consecutive shares
-  cyclic,   ///< page by page in turn
-};
 
 class Heap {
  public:

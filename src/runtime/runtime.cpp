@@ -438,7 +438,7 @@ Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement 
   const ult::RuntimeSection section;
   auto& s = *state_;
   const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
-  auto offset = s.heap->allocate(s.contexts->here().io, cache, bytes, align, static_cast<gas::Placement>(placement));
+  auto offset = s.heap->allocate(s.contexts->here().io, cache, bytes, align, placement);
   if (!offset) return tl::unexpected<Error>(std::move(offset.error()));
   return s.space->v(*offset);
 }

@@ -12,16 +12,12 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "comm/bootstrap/job.h"
+#include "gas/placement.h"
 #include "runtime/options.h"
 
 namespace kasane::runtime {
 
-/// Where pages of an allocation live.
-enum class Placement : std::uint8_t {
-  local,    ///< at the allocating rank
-  block,    ///< equal consecutive shares
-  cyclic,   ///< page by page in turn
-};
+using gas::Placement;
 
 class Runtime {
  public:
