@@ -39,7 +39,7 @@ struct Samples {
 };
 
 struct Results {
-  Samples miss, miss_inside, stream, write_miss, release_page, release_clean, acquire_clean, epoch, fault, copy;
+  Samples miss, miss_inside, stream, write_miss, release_page, release_clean, acquire_clean, epoch, fault, protect, copy;
   bool wrong;
 };
 
@@ -61,6 +61,10 @@ void measure_fault(Results& results, std::size_t blocks, const std::vector<std::
   const std::uint64_t start = now_ns();
   for (const std::size_t b : order) static_cast<void>(base[b * kBlockBytes]);
   results.fault.add(us(now_ns() - start, blocks));
+  KASANE_CHECK(::mprotect(const_cast<char*>(base), blocks * kBlockBytes, PROT_NONE) == 0);
+  const std::uint64_t again = now_ns();
+  for (const std::size_t b : order) KASANE_CHECK(::mprotect(const_cast<char*>(base) + b * kBlockBytes, kBlockBytes, PROT_READ) == 0);
+  results.protect.add(us(now_ns() - again, blocks));
   mem::unregister_range(const_cast<char*>(base));
   ::munmap(const_cast<char*>(base), blocks * kBlockBytes);
   ::munmap(alias, blocks * kBlockBytes);
@@ -190,6 +194,7 @@ std::vector<Row> core_pages(bool quick) {
   std::vector<Row> rows{row("page-miss", "kasane", results->miss, "us"),
                         row("page-miss", "kasane, in the handler", results->miss_inside, "us"),
                         row("page-miss", "fault", results->fault, "us"),
+                        row("page-miss", "mprotect", results->protect, "us"),
                         row("page-miss", "memcpy", results->copy, "us"),
                         row("page-stream", "kasane", results->stream, "us"),
                         row("page-stream", "memcpy", results->copy, "us"),
@@ -198,8 +203,10 @@ std::vector<Row> core_pages(bool quick) {
                         row("release-clean", "kasane", results->release_clean, "ns"),
                         row("acquire-clean", "kasane", results->acquire_clean, "ns"),
                         row("false-sharing-epoch", "kasane", results->epoch, "us")};
-  rows[8].bytes = rows[9].bytes = 0;
-  rows[10].threads = 2;
+  for (Row& r : rows) {
+    if (r.case_.ends_with("-clean")) r.bytes = 0;
+    if (r.case_ == "false-sharing-epoch") r.threads = 2;
+  }
   ::munmap(results, sizeof(Results));
   return rows;
 }

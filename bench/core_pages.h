@@ -10,7 +10,7 @@
 namespace kasane::bench {
 
 /// Rows suite "core", cases page-miss, page-stream, release-page, release-clean, acquire-clean, false-sharing-epoch, systems kasane and the physical
-/// limits beside them: "fault" (a SIGSEGV whose handler only changes the protection of its page: what the kernel alone takes) and "memcpy" (the page's
+/// limits beside them: "fault" (a SIGSEGV whose handler only changes the protection of its page: what the kernel alone takes), "mprotect" (that call by itself) and "memcpy" (the page's
 /// bytes alone). Throws std::runtime_error if bytes are wrong or a rank fails.
 std::vector<Row> core_pages(bool quick);
 

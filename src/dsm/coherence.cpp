@@ -194,7 +194,7 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
     const Fetched fetched = fetch(ctx, b, static_cast<std::uint32_t>(std::popcount(mask)));
     if (fetched != Fetched::yes) {
       for_each_bit(mask, [&](unsigned i) { cached_.erase(block_at(page, i)); });
-      if (fetched == Fetched::own) mask |= claim_rest_of_page(b, mask, event);
+      if (fetched == Fetched::own) mask |= claim_rest_of_page(b, mask);
       if (fetched == Fetched::own) protect(page, mask, Access::write);
       for_each_bit(mask, [&](unsigned i) {
         BlockState after = fetched == Fetched::own ? next(BlockState{true}, Event::found_own).after : BlockState{};
@@ -248,7 +248,7 @@ Coherence::Mask Coherence::claim_window(ThreadContext& ctx, BlockId b, Event eve
 }
 
 /// The page is ours but not armed yet: whatever of it is still absent is armed at once.
-Coherence::Mask Coherence::claim_rest_of_page(BlockId b, Mask held, Event) noexcept {
+Coherence::Mask Coherence::claim_rest_of_page(BlockId b, Mask held) noexcept {
   const PageId page = mem::page_of(b);
   Mask mask = 0;
   for (unsigned i = 0; i < kBlocksPerPage; ++i) {

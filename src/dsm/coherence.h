@@ -101,7 +101,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   enum class Fault { served, again, wild };
   Fault carry_out_fault(ThreadContext&, BlockId, Event, const Step&);
   Mask claim_window(ThreadContext&, BlockId, Event, const Step&);
-  Mask claim_rest_of_page(BlockId, Mask, Event) noexcept;
+  Mask claim_rest_of_page(BlockId, Mask held) noexcept;
   Fetched fetch(ThreadContext&, BlockId first, std::uint32_t count);
 
   void flush_dirty(ThreadContext&);

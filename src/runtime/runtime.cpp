@@ -2,7 +2,6 @@
 #include "runtime/runtime.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <fmt/format.h>
 #include <ucontext.h>
@@ -12,10 +11,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
