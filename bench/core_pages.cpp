@@ -118,7 +118,7 @@ void measure(Results& results, RankMemory& m, std::uint64_t data, std::size_t bl
   results.acquire_clean.add(us(now_ns() - start, kCalls) * 1e3);
 }
 
-/// Both ranks store to their half of every page, release, meet, acquire and read the other's half.
+/// Both ranks store a byte of their own into every block, release, meet, acquire and read the other's.
 void measure_false_sharing(Results& results, RankMemory& m, std::uint64_t data, unsigned repetitions) {
   constexpr std::size_t kPages = 16;
   volatile char* bytes = m.at<volatile char>(data);
