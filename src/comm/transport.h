@@ -17,8 +17,9 @@
 // allocates, logs or takes a lock that is held across a wait. Handlers and completions run inside progress(), must not block, and
 // may post operations, send() and reply() — but not wait for them.
 //
-// **Errors.** A region that is not attached, or an offset or size beyond it, is a bug of the caller: KASANE_CHECK. A peer that
-// died ends the job through the supervisor, so no operation reports it yet.
+// **Errors.** A region that is not attached, or an offset or size beyond it, is a bug of the caller: KASANE_CHECK (Engine, which stands on this,
+// refuses it politely). A peer that disappears completes what was posted to it, and what is posted later, with
+// Status::peer_lost, and the peer-lost hook is called once with its rank and what the network said. On one host the supervisor ends the job first.
 #pragma once
 
 #include <atomic>
@@ -35,7 +36,7 @@ namespace kasane::comm {
 enum class RegionId : std::uint32_t {};
 inline constexpr std::uint32_t kMaxRegions = 16;
 
-/// A place in some rank's registered memory. Atomics need offset % 8 == 0.
+/// A place in some rank's registered memory.
 struct RemoteAddr {
   Rank rank;
   RegionId region;
@@ -44,11 +45,17 @@ struct RemoteAddr {
 
 enum class [[nodiscard]] Post : std::uint8_t { done, pending, again };
 
+/// How an operation ended. refused: its arguments were wrong and nothing was sent (Engine only).
+enum class Status : std::uint8_t { ok, refused, peer_lost };
+
 struct Completion {
   void (*fn)(Completion*) noexcept = nullptr;
+  Status status = Status::ok;   ///< set before fn runs
 };
 
-enum class AtomicOp : std::uint8_t { fetch_add, fetch_and, fetch_or, swap, compare_swap };
+enum class AtomicOp : std::uint8_t { fetch_add, fetch_and, fetch_or, fetch_xor, swap, compare_swap };
+/// Bytes that an atomic works on; its offset is a multiple of it.
+enum class Width : std::uint8_t { four = 4, eight = 8 };
 
 enum class HandlerId : std::uint32_t {};
 inline constexpr std::uint32_t kMaxHandlers = 64;
@@ -73,6 +80,7 @@ using Handler = void (*)(void* context, const Message&) noexcept;
 /// One outstanding request at the requester. Destroy only after test() returned true.
 struct PendingReply {
   std::uint32_t slot = 0;
+  Status status = Status::ok;   ///< after test(): peer_lost if no answer can come any more
   std::uint64_t stamp = 0;
 };
 
@@ -85,6 +93,10 @@ struct Facts {
   bool target_cpu_needed;        ///< must the target call progress() for read, write and atomics to complete?
   bool atomics_coherent_with_cpu;///< may the owner use std::atomic on words that others change by atomics? (rule 15)
   bool completes_inline;         ///< do read, write and atomics return Post::done always?
+  bool ordered = false;          ///< do writes to one target become visible in the order posted? Nobody may rely on it; good to know
+  bool pins_memory = false;      ///< does attach() pin the region's pages (rule 9)?
+  std::int64_t poll_every_ns = 0;///< 0: arrivals ring the doorbell; else sleep(messages) naps no longer, since nothing announces them
+  std::string_view detail = {};  ///< what is underneath, e.g. "UCX 1.13.1: tcp/eth0"; lives as long as the transport
 };
 
 class Transport {
@@ -106,8 +118,13 @@ class Transport {
 
   virtual Post read(RemoteAddr from, void* to, std::size_t bytes, Completion*) noexcept = 0;
   virtual Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion*) noexcept = 0;
-  /// 64-bit atomic at the target, sequentially consistent among atomics on the same word; *result receives the old value. compare is used by compare_swap only.
-  virtual Post atomic(AtomicOp, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Completion*) noexcept = 0;
+  /// As write(), and then the 64-bit word at flag_offset (% 8 == 0) of the same rank and region becomes value: whoever reads value there with
+  /// acquire sees the bytes. The word is written whole. The cheapest way to pass data on: one line on a host if both share it.
+  virtual Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value, Completion*) noexcept = 0;
+  /// Atomic at the target, sequentially consistent among atomics on the same word (of the same width). *result, unless null, receives the old
+  /// value, zero-extended. compare is used by compare_swap only.
+  virtual Post atomic(AtomicOp, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Completion*,
+                      Width = Width::eight) noexcept = 0;
   /// Done when every write and atomic this rank posted before to target has completed.
   virtual Post fence(Rank target, Completion*) noexcept = 0;
 
@@ -123,7 +140,21 @@ class Transport {
   [[nodiscard]] virtual bool test(PendingReply&, std::uint64_t* value) noexcept = 0;
 
   /// Runs what has arrived: handlers and completions. False if there was nothing (or another thread is at it).
-  virtual bool progress() noexcept = 0;
+  bool progress() noexcept {
+    const bool any = poll();
+    return (poll_hook_ != nullptr && poll_hook_(poll_hook_context_)) || any;
+  }
+  /// What else each progress() does: for the one layer on top that has work of its own to move on (Engine). Any thread, also several at once; must not
+  /// wait. Set it before there are other threads.
+  using PollHook = bool (*)(void* context) noexcept;
+  void set_poll_hook(PollHook fn, void* context) noexcept {
+    poll_hook_ = fn;
+    poll_hook_context_ = context;
+  }
+
+  /// Asks for a ring of the messages doorbell at the next arrival; false if something may be there already (make progress first).
+  /// sleep(messages) does it by itself; who sleeps elsewhere calls this before. Always true where arrivals ring anyway.
+  virtual bool arm() noexcept { return true; }
 
   /// The number of events on this rank's doorbell so far. Read it, look for work, then sleep(): no wake-up is lost.
   [[nodiscard]] virtual std::uint32_t activity(Doorbell) const noexcept = 0;
@@ -132,12 +163,28 @@ class Transport {
   /// Adds an event to the doorbell of rank (also oneself) and wakes its sleepers. Never blocks, never fails.
   virtual void wake(Rank rank, Doorbell d) noexcept = 0;
 
+  /// Called once for each peer that disappears, inside progress(); must not wait. Set it before the first message can arrive.
+  using PeerLost = void (*)(void* context, Rank peer, std::string_view why) noexcept;
+  virtual void set_peer_lost(PeerLost fn, void* context) noexcept {
+    peer_lost_ = fn;
+    peer_lost_context_ = context;
+  }
+
  protected:
   Transport(Rank rank, std::uint32_t ranks) noexcept : rank_(rank), ranks_(ranks) {}
+  /// The transport's own part of progress().
+  virtual bool poll() noexcept = 0;
+  void report_lost(Rank peer, std::string_view why) const noexcept {
+    if (peer_lost_ != nullptr) peer_lost_(peer_lost_context_, peer, why);
+  }
 
  private:
   Rank rank_;
   std::uint32_t ranks_;
+  PollHook poll_hook_ = nullptr;
+  void* poll_hook_context_ = nullptr;
+  PeerLost peer_lost_ = nullptr;
+  void* peer_lost_context_ = nullptr;
 };
 
 }  // namespace kasane::comm

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "base/assert.h"
-#include "comm/shm/futex.h"
+#include "comm/futex.h"
 
 namespace kasane::comm::shm {
 namespace {

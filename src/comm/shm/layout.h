@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/doorbell.h"
 #include "comm/transport.h"
 
 namespace kasane::comm::shm {
@@ -25,12 +26,6 @@ inline constexpr std::uint32_t kNoReply = 0xFFFFFFFFu;
 static_assert((kRingCells & (kRingCells - 1)) == 0, "a position's cell is found by a mask");
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free,
               "atomics between processes must not use a lock table of one of them");
-
-/// A futex word counting events, and how many sleep on it. Anyone rings, anyone sleeps.
-struct alignas(kLine) Bell {
-  std::atomic<std::uint32_t> events;
-  std::atomic<std::uint32_t> sleepers;
-};
 
 /// Where the answer to one outstanding request arrives. The requester's rank hands slots out, the responder fills them.
 /// state = 2 × stamp: waiting (or free); 2 × stamp + 1: answered, value is valid.
@@ -55,7 +50,7 @@ static_assert(offsetof(Cell, payload) == 32, "the header and the first half of a
 static_assert(sizeof(Cell) % kLine == 0 && sizeof(Cell) == 3648);
 
 struct alignas(4096) RankArea {
-  Bell bells[2];
+  Bells bells;
   alignas(kLine) std::atomic<std::uint64_t> tail;   ///< position that the next producer claims
   ReplySlot replies[kReplySlots];
   Cell cells[kRingCells];

@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "comm/cpu_atomic.h"
 #include "comm/shm/exchange.h"
-#include "comm/shm/futex.h"
 #include "comm/shm/layout.h"
 
 namespace kasane::comm::shm {
@@ -84,7 +84,7 @@ class ShmTransport final : public Transport {
       : Transport(job.rank, job.ranks), postbox_(job.postbox), shared_(std::move(shared)) {}
 
   Facts facts() const noexcept override {
-    return {.name = "shm", .target_cpu_needed = false, .atomics_coherent_with_cpu = true, .completes_inline = true};
+    return {.name = "shm", .target_cpu_needed = false, .atomics_coherent_with_cpu = true, .completes_inline = true, .ordered = true};
   }
 
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
@@ -92,8 +92,9 @@ class ShmTransport final : public Transport {
 
   Post read(RemoteAddr from, void* to, std::size_t bytes, Completion*) noexcept override;
   Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion*) noexcept override;
-  Post atomic(AtomicOp, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
-              Completion*) noexcept override;
+  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value, Completion*) noexcept override;
+  Post atomic(AtomicOp, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Completion*,
+              Width) noexcept override;
   Post fence(Rank target, Completion*) noexcept override;
 
   void set_handler(HandlerId, Handler, void* context) noexcept override;
@@ -102,7 +103,7 @@ class ShmTransport final : public Transport {
   void reply(ReplyToken, std::uint64_t value) noexcept override;
   bool test(PendingReply&, std::uint64_t* value) noexcept override;
 
-  bool progress() noexcept override;
+  bool poll() noexcept override;
 
   std::uint32_t activity(Doorbell) const noexcept override;
   void sleep(Doorbell, std::uint32_t seen, std::int64_t timeout_ns) noexcept override;
@@ -205,19 +206,21 @@ Post ShmTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Com
   return Post::done;
 }
 
+Post ShmTransport::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
+                                Completion*) noexcept {
+  KASANE_CHECK_OP(flag_offset % 8, ==, 0u);
+  std::byte* target = address(to, bytes);
+  std::atomic_ref<std::uint64_t> flag(*reinterpret_cast<std::uint64_t*>(address({to.rank, to.region, flag_offset}, 8)));
+  if (bytes != 0) std::memcpy(target, from, bytes);
+  flag.store(value, std::memory_order_release);  // release: who acquires the flag sees the bytes
+  return Post::done;
+}
+
 Post ShmTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
-                          Completion*) noexcept {
-  KASANE_CHECK_OP(at.offset % 8, ==, 0u);
-  std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(address(at, 8)));
-  // seq_cst throughout: the protocols above order a store to one word before a load of another (dsm.md, puts and moves).
-  std::uint64_t old = compare;
-  switch (op) {
-    case AtomicOp::fetch_add: old = word.fetch_add(operand, std::memory_order_seq_cst); break;
-    case AtomicOp::fetch_and: old = word.fetch_and(operand, std::memory_order_seq_cst); break;
-    case AtomicOp::fetch_or: old = word.fetch_or(operand, std::memory_order_seq_cst); break;
-    case AtomicOp::swap: old = word.exchange(operand, std::memory_order_seq_cst); break;
-    case AtomicOp::compare_swap: word.compare_exchange_strong(old, operand, std::memory_order_seq_cst); break;
-  }
+                          Completion*, Width width) noexcept {
+  const auto bytes = static_cast<std::size_t>(width);
+  KASANE_CHECK_OP(at.offset % bytes, ==, 0u);
+  const std::uint64_t old = cpu_atomic(op, width, address(at, bytes), operand, compare);
   if (result != nullptr) *result = old;
   return Post::done;
 }
@@ -320,7 +323,7 @@ bool ShmTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
 // (b) S found the gate taken, by an exchange that W's leaving exchange reads or follows in the release sequence: so W,
 //     after it left, sees M's cell published. If the head cell W left is published, W rings and S wakes. If not, M lies behind an
 //     unpublished cell (as in a), or another thread entered after W and consumes from there on; it leaves by the same rule.
-bool ShmTransport::progress() noexcept {
+bool ShmTransport::poll() noexcept {
   const std::uint64_t head = head_.load(std::memory_order_relaxed);  // relaxed: a stale head is caught, see (a)
   if (own_cell(head).turn.load(std::memory_order_acquire) == empty_turn(head)) return false;  // acquire: as in run_batch()
   // acquire: what the last consumer did; release: see (b).
@@ -360,29 +363,13 @@ void ShmTransport::run(const Cell& cell) const noexcept {
 
 // ---- doorbells ---------------------------------------------------------------------------------------------------
 
-std::uint32_t ShmTransport::activity(Doorbell d) const noexcept {
-  // acquire: what was done before the doorbell was rung is visible to who read the ring. seq_cst on top: a caller that
-  // announces itself elsewhere before it looks (sched) must not have this load moved over its announcement.
-  return area(rank()).bells[raw(d)].events.load(std::memory_order_seq_cst);
-}
+std::uint32_t ShmTransport::activity(Doorbell d) const noexcept { return area(rank()).bells[raw(d)].activity(); }
 
-// No wake-up is lost. All four operations on events and sleepers are seq_cst, so they have one order:
-//   wake:  E = events + 1,  then S = load sleepers         sleep:  sleepers + 1,  then L = load events
-// If E is before L, the sleeper sees events != seen and returns. Else L, and with it sleepers + 1, is before E and so before S:
-// the waker sees a sleeper and calls FUTEX_WAKE. The kernel compares events with seen and queues the sleeper in one
-// step with respect to FUTEX_WAKE: either the comparison sees E (no sleep), or the sleeper is queued and woken.
 void ShmTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
-  Bell& bell = area(rank()).bells[raw(d)];
-  bell.sleepers.fetch_add(1, std::memory_order_seq_cst);
-  if (bell.events.load(std::memory_order_seq_cst) == seen) futex_wait(bell.events, seen, timeout_ns);
-  bell.sleepers.fetch_sub(1, std::memory_order_relaxed);  // relaxed: seen late, it costs a needless system call
+  area(rank()).bells[raw(d)].sleep(seen, timeout_ns);
 }
 
-void ShmTransport::wake(Rank to, Doorbell d) noexcept {
-  Bell& bell = area(to).bells[raw(d)];
-  bell.events.fetch_add(1, std::memory_order_seq_cst);
-  if (bell.sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(bell.events);
-}
+void ShmTransport::wake(Rank to, Doorbell d) noexcept { area(to).bells[raw(d)].ring(); }
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "comm/cpu_atomic.h"
 
 namespace kasane::comm::sim {
 
@@ -24,15 +25,17 @@ class SimTransport final : public Transport {
   std::byte* mapped(Rank r, RegionId id) const noexcept override;
   Post read(RemoteAddr from, void* to, std::size_t bytes, Completion* done) noexcept override;
   Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion* done) noexcept override;
+  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
+                    Completion* done) noexcept override;
   Post atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
-              Completion* done) noexcept override;
+              Completion* done, Width width) noexcept override;
   Post fence(Rank target, Completion* done) noexcept override;
   void set_handler(HandlerId, Handler, void* context) noexcept override;
   Post send(Rank to, HandlerId, std::span<const std::byte> payload) noexcept override;
   Post request(Rank to, HandlerId, std::span<const std::byte> payload, PendingReply&) noexcept override;
   void reply(ReplyToken, std::uint64_t value) noexcept override;
   bool test(PendingReply&, std::uint64_t* value) noexcept override;
-  bool progress() noexcept override;
+  bool poll() noexcept override;
   std::uint32_t activity(Doorbell d) const noexcept override { return activity_[raw(d)]; }
   void sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept override;
   void wake(Rank r, Doorbell d) noexcept override;
@@ -113,7 +116,7 @@ void Network::launch(Event event) {
 }
 
 Post Network::transfer(Event::Kind kind, std::uint32_t from, RemoteAddr at, std::byte* remote, std::byte* local,
-                       std::size_t bytes, Completion* done) {
+                       std::size_t bytes, Completion* done, std::byte* flag, std::uint64_t value) {
   if (refuse(transports_[from]->operations_ >= options_.operation_capacity)) return Post::again;
   // Cut at up to two places; equal places make fewer pieces, and an operation without bytes is one empty piece.
   std::size_t cuts[4] = {0, 0, 0, bytes};
@@ -124,6 +127,8 @@ Post Network::transfer(Event::Kind kind, std::uint32_t from, RemoteAddr at, std:
   std::uint32_t pieces = 0;
   for (int i = 0; i < 3; ++i) pieces += cuts[i + 1] > cuts[i] ? 1u : 0u;
   const std::uint64_t operation = begin(from, std::max(pieces, 1u), done);
+  operations_[operation].flag = flag;
+  operations_[operation].value = value;
   for (int i = 0; i < 3; ++i) {
     if (cuts[i + 1] == cuts[i] && (pieces != 0 || i != 0)) continue;
     launch({.kind = kind, .from = from, .to = raw(at.rank), .operation = operation, .remote = remote + cuts[i],
@@ -138,7 +143,7 @@ bool Network::held_back(const Event& event) const {
   if (!is_fence && options_.reorder) return false;
   return std::any_of(under_way_.begin(), under_way_.end(), [&](const Event& other) {
     if (other.from != event.from || other.to != event.to || other.id >= event.id) return false;
-    return !options_.reorder || other.kind == Event::Kind::write || other.kind == Event::Kind::atomic;
+    return !options_.reorder || other.kind == Event::Kind::write || other.kind == Event::Kind::notify || other.kind == Event::Kind::atomic;
   });
 }
 
@@ -173,6 +178,9 @@ void Network::happen(Event& event) {
     case Event::Kind::write:
       if (event.bytes != 0) std::memcpy(event.remote, event.local, event.bytes);
       return finish_piece(event);
+    case Event::Kind::notify:
+      std::memcpy(event.remote, &event.operand, sizeof(event.operand));
+      return finish_piece(event);
     case Event::Kind::atomic: execute(event); return finish_piece(event);
     case Event::Kind::fence: return finish_piece(event);
     case Event::Kind::completion:
@@ -189,25 +197,22 @@ void Network::happen(Event& event) {
 }
 
 void Network::execute(const Event& event) {
-  std::uint64_t old;
-  std::memcpy(&old, event.remote, sizeof(old));
-  std::uint64_t now = old;
-  switch (event.op) {
-    case AtomicOp::fetch_add: now = old + event.operand; break;
-    case AtomicOp::fetch_and: now = old & event.operand; break;
-    case AtomicOp::fetch_or: now = old | event.operand; break;
-    case AtomicOp::swap: now = event.operand; break;
-    case AtomicOp::compare_swap: now = old == event.compare ? event.operand : old; break;
-  }
-  std::memcpy(event.remote, &now, sizeof(now));
+  const std::uint64_t old = cpu_atomic(event.op, event.width, event.remote, event.operand, event.compare);
   if (event.local != nullptr) std::memcpy(event.local, &old, sizeof(old));
-  trace_.mix(0xA, event.id, old == now);
+  trace_.mix(0xA, event.id, old);
 }
 
 /// After the last piece the news of completion travels back.
 void Network::finish_piece(const Event& event) {
   const auto it = operations_.find(event.operation);
   if (--it->second.pieces != 0) return;
+  if (std::byte* flag = std::exchange(it->second.flag, nullptr)) {   // the bytes are there; the flag is an event of its own, later
+    it->second.pieces = 1;
+    launch({.kind = Event::Kind::notify, .from = event.from, .to = event.to, .operation = event.operation, .remote = flag,
+            .bytes = 8, .operand = it->second.value, .payload = {}});
+    under_way_.back().id = event.id;   // as old as the write: fences posted since wait for it
+    return;
+  }
   launch({.kind = Event::Kind::completion, .from = event.to, .to = it->second.rank, .operation = event.operation,
           .done = it->second.done, .payload = {}});
   operations_.erase(it);
@@ -250,14 +255,23 @@ Post SimTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Com
   return net_.transfer(Event::Kind::write, raw(rank()), to, remote, local, bytes, done);
 }
 
+Post SimTransport::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
+                                Completion* done) noexcept {
+  KASANE_CHECK_OP(flag_offset % 8, ==, 0u);
+  std::byte* remote = address(to, bytes);
+  std::byte* flag = address({to.rank, to.region, flag_offset}, 8);
+  auto* local = static_cast<std::byte*>(const_cast<void*>(from));  // only read, see Network::happen
+  return net_.transfer(Event::Kind::write, raw(rank()), to, remote, local, bytes, done, flag, value);
+}
+
 Post SimTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
-                          Completion* done) noexcept {
-  KASANE_CHECK_OP(at.offset % 8, ==, 0u);
-  std::byte* remote = address(at, 8);
+                          Completion* done, Width width) noexcept {
+  KASANE_CHECK_OP(at.offset % static_cast<std::size_t>(width), ==, 0u);
+  std::byte* remote = address(at, static_cast<std::size_t>(width));
   if (net_.refuse(operations_ >= net_.options_.operation_capacity)) return Post::again;
-  net_.launch({.kind = Event::Kind::atomic, .op = op, .from = raw(rank()), .to = raw(at.rank),
+  net_.launch({.kind = Event::Kind::atomic, .op = op, .width = width, .from = raw(rank()), .to = raw(at.rank),
                .operation = net_.begin(raw(rank()), 1, done), .remote = remote, .local = reinterpret_cast<std::byte*>(result),
-               .bytes = 8, .operand = operand, .compare = compare, .payload = {}});
+               .bytes = static_cast<std::size_t>(width), .operand = operand, .compare = compare, .payload = {}});
   return Post::pending;
 }
 
@@ -334,7 +348,7 @@ void SimTransport::receive(Event event) {
   ++activity_[raw(Doorbell::messages)];
 }
 
-bool SimTransport::progress() noexcept {
+bool SimTransport::poll() noexcept {
   if (in_progress_ || due_.empty()) return false;
   in_progress_ = true;
   // Some of what is due, not always all: the rest arrives "later".

@@ -32,9 +32,10 @@ class Sleeper {
 };
 
 struct Event {
-  enum class Kind : std::uint8_t { read, write, atomic, fence, completion, message, reply };
+  enum class Kind : std::uint8_t { read, write, notify, atomic, fence, completion, message, reply };
   Kind kind;
   AtomicOp op = AtomicOp::fetch_add;
+  Width width = Width::eight;
   std::uint32_t from = 0, to = 0;      ///< the ranks it travels between
   std::uint64_t id = 0;                ///< in order of their causes
   std::uint64_t due = 0;               ///< the step from which on it may happen
@@ -72,12 +73,14 @@ class Network {
     std::uint32_t rank;
     std::uint32_t pieces;
     Completion* done;
+    std::byte* flag = nullptr;         ///< of a write_notify: the word that becomes value after the last piece
+    std::uint64_t value = 0;
   };
 
   bool refuse(bool full);
   std::uint64_t begin(std::uint32_t rank, std::uint32_t pieces, Completion* done);
   Post transfer(Event::Kind, std::uint32_t from, RemoteAddr at, std::byte* remote, std::byte* local, std::size_t bytes,
-                Completion*);
+                Completion*, std::byte* flag = nullptr, std::uint64_t value = 0);
   void launch(Event event);
   [[nodiscard]] bool held_back(const Event&) const;
   void happen(Event& event);

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A doorbell: a futex word that counts events, and how many sleep on it. Anyone rings, anyone sleeps. It may lie in memory that
+// several processes map; zeroed memory is a doorbell that was never rung.
+//
+//   waker:   events + 1, then sleepers != 0? FUTEX_WAKE          sleeper: sleepers + 1, then events == seen? FUTEX_WAIT(seen)
+//
+// **No wake-up is lost.** All four operations on events and sleepers are seq_cst, so they have one order. If the waker's addition is before the
+// sleeper's look, the sleeper sees events != seen and returns. Else the look, and with it sleepers + 1, is before the addition and so before
+// the waker's look: it sees a sleeper and calls FUTEX_WAKE. The kernel compares events with seen and queues the sleeper in one step with
+// respect to FUTEX_WAKE: either the comparison sees the event (no sleep), or the sleeper is queued and woken.
+//
+// Thread safety: everything from any thread, also from a signal handler (errno is kept).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "comm/futex.h"
+
+namespace kasane::comm {
+
+struct alignas(64) Bell {
+  std::atomic<std::uint32_t> events;
+  std::atomic<std::uint32_t> sleepers;
+
+  /// The number of events so far. Read it, look for work, then sleep().
+  [[nodiscard]] std::uint32_t activity() const noexcept {
+    // acquire: what was done before the ring is visible to who read it. seq_cst on top: a caller that announces itself elsewhere before
+    // it looks (sched) must not have this load moved over its announcement.
+    return events.load(std::memory_order_seq_cst);
+  }
+
+  /// Adds an event and wakes the sleepers. With nobody asleep it is one addition and one load.
+  void ring() noexcept {
+    events.fetch_add(1, std::memory_order_seq_cst);
+    if (sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(events);
+  }
+
+  /// Sleeps until activity() != seen, a signal, or timeout_ns passed (< 0: no limit).
+  void sleep(std::uint32_t seen, std::int64_t timeout_ns) noexcept {
+    sleepers.fetch_add(1, std::memory_order_seq_cst);
+    if (events.load(std::memory_order_seq_cst) == seen) futex_wait(events, seen, timeout_ns);
+    sleepers.fetch_sub(1, std::memory_order_relaxed);  // relaxed: seen late, it costs a needless system call
+  }
+};
+
+/// A rank's doorbells, indexed by Doorbell.
+using Bells = Bell[2];
+
+}  // namespace kasane::comm
