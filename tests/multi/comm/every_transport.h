@@ -1,28 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one test body on every rank of a job, over shared memory (forked processes, with and without a service thread) or in the
-// simulator (many seeds). The body uses only what Env gives it, so it is the same program on all of them.
+// Runs one test body on every rank of a job: over shared memory (forked processes, with and without a service thread), over network
+// transports between forked processes of this host (always with a service thread, since their targets must make progress), or in
+// the simulator (many seeds). The body uses only what Env gives it, so it is the same program on all of them.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "comm/blocking.h"
 #include "comm/collectives.h"
+#include "comm/out_of_band.h"
 #include "comm/shm/shm_transport.h"
 #include "comm/sim/sim.h"
+#include "comm/ucx/ucx_transport.h"
 #include "support/multi_rank.h"
 
 namespace kasane::comm::test {
 
-enum class Kind { shm, shm_service, sim };
+enum class Kind { shm, shm_service, sim, ucx, ucx_tcp };
+
+inline std::string name_of(Kind kind) {
+  switch (kind) {
+    case Kind::shm: return "shm";
+    case Kind::shm_service: return "shm_service";
+    case Kind::sim: return "sim";
+    case Kind::ucx: return "ucx";
+    case Kind::ucx_tcp: return "ucx_tcp";
+  }
+  return "?";
+}
+
+/// The kinds that this build and machine have.
+inline std::vector<Kind> every_kind() {
+  std::vector<Kind> kinds{Kind::shm, Kind::shm_service, Kind::sim};
+  if (ucx::available()) kinds.insert(kinds.end(), {Kind::ucx, Kind::ucx_tcp});
+  return kinds;
+}
 
 inline constexpr RegionId kRegion{1};
 inline constexpr std::size_t kRegionBytes = std::size_t{4} << 20;
@@ -46,12 +70,16 @@ struct Env {
   [[nodiscard]] std::uint32_t ranks() const { return transport.ranks(); }
   [[nodiscard]] Rank next() const { return Rank{(me() + 1) % ranks()}; }
   [[nodiscard]] bool has_service() const { return kind != Kind::shm; }
+  /// Does an operation towards another rank complete only while others run too?
+  [[nodiscard]] bool over_network() const { return kind != Kind::shm && kind != Kind::shm_service && kind != Kind::sim; }
   [[nodiscard]] Blocking blocking() const { return {transport, waiter}; }
   [[nodiscard]] std::atomic<std::uint64_t>& word(std::size_t index) const {
     return reinterpret_cast<std::atomic<std::uint64_t>*>(memory)[index];
   }
   /// A number that says how long loops should be: forked ranks are fast, simulated ones are many.
-  [[nodiscard]] int rounds(int over_shm, int over_sim) const { return kind == Kind::sim ? over_sim : over_shm; }
+  [[nodiscard]] int rounds(int over_shm, int over_sim) const {
+    return kind == Kind::sim ? over_sim : over_network() ? std::max(over_shm / 10, over_sim) : over_shm;
+  }
 
   /// Runs body(0 … count-1, waiter) in threads of this rank, until all have ended.
   void in_parallel(int count, const std::function<void(int, Waiter&)>& body) const {
@@ -110,21 +138,61 @@ inline int make_memfd(std::size_t bytes) {
   return fd;
 }
 
-inline void run_shm_rank(const Job& job, Kind kind, const Body& body) {
-  auto transport = shm::create(job);
-  ASSERT_TRUE(transport) << transport.error().message;
-  PollWaiter waiter(**transport);
-  Collectives all(**transport, waiter);
+/// Attaches kRegion and runs body on this rank; service: beside a thread that serves messages.
+inline void run_over(Transport& transport, Kind kind, bool service_wanted, const Body& body) {
+  PollWaiter waiter(transport);
+  Collectives all(transport, waiter);
   const int fd = make_memfd(kRegionBytes);
   auto* memory = static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
   ASSERT_NE(memory, MAP_FAILED);
-  const auto attached = (*transport)->attach(kRegion, fd, memory, kRegionBytes);
+  const auto attached = transport.attach(kRegion, fd, memory, kRegionBytes);
   ASSERT_TRUE(attached) << attached.error().message;
   std::optional<ServiceThread> service;
-  if (kind == Kind::shm_service) service.emplace(**transport);
-  Env env{.kind = kind, .transport = **transport, .waiter = waiter, .all = all, .memory = memory, .world = nullptr};
+  if (service_wanted) service.emplace(transport);
+  Env env{.kind = kind, .transport = transport, .waiter = waiter, .all = all, .memory = memory, .world = nullptr};
   body(env);
   all.barrier();  // nobody leaves while others may still need an answer of its
+}
+
+inline void run_shm_rank(const Job& job, Kind kind, const Body& body) {
+  auto transport = shm::create(job);
+  ASSERT_TRUE(transport) << transport.error().message;
+  run_over(**transport, kind, kind == Kind::shm_service, body);
+}
+
+/// Makes a network transport of this rank; what peers must know of each other goes through the OutOfBand.
+using MakeNetwork = std::function<Result<std::unique_ptr<Transport>>(OutOfBand&, Bells&)>;
+
+/// Runs body over a network between ranks of this host, which meet over shared memory.
+inline void run_network_rank(const Job& job, Kind kind, const MakeNetwork& make, const Body& body) {
+  auto host = shm::create(job);
+  ASSERT_TRUE(host) << host.error().message;
+  PollWaiter host_waiter(**host);
+  Collectives host_all(**host, host_waiter);
+  OverTransport exchange(**host, host_all);
+  Bells bells{};
+  {
+    auto network = make(exchange, bells);
+    ASSERT_TRUE(network) << network.error().message;
+    run_over(**network, kind, /*service_wanted=*/true, body);
+  }
+  host_all.barrier();  // also who has closed its network stays until all have
+}
+
+inline Result<std::unique_ptr<Transport>> make_ucx(Kind kind, OutOfBand& exchange, Bells& bells) {
+  ucx::Options options;
+  if (kind == Kind::ucx_tcp) options.tls = "tcp,self";
+  return ucx::create(exchange, bells, options);
+}
+
+inline void run_rank(const Job& job, Kind kind, const Body& body) {
+  switch (kind) {
+    case Kind::shm:
+    case Kind::shm_service: return run_shm_rank(job, kind, body);
+    case Kind::ucx:
+    case Kind::ucx_tcp: return run_network_rank(job, kind, [kind](OutOfBand& o, Bells& b) { return make_ucx(kind, o, b); }, body);
+    case Kind::sim: break;
+  }
 }
 
 inline void run_sim(std::uint32_t ranks, std::uint64_t seed, const Body& body) {
@@ -153,7 +221,7 @@ inline void run_sim(std::uint32_t ranks, std::uint64_t seed, const Body& body) {
 
 inline void on_every_rank(Kind kind, const Body& body, int sim_seeds = 12) {
   if (kind != Kind::sim) {
-    kasane::test::run_ranks(ranks_wanted(), [&](const Job& job) { run_shm_rank(job, kind, body); });
+    kasane::test::run_ranks(ranks_wanted(), [&](const Job& job) { run_rank(job, kind, body); });
     return;
   }
   for (std::uint64_t seed = 1; seed <= static_cast<std::uint64_t>(sim_seeds) && !::testing::Test::HasFailure(); ++seed) {

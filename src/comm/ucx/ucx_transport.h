@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transport over UCX: InfiniBand, RoCE, TCP or UCX's own shared memory, whichever UCX finds between two ranks.
+//
+//   thread ─▶ its lane (a ucp_worker under a lock that is only tried) ─▶ endpoint ─▶ lane 0 of the peer ─▶ put, get, atomic, message
+//
+// Built with KASANE_HAVE_UCX where UCX's headers are found; the library itself is loaded by available() and create(), never before, so that
+// programs which do not use it neither start UCX nor get its signal handlers. docs/design/comm_ucx.md has the protocols.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "comm/doorbell.h"
+#include "comm/out_of_band.h"
+#include "comm/transport.h"
+
+namespace kasane::comm::ucx {
+
+inline constexpr std::uint32_t kMaxLanes = 16;
+
+struct Options {
+  std::uint32_t lanes = 0;            ///< workers of UCX; 0: usable cores + 1, at most kMaxLanes
+  std::uint32_t outstanding = 1024;   ///< operations under way on a lane
+  std::string tls;                    ///< which of UCX's transports (as UCX_TLS), empty: UCX_TLS, else UCX decides
+};
+
+/// Joins the ranks of exchange; collective. bells: this rank's, rung when something arrives; both outlive the transport.
+Result<std::unique_ptr<Transport>> create(OutOfBand& exchange, Bells& bells, const Options& options = {});
+
+/// Can create() work in this build on this machine? The error says what is missing.
+Result<void> available();
+
+}  // namespace kasane::comm::ucx
