@@ -19,12 +19,7 @@ class Cleanup {
   Cleanup(const Cleanup&) = delete;
   Cleanup& operator=(const Cleanup&) = delete;
   ~Cleanup() {
-    if (job_ == nullptr) return;
-    if (job_->shared_fd >= 0) ::close(job_->shared_fd);
-    for (const Job::Postbox& box : job_->postbox) {
-      if (box.in >= 0) ::close(box.in);
-      if (box.out >= 0) ::close(box.out);
-    }
+    if (job_ != nullptr) close_job(*job_);
   }
   void keep() noexcept { job_ = nullptr; }
 
@@ -34,10 +29,27 @@ class Cleanup {
 
 }  // namespace
 
+std::vector<Rank> Job::host_ranks() const {
+  std::vector<Rank> found;
+  for (std::uint32_t r = 0; r < postbox.size(); ++r) {
+    if (on_this_host(Rank{r})) found.push_back(Rank{r});
+  }
+  return found;
+}
+
+void close_job(const Job& job) noexcept {
+  if (job.shared_fd >= 0) ::close(job.shared_fd);
+  for (const Job::Postbox& box : job.postbox) {
+    if (box.in >= 0) ::close(box.in);
+    if (box.out >= 0) ::close(box.out);
+  }
+}
+
 Result<Job> create_job(std::uint32_t ranks, std::size_t shared_bytes) {
   if (ranks == 0) return fail(Errc::invalid_argument, "a job needs at least one rank (got 0)");
   Job job;
   job.ranks = ranks;
+  job.launcher = ranks == 1 ? Launcher::alone : Launcher::fork;
   job.shared_bytes = shared_bytes;
   Cleanup cleanup(job);
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -60,8 +61,8 @@ OwnedFd::~OwnedFd() {
 
 Result<void> Exchange::run(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers) {
   peers.clear();
-  peers.resize(ranks);
-  if (ranks == 1) return {};
+  peers.resize(postbox.size());
+  if (host.size() == 1) return {};
   Result<void> met = meet(id, fd, bytes, peers);
   if (!met) {
     // release: pairs with the acquire loads in meet() and wait_for_all(); the job cannot go on without this rank.
@@ -75,15 +76,15 @@ Result<void> Exchange::run(RegionId id, int fd, std::size_t bytes, std::vector<S
 /// Sends our offer to every peer and maps every peer's, whichever is possible next.
 Result<void> Exchange::meet(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers) {
   const OfferNote ours{.region = raw(id), .rank = raw(self), .bytes = bytes};
-  std::uint32_t sent = 1;      // offers go to self + 1, self + 2, …: not all to rank 0 at once
-  std::uint32_t mapped = 1;
-  while (sent < ranks || mapped < ranks) {
+  std::size_t sent = 1;        // offers go to the one after us first: not all to rank 0 at once
+  std::size_t mapped = 1;
+  while (sent < host.size() || mapped < host.size()) {
     if (area.failed.load(std::memory_order_acquire) != 0) {
       return fail(Errc::peer_lost, "attach of region " + std::to_string(raw(id)) + ": another rank failed in it, see its message");
     }
     bool moved = false;
-    if (sent < ranks) {
-      auto gone = offer_to((raw(self) + sent) % ranks, ours, fd);
+    if (sent < host.size()) {
+      auto gone = offer_to(after(sent), ours, fd);
       if (!gone) return tl::unexpected<Error>(std::move(gone).error());
       if (*gone) ++sent;
       moved = *gone;
@@ -93,13 +94,20 @@ Result<void> Exchange::meet(RegionId id, int fd, std::size_t bytes, std::vector<
     auto now_mapped = accept(id, bytes, peers);
     if (!now_mapped) return tl::unexpected<Error>(std::move(now_mapped).error());
     mapped += *now_mapped;
-    if (!moved && !*got && *now_mapped == 0) wait_for_socket((raw(self) + sent) % ranks);
+    if (!moved && !*got && *now_mapped == 0) wait_for_socket(after(sent));
   }
   return {};
 }
 
+Rank Exchange::after(std::size_t k) const {
+  const auto own = static_cast<std::size_t>(std::lower_bound(host.begin(), host.end(), self) - host.begin());
+  return host[(own + k) % host.size()];
+}
+
+bool Exchange::takes_part(std::uint32_t rank) const { return std::binary_search(host.begin(), host.end(), Rank{rank}); }
+
 /// False if the peer's queue is full.
-Result<bool> Exchange::offer_to(std::uint32_t peer, const OfferNote& note, int fd) {
+Result<bool> Exchange::offer_to(Rank peer, const OfferNote& note, int fd) {
   OfferNote copy = note;
   iovec part{.iov_base = &copy, .iov_len = sizeof(copy)};
   ControlBuffer control{};
@@ -113,10 +121,10 @@ Result<bool> Exchange::offer_to(std::uint32_t peer, const OfferNote& note, int f
   rights->cmsg_type = SCM_RIGHTS;
   rights->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
-  if (::sendmsg(postbox[peer].out, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
+  if (::sendmsg(postbox[raw(peer)].out, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
   // ETOOMANYREFS: too many descriptors are under way on this host; they arrive, then there is room.
   if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ETOOMANYREFS) return false;
-  return fail_errno(Errc::peer_lost, "cannot pass the descriptor of " + named(note) + " to rank " + std::to_string(peer));
+  return fail_errno(Errc::peer_lost, "cannot pass the descriptor of " + named(note) + " to rank " + std::to_string(raw(peer)));
 }
 
 /// Takes one offer off our socket into early; false if there is none.
@@ -139,7 +147,7 @@ Result<bool> Exchange::receive() {
   int fd;
   std::memcpy(&fd, CMSG_DATA(rights), sizeof(fd));
   OwnedFd owned(fd);
-  if (n != sizeof(note) || note.rank >= ranks || note.region >= kMaxRegions) {
+  if (n != sizeof(note) || !takes_part(note.rank) || note.region >= kMaxRegions) {
     return fail(Errc::internal, "a malformed offer of " + named(note) + " (" + std::to_string(n) + " bytes)");
   }
   early.push_back({note, std::move(owned)});
@@ -170,9 +178,9 @@ Result<std::uint32_t> Exchange::accept(RegionId id, std::size_t bytes, std::vect
   return count;
 }
 
-void Exchange::wait_for_socket(std::uint32_t next_peer) const {
+void Exchange::wait_for_socket(Rank next_peer) const {
   pollfd fds[2] = {{.fd = postbox[raw(self)].in, .events = POLLIN, .revents = 0},
-                   {.fd = next_peer == raw(self) ? -1 : postbox[next_peer].out, .events = POLLOUT, .revents = 0}};
+                   {.fd = next_peer == self ? -1 : postbox[raw(next_peer)].out, .events = POLLOUT, .revents = 0}};
   ::poll(fds, 2, kPollMs);
 }
 
@@ -182,7 +190,7 @@ Result<void> Exchange::wait_for_all(RegionId id) {
   // acq_rel: our mapping comes before our count; all that others did before theirs comes before our return.
   std::uint32_t now = count.fetch_add(1, std::memory_order_acq_rel) + 1;
   futex_wake_all(count);
-  while (now < ranks) {
+  while (now < host.size()) {
     if (area.failed.load(std::memory_order_acquire) != 0) {
       return fail(Errc::peer_lost, "attach of region " + std::to_string(raw(id)) + ": another rank failed in it, see its message");
     }

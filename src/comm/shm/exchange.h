@@ -69,21 +69,25 @@ struct Offer {
 
 struct Exchange {
   Rank self;
-  std::uint32_t ranks;
-  const std::vector<Job::Postbox>& postbox;
+  const std::vector<Rank>& host;                 ///< the ranks that take part: those of this host, ascending, self among them
+  const std::vector<Job::Postbox>& postbox;      ///< by rank of the job
   std::vector<Offer>& early;
   JobArea& area;
 
-  /// Collective. Fills peers[r] with rank r's mapping (none for our own). On failure every rank's call fails.
+  /// Collective among the host's ranks. Fills peers[r] with rank r's mapping (none for our own, and for other hosts'). On failure every
+  /// participant's call fails.
   Result<void> run(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers);
 
  private:
   Result<void> meet(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers);
   Result<void> wait_for_all(RegionId id);
-  Result<bool> offer_to(std::uint32_t peer, const OfferNote& note, int fd);
+  Result<bool> offer_to(Rank peer, const OfferNote& note, int fd);
   Result<bool> receive();
   Result<std::uint32_t> accept(RegionId id, std::size_t bytes, std::vector<SharedMap>& peers);
-  void wait_for_socket(std::uint32_t next_peer) const;
+  void wait_for_socket(Rank next_peer) const;
+  /// The k-th participant after this one, going round; the 0-th is this one itself.
+  [[nodiscard]] Rank after(std::size_t k) const;
+  [[nodiscard]] bool takes_part(std::uint32_t rank) const;
 };
 
 }  // namespace kasane::comm::shm

@@ -3,8 +3,9 @@
 // because no rank is first: each may be written to before its process has run at all.
 //
 //   JobArea                  how far attach() has come
-//   RankArea of rank 0       doorbells | reply slots | ring of message cells
-//   RankArea of rank 1 …
+//   RankArea of position 0   doorbells | reply slots | ring of message cells          position: of a rank among those of this host
+//   RankArea of position 1 …
+//   … and all of it a second time, for the control plane
 //
 // Thread safety and invariants: see each type; docs/design/comm.md has the state tables.
 #pragma once

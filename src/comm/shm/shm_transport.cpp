@@ -80,8 +80,16 @@ void ReplySlots::release(std::uint32_t slot) noexcept {
 
 class ShmTransport final : public Transport {
  public:
-  ShmTransport(const Job& job, SharedMap shared)
-      : Transport(job.rank, job.ranks), postbox_(job.postbox), shared_(std::move(shared)) {}
+  /// plane_offset: where in shared this transport's JobArea lies.
+  ShmTransport(const Job& job, SharedMap shared, std::size_t plane_offset)
+      : Transport(job.rank, job.ranks), postbox_(job.postbox), host_(job.host_ranks()), areas_(job.ranks, nullptr), shared_(std::move(shared)),
+        job_area_(reinterpret_cast<JobArea*>(shared_.data() + plane_offset)) {
+    auto* first = reinterpret_cast<RankArea*>(shared_.data() + plane_offset + sizeof(JobArea));
+    for (std::size_t position = 0; position < host_.size(); ++position) areas_[raw(host_[position])] = first + position;
+    own_ = areas_[raw(rank())];
+  }
+
+  Bells& own_bells() const noexcept { return own_->bells; }
 
   Facts facts() const noexcept override {
     return {.name = "shm", .target_cpu_needed = false, .atomics_coherent_with_cpu = true, .completes_inline = true, .ordered = true};
@@ -120,19 +128,24 @@ class ShmTransport final : public Transport {
     void* context = nullptr;
   };
 
-  JobArea& job_area() const noexcept { return *reinterpret_cast<JobArea*>(shared_.data()); }
   RankArea& area(Rank r) const noexcept {
     KASANE_CHECK_OP(raw(r), <, ranks());
-    return *reinterpret_cast<RankArea*>(shared_.data() + sizeof(JobArea) + raw(r) * sizeof(RankArea));
+    RankArea* found = areas_[raw(r)];
+    KASANE_CHECK(found != nullptr, "the rank is on another host");
+    return *found;
   }
-  Cell& own_cell(std::uint64_t position) const noexcept { return area(rank()).cells[position & (kRingCells - 1)]; }
+  Cell& own_cell(std::uint64_t position) const noexcept { return own_->cells[position & (kRingCells - 1)]; }
   std::byte* address(RemoteAddr at, std::size_t bytes) const noexcept;
   Post put(Rank to, HandlerId, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
   bool run_batch() noexcept;
   void run(const Cell&) const noexcept;
 
   std::vector<Job::Postbox> postbox_;
+  std::vector<Rank> host_;           ///< the ranks of this host, ascending
+  std::vector<RankArea*> areas_;     ///< by rank; null: on another host
   SharedMap shared_;
+  JobArea* job_area_;
+  RankArea* own_;
   std::array<Region, kMaxRegions> regions_;
   std::array<HandlerEntry, kMaxHandlers> handlers_{};
   std::vector<Offer> early_;   ///< what peers offered for regions that this rank has not attached yet
@@ -157,7 +170,7 @@ Result<void> ShmTransport::attach(RegionId id, int fd, std::byte* local, std::si
   }
   region.base.assign(ranks(), nullptr);
   region.base[raw(rank())] = local;
-  Exchange exchange{.self = rank(), .ranks = ranks(), .postbox = postbox_, .early = early_, .area = job_area()};
+  Exchange exchange{.self = rank(), .host = host_, .postbox = postbox_, .early = early_, .area = *job_area_};
   KASANE_TRY(exchange.run(id, fd, bytes, region.peers));
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     if (r != raw(rank())) region.base[r] = region.peers[r].data();
@@ -182,7 +195,9 @@ std::byte* ShmTransport::address(RemoteAddr at, std::size_t bytes) const noexcep
   KASANE_CHECK(size != 0, "the region is not attached");
   KASANE_CHECK_OP(at.offset, <=, size);
   KASANE_CHECK_OP(bytes, <=, size - at.offset);
-  return region.base[raw(at.rank)] + at.offset;
+  std::byte* base = region.base[raw(at.rank)];
+  KASANE_CHECK(base != nullptr, "the rank is on another host");
+  return base + at.offset;
 }
 
 // ---- one-sided operations: complete before they return -----------------------------------------------------------
@@ -277,7 +292,7 @@ Post ShmTransport::send(Rank to, HandlerId id, std::span<const std::byte> payloa
 Post ShmTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
   const std::uint32_t index = slots_.claim();
   if (index == kNoReply) return Post::again;
-  ReplySlot& slot = area(rank()).replies[index];
+  ReplySlot& slot = own_->replies[index];
   // relaxed: the slot is ours alone until the message that names it is published (release) in put().
   const std::uint64_t stamp = slot.state.load(std::memory_order_relaxed) / 2 + 1;
   slot.state.store(stamp * 2, std::memory_order_relaxed);
@@ -303,7 +318,7 @@ void ShmTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
 
 bool ShmTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
   KASANE_CHECK(pending.stamp != 0, "test() of a request that was not sent, or whose answer was taken already");
-  ReplySlot& slot = area(rank()).replies[pending.slot];
+  ReplySlot& slot = own_->replies[pending.slot];
   const std::uint64_t state = slot.state.load(std::memory_order_acquire);  // acquire: pairs with reply()'s release
   if (state == pending.stamp * 2) return false;
   KASANE_CHECK_OP(state, ==, pending.stamp * 2 + 1);
@@ -363,31 +378,42 @@ void ShmTransport::run(const Cell& cell) const noexcept {
 
 // ---- doorbells ---------------------------------------------------------------------------------------------------
 
-std::uint32_t ShmTransport::activity(Doorbell d) const noexcept { return area(rank()).bells[raw(d)].activity(); }
+std::uint32_t ShmTransport::activity(Doorbell d) const noexcept { return own_->bells[raw(d)].activity(); }
 
 void ShmTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
-  area(rank()).bells[raw(d)].sleep(seen, timeout_ns);
+  own_->bells[raw(d)].sleep(seen, timeout_ns);
 }
 
 void ShmTransport::wake(Rank to, Doorbell d) noexcept { area(to).bells[raw(d)].ring(); }
 
+std::size_t plane_bytes(std::size_t host_ranks) { return sizeof(JobArea) + host_ranks * sizeof(RankArea); }
+
+std::string named(const Job& job) { return "rank " + std::to_string(raw(job.rank)) + " of a job of " + std::to_string(job.ranks) + " ranks"; }
+
 }  // namespace
 
-std::size_t job_bytes(std::uint32_t ranks) { return sizeof(JobArea) + std::size_t{ranks} * sizeof(RankArea); }
+std::size_t job_bytes(std::uint32_t host_ranks) { return 2 * plane_bytes(host_ranks); }
 
-Result<std::unique_ptr<Transport>> create(const Job& job) {
-  if (raw(job.rank) >= job.ranks) {
-    return fail(Errc::invalid_argument,
-                "rank " + std::to_string(raw(job.rank)) + " of a job of " + std::to_string(job.ranks) + " ranks");
+Result<std::unique_ptr<Transport>> create(const Job& job, Plane plane) {
+  if (raw(job.rank) >= job.ranks) return fail(Errc::invalid_argument, named(job));
+  if (job.postbox.size() != job.ranks || !job.on_this_host(job.rank)) {
+    return fail(Errc::invalid_argument, named(job) + " needs a postbox of its own among " + std::to_string(job.ranks) + ", got " +
+                                            std::to_string(job.postbox.size()));
   }
-  if (job.shared_bytes < job_bytes(job.ranks) || job.postbox.size() != job.ranks) {
-    return fail(Errc::invalid_argument, "a job of " + std::to_string(job.ranks) + " ranks needs " +
-                                            std::to_string(job_bytes(job.ranks)) + " shared bytes and a postbox a rank, got " +
-                                            std::to_string(job.shared_bytes) + " and " + std::to_string(job.postbox.size()));
+  const auto host_ranks = static_cast<std::uint32_t>(job.host_ranks().size());
+  if (job.shared_bytes < job_bytes(host_ranks)) {
+    return fail(Errc::invalid_argument, named(job) + ", " + std::to_string(host_ranks) + " of them on this host, needs " +
+                                            std::to_string(job_bytes(host_ranks)) + " shared bytes, got " + std::to_string(job.shared_bytes));
   }
-  auto shared = SharedMap::map(job.shared_fd, job_bytes(job.ranks), "the job's shared memory");
+  auto shared = SharedMap::map(job.shared_fd, job_bytes(host_ranks), "the job's shared memory");
   if (!shared) return tl::unexpected<Error>(std::move(shared).error());
-  return std::make_unique<ShmTransport>(job, std::move(*shared));
+  return std::make_unique<ShmTransport>(job, std::move(*shared), plane == Plane::data ? 0 : plane_bytes(host_ranks));
+}
+
+Bells& bells(Transport& transport) noexcept {
+  auto* ours = dynamic_cast<ShmTransport*>(&transport);
+  KASANE_CHECK(ours != nullptr, "doorbells of a transport that shm::create() did not make");
+  return ours->own_bells();
 }
 
 }  // namespace kasane::comm::shm
