@@ -9,6 +9,8 @@ set(KASANE_LAYERS
   "comm_sim   | src/comm/sim       | comm"
   "comm_ucx   | src/comm/ucx       | comm"
   "bootstrap  | src/comm/bootstrap | comm"
+  "comm_offload | src/comm/offload | comm"
+  "comm_engine | src/comm/engine   | comm comm_offload"
   "mem        | src/mem            | base topo"
   "gas        | src/gas            | comm mem"
   "dsm        | src/dsm            | gas"

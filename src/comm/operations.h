@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations of the communication engine (comm/engine/engine.h) as plain parameters, after the thesis's list 4.1: what, from where, to where, and
+// whom to call when it has completed. Remote and local memory alike are (registered region, offset), so nothing is registered on the way.
+// Thread safety: plain data.
+#pragma once
+
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "comm/transport.h"
+
+namespace kasane::comm {
+
+struct LocalAddr {
+  RegionId region;
+  std::uint64_t offset;
+};
+
+struct Callback {
+  void (*fn)(void* context, Status) noexcept = nullptr;   ///< null: nobody wants to know
+  void* context = nullptr;
+};
+
+struct ReadParams {
+  RemoteAddr from;
+  LocalAddr to;
+  std::size_t bytes;
+  Callback on_complete;
+};
+
+struct WriteParams {
+  RemoteAddr to;
+  LocalAddr from;
+  std::size_t bytes;
+  Callback on_complete;
+};
+
+/// The bytes, then the word at flag_offset of the same rank and region becomes value (Transport::write_notify). bytes and flag in one 64-byte line of the
+/// target travel as one line on a host.
+struct WriteNotifyParams {
+  RemoteAddr to;
+  LocalAddr from;
+  std::size_t bytes;
+  std::uint64_t flag_offset;
+  std::uint64_t value;
+  Callback on_complete;
+};
+
+inline constexpr std::size_t kMaxDimensions = 8;
+/// A patch: count[0] contiguous bytes, count[i] times at distances of stride[i-1] bytes (as ARMCI and GASNet-EX name it). dimensions = 1 is contiguous.
+struct Strides {
+  std::uint32_t dimensions = 1;
+  std::uint64_t count[kMaxDimensions] = {};
+  std::uint64_t remote_stride[kMaxDimensions - 1] = {};
+  std::uint64_t local_stride[kMaxDimensions - 1] = {};
+};
+struct StridedParams {
+  RemoteAddr remote;
+  LocalAddr local;
+  Strides shape;
+  Callback on_complete;
+};
+
+struct Piece {
+  std::uint64_t remote_offset, local_offset, bytes;
+};
+struct VectorParams {
+  Rank rank;
+  RegionId remote_region, local_region;
+  std::span<const Piece> pieces;
+  Callback on_complete;
+};
+
+/// Third-party copy (as acp_copy): the caller is neither source nor destination, or either.
+struct CopyParams {
+  RemoteAddr from, to;
+  std::size_t bytes;
+  Callback on_complete;
+};
+
+struct AtomicParams {
+  AtomicOp op;
+  Width width;
+  RemoteAddr at;
+  std::uint64_t operand;
+  std::uint64_t compare = 0;          ///< compare_swap only
+  std::uint64_t* result = nullptr;    ///< old value, zero-extended; null: not wanted, which is cheaper (add, and, or, xor)
+  Callback on_complete;
+};
+
+enum class Element : std::uint8_t { int32, int64, float32, float64, complex64, complex128 };
+[[nodiscard]] constexpr std::size_t element_bytes(Element e) noexcept {
+  return e == Element::complex128 ? 16 : e == Element::int32 || e == Element::float32 ? 4 : 8;
+}
+/// y += a · x, element by element, atomic with respect to other accumulates of the same element type. Integers use the real part of scale, truncated.
+struct AccumulateParams {
+  RemoteAddr to;                      ///< y, aligned to its element (complex: to its part)
+  LocalAddr from;                     ///< x
+  Element element;
+  std::complex<double> scale{1.0, 0.0};
+  Strides shape;                      ///< in bytes; count[0] is a multiple of element_bytes
+  Callback on_complete;
+};
+
+/// Active message, copied before the call returns: short and medium, up to kMaxPayload bytes. Handlers: Transport::set_handler, ids below kFirstEngineHandler.
+struct SendParams {
+  Rank to;
+  HandlerId handler;
+  std::span<const std::byte> payload;
+  Callback on_complete;               ///< the payload may be reused; says nothing about the handler
+};
+
+/// Long active message: bytes go into `into` (a region posted for it), then the handler runs with LongHead and header as its payload.
+struct LongHead {
+  RegionId region;
+  std::uint32_t header_bytes;
+  std::uint64_t offset, bytes;
+};
+inline constexpr std::size_t kMaxLongHeader = 256;
+struct SendLongParams {
+  RemoteAddr into;
+  LocalAddr from;
+  std::size_t bytes;
+  HandlerId handler;
+  std::span<const std::byte> header;
+  Callback on_complete;               ///< the bytes are there; says nothing about the handler
+};
+
+/// As SendParams, with one 64-bit answer (Transport::reply).
+struct RequestParams {
+  Rank to;
+  HandlerId handler;
+  std::span<const std::byte> payload;
+  std::uint64_t* answer;
+  Callback on_complete;
+};
+
+struct FlushParams {
+  Rank rank;                          ///< kNoRank: all
+  Callback on_complete;
+};
+
+}  // namespace kasane::comm
