@@ -142,8 +142,10 @@ class Transport {
   /// Runs what has arrived: handlers and completions. False if there was nothing (or another thread is at it).
   bool progress() noexcept {
     const bool any = poll();
-    return (poll_hook_ != nullptr && poll_hook_(poll_hook_context_)) || any;
+    return run_poll_hook() || any;
   }
+  /// The hook's part of progress() alone.
+  bool run_poll_hook() noexcept { return poll_hook_ != nullptr && poll_hook_(poll_hook_context_); }
   /// What else each progress() does: for the one layer on top that has work of its own to move on (Engine). Any thread, also several at once; must not
   /// wait. Set it before there are other threads.
   using PollHook = bool (*)(void* context) noexcept;

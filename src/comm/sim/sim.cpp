@@ -120,6 +120,8 @@ void World::Impl::wait(bool (*ready)(const void*), const void* arg) {
   while (!ready(arg)) {
     // A rank's own threads make progress too, not only its service thread.
     if (dice_.below(2) == 0 && net_.transport(self.rank).progress()) continue;
+    // What a layer above put off is tried again before the thread rests: no event of the network would wake it for that.
+    if (net_.transport(self.rank).run_poll_hook()) continue;
     self.looked_at = changes();
     leave(Thread::State::waiting);
   }
