@@ -8,6 +8,7 @@ set(KASANE_LAYERS
   "comm_shm   | src/comm/shm       | comm bootstrap"
   "comm_sim   | src/comm/sim       | comm"
   "comm_ucx   | src/comm/ucx       | comm"
+  "comm_composed | src/comm/composed | comm"
   "bootstrap  | src/comm/bootstrap | comm"
   "comm_offload | src/comm/offload | comm"
   "comm_engine | src/comm/engine   | comm comm_offload"

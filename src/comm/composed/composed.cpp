@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// See composed.h and docs/design/comm_composed.md.
+#include "comm/composed/composed.h"
+
+#include <atomic>
+#include <string>
+#include <utility>
+
+#include "base/assert.h"
+#include "comm/composed/far_requests.h"
+
+namespace kasane::comm::composed {
+namespace {
+
+constexpr std::uint32_t kFarSlot = std::uint32_t{1} << 31;
+
+/// While the near part has work and the network had none, look at the network only every so many times: a look costs more than a near message.
+constexpr std::uint32_t kFarEvery = 16;
+
+class ComposedTransport final : public Transport {
+ public:
+  ComposedTransport(Parts parts, OutOfBand& all)
+      : Transport(parts.near->rank(), parts.near->ranks()), all_(all), near_(std::move(parts.near)), far_(std::move(parts.far)), near_facts_(near_->facts()), far_facts_(far_->facts()),
+        atomics_by_far_(!far_facts_.atomics_coherent_with_cpu), detail_(describe()) {
+    for (const bool is_near : parts.is_near) by_rank_.push_back(is_near ? near_.get() : far_.get());
+  }
+
+  Facts facts() const noexcept override;
+  Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
+  std::byte* mapped(Rank r, RegionId id) const noexcept override { return part(r).mapped(r, id); }
+
+  Post read(RemoteAddr from, void* to, std::size_t bytes, Completion* c) noexcept override {
+    return part(from.rank).read(from, to, bytes, c);
+  }
+  Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion* c) noexcept override {
+    return part(to.rank).write(to, from, bytes, c);
+  }
+  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
+                    Completion* c) noexcept override {
+    return part(to.rank).write_notify(to, from, bytes, flag_offset, value, c);
+  }
+  Post atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Completion* c,
+              Width width) noexcept override {
+    Transport& by = atomics_by_far_ ? *far_ : part(at.rank);
+    return by.atomic(op, at, operand, compare, result, c, width);
+  }
+  Post fence(Rank target, Completion* c) noexcept override;
+
+  void set_handler(HandlerId id, Handler fn, void* context) noexcept override {
+    near_->set_handler(id, fn, context);
+    far_->set_handler(id, fn, context);
+  }
+  Post send(Rank to, HandlerId id, std::span<const std::byte> payload) noexcept override { return part(to).send(to, id, payload); }
+  Post request(Rank to, HandlerId, std::span<const std::byte> payload, PendingReply&) noexcept override;
+  void reply(ReplyToken token, std::uint64_t value) noexcept override { part(token.requester).reply(token, value); }
+  bool test(PendingReply&, std::uint64_t* value) noexcept override;
+
+  bool arm() noexcept override { return far_->arm(); }
+  std::uint32_t activity(Doorbell d) const noexcept override { return near_->activity(d); }
+  void sleep(Doorbell, std::uint32_t seen, std::int64_t timeout_ns) noexcept override;
+  void wake(Rank to, Doorbell d) noexcept override { part(to).wake(to, d); }
+
+  void set_peer_lost(PeerLost fn, void* context) noexcept override {
+    near_->set_peer_lost(fn, context);
+    far_->set_peer_lost(fn, context);
+  }
+
+ private:
+  bool poll() noexcept override;
+
+  bool is_near(Rank r) const noexcept {
+    KASANE_CHECK_OP(raw(r), <, ranks());
+    return by_rank_[raw(r)] == near_.get();
+  }
+  Transport& part(Rank r) const noexcept {
+    KASANE_CHECK_OP(raw(r), <, ranks());
+    return *by_rank_[raw(r)];
+  }
+  std::string describe() const;
+  Result<void> everywhere(const Result<void>& mine, RegionId id);
+
+  OutOfBand& all_;
+  // In this order, so that the network is destroyed first: it rings near's doorbells.
+  std::unique_ptr<Transport> near_;
+  std::unique_ptr<Transport> far_;
+  std::vector<Transport*> by_rank_;   ///< who reaches each
+  const Facts near_facts_, far_facts_;
+  const bool atomics_by_far_;
+  const std::string detail_;
+  FarRequests far_requests_;
+  std::atomic<std::uint32_t> far_skipped_{0};   ///< looks at the network left out in a row
+  std::atomic<bool> far_quiet_{false};          ///< the last look at it found nothing
+};
+
+// ---- what it is --------------------------------------------------------------------------------------------------
+
+std::string ComposedTransport::describe() const {
+  std::string text = std::string(near_facts_.name) + " within, " + std::string(far_facts_.name);
+  if (!far_facts_.detail.empty()) text += " (" + std::string(far_facts_.detail) + ")";
+  return text + " between";
+}
+
+Facts ComposedTransport::facts() const noexcept {
+  const Facts& n = near_facts_;
+  const Facts& f = far_facts_;
+  return {.name = "composed",
+          .target_cpu_needed = n.target_cpu_needed || f.target_cpu_needed,
+          .atomics_coherent_with_cpu = n.atomics_coherent_with_cpu && f.atomics_coherent_with_cpu,
+          .completes_inline = n.completes_inline && f.completes_inline,
+          .ordered = n.ordered && f.ordered,
+          .pins_memory = n.pins_memory || f.pins_memory,
+          .poll_every_ns = f.poll_every_ns,
+          .detail = detail_};
+}
+
+// ---- regions -----------------------------------------------------------------------------------------------------
+
+/// A host's failure is known there only: nobody may go on to wait for it.
+Result<void> ComposedTransport::everywhere(const Result<void>& mine, RegionId id) {
+  auto errors = all_.allgather(mine ? std::string() : mine.error().message);
+  KASANE_TRY(errors);
+  if (!mine) return mine;
+  for (std::uint32_t r = 0; r < errors->size(); ++r) {
+    if ((*errors)[r].empty()) continue;
+    return fail(Errc::peer_lost, "attach of region " + std::to_string(raw(id)) + " failed on rank " + std::to_string(r) + ": " + (*errors)[r]);
+  }
+  return {};
+}
+
+Result<void> ComposedTransport::attach(RegionId id, int fd, std::byte* local, std::size_t bytes) {
+  KASANE_TRY(everywhere(near_->attach(id, fd, local, bytes), id));
+  return far_->attach(id, fd, local, bytes);
+}
+
+// ---- operations --------------------------------------------------------------------------------------------------
+
+Post ComposedTransport::fence(Rank target, Completion* c) noexcept {
+  if (!is_near(target)) return far_->fence(target, c);
+  const Post inline_done = near_->fence(target, c);   // always done: near completes inline
+  return atomics_by_far_ ? far_->fence(target, c) : inline_done;
+}
+
+Post ComposedTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
+  if (is_near(to)) return near_->request(to, id, payload, pending);
+  const auto entry = far_requests_.claim();
+  if (!entry) return Post::again;
+  // Filled before the message leaves: another thread may be handed `pending` by then. Any stamp but 0 says that it was sent.
+  pending = {.slot = kFarSlot | *entry, .stamp = 1};
+  far_requests_[*entry] = {};
+  const Post sent = far_->request(to, id, payload, far_requests_[*entry]);
+  if (sent != Post::again) return sent;
+  pending = {};
+  far_requests_.release(*entry);
+  return Post::again;
+}
+
+bool ComposedTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
+  if ((pending.slot & kFarSlot) == 0) return near_->test(pending, value);
+  const std::uint32_t entry = pending.slot & ~kFarSlot;
+  KASANE_CHECK_OP(entry, <, FarRequests::kEntries);
+  if (!far_->test(far_requests_[entry], value)) return false;
+  pending = {.status = far_requests_[entry].status};
+  far_requests_.release(entry);
+  return true;
+}
+
+// ---- progress and sleep ------------------------------------------------------------------------------------------
+
+// False only after a look at both: callers sleep on it.
+bool ComposedTransport::poll() noexcept {
+  const bool near_any = near_->progress();
+  // relaxed, all three: a guess at how often to look; a lost update costs one look more or less. The look itself orders what it finds.
+  if (near_any && far_quiet_.load(std::memory_order_relaxed) && far_skipped_.load(std::memory_order_relaxed) + 1 < kFarEvery) {
+    far_skipped_.store(far_skipped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return true;
+  }
+  const bool far_any = far_->progress();
+  far_skipped_.store(0, std::memory_order_relaxed);
+  far_quiet_.store(!far_any, std::memory_order_relaxed);
+  return near_any || far_any;
+}
+
+void ComposedTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
+  if (d == Doorbell::messages) {
+    // After arm() the network rings the bell for whatever arrives, so events != seen, or the sleeper is woken; what arrived earlier it confesses now.
+    if (!far_->arm()) return;
+    const std::int64_t nap = far_facts_.poll_every_ns;
+    if (nap > 0 && (timeout_ns < 0 || timeout_ns > nap)) timeout_ns = nap;
+  }
+  near_->sleep(d, seen, timeout_ns);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> create(Parts parts, OutOfBand& all) {
+  KASANE_CHECK(parts.near != nullptr && parts.far != nullptr, "a composed transport has two parts");
+  const Transport& near = *parts.near;
+  const Transport& far = *parts.far;
+  if (near.rank() != far.rank() || near.ranks() != far.ranks() || parts.is_near.size() != near.ranks() || all.ranks() != near.ranks()) {
+    return fail(Errc::internal, "the parts of a composed transport disagree: rank " + std::to_string(raw(near.rank())) + " of " +
+                                    std::to_string(near.ranks()) + " and rank " + std::to_string(raw(far.rank())) + " of " +
+                                    std::to_string(far.ranks()));
+  }
+  // fence() and the atomics rest on it.
+  if (!near.facts().completes_inline || !parts.is_near[raw(near.rank())]) {
+    return fail(Errc::internal, "the near part must complete inline and reach its own rank");
+  }
+  return std::make_unique<ComposedTransport>(std::move(parts), all);
+}
+
+}  // namespace kasane::comm::composed
