@@ -1,39 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// Barrier, broadcast, allreduce and allgather over any transport, built from active messages (dissemination and
-// binomial trees). Every rank calls the same collectives in the same order, one thread a rank at a time.
-// One object a job and rank; it owns HandlerId 0.
+// The collectives of a job: the group of all ranks (group.h), from which all other groups are made, over any transport. One object a job and rank; it owns HandlerId 0.
+// How: collective_schedule.h (algorithms), collective_group.h (how messages are carried), docs/design/comm_collectives.md.
+//
+// Thread safety: as Group's for the calls of the world; progress() and peer_lost() from any thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 
+#include "base/result.h"
+#include "comm/group.h"
 #include "comm/waiter.h"
 
 namespace kasane::comm {
 
 inline constexpr HandlerId kCollectiveHandler{0};
+inline constexpr RegionId kCollectiveRegion{14};
 
 class Collectives {
  public:
+  using Reduce = comm::Reduce;
+
   /// Sets its handler; construct on every rank before the transport's first message.
   Collectives(Transport&, Waiter&);
+  /// After the last collective, and after every other group is gone.
   ~Collectives();
 
-  void barrier();
+  /// Collective, optional, while nothing else of this is under way: attaches region kCollectiveRegion, through which ranks of a host store into each other's memory instead of
+  /// sending messages; for groups that exist then only the world. Memory: sparse, about 270 KiB a pair of members is touched at most.
+  Result<void> attach();
+
+  /// All ranks; member i is rank i.
+  [[nodiscard]] Group& world() noexcept { return *world_; }
+
+  void barrier() { world_->barrier(); }
   /// Copies root's bytes to every rank; sizes are equal everywhere, any size.
-  void broadcast(Rank root, std::span<std::byte> bytes);
-  enum class Reduce { sum, min, max, bit_or, bit_and };
+  void broadcast(Rank root, std::span<std::byte> bytes) { world_->broadcast(raw(root), bytes); }
   /// Element-wise; every rank gets the result.
-  void allreduce(Reduce, std::span<std::uint64_t> values);
+  void allreduce(Reduce op, std::span<std::uint64_t> values) { world_->allreduce(op, values); }
   /// out is ranks × in.size() bytes, in rank order.
-  void allgather(std::span<const std::byte> in, std::span<std::byte> out);
+  void allgather(std::span<const std::byte> in, std::span<std::byte> out) { world_->allgather(in, out); }
+
+  /// Moves all collectives that are under way on, for whoever serves a rank whose threads compute. Never waits; not from a fault handler.
+  void progress() noexcept;
+  /// Groups that have rank as a member fail: what is under way and what is started later ends with Status::peer_lost. For the transport's peer-lost hook.
+  void peer_lost(Rank rank) noexcept;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<CollectiveCore> core_;
+  std::unique_ptr<Group> world_;
 };
 
 }  // namespace kasane::comm
