@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An alternate signal stack for the calling OS thread: fault handlers run there, since the running stack may be what faulted.
 //
-//   [ guard page | 64 KiB, grows down ]
+//   [ guard page | 256 KiB, grows down ]     a fault makes progress, so a whole network library may run on it
 //
 // Thread safety: create() and the destructor run on the same OS thread, not in a signal handler; the object may be moved between scopes.
 // Invariant: while it lives, the thread's alternate stack is this one; afterwards it is the one before (a sanitizer's, say).
@@ -17,7 +17,7 @@ namespace kasane::mem {
 
 class AltStack {
  public:
-  static constexpr std::size_t kBytes = 64 * 1024;
+  static constexpr std::size_t kBytes = 256 * 1024;
 
   static Result<AltStack> create(std::size_t bytes = kBytes);
   AltStack(AltStack&&) noexcept;

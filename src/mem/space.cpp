@@ -113,6 +113,19 @@ Result<std::byte*> reserve_space(std::size_t bytes, std::uintptr_t hint) {
   return fail_errno(Errc::limit, text("cannot reserve %zu bytes of address anywhere (see ulimit -v; try a smaller space)", bytes));
 }
 
+std::uint64_t free_candidates(std::size_t bytes) {
+  std::uint64_t free = 0;
+  for (unsigned i = 0; candidate_base(i) != 0; ++i) {
+    std::byte* base = reserve_at(candidate_base(i), bytes);
+    if (base == nullptr) continue;
+    ::munmap(base, bytes);
+    free |= std::uint64_t{1} << i;
+  }
+  return free;
+}
+
+std::uintptr_t candidate_base(unsigned i) { return i < kCandidates.size() ? kCandidates[i] : 0; }
+
 Result<Space> Space::create(std::byte* base, std::size_t bytes) {
   if (base == nullptr || bytes == 0 || bytes % kPageBytes != 0)
     return fail(Errc::invalid_argument,

@@ -37,6 +37,11 @@ struct BlockRange {
 /// hint is 0. The launcher does this before the fork, so that all ranks agree.
 Result<std::byte*> reserve_space(std::size_t bytes, std::uintptr_t hint = 0);
 
+/// Which of those candidates have room for bytes in this process: bit i for candidate_base(i). Ranks that were not forked from one image agree by it.
+std::uint64_t free_candidates(std::size_t bytes);
+/// 0: there is no i-th candidate.
+std::uintptr_t candidate_base(unsigned i);
+
 class Space {
  public:
   /// Maps V over the reservation at base (from reserve_space), and A and T wherever there is room. bytes is a multiple of kPageBytes.

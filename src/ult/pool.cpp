@@ -237,6 +237,15 @@ void check_generation(const PoolCore& core, ThreadId id) {
   }
 }
 
+// At the end of the line, so that all who wait have their turn.
+void publish_wait(void* context, SlotId self) {
+  auto* const wait = static_cast<HereWait*>(context);
+  wait->slot = self;
+  HereWait** last = &current_worker()->waits;
+  while (*last != nullptr) last = &(*last)->next;
+  *last = wait;
+}
+
 void publish_yield(void* context, SlotId self) {
   auto& core = *static_cast<PoolCore*>(context);
   core.make_ready(self, core.config.rank);
@@ -394,14 +403,26 @@ void Pool::detach(ThreadId id) {
 }
 
 void Pool::yield() {
-  Worker& worker = worker_of_thread();
-  PoolCore& core = *worker.core;
-  // Nothing else can run here: then let other OS threads, who may be about to make something ready. relaxed: a hint.
-  if (worker.queue.empty_for_owner() && atomic(core.controls.own_word(Layout::ready_head())).load(std::memory_order_relaxed) == 0) {
+  // Nothing else can run here: then let other OS threads, who may be about to make something ready.
+  if (!others_here()) {
     ::sched_yield();
     return;
   }
-  suspend(publish_yield, &core);
+  suspend(publish_yield, worker_of_thread().core);
+}
+
+bool Pool::others_here() noexcept {
+  Worker& worker = worker_of_thread();
+  // relaxed: a hint.
+  return !worker.queue.empty_for_owner() || worker.waits != nullptr ||
+         atomic(worker.core->controls.own_word(Layout::ready_head())).load(std::memory_order_relaxed) != 0;
+}
+
+bool Pool::wait_here(bool (*ready)(const void*), const void* argument) {
+  if (!others_here()) return false;
+  HereWait wait{.ready = ready, .argument = argument};
+  suspend(publish_wait, &wait);
+  return true;
 }
 
 void Pool::exit() { throw ThreadExit{}; }

@@ -107,6 +107,12 @@ class Pool {
   static void detach(ThreadId);
   /// Lets other ready threads of this rank run first; the caller goes to the end of the ready list.
   static void yield();
+  /// Is there another thread that the calling worker could run now, without looking elsewhere? Cheap.
+  [[nodiscard]] static bool others_here() noexcept;
+  /// Suspends the calling thread until ready(argument), which its worker asks between other threads; false, at once, where there are none. The thread goes
+  /// on at the latest when nothing else is left to run, so ready may not be true then. It is not stolen meanwhile: it goes on on this worker, and its
+  /// stack stays where it is. So an operation under way may go on using it. The caller must hold nothing that another thread could wait for (block bits, pins, puts in flight).
+  static bool wait_here(bool (*ready)(const void*), const void* argument);
   /// Ends the calling thread from any depth: throws an object of a private type that the thread's first frame catches, so destructors run. A
   /// catch (...) that does not rethrow keeps the thread alive.
   [[noreturn]] static void exit();

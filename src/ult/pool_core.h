@@ -101,6 +101,7 @@ class PoolCore {
   [[nodiscard]] bool finished(SlotId root) const;
   SlotId find_work(Worker& worker, SlotId root);
   SlotId take_ready(Worker& worker);
+  SlotId take_waiting(Worker& worker, bool only_ready);
   SlotId steal_here(Worker& worker);
   SlotId steal_outside(Worker& worker);
   SlotId look_around(Worker& worker);

@@ -186,9 +186,24 @@ void PoolCore::resume(Worker& worker, SlotId slot) {
 // ---- finding the next thread ----
 
 SlotId PoolCore::find_work(Worker& worker, SlotId root) {
+  if (worker.waits != nullptr) [[unlikely]]
+    if (const SlotId slot = take_waiting(worker, true); slot != kNoSlot) return slot;
   if (const SlotId slot = worker.queue.pop(controls); slot != kNoSlot) return slot;
   if (const SlotId slot = take_ready(worker); slot != kNoSlot) return slot;
+  // Nothing to run meanwhile: the oldest waits by itself, awake. So a worker with waiting threads never sleeps here.
+  if (worker.waits != nullptr) [[unlikely]] return take_waiting(worker, false);
   return search(worker, root);
+}
+
+// The oldest of the threads that wait here (Pool::wait_here), or of those whose wait is over.
+SlotId PoolCore::take_waiting(Worker& worker, bool only_ready) {
+  for (HereWait** at = &worker.waits; *at != nullptr; at = &(*at)->next) {
+    HereWait* const wait = *at;
+    if (only_ready && !wait->ready(wait->argument)) continue;
+    *at = wait->next;
+    return wait->slot;
+  }
+  return kNoSlot;
 }
 
 // Takes the whole list, newest first: the oldest runs now, the others go to the queue, so that the next oldest is popped next and

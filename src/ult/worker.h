@@ -24,6 +24,14 @@ struct AfterSwitch {
   void* context;
 };
 
+/// A thread that waits for something that this rank itself will see (Pool::wait_here). It lies on that thread's stack, which stays here meanwhile.
+struct HereWait {
+  SlotId slot = kNoSlot;
+  bool (*ready)(const void*);
+  const void* argument;
+  HereWait* next = nullptr;
+};
+
 struct alignas(128) Worker {
   Worker(PoolCore* core_, std::uint32_t index_, RunQueue queue_, SlotCache cache_, Counters* counters_)
       : core(core_), index(index_), queue(queue_), cache(cache_), counters(counters_), random(index_ + 1) {}
@@ -41,6 +49,7 @@ struct alignas(128) Worker {
   Word scheduler_sp = 0;              ///< the worker's own stack while a thread runs
   Word foreign_sp = 0;                ///< where a thread born elsewhere saves its sp, until it is written to its control block
   AfterSwitch after{};
+  HereWait* waits = nullptr;          ///< threads that wait here, the oldest first; no thief sees them
   SanitizerWorker sanitizer;
   std::uint32_t random;               ///< state of pick()
 

@@ -4,6 +4,7 @@
 //
 //   starting → running → ended          main returned (or the rank served until it did): its exit code is an orderly one
 //                     ↘ leaving         somebody called exit() too early
+//   any of them → gave_up               it cannot go on without another rank; the report says why
 //   any of them, then a crash: signal and report are filled by the rank's fatal-signal handler
 //
 // Thread safety: a rank writes only its own entry, and there only the thread that ends it (crash.cpp elects one). The supervisor reads an
@@ -20,7 +21,7 @@
 
 namespace kasane::comm {
 
-enum class Phase : std::uint32_t { starting, running, leaving, ended };
+enum class Phase : std::uint32_t { starting, running, leaving, ended, gave_up };
 
 /// One rank's entry. All zero is the valid start state.
 struct alignas(4096) RankStatus {

@@ -302,6 +302,8 @@ void Supervisor::note_exit(Rank rank, int code) {
   } else if (phase == Phase::leaving) {
     // relaxed: the process is gone, and waitpid() ordered its stores.
     messages_ += who + " called exit(" + std::to_string(status.exit_argument.load(std::memory_order_relaxed)) + ") while the job was running\n";
+  } else if (phase == Phase::gave_up) {
+    messages_ += who + " gave up\n";
   } else if (phase == Phase::starting) {
     messages_ += who + " did not start: exit code " + std::to_string(code) + "\n";
   } else {
