@@ -11,14 +11,14 @@ namespace kasane {
 namespace {
 
 TEST(MpscRing, FirstInFirstOut) {
-  MpscRing<int, 4> ring;
-  for (int i = 0; i < 4; ++i) EXPECT_TRUE(ring.try_push(i));
-  EXPECT_FALSE(ring.try_push(4)) << "it holds four";
+  MpscRing<int> ring(4);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(ring.try_push(i), Push::done);
+  EXPECT_EQ(ring.try_push(4), Push::full) << "it holds four";
   for (int i = 0; i < 4; ++i) {
     const int* oldest = ring.front();
     ASSERT_TRUE(oldest != nullptr && *oldest == i);
     ring.pop();
-    EXPECT_TRUE(ring.try_push(i + 4));
+    EXPECT_EQ(ring.try_push(i + 4), Push::done);
   }
   int value = -1;
   for (int i = 4; i < 8; ++i) {
@@ -29,18 +29,48 @@ TEST(MpscRing, FirstInFirstOut) {
   EXPECT_EQ(ring.front(), nullptr);
 }
 
+// The bit in tail: one push after the announcement is told to wake, and none before or afterwards.
+TEST(MpscRing, TellsOnePushToWake) {
+  MpscRing<int> ring(4);
+  int value = 0;
+  EXPECT_TRUE(ring.announce_sleep());
+  EXPECT_EQ(ring.try_push(1), Push::wake);
+  EXPECT_EQ(ring.try_push(2), Push::done);
+  EXPECT_FALSE(ring.announce_sleep()) << "there is something";
+  EXPECT_TRUE(ring.try_pop(value) && ring.try_pop(value));
+  EXPECT_TRUE(ring.announce_sleep());
+  ring.retract_sleep();
+  EXPECT_EQ(ring.try_push(3), Push::done);
+  EXPECT_EQ(ring.claimed(), 3u);
+}
+
+// Large rings hand cells back several at a time: never less than three quarters are usable, and all of them once the consumer has seen nothing.
+TEST(MpscRing, HandsBackInGroups) {
+  MpscRing<int> ring(64);
+  int value = 0;
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(ring.try_push(i), Push::done);
+  for (int i = 0; i < 15; ++i) EXPECT_TRUE(ring.try_pop(value));
+  EXPECT_EQ(ring.try_push(64), Push::full);
+  EXPECT_TRUE(ring.try_pop(value));
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(ring.try_push(64 + i), Push::done);
+  EXPECT_EQ(ring.try_push(80), Push::full);
+  while (ring.try_pop(value)) {}
+  EXPECT_EQ(value, 79);
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(ring.try_push(i), Push::done);
+}
+
 // Each producer's values arrive in its order, none is lost, and no cell is torn (four words that must agree).
 TEST(MpscStress, KeepsEachProducersOrder) {
   struct Cell {
     std::uint64_t producer, number, both, inverse;
   };
   constexpr std::uint64_t kProducers = 3, kEach = 20'000;
-  MpscRing<Cell, 16> ring;
+  MpscRing<Cell> ring(16);
   std::vector<std::thread> producers;
   for (std::uint64_t p = 0; p < kProducers; ++p)
     producers.emplace_back([&, p] {
       for (std::uint64_t n = 0; n < kEach;) {
-        const bool pushed = ring.try_fill([&](Cell& cell) { cell = {p, n, p ^ n, ~n}; });
+        const bool pushed = ring.try_fill([&](Cell& cell) { cell = {p, n, p ^ n, ~n}; }) != Push::full;
         if (pushed)
           ++n;
         else
