@@ -19,47 +19,92 @@
 // post; it must not wait. Local addresses lie in regions that this rank attached (offsets, as §4.3.1: no registration on the way).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "comm/copy.h"
+#include "comm/cpu_atomic.h"
 #include "comm/operations.h"
 
 namespace kasane::comm {
 
 /// Handlers from here to kMaxHandlers - 1 are the engine's own.
 inline constexpr std::uint32_t kFirstEngineHandler = 48;
+/// The engine attaches this region by itself: the locks of accumulate.
+inline constexpr RegionId kLockRegion{kMaxRegions - 1};
 
 enum class Mode : std::uint8_t { direct, offload, automatic };
 
 struct EngineOptions {
   Mode mode = Mode::automatic;         ///< automatic: offload only where a core is idle and the path is a network
+  std::uint32_t busy_threads = 0;      ///< automatic: threads on this host that want a core to themselves; 0: not known, hence direct
   std::uint32_t executors = 1;         ///< offload: threads that issue, each with a ring of its own
   bool separate_completer = false;     ///< offload: completions on a thread of their own, else on the executor's
   std::uint32_t ring_commands = 1024;  ///< offload: capacity of a ring, a power of two, at least 2
-  std::uint32_t operations = 4096;     ///< outstanding operations that are not inline, at least 2; more: false
+  std::uint32_t operations = 4096;     ///< outstanding operations that are not inline, 2 … 32768; more: false
+  std::uint32_t packs = 64;            ///< messages under way that carry pieces of several operations, at least 1
+  std::uint32_t parcels = 64;          ///< operations under way whose pieces, head or payload had to be kept (kMaxPayload bytes each), at least 1
   std::size_t pack_below = 512;        ///< network writes and reads up to this many bytes may share a message; 0: never
 };
 
+struct Bounds;
+
 class Engine {
  public:
-  /// One engine a transport; create it on every rank before the transport's first message. Regions are attached through the engine.
+  class Core;
+
+  /// One engine a transport; create it on every rank before the transport's first message and before other threads make progress. Collective: it attaches
+  /// kLockRegion. Regions are attached through the engine. In mode offload its threads make progress from here on: set all handlers before.
   static Result<std::unique_ptr<Engine>> create(Transport&, const EngineOptions& = {});
-  ~Engine();   ///< after everything has completed (flush) and a barrier
+  ~Engine();   ///< after everything has completed (flush) and a barrier, when no other thread makes progress
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
   /// Transport::attach, and decides once, for each peer, the path of this region.
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes);
 
-  [[nodiscard]] bool try_read_async(const ReadParams&) noexcept;
-  [[nodiscard]] bool try_write_async(const WriteParams&) noexcept;
-  [[nodiscard]] bool try_write_notify_async(const WriteNotifyParams&) noexcept;
+  // Inline: where both ends are mapped, an operation is the copy itself, its bounds checks and the callback.
+  [[nodiscard]] bool try_read_async(const ReadParams& p) noexcept {
+    const std::byte* from = mapped_at(p.from, p.bytes);
+    std::byte* to = local_at(p.to, p.bytes);
+    if (from == nullptr || to == nullptr) [[unlikely]] return read_slow(p);
+    copy_in(to, from, p.bytes);
+    return call(p.on_complete);
+  }
+  [[nodiscard]] bool try_write_async(const WriteParams& p) noexcept {
+    std::byte* to = mapped_at(p.to, p.bytes);
+    const std::byte* from = local_at(p.from, p.bytes);
+    if (from == nullptr || to == nullptr) [[unlikely]] return write_slow(p);
+    copy_out(to, from, p.bytes);
+    return call(p.on_complete);
+  }
+  [[nodiscard]] bool try_write_notify_async(const WriteNotifyParams& p) noexcept {
+    std::byte* to = mapped_at(p.to, p.bytes);
+    std::byte* flag = mapped_at({p.to.rank, p.to.region, p.flag_offset}, 8);
+    const std::byte* from = local_at(p.from, p.bytes);
+    if (from == nullptr || to == nullptr || flag == nullptr || p.flag_offset % 8 != 0) [[unlikely]] return write_notify_slow(p);
+    // Next to each other, so that the line is still ours when the flag is stored.
+    copy_bytes(to, from, p.bytes);
+    // release: who acquires the flag sees the bytes.
+    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(flag)).store(p.value, std::memory_order_release);
+    return call(p.on_complete);
+  }
+  [[nodiscard]] bool try_atomic_async(const AtomicParams& p) noexcept {
+    const auto bytes = static_cast<std::size_t>(p.width);
+    std::byte* at = mapped_at(p.at, bytes);
+    if (at == nullptr || !cpu_atomics_ || p.at.offset % bytes != 0) [[unlikely]] return atomic_slow(p);
+    const std::uint64_t old = cpu_atomic(p.op, p.width, at, p.operand, p.compare);
+    if (p.result != nullptr) *p.result = old;
+    return call(p.on_complete);
+  }
   [[nodiscard]] bool try_read_strided_async(const StridedParams&) noexcept;
   [[nodiscard]] bool try_write_strided_async(const StridedParams&) noexcept;
-  [[nodiscard]] bool try_read_vector_async(const VectorParams&) noexcept;
-  [[nodiscard]] bool try_write_vector_async(const VectorParams&) noexcept;
-  [[nodiscard]] bool try_copy_async(const CopyParams&) noexcept;
-  [[nodiscard]] bool try_atomic_async(const AtomicParams&) noexcept;
+  [[nodiscard]] bool try_read_vector_async(const VectorParams&) noexcept;    ///< over a network more than 149 pieces cost a mapping of their own
+  [[nodiscard]] bool try_write_vector_async(const VectorParams&) noexcept;   ///< likewise
+  [[nodiscard]] bool try_copy_async(const CopyParams&) noexcept;             ///< counts towards to.rank (flush)
   [[nodiscard]] bool try_accumulate_async(const AccumulateParams&) noexcept;
   [[nodiscard]] bool try_send_async(const SendParams&) noexcept;
   [[nodiscard]] bool try_send_long_async(const SendLongParams&) noexcept;
@@ -68,10 +113,52 @@ class Engine {
 
   /// The transport, whose progress() also moves the engine on (Transport::set_poll_hook), so that whoever waits by a Waiter completes operations;
   /// in offload mode the engine's own threads do it too, and sleep when there is nothing.
-  [[nodiscard]] Transport& transport() const noexcept;
-  [[nodiscard]] Mode mode() const noexcept;   ///< direct or offload: what automatic came to
+  [[nodiscard]] Transport& transport() const noexcept { return transport_; }
+  [[nodiscard]] Mode mode() const noexcept { return mode_; }   ///< direct or offload: what automatic came to
   /// Why the last operation that this thread posted was refused.
   [[nodiscard]] static const std::string& explain_refusal() noexcept;
+
+ private:
+  friend class Core;
+  /// One region of one rank. bytes is 0 where it is not mapped.
+  struct Path {
+    std::atomic<std::uint64_t> bytes{0};
+    std::atomic<std::byte*> base{nullptr};
+  };
+
+  Engine(Transport&, const EngineOptions&);
+
+  /// Null: not mapped here, or not within its region, or empty and not mapped.
+  [[nodiscard]] std::byte* mapped_at(RemoteAddr at, std::size_t bytes) const noexcept {
+    if (raw(at.rank) >= ranks_ || raw(at.region) >= kMaxRegions) [[unlikely]] return nullptr;
+    const Path& path = paths_[raw(at.rank) * kMaxRegions + raw(at.region)];
+    const std::uint64_t size = path.bytes.load(std::memory_order_acquire);   // acquire: pairs with attach(), which sets base first
+    if (bytes > size || at.offset > size - bytes) [[unlikely]] return nullptr;
+    std::byte* base = path.base.load(std::memory_order_relaxed);             // relaxed: ordered by bytes
+    return base == nullptr ? nullptr : base + at.offset;
+  }
+  [[nodiscard]] std::byte* local_at(LocalAddr at, std::size_t bytes) const noexcept { return mapped_at({me_, at.region, at.offset}, bytes); }
+  [[gnu::always_inline]] static bool call(const Callback& c) noexcept {
+    if (c.fn != nullptr) c.fn(c.context, Status::ok);
+    return true;
+  }
+
+  [[gnu::noinline]] bool read_slow(const ReadParams&) noexcept;
+  [[gnu::noinline]] bool write_slow(const WriteParams&) noexcept;
+  [[gnu::noinline]] bool write_notify_slow(const WriteNotifyParams&) noexcept;
+  [[gnu::noinline]] bool atomic_slow(const AtomicParams&) noexcept;
+  bool strided(const StridedParams&, bool reads) noexcept;
+  bool vector(const VectorParams&, bool reads) noexcept;
+  void add_path(RegionId, std::size_t bytes);
+  [[nodiscard]] Bounds bounds() const noexcept;
+
+  Transport& transport_;
+  std::uint32_t ranks_;
+  Rank me_;
+  bool cpu_atomics_;
+  Mode mode_ = Mode::direct;
+  std::unique_ptr<Path[]> paths_;   ///< by rank, then region
+  std::unique_ptr<Core> core_;
 };
 
 }  // namespace kasane::comm

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies between memory that several ranks map: by fixed moves up to a cache line, by the C library above (which takes non-temporal stores by itself
+// where a copy exceeds its share of the last cache; measured in docs/design/comm_engine.md).
+//
+// Thread safety: as memcpy. An aligned word of 8 bytes is moved by one load and one store, so that a reader of a single word never sees half of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace kasane::comm {
+
+namespace detail {
+
+using Sixteen = long long __attribute__((vector_size(16)));
+
+/// 1 or 2 words that overlap where bytes is no power of two: both are loaded before one is stored.
+template <class Word>
+[[gnu::always_inline]] inline void move_ends(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  Word first, last;
+  std::memcpy(&first, from, sizeof(Word));
+  std::memcpy(&last, from + bytes - sizeof(Word), sizeof(Word));
+  std::memcpy(to, &first, sizeof(Word));
+  std::memcpy(to + bytes - sizeof(Word), &last, sizeof(Word));
+}
+
+[[gnu::always_inline]] inline void move_line(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  Sixteen a, b, c, d;   // 32 … 64 bytes
+  std::memcpy(&a, from, 16);
+  std::memcpy(&b, from + 16, 16);
+  std::memcpy(&c, from + bytes - 32, 16);
+  std::memcpy(&d, from + bytes - 16, 16);
+  std::memcpy(to, &a, 16);
+  std::memcpy(to + 16, &b, 16);
+  std::memcpy(to + bytes - 32, &c, 16);
+  std::memcpy(to + bytes - 16, &d, 16);
+}
+
+}  // namespace detail
+
+/// memmove up to 64 bytes, memcpy above.
+[[gnu::always_inline]] inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  if (bytes == 8) {
+    std::uint64_t word;
+    std::memcpy(&word, from, 8);
+    std::memcpy(to, &word, 8);
+  } else if (bytes > 64) {
+    std::memcpy(to, from, bytes);
+  } else if (bytes >= 32) {
+    detail::move_line(to, from, bytes);
+  } else if (bytes >= 16) {
+    detail::move_ends<detail::Sixteen>(to, from, bytes);
+  } else if (bytes > 8) {
+    detail::move_ends<std::uint64_t>(to, from, bytes);
+  } else if (bytes >= 4) {
+    detail::move_ends<std::uint32_t>(to, from, bytes);
+  } else if (bytes >= 2) {
+    detail::move_ends<std::uint16_t>(to, from, bytes);
+  } else if (bytes == 1) {
+    *to = *from;
+  }
+}
+
+// Fences by another name: GCC warns that the thread sanitizer does not model them.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+/// From another rank's memory. acquire before: a flag that the caller read relaxed orders these loads; after: what the caller loads next comes after them.
+/// Only the compiler is held back on x86.
+[[gnu::always_inline]] inline void copy_in(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  copy_bytes(to, from, bytes);
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+}
+/// Into another rank's memory. release: whatever flag the caller sets next, even relaxed, is seen after the bytes.
+[[gnu::always_inline]] inline void copy_out(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  copy_bytes(to, from, bytes);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+/// Between other ranks' memory, which may be the same and overlap.
+inline void move_between(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  if (bytes != 0) std::memmove(to, from, bytes);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+/// Everything stored before is visible to everybody before anything is loaded after.
+inline void fence_all() noexcept { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+
+}  // namespace kasane::comm

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What to hand an operation as its callback when one only wants to know later: small objects on the engine's callbacks, no part of the engine.
+//
+//   Counter writes;                                                    Pending<std::uint64_t> old;
+//   for (…) post(engine.try_write_async({…, writes.callback()}));      post(engine.try_atomic_async({…, .result = old.place(), .on_complete = old.callback()}));
+//   writes.wait(waiter, n);                                            use(old.get(waiter));
+//
+// Thread safety: callbacks complete on any thread; wait() and get() on the one that owns the object. The callback's last touch of the object is the store that
+// the waiting thread sees, so the object may go as soon as wait() has returned.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "comm/operations.h"
+#include "comm/waiter.h"
+
+namespace kasane::comm {
+
+/// One operation: is it over, and how did it end?
+///   Flag done;  while (!engine.try_write_async({…, done.callback()})) …;
+///   done.wait(waiter);
+class Flag {
+ public:
+  [[nodiscard]] Callback callback() noexcept { return {&Flag::complete, this}; }
+  // acquire: pairs with complete(), so the operation's effects are visible.
+  [[nodiscard]] bool ready() const noexcept { return state_.load(std::memory_order_acquire) != 0; }
+  /// After ready().
+  [[nodiscard]] Status status() const noexcept { return static_cast<Status>(state_.load(std::memory_order_acquire) - 1); }
+  Status wait(Waiter& waiter) const {
+    waiter.until([this] { return ready(); });
+    return status();
+  }
+  /// For another operation; the last one is over.
+  void reset() noexcept { state_.store(0, std::memory_order_relaxed); }   // relaxed: posting publishes it
+
+ private:
+  static void complete(void* flag, Status status) noexcept {
+    // release: what the operation brought.
+    static_cast<Flag*>(flag)->state_.store(static_cast<std::uint8_t>(1 + raw(status)), std::memory_order_release);
+  }
+  std::atomic<std::uint8_t> state_{0};   ///< 0: under way, else 1 + Status
+};
+
+/// Any number of operations: how many are over?
+///   Counter reads;  for (int i = 0; i < 8; ++i) while (!engine.try_read_async({…, reads.callback()})) …;
+///   reads.wait(waiter, 8);
+class Counter {
+ public:
+  [[nodiscard]] Callback callback() noexcept { return {&Counter::complete, this}; }
+  [[nodiscard]] std::uint64_t completed() const noexcept { return count_.load(std::memory_order_acquire); }   // acquire: pairs with complete()
+  /// The worst of what ended: ok, unless any operation was refused or its peer lost.
+  [[nodiscard]] Status status() const noexcept { return worst_.load(std::memory_order_relaxed); }             // relaxed: ordered by completed()
+  Status wait(Waiter& waiter, std::uint64_t operations) const {
+    waiter.until([&] { return completed() >= operations; });
+    return status();
+  }
+
+ private:
+  static void complete(void* counter, Status status) noexcept {
+    auto& self = *static_cast<Counter*>(counter);
+    if (status != Status::ok) self.worst_.store(status, std::memory_order_relaxed);   // relaxed: published by the next line
+    self.count_.fetch_add(1, std::memory_order_release);                              // release: also what the operation brought
+  }
+  std::atomic<std::uint64_t> count_{0};
+  std::atomic<Status> worst_{Status::ok};
+};
+
+/// A value on its way, like a future.
+///   Pending<std::uint64_t> old;  while (!engine.try_atomic_async({…, .result = old.place(), .on_complete = old.callback()})) …;
+///   std::uint64_t before = old.get(waiter);
+template <class T>
+class Pending {
+ public:
+  [[nodiscard]] T* place() noexcept { return &value_; }
+  [[nodiscard]] Callback callback() noexcept { return done_.callback(); }
+  [[nodiscard]] bool ready() const noexcept { return done_.ready(); }
+  /// After ready(), or get().
+  [[nodiscard]] Status status() const noexcept { return done_.status(); }
+  const T& get(Waiter& waiter) const {
+    done_.wait(waiter);
+    return value_;
+  }
+
+ private:
+  T value_{};
+  Flag done_;
+};
+
+}  // namespace kasane::comm

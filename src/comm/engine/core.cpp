@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records, single operations, the poll hook and flush.
+#include "comm/engine/core.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "base/assert.h"
+
+namespace kasane::comm {
+
+Engine::Core::Core(Engine& engine, const EngineOptions& o)
+    : engine_(engine),
+      transport_(engine.transport_),
+      pack_below_(std::min(o.pack_below, wire::kMaxEntryData - 2 * sizeof(wire::Entry))),
+      operations_(std::make_unique<Operation[]>(o.operations)),
+      shipments_(std::make_unique<Shipment[]>(o.packs)),
+      parcels_(std::make_unique<Parcel[]>(o.parcels)),
+      peers_(std::make_unique<Peer[]>(engine.ranks_)),
+      read_services_(std::make_unique<ReadService[]>(engine.ranks_)),
+      copy_services_(std::make_unique<CopyService[]>(engine.ranks_)),
+      free_operations_(o.operations),
+      free_shipments_(o.packs),
+      free_parcels_(o.parcels) {
+  for (std::uint32_t i = 0; i < o.operations; ++i) {
+    operations_[i].index = i;
+    operations_[i].core = this;
+  }
+  for (std::uint32_t i = 0; i < o.packs; ++i) shipments_[i].index = i;
+  for (std::uint32_t r = 0; r < engine.ranks_; ++r) {
+    read_services_[r].core = this;
+    copy_services_[r].core = this;
+  }
+  set_handlers();
+  transport_.set_poll_hook(&Core::hook, this);
+}
+
+Engine::Core::~Core() {
+  offloader_.reset();
+  transport_.set_poll_hook(nullptr, nullptr);
+  // The locks stay mapped: peers attached them, and the transport still names them.
+}
+
+Result<void> Engine::Core::attach_locks() {
+  constexpr std::size_t bytes = kStripes * sizeof(StripeLock);
+  const int fd = ::memfd_create("kasane-accumulate", MFD_CLOEXEC);
+  if (fd < 0 || ::ftruncate(fd, bytes) != 0) return fail(Errc::out_of_memory, "memfd for the locks of accumulate: " + std::string(std::strerror(errno)));
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) return fail(Errc::out_of_memory, "mapping the locks of accumulate: " + std::string(std::strerror(errno)));
+  const auto attached = engine_.attach(kLockRegion, fd, static_cast<std::byte*>(memory), bytes);
+  ::close(fd);
+  return attached;
+}
+
+Result<void> Engine::Core::start_offload(const EngineOptions& o) {
+  auto started = Offloader::start(transport_, *this,
+                                  {.executors = o.executors, .separate_completer = o.separate_completer, .ring_commands = o.ring_commands});
+  if (!started) return tl::unexpected<Error>(std::move(started).error());
+  offloader_ = std::move(*started);
+  return {};
+}
+
+// ---- records -----------------------------------------------------------------------------------------------------
+
+Operation* Engine::Core::take() noexcept {
+  const std::uint32_t index = free_operations_.take();
+  if (index == kNoRecord) return nullptr;
+  Operation& op = operations_[index];
+  op.fn = &Core::completed;
+  op.status = Status::ok;
+  op.parent = op.parcel = kNoRecord;
+  op.posted = false;
+  // relaxed, all three: the record is ours alone until it is posted.
+  op.left.store(1, std::memory_order_relaxed);
+  op.worst.store(Status::ok, std::memory_order_relaxed);
+  op.completion_out.store(false, std::memory_order_relaxed);
+  return &op;
+}
+
+void Engine::Core::put(Operation& op) noexcept {
+  if (op.parcel != kNoRecord) free_parcels_.put(op.parcel);
+  if (op.many != nullptr) {
+    ::munmap(op.many, op.many_bytes);
+    op.many = nullptr;
+  }
+  free_operations_.put(op.index);
+  released();
+}
+
+/// Whoever waits for a record, shipment or credit is on a list by now, or sees the change that we count here (retry_later).
+void Engine::Core::released() noexcept {
+  changes_.fetch_add(1, std::memory_order_seq_cst);   // seq_cst: before the look at the list
+  if (!retry_.empty()) ring();
+}
+
+void Engine::Core::finish(Operation& op, std::uint32_t pieces, Status status) noexcept {
+  if (status != Status::ok) op.worst.store(status, std::memory_order_relaxed);   // relaxed: published by left
+  // release: our bytes and status, to who completes; acquire: everybody else's.
+  if (op.left.fetch_sub(pieces, std::memory_order_acq_rel) == pieces) complete(op);
+}
+
+void Engine::Core::complete(Operation& op) noexcept {
+  const Callback callback = op.on_complete;
+  const Status status = op.worst.load(std::memory_order_relaxed);   // relaxed: ordered by left
+  const Rank peer = op.peer;
+  const std::uint32_t epoch = op.epoch;
+  put(op);   // first, so that the callback can post
+  if (callback.fn != nullptr) callback.fn(callback.context, status);
+  uncount(peer, epoch);   // after the callback: a flush has completed when the callbacks before it have run
+}
+
+void Engine::Core::uncount(Rank peer, std::uint32_t epoch) noexcept {
+  if (peers_[raw(peer)].epochs.complete(epoch)) resume_flushes(peer);
+}
+
+/// The transport is done with what it was given our Completion for.
+void Engine::Core::completed(Completion* done) noexcept {
+  auto& op = static_cast<Operation&>(*done);
+  Core& core = *op.core;
+  const Status status = op.status;
+  switch (op.kind) {
+    case Operation::Kind::child: {
+      Operation& parent = core.operations_[op.parent];
+      core.put(op);
+      return core.finish(parent, 1, status);
+    }
+    case Operation::Kind::send_long:
+      if (status != Status::ok) op.worst.store(status, std::memory_order_relaxed);   // relaxed: ours alone again
+      return core.start(op);
+    case Operation::Kind::read_pieces:
+    case Operation::Kind::write_pieces:
+      op.completion_out.store(false, std::memory_order_release);   // release: we have read status
+      core.finish(op, 1, status);
+      return core.released();
+    default: return core.finish(op, 1, status);
+  }
+}
+
+// ---- single operations -------------------------------------------------------------------------------------------
+
+bool Engine::Core::submit(Command& c) noexcept {
+  c.epoch = static_cast<std::uint8_t>(peers_[raw(c.remote.rank)].epochs.post());   // before it can complete
+  const bool accepted = offloader_ != nullptr ? offloader_->try_push(c) : issue(c) == Issued::done;
+  if (!accepted) uncount(c.remote.rank, c.epoch);
+  return accepted;
+}
+
+Issued Engine::Core::issue(const Command& c) noexcept {
+  if (c.kind == Command::Kind::prepared) {
+    start(operations_[c.record]);   // what is full is tried again from the hook
+    return Issued::done;
+  }
+  Operation* op = take();
+  if (op == nullptr) return Issued::again;
+  op->kind = Operation::Kind::transfer;
+  op->peer = c.remote.rank;
+  op->epoch = c.epoch;
+  op->on_complete = c.on_complete;
+  if (packable(c) && pack(c, *op) == Packed::yes) return Issued::done;
+  switch (post(c, op)) {
+    case Post::done: finish(*op, 1, Status::ok); break;
+    case Post::pending: break;
+    case Post::again: put(*op); return Issued::again;
+  }
+  return Issued::done;
+}
+
+Post Engine::Core::post(const Command& c, Completion* done) noexcept {
+  switch (c.kind) {
+    case Command::Kind::read: return transport_.read(c.remote, local(c.transfer.local), c.transfer.bytes, done);
+    case Command::Kind::write: return transport_.write(c.remote, local(c.transfer.local), c.transfer.bytes, done);
+    case Command::Kind::write_notify:
+      return transport_.write_notify(c.remote, local(c.transfer.local), c.transfer.bytes, c.transfer.flag_offset, c.transfer.value, done);
+    default: return transport_.atomic(c.op, c.remote, c.atomic.operand, c.atomic.compare, c.atomic.result, done, c.width);
+  }
+}
+
+Operation* Engine::Core::prepare(Operation::Kind kind, Rank peer, Callback on_complete, bool with_parcel) noexcept {
+  Operation* op = take();
+  if (op == nullptr) return nullptr;
+  if (with_parcel) {
+    op->parcel = free_parcels_.take();
+    if (op->parcel == kNoRecord) {
+      put(*op);
+      return nullptr;
+    }
+  }
+  op->kind = kind;
+  op->peer = peer;
+  op->on_complete = on_complete;
+  op->epoch = static_cast<std::uint8_t>(peers_[raw(peer)].epochs.post());
+  return op;
+}
+
+void Engine::Core::drop(Operation& op) noexcept {
+  const Rank peer = op.peer;
+  const std::uint32_t epoch = op.epoch;
+  put(op);
+  uncount(peer, epoch);
+}
+
+/// Pages for a list of pieces; null: there are none.
+Piece* Engine::Core::map_pieces(Operation& op, std::size_t bytes) noexcept {
+  void* pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) return nullptr;
+  op.many = static_cast<Piece*>(pages);
+  op.many_bytes = bytes;
+  return op.many;
+}
+
+bool Engine::Core::launch(Operation& op) noexcept {
+  if (offloader_ == nullptr) {
+    start(op);
+    return true;
+  }
+  Command c{};
+  c.kind = Command::Kind::prepared;
+  c.record = op.index;
+  c.remote.rank = op.peer;
+  if (offloader_->try_push(c)) return true;
+  drop(op);
+  return false;
+}
+
+// ---- the hook ----------------------------------------------------------------------------------------------------
+
+bool Engine::Core::move_on() noexcept {
+  bool any = false;
+  // seq_cst: await() counts, then looks at the doorbell; who rings the doorbell sleeps only after this look.
+  if (awaited_count_.load(std::memory_order_seq_cst) != 0) any |= collect_answers();
+  any |= retry();
+  any |= send_unsent();
+  any |= serve_deferred();
+  return any;
+}
+
+/// A request was sent. Its answer may have come, and rung, and been looked for in vain, before we are on the list: then ring again.
+void Engine::Core::await(Awaiting& request, std::uint32_t activity_before) noexcept {
+  new_answers_.push(&request);
+  awaited_count_.fetch_add(1, std::memory_order_seq_cst);   // seq_cst: before the look at the doorbell, see move_on()
+  if (activity() != activity_before) ring();
+}
+
+bool Engine::Core::collect_answers() noexcept {
+  if (!answers_gate_.enter()) return false;
+  Awaiting* answered = take_answered();
+  if (answers_gate_.leave()) ring();   // whoever was turned away may have come for an answer that we looked at too early
+  const bool any = answered != nullptr;
+  while (answered != nullptr) {
+    Awaiting* next = answered->next;
+    answered->answered(*this, *answered, answered->value, answered->reply.status);   // frees the record
+    answered = next;
+  }
+  return any;
+}
+
+/// Inside the gate: moves those whose answer has come off the list.
+Awaiting* Engine::Core::take_answered() noexcept {
+  for (Awaiting* fresh = new_answers_.take_all(); fresh != nullptr;) {
+    Awaiting* next = fresh->next;
+    fresh->next = awaited_;
+    awaited_ = fresh;
+    fresh = next;
+  }
+  Awaiting* answered = nullptr;
+  for (Awaiting** link = &awaited_; *link != nullptr;) {
+    Awaiting* request = *link;
+    if (!transport_.test(request->reply, &request->value)) {
+      link = &request->next;
+      continue;
+    }
+    *link = request->next;
+    request->next = answered;
+    answered = request;
+    awaited_count_.fetch_sub(1, std::memory_order_relaxed);   // relaxed: seen late, it costs a look
+  }
+  return answered;
+}
+
+bool Engine::Core::retry() noexcept {
+  Operation* op = retry_.take_all();
+  bool any = false, look_again = false;
+  while (op != nullptr) {
+    Operation* next = op->next;
+    const std::uint32_t before = changes_.load(std::memory_order_seq_cst);   // seq_cst: before we look for what released() announces
+    const Went went = drive(*op);
+    if (went == Went::through) {
+      any = true;
+    } else {
+      look_again |= retry_later(*op, went, before);
+    }
+    op = next;
+  }
+  if (look_again) ring();
+  return any;
+}
+
+/// True: ring, for nobody else will. A transport that is full announces nothing when it has room; a released record that we missed was announced before
+/// we were on the list.
+bool Engine::Core::retry_later(Operation& op, Went went, std::uint32_t changes_before) noexcept {
+  retry_.push(&op);
+  return went == Went::again || changes_.load(std::memory_order_seq_cst) != changes_before;   // seq_cst: after the push
+}
+
+// ---- flush -------------------------------------------------------------------------------------------------------
+
+bool Engine::Core::try_flush(const FlushParams& p) noexcept {
+  fence_all();   // inline writes have completed, in the sense that later loads come after them too
+  const bool all = p.rank == kNoRank;
+  Rank peer = all ? Rank{0} : p.rank;
+  const Rank last = all ? Rank{engine_.ranks_ - 1} : p.rank;
+  while (peers_[raw(peer)].epochs.under_way() == 0) {   // what this thread posted and has not completed is counted there
+    if (peer == last) return Engine::call(p.on_complete);
+    peer = Rank{raw(peer) + 1};
+  }
+  Operation* op = take();
+  if (op == nullptr) return false;
+  op->kind = Operation::Kind::flush;
+  op->peer = peer;
+  op->all = all;
+  op->on_complete = p.on_complete;
+  continue_flush(*op);
+  return true;
+}
+
+/// Goes through the ranks until one still has something under way, and waits there.
+void Engine::Core::continue_flush(Operation& op) noexcept {
+  for (;;) {
+    const Rank rank = op.peer;
+    Peer& peer = peers_[raw(rank)];
+    op.generation = peer.epochs.flush();
+    if (!peer.epochs.over(op.generation)) {
+      const std::uint32_t generation = op.generation;
+      peer.flushes.push(&op);   // from here on it is not ours
+      if (peer.epochs.over(generation)) resume_flushes(rank);
+      return;
+    }
+    if (!op.all || raw(rank) + 1 == engine_.ranks_) break;
+    op.peer = Rank{raw(rank) + 1};
+  }
+  const Callback callback = op.on_complete;
+  put(op);
+  Engine::call(callback);
+}
+
+void Engine::Core::resume_flushes(Rank rank) noexcept {
+  Peer& peer = peers_[raw(rank)];
+  Operation* op = peer.flushes.take_all();
+  while (op != nullptr) {
+    Operation* next = op->next;
+    if (peer.epochs.over(op->generation)) {
+      continue_flush(*op);
+    } else {
+      const std::uint32_t generation = op->generation;
+      peer.flushes.push(op);   // it waits for the next turn, which may be over by now: then nobody else would look
+      if (peer.epochs.over(generation)) resume_flushes(rank);
+    }
+    op = next;
+  }
+}
+
+}  // namespace kasane::comm

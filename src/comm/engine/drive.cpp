@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations of several steps. drive() does as many as it can and is called again, from the hook, for the rest. One thread at a time drives an operation:
+// who posted it, then who took it off the retry list, or whose completion was its next step.
+#include <cstring>
+
+#include "comm/engine/core.h"
+
+namespace kasane::comm {
+
+void Engine::Core::start(Operation& op) noexcept {
+  const std::uint32_t before = changes_.load(std::memory_order_seq_cst);   // seq_cst: as in retry()
+  const Went went = drive(op);
+  if (went != Went::through && retry_later(op, went, before)) ring();
+}
+
+Engine::Core::Went Engine::Core::drive(Operation& op) noexcept {
+  switch (op.kind) {
+    case Operation::Kind::read_pieces:
+    case Operation::Kind::write_pieces:
+    case Operation::Kind::accumulate: return drive_pieces(op);
+    case Operation::Kind::copy: return drive_copy(op);
+    case Operation::Kind::request: return drive_request(op);
+    case Operation::Kind::send: return drive_send(op);
+    case Operation::Kind::send_long: return drive_send_long(op);
+    default: return Went::through;   // transfer, child, flush: never driven
+  }
+}
+
+Engine::Core::Went Engine::Core::drive_pieces(Operation& op) noexcept {
+  while (!op.cursor.done()) {
+    Piece piece = op.cursor.piece();
+    if (op.kind == Operation::Kind::accumulate) piece.bytes = std::min<std::uint64_t>(piece.bytes, wire::kMaxEntryData);
+    op.left.fetch_add(1, std::memory_order_relaxed);   // relaxed: ours keeps it above 0
+    const Went went = drive_piece(op, piece);
+    if (went != Went::through) {
+      op.left.fetch_sub(1, std::memory_order_relaxed);   // relaxed: as above
+      return went;
+    }
+    op.cursor.consume(piece.bytes);
+  }
+  finish(op, 1, Status::ok);
+  return Went::through;
+}
+
+Engine::Core::Went Engine::Core::drive_piece(Operation& op, Piece piece) noexcept {
+  const RemoteAddr at{op.remote.rank, op.remote.region, op.remote.offset + piece.remote_offset};
+  std::byte* here = local({op.local.region, op.local.offset + piece.local_offset});
+  const auto bytes = static_cast<std::uint32_t>(piece.bytes);
+  if (op.kind == Operation::Kind::accumulate) {
+    const Packed packed = pack_accumulate(op, at, here, bytes);
+    return packed == Packed::yes ? Went::through : packed == Packed::blocked ? Went::blocked : Went::again;
+  }
+  if (piece.bytes <= pack_below_) {
+    const Packed packed = op.kind == Operation::Kind::read_pieces ? pack_read(op, at, here, bytes) : pack_write(op, at, here, bytes);
+    if (packed == Packed::yes) return Went::through;
+  }
+  return post_piece(op, piece);
+}
+
+/// By itself, on a record of its own, or, where all are taken, on the operation's own Completion: so that many such operations never wait for each other's records.
+Engine::Core::Went Engine::Core::post_piece(Operation& op, const Piece& piece) noexcept {
+  Operation* by = claim_completion(op);
+  if (by == nullptr) return Went::blocked;
+  const RemoteAddr at{op.remote.rank, op.remote.region, op.remote.offset + piece.remote_offset};
+  std::byte* here = local({op.local.region, op.local.offset + piece.local_offset});
+  const Post posted = op.kind == Operation::Kind::read_pieces ? transport_.read(at, here, piece.bytes, by) : transport_.write(at, here, piece.bytes, by);
+  if (posted == Post::pending) return Went::through;
+  return_completion(op, *by);
+  if (posted == Post::again) return Went::again;
+  finish(op, 1, Status::ok);
+  return Went::through;
+}
+
+Operation* Engine::Core::claim_completion(Operation& op) noexcept {
+  if (Operation* child = take(); child != nullptr) {
+    child->kind = Operation::Kind::child;
+    child->parent = op.index;
+    return child;
+  }
+  // acquire: pairs with completed(), which has read its status.
+  if (op.completion_out.exchange(true, std::memory_order_acquire)) return nullptr;
+  op.status = Status::ok;
+  return &op;
+}
+
+void Engine::Core::return_completion(Operation& op, Operation& by) noexcept {
+  if (&by != &op) return put(by);
+  op.completion_out.store(false, std::memory_order_relaxed);   // relaxed: only we could take it
+}
+
+// ---- requests ----------------------------------------------------------------------------------------------------
+
+/// The source's owner is asked to write to the destination. It has one place for us.
+Engine::Core::Went Engine::Core::drive_copy(Operation& op) noexcept {
+  const Rank owner = op.source.rank;
+  std::atomic<bool>& copying = peers_[raw(owner)].copying;
+  if (copying.exchange(true, std::memory_order_acquire)) return Went::blocked;   // acquire: the last copy is over
+  const wire::CopyOrder order{.from_offset = op.source.offset, .to_offset = op.remote.offset, .bytes = op.bytes, .from_region = raw(op.source.region),
+                              .to_region = raw(op.remote.region), .to_rank = raw(op.remote.rank)};
+  op.answered = &Core::copy_answered;
+  const std::uint32_t before = activity();
+  if (transport_.request(owner, wire::kCopy, std::as_bytes(std::span(&order, 1)), op.reply) == Post::again) {
+    copying.store(false, std::memory_order_release);
+    return Went::again;
+  }
+  await(op, before);
+  return Went::through;
+}
+
+void Engine::Core::copy_answered(Core& core, Awaiting& request, std::uint64_t value, Status status) noexcept {
+  auto& op = static_cast<Operation&>(request);
+  core.peers_[raw(op.source.rank)].copying.store(false, std::memory_order_seq_cst);   // release; seq_cst: before finish() counts the change
+  core.finish(op, 1, status != Status::ok ? status : static_cast<Status>(value));
+}
+
+bool Engine::Core::try_request(const RequestParams& p) noexcept {
+  Operation* op = prepare(Operation::Kind::request, p.to, p.on_complete, offloads());
+  if (op == nullptr) return false;
+  op->answer = p.answer;
+  op->handler = p.handler;
+  op->answered = &Core::request_answered;
+  if (offloads()) {
+    op->bytes = p.payload.size();
+    if (!p.payload.empty()) std::memcpy(parcel(*op).bytes.data(), p.payload.data(), p.payload.size());
+    return launch(*op);
+  }
+  const std::uint32_t before = activity();
+  if (transport_.request(p.to, p.handler, p.payload, op->reply) == Post::again) {
+    drop(*op);
+    return false;
+  }
+  await(*op, before);
+  return true;
+}
+
+Engine::Core::Went Engine::Core::drive_request(Operation& op) noexcept {
+  const std::uint32_t before = activity();
+  if (transport_.request(op.peer, op.handler, {parcel(op).bytes.data(), op.bytes}, op.reply) == Post::again) return Went::again;
+  await(op, before);
+  return Went::through;
+}
+
+void Engine::Core::request_answered(Core& core, Awaiting& request, std::uint64_t value, Status status) noexcept {
+  auto& op = static_cast<Operation&>(request);
+  if (op.answer != nullptr) *op.answer = value;
+  core.finish(op, 1, status);
+}
+
+// ---- messages ----------------------------------------------------------------------------------------------------
+
+Engine::Core::Went Engine::Core::drive_send(Operation& op) noexcept {
+  if (transport_.send(op.peer, op.handler, {parcel(op).bytes.data(), op.bytes}) == Post::again) return Went::again;
+  finish(op, 1, Status::ok);
+  return Went::through;
+}
+
+/// The bytes, then, once they are there, the message. Between the two it is the transport's, and completed() drives on.
+Engine::Core::Went Engine::Core::drive_send_long(Operation& op) noexcept {
+  if (!op.posted) {
+    op.posted = true;   // before the completion can run
+    if (std::byte* to = engine_.mapped_at(op.remote, op.bytes); to != nullptr) {
+      copy_out(to, local(op.local), op.bytes);
+    } else if (op.bytes != 0) {
+      const Post posted = transport_.write(op.remote, local(op.local), op.bytes, &op);
+      if (posted == Post::pending) return Went::through;
+      if (posted == Post::again) {
+        op.posted = false;
+        return Went::again;
+      }
+    }
+  }
+  LongHead head;
+  const std::byte* message = parcel(op).bytes.data();
+  std::memcpy(&head, message, sizeof(head));
+  const bool lost = op.worst.load(std::memory_order_relaxed) != Status::ok;   // relaxed: ours alone
+  if (!lost && transport_.send(op.peer, op.handler, {message, sizeof(head) + head.header_bytes}) == Post::again) return Went::again;
+  finish(op, 1, Status::ok);
+  return Went::through;
+}
+
+}  // namespace kasane::comm

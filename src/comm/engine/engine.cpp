@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls of the engine: check, do it here where both ends are mapped, else hand it to the core.
+#include "comm/engine/engine.h"
+
+#include <cstring>
+#include <string>
+
+#include "comm/engine/accumulate.h"
+#include "comm/engine/core.h"
+#include "comm/engine/refusal.h"
+#include "topo/topo.h"
+
+namespace kasane::comm {
+namespace {
+
+constexpr std::uint32_t kMostOperations = 32768;   // FlushState counts in 16 bits, with room for callbacks that post
+
+bool refused(const Callback& c) noexcept {
+  if (c.fn != nullptr) c.fn(c.context, Status::refused);
+  return true;
+}
+
+bool completed(const Callback& c) noexcept {
+  if (c.fn != nullptr) c.fn(c.context, Status::ok);
+  return true;
+}
+
+Mode decide(const Transport& transport, const EngineOptions& o) noexcept {
+  if (o.mode != Mode::automatic) return o.mode;
+  // A thread of its own pays only where it finds a core of its own: else it takes the caller's, and adds the hop. Mapped memory is never offloaded.
+  const bool network = !transport.facts().completes_inline;
+  return network && o.busy_threads != 0 && topo::usable_cores() > o.busy_threads ? Mode::offload : Mode::direct;
+}
+
+Command command(Command::Kind kind, RemoteAddr remote, const Callback& on_complete) noexcept {
+  Command c{};
+  c.kind = kind;
+  c.remote = remote;
+  c.on_complete = on_complete;
+  return c;
+}
+
+Command transfer(Command::Kind kind, RemoteAddr remote, LocalAddr local, std::uint64_t bytes, const Callback& on_complete) noexcept {
+  Command c = command(kind, remote, on_complete);
+  c.transfer = {.local = local, .bytes = bytes, .flag_offset = 0, .value = 0};
+  return c;
+}
+
+/// Does each piece here: here and there are the mapped addresses that its offsets count from.
+void copy_pieces(Cursor cursor, std::byte* remote, std::byte* local, bool reads) noexcept {
+  for (; !cursor.done();) {
+    const Piece p = cursor.piece();
+    std::byte* there = remote + p.remote_offset;
+    std::byte* here = local + p.local_offset;
+    if (reads) {
+      copy_in(here, there, p.bytes);
+    } else {
+      copy_out(there, here, p.bytes);
+    }
+    cursor.consume(p.bytes);
+  }
+}
+
+}  // namespace
+
+// ---- start -------------------------------------------------------------------------------------------------------
+
+Engine::Engine(Transport& transport, const EngineOptions& options)
+    : transport_(transport),
+      ranks_(transport.ranks()),
+      me_(transport.rank()),
+      cpu_atomics_(transport.facts().atomics_coherent_with_cpu),
+      mode_(decide(transport, options)),
+      paths_(std::make_unique<Path[]>(std::size_t{transport.ranks()} * kMaxRegions)) {
+  core_ = std::make_unique<Core>(*this, options);
+}
+
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::create(Transport& transport, const EngineOptions& o) {
+  if (o.operations < 2 || o.operations > kMostOperations || o.packs == 0 || o.parcels == 0) {
+    return fail(Errc::invalid_argument, "an engine of " + std::to_string(o.operations) + " operations, " + std::to_string(o.packs) + " packs and " +
+                                            std::to_string(o.parcels) + " parcels: 2 to " + std::to_string(kMostOperations) +
+                                            " operations and at least one of the others are needed");
+  }
+  std::unique_ptr<Engine> engine(new Engine(transport, o));
+  KASANE_TRY(engine->core_->attach_locks());
+  if (engine->mode_ == Mode::offload) KASANE_TRY(engine->core_->start_offload(o));
+  return engine;
+}
+
+Result<void> Engine::attach(RegionId id, int fd, std::byte* local, std::size_t bytes) {
+  KASANE_TRY(transport_.attach(id, fd, local, bytes));
+  add_path(id, bytes);
+  return {};
+}
+
+void Engine::add_path(RegionId id, std::size_t bytes) {
+  for (std::uint32_t r = 0; r < ranks_; ++r) {
+    std::byte* base = transport_.mapped(Rank{r}, id);
+    if (base == nullptr) continue;
+    Path& path = paths_[std::size_t{r} * kMaxRegions + raw(id)];
+    path.base.store(base, std::memory_order_relaxed);     // relaxed: published by the next line
+    path.bytes.store(bytes, std::memory_order_release);   // release: who sees the size sees the base
+  }
+}
+
+const std::string& Engine::explain_refusal() noexcept { return refusal_text(); }
+
+Bounds Engine::bounds() const noexcept {
+  return {.ranks = ranks_,
+          .region_bytes = [](const void* e, RegionId id) noexcept -> std::uint64_t {
+            const Engine& engine = *static_cast<const Engine*>(e);
+            // acquire: as in mapped_at(). Regions are equally large everywhere, and our own is always mapped.
+            return engine.paths_[std::size_t{raw(engine.me_)} * kMaxRegions + raw(id)].bytes.load(std::memory_order_acquire);
+          },
+          .engine = this};
+}
+
+// ---- contiguous --------------------------------------------------------------------------------------------------
+
+bool Engine::read_slow(const ReadParams& p) noexcept {
+  if (!right_range(bounds(), p.from, p.bytes) || !right_range(bounds(), p.to, p.bytes)) return refused(p.on_complete);
+  Command c = transfer(Command::Kind::read, p.from, p.to, p.bytes, p.on_complete);
+  return core_->submit(c);
+}
+
+bool Engine::write_slow(const WriteParams& p) noexcept {
+  if (!right_range(bounds(), p.to, p.bytes) || !right_range(bounds(), p.from, p.bytes)) return refused(p.on_complete);
+  Command c = transfer(Command::Kind::write, p.to, p.from, p.bytes, p.on_complete);
+  return core_->submit(c);
+}
+
+bool Engine::write_notify_slow(const WriteNotifyParams& p) noexcept {
+  const Bounds b = bounds();
+  if (!right_range(b, p.to, p.bytes) || !right_range(b, p.from, p.bytes) || !right_range(b, RemoteAddr{p.to.rank, p.to.region, p.flag_offset}, 8) ||
+      !right_alignment(p.flag_offset, 8)) {
+    return refused(p.on_complete);
+  }
+  Command c = transfer(Command::Kind::write_notify, p.to, p.from, p.bytes, p.on_complete);
+  c.transfer.flag_offset = p.flag_offset;
+  c.transfer.value = p.value;
+  return core_->submit(c);
+}
+
+bool Engine::atomic_slow(const AtomicParams& p) noexcept {
+  const auto bytes = static_cast<std::uint64_t>(p.width);
+  if (!right_alignment(p.at.offset, bytes) || !right_range(bounds(), p.at, bytes)) return refused(p.on_complete);
+  Command c = command(Command::Kind::atomic, p.at, p.on_complete);
+  c.op = p.op;
+  c.width = p.width;
+  c.atomic = {.operand = p.operand, .compare = p.compare, .result = p.result};
+  return core_->submit(c);
+}
+
+// ---- pieces ------------------------------------------------------------------------------------------------------
+
+bool Engine::try_read_strided_async(const StridedParams& p) noexcept { return strided(p, true); }
+bool Engine::try_write_strided_async(const StridedParams& p) noexcept { return strided(p, false); }
+bool Engine::try_read_vector_async(const VectorParams& p) noexcept { return vector(p, true); }
+bool Engine::try_write_vector_async(const VectorParams& p) noexcept { return vector(p, false); }
+
+bool Engine::strided(const StridedParams& p, bool reads) noexcept {
+  std::uint64_t there = 0, here = 0;
+  if (!right_shape(p.shape, &there, &here) || !right_range(bounds(), p.remote, there) || !right_range(bounds(), p.local, here)) {
+    return refused(p.on_complete);
+  }
+  const Cursor cursor(p.shape);
+  if (std::byte* remote = mapped_at(p.remote, there); remote != nullptr) {
+    copy_pieces(cursor, remote, local_at(p.local, here), reads);
+    return completed(p.on_complete);
+  }
+  Operation* op = core_->prepare(reads ? Operation::Kind::read_pieces : Operation::Kind::write_pieces, p.remote.rank, p.on_complete, false);
+  if (op == nullptr) return false;
+  op->remote = p.remote;
+  op->local = p.local;
+  op->cursor = cursor;
+  return core_->launch(*op);
+}
+
+bool Engine::vector(const VectorParams& p, bool reads) noexcept {
+  const Bounds b = bounds();
+  if (!right_range(b, RemoteAddr{p.rank, p.remote_region, 0}, 0) || !right_range(b, LocalAddr{p.local_region, 0}, 0)) return refused(p.on_complete);
+  for (const Piece& piece : p.pieces) {
+    if (!right_range(b, RemoteAddr{p.rank, p.remote_region, piece.remote_offset}, piece.bytes) ||
+        !right_range(b, LocalAddr{p.local_region, piece.local_offset}, piece.bytes)) {
+      return refused(p.on_complete);
+    }
+  }
+  if (std::byte* remote = mapped_at({p.rank, p.remote_region, 0}, 0); remote != nullptr) {
+    copy_pieces(Cursor(p.pieces), remote, local_at({p.local_region, 0}, 0), reads);
+    return completed(p.on_complete);
+  }
+  const std::size_t bytes = p.pieces.size_bytes();
+  const bool fits = bytes <= kMaxPayload;
+  Operation* op = core_->prepare(reads ? Operation::Kind::read_pieces : Operation::Kind::write_pieces, p.rank, p.on_complete, fits);
+  if (op == nullptr) return false;
+  Piece* kept = fits ? reinterpret_cast<Piece*>(core_->parcel(*op).bytes.data()) : core_->map_pieces(*op, bytes);
+  if (kept == nullptr) {
+    core_->drop(*op);
+    return false;
+  }
+  if (bytes != 0) std::memcpy(kept, p.pieces.data(), bytes);
+  op->remote = {p.rank, p.remote_region, 0};
+  op->local = {p.local_region, 0};
+  op->cursor = Cursor(std::span<const Piece>(kept, p.pieces.size()));
+  return core_->launch(*op);
+}
+
+bool Engine::try_accumulate_async(const AccumulateParams& p) noexcept {
+  std::uint64_t there = 0, here = 0;
+  if (!right_shape(p.shape, &there, &here) || !right_elements(p) || !right_range(bounds(), p.to, there) || !right_range(bounds(), p.from, here)) {
+    return refused(p.on_complete);
+  }
+  Cursor cursor(p.shape);
+  StripeLock* locks = core_->locks_of(p.to.rank);
+  if (std::byte* y = mapped_at(p.to, there); y != nullptr && locks != nullptr) {
+    const std::byte* x = local_at(p.from, here);
+    for (; !cursor.done();) {
+      const Piece piece = cursor.piece();
+      accumulate(p.element, p.scale, y + piece.remote_offset, x + piece.local_offset, piece.bytes, locks, p.to.region, p.to.offset + piece.remote_offset);
+      cursor.consume(piece.bytes);
+    }
+    return completed(p.on_complete);
+  }
+  Operation* op = core_->prepare(Operation::Kind::accumulate, p.to.rank, p.on_complete, false);
+  if (op == nullptr) return false;
+  op->remote = p.to;
+  op->local = p.from;
+  op->cursor = cursor;
+  op->element = p.element;
+  op->scale = p.scale;
+  return core_->launch(*op);
+}
+
+// ---- third-party copy --------------------------------------------------------------------------------------------
+
+bool Engine::try_copy_async(const CopyParams& p) noexcept {
+  if (!right_range(bounds(), p.from, p.bytes) || !right_range(bounds(), p.to, p.bytes)) return refused(p.on_complete);
+  const std::byte* from = mapped_at(p.from, p.bytes);
+  std::byte* to = mapped_at(p.to, p.bytes);
+  if (from != nullptr && to != nullptr) {
+    move_between(to, from, p.bytes);
+    return completed(p.on_complete);
+  }
+  if (p.from.rank == me_) return try_write_async({.to = p.to, .from = {p.from.region, p.from.offset}, .bytes = p.bytes, .on_complete = p.on_complete});
+  if (p.to.rank == me_) return try_read_async({.from = p.from, .to = {p.to.region, p.to.offset}, .bytes = p.bytes, .on_complete = p.on_complete});
+  Operation* op = core_->prepare(Operation::Kind::copy, p.to.rank, p.on_complete, false);
+  if (op == nullptr) return false;
+  op->source = p.from;
+  op->remote = p.to;
+  op->bytes = p.bytes;
+  return core_->launch(*op);
+}
+
+// ---- messages ----------------------------------------------------------------------------------------------------
+
+bool Engine::try_send_async(const SendParams& p) noexcept {
+  if (!right_message(bounds(), p.to, p.handler, p.payload.size(), kMaxPayload)) return refused(p.on_complete);
+  if (!core_->offloads()) {
+    if (transport_.send(p.to, p.handler, p.payload) == Post::again) return false;
+    return completed(p.on_complete);
+  }
+  Operation* op = core_->prepare(Operation::Kind::send, p.to, p.on_complete, true);
+  if (op == nullptr) return false;
+  op->handler = p.handler;
+  op->bytes = p.payload.size();
+  if (!p.payload.empty()) std::memcpy(core_->parcel(*op).bytes.data(), p.payload.data(), p.payload.size());
+  return core_->launch(*op);
+}
+
+bool Engine::try_send_long_async(const SendLongParams& p) noexcept {
+  if (!right_range(bounds(), p.into, p.bytes) || !right_range(bounds(), p.from, p.bytes) ||
+      !right_message(bounds(), p.into.rank, p.handler, p.header.size(), kMaxLongHeader)) {
+    return refused(p.on_complete);
+  }
+  Operation* op = core_->prepare(Operation::Kind::send_long, p.into.rank, p.on_complete, true);
+  if (op == nullptr) return false;
+  const LongHead head{.region = p.into.region, .header_bytes = static_cast<std::uint32_t>(p.header.size()), .offset = p.into.offset, .bytes = p.bytes};
+  std::byte* message = core_->parcel(*op).bytes.data();
+  std::memcpy(message, &head, sizeof(head));
+  if (!p.header.empty()) std::memcpy(message + sizeof(head), p.header.data(), p.header.size());
+  op->handler = p.handler;
+  op->remote = p.into;
+  op->local = p.from;
+  op->bytes = p.bytes;
+  return core_->launch(*op);
+}
+
+bool Engine::try_request_async(const RequestParams& p) noexcept {
+  if (!right_message(bounds(), p.to, p.handler, p.payload.size(), kMaxPayload)) return refused(p.on_complete);
+  return core_->try_request(p);
+}
+
+bool Engine::try_flush_async(const FlushParams& p) noexcept {
+  if (p.rank != kNoRank && !right_rank(bounds(), p.rank)) return refused(p.on_complete);
+  return core_->try_flush(p);
+}
+
+}  // namespace kasane::comm

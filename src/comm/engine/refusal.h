@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks the arguments of operations before anything is sent, and remembers for explain_refusal() what was wrong: as plain numbers, since refusing must not
+// allocate; the text is made when somebody asks.
+// Thread safety: what is remembered is each thread's own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "comm/operations.h"
+
+namespace kasane::comm {
+
+/// What the checks know of the job.
+struct Bounds {
+  std::uint32_t ranks;
+  /// Bytes of a region (the same on all ranks), 0: not attached.
+  std::uint64_t (*region_bytes)(const void* engine, RegionId) noexcept;
+  const void* engine;
+};
+
+/// Each says whether the arguments are right; if not it has remembered why.
+[[nodiscard]] bool right_rank(const Bounds&, Rank) noexcept;
+[[nodiscard]] bool right_range(const Bounds&, RemoteAddr, std::uint64_t bytes) noexcept;
+[[nodiscard]] bool right_range(const Bounds&, LocalAddr, std::uint64_t bytes) noexcept;
+[[nodiscard]] bool right_alignment(std::uint64_t offset, std::uint64_t alignment) noexcept;
+/// Sets the bytes that a patch spans on either side, from its first to its last.
+[[nodiscard]] bool right_shape(const Strides&, std::uint64_t* remote_span, std::uint64_t* local_span) noexcept;
+[[nodiscard]] bool right_message(const Bounds&, Rank, HandlerId, std::uint64_t bytes, std::uint64_t most) noexcept;
+/// Accumulate: rows and strides in whole parts, both ends aligned.
+[[nodiscard]] bool right_elements(const AccumulateParams&) noexcept;
+
+[[nodiscard]] const std::string& refusal_text() noexcept;
+
+}  // namespace kasane::comm
