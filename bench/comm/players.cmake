@@ -1,0 +1,40 @@
+# What kasane bench pingpong and kasane bench comm consist of. Included by bench/CMakeLists.txt.
+add_library(bench_players STATIC comm/order.cpp comm/control.cpp comm/crew.cpp)
+target_include_directories(bench_players PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}/comm")
+target_link_libraries(bench_players PRIVATE kasane_warnings PUBLIC kasane_base)
+
+add_library(bench_harness STATIC comm/pair.cpp comm/match.cpp comm/systems.cpp comm/report.cpp)
+target_link_libraries(bench_harness PRIVATE kasane_warnings PUBLIC bench_players)
+
+add_executable(kasane-bench-pingpong pingpong/pingpong.cpp)
+target_link_libraries(kasane-bench-pingpong PRIVATE bench_harness CLI11::CLI11 kasane_warnings)
+# g++ 12 takes CLI11's inlined std::string for a possible null pointer.
+set_source_files_properties(pingpong/pingpong.cpp comm/comm.cpp PROPERTIES COMPILE_OPTIONS -Wno-null-dereference)
+
+add_custom_target(kasane_players)   # everything that the harness may start
+add_dependencies(kasane-bench-pingpong kasane_players)
+
+# kasane_add_player(NAME SOURCE LIBS …): build/…/bin/kasane-player-NAME
+function(kasane_add_player name source)
+  add_executable(kasane-player-${name} ${source})
+  target_link_libraries(kasane-player-${name} PRIVATE bench_players kasane_warnings ${ARGN})
+  add_dependencies(kasane_players kasane-player-${name})
+endfunction()
+
+kasane_add_player(raw comm/player_raw.cpp)
+
+pkg_check_modules(bench_ucx IMPORTED_TARGET ucx)
+if(bench_ucx_FOUND)
+  kasane_add_player(ucx comm/player_ucx.cpp PkgConfig::bench_ucx)
+endif()
+foreach(mpi openmpi:ompi-c mpich:mpich)
+  string(REPLACE ":" ";" words ${mpi})
+  list(GET words 0 name)
+  list(GET words 1 package)
+  pkg_check_modules(bench_${name} IMPORTED_TARGET ${package})
+  if(bench_${name}_FOUND)
+    kasane_add_player(${name} comm/player_mpi.cpp PkgConfig::bench_${name})
+    # Neither MPI's withdrawn C++ interface.
+    target_compile_definitions(kasane-player-${name} PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+  endif()
+endforeach()

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "base/json.h"
+#include "crew.h"
+
+namespace kasane::bench {
+namespace {
+
+bool more_is_better(const std::string& unit) { return unit.find("/s") != std::string::npos; }
+
+/// Three significant digits, whatever the size.
+std::string digits(double value) {
+  char text[32];
+  const int decimals = value == 0 ? 0 : std::clamp(2 - static_cast<int>(std::floor(std::log10(std::fabs(value)))), 0, 5);
+  std::snprintf(text, sizeof text, "%.*f", decimals, value);
+  return text;
+}
+
+std::string size_text(std::uint64_t bytes) {
+  if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return std::to_string(bytes >> 20) + " MiB";
+  if (bytes >= 1 << 10 && bytes % (1 << 10) == 0) return std::to_string(bytes >> 10) + " KiB";
+  return std::to_string(bytes) + " B";
+}
+
+/// Value at share of the sorted samples, between neighbours.
+double quantile(const std::vector<double>& sorted, double share) {
+  const double at = share * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+}  // namespace
+
+Summary summarize(std::vector<double> samples) {
+  if (samples.empty()) return {};
+  std::sort(samples.begin(), samples.end());
+  return {quantile(samples, .5), quantile(samples, .25), quantile(samples, .75), static_cast<unsigned>(samples.size())};
+}
+
+void Report::add(const std::string& case_name, const std::string& unit, const std::string& system, Point point, double sample) {
+  auto found = std::find_if(cases_.begin(), cases_.end(), [&](const Case& c) { return c.name == case_name; });
+  if (found == cases_.end()) found = cases_.insert(cases_.end(), Case{case_name, unit, {}, {}});
+  if (std::find(found->systems.begin(), found->systems.end(), system) == found->systems.end()) found->systems.push_back(system);
+  found->samples[point][system].push_back(sample);
+}
+
+void Report::note(const std::string& line) {
+  if (std::find(notes_.begin(), notes_.end(), line) == notes_.end()) notes_.push_back(line);
+}
+
+Role Report::role(const std::string& system) const {
+  const auto found = roles_.find(system);
+  return found == roles_.end() ? Role::peer : found->second;
+}
+
+void Report::print() const {
+  std::printf("%u cores. Medians of interleaved repetitions; ± is half the distance of the quartiles; * means more threads than cores.\n", usable_cores());
+  for (const Case& c : cases_) {
+    print(c);
+    print_ratios(c);
+  }
+  for (const auto& line : notes_) std::printf("%s\n", line.c_str());
+}
+
+void Report::print(const Case& c) const {
+  std::printf("\n%s (%s)\n%7s %9s", c.name.c_str(), c.unit.c_str(), "threads", "size");
+  for (const auto& system : c.systems) std::printf(" %*s", std::max(11, static_cast<int>(system.size())), system.c_str());
+  std::printf("\n");
+  for (const auto& [point, by_system] : c.samples) {
+    const char* crowded = 2 * point.threads > usable_cores() ? "*" : "";
+    std::printf("%7s %9s", (std::to_string(point.threads) + crowded).c_str(), size_text(point.bytes).c_str());
+    for (const auto& system : c.systems) {
+      std::string cell = "-";
+      if (const auto found = by_system.find(system); found != by_system.end()) {
+        const Summary s = summarize(found->second);
+        char spread[16];
+        std::snprintf(spread, sizeof spread, "%2.0f%%", std::min(99., 50 * s.spread()));
+        cell = digits(s.median) + " ±" + spread;
+      }
+      // The sign ± takes two bytes and one column.
+      std::printf(" %*s", std::max(11, static_cast<int>(system.size())) + (cell == "-" ? 0 : 1), cell.c_str());
+    }
+    std::printf("\n");
+  }
+}
+
+void Report::print_ratios(const Case& c) const {
+  std::vector<std::string> ours;
+  for (const auto& system : c.systems) {
+    if (role(system) == Role::ours) ours.push_back(system);
+  }
+  if (ours.empty() || ours.size() == c.systems.size()) return;
+  std::printf("%s as a ratio to the limit, and to the best peer (%s is better)\n", c.name.c_str(), more_is_better(c.unit) ? "more" : "less");
+  for (const auto& [point, by_system] : c.samples) {
+    double limit = 0, best = 0;
+    std::string best_name;
+    for (const auto& [system, samples] : by_system) {
+      const double median = summarize(samples).median;
+      if (role(system) == Role::limit) limit = median;
+      if (role(system) != Role::peer) continue;
+      if (best_name.empty() || (more_is_better(c.unit) ? median > best : median < best)) {
+        best = median;
+        best_name = system;
+      }
+    }
+    std::printf("%7u %9s", point.threads, size_text(point.bytes).c_str());
+    for (const auto& system : ours) {
+      const auto found = by_system.find(system);
+      if (found == by_system.end()) continue;
+      const double median = summarize(found->second).median;
+      std::printf("  %s", system.c_str());
+      if (limit != 0) std::printf(" %.2f × raw", median / limit);
+      if (best != 0) std::printf(" %.2f × best", median / best);
+    }
+    std::printf("%s%s\n", best_name.empty() ? "" : "   best peer: ", best_name.c_str());
+  }
+}
+
+Result<> Report::write(const std::string& path) const {
+  Json list = Json::array();
+  for (const Case& c : cases_) {
+    for (const auto& [point, by_system] : c.samples) {
+      for (const auto& system : c.systems) {
+        const auto found = by_system.find(system);
+        if (found == by_system.end()) continue;
+        const Summary s = summarize(found->second);
+        list.push_back({{"suite", suite_}, {"case", c.name}, {"system", system}, {"ranks", 2}, {"threads", point.threads}, {"bytes", point.bytes},
+                        {"value", s.median}, {"unit", c.unit}, {"repetitions", s.repetitions}, {"spread", s.spread()}, {"low", s.low}, {"high", s.high}});
+      }
+    }
+  }
+  return write_json_file(path, list);
+}
+
+}  // namespace kasane::bench

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was measured: samples by case, system and point; medians and quartiles of them; rows for --json; the tables on standard output, with each of
+// Kasane's systems as a ratio to the limit and to the best peer of the same run.
+//
+// Thread safety: one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace kasane::bench {
+
+struct Point {
+  unsigned threads = 1;
+  std::uint64_t bytes = 0;
+  auto operator<=>(const Point&) const = default;
+};
+
+struct Summary {
+  double median = 0, low = 0, high = 0;   ///< quartiles
+  unsigned repetitions = 0;
+  [[nodiscard]] double spread() const noexcept { return median == 0 ? 0 : (high - low) / median; }
+};
+[[nodiscard]] Summary summarize(std::vector<double> samples);
+
+/// What a system is, for ratios.
+enum class Role { ours, limit, peer };
+
+class Report {
+ public:
+  Report(std::string suite, std::map<std::string, Role> roles) : suite_(std::move(suite)), roles_(std::move(roles)) {}
+
+  /// unit decides what is better: rates (a unit with "/s") grow, times shrink.
+  void add(const std::string& case_name, const std::string& unit, const std::string& system, Point, double sample);
+  /// A line for the end: what was left out, and why.
+  void note(const std::string& line);
+
+  void print() const;
+  [[nodiscard]] Result<> write(const std::string& path) const;
+
+ private:
+  struct Case {
+    std::string name, unit;
+    std::vector<std::string> systems;                                     ///< in the order of their first sample
+    std::map<Point, std::map<std::string, std::vector<double>>> samples;
+  };
+  void print(const Case&) const;
+  void print_ratios(const Case&) const;
+  [[nodiscard]] Role role(const std::string& system) const;
+
+  std::string suite_;
+  std::map<std::string, Role> roles_;
+  std::vector<Case> cases_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace kasane::bench

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "systems.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <sstream>
+#include <stdexcept>
+
+namespace kasane::bench {
+namespace {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+/// A row of the table: empty launch: not over this.
+struct Known {
+  const char* name;
+  const char* player;        ///< the program that must be there
+  const char* launcher;      ///< and the one that starts it, or null
+  const char* description;
+  bool ours, limit, one_sided;
+  bool target_works[2];      ///< over memory, over tcp
+  Launch (*launch)(const std::string& player, Over over);
+};
+
+const Variables kUcxMemory{{"UCX_TLS", "sm,self"}};
+const Variables kUcxTcp{{"UCX_TLS", "tcp,self"}, {"UCX_NET_DEVICES", "lo"}};
+const Variables& ucx_variables(Over over) { return over == Over::memory ? kUcxMemory : kUcxTcp; }
+
+Launch twice(std::vector<std::string> command, Variables variables) { return {std::move(command), false, std::move(variables)}; }
+
+Launch openmpi(const std::string& player, const char* how, Over over) {
+  Launch launch{{"mpirun.openmpi", "-n", "2", "--bind-to", "none", "--oversubscribe"}, true,
+                {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}}};
+  if (over == Over::tcp) {
+    for (const char* word : {"--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"}) launch.command.emplace_back(word);
+  }
+  launch.command.insert(launch.command.end(), {player, how});
+  return launch;
+}
+
+Launch mpich(const std::string& player, const char* how, Over over) {
+  Launch launch{{"mpirun.mpich", "-n", "2", "-bind-to", "none", player, how}, true, {}};
+  if (over == Over::tcp) {
+    launch.environment = kUcxTcp;
+    launch.environment.emplace_back("MPIR_CVAR_NOLOCAL", "1");   // as if the ranks were on two hosts
+  }
+  return launch;
+}
+
+const std::vector<Known>& known() {
+  static const std::vector<Known> table{
+      {"raw", "raw", nullptr, "loads, stores and memcpy on shared memory: the limit", false, true, true, {false, false},
+       [](const std::string& p, Over over) { return over == Over::memory ? twice({p}, {}) : Launch{}; }},
+      {"ucx", "ucx", nullptr, "UCX with a ucp_worker for each thread; put, fence, put", false, false, true, {false, true},
+       [](const std::string& p, Over over) { return twice({p}, ucx_variables(over)); }},
+      {"ucx-multi", "ucx", nullptr, "UCX with one MULTI worker for all threads", false, false, true, {false, true},
+       [](const std::string& p, Over over) { return twice({p, "--multi"}, ucx_variables(over)); }},
+      {"ucx-pointer", "ucx", nullptr, "loads and stores by UCX's ucp_rkey_ptr", false, false, true, {false, false},
+       [](const std::string& p, Over over) { return over == Over::memory ? twice({p, "--pointer"}, kUcxMemory) : Launch{}; }},
+      {"openmpi-p2p", "openmpi", "mpirun.openmpi", "Open MPI, send and receive", false, false, false, {true, true},
+       [](const std::string& p, Over over) { return openmpi(p, "--p2p", over); }},
+      {"openmpi-put", "openmpi", "mpirun.openmpi", "Open MPI, MPI-3 passive target (put, get, fetch-and-op)", false, false, true, {false, true},
+       [](const std::string& p, Over over) { return openmpi(p, "--put", over); }},
+      {"mpich-p2p", "mpich", "mpirun.mpich", "MPICH, send and receive", false, false, false, {true, true},
+       [](const std::string& p, Over over) { return mpich(p, "--p2p", over); }},
+      {"mpich-put", "mpich", "mpirun.mpich", "MPICH, MPI-3 passive target (put, get, fetch-and-op)", false, false, true, {true, true},
+       [](const std::string& p, Over over) { return mpich(p, "--put", over); }},
+  };
+  return table;
+}
+
+bool on_path(const char* program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<System> installed_systems(const std::string& bin, Over over) {
+  std::vector<System> systems;
+  for (const Known& row : known()) {
+    const std::string player = bin + "kasane-player-" + row.player;
+    if (::access(player.c_str(), X_OK) != 0 || (row.launcher != nullptr && !on_path(row.launcher))) continue;
+    Launch launch = row.launch(player, over);
+    if (launch.command.empty()) continue;
+    systems.push_back({row.name, row.description, std::move(launch), row.ours, row.limit, row.one_sided, row.target_works[over == Over::tcp ? 1 : 0]});
+  }
+  return systems;
+}
+
+std::vector<std::string> all_system_names() {
+  std::vector<std::string> names;
+  for (const Known& row : known()) names.emplace_back(row.name);
+  return names;
+}
+
+std::vector<System> choose(std::vector<System> systems, const std::vector<std::string>& wanted) {
+  if (wanted.empty()) return systems;
+  for (const auto& name : wanted) {
+    if (std::none_of(systems.begin(), systems.end(), [&](const System& s) { return s.name == name; })) {
+      throw std::runtime_error("the system " + name + " is not built or not installed here (--list says what is)");
+    }
+  }
+  systems.erase(std::remove_if(systems.begin(), systems.end(),
+                               [&](const System& s) { return std::find(wanted.begin(), wanted.end(), s.name) == wanted.end(); }),
+                systems.end());
+  return systems;
+}
+
+}  // namespace kasane::bench

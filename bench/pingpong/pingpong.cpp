@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// kasane bench pingpong: the multi-threaded PingPong of Odajima, Lee and Sato ("Performance comparison of communication libraries in multi-threaded programs",
+// 2019): each thread of rank 0 writes data, then a flag, into rank 1's memory; the partner thread there polls the flag and answers alike.
+//   latency: half of a round trip, up to 4 KiB.   bandwidth: what all threads moved, both directions, in the time.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "comm/match.h"
+
+namespace {
+
+using namespace kasane::bench;
+
+struct Options {
+  std::vector<std::string> systems;
+  std::vector<unsigned> threads{1, 2, 4, 8};
+  std::vector<std::uint64_t> sizes;
+  std::vector<std::string> over{"memory", "tcp"};
+  bool quick = false, list = false, together = false;
+  unsigned repetitions = 0;
+  std::string json;
+};
+
+std::vector<std::uint64_t> paper_sizes() {
+  std::vector<std::uint64_t> sizes{kTogetherBytes};
+  for (std::uint64_t bytes = 8; bytes <= 4 << 20; bytes *= 2) sizes.push_back(bytes);
+  std::sort(sizes.begin(), sizes.end());
+  return sizes;
+}
+
+void parse(CLI::App& app, Options& options) {
+  app.add_option("--systems", options.systems, "only these (" + [] {
+       std::string names;
+       for (const auto& name : all_system_names()) names += (names.empty() ? "" : ", ") + name;
+       return names;
+     }() + ")")
+      ->delimiter(',')
+      ->type_name("NAME,...");
+  app.add_option("--threads", options.threads, "threads of each rank (default 1,2,4,8)")->delimiter(',')->type_name("N,...")->check(CLI::Range(1u, kMaxThreads));
+  app.add_option("--sizes", options.sizes, "bytes of a message (default 8 B to 4 MiB by powers of two, and 56)")
+      ->delimiter(',')
+      ->type_name("BYTES,...")
+      ->check(CLI::Range(std::uint64_t{8}, std::uint64_t{64} << 20));
+  app.add_option("--over", options.over, "memory, tcp (the loopback network; fewer threads and sizes), or both (default)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"memory", "tcp"}));
+  app.add_flag("--one-line", options.together, "let the peers too put data and flag into one cache line where they fit (56 B), as Kasane always does: a case of its own");
+  app.add_option("--repetitions", options.repetitions, "interleaved repetitions (default 7; --quick: 3)")->type_name("N");
+  app.add_flag("--quick", options.quick, "fewer threads, sizes and repetitions: about a minute");
+  app.add_flag("--list", options.list, "say which systems are here, and end");
+  app.add_option("--json", options.json, "write the rows to FILE too (- for standard output)")->type_name("FILE");
+}
+
+Order order_of(Point point, bool together) {
+  Order order;
+  order.task = Task::pingpong;
+  order.threads = point.threads;
+  order.bytes = point.bytes;
+  order.together = together;
+  return order;
+}
+
+/// Whether this system puts data and flag into one line at this point.
+bool in_one_line(const System& system, Point point, bool all_do) {
+  return point.bytes <= kTogetherBytes && system.one_sided && (all_do || system.ours);
+}
+
+void play_point(Match& match, Report& report, Point point, const std::string& suffix, bool all_in_one_line) {
+  const std::string what = "pingpong" + suffix + ", " + std::to_string(point.threads) + " threads, " + std::to_string(point.bytes) + " bytes";
+  const auto limit = match.effort().limit;
+  const auto check = [&](Match::Entry& entry) {
+    if (all_in_one_line && !entry.system.one_sided) return Answer{Answer::Kind::unsupported, 0, "has no flag"};
+    Order order = order_of(point, in_one_line(entry.system, point, all_in_one_line));
+    order.verify = true;
+    order.iterations = std::clamp<std::uint64_t>((1 << 20) / point.bytes, 4, 100);
+    return entry.pair->together(order, limit);
+  };
+  const auto ask = [&](Match::Entry& entry, std::uint64_t iterations) {
+    Order order = order_of(point, in_one_line(entry.system, point, all_in_one_line));
+    order.iterations = iterations;
+    return entry.pair->together(order, limit);
+  };
+  match.sample(what, check, ask, [&](const System& system, double seconds) {
+    if (point.bytes <= 4096) report.add("pingpong-latency" + suffix, "us", system.name, point, 1e6 * seconds / 2);
+    if (!all_in_one_line) {
+      report.add("pingpong-bandwidth" + suffix, "MB/s", system.name, point, 1e-6 * 2 * static_cast<double>(point.bytes) * point.threads / seconds);
+    }
+  });
+}
+
+void play_over(const Options& options, Over over, const std::vector<System>& systems, Report& report) {
+  const bool memory = over == Over::memory;
+  std::vector<unsigned> threads = options.threads;
+  std::vector<std::uint64_t> sizes = options.sizes;
+  if (sizes.empty()) sizes = options.quick ? std::vector<std::uint64_t>{8, 56, 1024, 65536, 1 << 20} : paper_sizes();
+  if (options.quick) std::erase_if(threads, [](unsigned n) { return n > 2; });
+  if (!memory) {
+    // A round trip takes a hundred times as long; the host's scheduler is most of it as soon as threads share cores.
+    std::erase_if(threads, [](unsigned n) { return n > 2; });
+    if (options.sizes.empty()) sizes = options.quick ? std::vector<std::uint64_t>{8, 4096} : std::vector<std::uint64_t>{8, 64, 1024, 4096, 65536, 1 << 20};
+  }
+  if (threads.empty()) return;
+  Effort effort;
+  effort.repetitions = options.repetitions != 0 ? options.repetitions : options.quick ? 3 : 7;
+  effort.sample_seconds = options.quick ? 0.005 : memory ? 0.015 : 0.03;
+  Match match(systems, *std::max_element(threads.begin(), threads.end()), *std::max_element(sizes.begin(), sizes.end()), effort, report);
+  for (const unsigned n : threads) {
+    for (const std::uint64_t bytes : sizes) play_point(match, report, {n, bytes}, memory ? "" : "-tcp", false);
+    if (!options.together || !memory) continue;
+    for (const std::uint64_t bytes : sizes) {
+      if (bytes <= kTogetherBytes) play_point(match, report, {n, bytes}, "-one-line", true);
+    }
+  }
+}
+
+int list(const std::string& bin) {
+  for (const Over over : {Over::memory, Over::tcp}) {
+    std::printf("%s\n", over == Over::memory ? "over shared memory:" : "over tcp:");
+    for (const System& s : installed_systems(bin, over)) std::printf("  %-22s %s\n", s.name.c_str(), s.description.c_str());
+  }
+  return 0;
+}
+
+int run(const Options& options) {
+  const std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path().string() + "/";
+  if (options.list) return list(bin);
+  const auto memory = installed_systems(bin, Over::memory);
+  Report report("pingpong", roles_of(memory));
+  (void)choose(memory, options.systems);   // refuses what is not here before anything starts
+  for (const auto& over : options.over) {
+    std::vector<System> systems = installed_systems(bin, over == "tcp" ? Over::tcp : Over::memory);
+    std::erase_if(systems, [&](const System& s) {
+      return !options.systems.empty() && std::find(options.systems.begin(), options.systems.end(), s.name) == options.systems.end();
+    });
+    if (!systems.empty()) play_over(options, over == "tcp" ? Over::tcp : Over::memory, systems, report);
+  }
+  if (options.json != "-") report.print();
+  if (options.json.empty()) return 0;
+  if (const auto written = report.write(options.json); !written) throw std::runtime_error(written.error().message);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("The multi-threaded PingPong between two ranks, over every communication system that is here", "kasane bench pingpong");
+  Options options;
+  parse(app, options);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return run(options);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "kasane bench pingpong: %s\n", e.what());
+    return 1;
+  }
+}
