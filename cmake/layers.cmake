@@ -7,6 +7,7 @@ set(KASANE_LAYERS
   "comm       | src/comm           | base topo"
   "comm_shm   | src/comm/shm       | comm bootstrap"
   "comm_sim   | src/comm/sim       | comm"
+  "comm_mpi   | src/comm/mpi       | comm"
   "comm_ucx   | src/comm/ucx       | comm"
   "comm_composed | src/comm/composed | comm"
   "bootstrap  | src/comm/bootstrap | comm"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every transport promises (comm/transport.h), tested by one set of programs over all of them.
 #include <algorithm>
-#include <cstdlib>
 #include <numeric>
 #include <string>
 
@@ -576,11 +575,3 @@ INSTANTIATE_TEST_SUITE_P(Transports, Contract, ::testing::ValuesIn(every_kind())
 
 }  // namespace
 }  // namespace kasane::comm::test
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (std::string(argv[i]) == "--ranks") kasane::comm::test::ranks_wanted() = static_cast<std::uint32_t>(std::atoi(argv[i + 1]));
-  }
-  return RUN_ALL_TESTS();
-}

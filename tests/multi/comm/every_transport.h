@@ -28,7 +28,7 @@
 
 namespace kasane::comm::test {
 
-enum class Kind { shm, shm_service, sim, ucx, ucx_tcp };
+enum class Kind { shm, shm_service, sim, ucx, ucx_tcp, mpi };
 
 inline std::string name_of(Kind kind) {
   switch (kind) {
@@ -37,12 +37,23 @@ inline std::string name_of(Kind kind) {
     case Kind::sim: return "sim";
     case Kind::ucx: return "ucx";
     case Kind::ucx_tcp: return "ucx_tcp";
+    case Kind::mpi: return "mpi";
   }
   return "?";
 }
 
+struct Env;
+using Body = std::function<void(Env&)>;
+
+/// Set before GoogleTest starts by a program that an mpirun started as a rank: every test body then runs in this process, as Kind::mpi.
+inline std::function<void(const Body&)>& run_as_mpi_rank() {
+  static std::function<void(const Body&)> run;
+  return run;
+}
+
 /// The kinds that this build and machine have.
 inline std::vector<Kind> every_kind() {
+  if (run_as_mpi_rank()) return {Kind::mpi};
   std::vector<Kind> kinds{Kind::shm, Kind::shm_service, Kind::sim};
   if (ucx::available()) kinds.insert(kinds.end(), {Kind::ucx, Kind::ucx_tcp});
   return kinds;
@@ -104,8 +115,6 @@ struct Env {
     for (auto& t : threads) t.join();
   }
 };
-
-using Body = std::function<void(Env&)>;
 
 /// Serves messages and sleeps without limit in between: whatever the doorbell loses is a hang.
 class ServiceThread {
@@ -191,6 +200,7 @@ inline void run_rank(const Job& job, Kind kind, const Body& body) {
     case Kind::shm_service: return run_shm_rank(job, kind, body);
     case Kind::ucx:
     case Kind::ucx_tcp: return run_network_rank(job, kind, [kind](OutOfBand& o, Bells& b) { return make_ucx(kind, o, b); }, body);
+    case Kind::mpi:
     case Kind::sim: break;
   }
 }
@@ -220,6 +230,7 @@ inline void run_sim(std::uint32_t ranks, std::uint64_t seed, const Body& body) {
 }
 
 inline void on_every_rank(Kind kind, const Body& body, int sim_seeds = 12) {
+  if (kind == Kind::mpi) return run_as_mpi_rank()(body);
   if (kind != Kind::sim) {
     kasane::test::run_ranks(ranks_wanted(), [&](const Job& job) { run_rank(job, kind, body); });
     return;

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/mpi/channel.h"
+
+#include <cstring>
+
+#include "base/clock.h"
+
+namespace kasane::comm::mpi {
+namespace {
+
+constexpr int kSpins = 200;                     ///< looks at a taken lock; its holder is inside one MPI call
+constexpr std::size_t kFlightsTested = 8;       ///< sends on their way that one collect() asks after
+constexpr std::uint64_t kLeaveNs = 5'000'000'000;   ///< how long close() waits for peers that still take something
+constexpr std::size_t kSomeIdle = 4;            ///< receives are posted again in batches
+
+AnswerHead& answer_head(std::byte* buffer) noexcept { return *reinterpret_cast<AnswerHead*>(buffer); }
+
+}  // namespace
+
+Channel::Channel(Library& library, Communicator channel, std::vector<Peer>& peers, AnswerStack& owed)
+    : library_(library), table_(library.table()), channel_(channel), peers_(peers), owed_(owed), out_(kOut + kAnswers),
+      outgoing_(kOut + kAnswers), mine_(library, channel), theirs_(library, channel), open_(peers.size(), kNoBuffer) {
+  asks_.tag = kAskTag;
+  answers_.tag = kAnswerTag;
+  flights_.reserve(kOut + kAnswers);
+  opened_.reserve(peers.size());
+  starts_.reserve(BulkTable::kCapacity);
+  for (Receives* r : {&asks_, &answers_}) {
+    r->idle.reserve(kPosted);
+    for (std::uint16_t i = 0; i < kPosted; ++i) r->idle.push_back(i);
+  }
+}
+
+Result<void> Channel::open() {
+  const bool posted = library_.locked([&] {
+    post_idle(asks_);
+    post_idle(answers_);
+    return asks_.idle.empty() && answers_.idle.empty();
+  });
+  return posted ? Result<void>() : fail(Errc::io, std::string(library_.name()) + " refuses to receive");
+}
+
+bool Channel::close() noexcept {
+  const std::uint64_t until = now_ns() + kLeaveNs;
+  auto busy = [&] {
+    drain();
+    test_flights();
+    auto ignore = [](const Bulk&, int) {};
+    mine_.poll(ignore);
+    theirs_.poll(ignore);
+    return !flights_.empty() || !mine_.empty() || !theirs_.empty();
+  };
+  bool left = library_.locked(busy);
+  while (left && now_ns() < until) left = library_.locked(busy);
+  auto take_back = [&](Receives& r) {
+    for (std::uint32_t i = 0; i < r.posted; ++i) {
+      Request& request = r.requests[r.order[(r.first + i) % kPosted]];
+      table_.cancel(&request);
+      for (bool done = false; !done;) {
+        if (table_.test(&request, &done, nullptr) != 0) break;
+      }
+    }
+    r.posted = 0;
+    return 0;
+  };
+  library_.locked([&] { return take_back(asks_) + take_back(answers_); });
+  return !left;
+}
+
+// ---- out -------------------------------------------------------------------------------------------------------------
+
+void Channel::push(std::uint32_t index) noexcept {
+  KASANE_CHECK(queue_.try_push(static_cast<std::uint16_t>(index)) != Push::full, "more buffers are queued than there are");
+}
+
+// Nothing is left lying. A poster pushes, adds to kicks_, and tries the lock. If that fails, the lock's holder lets go after it and compares kicks_ with
+// drained_ after that: it sees the addition, and unless a drain has begun since, drains itself, or leaves it to the next holder, who does the same.
+// (All of this is seq_cst: one order.)
+void Channel::kick() noexcept {
+  kicks_.fetch_add(1, std::memory_order_seq_cst);
+  look_back();
+}
+
+void Channel::look_back() noexcept {
+  while (kicks_.load(std::memory_order_seq_cst) != drained_.load(std::memory_order_seq_cst)) {
+    if (!library_.lock().try_lock()) return;
+    drain();
+    library_.lock().unlock();
+  }
+}
+
+bool Channel::try_lock_briefly() noexcept {
+  for (int i = 0; i < kSpins; ++i) {
+    if (library_.lock().try_lock()) return true;
+    relax();
+  }
+  return false;
+}
+
+void Channel::lose(std::uint32_t peer) noexcept {
+  std::uint32_t expected = Peer::reachable;
+  peers_[peer].loss.compare_exchange_strong(expected, Peer::failed, std::memory_order_acq_rel);  // once; published by the next line
+  any_lost_.store(true, std::memory_order_release);
+}
+
+bool Channel::lost(std::uint32_t peer) const noexcept {
+  return any_lost() && peers_[peer].loss.load(std::memory_order_relaxed) != Peer::reachable;  // relaxed: ordered by any_lost()
+}
+
+void Channel::drain() noexcept {
+  drained_.store(kicks_.load(std::memory_order_seq_cst), std::memory_order_seq_cst);  // before looking, see kick()
+  while (std::uint16_t* next = queue_.front()) {
+    if (!drain_one(*next)) break;
+    queue_.pop();
+  }
+  drain_answers();
+}
+
+/// False if it has to wait for room.
+bool Channel::drain_one(std::uint32_t index) noexcept {
+  Outgoing& o = outgoing_[index];
+  if (index >= kOut) {
+    send_now(index, o.peer, o.bytes, kAnswerTag);
+    return true;
+  }
+  const bool bulk = o.bulk.way != Bulk::Way::none;
+  if (bulk && mine_.full()) return false;
+  if (lost(o.peer)) {  // what it was for has been told, or will be
+    release(index);
+    return true;
+  }
+  const Bulk transfer = o.bulk;
+  // A receive is posted before what makes the peer send; a send follows what makes the peer receive.
+  int code = transfer.way == Bulk::Way::receive ? mine_.start(transfer) : 0;
+  const std::uint32_t peer = o.peer;
+  if (o.bytes != 0) {
+    send_now(index, peer, o.bytes, kAskTag);
+  } else {
+    release(index);
+  }
+  if (bulk && transfer.way != Bulk::Way::receive) code = mine_.start(transfer);
+  if (code != 0) lose(peer);
+  return true;
+}
+
+void Channel::send_now(std::uint32_t index, std::uint32_t peer, std::uint32_t bytes, int tag) noexcept {
+  if (lost(peer)) return release(index);
+  Flight flight{.request = {}, .buffer = static_cast<std::uint16_t>(index)};
+  bool done = false;
+  int code = table_.send(channel_, out_[index].bytes, bytes, peer, tag, &flight.request);
+  if (code == 0) code = table_.test(&flight.request, &done, nullptr);  // most have left by now
+  if (code != 0) lose(peer);
+  if (code != 0 || done) {
+    release(index);
+  } else {
+    flights_.push_back(flight);  // reserved for every buffer: does not allocate
+  }
+}
+
+void Channel::test_flights() noexcept {
+  for (std::size_t i = 0, n = 0; i < flights_.size() && n < kFlightsTested; ++n) {
+    bool done = false;
+    const int code = table_.test(&flights_[i].request, &done, nullptr);
+    if (code != 0) lose(outgoing_[flights_[i].buffer].peer);
+    if (code == 0 && !done) {
+      ++i;
+      continue;
+    }
+    release(flights_[i].buffer);
+    flights_.erase(flights_.begin() + static_cast<std::ptrdiff_t>(i));  // keeps the oldest in front
+  }
+}
+
+// ---- answers ---------------------------------------------------------------------------------------------------------
+
+void Channel::drain_answers() noexcept {
+  if (owed_left_ == AnswerStack::kEnd && owed_.empty()) return;
+  for (;;) {
+    if (owed_left_ == AnswerStack::kEnd) owed_left_ = owed_.take_all();
+    if (owed_left_ == AnswerStack::kEnd) break;
+    const std::uint32_t next = owed_.node(owed_left_).next;  // before: once packed, the node may be pushed again
+    if (!pack(owed_left_)) break;                            // out of buffers: the rest when some have left
+    owed_left_ = next;
+  }
+  for (const std::uint32_t peer : opened_) close_answer(peer);
+  opened_.clear();
+}
+
+/// Adds what the node says to the message being filled for its peer.
+bool Channel::pack(std::uint32_t node) noexcept {
+  const auto meaning = owed_.meaning(node);
+  std::uint16_t& open = open_[meaning.peer];
+  if (open == kNoBuffer) {
+    const std::uint32_t fresh = claim_answer();
+    if (fresh == IndexPool::kNone) return false;
+    open = static_cast<std::uint16_t>(fresh);
+    opened_.push_back(meaning.peer);  // reserved for every peer
+    answer_head(buffer(fresh)) = {};
+    outgoing_[fresh] = {.peer = meaning.peer, .bytes = sizeof(AnswerHead), .bulk = {}};
+  }
+  if (meaning.about == AnswerStack::About::notes) {
+    owed_.forget_notes(meaning.peer);  // close_answer() reads them
+    return true;
+  }
+  Outgoing& o = outgoing_[open];
+  if (o.bytes + sizeof(Record) > kAnswerBytes) {
+    close_answer(meaning.peer);
+    std::erase(opened_, meaning.peer);
+    return pack(node);
+  }
+  const Record record{.kind = meaning.about == AnswerStack::About::reply ? Answer::reply : Answer::operation,
+                      .unused = 0,
+                      .slot = meaning.slot,
+                      .bytes = 0,
+                      .value = owed_.node(node).value};
+  std::memcpy(buffer(open) + o.bytes, &record, sizeof(record));
+  o.bytes += sizeof(record);
+  ++answer_head(buffer(open)).records;
+  return true;
+}
+
+void Channel::close_answer(std::uint32_t peer) noexcept {
+  const std::uint16_t index = open_[peer];
+  open_[peer] = kNoBuffer;
+  AnswerHead& head = answer_head(buffer(index));
+  // seq_cst: after forget_notes(), see AnswerStack::notes().
+  head.credits = peers_[peer].consumed.exchange(0, std::memory_order_seq_cst);
+  head.rings = static_cast<std::uint16_t>(peers_[peer].rings.exchange(0, std::memory_order_seq_cst));
+  send_now(index, peer, outgoing_[index].bytes, kAnswerTag);
+}
+
+// ---- in --------------------------------------------------------------------------------------------------------------
+
+void Channel::post_idle(Receives& r) noexcept {
+  while (!r.idle.empty()) {
+    const std::uint16_t b = r.idle.back();
+    if (table_.receive(channel_, r.buffers[b].bytes, sizeof(Buffer), kAnySource, r.tag, &r.requests[b]) != 0) return;
+    r.idle.pop_back();
+    r.order[(r.first + r.posted++) % kPosted] = b;
+  }
+}
+
+void Channel::take(Receives& r, const Arrival& arrival, Inbox& inbox) noexcept {
+  const std::uint16_t b = r.order[r.first];
+  r.first = (r.first + 1) % kPosted;
+  --r.posted;
+  inbox.push({.buffer = b, .source = arrival.source, .bytes = arrival.bytes});
+}
+
+/// Receives of one tag are matched in the order they were posted in, so only the oldest of each is asked after.
+void Channel::take_arrivals(Inbox& asks, Inbox& answers) noexcept {
+  for (std::size_t n = 0; n < 2 * kTaken; ++n) {
+    std::array<Request, 2> oldest{};
+    std::array<Receives*, 2> whose{};
+    int count = 0;
+    for (Receives* r : {&answers_, &asks_}) {
+      if (r->posted == 0) continue;
+      whose[static_cast<std::size_t>(count)] = r;
+      oldest[static_cast<std::size_t>(count++)] = r->requests[r->order[r->first]];
+    }
+    int index = kNothing;
+    Arrival arrival{};
+    if (count == 0 || table_.test_any(oldest.data(), count, &index, &arrival) != 0) {
+      // A receive from anybody fails only when somebody is gone and the MPI cannot say who.
+      if (count != 0) library_.abort(1);
+      return;
+    }
+    if (index == kNothing) return;
+    Receives& r = *whose[static_cast<std::size_t>(index)];
+    take(r, arrival, &r == &asks_ ? asks : answers);
+  }
+}
+
+bool Channel::collect(Inbox& asks, Inbox& answers, std::vector<Ended>& ended) noexcept {
+  if (!try_lock_briefly()) return false;
+  drain();
+  take_arrivals(asks, answers);
+  test_flights();
+  auto note = [&](const Bulk& bulk, int code) {
+    if (code != 0) lose(bulk.peer);
+    ended.push_back({bulk, code != 0});
+  };
+  mine_.poll(note);
+  theirs_.poll(note);
+  library_.lock().unlock();
+  look_back();
+  return true;
+}
+
+bool Channel::start_at_owner(const Bulk& bulk) noexcept {
+  if (starts_.size() == starts_.capacity()) return false;
+  starts_.push_back(bulk);
+  return true;
+}
+
+void Channel::settle() noexcept {
+  const bool receives = asks_.idle.size() >= kSomeIdle || answers_.idle.size() >= kSomeIdle;
+  if (starts_.empty() && !receives && owed_.empty()) return;
+  kicks_.fetch_add(1, std::memory_order_seq_cst);  // if the lock stays taken, its holder drains
+  if (!try_lock_briefly()) return;
+  drain();
+  post_idle(asks_);
+  post_idle(answers_);
+  while (!starts_.empty() && !theirs_.full()) {
+    if (theirs_.start(starts_.back()) != 0) lose(starts_.back().peer);
+    starts_.pop_back();
+  }
+  library_.lock().unlock();
+  look_back();
+}
+
+}  // namespace kasane::comm::mpi

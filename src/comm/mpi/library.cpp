@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/mpi/library.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+namespace kasane::comm::mpi {
+namespace {
+
+// ---- which MPI, and where its module lies ----------------------------------------------------------------------------
+
+bool in_environment(const char* name) noexcept { return std::getenv(name) != nullptr; }
+bool under_openmpi() noexcept { return in_environment("OMPI_COMM_WORLD_SIZE"); }
+bool under_mpich() noexcept { return in_environment("PMI_RANK") || in_environment("PMI_SIZE") || in_environment("HYDI_CONTROL_FD"); }
+
+Result<std::string> resolve(std::string_view which) {
+  if (which == "openmpi" || which == "mpich") return std::string(which);
+  if (which != "auto") return fail(Errc::invalid_argument, "MPI '" + std::string(which) + "' is not known: openmpi, mpich or auto");
+  if (under_openmpi()) return std::string("openmpi");
+  if (under_mpich()) return std::string("mpich");
+  return fail(Errc::invalid_argument, "no mpirun started this process (neither OMPI_COMM_WORLD_SIZE nor PMI_RANK is set): "
+                                      "start it by mpirun, or name the MPI");
+}
+
+std::string folder_of(std::string path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? std::string(".") : path.substr(0, slash);
+}
+
+std::string executable_folder() {
+  std::array<char, 4096> path{};
+  const ssize_t n = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
+  return n > 0 ? folder_of(std::string(path.data(), static_cast<std::size_t>(n))) : std::string(".");
+}
+
+/// Of the executable or shared library that holds this code.
+std::string own_folder() {
+  Dl_info info{};
+  return ::dladdr(reinterpret_cast<const void*>(&executable_folder), &info) != 0 && info.dli_fname != nullptr ? folder_of(info.dli_fname)
+                                                                                                              : std::string(".");
+}
+
+Result<const Module*> open_module(const std::string& name) {
+  const std::string file = "kasane-mpi-" + name + ".so";
+  const std::string here = executable_folder();
+  std::string tried;
+  for (const std::string& folder : {here, own_folder(), here + "/../lib/kasane", std::string(KASANE_MODULE_FOLDER)}) {
+    const std::string path = folder + "/" + file;
+    if (::access(path.c_str(), R_OK) != 0) {
+      tried += (tried.empty() ? "" : ", ") + folder;
+      continue;
+    }
+    // Global: plug-ins that Open MPI loads later look for its symbols there. Never closed: MPIs leave threads' keys and handlers behind.
+    void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (module == nullptr) return fail(Errc::unsupported, "cannot load " + path + ": " + ::dlerror());
+    const auto* table = static_cast<const Module*>(::dlsym(module, kModuleSymbol));
+    if (table == nullptr || table->abi != kModuleAbi || table->bytes != sizeof(Module)) {
+      return fail(Errc::unsupported, path + " belongs to another build of Kasane");
+    }
+    return table;
+  }
+  return fail(Errc::unsupported, file + " is not in " + tried + ": build Kasane where this MPI's development package is installed");
+}
+
+// ---- what the MPI must leave alone -----------------------------------------------------------------------------------
+
+/// Defaults of ours, where the user has not said otherwise.
+void prepare_environment() noexcept {
+  constexpr int kKeep = 0;
+  ::setenv("OMPI_MCA_opal_signal", "", kKeep);        // no stack-trace handlers on SIGSEGV: faults are ours
+  ::setenv("OMPI_MCA_memory", "^patcher", kKeep);     // no hooks in mmap and munmap, which the runtime calls all the time
+  ::setenv("UCX_HANDLE_ERRORS", "none", kKeep);       // the same two for UCX, on which both may stand
+  ::setenv("UCX_MEM_EVENTS", "n", kKeep);
+}
+
+/// Puts the dispositions of the synchronous signals back, whatever a library did to them.
+class KeepSignals {
+ public:
+  KeepSignals() noexcept {
+    for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], nullptr, &before_[i]);
+  }
+  ~KeepSignals() {
+    for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
+  }
+  KeepSignals(const KeepSignals&) = delete;
+  KeepSignals& operator=(const KeepSignals&) = delete;
+
+ private:
+  static constexpr std::array<int, 5> kSignals = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+  std::array<struct sigaction, kSignals.size()> before_{};
+};
+
+// ---- out of band -----------------------------------------------------------------------------------------------------
+
+class OverMpi final : public OutOfBand {
+ public:
+  OverMpi(Library& library, Communicator channel) noexcept : library_(library), channel_(channel) {}
+  Rank rank() const noexcept override { return library_.rank(); }
+  std::uint32_t ranks() const noexcept override { return library_.ranks(); }
+
+  Result<std::vector<std::string>> allgather(std::string_view mine) override {
+    const std::size_t n = ranks();
+    // Sizes first.
+    const int size = static_cast<int>(mine.size());
+    std::vector<int> sizes(n), counts(n, static_cast<int>(sizeof(int))), offsets(n);
+    for (std::size_t r = 0; r < n; ++r) offsets[r] = static_cast<int>(r * sizeof(int));
+    KASANE_TRY(gather(&size, sizeof(size), sizes.data(), counts, offsets));
+    int total = 0;
+    for (std::size_t r = 0; r < n; ++r) {
+      offsets[r] = total;
+      total += sizes[r];
+    }
+    std::string everything(static_cast<std::size_t>(total), '\0');
+    KASANE_TRY(gather(mine.data(), size, everything.data(), sizes, offsets));
+    std::vector<std::string> all(n);
+    for (std::size_t r = 0; r < n; ++r) all[r] = everything.substr(static_cast<std::size_t>(offsets[r]), static_cast<std::size_t>(sizes[r]));
+    return all;
+  }
+
+ private:
+  Result<void> gather(const void* mine, int bytes, void* all, const std::vector<int>& counts, const std::vector<int>& offsets) {
+    Request request{};
+    const int code =
+        library_.locked([&] { return library_.table().allgather(channel_, mine, bytes, all, counts.data(), offsets.data(), &request); });
+    if (code != 0) return library_.failed(code, "allgather");
+    return library_.finish(request, "allgather");
+  }
+
+  Library& library_;
+  Communicator channel_;
+};
+
+}  // namespace
+
+// ---- Library ---------------------------------------------------------------------------------------------------------
+
+bool Library::launched() noexcept { return under_openmpi() || under_mpich(); }
+
+void Library::yield() noexcept { ::sched_yield(); }
+
+tl::unexpected<Error> Library::failed(int code, std::string_view what) {
+  std::array<char, 512> text{};
+  locked([&] {
+    table_->error_text(code, text.data(), text.size());
+    return 0;
+  });
+  return fail(Errc::io, std::string(name()) + ": " + std::string(what) + ": " + text.data());
+}
+
+Result<void> Library::finish(Request& request, std::string_view what) {
+  for (;;) {
+    bool done = false;
+    const int code = locked([&] { return table_->test(&request, &done, nullptr); });
+    if (code != 0) return failed(code, what);
+    if (done) return {};
+    yield();
+  }
+}
+
+void Library::abort(int status) noexcept {
+  // Without the lock: its holder may be what went wrong, and nothing comes after this.
+  table_->abort(status);
+  std::abort();
+}
+
+Result<void> Library::join() {
+  std::array<char, 64> text{};
+  table_->version(text.data(), text.size());
+  version_ = text.data();
+  const int code = table_->communicator(&out_of_band_channel_, &rank_, &ranks_);
+  if (code != 0) return failed(code, "duplicating the world");
+  out_of_band_ = std::make_unique<OverMpi>(*this, out_of_band_channel_);
+  return {};
+}
+
+Library::~Library() {
+  if (out_of_band_ != nullptr) {
+    locked([&] { return table_->free_communicator(&out_of_band_channel_); });
+  }
+  if (finalize_) locked([&] { return table_->finalize(); });
+}
+
+Result<std::shared_ptr<Library>> load(std::string_view which, int* argc, char*** argv) {
+  auto name = resolve(which);
+  if (!name) return tl::unexpected<Error>(std::move(name).error());
+  prepare_environment();
+  const KeepSignals keep;   // round dlopen too: libraries install handlers when they are loaded
+  auto table = open_module(*name);
+  if (!table) return tl::unexpected<Error>(std::move(table).error());
+  bool ours = false, level_ok = false;
+  const int code = (*table)->init(argc, argv, &ours, &level_ok);
+  std::shared_ptr<Library> library(new Library(*table, ours && code == 0));
+  if (code != 0) return library->failed(code, "MPI_Init_thread");
+  if (!level_ok) {
+    return fail(Errc::unsupported, std::string((*table)->name) + " allows one thread only: MPI_THREAD_SERIALIZED or above is needed");
+  }
+  KASANE_TRY(library->join());
+  return library;
+}
+
+}  // namespace kasane::comm::mpi

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The MPI library that started this process, loaded at run time: which one is not known when Kasane is built, and both may be installed.
+//
+//   load("auto") ── environment says Open MPI ──► kasane-mpi-openmpi.so ──► libmpi.so      MPI_Init_thread(SERIALIZED), MPI_Finalize
+//                └─ environment says MPICH ─────► kasane-mpi-mpich.so   ──► libmpich.so
+//
+// Thread safety: everything but out_of_band() (see there) from any thread. MPI calls are serialised by lock(), which is only ever tried: it is
+// held for the length of MPI calls that do not wait, so whoever finds it taken comes back, or leaves its work to the holder.
+// Invariant: no handler, completion or other code that is not ours runs while the lock is held.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "comm/mpi/module.h"
+#include "comm/out_of_band.h"
+
+namespace kasane::comm::mpi {
+
+/// Held round every call of the MPI. Async-signal-safe; not recursive, and no need to be: it is only tried.
+class TryLock {
+ public:
+  [[nodiscard]] bool try_lock() noexcept {
+    // seq_cst, both: who finds it taken relies on the holder's look back after unlock() (MpiTransport::kick).
+    return state_.load(std::memory_order_seq_cst) == 0 && state_.exchange(1, std::memory_order_seq_cst) == 0;
+  }
+  void unlock() noexcept { state_.store(0, std::memory_order_seq_cst); }  // seq_cst: see try_lock()
+
+ private:
+  alignas(64) std::atomic<std::uint32_t> state_{0};
+};
+
+class Library {
+ public:
+  /// Finalises the MPI if load() initialised it. Collective: every transport is gone, every rank is here.
+  ~Library();
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  [[nodiscard]] Rank rank() const noexcept { return Rank{rank_}; }
+  [[nodiscard]] std::uint32_t ranks() const noexcept { return ranks_; }
+  [[nodiscard]] std::string_view name() const noexcept { return table_->name; }       ///< "Open MPI", "MPICH"
+  [[nodiscard]] std::string_view version() const noexcept { return version_; }        ///< "4.1.4"
+  /// Over the MPI: other threads of the rank may use transports of it meanwhile.
+  [[nodiscard]] OutOfBand& out_of_band() noexcept { return *out_of_band_; }
+
+  /// Is this process one of those that an mpirun started? Reads the environment only.
+  [[nodiscard]] static bool launched() noexcept;
+  /// Ends the whole job with status, also on ranks that wait for this one.
+  [[noreturn]] void abort(int status) noexcept;
+
+  // For the transport.
+  [[nodiscard]] const Module& table() const noexcept { return *table_; }
+  [[nodiscard]] TryLock& lock() noexcept { return lock_; }
+  /// An error naming what, with the MPI's own words. Not while the lock is held.
+  [[nodiscard]] tl::unexpected<Error> failed(int code, std::string_view what);
+  /// Waits for request, letting others at the lock in between. For start and end only.
+  Result<void> finish(Request& request, std::string_view what);
+  /// Runs call() under the lock, waiting for it. For start and end only.
+  template <class Call>
+  auto locked(const Call& call) {
+    while (!lock_.try_lock()) yield();
+    auto result = call();
+    lock_.unlock();
+    return result;
+  }
+
+ private:
+  friend Result<std::shared_ptr<Library>> load(std::string_view, int*, char***);
+  Library(const Module* table, bool finalize) noexcept : table_(table), finalize_(finalize) {}
+  Result<void> join();
+  static void yield() noexcept;
+
+  const Module* table_;
+  bool finalize_;
+  std::uint32_t rank_ = 0, ranks_ = 1;
+  std::string version_;
+  TryLock lock_;
+  Communicator out_of_band_channel_{};
+  std::unique_ptr<OutOfBand> out_of_band_;
+};
+
+/// which: "openmpi", "mpich", or "auto": what the launcher's environment says. Initialises the MPI unless the program has done so; then the program's thread
+/// level must be SERIALIZED or above. The signal dispositions that the MPI sets are put back. Call it early, from the main thread.
+Result<std::shared_ptr<Library>> load(std::string_view which, int* argc = nullptr, char*** argv = nullptr);
+
+}  // namespace kasane::comm::mpi

@@ -1,0 +1,865 @@
+// SPDX-License-Identifier: Apache-2.0
+// The MPI transport.
+//
+//   rank a                                                   rank b
+//   write(b, …) ─ window? put, flush: done
+//              └─ else ask {write, slot, data} ────────────► poll(): memcpy, owes an answer ─┐
+//   poll(): ends slot's operation, Completion ◄───────────── answers {slot, …} ◄─────────────┘
+//   send, request ─ ask {handler, payload} ────────────────► poll(): handler … reply(): owes an answer
+//
+// Thread safety: any call from any thread of the rank, also from a fault handler. Posters take a buffer and a slot without locks and queue it (channel.h);
+// the gate, which is only ever tried, is held for the length of poll(), the library's lock inside it round MPI calls only. So handlers and completions
+// run in the gate and outside the lock: they may post and reply, and a nested progress() is told "nothing".
+//
+// Invariants:
+// - an operation's slot is held from its post to its end; its answer, bulk data and completion belong to it alone;
+// - what a peer may owe us is bounded by our slots, what we may send unasked by credits: an MPI's queue of unexpected messages stays bounded.
+#include "comm/mpi/mpi_transport.h"
+
+#include <bit>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "comm/cpu_atomic.h"
+#include "comm/mpi/channel.h"
+#include "comm/mpi/op_ring.h"
+#include "comm/mpi/windows.h"
+
+namespace kasane::comm::mpi {
+namespace {
+
+constexpr std::size_t kInlineWindow = 64 * 1024;     ///< a put or get of this size is waited for: shorter than the way through a queue
+constexpr int kWindowSpins = 50;                     ///< looks at a taken lock before the message path is taken
+constexpr std::int64_t kNapNs = 100'000;             ///< arrivals ring nothing: how late a sleeping rank may notice one
+constexpr std::int64_t kBusyNapNs = 20'000;          ///< the same while messages come
+constexpr std::uint64_t kBusyForNs = 1'000'000;
+constexpr std::uint32_t kSlotsOfAll = 32768;         ///< slots of one kind, shared by all peers
+constexpr std::uint32_t kFewestSlots = 16;
+
+constexpr std::uint32_t slots_for(std::uint32_t ranks) noexcept {
+  return std::clamp(std::bit_floor(kSlotsOfAll / ranks), kFewestSlots, kMostSlots);
+}
+
+// std::atomic_thread_fence by another name: GCC warns that the thread sanitizer does not model fences. That only makes it blind to orders which rest on
+// them, and ours also rest on atomics.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+void fence_acquire() noexcept { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+void fence_release() noexcept { __atomic_thread_fence(__ATOMIC_RELEASE); }
+void fence_seq_cst() noexcept { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+
+/// Where the answer to one request arrives. state = 4 × stamp + phase.
+struct alignas(64) ReplySlot {
+  enum Phase : std::uint64_t { waiting = 0, answered = 1, lost = 2 };
+  std::atomic<std::uint64_t> state{0};
+  std::atomic<std::uint64_t> value{0};
+};
+
+/// The slots of one peer.
+struct Slots {
+  explicit Slots(std::uint32_t count) : operations(count), free_replies(count), replies(new ReplySlot[count]) {}
+  OpRing operations;
+  IndexPool free_replies;
+  std::unique_ptr<ReplySlot[]> replies;
+};
+
+class MpiTransport final : public Transport {
+ public:
+  MpiTransport(std::shared_ptr<Library> library, Bells& bells, Communicator communicator)
+      : Transport(library->rank(), library->ranks()), library_(std::move(library)), bells_(bells), communicator_(communicator),
+        slot_count_(slots_for(ranks())), peers_(ranks()), owed_(ranks(), slot_count_), windows_(*library_, communicator),
+        channel_(std::make_unique<Channel>(*library_, communicator, peers_, owed_)) {
+    for (std::uint32_t r = 0; r < ranks(); ++r) slots_.push_back(std::make_unique<Slots>(slot_count_));
+    ended_.reserve(2 * BulkTable::kCapacity);
+  }
+  ~MpiTransport() override;
+  Result<void> start(Options options);
+
+  Facts facts() const noexcept override;
+  Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
+  std::byte* mapped(Rank rank, RegionId id) const noexcept override;
+
+  Post read(RemoteAddr from, void* to, std::size_t bytes, Completion*) noexcept override;
+  Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion*) noexcept override;
+  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value, Completion*) noexcept override;
+  Post atomic(AtomicOp, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Completion*,
+              Width) noexcept override;
+  Post fence(Rank target, Completion*) noexcept override;
+
+  void set_handler(HandlerId, Handler, void* context) noexcept override;
+  Post send(Rank to, HandlerId, std::span<const std::byte> payload) noexcept override;
+  Post request(Rank to, HandlerId, std::span<const std::byte> payload, PendingReply&) noexcept override;
+  void reply(ReplyToken, std::uint64_t value) noexcept override;
+  bool test(PendingReply&, std::uint64_t* value) noexcept override;
+
+  bool poll() noexcept override;
+
+  std::uint32_t activity(Doorbell) const noexcept override;
+  void sleep(Doorbell, std::uint32_t seen, std::int64_t timeout_ns) noexcept override;
+  void wake(Rank, Doorbell) noexcept override;
+
+ private:
+  struct Region {
+    std::atomic<std::size_t> bytes{0};   ///< 0: not attached. Published last.
+    std::byte* base = nullptr;
+  };
+  struct HandlerEntry {
+    Handler fn = nullptr;
+    void* context = nullptr;
+  };
+  /// What an operation is posted from: the buffer that asks for it, its slot filled but for the completion.
+  struct Draft {
+    std::uint32_t buffer = IndexPool::kNone;
+    std::uint64_t position = 0;
+    explicit operator bool() const noexcept { return buffer != IndexPool::kNone; }
+  };
+
+  [[nodiscard]] bool own(Rank r) const noexcept { return r == rank(); }
+  std::byte* address(RemoteAddr at, std::size_t bytes) const noexcept;
+  bool by_window(const RemoteAddr& at) const noexcept { return use_windows_ && windows_.has(static_cast<std::uint16_t>(raw(at.region))); }
+  template <class Call>
+  bool through_window(std::uint32_t peer, const Call& call) noexcept;
+
+  Draft draft(RemoteAddr at, Ask kind, std::uint64_t bytes, Completion*, const Operation& rest) noexcept;
+  Post post(RemoteAddr at, const Draft&, std::size_t inline_bytes) noexcept;
+  Bulk bulk_for(RemoteAddr at, const Draft&, Bulk::Way, std::byte* memory, std::uint64_t bytes) const noexcept;
+  Post write_by_message(RemoteAddr to, const void* from, std::size_t bytes, bool notify, std::uint64_t flag_offset, std::uint64_t value, Completion*) noexcept;
+  Post ask_handler(Rank to, Ask kind, HandlerId, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
+  void set_flag(std::uint32_t region, std::uint64_t offset, std::uint64_t value) noexcept;
+
+  // In the gate:
+  bool run_self() noexcept;
+  bool run_answers() noexcept;
+  bool run_answer(const Channel::Incoming&) noexcept;
+  bool run_asks() noexcept;
+  bool run_ask(const Channel::Incoming&) noexcept;
+  bool answer_read(std::uint32_t peer, const Head&) noexcept;
+  bool answer_bulk(std::uint32_t peer, const Head&) noexcept;
+  bool run_ended() noexcept;
+  bool run_fences() noexcept;
+  bool run_losses() noexcept;
+  void run_handler(std::uint32_t name, Rank from, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
+  void part_ended(std::uint32_t peer, std::uint16_t slot, Status) noexcept;
+  void end(std::uint32_t peer, std::uint16_t slot, Operation&, Status) noexcept;
+  void credit(std::uint32_t peer) noexcept;
+  void answer_request(std::uint32_t peer, std::uint16_t slot, ReplySlot::Phase, std::uint64_t value) noexcept;
+
+  std::shared_ptr<Library> library_;
+  Bells& bells_;
+  Communicator communicator_;
+  std::uint32_t slot_count_;
+  std::vector<Peer> peers_;
+  AnswerStack owed_;
+  Windows windows_;
+  bool use_windows_ = false, pins_ = false;
+  std::string detail_;
+  std::vector<std::unique_ptr<Slots>> slots_;   ///< by peer
+  std::unique_ptr<Channel> channel_;
+  std::array<Region, kMaxRegions> regions_;
+  std::array<HandlerEntry, kMaxHandlers> handlers_{};
+  MpscRing<std::uint16_t> self_{2 * Channel::kOut};   ///< buffers with messages to ourselves; never full
+
+  alignas(64) std::atomic<std::uint32_t> gate_{0};     ///< 1 while a thread of this rank is in poll()
+  std::atomic<std::uint32_t> fences_{0};               ///< fences that wait
+  std::atomic<std::uint64_t> last_active_ns_{0};       ///< when something last came, for the length of naps
+  // In the gate:
+  Channel::Inbox asks_, answers_;
+  std::vector<Channel::Ended> ended_;
+};
+
+// ---- start and end ---------------------------------------------------------------------------------------------------
+
+Result<void> MpiTransport::start(Options options) {
+  Windows::Findings found;
+  if (options.rma != Options::Rma::messages) {
+    auto probed = Windows::probe(*library_, communicator_);
+    if (!probed) return tl::unexpected<Error>(std::move(probed).error());
+    found = *probed;
+  }
+  const bool forced = options.rma == Options::Rma::windows;
+  use_windows_ = found.created && (forced || (found.one_sided && !found.pins));
+  pins_ = use_windows_ && found.pins;
+  detail_ = std::string(library_->name()) + " " + std::string(library_->version()) + ": ";
+  if (use_windows_) {
+    detail_ += "reads and writes by one-sided windows, the rest by messages";
+  } else {
+    detail_ += "everything by messages";
+    if (options.rma != Options::Rma::messages) {
+      detail_ += !found.created ? " (it refuses windows)" : found.pins ? " (its windows pin memory)" : " (its windows need the target)";
+    }
+  }
+  return channel_->open();
+}
+
+MpiTransport::~MpiTransport() {
+  // Collective: what is owed goes out, then all leave together.
+  channel_->kick();
+  Request left{};
+  library_->locked([&] { return library_->table().barrier(communicator_, &left); });
+  const bool together = static_cast<bool>(library_->finish(left, "leaving"));
+  if (together) windows_.close();
+  if (!together || !channel_->close()) {
+    (void)channel_.release();  // a peer must have gone, and the MPI still has the buffers: they stay
+    return;
+  }
+  library_->locked([&] { return library_->table().free_communicator(&communicator_); });
+}
+
+Facts MpiTransport::facts() const noexcept {
+  return {.name = "mpi",
+          .target_cpu_needed = true,   // atomics and messages always, reads and writes unless by windows
+          .atomics_coherent_with_cpu = true,
+          .completes_inline = false,
+          .ordered = false,
+          .pins_memory = pins_,
+          .poll_every_ns = kNapNs,
+          .detail = detail_};
+}
+
+Result<void> MpiTransport::attach(RegionId id, int, std::byte* local, std::size_t bytes) {
+  if (raw(id) >= kMaxRegions || bytes == 0 || local == nullptr) {
+    return fail(Errc::invalid_argument, "attach of region " + std::to_string(raw(id)) + " with " + std::to_string(bytes) +
+                                            " bytes: ids go up to " + std::to_string(kMaxRegions - 1) + ", bytes from 1");
+  }
+  Region& region = regions_[raw(id)];
+  if (region.bytes.load(std::memory_order_relaxed) != 0) {  // relaxed: attaching one id twice at once is refused by contract
+    return fail(Errc::invalid_argument, "region " + std::to_string(raw(id)) + " is attached already");
+  }
+  const std::string mine = std::to_string(raw(id)) + ":" + std::to_string(bytes);
+  auto all = library_->out_of_band().allgather(mine);
+  if (!all) return tl::unexpected<Error>(std::move(all).error());
+  for (std::size_t r = 0; r < all->size(); ++r) {
+    if ((*all)[r] == (*all)[0]) continue;
+    return fail(Errc::invalid_argument, "ranks attach different regions (id:bytes): rank 0 " + (*all)[0] + ", rank " + std::to_string(r) + " " + (*all)[r]);
+  }
+  if (use_windows_) KASANE_TRY(windows_.open(id, local, bytes));
+  region.base = local;
+  region.bytes.store(bytes, std::memory_order_release);  // release: who sees the size sees base
+  // Nobody's operation may come before the last rank knows its own region.
+  all = library_->out_of_band().allgather("");
+  if (!all) return tl::unexpected<Error>(std::move(all).error());
+  return {};
+}
+
+std::byte* MpiTransport::mapped(Rank r, RegionId id) const noexcept {
+  KASANE_CHECK_OP(raw(r), <, ranks());
+  KASANE_CHECK_OP(raw(id), <, kMaxRegions);
+  const Region& region = regions_[raw(id)];
+  // acquire: pairs with attach()'s release.
+  return !own(r) || region.bytes.load(std::memory_order_acquire) == 0 ? nullptr : region.base;
+}
+
+/// Where at lies in the memory of the rank that it names, as an address of this rank's region of that size: regions are equal everywhere.
+std::byte* MpiTransport::address(RemoteAddr at, std::size_t bytes) const noexcept {
+  KASANE_CHECK_OP(raw(at.rank), <, ranks());
+  KASANE_CHECK_OP(raw(at.region), <, kMaxRegions);
+  const Region& region = regions_[raw(at.region)];
+  const std::size_t size = region.bytes.load(std::memory_order_acquire);  // acquire: pairs with attach()'s release
+  KASANE_CHECK(size != 0, "the region is not attached");
+  KASANE_CHECK_OP(at.offset, <=, size);
+  KASANE_CHECK_OP(bytes, <=, size - at.offset);
+  return region.base + at.offset;
+}
+
+// ---- one-sided operations, at the poster -----------------------------------------------------------------------------
+
+/// Runs call(table), which waits for the network only, under the lock. False if the lock stays taken: then by message.
+template <class Call>
+bool MpiTransport::through_window(std::uint32_t peer, const Call& call) noexcept {
+  if (channel_->lost(peer)) return false;
+  for (int i = 0; !library_->lock().try_lock(); ++i) {
+    if (i == kWindowSpins) return false;
+    relax();
+  }
+  const int code = call(library_->table());
+  library_->lock().unlock();
+  channel_->look_back();
+  if (code != 0) channel_->lose(peer);
+  return code == 0;
+}
+
+/// A buffer and a slot, both or none.
+MpiTransport::Draft MpiTransport::draft(RemoteAddr at, Ask kind, std::uint64_t bytes, Completion* completion, const Operation& rest) noexcept {
+  const std::uint32_t buffer = channel_->claim();
+  if (buffer == IndexPool::kNone) return {};
+  OpRing& ring = slots_[raw(at.rank)]->operations;
+  const auto position = ring.claim();
+  if (!position) {
+    channel_->release(buffer);
+    return {};
+  }
+  Operation& op = ring.at(*position);
+  op = rest;
+  op.completion = completion;
+  channel_->head(buffer) = {.kind = kind,
+                            .op = AtomicOp::fetch_add,
+                            .width = Width::eight,
+                            .unused = 0,
+                            .slot = ring.index(*position),
+                            .name = static_cast<std::uint16_t>(raw(at.region)),
+                            .bytes = bytes,
+                            .offset = at.offset,
+                            .first = 0,
+                            .second = 0};
+  channel_->outgoing(buffer) = {.peer = raw(at.rank), .bytes = sizeof(Head), .bulk = {}};
+  return {.buffer = buffer, .position = *position};
+}
+
+Post MpiTransport::post(RemoteAddr at, const Draft& d, std::size_t inline_bytes) noexcept {
+  channel_->outgoing(d.buffer).bytes += static_cast<std::uint32_t>(inline_bytes);
+  slots_[raw(at.rank)]->operations.publish(d.position);
+  channel_->push(d.buffer);
+  channel_->kick();
+  return Post::pending;
+}
+
+Bulk MpiTransport::bulk_for(RemoteAddr at, const Draft& d, Bulk::Way way, std::byte* memory, std::uint64_t bytes) const noexcept {
+  const std::uint16_t slot = slots_[raw(at.rank)]->operations.index(d.position);
+  Bulk bulk;
+  bulk.way = way;
+  bulk.mine = true;
+  bulk.slot = slot;
+  bulk.peer = raw(at.rank);
+  bulk.at = memory;
+  bulk.left = bytes;
+  bulk.window = windows_.of(static_cast<std::uint16_t>(raw(at.region)));
+  bulk.offset = at.offset;
+  bulk.tag = bulk_tag(slot, way == Bulk::Way::receive);
+  return bulk;
+}
+
+Post MpiTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion* completion) noexcept {
+  const std::byte* here = address(from, bytes);
+  if (bytes == 0) return Post::done;
+  if (own(from.rank)) {
+    fence_acquire();  // as over shm: a flag read before orders these loads
+    std::memcpy(to, here, bytes);
+    fence_acquire();  // and what the caller loads next comes after
+    return Post::done;
+  }
+  const std::uint32_t peer = raw(from.rank);
+  const bool window = by_window(from);
+  if (window && bytes <= kInlineWindow) {
+    const Window w = windows_.of(static_cast<std::uint16_t>(raw(from.region)));
+    const auto part = static_cast<std::uint32_t>(bytes);
+    if (through_window(peer, [&](const Module& t) {
+          const int code = t.get(w, to, part, peer, from.offset);
+          return code == 0 ? t.flush(w, peer) : code;
+        })) {
+      return Post::done;
+    }
+  }
+  const bool small = bytes <= kInline;
+  const Draft d = draft(from, small ? Ask::read : Ask::bulk_read, bytes, completion, {.completion = nullptr, .to = to, .result = nullptr, .bytes = bytes, .parts = 1, .fence = false});
+  if (!d) return Post::again;
+  if (!small) {
+    Channel::Outgoing& o = channel_->outgoing(d.buffer);
+    o.bulk = bulk_for(from, d, window ? Bulk::Way::get : Bulk::Way::receive, static_cast<std::byte*>(to), bytes);
+    if (window) o.bytes = 0;
+  }
+  return post(from, d, 0);
+}
+
+Post MpiTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Completion* completion) noexcept {
+  std::byte* here = address(to, bytes);
+  if (bytes == 0) return Post::done;
+  if (own(to.rank)) {
+    std::memcpy(here, from, bytes);
+    fence_release();  // whatever flag this rank sets next is seen after the bytes
+    return Post::done;
+  }
+  const std::uint32_t peer = raw(to.rank);
+  if (!by_window(to)) return write_by_message(to, from, bytes, false, 0, 0, completion);
+  if (bytes <= kInlineWindow) {
+    const Window w = windows_.of(static_cast<std::uint16_t>(raw(to.region)));
+    const auto part = static_cast<std::uint32_t>(bytes);
+    if (through_window(peer, [&](const Module& t) {
+          const int code = t.put(w, from, part, peer, to.offset);
+          return code == 0 ? t.flush(w, peer) : code;
+        })) {
+      return Post::done;
+    }
+    return write_by_message(to, from, bytes, false, 0, 0, completion);
+  }
+  const Draft d = draft(to, Ask::bulk_write, bytes, completion, {.completion = nullptr, .to = nullptr, .result = nullptr, .bytes = bytes, .parts = 1, .fence = false});
+  if (!d) return Post::again;
+  Channel::Outgoing& o = channel_->outgoing(d.buffer);
+  o.bytes = 0;
+  o.bulk = bulk_for(to, d, Bulk::Way::put, static_cast<std::byte*>(const_cast<void*>(from)), bytes);
+  return post(to, d, 0);
+}
+
+Post MpiTransport::write_by_message(RemoteAddr to, const void* from, std::size_t bytes, bool notify, std::uint64_t flag_offset, std::uint64_t value,
+                                    Completion* completion) noexcept {
+  const bool small = bytes <= kInline;
+  const Ask kind = small ? (notify ? Ask::write_notify : Ask::write) : (notify ? Ask::bulk_write_notify : Ask::bulk_write);
+  // In bulk: its data has left, and the owner says that it has arrived; the buffer is the MPI's until the first.
+  const Draft d = draft(to, kind, bytes, completion,
+                        {.completion = nullptr, .to = nullptr, .result = nullptr, .bytes = bytes, .parts = static_cast<std::uint8_t>(small ? 1 : 2), .fence = false});
+  if (!d) return Post::again;
+  Head& head = channel_->head(d.buffer);
+  head.first = flag_offset;
+  head.second = value;
+  if (small) {
+    if (bytes != 0) std::memcpy(channel_->buffer(d.buffer) + sizeof(Head), from, bytes);
+    return post(to, d, bytes);
+  }
+  channel_->outgoing(d.buffer).bulk = bulk_for(to, d, Bulk::Way::send, static_cast<std::byte*>(const_cast<void*>(from)), bytes);
+  return post(to, d, 0);
+}
+
+void MpiTransport::set_flag(std::uint32_t region, std::uint64_t offset, std::uint64_t value) noexcept {
+  KASANE_CHECK_OP(offset % 8, ==, 0u);
+  auto* word = reinterpret_cast<std::uint64_t*>(address({rank(), RegionId{region}, offset}, 8));
+  std::atomic_ref<std::uint64_t>(*word).store(value, std::memory_order_release);  // release: who acquires the flag sees the bytes
+}
+
+Post MpiTransport::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
+                                Completion* completion) noexcept {
+  KASANE_CHECK_OP(flag_offset % 8, ==, 0u);
+  std::byte* here = address(to, bytes);
+  (void)address({to.rank, to.region, flag_offset}, 8);
+  if (!own(to.rank)) return write_by_message(to, from, bytes, true, flag_offset, value, completion);
+  if (bytes != 0) std::memcpy(here, from, bytes);
+  set_flag(raw(to.region), flag_offset, value);
+  return Post::done;
+}
+
+Post MpiTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Completion* completion,
+                          Width width) noexcept {
+  const auto bytes = static_cast<std::size_t>(width);
+  KASANE_CHECK_OP(at.offset % bytes, ==, 0u);
+  std::byte* here = address(at, bytes);
+  if (own(at.rank)) {
+    const std::uint64_t old = cpu_atomic(op, width, here, operand, compare);
+    if (result != nullptr) *result = old;
+    return Post::done;
+  }
+  const Draft d = draft(at, Ask::atomic, bytes, completion, {.completion = nullptr, .to = nullptr, .result = result, .bytes = bytes, .parts = 1, .fence = false});
+  if (!d) return Post::again;
+  Head& head = channel_->head(d.buffer);
+  head.op = op;
+  head.width = width;
+  head.first = operand;
+  head.second = compare;
+  return post(at, d, 0);
+}
+
+Post MpiTransport::fence(Rank target, Completion* completion) noexcept {
+  KASANE_CHECK_OP(raw(target), <, ranks());
+  fence_seq_cst();  // also later loads come after the writes fenced here
+  OpRing& ring = slots_[raw(target)]->operations;
+  if (ring.idle()) return Post::done;
+  const auto position = ring.claim();
+  if (!position) return Post::again;
+  ring.at(*position) = {.completion = completion, .to = nullptr, .result = nullptr, .bytes = 0, .parts = 1, .fence = true};
+  ring.publish(*position);
+  fences_.fetch_add(1, std::memory_order_release);  // release: who sees it sees the fence
+  return Post::pending;
+}
+
+// ---- messages --------------------------------------------------------------------------------------------------------
+
+void MpiTransport::set_handler(HandlerId id, Handler fn, void* context) noexcept {
+  KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
+  handlers_[raw(id)] = {fn, context};
+}
+
+Post MpiTransport::ask_handler(Rank to, Ask kind, HandlerId id, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept {
+  KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
+  KASANE_CHECK_OP(payload.size(), <=, kMaxPayload);
+  const std::uint32_t buffer = channel_->claim();
+  if (buffer == IndexPool::kNone) return Post::again;
+  channel_->head(buffer) = {.kind = kind,
+                            .op = AtomicOp::fetch_add,
+                            .width = Width::eight,
+                            .unused = 0,
+                            .slot = static_cast<std::uint16_t>(slot),
+                            .name = static_cast<std::uint16_t>(raw(id)),
+                            .bytes = payload.size(),
+                            .offset = 0,
+                            .first = stamp,
+                            .second = 0};
+  if (!payload.empty()) std::memcpy(channel_->buffer(buffer) + sizeof(Head), payload.data(), payload.size());
+  if (own(to)) {
+    KASANE_CHECK(self_.try_push(static_cast<std::uint16_t>(buffer)) != Push::full, "more messages to oneself than buffers");
+    bells_[raw(Doorbell::messages)].ring();
+    return Post::done;
+  }
+  channel_->outgoing(buffer) = {.peer = raw(to), .bytes = static_cast<std::uint32_t>(sizeof(Head) + payload.size()), .bulk = {}};
+  channel_->push(buffer);
+  channel_->kick();
+  return Post::done;
+}
+
+Post MpiTransport::send(Rank to, HandlerId id, std::span<const std::byte> payload) noexcept {
+  KASANE_CHECK_OP(raw(to), <, ranks());
+  if (own(to)) return ask_handler(to, Ask::send, id, payload, 0, 0);
+  std::atomic<std::uint32_t>& uncredited = peers_[raw(to)].uncredited;
+  if (uncredited.fetch_add(1, std::memory_order_relaxed) >= slot_count_) {  // relaxed: a count, it orders nothing
+    uncredited.fetch_sub(1, std::memory_order_relaxed);                     // relaxed: as above
+    return Post::again;
+  }
+  const Post posted = ask_handler(to, Ask::send, id, payload, 0, 0);
+  if (posted == Post::again) uncredited.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
+  return posted;
+}
+
+Post MpiTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
+  KASANE_CHECK_OP(raw(to), <, ranks());
+  Slots& slots = *slots_[raw(to)];
+  const std::uint32_t index = slots.free_replies.claim();
+  if (index == IndexPool::kNone) return Post::again;
+  ReplySlot& slot = slots.replies[index];
+  // relaxed: the slot is ours alone until the message that names it is queued (release).
+  const std::uint64_t stamp = slot.state.load(std::memory_order_relaxed) / 4 + 1;
+  slot.state.store(stamp * 4 + ReplySlot::waiting, std::memory_order_release);  // release: run_losses() looks at slots from aside
+  // Filled before the message can be answered: another thread may be handed `pending` by then.
+  pending = {.slot = raw(to) * slot_count_ + index, .status = Status::ok, .stamp = stamp};
+  if (ask_handler(to, Ask::request, id, payload, index, stamp) == Post::again) {
+    pending = {};
+    slot.state.store(stamp * 4 + ReplySlot::answered, std::memory_order_relaxed);  // relaxed: nobody waits for it
+    slots.free_replies.release(index);
+    return Post::again;
+  }
+  return Post::pending;
+}
+
+void MpiTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
+  const std::uint32_t peer = raw(token.requester);
+  KASANE_CHECK_OP(peer, <, ranks());
+  KASANE_CHECK_OP(token.slot, <, slot_count_);
+  if (own(token.requester)) {
+    ReplySlot& slot = slots_[peer]->replies[token.slot];
+    // relaxed: the token reached us through the message that was queued after the slot was set to waiting.
+    KASANE_CHECK_OP(slot.state.load(std::memory_order_relaxed), ==, token.stamp * 4 + ReplySlot::waiting);  // else answered twice
+    answer_request(peer, static_cast<std::uint16_t>(token.slot), ReplySlot::answered, value);
+    bells_[raw(Doorbell::messages)].ring();
+    return;
+  }
+  owed_.reply(peer, static_cast<std::uint16_t>(token.slot), value);
+  channel_->kick();
+}
+
+/// The answer to the request in slot is here, or will never be.
+void MpiTransport::answer_request(std::uint32_t peer, std::uint16_t index, ReplySlot::Phase phase, std::uint64_t value) noexcept {
+  KASANE_CHECK_OP(index, <, slot_count_);
+  ReplySlot& slot = slots_[peer]->replies[index];
+  const std::uint64_t state = slot.state.load(std::memory_order_relaxed);  // relaxed: only who answers changes a waiting slot
+  if (state % 4 != ReplySlot::waiting) return;                             // given up as lost before
+  slot.value.store(value, std::memory_order_relaxed);                      // relaxed: published by the next line
+  slot.state.store(state + phase, std::memory_order_release);              // release: also what the handler did before
+}
+
+bool MpiTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
+  KASANE_CHECK(pending.stamp != 0, "test() of a request that was not sent, or whose answer was taken already");
+  Slots& slots = *slots_[pending.slot / slot_count_];
+  const std::uint32_t index = pending.slot % slot_count_;
+  ReplySlot& slot = slots.replies[index];
+  const std::uint64_t state = slot.state.load(std::memory_order_acquire);  // acquire: pairs with answer_request()'s release
+  if (state == pending.stamp * 4 + ReplySlot::waiting) return false;
+  KASANE_CHECK_OP(state / 4, ==, pending.stamp);
+  const bool lost = state % 4 == ReplySlot::lost;
+  if (value != nullptr) *value = lost ? 0 : slot.value.load(std::memory_order_relaxed);  // relaxed: ordered by state
+  slots.free_replies.release(index);
+  pending = {.slot = 0, .status = lost ? Status::peer_lost : Status::ok, .stamp = 0};
+  return true;
+}
+
+// ---- progress --------------------------------------------------------------------------------------------------------
+
+bool MpiTransport::poll() noexcept {
+  // relaxed: a look that saves the exchange; acquire: what the gate's last holder did; false if somebody is at it, perhaps this very thread.
+  if (gate_.load(std::memory_order_relaxed) != 0 || gate_.exchange(1, std::memory_order_acquire) != 0) return false;
+  bool any = !channel_->collect(asks_, answers_, ended_);  // the lock was taken: look again before you sleep
+  any |= run_answers();
+  any |= run_ended();
+  any |= run_asks();
+  any |= run_self();
+  any |= run_fences();
+  any |= run_losses();
+  channel_->settle();
+  gate_.store(0, std::memory_order_release);  // release: hands what the gate guards on
+  if (any) {
+    last_active_ns_.store(now_ns(), std::memory_order_relaxed);  // relaxed: a hint for naps
+    bells_[raw(Doorbell::messages)].ring();                      // others of this rank may sleep for what has just ended
+  }
+  return any;
+}
+
+bool MpiTransport::run_answers() noexcept {
+  bool any = false;
+  for (; !answers_.empty(); answers_.pop()) {
+    any |= run_answer(answers_.front());
+    channel_->repost_answer(answers_.front().buffer);
+  }
+  return any;
+}
+
+bool MpiTransport::run_answer(const Channel::Incoming& in) noexcept {
+  KASANE_CHECK_OP(in.source, <, ranks());
+  const std::byte* at = channel_->answer(in.buffer);
+  const std::byte* const last = at + in.bytes;
+  AnswerHead head;
+  std::memcpy(&head, at, sizeof(head));
+  at += sizeof(head);
+  if (head.credits != 0) peers_[in.source].uncredited.fetch_sub(head.credits, std::memory_order_relaxed);  // relaxed: a count
+  for (std::uint32_t d = 0; d < 2; ++d) {
+    if ((head.rings >> d & 1) != 0) bells_[d].ring();
+  }
+  for (std::uint32_t n = 0; n < head.records; ++n) {
+    Record record;
+    KASANE_CHECK(at + sizeof(record) <= last, "an answer that is shorter than it says");
+    std::memcpy(&record, at, sizeof(record));
+    at += sizeof(record);
+    if (record.kind == Answer::reply) {
+      answer_request(in.source, record.slot, ReplySlot::answered, record.value);
+      continue;
+    }
+    Operation* op = slots_[in.source]->operations.under_way(record.slot);
+    if (op == nullptr) continue;   // given up as lost before
+    if (record.kind == Answer::data) {
+      KASANE_CHECK(record.bytes == op->bytes && at + record.bytes <= last, "an answer with other data than was asked for");
+      std::memcpy(op->to, at, record.bytes);
+      at += padded(record.bytes);
+    } else if (op->result != nullptr) {
+      *op->result = record.value;
+    }
+    part_ended(in.source, record.slot, Status::ok);
+  }
+  return true;
+}
+
+void MpiTransport::part_ended(std::uint32_t peer, std::uint16_t slot, Status status) noexcept {
+  Operation* op = slots_[peer]->operations.under_way(slot);
+  if (op == nullptr) return;  // given up as lost before
+  if (--op->parts == 0) end(peer, slot, *op, status);
+}
+
+void MpiTransport::end(std::uint32_t peer, std::uint16_t slot, Operation& op, Status status) noexcept {
+  Completion* completion = op.completion;
+  slots_[peer]->operations.end(slot);   // before the completion: it may post into the slot
+  if (completion == nullptr) return;
+  completion->status = status;
+  if (completion->fn != nullptr) completion->fn(completion);
+}
+
+bool MpiTransport::run_ended() noexcept {
+  if (ended_.empty()) return false;
+  for (const Channel::Ended& e : ended_) {
+    const Bulk& b = e.bulk;
+    if (b.mine) {
+      part_ended(b.peer, b.slot, e.failed ? Status::peer_lost : Status::ok);
+    } else if (b.way == Bulk::Way::receive && !e.failed) {   // what was sent is the poster's to note
+      if (b.notify) set_flag(b.region, b.flag_offset, b.flag_value);
+      owed_.operation(b.peer, b.slot, 0);
+    }
+  }
+  ended_.clear();
+  return true;
+}
+
+bool MpiTransport::run_fences() noexcept {
+  if (fences_.load(std::memory_order_acquire) == 0) return false;  // acquire: pairs with fence()
+  bool any = false;
+  for (std::uint32_t peer = 0; peer < ranks(); ++peer) {
+    OpRing& ring = slots_[peer]->operations;
+    while (const auto slot = ring.take_fence()) {
+      fences_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: only the gate's holders subtract
+      end(peer, *slot, ring.in_slot(*slot), channel_->lost(peer) ? Status::peer_lost : Status::ok);
+      any = true;
+    }
+  }
+  return any;
+}
+
+// ---- what others ask of this rank ------------------------------------------------------------------------------------
+
+bool MpiTransport::run_self() noexcept {
+  bool any = false;
+  for (std::uint32_t n = 0; n < Channel::kOut; ++n) {
+    const std::uint16_t* next = self_.front();
+    if (next == nullptr) return any;
+    const std::uint16_t buffer = *next;
+    self_.pop();
+    const Head& head = channel_->head(buffer);
+    run_handler(head.name, rank(), {channel_->buffer(buffer) + sizeof(Head), head.bytes}, head.slot, head.first);
+    channel_->release(buffer);
+    any = true;
+  }
+  return any;
+}
+
+bool MpiTransport::run_asks() noexcept {
+  bool any = false;
+  for (; !asks_.empty(); asks_.pop()) {
+    if (!run_ask(asks_.front())) return any;  // no room for its answer: it and what came after it wait until answers have left
+    channel_->repost_ask(asks_.front().buffer);
+    any = true;
+  }
+  return any;
+}
+
+/// A peer is another process: what it wrote is checked before it is used as an index, an offset or a length.
+bool MpiTransport::run_ask(const Channel::Incoming& in) noexcept {
+  KASANE_CHECK_OP(in.source, <, ranks());
+  KASANE_CHECK_OP(in.bytes, >=, sizeof(Head));
+  Head head;
+  std::memcpy(&head, channel_->ask(in.buffer), sizeof(head));
+  const std::span<const std::byte> data{channel_->ask(in.buffer) + sizeof(Head), in.bytes - sizeof(Head)};
+  KASANE_CHECK_OP(head.slot, <, slot_count_);
+  const RemoteAddr at{rank(), RegionId{head.name}, head.offset};
+  switch (head.kind) {
+    case Ask::send:
+      run_handler(head.name, Rank{in.source}, data, 0, 0);
+      credit(in.source);
+      return true;
+    case Ask::request:
+      owed_.open(in.source, head.slot);
+      run_handler(head.name, Rank{in.source}, data, head.slot, head.first);
+      return true;
+    case Ask::write:
+    case Ask::write_notify:
+      KASANE_CHECK_OP(head.bytes, ==, data.size());
+      if (!data.empty()) std::memcpy(address(at, data.size()), data.data(), data.size());
+      if (head.kind == Ask::write_notify) set_flag(head.name, head.first, head.second);
+      owed_.operation(in.source, head.slot, 0);
+      return true;
+    case Ask::atomic: {
+      const auto bytes = static_cast<std::size_t>(head.width);
+      KASANE_CHECK(bytes == 4 || bytes == 8, "an atomic of an unknown width");
+      KASANE_CHECK_OP(head.offset % bytes, ==, 0u);
+      owed_.operation(in.source, head.slot, cpu_atomic(head.op, head.width, address(at, bytes), head.first, head.second));
+      return true;
+    }
+    case Ask::read: return answer_read(in.source, head);
+    case Ask::bulk_read:
+    case Ask::bulk_write:
+    case Ask::bulk_write_notify: return answer_bulk(in.source, head);
+  }
+  KASANE_CHECK(false, "a message of an unknown kind");
+  return true;
+}
+
+bool MpiTransport::answer_read(std::uint32_t peer, const Head& head) noexcept {
+  KASANE_CHECK_OP(head.bytes, <=, kInline);
+  const std::byte* from = address({rank(), RegionId{head.name}, head.offset}, head.bytes);
+  const std::uint32_t buffer = channel_->claim_answer();
+  if (buffer == IndexPool::kNone) return false;
+  const AnswerHead answer{.credits = 0, .rings = 0, .records = 1};
+  const Record record{.kind = Answer::data, .unused = 0, .slot = head.slot, .bytes = static_cast<std::uint32_t>(head.bytes), .value = 0};
+  std::byte* to = channel_->buffer(buffer);
+  std::memcpy(to, &answer, sizeof(answer));
+  std::memcpy(to + sizeof(answer), &record, sizeof(record));
+  std::memcpy(to + sizeof(answer) + sizeof(record), from, head.bytes);
+  channel_->outgoing(buffer) = {.peer = peer, .bytes = static_cast<std::uint32_t>(sizeof(answer) + sizeof(record) + padded(head.bytes)), .bulk = {}};
+  channel_->push(buffer);
+  return true;
+}
+
+bool MpiTransport::answer_bulk(std::uint32_t peer, const Head& head) noexcept {
+  const bool read = head.kind == Ask::bulk_read;
+  Bulk bulk;
+  bulk.way = read ? Bulk::Way::send : Bulk::Way::receive;
+  bulk.slot = head.slot;
+  bulk.peer = peer;
+  bulk.at = address({rank(), RegionId{head.name}, head.offset}, head.bytes);
+  bulk.left = head.bytes;
+  bulk.tag = bulk_tag(head.slot, read);
+  bulk.notify = head.kind == Ask::bulk_write_notify;
+  bulk.region = head.name;
+  bulk.flag_offset = head.first;
+  bulk.flag_value = head.second;
+  return channel_->start_at_owner(bulk);
+}
+
+void MpiTransport::run_handler(std::uint32_t name, Rank from, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept {
+  KASANE_CHECK_OP(name, <, kMaxHandlers);
+  KASANE_CHECK_OP(payload.size(), <=, kMaxPayload);
+  const HandlerEntry& handler = handlers_[name];
+  KASANE_CHECK(handler.fn != nullptr, "a message for a handler that was never set");
+  handler.fn(handler.context, Message{.from = from, .payload = payload, .token = {.requester = from, .slot = slot, .stamp = stamp}});
+}
+
+/// One send of peer was consumed; it is told when it has used up half of what it may send.
+void MpiTransport::credit(std::uint32_t peer) noexcept {
+  // seq_cst: before notes() looks whether they are on their way already.
+  if (peers_[peer].consumed.fetch_add(1, std::memory_order_seq_cst) + 1 >= slot_count_ / 2) owed_.notes(peer);
+}
+
+// ---- loss ------------------------------------------------------------------------------------------------------------
+
+/// Ends what waits for peers that the MPI cannot reach any more, and again for what was posted since.
+bool MpiTransport::run_losses() noexcept {
+  if (!channel_->any_lost()) return false;
+  bool any = false;
+  for (std::uint32_t peer = 0; peer < ranks(); ++peer) {
+    std::atomic<std::uint32_t>& loss = peers_[peer].loss;
+    if (loss.load(std::memory_order_acquire) == Peer::reachable) continue;  // acquire: pairs with lose()
+    if (loss.exchange(Peer::reported, std::memory_order_acq_rel) == Peer::failed) {  // once: the gate is held
+      report_lost(Rank{peer}, detail_);
+      any = true;
+    }
+    for (std::uint32_t slot = 0; slot < slot_count_; ++slot) {
+      const auto index = static_cast<std::uint16_t>(slot);
+      Operation* op = slots_[peer]->operations.under_way(index);
+      if (op != nullptr && !op->fence) {
+        end(peer, index, *op, Status::peer_lost);
+        any = true;
+      }
+      ReplySlot& reply = slots_[peer]->replies[slot];
+      const std::uint64_t state = reply.state.load(std::memory_order_acquire);  // acquire: pairs with request()
+      if (state != 0 && state % 4 == ReplySlot::waiting) {
+        answer_request(peer, index, ReplySlot::lost, 0);
+        any = true;
+      }
+    }
+    peers_[peer].uncredited.store(0, std::memory_order_relaxed);  // relaxed: a count; sends to it are dropped
+  }
+  return any;
+}
+
+// ---- doorbells -------------------------------------------------------------------------------------------------------
+
+std::uint32_t MpiTransport::activity(Doorbell d) const noexcept { return bells_[raw(d)].activity(); }
+
+/// Arrivals ring nothing, so on the messages doorbell one sleeps in naps: short ones while there is traffic.
+void MpiTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
+  if (d == Doorbell::messages && ranks() > 1) {
+    // relaxed: a hint
+    const bool busy = now_ns() - last_active_ns_.load(std::memory_order_relaxed) < kBusyForNs;
+    const std::int64_t nap = busy ? kBusyNapNs : kNapNs;
+    timeout_ns = timeout_ns < 0 ? nap : std::min(timeout_ns, nap);
+  }
+  bells_[raw(d)].sleep(seen, timeout_ns);
+}
+
+void MpiTransport::wake(Rank to, Doorbell d) noexcept {
+  KASANE_CHECK_OP(raw(to), <, ranks());
+  if (own(to)) return bells_[raw(d)].ring();
+  peers_[raw(to)].rings.fetch_or(1u << raw(d), std::memory_order_seq_cst);  // seq_cst: before notes() looks, see there
+  owed_.notes(raw(to));
+  channel_->kick();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> create(std::shared_ptr<Library> library, Bells& bells, Options options) {
+  Communicator communicator{};
+  std::uint32_t rank = 0, ranks = 0;
+  const int code = library->locked([&] { return library->table().communicator(&communicator, &rank, &ranks); });
+  if (code != 0) return library->failed(code, "duplicating the world");
+  auto transport = std::make_unique<MpiTransport>(std::move(library), bells, communicator);
+  KASANE_TRY(transport->start(options));
+  return transport;
+}
+
+}  // namespace kasane::comm::mpi

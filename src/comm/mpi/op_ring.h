@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one-sided operations that this rank has under way to one peer, in the order in which they were posted: a ring, so that a fence is just one
+// more operation, which completes when everything before it has.
+//
+//        low                            tail
+//   … ──►│ done │ under way │ done │ fence │──► …          position p lies in slot p mod capacity
+//
+// turn of the slot of position p: p free, for who claims p; p + 1 under way; p + capacity ended, that is, free for p + capacity.
+//
+// Thread safety: claim() and publish() by any thread; end(), take_fence() and low() inside the transport's gate.
+// Invariant: low ≤ tail; every position below low has ended.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "base/assert.h"
+#include "comm/transport.h"
+
+namespace kasane::comm::mpi {
+
+struct Operation {
+  Completion* completion;
+  void* to;                ///< read: where the data goes
+  std::uint64_t* result;   ///< atomic: where the old value goes, or null
+  std::uint64_t bytes;     ///< read: how many are expected
+  std::uint8_t parts;      ///< events that have to happen yet; owned by the gate once published
+  bool fence;
+};
+
+class OpRing {
+ public:
+  explicit OpRing(std::uint32_t capacity) : mask_(capacity - 1), slots_(new Slot[capacity]) {
+    for (std::uint32_t i = 0; i < capacity; ++i) slots_[i].turn.store(i, std::memory_order_relaxed);  // relaxed: not shared yet
+  }
+
+  /// A position to fill and publish, or nothing if all slots are taken.
+  [[nodiscard]] std::optional<std::uint64_t> claim() noexcept {
+    std::uint64_t p = tail_.load(std::memory_order_relaxed);  // relaxed: a guess, checked below
+    for (;;) {
+      // acquire: pairs with end(): the operation that lay there is over.
+      const auto ahead = static_cast<std::int64_t>(slot(p).turn.load(std::memory_order_acquire) - p);
+      if (ahead < 0) return std::nullopt;
+      if (ahead > 0) {
+        p = tail_.load(std::memory_order_relaxed);  // relaxed: somebody took p, look anew
+      } else if (tail_.compare_exchange_weak(p, p + 1, std::memory_order_seq_cst, std::memory_order_relaxed)) {
+        return p;   // seq_cst: idle() compares tail with low; failure only reloads the guess
+      }
+    }
+  }
+  [[nodiscard]] Operation& at(std::uint64_t position) noexcept { return slot(position).op; }
+  [[nodiscard]] Operation& in_slot(std::uint16_t index) noexcept { return slots_[index].op; }
+  [[nodiscard]] std::uint16_t index(std::uint64_t position) const noexcept { return static_cast<std::uint16_t>(position & mask_); }
+  void publish(std::uint64_t position) noexcept {
+    slot(position).turn.store(position + 1, std::memory_order_release);  // release: who sees it under way sees the operation
+  }
+
+  /// Everything claimed so far has ended. Any thread.
+  [[nodiscard]] bool idle() const noexcept {
+    // low first: it never passes tail, so equality says that there was a moment with nothing under way.
+    const std::uint64_t low = low_.load(std::memory_order_seq_cst);
+    return tail_.load(std::memory_order_seq_cst) == low;   // seq_cst: fences of two threads agree on an order with claim()
+  }
+
+  /// Is there an operation under way in slot index? Then it is looked at in place.
+  [[nodiscard]] Operation* under_way(std::uint16_t index) noexcept {
+    KASANE_CHECK_OP(index, <=, mask_);
+    Slot& s = slots_[index];
+    const std::uint64_t turn = s.turn.load(std::memory_order_acquire);   // acquire: pairs with publish()
+    return (turn & mask_) == ((index + 1u) & mask_) ? &s.op : nullptr;
+  }
+  /// The operation in slot index has ended; its slot can be claimed again.
+  void end(std::uint16_t index) noexcept {
+    Slot& s = slots_[index];
+    const std::uint64_t position = s.turn.load(std::memory_order_relaxed) - 1;  // relaxed: under way, hence ours
+    s.turn.store(position + mask_ + 1, std::memory_order_release);              // release: our use of op is over
+    skip_ended();
+  }
+  /// The slot of a fence that nothing is before any more, to be ended by the caller.
+  [[nodiscard]] std::optional<std::uint16_t> take_fence() noexcept {
+    skip_ended();
+    const std::uint64_t low = low_.load(std::memory_order_relaxed);  // relaxed: written in the gate only
+    Slot& s = slot(low);
+    if (s.turn.load(std::memory_order_acquire) != low + 1 || !s.op.fence) return std::nullopt;  // acquire: pairs with publish()
+    return index(low);
+  }
+
+ private:
+  struct alignas(64) Slot {
+    std::atomic<std::uint64_t> turn;
+    Operation op;
+  };
+  Slot& slot(std::uint64_t position) noexcept { return slots_[position & mask_]; }
+  void skip_ended() noexcept {
+    std::uint64_t low = low_.load(std::memory_order_relaxed);  // relaxed: written in the gate only
+    // ≥: the slot may be taken for its next position already. acquire: pairs with end() by an earlier holder of the gate.
+    while (slot(low).turn.load(std::memory_order_acquire) >= low + mask_ + 1) ++low;
+    low_.store(low, std::memory_order_seq_cst);  // seq_cst: see idle()
+  }
+
+  std::uint64_t mask_;
+  std::unique_ptr<Slot[]> slots_;
+  alignas(64) std::atomic<std::uint64_t> tail_{0};
+  alignas(64) std::atomic<std::uint64_t> low_{0};
+};
+
+}  // namespace kasane::comm::mpi
