@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/collective_core.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -42,9 +43,8 @@ CollectiveCore::CollectiveCore(Transport& transport, Waiter& waiter) : transport
 
 CollectiveCore::~CollectiveCore() {
   for (const Memory& m : memory_) {
-    if (m.block != nullptr && m.offset == kNowhere) ::munmap(m.block, m.bytes);
+    if (m.own != nullptr) ::munmap(m.own, m.bytes);
   }
-  if (first_.block != nullptr) ::munmap(first_.block, first_.bytes);
   // The region stays mapped: the transport, which lives longer, goes on naming it.
   if (region_fd_ >= 0) ::close(region_fd_);
 }
@@ -86,28 +86,31 @@ GroupState& CollectiveCore::take_slot() {
 }
 
 CollectiveCore::Memory CollectiveCore::take_memory(std::uint32_t members) {
-  const std::size_t bytes = block_bytes(members);
-  {
-    const std::lock_guard lock(mutex_);
-    const auto at = std::find_if(free_.begin(), free_.end(), [&](const auto& hole) { return hole.second >= bytes; });
-    if (at != free_.end()) {
-      const auto [offset, room] = *at;
-      free_.erase(at);
-      if (room > bytes) free_[offset + bytes] = room - bytes;
-      return {.block = reinterpret_cast<CollectiveBlock*>(region_ + offset), .bytes = bytes, .offset = offset};
-    }
-  }
-  std::byte* own = map_memory(bytes, -1);
-  KASANE_CHECK(own != nullptr, "no memory for a group's messages");
-  return {.block = reinterpret_cast<CollectiveBlock*>(own), .bytes = bytes};
+  Memory m{.bytes = block_bytes(members)};
+  m.own = reinterpret_cast<CollectiveBlock*>(map_memory(m.bytes, -1));
+  KASANE_CHECK(m.own != nullptr, "no memory for a group's messages");
+  take_shared(m);
+  return m;
+}
+
+void CollectiveCore::take_shared(Memory& m) {
+  const std::lock_guard lock(mutex_);
+  const auto at = std::find_if(free_.begin(), free_.end(), [&](const auto& hole) { return hole.second >= m.bytes; });
+  if (at == free_.end()) return;
+  const auto [offset, room] = *at;
+  free_.erase(at);
+  if (room > m.bytes) free_[offset + m.bytes] = room - m.bytes;
+  m.shared = reinterpret_cast<CollectiveBlock*>(region_ + offset);
+  m.offset = offset;
 }
 
 void CollectiveCore::give_memory(const Memory& m) {
-  if (m.offset == kNowhere) {
-    ::munmap(m.block, m.bytes);
-    return;
-  }
-  std::memset(static_cast<void*>(m.block), 0, m.bytes);   // zeroed memory is where the next group starts
+  ::munmap(m.own, m.bytes);
+  if (m.shared == nullptr) return;
+  // Zeroed memory is where the next group starts. Most of it was never touched and is given back rather than written, unless the transport goes on using its pages.
+  const bool punched = !transport_.facts().pins_memory &&
+                       ::fallocate(region_fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(m.offset), static_cast<off_t>(m.bytes)) == 0;
+  if (!punched) std::memset(static_cast<void*>(m.shared), 0, m.bytes);
   const std::lock_guard lock(mutex_);
   auto at = free_.emplace(m.offset, m.bytes).first;
   if (auto next = std::next(at); next != free_.end() && at->first + at->second == next->first) {
@@ -136,15 +139,17 @@ Result<void> CollectiveCore::attach(Group& world_group) {
   }
   region_ = map_memory(region_bytes_, region_fd_);
   if (region_ == nullptr) return fail(Errc::io, "mapping " + std::to_string(region_bytes_) + " bytes for collectives: " + std::strerror(errno));
-  KASANE_TRY(transport_.attach(kCollectiveRegion, region_fd_, region_, region_bytes_));
   free_ = {{0, region_bytes_}};
-  const Memory memory = take_memory(world.members());   // the first: offset 0 on every rank
+  Memory& memory = memory_[world.slot()];
+  take_shared(memory);   // the first: offset 0 on every rank
+  // attach() returns when every rank has called it, that is, has completed all collectives before, and has this memory ready.
+  KASANE_TRY(transport_.attach(kCollectiveRegion, region_fd_, region_, region_bytes_));
+  world.share(memory.shared);
   std::vector<PeerPlace> peers;
   for (std::uint32_t r = 0; r < world.members(); ++r) {
     peers.push_back({.rank = Rank{r}, .slot = 0, .generation = 1, .block = block_of(Rank{r}, memory.offset)});
   }
-  world.move_to(memory.block, peers);
-  first_ = std::exchange(memory_[world.slot()], memory);   // kept: a handler may be looking at its floor
+  world.set_peers(peers);
   return {};
 }
 
@@ -154,7 +159,7 @@ std::unique_ptr<Group> CollectiveCore::make_world() {
   GroupState& state = take_slot();
   KASANE_CHECK_OP(state.slot(), ==, 0u);
   memory_[0] = take_memory(transport_.ranks());
-  state.open(transport_.ranks(), raw(transport_.rank()), memory_[0].block);
+  state.open(transport_.ranks(), raw(transport_.rank()), memory_[0].own, memory_[0].shared);
   std::vector<PeerPlace> peers;
   for (std::uint32_t r = 0; r < transport_.ranks(); ++r) peers.push_back({.rank = Rank{r}, .slot = 0, .generation = 1, .block = nullptr});
   state.set_peers(peers);
@@ -170,7 +175,7 @@ std::unique_ptr<Group> CollectiveCore::make_group(Group& parent, std::span<const
     state = &take_slot();
     const Memory memory = take_memory(static_cast<std::uint32_t>(members.size()));
     memory_[state->slot()] = memory;
-    state->open(static_cast<std::uint32_t>(members.size()), static_cast<std::uint32_t>(me - members.begin()), memory.block);
+    state->open(static_cast<std::uint32_t>(members.size()), static_cast<std::uint32_t>(me - members.begin()), memory.own, memory.shared);
     mine = {.slot = state->slot(), .generation = state->generation(), .offset = memory.offset};
   }
   std::vector<Place> places(parent.size());

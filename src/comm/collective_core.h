@@ -42,17 +42,19 @@ class CollectiveCore {
   [[nodiscard]] Transport& transport() const noexcept { return transport_; }
 
  private:
-  /// Memory from the region, or of the rank's own.
+  /// The blocks of a group here: of the rank's own, and in the region if there is one with room.
   struct Memory {
-    CollectiveBlock* block = nullptr;
-    std::size_t bytes = 0;
-    std::uint64_t offset = kNowhere;   ///< in the region
+    CollectiveBlock* own = nullptr;
+    CollectiveBlock* shared = nullptr;
+    std::size_t bytes = 0;             ///< of each
+    std::uint64_t offset = kNowhere;   ///< of shared in the region
   };
   static constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 
   static void arrived(void* context, const Message&) noexcept;
   GroupState& take_slot();
   Memory take_memory(std::uint32_t members);
+  void take_shared(Memory&);
   void give_memory(const Memory&);
   [[nodiscard]] CollectiveBlock* block_of(Rank, std::uint64_t offset) const noexcept;
 
@@ -64,7 +66,6 @@ class CollectiveCore {
   std::array<std::unique_ptr<GroupState>, kMaxGroups> owned_;
   std::array<bool, kMaxGroups> taken_{};
   std::array<Memory, kMaxGroups> memory_{};
-  Memory first_{};                                         ///< the world's before attach()
   std::byte* region_ = nullptr;
   std::size_t region_bytes_ = 0;
   int region_fd_ = -1;

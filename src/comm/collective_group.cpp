@@ -29,12 +29,13 @@ const char* name_of(std::uint64_t signature) noexcept {
 
 GroupState::~GroupState() { delete spare_.load(std::memory_order_relaxed); }  // relaxed: nobody else is left
 
-void GroupState::open(std::uint32_t members, std::uint32_t me, CollectiveBlock* block) {
+void GroupState::open(std::uint32_t members, std::uint32_t me, CollectiveBlock* own, CollectiveBlock* shared) {
   // A thread that meant to step the group which was here before may still come: it must not meet a half-made one.
   while (gate_.exchange(1, std::memory_order_acquire) != 0) relax();  // acquire: as in step()
   members_ = members;
   me_ = me;
-  block_.store(block, std::memory_order_relaxed);              // relaxed: published by the generation
+  own_ = own;
+  shared_ = shared;
   peers_ = std::make_unique<Peer[]>(members);
   started_ = floor_ = completed_ = 0;
   failed_.store(false, std::memory_order_relaxed);             // relaxed: published by the generation
@@ -42,7 +43,7 @@ void GroupState::open(std::uint32_t members, std::uint32_t me, CollectiveBlock* 
   gate_.store(0, std::memory_order_release);                   // release: for the next thread that steps
 }
 
-void GroupState::adopt(std::span<const PeerPlace> peers) noexcept {
+void GroupState::set_peers(std::span<const PeerPlace> peers) {
   KASANE_CHECK_OP(peers.size(), ==, members_);
   for (std::uint32_t i = 0; i < members_; ++i) {
     peers_[i].rank = peers[i].rank;
@@ -52,13 +53,9 @@ void GroupState::adopt(std::span<const PeerPlace> peers) noexcept {
   }
 }
 
-void GroupState::set_peers(std::span<const PeerPlace> peers) { adopt(peers); }
-
-void GroupState::move_to(CollectiveBlock* block, std::span<const PeerPlace> peers) {
+void GroupState::share(CollectiveBlock* shared) noexcept {
   KASANE_CHECK_OP(under_way_.load(std::memory_order_acquire), ==, 0u);
-  block->floor.store(floor_, std::memory_order_release);  // release: as in complete()
-  block_.store(block, std::memory_order_release);         // release: its floor
-  adopt(peers);
+  shared_ = shared;
 }
 
 void GroupState::close(Waiter& waiter) {
@@ -112,7 +109,8 @@ void GroupState::step_inside() noexcept {
   if (failed_.load(std::memory_order_acquire)) return fail_all();  // acquire: pairs with peer_lost()
   activate();
   tell_floor();   // to a peer that asked for what is reached already; hand_back() makes sure
-  for (std::uint64_t n = floor_, end = floor_ + kActive; n != end; ++n) {
+  // The end moves along: what becomes active now may be able to complete at once.
+  for (std::uint64_t n = floor_; n < floor_ + kActive; ++n) {
     Operation* op = active_[n % kActive].load(std::memory_order_relaxed);  // relaxed: ours
     if (op == nullptr || op->number != n || !advance(*op)) continue;
     complete(*op, Status::ok);
@@ -181,7 +179,8 @@ void GroupState::complete(Operation& op, Status status) noexcept {
     completed_ >>= 1;
     ++floor_;
   }
-  block().floor.store(floor_, std::memory_order_release);  // release: for peers that map it: the cells below it were read
+  // release: for peers that map it: the cells below it were read.
+  if (shared_ != nullptr) shared_->floor.store(floor_, std::memory_order_release);
   op.status = status;
   op.next = completed_first_;
   completed_first_ = &op;
@@ -204,14 +203,14 @@ void GroupState::hand_back() noexcept {
 bool GroupState::send(Operation& op, Step& s) noexcept {
   if (s.bytes <= kShortBytes) return put_cell(op, s, {s.from, s.bytes});
   if (!s.announced) s.announced = put_cell(op, s, {});
-  const CollectiveReady& ready = block().from(s.peer).ready[op.number % kActive][s.phase];
+  const CollectiveReady& ready = area(s.peer).ready[op.number % kActive][s.phase];
   if (ready.stamp.load(std::memory_order_acquire) != op.number + 1) return false;  // acquire: the note
   check_same(op, s.peer, ready.signature);
   return s.announced && send_chunks(op, s, ready.token);
 }
 
 bool GroupState::receive(Operation& op, Step& s, std::size_t index) noexcept {
-  const CollectiveCell& cell = block().from(s.peer).cells[op.number % kActive][s.phase];
+  const CollectiveCell& cell = area(s.peer).cells[op.number % kActive][s.phase];
   const bool told = cell.stamp.load(std::memory_order_acquire) == op.number + 1;  // acquire: the message
   if (told) check_same(op, s.peer, cell.signature);
   if (s.bytes <= kShortBytes) {
@@ -300,7 +299,7 @@ bool GroupState::stream_chunk(Operation& op, Step& s, std::uint64_t token) noexc
 /// Takes every chunk that has arrived, of whatever collective: each was asked for.
 void GroupState::drain_stream(std::uint32_t peer) noexcept {
   Peer& p = peers_[peer];
-  CollectiveStream& stream = block().from(peer).stream;
+  CollectiveStream& stream = shared_->from(peer).stream;
   for (;;) {
     const std::uint64_t i = p.taken % CollectiveStream::kChunks;
     const CollectiveStream::Head& head = stream.slots[i].head;
@@ -341,13 +340,13 @@ void GroupState::handle(const CollectiveHeader& h, std::span<const std::byte> da
   // What comes late belongs to a group that has failed.
   if (generation_.load(std::memory_order_seq_cst) == h.generation && !failed_.load(std::memory_order_seq_cst)) {
     KASANE_CHECK_OP(h.from, <, members_);
-    CollectivePeerArea& area = block().from(h.from);
+    CollectivePeerArea& from = own_->from(h.from);
     Peer& p = peers_[h.from];
     // release: publishes nothing but itself; before the stamp below, which brings the stepper here.
     if (h.ask != 0) p.asked.store(h.collective + 1 - h.ask + 1, std::memory_order_release);
     switch (h.kind) {
       case CollectiveHeader::Kind::cell: {
-        CollectiveCell& cell = area.cells[h.collective % kActive][h.phase & 1];
+        CollectiveCell& cell = from.cells[h.collective % kActive][h.phase & 1];
         KASANE_CHECK_OP(data.size(), <=, kShortBytes);
         // relaxed: it was taken before the sender was told so by our floor.
         KASANE_CHECK_OP(cell.stamp.load(std::memory_order_relaxed), <=, h.collective);   // else a peer overran
@@ -357,7 +356,7 @@ void GroupState::handle(const CollectiveHeader& h, std::span<const std::byte> da
         break;
       }
       case CollectiveHeader::Kind::ready: {
-        CollectiveReady& ready = area.ready[h.collective % kActive][h.phase & 1];
+        CollectiveReady& ready = from.ready[h.collective % kActive][h.phase & 1];
         ready.signature = h.word;
         ready.token = h.token;
         ready.stamp.store(h.collective + 1, std::memory_order_release);  // release: publishes the note

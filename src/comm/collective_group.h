@@ -67,12 +67,12 @@ class GroupState {
   GroupState(const GroupState&) = delete;
   GroupState& operator=(const GroupState&) = delete;
 
-  /// Takes the slot for a group of which this rank is member me. block: zeroed, of CollectiveBlock::bytes(members). Peers cannot reach it before set_peers() on both sides, except
-  /// that messages may arrive as soon as they know slot and generation.
-  void open(std::uint32_t members, std::uint32_t me, CollectiveBlock* block);
+  /// Takes the slot for a group of which this rank is member me. own, shared: zeroed, of CollectiveBlock::bytes(members); for what comes by messages, and for what
+  /// peers that map it store there (or null). Messages may arrive as soon as peers know slot and generation.
+  void open(std::uint32_t members, std::uint32_t me, CollectiveBlock* own, CollectiveBlock* shared);
   void set_peers(std::span<const PeerPlace> peers);
-  /// The same group, in another block; nothing is under way.
-  void move_to(CollectiveBlock* block, std::span<const PeerPlace> peers);
+  /// From now on peers may map it too. Nothing is under way.
+  void share(CollectiveBlock* shared) noexcept;
   /// After the last collective. Waits for what peers were asked and will tell.
   void close(Waiter&);
 
@@ -106,7 +106,6 @@ class GroupState {
     std::atomic<std::uint64_t> asked{0};            ///< the floor that it wants to be told of, + 1; 0: none
   };
 
-  void adopt(std::span<const PeerPlace>) noexcept;
   void step_inside() noexcept;
   void take_started() noexcept;
   void activate() noexcept;
@@ -131,13 +130,16 @@ class GroupState {
   void check_same(const Operation&, std::uint32_t peer, std::uint64_t theirs) const noexcept;
   [[nodiscard]] CollectiveHeader header(CollectiveHeader::Kind, const Peer&, const Operation&, const Step&) const noexcept;
 
-  // acquire: what move_to() has put into it.
-  [[nodiscard]] CollectiveBlock& block() const noexcept { return *block_.load(std::memory_order_acquire); }
+  /// Where the peer-th member's messages arrive.
+  [[nodiscard]] CollectivePeerArea& area(std::uint32_t peer) const noexcept {
+    return (peers_[peer].block != nullptr ? shared_ : own_)->from(peer);
+  }
 
   Transport& transport_;
   const std::uint32_t slot_;
   std::uint32_t members_ = 0, me_ = 0;
-  std::atomic<CollectiveBlock*> block_{nullptr};     ///< changes once, when the region is attached: handlers may be looking
+  CollectiveBlock* own_ = nullptr;
+  CollectiveBlock* shared_ = nullptr;
   std::unique_ptr<Peer[]> peers_;
   std::atomic<std::uint32_t> generation_{0};        ///< odd: open
   std::atomic<std::uint32_t> inside_{0};            ///< handlers at work

@@ -23,6 +23,7 @@ std::uint64_t signature_of(const Plan& p) noexcept {
 
 Ticket::Ticket(CollectiveCore& core, GroupState& group, std::unique_ptr<Operation> op) noexcept
     : core_(&core), group_(&group), operation_(std::move(op)) {}
+Ticket::Ticket() noexcept = default;
 Ticket::Ticket(Ticket&&) noexcept = default;
 Ticket& Ticket::operator=(Ticket&& other) noexcept {
   if (this == &other) return *this;

@@ -33,7 +33,7 @@ struct Operation;
 /// A collective under way. Destroying it waits for it.
 class Ticket {
  public:
-  Ticket() = default;
+  Ticket() noexcept;   ///< stands for nothing
   Ticket(Ticket&&) noexcept;
   Ticket& operator=(Ticket&&) noexcept;
   ~Ticket();

@@ -1,0 +1,15 @@
+# kasane-bench-collectives, and the same loop over each MPI whose compiler wrapper is found.
+add_executable(kasane-bench-collectives collectives.cpp)
+target_link_libraries(kasane-bench-collectives PRIVATE kasane_comm kasane_comm_shm kasane_bootstrap nlohmann_json::nlohmann_json kasane_warnings)
+foreach(mpi openmpi mpich)
+  find_program(KASANE_MPICXX_${mpi} mpicxx.${mpi})
+  if(KASANE_MPICXX_${mpi})
+    set(out "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/peer-collectives-${mpi}")
+    add_custom_command(OUTPUT "${out}"
+      COMMAND "${CMAKE_COMMAND}" -E make_directory "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}"
+      COMMAND "${KASANE_MPICXX_${mpi}}" -std=c++17 -O2 -o "${out}" "${CMAKE_CURRENT_LIST_DIR}/peers/collectives_mpi.cpp"
+      DEPENDS peers/collectives_mpi.cpp collectives_cases.h VERBATIM)
+    add_custom_target(peer-collectives-${mpi} DEPENDS "${out}")
+    add_dependencies(kasane-bench-collectives peer-collectives-${mpi})
+  endif()
+endforeach()
