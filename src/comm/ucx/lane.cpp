@@ -1,0 +1,583 @@
+// SPDX-License-Identifier: Apache-2.0
+// See lane.h.
+#if defined(KASANE_HAVE_UCX)
+#include "comm/ucx/lane.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace kasane::comm::ucx {
+namespace {
+
+constexpr std::size_t kLine = 64;
+constexpr std::uint32_t kSendBuffers = 128;
+constexpr std::size_t kSendBufferBytes = (kMaxWire + kLine - 1) / kLine * kLine;
+constexpr unsigned kActiveMessage = 1;   ///< our id among UCX's active messages
+
+constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+ucp_atomic_op_t of_ucx(AtomicOp op) noexcept {
+  switch (op) {
+    case AtomicOp::fetch_add: return UCP_ATOMIC_OP_ADD;
+    case AtomicOp::fetch_and: return UCP_ATOMIC_OP_AND;
+    case AtomicOp::fetch_or: return UCP_ATOMIC_OP_OR;
+    case AtomicOp::fetch_xor: return UCP_ATOMIC_OP_XOR;
+    case AtomicOp::swap: return UCP_ATOMIC_OP_SWAP;
+    case AtomicOp::compare_swap: break;
+  }
+  return UCP_ATOMIC_OP_CSWAP;
+}
+
+}  // namespace
+
+// ---- life --------------------------------------------------------------------------------------------------------
+
+Lane::Lane(Peers& peers, std::uint32_t index, std::uint32_t outstanding)
+    : peers_(peers), ucx_(*peers.ucx), index_(index), outstanding_(outstanding), endpoints_(peers.ranks) {
+  for (std::uint32_t r = 0; r < peers.ranks; ++r) {
+    endpoints_[r].lane = this;
+    endpoints_[r].peer = r;
+  }
+}
+
+Result<std::unique_ptr<Lane>> Lane::create(Peers& peers, std::uint32_t index, std::uint32_t outstanding) {
+  std::unique_ptr<Lane> lane(new Lane(peers, index, outstanding));
+  KASANE_TRY(lane->start());
+  return lane;
+}
+
+Result<void> Lane::start() {
+  // One op for every operation, and one for the flush of every endpoint.
+  op_bytes_ = round_up(sizeof(Op), kLine) + round_up(peers_.request_bytes, kLine);
+  const std::size_t ops = std::size_t{outstanding_} + peers_.ranks;
+  memory_bytes_ = round_up(ops * op_bytes_ + kSendBuffers * kSendBufferBytes, 4096);
+  void* memory = ::mmap(nullptr, memory_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return fail_errno(Errc::out_of_memory, "cannot map " + std::to_string(memory_bytes_) + " bytes for a lane of UCX");
+  memory_ = static_cast<std::byte*>(memory);
+  for (std::size_t i = 0; i < ops; ++i) {
+    Op* op = new (memory_ + i * op_bytes_) Op();
+    op->lane = this;
+    if (i < outstanding_) {
+      free_.push(*op);
+    } else {
+      endpoints_[i - outstanding_].flush = op;
+      op->endpoint = &endpoints_[i - outstanding_];
+    }
+  }
+  free_buffers_.reserve(kSendBuffers);
+  for (std::uint32_t i = 0; i < kSendBuffers; ++i) free_buffers_.push_back(static_cast<std::int32_t>(kSendBuffers - 1 - i));
+  ending_.reserve(2 * std::size_t{peers_.ranks} + 2);
+
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  if (const ucs_status_t status = ucx_.ucp_worker_create(peers_.context, &params, &worker_); status != UCS_OK) {
+    return fail(Errc::limit, std::string("UCX cannot create a worker: ") + ucx_.ucs_status_string(status));
+  }
+  if (const ucs_status_t status = ucx_.ucp_worker_get_efd(worker_, &event_fd_); status != UCS_OK) {
+    return fail(Errc::unsupported, std::string("a worker of UCX has no event descriptor: ") + ucx_.ucs_status_string(status));
+  }
+  return {};
+}
+
+Lane::~Lane() {
+  for (Endpoint& e : endpoints_) {
+    for (ucp_rkey_h key : e.rkeys) {
+      if (key != nullptr) ucx_.ucp_rkey_destroy(key);
+    }
+  }
+  if (worker_ != nullptr) ucx_.ucp_worker_destroy(worker_);
+  if (memory_ != nullptr) ::munmap(memory_, memory_bytes_);
+}
+
+void* Lane::request_of(Op& op) const noexcept {
+  // UCX wants request_bytes before the address that it is given.
+  return reinterpret_cast<std::byte*>(&op) + round_up(sizeof(Op), kLine) + peers_.request_bytes;
+}
+
+std::byte* Lane::buffer(std::int32_t index) const noexcept {
+  return memory_ + (std::size_t{outstanding_} + peers_.ranks) * op_bytes_ + static_cast<std::size_t>(index) * kSendBufferBytes;
+}
+
+// ---- endpoints and keys --------------------------------------------------------------------------------------------
+
+/// Null if the peer is lost, or UCX cannot connect to it (which then is the same).
+Endpoint* Lane::endpoint(std::uint32_t peer) noexcept {
+  Endpoint& e = endpoints_[peer];
+  if (e.ep != nullptr && !e.failed) [[likely]] return &e;
+  // relaxed: only a shortcut; whoever sees it late gets the same from the endpoint.
+  if (e.failed || peers_.lost[peer].load(std::memory_order_relaxed) != 0) return nullptr;
+  return connect(e) ? &e : nullptr;
+}
+
+bool Lane::connect(Endpoint& e) noexcept {
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(peers_.address[e.peer].data());
+  params.err_mode = peers_.error_mode;
+  params.err_handler.cb = &on_error;
+  params.err_handler.arg = &e;
+  if (const ucs_status_t status = ucx_.ucp_ep_create(worker_, &params, &e.ep); status != UCS_OK) {
+    e.ep = nullptr;
+    e.failed = true;
+    e.why = status;
+    any_failed_ = true;
+    return false;
+  }
+  used_.store(true, std::memory_order_relaxed);  // relaxed: a hint, see used()
+  news_ = true;
+  return true;
+}
+
+/// Under the lane's lock, inside ucp_worker_progress (or a post).
+void Lane::on_error(void* endpoint, ucp_ep_h, ucs_status_t status) noexcept {
+  auto& e = *static_cast<Endpoint*>(endpoint);
+  if (e.failed) return;
+  e.failed = true;
+  e.why = status;
+  e.lane->any_failed_ = true;
+}
+
+ucp_rkey_h Lane::rkey(Endpoint& e, RegionId id) noexcept {
+  ucp_rkey_h& key = e.rkeys[raw(id)];
+  if (key != nullptr) [[likely]] return key;
+  const ucs_status_t status = ucx_.ucp_ep_rkey_unpack(e.ep, peers_.regions[raw(id)].key[e.peer].data(), &key);
+  if (status != UCS_OK) {
+    key = nullptr;
+    on_error(&e, nullptr, status);   // memory that cannot be named is memory of a peer that cannot be reached
+  }
+  return key;
+}
+
+/// The registration that contains [address, address + bytes), or null: UCX then does without. Spares UCX's own look-up, which takes a lock.
+ucp_mem_h Lane::handle_of(const void* address, std::size_t bytes) const noexcept {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  for (const auto& region : peers_.regions) {
+    const std::size_t size = region.bytes.load(std::memory_order_acquire);  // acquire: pairs with attach()'s release
+    const auto base = reinterpret_cast<std::uintptr_t>(region.local);
+    if (size != 0 && at >= base && at - base <= size && bytes <= size - (at - base)) return region.handle;
+  }
+  return nullptr;
+}
+
+// ---- ops -----------------------------------------------------------------------------------------------------------
+
+Op* Lane::take(Op::Kind kind, Endpoint& e, Completion* done) noexcept {
+  Op* op = free_.pop();
+  if (op == nullptr) return nullptr;
+  op->kind = kind;
+  op->endpoint = &e;
+  op->done = done;
+  op->parts = 0;
+  op->counted = false;
+  op->status = Status::ok;
+  // relaxed: written under the lock; readers take it as a hint.
+  open_.store(open_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return op;
+}
+
+/// Back to the free list; the op is in nobody's hands.
+void Lane::give(Op& op) noexcept {
+  if (op.buffer >= 0) free_buffers_.push_back(op.buffer);
+  op.buffer = -1;
+  // release: whoever sees the count without it comes after its completion's effects on memory (fence). relaxed: as in take().
+  if (op.counted) op.endpoint->open.fetch_sub(1, std::memory_order_release);
+  op.counted = false;
+  open_.store(open_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  if (op.kind != Op::Kind::fence) free_.push(op);   // a fence's part belongs to the fence
+}
+
+void Lane::part_done(Op& op) noexcept {
+  if (--op.parts == 0) finish(op);
+}
+
+void Lane::finish(Op& op) noexcept {
+  if (op.kind == Op::Kind::send) return give(op);   // nobody waits for it
+  if (op.kind == Op::Kind::atomic && op.status == Status::ok && op.result != nullptr) {
+    *op.result = op.width == Width::eight ? op.word[1] : static_cast<std::uint32_t>(op.word[1]);
+  }
+  finished_.push(op);
+}
+
+void Lane::wait_for_flush(Op& op) noexcept {
+  Endpoint& e = *op.endpoint;
+  ++op.parts;
+  e.waiting.push(op);
+  if (!e.dirty) {
+    e.dirty = true;
+    e.next_dirty = dirty_;
+    dirty_ = &e;
+  }
+}
+
+/// Begins a flush for every endpoint where something waits and none is under way. Also right after a post, since its poster may go away
+/// without a poll: from here on only events of UCX are needed.
+void Lane::flush_dirty() noexcept {
+  Endpoint* dirty = std::exchange(dirty_, nullptr);
+  while (dirty != nullptr) {
+    Endpoint* next = dirty->next_dirty;
+    begin_flush(*dirty);
+    if (dirty->dirty) {   // a flush is under way; its end comes back here
+      dirty->next_dirty = dirty_;
+      dirty_ = dirty;
+    }
+    dirty = next;
+  }
+}
+
+Post Lane::lost(Completion* done) noexcept {
+  Op* op = take(Op::Kind::nothing, endpoints_[peers_.self], done);
+  if (op == nullptr) return Post::again;
+  op->status = Status::peer_lost;
+  finish(*op);
+  return Post::pending;
+}
+
+ucp_request_param_t Lane::params(Op& op) const noexcept {
+  ucp_request_param_t p{};
+  p.op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  p.request = request_of(op);
+  p.cb.send = [](void* request, ucs_status_t status, void* user) { on_done(request, status, user); };
+  p.user_data = &op;
+  return p;
+}
+
+ucp_request_param_t Lane::params(Op& op, const void* local, std::size_t bytes) const noexcept {
+  ucp_request_param_t p = params(op);
+  p.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  p.memory_type = UCS_MEMORY_TYPE_HOST;
+  if ((p.memh = handle_of(local, bytes)) != nullptr) p.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+  return p;
+}
+
+int Lane::outcome(Endpoint& e, ucs_status_ptr_t result) noexcept {
+  if (result == nullptr) return 0;
+  if (!UCS_PTR_IS_ERR(result)) return 1;
+  const ucs_status_t status = UCS_PTR_STATUS(result);
+  if (status == UCS_ERR_NO_MEMORY || status == UCS_ERR_NO_RESOURCE) return -1;
+  on_error(&e, nullptr, status);
+  return -2;
+}
+
+void Lane::on_done(void*, ucs_status_t status, void* user) noexcept {
+  Op& op = *static_cast<Op*>(user);
+  if (op.kind == Op::Kind::flush) return op.lane->end_flush(*op.endpoint, status == UCS_OK);
+  if (status != UCS_OK) op.status = Status::peer_lost;
+  op.lane->part_done(op);
+}
+
+// ---- one-sided -----------------------------------------------------------------------------------------------------
+
+Post Lane::read(RemoteAddr from, void* to, std::size_t bytes, Completion* done) noexcept {
+  Endpoint* e = endpoint(raw(from.rank));
+  if (e == nullptr) return lost(done);
+  ucp_rkey_h key = rkey(*e, from.region);
+  if (key == nullptr) return lost(done);
+  Op* op = take(Op::Kind::read, *e, done);
+  if (op == nullptr) return Post::again;
+  const auto p = params(*op, to, bytes);
+  const std::uint64_t address = peers_.regions[raw(from.region)].base[e->peer] + from.offset;
+  op->parts = 1;
+  switch (outcome(*e, ucx_.ucp_get_nbx(e->ep, to, bytes, address, key, &p))) {
+    case 1: return Post::pending;
+    case 0: give(*op); return Post::done;
+    case -1: give(*op); return Post::again;
+    default: give(*op); return lost(done);
+  }
+}
+
+Post Lane::write(RemoteAddr to, const void* from, std::size_t bytes, Completion* done) noexcept {
+  Endpoint* e = endpoint(raw(to.rank));
+  if (e == nullptr) return lost(done);
+  ucp_rkey_h key = rkey(*e, to.region);
+  if (key == nullptr) return lost(done);
+  Op* op = take(Op::Kind::write, *e, done);
+  if (op == nullptr) return Post::again;
+  const auto p = params(*op, from, bytes);
+  const std::uint64_t address = peers_.regions[raw(to.region)].base[e->peer] + to.offset;
+  op->parts = 1;   // in UCX's hands; the callback may not run before this
+  const int result = outcome(*e, ucx_.ucp_put_nbx(e->ep, from, bytes, address, key, &p));
+  if (result == -1) {
+    give(*op);
+    return Post::again;
+  }
+  if (result == -2) {
+    give(*op);
+    return lost(done);
+  }
+  if (result == 0) op->parts = 0;
+  op->counted = true;
+  e->open.fetch_add(1, std::memory_order_relaxed);  // relaxed: fences posted after this by who knows of it see it
+  wait_for_flush(*op);
+  flush_dirty();
+  return Post::pending;
+}
+
+Post Lane::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
+                        Completion* done) noexcept {
+  Endpoint* e = endpoint(raw(to.rank));
+  if (e == nullptr) return lost(done);
+  ucp_rkey_h key = rkey(*e, to.region);
+  if (key == nullptr) return lost(done);
+  // Two ops are taken before anything is sent: bytes without their flag would be bytes that were never posted.
+  Op* flag = take(Op::Kind::write, *e, done);
+  Op* data = flag == nullptr || bytes == 0 ? nullptr : take(Op::Kind::write, *e, nullptr);
+  if (flag == nullptr || (data == nullptr && bytes != 0)) {
+    if (flag != nullptr) give(*flag);
+    return Post::again;
+  }
+  const std::uint64_t base = peers_.regions[raw(to.region)].base[e->peer];
+  if (data != nullptr) {
+    const auto p = params(*data, from, bytes);
+    data->parts = 1;
+    const int result = outcome(*e, ucx_.ucp_put_nbx(e->ep, from, bytes, base + to.offset, key, &p));
+    if (result < 0) {
+      give(*data);
+      give(*flag);
+      return result == -1 ? Post::again : lost(done);
+    }
+    if (result == 0) data->parts = 0;
+    data->counted = true;
+    e->open.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in write()
+    wait_for_flush(*data);                            // the buffer is the caller's until then
+  }
+  flag->word[0] = value;
+  const auto p = params(*flag, flag->word, 8);
+  flag->parts = 1;
+  flag->counted = true;
+  e->open.fetch_add(1, std::memory_order_relaxed);
+  int result = ucx_.ucp_worker_fence(worker_) == UCS_OK ? 0 : -2;
+  if (result == 0) result = outcome(*e, ucx_.ucp_put_nbx(e->ep, flag->word, 8, base + flag_offset, key, &p));
+  if (result < 0) {
+    // The bytes may be on their way already, so this cannot be taken back: without its flag the peer is as good as lost.
+    on_error(e, nullptr, UCS_ERR_NO_MEMORY);
+    flag->status = Status::peer_lost;
+  }
+  if (result <= 0) flag->parts = 0;
+  wait_for_flush(*flag);
+  flush_dirty();
+  return Post::pending;
+}
+
+Post Lane::atomic(AtomicOp what, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
+                  Completion* done, Width width) noexcept {
+  Endpoint* e = endpoint(raw(at.rank));
+  if (e == nullptr) return lost(done);
+  ucp_rkey_h key = rkey(*e, at.region);
+  if (key == nullptr) return lost(done);
+  Op* op = take(Op::Kind::atomic, *e, done);
+  if (op == nullptr) return Post::again;
+  // UCX: a compare-swap is given the expected value, and finds the new one where it leaves the old.
+  const bool swaps_if = what == AtomicOp::compare_swap;
+  op->word[0] = swaps_if ? compare : operand;
+  op->word[1] = swaps_if ? operand : 0;
+  op->width = width;
+  op->result = result;
+  op->parts = 1;
+  op->counted = true;
+  e->open.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in write()
+  auto p = params(*op);
+  p.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
+  p.datatype = ucp_dt_make_contig(static_cast<std::size_t>(width));
+  p.reply_buffer = &op->word[1];
+  const std::uint64_t address = peers_.regions[raw(at.region)].base[e->peer] + at.offset;
+  switch (outcome(*e, ucx_.ucp_atomic_op_nbx(e->ep, of_ucx(what), &op->word[0], 1, address, key, &p))) {
+    case 1: return Post::pending;
+    case 0:
+      op->parts = 0;
+      finish(*op);   // its turn comes in turn(), as for all others
+      return Post::pending;
+    case -1: give(*op); return Post::again;
+    default: give(*op); return lost(done);
+  }
+}
+
+Post Lane::send(std::uint32_t to, const Head& head, std::span<const std::byte> payload) noexcept {
+  Endpoint* e = endpoint(to);
+  if (e == nullptr) return Post::done;
+  const std::size_t bytes = sizeof(Head) + payload.size();
+  if (bytes > sizeof(Op::small) && free_buffers_.empty()) return Post::again;
+  Op* op = take(Op::Kind::send, *e, nullptr);
+  if (op == nullptr) return Post::again;
+  std::byte* at = op->small;
+  if (bytes > sizeof(Op::small)) {
+    op->buffer = free_buffers_.back();
+    free_buffers_.pop_back();
+    at = buffer(op->buffer);
+  }
+  std::memcpy(at, &head, sizeof(Head));
+  if (!payload.empty()) std::memcpy(at + sizeof(Head), payload.data(), payload.size());
+  auto p = params(*op);
+  p.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  p.flags = UCP_AM_SEND_FLAG_EAGER;
+  p.memory_type = UCS_MEMORY_TYPE_HOST;
+  op->parts = 1;
+  switch (outcome(*e, ucx_.ucp_am_send_nbx(e->ep, kActiveMessage, nullptr, 0, at, bytes, &p))) {
+    case 1: return Post::done;
+    case -1: give(*op); return Post::again;
+    default: give(*op); return Post::done;
+  }
+}
+
+// ---- flushes and fences --------------------------------------------------------------------------------------------
+
+void Lane::push_fence(Op& part) noexcept {
+  part.lane = this;
+  Op* head = inbox_.load(std::memory_order_relaxed);  // relaxed: a guess; the compare-swap decides
+  do {
+    part.next = head;
+    // release: the part is filled before turn() takes it.
+  } while (!inbox_.compare_exchange_weak(head, &part, std::memory_order_release, std::memory_order_relaxed));
+}
+
+void Lane::begin_flush(Endpoint& e) noexcept {
+  Op& flush = *e.flush;
+  if (flush.kind == Op::Kind::flush) return;   // its end looks at waiting again
+  if (e.ep == nullptr || e.failed) return fail_waiting(e);
+  e.covered = e.waiting;
+  e.waiting = {};
+  e.dirty = false;
+  flush.kind = Op::Kind::flush;
+  const auto p = params(flush);
+  switch (outcome(e, ucx_.ucp_ep_flush_nbx(e.ep, &p))) {
+    case 1: return;
+    case 0: return end_flush(e, true);
+    default: return end_flush(e, false);
+  }
+}
+
+void Lane::end_flush(Endpoint& e, bool ok) noexcept {
+  e.flush->kind = Op::Kind::nothing;
+  OpList covered = e.covered;
+  e.covered = {};
+  while (Op* op = covered.pop()) {
+    if (!ok) op->status = Status::peer_lost;
+    part_done(*op);
+  }
+}
+
+void Lane::fail_waiting(Endpoint& e) noexcept {
+  OpList waiting = e.waiting;
+  e.waiting = {};
+  e.dirty = false;
+  while (Op* op = waiting.pop()) {
+    op->status = Status::peer_lost;
+    part_done(*op);
+  }
+}
+
+// ---- progress ------------------------------------------------------------------------------------------------------
+
+void Lane::turn(Turn& out) noexcept {
+  if (inbox_.load(std::memory_order_relaxed) != nullptr) {  // relaxed: a guess, the exchange decides
+    Op* part = inbox_.exchange(nullptr, std::memory_order_acquire);  // acquire: pairs with push_fence()
+    while (part != nullptr) {
+      Op* next = part->next;
+      part->endpoint = &endpoints_[part->peer];
+      part->parts = 0;
+      open_.store(open_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: as in take()
+      wait_for_flush(*part);
+      part = next;
+    }
+  }
+  // relaxed: only a shortcut; a peer that was lost meanwhile is seen in the next turn.
+  if (lost_seen_ != peers_.lost_count.load(std::memory_order_relaxed)) abandon_lost();
+  flush_dirty();
+  if (ucx_.ucp_worker_progress(worker_) != 0) out.moved = true;
+  flush_dirty();
+  while (out.count < Turn::kBatch) {
+    Op* op = finished_.pop();
+    if (op == nullptr) break;
+    Completion* done = op->done;
+    Status status = op->status;
+    Fence* fence = op->fence;
+    const bool is_fence = op->kind == Op::Kind::fence;
+    give(*op);
+    if (is_fence) {
+      if (status != Status::ok) fence->lost.store(1, std::memory_order_relaxed);  // relaxed: ordered by one_less()
+      done = nullptr;
+      if (fence->one_less()) {
+        done = fence->done;
+        status = fence->lost.load(std::memory_order_relaxed) != 0 ? Status::peer_lost : Status::ok;
+        fence->claimed.store(0, std::memory_order_release);  // release: our reads of it are over
+      }
+    }
+    out.moved = true;
+    if (done != nullptr) out.done[out.count++] = {done, status};
+  }
+}
+
+bool Lane::arm() noexcept {
+  if (finished_.first != nullptr || any_failed_) return false;
+  if (inbox_.load(std::memory_order_relaxed) != nullptr) return false;  // relaxed: who pushes rings after that
+  if (ucx_.ucp_worker_progress(worker_) != 0) return false;
+  return ucx_.ucp_worker_arm(worker_) == UCS_OK;
+}
+
+// ---- the end -------------------------------------------------------------------------------------------------------
+
+Rank Lane::take_failed(ucs_status_t& why) noexcept {
+  if (!any_failed_) [[likely]] return kNoRank;
+  for (Endpoint& e : endpoints_) {
+    if (!e.failed || e.why == UCS_OK) continue;
+    why = e.why;
+    e.why = UCS_OK;   // taken
+    return Rank{e.peer};
+  }
+  any_failed_ = false;
+  return kNoRank;
+}
+
+void Lane::abandon(std::uint32_t peer) noexcept {
+  Endpoint& e = endpoints_[peer];
+  e.failed = true;
+  if (e.ep != nullptr) {
+    ucp_request_param_t p{};
+    p.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    p.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    ucs_status_ptr_t request = ucx_.ucp_ep_close_nbx(std::exchange(e.ep, nullptr), &p);   // ends what UCX holds, by callbacks
+    if (UCS_PTR_IS_PTR(request)) ending_.push_back(request);
+  }
+  // What waits here for a flush is in the dirty list, or covered by the flush that UCX has just ended: turn() finishes it.
+}
+
+void Lane::abandon_lost() noexcept {
+  lost_seen_ = peers_.lost_count.load(std::memory_order_acquire);   // acquire: the flags that it counts
+  for (Endpoint& e : endpoints_) {
+    if (e.ep != nullptr && peers_.lost[e.peer].load(std::memory_order_relaxed) != 0) abandon(e.peer);  // relaxed: as above
+  }
+}
+
+void Lane::flush_all() noexcept {
+  ucp_request_param_t p{};
+  ucs_status_ptr_t request = ucx_.ucp_worker_flush_nbx(worker_, &p);
+  if (UCS_PTR_IS_PTR(request)) ending_.push_back(request);
+}
+
+void Lane::close_all() noexcept {
+  for (Endpoint& e : endpoints_) {
+    if (e.ep == nullptr) continue;
+    ucp_request_param_t p{};
+    p.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    p.flags = e.failed ? UCP_EP_CLOSE_FLAG_FORCE : 0;
+    ucs_status_ptr_t request = ucx_.ucp_ep_close_nbx(std::exchange(e.ep, nullptr), &p);
+    if (UCS_PTR_IS_PTR(request)) ending_.push_back(request);
+  }
+}
+
+bool Lane::ended() noexcept {
+  std::erase_if(ending_, [&](void* request) {
+    if (ucx_.ucp_request_check_status(request) == UCS_INPROGRESS) return false;
+    ucx_.ucp_request_free(request);
+    return true;
+  });
+  return ending_.empty();
+}
+
+}  // namespace kasane::comm::ucx
+#endif

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// See ucx_library.h.
+#if defined(KASANE_HAVE_UCX)
+#include "comm/ucx/ucx_library.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace kasane::comm::ucx {
+namespace {
+
+constexpr const char* kFile = "libucp.so.0";
+
+/// What UCX reads from its environment while it is being loaded. A user's own settings stand.
+void set_environment() {
+  ::setenv("UCX_HANDLE_ERRORS", "none", 0);    // no handlers for SIGSEGV, SIGBUS, …: those are ours
+  ::setenv("UCX_ERROR_SIGNALS", "", 0);
+  ::setenv("UCX_MEM_EVENTS", "n", 0);          // mmap and munmap stay as they are: registrations are explicit
+  ::setenv("UCX_LOG_LEVEL", "fatal", 0);       // it would print about every peer that has gone, and from inside our calls; report_lost() tells
+  ::setenv("UCX_VFS_ENABLE", "n", 0);          // no thread that serves its state as files
+}
+
+/// Gives back the signals that UCX took when another library loaded it; handlers that were set after that stay.
+void take_signals_back(void* library) {
+  using Disable = void (*)(int);
+  const auto disable = reinterpret_cast<Disable>(::dlsym(library, "ucs_debug_disable_signal"));
+  if (disable == nullptr) return;
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
+    struct sigaction before{};
+    ::sigaction(number, nullptr, &before);
+    Dl_info owner{};
+    void* handler = reinterpret_cast<void*>(before.sa_handler);
+    const bool of_ucx = handler != nullptr && ::dladdr(handler, &owner) != 0 && owner.dli_fname != nullptr &&
+                        std::string(owner.dli_fname).find("libucs") != std::string::npos;
+    disable(number);
+    if (!of_ucx) ::sigaction(number, &before, nullptr);
+  }
+}
+
+Result<const Library*> open() {
+  static Library table;
+  set_environment();
+  const bool loaded_before = ::dlopen(kFile, RTLD_NOLOAD | RTLD_NOW) != nullptr;
+  void* library = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return fail(Errc::unsupported, std::string("UCX cannot be loaded (") + ::dlerror() + "): install libucx0");
+  }
+  if (loaded_before) take_signals_back(library);
+#define KASANE_UCX_RESOLVE(name)                                                                           \
+  table.name = reinterpret_cast<decltype(table.name)>(::dlsym(library, #name));                            \
+  if (table.name == nullptr) return fail(Errc::unsupported, std::string(kFile) + " has no " #name ": UCX 1.12 or newer is needed");
+  KASANE_UCX_FUNCTIONS(KASANE_UCX_RESOLVE)
+#undef KASANE_UCX_RESOLVE
+  return &table;
+}
+
+}  // namespace
+
+Result<const Library*> Library::load() {
+  static const Result<const Library*> result = open();
+  return result;
+}
+
+}  // namespace kasane::comm::ucx
+#endif

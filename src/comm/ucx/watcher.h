@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thread that turns events of UCX's descriptors into rings of the messages doorbell, so that one sleep serves both. It sleeps in
+// epoll_wait; a descriptor is reported once and then disabled until somebody who goes to sleep enables it again (lane_lock.h).
+//
+// Thread safety: enable() from any thread, async-signal-safe. The thread blocks all signals and does nothing but system calls and atomics.
+#pragma once
+
+#include <cstdint>
+#include <thread>
+
+#include "base/result.h"
+
+namespace kasane::comm::ucx {
+
+class Watcher {
+ public:
+  /// heard(context, index): descriptor `index` had an event and is disabled now.
+  using Heard = void (*)(void* context, std::uint32_t index) noexcept;
+
+  Watcher() = default;
+  ~Watcher() { stop(); }
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+
+  Result<void> start(Heard, void* context);
+  void stop() noexcept;
+  /// Adds fd, disabled.
+  Result<void> add(int fd, std::uint32_t index);
+  void enable(int fd, std::uint32_t index) const noexcept;
+
+ private:
+  void loop() const noexcept;
+  int epoll_ = -1;
+  int stop_ = -1;
+  Heard heard_ = nullptr;
+  void* context_ = nullptr;
+  std::thread thread_;
+};
+
+}  // namespace kasane::comm::ucx
