@@ -184,7 +184,7 @@ void random_program(const Options& options, std::uint64_t seed, int operations) 
 
 TEST(OffloaderStress, RandomProgramsInEveryShape) {
   std::uint64_t seed = 1;
-  for (const Options& options : every_shape()) random_program(options, seed++, 1500);
+  for (const Options& options : every_shape()) random_program(options, seed++, 1000);
 }
 
 // ---- back-pressure -----------------------------------------------------------------------------------------------
@@ -197,13 +197,10 @@ TEST(Offloader, ABlockedPeerBlocksNobodyElse) {
     TestIssuer issuer(job.transport(), job.memory(0));
     auto offloader = start(job, issuer, options);
     std::atomic<std::uint64_t> blocked_done{0}, free_done{0};
-    std::uint64_t sink1 = 0, sink2 = 0;
-    issuer.answers[1] = &sink1;
-    issuer.answers[2] = &sink2;
     job.hold(1, true);
-    // The issuer has 24 requests, then it says again to everybody: take some less by requests, and block by atomics? No: by requests of peer 1 alone.
+    // The issuer has 24 requests under way at most; the rest is held.
     std::uint64_t blocked = 0, refused = 0;
-    while (refused < 200) {
+    while (refused < 60) {
       if (offloader->try_push(make_add(1, 64, 1, 1, count_in(blocked_done)))) {
         ++blocked;
       } else {
@@ -255,8 +252,7 @@ TEST(Offloader, EndsWithCommandsInFlight) {
     ThreeRanks job;
     TestIssuer issuer(job.transport(), job.memory(0));
     std::atomic<std::uint64_t> done{0};
-    std::uint64_t pushed = 0, sink = 0;
-    issuer.answers[1] = &sink;
+    std::uint64_t pushed = 0;
     {
       auto offloader = start(job, issuer, options);
       for (int i = 0; i < 3000; ++i)

@@ -110,7 +110,7 @@ class ThreeRanks {
   std::array<OneRank, kRanks> ranks_;
 };
 
-/// Carries commands out on rank 0's transport. Kind::prepared is kAdd: at remote, transfer.value; the answer goes to *answers[record].
+/// Carries commands out on rank 0's transport. Kind::prepared is kAdd: at remote, transfer.value; the answer goes to *answers[record], unless that is null.
 class TestIssuer final : public Issuer {
  public:
   explicit TestIssuer(Transport& transport, std::byte* memory) : transport_(transport), memory_(memory) {
