@@ -11,6 +11,7 @@ set(KASANE_LAYERS
   "comm_ucx   | src/comm/ucx       | comm"
   "comm_composed | src/comm/composed | comm"
   "bootstrap  | src/comm/bootstrap | comm"
+  "comm_session | src/comm/session | comm comm_shm comm_ucx comm_mpi comm_composed bootstrap"
   "comm_offload | src/comm/offload | comm"
   "comm_engine | src/comm/engine   | comm comm_offload"
   "mem        | src/mem            | base topo"

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "comm/everybody.h"
 
 namespace kasane::comm {
 namespace {
@@ -91,7 +92,7 @@ class Meeting {
   Result<Job> run();
 
  private:
-  Result<void> everybody(const Result<void>& mine);
+  Result<void> together(const Result<void>& mine) { return everybody(others_, mine, "finding the ranks of its host"); }
   Result<void> agree_on_key();
   Result<void> take_name();
   Result<void> find_neighbours();
@@ -121,17 +122,6 @@ class Meeting {
   std::uint64_t deadline_ns_ = 0;
   unsigned strangers_ = 0;            ///< messages that were ignored
 };
-
-/// Collective: the first error of any rank is everybody's.
-Result<void> Meeting::everybody(const Result<void>& mine) {
-  auto all = others_.allgather(mine ? std::string() : mine.error().message);
-  KASANE_TRY(all);
-  if (!mine) return mine;
-  for (std::uint32_t r = 0; r < all->size(); ++r) {
-    if (!(*all)[r].empty()) return fail(Errc::peer_lost, rank_text(r) + " could not join its host: " + (*all)[r]);
-  }
-  return {};
-}
 
 Result<void> Meeting::agree_on_key() {
   Key drawn{};
@@ -177,7 +167,7 @@ Result<void> Meeting::agree_on_hosts() {
   KASANE_TRY(firsts);
   hosts_ = 0;
   for (std::uint32_t r = 0; r < ranks_; ++r) hosts_ += (*firsts)[r] == std::to_string(r);
-  return everybody(check_hosts(*firsts));
+  return together(check_hosts(*firsts));
 }
 
 /// Sharing a host must be mutual: each of mine names the same first rank, and nobody else does.
@@ -339,11 +329,11 @@ Job Meeting::finished() {
 
 Result<Job> Meeting::run() {
   KASANE_TRY(agree_on_key());
-  KASANE_TRY(everybody(take_name()));
-  KASANE_TRY(everybody(find_neighbours()));
+  KASANE_TRY(together(take_name()));
+  KASANE_TRY(together(find_neighbours()));
   KASANE_TRY(agree_on_hosts());
-  Result<void> ended = everybody(make_host_job());
-  if (ended) ended = everybody(pass_or_take());
+  Result<void> ended = together(make_host_job());
+  if (ended) ended = together(pass_or_take());
   if (ended) return finished();
   if (host_job_made_) close_job(host_job_);
   return tl::unexpected<Error>(std::move(ended).error());

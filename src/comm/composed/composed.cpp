@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "comm/composed/far_requests.h"
+#include "comm/everybody.h"
 
 namespace kasane::comm::composed {
 namespace {
@@ -77,7 +78,6 @@ class ComposedTransport final : public Transport {
     return *by_rank_[raw(r)];
   }
   std::string describe() const;
-  Result<void> everywhere(const Result<void>& mine, RegionId id);
 
   OutOfBand& all_;
   // In this order, so that the network is destroyed first: it rings near's doorbells.
@@ -115,20 +115,9 @@ Facts ComposedTransport::facts() const noexcept {
 
 // ---- regions -----------------------------------------------------------------------------------------------------
 
-/// A host's failure is known there only: nobody may go on to wait for it.
-Result<void> ComposedTransport::everywhere(const Result<void>& mine, RegionId id) {
-  auto errors = all_.allgather(mine ? std::string() : mine.error().message);
-  KASANE_TRY(errors);
-  if (!mine) return mine;
-  for (std::uint32_t r = 0; r < errors->size(); ++r) {
-    if ((*errors)[r].empty()) continue;
-    return fail(Errc::peer_lost, "attach of region " + std::to_string(raw(id)) + " failed on rank " + std::to_string(r) + ": " + (*errors)[r]);
-  }
-  return {};
-}
-
 Result<void> ComposedTransport::attach(RegionId id, int fd, std::byte* local, std::size_t bytes) {
-  KASANE_TRY(everywhere(near_->attach(id, fd, local, bytes), id));
+  // A host's failure is known there only: nobody may go on to wait for it.
+  KASANE_TRY(everybody(all_, near_->attach(id, fd, local, bytes), "attach of region " + std::to_string(raw(id))));
   return far_->attach(id, fd, local, bytes);
 }
 

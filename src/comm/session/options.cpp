@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/session/options.h"
+
+namespace kasane::comm {
+
+OptionTable& add_session_options(OptionTable& table, SessionOptions& options) {
+  return table
+      .choice("--transport", "KASANE_TRANSPORT", options.transport, {"auto", "shm", "ucx", "mpi"},
+              "what runs between ranks; auto: shared memory within a host, UCX or else MPI between hosts")
+      .choice("--mpi", "KASANE_MPI", options.mpi, {"auto", "openmpi", "mpich"},
+              "which MPI starts the ranks for --transport mpi; auto: the one of mpirun, or the first that is installed")
+      .count("--hosts", "KASANE_HOSTS", options.hosts, "treat the ranks of one host as if they were on so many, which share no memory (to try out networks)",
+             {.least = 1});
+}
+
+}  // namespace kasane::comm

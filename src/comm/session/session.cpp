@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// See session.h. The steps of build() are collective and in the same order on every rank; each that can fail on one alone ends in everybody().
+#include "comm/session/session.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/assert.h"
+#include "comm/bootstrap/rendezvous.h"
+#include "comm/collectives.h"
+#include "comm/composed/composed.h"
+#include "comm/everybody.h"
+#include "comm/mpi/library.h"
+#include "comm/mpi/mpi_transport.h"
+#include "comm/shm/shm_transport.h"
+#include "comm/ucx/ucx_transport.h"
+#include "comm/waiter.h"
+
+namespace kasane::comm {
+namespace {
+
+/// A job of this rank alone, under its number in the whole one.
+Result<Job> job_of_self(Rank rank, std::uint32_t ranks) {
+  auto alone = create_job(1, shm::job_bytes(1));
+  KASANE_TRY(alone);
+  Job job = std::move(*alone);
+  const Job::Postbox box = job.postbox[0];
+  job.ranks = ranks;
+  job.rank = rank;
+  job.postbox.assign(ranks, {});
+  job.postbox[raw(rank)] = box;
+  return job;
+}
+
+std::string counted(std::uint32_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
+
+}  // namespace
+
+/// What forked ranks tell each other beside their transport.
+class Session::HostExchange {
+ public:
+  explicit HostExchange(Transport& plane) : waiter_(plane), collectives_(plane, waiter_), over_(plane, collectives_) {}
+  [[nodiscard]] OutOfBand& get() noexcept { return over_; }
+
+ private:
+  PollWaiter waiter_;
+  Collectives collectives_;
+  OverTransport over_;
+};
+
+Session::Session(SessionOptions options, Job job) : options_(std::move(options)), job_(std::move(job)) {}
+
+Session::~Session() {
+  transport_.reset();
+  exchange_.reset();
+  control_.reset();
+  if (self_) close_job(*self_);
+  if (made_job_) close_job(job_);
+}
+
+Result<std::unique_ptr<Session>> Session::join(const SessionOptions& options, Job job) {
+  std::unique_ptr<Session> session(new Session(options, std::move(job)));
+  KASANE_TRY(session->build());
+  return session;
+}
+
+Result<void> Session::build() {
+  KASANE_TRY(meet());
+  if (settled_by_fork()) return open_near();
+  KASANE_TRY(compare_options());
+  KASANE_TRY(find_host());
+  KASANE_TRY(decide());
+  return connect();
+}
+
+// ---- who is there ------------------------------------------------------------------------------------------------
+
+Result<void> Session::meet() {
+  if (job_.launcher == Launcher::mpi) return load_mpi();
+  auto plane = shm::create(job_, shm::Plane::control);
+  KASANE_TRY(plane);
+  control_ = std::move(*plane);
+  return {};
+}
+
+Result<void> Session::load_mpi() {
+  auto library = mpi::load(options_.mpi);
+  KASANE_TRY(library);
+  mpi_ = std::move(*library);
+  // An MPI that another one's mpirun has started believes that it is alone.
+  if (job_.ranks > 1 && job_.ranks != mpi_->ranks()) {
+    return fail(Errc::unsupported, "mpirun started " + counted(job_.ranks, "rank") + ", but " + std::string(mpi_->name()) + " " + std::string(mpi_->version()) +
+                                       " finds " + std::to_string(mpi_->ranks()) + ": another MPI started them; say which with --mpi (KASANE_MPI)");
+  }
+  job_.rank = mpi_->rank();
+  job_.ranks = mpi_->ranks();
+  return {};
+}
+
+OutOfBand& Session::out_of_band() {
+  if (mpi_ != nullptr) return mpi_->out_of_band();
+  if (exchange_ == nullptr) exchange_ = std::make_unique<HostExchange>(*control_);
+  return exchange_->get();
+}
+
+/// Ranks of one host and image, which inherited one environment, have nothing to find out.
+bool Session::settled_by_fork() const {
+  if (job_.launcher == Launcher::mpi) return false;
+  return job_.ranks == 1 || (options_.hosts <= 1 && (options_.transport == "auto" || options_.transport == "shm"));
+}
+
+/// Ranks of several hosts may have been told different things.
+Result<void> Session::compare_options() {
+  const std::string mine = "--transport " + options_.transport + " --hosts " + std::to_string(options_.hosts);
+  auto all = out_of_band().allgather(mine);
+  KASANE_TRY(all);
+  for (std::uint32_t r = 0; r < all->size(); ++r) {
+    if ((*all)[r] == (*all)[0]) continue;
+    return fail(Errc::invalid_argument, "rank 0 was asked for " + (*all)[0] + ", rank " + std::to_string(r) + " for " + (*all)[r] +
+                                            ": they must agree (KASANE_TRANSPORT, KASANE_HOSTS; mpirun -x or -genv passes them on)");
+  }
+  return {};
+}
+
+Result<void> Session::find_host() {
+  const bool divided = options_.hosts > 1;
+  if (job_.launcher != Launcher::mpi && !divided) return {};
+  RendezvousOptions how{.shared_bytes = shm::job_bytes, .domain = {}};
+  if (divided) how.domain = "part" + std::to_string(std::uint64_t{raw(job_.rank)} * options_.hosts / job_.ranks);
+  auto found = rendezvous(out_of_band(), how);
+  KASANE_TRY(found);
+  found->launcher = job_.launcher;
+  job_ = std::move(*found);
+  made_job_ = true;
+  return {};
+}
+
+Result<void> Session::decide() {
+  Situation situation{.asked = options_.transport, .launcher = job_.launcher, .ranks = job_.ranks, .hosts = job_.hosts};
+  if (ucx_matters(situation)) {
+    const Result<void> here = ucx::available();
+    // Without UCX on one rank nobody uses it; that is no failure yet.
+    const Result<void> everywhere = everybody(out_of_band(), here, "UCX");
+    situation.ucx = everywhere.has_value();
+    if (!everywhere) situation.why_no_ucx = everywhere.error().message;
+  }
+  auto plan = make_plan(situation);
+  KASANE_TRY(plan);
+  plan_ = *plan;
+  return {};
+}
+
+// ---- transports --------------------------------------------------------------------------------------------------
+
+/// transport_ becomes the part that is near: the host's ranks, or oneself where a network is to join those too.
+Result<void> Session::open_near() {
+  if (plan_.within_hosts) {
+    auto self = job_of_self(job_.rank, job_.ranks);
+    KASANE_TRY(self);
+    self_ = std::move(*self);
+  }
+  auto near = shm::create(plan_.within_hosts ? *self_ : job_);
+  KASANE_TRY(near);
+  transport_ = std::move(*near);
+  return {};
+}
+
+Result<std::unique_ptr<Transport>> Session::open_network(Bells& bells) {
+  if (plan_.network == Network::mpi) return mpi::create(mpi_, bells);
+  return ucx::create(out_of_band(), bells);
+}
+
+Result<void> Session::connect() {
+  KASANE_TRY(everybody(out_of_band(), open_near(), "joining the host's memory"));
+  if (plan_.network == Network::none) return {};
+  auto network = open_network(shm::bells(*transport_));
+  Result<void> opened;
+  if (!network) opened = tl::unexpected<Error>(network.error());
+  KASANE_TRY(everybody(out_of_band(), opened, "opening the network"));
+  const Facts facts = (*network)->facts();
+  network_ = std::string(facts.name) + (facts.detail.empty() ? "" : " (" + std::string(facts.detail) + ")");
+  composed::Parts parts{.near = std::move(transport_), .far = std::move(*network), .is_near = {}};
+  for (std::uint32_t r = 0; r < job_.ranks; ++r) {
+    parts.is_near.push_back(plan_.within_hosts ? Rank{r} == job_.rank : job_.on_this_host(Rank{r}));
+  }
+  auto whole = composed::create(std::move(parts), out_of_band());
+  KASANE_TRY(whole);
+  transport_ = std::move(*whole);
+  return {};
+}
+
+std::string Session::describe() const {
+  std::string text = counted(job_.ranks, "rank") + " on " + counted(job_.hosts, "host") + ": ";
+  if (plan_.network == Network::none) return text + "shm";
+  return plan_.within_hosts ? text + network_ : text + "shm within, " + network_ + " between";
+}
+
+}  // namespace kasane::comm
