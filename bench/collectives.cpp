@@ -166,6 +166,7 @@ void report(std::uint32_t ranks, const std::vector<System>& all, const std::map<
     }
     std::printf("\n");
   }
+  std::fflush(stdout);
 }
 
 }  // namespace
@@ -173,14 +174,16 @@ void report(std::uint32_t ranks, const std::vector<System>& all, const std::map<
 int main(int argc, char** argv) {
   int repetitions = 5;
   const char* json = nullptr;
+  std::uint32_t only = 0;   // 0: two and four ranks
   for (int i = 1; i + 1 < argc; ++i) {
     if (std::strcmp(argv[i], "--repetitions") == 0) repetitions = std::max(1, std::atoi(argv[i + 1]));
     if (std::strcmp(argv[i], "--json") == 0) json = argv[i + 1];
+    if (std::strcmp(argv[i], "--ranks") == 0) only = static_cast<std::uint32_t>(std::max(1, std::atoi(argv[i + 1])));
   }
   std::string folder = argv[0];
   folder = folder.find('/') == std::string::npos ? "." : folder.substr(0, folder.rfind('/'));
   nlohmann::json rows = nlohmann::json::array();
-  for (const std::uint32_t ranks : {2u, 4u}) {
+  for (const std::uint32_t ranks : only != 0 ? std::vector<std::uint32_t>{only} : std::vector<std::uint32_t>{2, 4}) {
     const auto all = systems(ranks, folder);
     std::map<std::string, std::map<Key, std::vector<double>>> samples;
     for (int i = 0; i < repetitions; ++i) {
