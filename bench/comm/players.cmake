@@ -11,8 +11,12 @@ target_link_libraries(kasane-bench-pingpong PRIVATE bench_harness CLI11::CLI11 k
 # g++ 12 takes CLI11's inlined std::string for a possible null pointer.
 set_source_files_properties(pingpong/pingpong.cpp comm/comm.cpp PROPERTIES COMPILE_OPTIONS -Wno-null-dereference)
 
+add_executable(kasane-bench-comm comm/comm.cpp)
+target_link_libraries(kasane-bench-comm PRIVATE bench_harness CLI11::CLI11 kasane_warnings)
+
 add_custom_target(kasane_players)   # everything that the harness may start
 add_dependencies(kasane-bench-pingpong kasane_players)
+add_dependencies(kasane-bench-comm kasane_players)
 
 # kasane_add_player(NAME SOURCE LIBS …): build/…/bin/kasane-player-NAME
 function(kasane_add_player name source)
@@ -22,6 +26,7 @@ function(kasane_add_player name source)
 endfunction()
 
 kasane_add_player(raw comm/player_raw.cpp)
+kasane_add_player(kasane comm/player_kasane.cpp kasane_comm_session kasane_comm_engine)
 
 pkg_check_modules(bench_ucx IMPORTED_TARGET ucx)
 if(bench_ucx_FOUND)

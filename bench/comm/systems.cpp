@@ -31,18 +31,22 @@ const Variables& ucx_variables(Over over) { return over == Over::memory ? kUcxMe
 
 Launch twice(std::vector<std::string> command, Variables variables) { return {std::move(command), false, std::move(variables)}; }
 
-Launch openmpi(const std::string& player, const char* how, Over over) {
+using Words = std::vector<std::string>;
+
+Launch openmpi(const std::string& player, const Words& how, Over over) {
   Launch launch{{"mpirun.openmpi", "-n", "2", "--bind-to", "none", "--oversubscribe"}, true,
                 {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}}};
   if (over == Over::tcp) {
     for (const char* word : {"--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"}) launch.command.emplace_back(word);
   }
-  launch.command.insert(launch.command.end(), {player, how});
+  launch.command.push_back(player);
+  launch.command.insert(launch.command.end(), how.begin(), how.end());
   return launch;
 }
 
-Launch mpich(const std::string& player, const char* how, Over over) {
-  Launch launch{{"mpirun.mpich", "-n", "2", "-bind-to", "none", player, how}, true, {}};
+Launch mpich(const std::string& player, const Words& how, Over over) {
+  Launch launch{{"mpirun.mpich", "-n", "2", "-bind-to", "none", player}, true, {}};
+  launch.command.insert(launch.command.end(), how.begin(), how.end());
   if (over == Over::tcp) {
     launch.environment = kUcxTcp;
     launch.environment.emplace_back("MPIR_CVAR_NOLOCAL", "1");   // as if the ranks were on two hosts
@@ -50,8 +54,28 @@ Launch mpich(const std::string& player, const char* how, Over over) {
   return launch;
 }
 
+/// Kasane's player, forking its ranks itself.
+Launch forked(const std::string& player, Words how, const Variables& variables) {
+  how.insert(how.begin(), player);
+  return {std::move(how), true, variables};
+}
+
 const std::vector<Known>& known() {
   static const std::vector<Known> table{
+      {"kasane-shm", "kasane", nullptr, "Kasane over the host's memory", true, false, true, {false, false},
+       [](const std::string& p, Over over) { return over == Over::memory ? forked(p, {"--transport", "shm"}, {}) : Launch{}; }},
+      {"kasane-shm-offload", "kasane", nullptr, "… its engine in offload mode", true, false, true, {false, false},
+       [](const std::string& p, Over over) { return over == Over::memory ? forked(p, {"--transport", "shm", "--offload"}, {}) : Launch{}; }},
+      {"kasane-ucx", "kasane", nullptr, "Kasane over UCX", true, false, true, {true, true},
+       [](const std::string& p, Over over) { return forked(p, {"--transport", "ucx"}, ucx_variables(over)); }},
+      {"kasane-ucx-offload", "kasane", nullptr, "… its engine in offload mode", true, false, true, {true, true},
+       [](const std::string& p, Over over) { return forked(p, {"--transport", "ucx", "--offload"}, ucx_variables(over)); }},
+      {"kasane-mpi", "kasane", "mpirun.openmpi", "Kasane over Open MPI", true, false, true, {true, true},
+       [](const std::string& p, Over over) { return openmpi(p, {"--transport", "mpi", "--mpi", "openmpi"}, over); }},
+      {"kasane-mpi-offload", "kasane", "mpirun.openmpi", "… its engine in offload mode", true, false, true, {true, true},
+       [](const std::string& p, Over over) { return openmpi(p, {"--transport", "mpi", "--mpi", "openmpi", "--offload"}, over); }},
+      {"kasane-mpich", "kasane", "mpirun.mpich", "Kasane over MPICH", true, false, true, {true, true},
+       [](const std::string& p, Over over) { return mpich(p, {"--transport", "mpi", "--mpi", "mpich"}, over); }},
       {"raw", "raw", nullptr, "loads, stores and memcpy on shared memory: the limit", false, true, true, {false, false},
        [](const std::string& p, Over over) { return over == Over::memory ? twice({p}, {}) : Launch{}; }},
       {"ucx", "ucx", nullptr, "UCX with a ucp_worker for each thread; put, fence, put", false, false, true, {false, true},
@@ -61,13 +85,13 @@ const std::vector<Known>& known() {
       {"ucx-pointer", "ucx", nullptr, "loads and stores by UCX's ucp_rkey_ptr", false, false, true, {false, false},
        [](const std::string& p, Over over) { return over == Over::memory ? twice({p, "--pointer"}, kUcxMemory) : Launch{}; }},
       {"openmpi-p2p", "openmpi", "mpirun.openmpi", "Open MPI, send and receive", false, false, false, {true, true},
-       [](const std::string& p, Over over) { return openmpi(p, "--p2p", over); }},
+       [](const std::string& p, Over over) { return openmpi(p, {"--p2p"}, over); }},
       {"openmpi-put", "openmpi", "mpirun.openmpi", "Open MPI, MPI-3 passive target (put, get, fetch-and-op)", false, false, true, {false, true},
-       [](const std::string& p, Over over) { return openmpi(p, "--put", over); }},
+       [](const std::string& p, Over over) { return openmpi(p, {"--put"}, over); }},
       {"mpich-p2p", "mpich", "mpirun.mpich", "MPICH, send and receive", false, false, false, {true, true},
-       [](const std::string& p, Over over) { return mpich(p, "--p2p", over); }},
+       [](const std::string& p, Over over) { return mpich(p, {"--p2p"}, over); }},
       {"mpich-put", "mpich", "mpirun.mpich", "MPICH, MPI-3 passive target (put, get, fetch-and-op)", false, false, true, {true, true},
-       [](const std::string& p, Over over) { return mpich(p, "--put", over); }},
+       [](const std::string& p, Over over) { return mpich(p, {"--put"}, over); }},
   };
   return table;
 }

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// kasane bench comm: the parameters of LogGP (Culler et al.; Alexandrov et al.) as Endo's thesis (2017, §4.6) measures them, for read, write, atomics and messages.
+//   latency    issue to completion of one operation, the remote memory's change included (2 L + what both ends do)
+//   overhead   what the calls that issue take (o);  -cpu: the thread's own CPU time of it
+//   rate       operations a second of 1 … 16 requesters with a window each (1/g);  bandwidth: the same with large ones (1/G)
+//   -asleep    the target's process sleeps in the kernel all the while
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "match.h"
+
+namespace {
+
+using namespace kasane::bench;
+
+struct Options {
+  std::vector<std::string> systems;
+  std::vector<unsigned> threads{1, 2, 4, 8, 16};
+  std::vector<std::uint64_t> sizes{4096, 65536, 1 << 20};
+  std::vector<std::string> over{"memory", "tcp"};
+  std::vector<std::string> ops{"read", "write", "atomic", "request", "send"};
+  std::vector<std::string> measures{"latency", "overhead", "cpu", "rate", "bandwidth", "asleep"};
+  bool quick = false, list = false;
+  unsigned repetitions = 0;
+  std::string json;
+};
+
+void parse(CLI::App& app, Options& options) {
+  std::string names;
+  for (const auto& name : all_system_names()) names += (names.empty() ? "" : ", ") + name;
+  app.add_option("--systems", options.systems, "only these (" + names + ")")->delimiter(',')->type_name("NAME,...");
+  app.add_option("--threads", options.threads, "requesters, for rates and overheads (default 1,2,4,8,16)")
+      ->delimiter(',')
+      ->type_name("N,...")
+      ->check(CLI::Range(1u, kMaxThreads));
+  app.add_option("--sizes", options.sizes, "bytes of an operation, for bandwidths (default 4 KiB, 64 KiB, 1 MiB; all else is 8 B)")
+      ->delimiter(',')
+      ->type_name("BYTES,...")
+      ->check(CLI::Range(std::uint64_t{8}, std::uint64_t{64} << 20));
+  app.add_option("--ops", options.ops, "only these: read, write, atomic (fetch-and-add of 8 bytes), request (a message and its answer), send (messages)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"read", "write", "atomic", "request", "send"}));
+  app.add_option("--measures", options.measures, "only these: latency, overhead, cpu, rate, bandwidth, asleep")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"latency", "overhead", "cpu", "rate", "bandwidth", "asleep"}));
+  app.add_option("--over", options.over, "memory, tcp (the loopback network; up to 2 requesters), or both (default)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"memory", "tcp"}));
+  app.add_option("--repetitions", options.repetitions, "interleaved repetitions (default 7; --quick: 3)")->type_name("N");
+  app.add_flag("--quick", options.quick, "fewer requesters, sizes and repetitions: about a minute");
+  app.add_flag("--list", options.list, "say which systems are here, and end");
+  app.add_option("--json", options.json, "write the rows to FILE too (- for standard output)")->type_name("FILE");
+}
+
+bool is_in(const std::vector<std::string>& list, std::string_view word) { return std::find(list.begin(), list.end(), word) != list.end(); }
+
+/// Everything that is measured between two ranks over one kind of connection.
+class Suite {
+ public:
+  Suite(const Options& options, Over over, const std::vector<System>& systems, Report& report)
+      : options_(options), over_(over), report_(report), threads_(options.threads), sizes_(options.sizes),
+        suffix_(over == Over::tcp ? "-tcp" : ""),
+        match_(systems, lanes(), *std::max_element(sizes_.begin(), sizes_.end()), effort(options, over), report) {}
+
+  void run() {
+    for (const Op op : {Op::read, Op::write, Op::atomic, Op::request, Op::send}) {
+      if (!is_in(options_.ops, name_of(op))) continue;
+      for (const unsigned n : threads_) run(op, n);
+      if (op == Op::read || op == Op::write) {
+        for (const std::uint64_t bytes : sizes_) bandwidth(op, bytes);
+      }
+      if (op == Op::read && is_in(options_.measures, "asleep")) asleep(op);
+    }
+  }
+
+ private:
+  static Effort effort(const Options& options, Over over) {
+    Effort effort;
+    effort.repetitions = options.repetitions != 0 ? options.repetitions : options.quick ? 3 : 7;
+    effort.sample_seconds = options.quick ? 0.004 : over == Over::tcp ? 0.02 : 0.01;
+    return effort;
+  }
+
+  unsigned lanes() {
+    if (options_.quick || over_ == Over::tcp) std::erase_if(threads_, [](unsigned n) { return n > 2; });
+    if (options_.quick && sizes_.size() > 1) sizes_ = {sizes_.back()};
+    if (threads_.empty()) threads_ = {1};
+    return *std::max_element(threads_.begin(), threads_.end());
+  }
+
+  void run(Op op, unsigned threads) {
+    const std::string name(name_of(op));
+    // A send has no completion of its own: only what issuing costs, and how many get through.
+    if (threads == 1 && op != Op::send && is_in(options_.measures, "latency")) sample(op, Measure::latency, {threads, 8}, name + "-latency", "us");
+    if (is_in(options_.measures, "overhead")) sample(op, Measure::overhead, {threads, 8}, name + "-overhead", "us");
+    if (is_in(options_.measures, "cpu") && (op == Op::read || op == Op::write)) sample(op, Measure::cpu, {threads, 8}, name + "-overhead-cpu", "us");
+    if (is_in(options_.measures, "rate")) sample(op, Measure::rate, {threads, 8}, name + "-rate", "M/s");
+  }
+
+  void bandwidth(Op op, std::uint64_t bytes) {
+    if (is_in(options_.measures, "bandwidth")) sample(op, Measure::rate, {1, bytes}, std::string(name_of(op)) + "-bandwidth", "MB/s");
+  }
+
+  [[nodiscard]] bool target_works(const System& system, Op op) const { return system.target_works || op == Op::request || op == Op::send; }
+
+  static double in_unit(const std::string& unit, double seconds, Point point) {
+    if (unit == "us") return 1e6 * seconds;
+    if (unit == "M/s") return 1e-6 * point.threads / seconds;
+    return 1e-6 * point.threads * static_cast<double>(point.bytes) / seconds;
+  }
+
+  void sample(Op op, Measure measure, Point point, const std::string& case_name, const std::string& unit) {
+    const std::string what = case_name + suffix_ + ", " + std::to_string(point.threads) + " requesters, " + std::to_string(point.bytes) + " bytes";
+    const auto ask = [&](Match::Entry& entry, std::uint64_t iterations) {
+      // Issuing is timed, waiting is not, and may take a thousand times as long.
+      if (measure == Measure::overhead || measure == Measure::cpu) iterations = std::min<std::uint64_t>(iterations, options_.quick ? 1024 : 8192);
+      // A target that need not work sleeps: its core is free for the requesters.
+      return entry.pair->alone(order(op, measure, point, iterations), target_works(entry.system, op), match_.effort().limit, std::chrono::seconds(5));
+    };
+    match_.sample(what, nullptr, ask, [&](const System& system, double seconds) {
+      report_.add(case_name + suffix_, unit, system.name, point, in_unit(unit, seconds, point));
+    });
+  }
+
+  /// Also those whose targets have to work are asked without them: they are helped after half a second, and get a note instead of a number.
+  void asleep(Op op) {
+    const std::string case_name = std::string(name_of(op)) + "-latency-asleep" + suffix_;
+    const auto ask = [&](Match::Entry& entry, std::uint64_t iterations) {
+      bool helped = false;
+      const auto limit = match_.effort().limit;
+      Answer answer = entry.pair->alone(order(op, Measure::latency, {1, 8}, iterations), false, limit, std::chrono::milliseconds(500), &helped);
+      if (answer.ok() && helped) answer = {Answer::Kind::unsupported, 0, ""};
+      if (helped) report_.note(entry.system.name + ": " + case_name + ": nothing arrives while the target sleeps");
+      return answer;
+    };
+    match_.sample(case_name, nullptr, ask, [&](const System& system, double seconds) { report_.add(case_name, "us", system.name, {1, 8}, 1e6 * seconds); });
+  }
+
+  static Order order(Op op, Measure measure, Point point, std::uint64_t iterations) {
+    Order order;
+    order.task = Task::operate;
+    order.op = op;
+    order.measure = measure;
+    order.threads = point.threads;
+    order.bytes = point.bytes;
+    order.iterations = iterations;
+    return order;
+  }
+
+  const Options& options_;
+  Over over_;
+  Report& report_;
+  std::vector<unsigned> threads_;
+  std::vector<std::uint64_t> sizes_;
+  std::string suffix_;
+  Match match_;
+};
+
+int list(const std::string& bin) {
+  for (const Over over : {Over::memory, Over::tcp}) {
+    std::printf("%s\n", over == Over::memory ? "over shared memory:" : "over tcp:");
+    for (const System& s : installed_systems(bin, over)) std::printf("  %-22s %s\n", s.name.c_str(), s.description.c_str());
+  }
+  return 0;
+}
+
+int run(const Options& options) {
+  const std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path().string() + "/";
+  if (options.list) return list(bin);
+  const auto memory = installed_systems(bin, Over::memory);
+  (void)choose(memory, options.systems);   // refuses what is not here before anything starts
+  Report report("comm", roles_of(memory));
+  for (const auto& name : options.over) {
+    const Over over = name == "tcp" ? Over::tcp : Over::memory;
+    std::vector<System> systems = installed_systems(bin, over);
+    std::erase_if(systems, [&](const System& s) { return !options.systems.empty() && !is_in(options.systems, s.name); });
+    if (!systems.empty()) Suite(options, over, systems, report).run();
+  }
+  if (options.json != "-") report.print();
+  if (options.json.empty()) return 0;
+  if (const auto written = report.write(options.json); !written) throw std::runtime_error(written.error().message);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("What one-sided operations and messages between two ranks cost: latency, overhead, rate, bandwidth, over every system that is here", "kasane bench comm");
+  Options options;
+  parse(app, options);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return run(options);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "kasane bench comm: %s\n", e.what());
+    return 1;
+  }
+}

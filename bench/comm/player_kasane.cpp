@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plays Kasane: Session for the ranks, Engine for the operations, as any program on comm would.
+//   --transport shm|ucx|mpi    what runs between the two ranks; mpi: started by mpirun, else the two ranks are forked here
+//   --mpi openmpi|mpich        whose mpirun that was
+//   --offload                  the engine's own threads issue and complete; else the calling thread
+// Completions set a flag of their operation's slot: no two threads store to one word, whoever completes what.
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <deque>
+#include <memory>
+#include <stdexcept>
+
+#include "comm/collectives.h"
+#include "comm/engine/engine.h"
+#include "comm/session/session.h"
+#include "comm/shm/shm_transport.h"
+#include "player_main.h"
+
+namespace kasane::bench {
+namespace {
+
+constexpr comm::RegionId kRegion{1};
+constexpr comm::HandlerId kRequest{16}, kSend{17};
+
+struct Settings {
+  comm::SessionOptions session;
+  bool offload = false;
+  comm::Job job;
+};
+Settings settings;
+
+template <class T>
+T take(Result<T> result, const char* what) {
+  if (!result) throw std::runtime_error(std::string(what) + ": " + result.error().message);
+  return std::move(*result);
+}
+
+struct alignas(64) Slot {
+  std::atomic<bool> busy{false};
+  std::uint64_t result = 0;
+};
+
+class KasaneLane {
+ public:
+  KasaneLane(const Window& window, comm::Engine& engine, std::byte* mine, bool mapped, unsigned lane)
+      : window_(window), engine_(engine), transport_(engine.transport()), mine_(mine), peer_(Rank{1 - raw(transport_.rank())}), mapped_(mapped),
+        own_progress_(!mapped && engine.mode() == comm::Mode::direct), lane_(lane) {}
+
+  [[nodiscard]] std::byte* source() const { return mine_ + window_.source(lane_); }
+  [[nodiscard]] const std::byte* arrived(bool together) const { return mine_ + window_.data(lane_, together); }
+
+  void pass(std::uint64_t bytes, bool together, std::uint64_t flag) {
+    comm::Callback done;
+    if (!mapped_) {
+      wait(passed_, Patience(true));   // the earlier one's source is in use until it has completed
+      done = occupy(passed_);
+    }
+    const comm::WriteNotifyParams params{there(window_.data(lane_, together)), {kRegion, window_.source(lane_)}, bytes, window_.flag(lane_, together), flag, done};
+    while (!engine_.try_write_notify_async(params)) move_on();
+  }
+
+  void await(std::uint64_t, bool together, std::uint64_t flag, Patience patience) {
+    const std::atomic_ref<std::uint64_t> here(*reinterpret_cast<std::uint64_t*>(mine_ + window_.flag(lane_, together)));
+    while (here.load(std::memory_order_acquire) != flag) {   // acquire: the data after it
+      if (own_progress_) transport_.progress();
+      patience.look();
+    }
+  }
+
+  void issue(Op op, std::uint64_t bytes, std::uint64_t i) {
+    Slot& slot = slots_[head_ % Window::kWindow];
+    const std::uint64_t at = window_.spread(i, bytes);
+    const comm::LocalAddr here{kRegion, window_.source(lane_) + at};
+    const comm::RemoteAddr target = there(window_.target(lane_) + at);
+    const comm::Callback done = occupy(slot);
+    ++head_;
+    switch (op) {
+      case Op::read: return retry([&] { return engine_.try_read_async({target, here, bytes, done}); });
+      case Op::write: return retry([&] { return engine_.try_write_async({target, here, bytes, done}); });
+      case Op::atomic:
+        return retry([&] {
+          return engine_.try_atomic_async(
+              {comm::AtomicOp::fetch_add, comm::Width::eight, there(window_.word(lane_)), 1, 0, &slot.result, done});
+        });
+      case Op::request: return retry([&] { return engine_.try_request_async({peer_, kRequest, payload(bytes), &slot.result, done}); });
+      case Op::send: return retry([&] { return engine_.try_send_async({peer_, kSend, payload(bytes), done}); });
+    }
+  }
+  [[nodiscard]] unsigned outstanding() const { return static_cast<unsigned>(head_ - tail_); }
+  void drain(unsigned at_most, Patience patience) {
+    while (head_ - tail_ > at_most) wait(slots_[tail_++ % Window::kWindow], patience);
+  }
+
+ private:
+  static void complete(void* context, comm::Status) noexcept {
+    static_cast<Slot*>(context)->busy.store(false, std::memory_order_release);   // what the operation brought before it
+  }
+  static comm::Callback occupy(Slot& slot) {
+    slot.busy.store(true, std::memory_order_relaxed);   // handed over with the operation itself
+    return {&complete, &slot};
+  }
+  void wait(Slot& slot, Patience patience) {
+    while (slot.busy.load(std::memory_order_acquire)) {   // acquire: what the operation brought after it
+      if (engine_.mode() == comm::Mode::direct) transport_.progress();
+      patience.look();
+    }
+  }
+  /// A queue is full.
+  void move_on() {
+    if (engine_.mode() == comm::Mode::direct) transport_.progress();
+    else relax();
+  }
+  template <class Try>
+  void retry(const Try& attempt) {
+    while (!attempt()) move_on();
+  }
+  [[nodiscard]] comm::RemoteAddr there(std::uint64_t offset) const { return {peer_, kRegion, offset}; }
+  [[nodiscard]] std::span<const std::byte> payload(std::uint64_t bytes) const { return {source(), bytes}; }
+
+  Window window_;
+  comm::Engine& engine_;
+  comm::Transport& transport_;
+  std::byte* mine_;
+  Rank peer_;
+  bool mapped_, own_progress_;
+  unsigned lane_;
+  std::uint64_t head_ = 0, tail_ = 0;   ///< operations issued, and seen to have completed
+  Slot passed_;
+  Slot slots_[Window::kWindow];
+};
+
+class KasaneSystem {
+ public:
+  KasaneSystem(unsigned, Control&, const Window& window)
+      : session_(take(comm::Session::join(settings.session, settings.job), "joining")), waiter_(session_->transport()), collectives_(session_->transport(), waiter_) {
+    comm::Transport& transport = session_->transport();
+    transport.set_handler(kRequest, [](void* t, const comm::Message& m) noexcept { static_cast<comm::Transport*>(t)->reply(m.token, 1); }, &transport);
+    transport.set_handler(kSend, [](void*, const comm::Message&) noexcept {}, nullptr);
+    comm::EngineOptions options;
+    options.mode = settings.offload ? comm::Mode::offload : comm::Mode::direct;
+    engine_ = take(comm::Engine::create(transport, options), "the engine");
+    attach(window.bytes());
+    mapped_ = transport.mapped(Rank{1 - rank()}, kRegion) != nullptr;
+    for (unsigned t = 0; t < window.lanes(); ++t) lanes_.emplace_back(window, *engine_, mine_, mapped_, t);
+    collectives_.barrier();
+  }
+  ~KasaneSystem() { collectives_.barrier(); }   // nobody leaves while the other one still asks
+  KasaneSystem(const KasaneSystem&) = delete;
+  KasaneSystem& operator=(const KasaneSystem&) = delete;
+
+  [[nodiscard]] unsigned rank() const { return raw(session_->transport().rank()); }
+  /// In offload mode one thread of the engine works beside ours, though not where memory is mapped.
+  [[nodiscard]] unsigned helpers() const { return settings.offload && !mapped_ ? 1 : 0; }
+  [[nodiscard]] static std::string refuse(const Order&) { return ""; }
+  KasaneLane& lane(unsigned t) { return lanes_[t]; }
+  void serve() { session_->transport().progress(); }
+
+ private:
+  void attach(std::uint64_t bytes) {
+    const int fd = ::memfd_create("kasane-bench", MFD_CLOEXEC);
+    void* p = MAP_FAILED;
+    if (fd >= 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) == 0) p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED) throw std::runtime_error("memory for the Kasane player");
+    mine_ = static_cast<std::byte*>(p);
+    if (const auto attached = engine_->attach(kRegion, fd, mine_, bytes); !attached) throw std::runtime_error(attached.error().message);
+  }
+
+  std::unique_ptr<comm::Session> session_;
+  comm::PollWaiter waiter_;
+  comm::Collectives collectives_;
+  std::unique_ptr<comm::Engine> engine_;   ///< goes first
+  std::byte* mine_ = nullptr;
+  bool mapped_ = false;
+  std::deque<KasaneLane> lanes_;
+};
+
+void parse(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--offload") settings.offload = true;
+    else if (word == "--transport" && i + 1 < argc) settings.session.transport = argv[++i];
+    else if (word == "--mpi" && i + 1 < argc) settings.session.mpi = argv[++i];
+  }
+}
+
+/// Two ranks of one job: this process and a child that ends with it. Which one we are.
+unsigned fork_ranks() {
+  settings.job = take(comm::create_job(2, comm::shm::job_bytes(2)), "making a job");
+  settings.job.launcher = comm::Launcher::fork;
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0) throw std::runtime_error("fork");
+  const unsigned rank = child == 0 ? 1 : 0;
+  if (rank == 1) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(1);
+  }
+  settings.job.rank = Rank{rank};
+  return rank;
+}
+
+}  // namespace
+}  // namespace kasane::bench
+
+int main(int argc, char** argv) {
+  using namespace kasane::bench;
+  try {
+    parse(argc, argv);
+    if (settings.session.transport == "mpi") {
+      settings.job.launcher = kasane::comm::Launcher::mpi;
+      // The harness wants to know before the MPI is there.
+      const auto rank = Control::number("OMPI_COMM_WORLD_RANK", Control::number("PMI_RANK", 0));
+      return player_main<KasaneSystem>("kasane", static_cast<unsigned>(rank));
+    }
+    const unsigned rank = fork_ranks();
+    const int status = player_main<KasaneSystem>("kasane", rank);
+    if (rank == 0) ::wait(nullptr);   // our end would be the other rank's
+    return status;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "kasane player: %s\n", e.what());
+    return 1;
+  }
+}
