@@ -95,7 +95,7 @@ class Engine {
   [[nodiscard]] bool try_atomic_async(const AtomicParams& p) noexcept {
     const auto bytes = static_cast<std::size_t>(p.width);
     std::byte* at = mapped_at(p.at, bytes);
-    if (at == nullptr || !cpu_atomics_ || p.at.offset % bytes != 0) [[unlikely]] return atomic_slow(p);
+    if (at == nullptr || !cpu_atomics_ || (bytes != 8 && bytes != 4) || p.at.offset % bytes != 0) [[unlikely]] return atomic_slow(p);
     const std::uint64_t old = cpu_atomic(p.op, p.width, at, p.operand, p.compare);
     if (p.result != nullptr) *p.result = old;
     return call(p.on_complete);

@@ -171,7 +171,7 @@ bool Engine::Core::send_unsent() noexcept {
   if (!unsent_.load(std::memory_order_seq_cst)) return false;   // seq_cst: pairs with send_open()
   unsent_.store(false, std::memory_order_seq_cst);              // before we look: who fails after this sets it anew
   for (std::uint32_t r = 0; r < engine_.ranks_; ++r) send_due(Rank{r});
-  return true;
+  return !unsent_.load(std::memory_order_relaxed);   // relaxed: did we get anywhere? A hint to who polls
 }
 
 void Engine::Core::finish_parts(Shipment& s, Status status) noexcept {
