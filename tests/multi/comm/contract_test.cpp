@@ -40,7 +40,7 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
 TEST_P(Contract, PutThenGetReturnsTheSameBytesAndNoByteBesideThemChanges) {
   on_every_rank([](Env& env) {
     auto ops = env.blocking();
-    const std::size_t sizes[] = {0, 1, 7, 8, 9, 63, 64, 65, 4095, 4096, 4097, 65536, 100'003, 1 << 20};
+    const std::size_t sizes[] = {0, 1, 7, 8, 9, 63, 64, 65, 3584, 4095, 4096, 4097, 65536, 100'003, 1 << 20};
     for (const std::size_t bytes : sizes) {
       for (const std::size_t offset : {std::size_t{0}, std::size_t{4091}}) {
         std::memset(env.memory, static_cast<int>(kGuard), bytes + offset + 2 * kGuardBytes);
@@ -160,6 +160,228 @@ TEST_P(Contract, AFenceCompletesTheWritesAndAtomicsBeforeIt) {
       EXPECT_EQ(writes.load(), pending);
     }
   });
+}
+
+// ---- data and flag -------------------------------------------------------------------------------------------------
+
+/// Posts until it is accepted, and waits until it has completed.
+template <class F>
+void completed(Env& env, Waiter& waiter, const F& operation) {
+  struct Flag : Completion {
+    std::atomic<int> times{0};
+  } flag;
+  flag.fn = [](Completion* self) noexcept { static_cast<Flag*>(self)->times.fetch_add(1); };
+  Post result = Post::again;
+  waiter.until([&] { return result != Post::again || (result = operation(&flag)) != Post::again; });
+  if (result == Post::pending) waiter.until([&] { return flag.times.load() != 0; });
+  EXPECT_EQ(flag.times.load(), result == Post::pending ? 1 : 0);
+  EXPECT_EQ(flag.status, Status::ok);
+  (void)env;
+}
+
+TEST_P(Contract, WhoSeesTheFlagOfAWriteNotifySeesTheBytes) {
+  on_every_rank([](Env& env) {
+    const std::size_t sizes[] = {0, 1, 7, 8, 55, 56, 57, 512, 3584, 3585, 4095, 4096, 4097, 65536, 1 << 20};
+    const std::size_t flag_at = 0, data_at = 4096 + kGuardBytes;
+    std::uint64_t round = 0;
+    for (const std::size_t bytes : sizes) {
+      for (int again = 0; again < env.rounds(20, 2); ++again) {
+        ++round;
+        const auto source = pattern(bytes, env.me() * 1000 + round);
+        std::memset(env.memory + data_at - kGuardBytes, static_cast<int>(kGuard), bytes + 2 * kGuardBytes);
+        env.all.barrier();
+        completed(env, env.waiter, [&](Completion* done) {
+          return env.transport.write_notify({env.next(), kRegion, data_at}, source.data(), bytes, flag_at, round, done);
+        });
+        // Our own flag, which the rank before us sets. Whatever it completes at, the bytes must be here by now.
+        env.waiter.until([&] { return env.word(flag_at / 8).load(std::memory_order_acquire) == round; });
+        const auto expected = pattern(bytes, (env.me() + env.ranks() - 1) % env.ranks() * 1000 + round);
+        const std::byte* here = env.memory + data_at;
+        ASSERT_TRUE(std::equal(expected.begin(), expected.end(), here)) << bytes << " bytes, round " << round;
+        EXPECT_TRUE(std::all_of(here - kGuardBytes, here, [](std::byte b) { return b == kGuard; })) << bytes;
+        EXPECT_TRUE(std::all_of(here + bytes, here + bytes + kGuardBytes, [](std::byte b) { return b == kGuard; })) << bytes;
+        env.all.barrier();
+      }
+    }
+  }, /*sim_seeds=*/3);
+}
+
+// Threads pass numbers back and forth without any barrier between: a flag that overtakes its bytes is seen at once.
+TEST_P(Contract, ManyPairsPassDataByWriteNotify) {
+  on_every_rank([](Env& env) {
+    constexpr int kThreads = 2;
+    const auto rounds = static_cast<std::uint64_t>(env.rounds(3000, 15));
+    constexpr std::size_t kWords = 100, kPlace = 16384;
+    env.in_parallel(kThreads, [&](int t, Waiter& waiter) {
+      // The place of thread t of the rank before us. A number goes all the way round: nobody writes before its reader has read.
+      const std::size_t place = static_cast<std::size_t>(t + 1) * kPlace;
+      const std::size_t words = t == 0 ? kWords : 1;
+      std::vector<std::uint64_t> mine(words);
+      std::uint64_t wrong = 0;
+      auto pass_on = [&](std::uint64_t round) {
+        for (std::size_t i = 0; i < words; ++i) mine[i] = round * 1000 + i;
+        completed(env, waiter, [&](Completion* done) {
+          return env.transport.write_notify({env.next(), kRegion, place + 8}, mine.data(), words * 8, place, round, done);
+        });
+      };
+      auto take = [&](std::uint64_t round) {
+        waiter.until([&] { return env.word(place / 8).load(std::memory_order_acquire) >= round; });
+        for (std::size_t i = 0; i < words; ++i) {
+          if (env.word(place / 8 + 1 + i).load(std::memory_order_relaxed) != round * 1000 + i) ++wrong;
+        }
+      };
+      for (std::uint64_t round = 1; round <= rounds; ++round) {
+        if (env.me() != 0) take(round);
+        pass_on(round);
+        if (env.me() == 0) take(round);
+      }
+      EXPECT_EQ(wrong, 0u);
+    });
+    env.all.barrier();
+  }, /*sim_seeds=*/6);
+}
+
+// ---- atomics of both widths ----------------------------------------------------------------------------------------
+
+TEST_P(Contract, EachAtomicOfEitherWidthLeavesItsNeighboursAlone) {
+  on_every_rank([](Env& env) {
+    const std::size_t base = 4096 + 64 * env.me();   // one line a poster
+    std::memset(env.memory + 4096, 0xEE, 64 * env.ranks());
+    env.all.barrier();
+    auto atomic = [&](AtomicOp op, Width width, std::size_t offset, std::uint64_t operand, std::uint64_t compare = 0) {
+      std::uint64_t old = ~std::uint64_t{0};
+      completed(env, env.waiter, [&](Completion* done) {
+        return env.transport.atomic(op, {env.next(), kRegion, base + offset}, operand, compare, &old, done, width);
+      });
+      return old;
+    };
+    for (const Width width : {Width::four, Width::eight}) {
+      const std::uint64_t mask = width == Width::four ? 0xFFFF'FFFFu : ~std::uint64_t{0};
+      const std::uint64_t guard = 0xEEEE'EEEE'EEEE'EEEEu & mask;
+      const std::size_t at = width == Width::four ? 12 : 32;   // guards before and behind
+      EXPECT_EQ(atomic(AtomicOp::swap, width, at, mask - 1), guard);
+      EXPECT_EQ(atomic(AtomicOp::fetch_add, width, at, 3), mask - 1);               // wraps inside the word
+      EXPECT_EQ(atomic(AtomicOp::fetch_or, width, at, 0xF0), 1u);
+      EXPECT_EQ(atomic(AtomicOp::fetch_and, width, at, 0x3F), 0xF1u);
+      EXPECT_EQ(atomic(AtomicOp::fetch_xor, width, at, 0xFF), 0x31u);
+      EXPECT_EQ(atomic(AtomicOp::compare_swap, width, at, 7, 0xCF), 0xCEu);         // refused
+      EXPECT_EQ(atomic(AtomicOp::compare_swap, width, at, mask, 0xCE), 0xCEu);
+      EXPECT_EQ(atomic(AtomicOp::fetch_add, width, at, 1), mask);
+      EXPECT_EQ(atomic(AtomicOp::fetch_add, width, at, 0), 0u);
+    }
+    env.all.barrier();
+    const std::byte* here = env.memory + 4096 + 64 * ((env.me() + env.ranks() - 1) % env.ranks());
+    for (std::size_t i = 0; i < 64; ++i) {
+      const bool word = (i >= 12 && i < 16) || (i >= 32 && i < 40);
+      EXPECT_EQ(here[i], word ? std::byte{0} : std::byte{0xEE}) << i;
+    }
+  });
+}
+
+TEST_P(Contract, AtomicsOfFourBytesWithoutResultSumUpUnderContention) {
+  on_every_rank([](Env& env) {
+    const int rounds = env.rounds(2000, 20);
+    env.in_parallel(2, [&](int, Waiter& waiter) {
+      for (int i = 0; i < rounds; ++i) {
+        for (std::uint32_t r = 0; r < env.ranks(); ++r) {
+          auto post = [&](AtomicOp op, std::size_t offset, std::uint64_t operand, Width width) {
+            completed(env, waiter, [&](Completion* done) {
+              return env.transport.atomic(op, {Rank{r}, kRegion, offset}, operand, 0, nullptr, done, width);
+            });
+          };
+          post(AtomicOp::fetch_add, 4, 1, Width::four);
+          post(AtomicOp::fetch_xor, 8, std::uint64_t{1} << (i % 64), Width::eight);
+          post(AtomicOp::fetch_or, 16, 1u << (i % 32), Width::four);
+          // The owner's CPU takes part in the same words (rule 15).
+          if (r == env.me() && env.transport.facts().atomics_coherent_with_cpu) {
+            std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(env.memory + 4)).fetch_add(1);
+          }
+        }
+      }
+    });
+    env.all.barrier();
+    const auto posted = static_cast<std::uint32_t>(rounds) * 2 * env.ranks();
+    const auto own = env.transport.facts().atomics_coherent_with_cpu ? static_cast<std::uint32_t>(rounds) * 2 : 0u;
+    std::uint32_t words[6];
+    std::memcpy(words, env.memory, sizeof(words));
+    EXPECT_EQ(words[0], 0u);
+    EXPECT_EQ(words[1], posted + own);
+    EXPECT_EQ(env.word(1).load(), 0u) << "every bit was flipped an even number of times";
+    EXPECT_EQ(words[4], rounds >= 32 ? ~0u : (1u << rounds) - 1);
+    EXPECT_EQ(words[5], 0u);
+    env.all.barrier();
+  });
+}
+
+// ---- everything at once --------------------------------------------------------------------------------------------
+
+// Threads mix operations on places of their own at every rank; each knows what must be there.
+TEST_P(Contract, MixedOperationsOfManyThreadsAgreeWithAnOracle) {
+  on_every_rank([](Env& env) {
+    constexpr int kThreads = 4;
+    constexpr std::size_t kPlace = 16384;
+    const int rounds = env.rounds(4000, 12);
+    env.in_parallel(kThreads, [&](int t, Waiter& waiter) {
+      std::uint64_t seed = env.me() * 100 + static_cast<std::uint64_t>(t) + 1;
+      auto random = [&](std::uint64_t below) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        return (seed >> 33) % below;
+      };
+      const std::size_t place = 65536 + (env.me() * kThreads + static_cast<std::size_t>(t)) * kPlace;
+      std::vector<std::vector<std::byte>> oracle(env.ranks(), std::vector<std::byte>(kPlace));
+      std::uint64_t wrong = 0;
+      for (int i = 0; i < rounds; ++i) {
+        const auto r = static_cast<std::uint32_t>(random(env.ranks()));
+        const std::size_t bytes = random(4) == 0 ? random(kPlace / 2) : random(64);
+        const std::size_t offset = random(kPlace - bytes - 8);
+        const RemoteAddr at{Rank{r}, kRegion, place + offset};
+        std::byte* expected = oracle[r].data() + offset;
+        const std::size_t word = offset / 8 * 8;
+        switch (random(4)) {
+          case 0: {
+            const auto source = pattern(bytes, seed);
+            completed(env, waiter, [&](Completion* done) { return env.transport.write(at, source.data(), bytes, done); });
+            std::copy(source.begin(), source.end(), expected);
+            break;
+          }
+          case 1: {
+            std::vector<std::byte> got(bytes);
+            completed(env, waiter, [&](Completion* done) { return env.transport.read(at, got.data(), bytes, done); });
+            wrong += !std::equal(got.begin(), got.end(), expected);
+            break;
+          }
+          case 2: {
+            std::uint64_t old = 0, known = 0;
+            std::memcpy(&known, oracle[r].data() + word, 8);
+            completed(env, waiter, [&](Completion* done) {
+              return env.transport.atomic(AtomicOp::fetch_add, {Rank{r}, kRegion, place + word}, seed, 0, &old, done);
+            });
+            wrong += old != known;
+            known += seed;
+            std::memcpy(oracle[r].data() + word, &known, 8);
+            break;
+          }
+          default: {
+            const auto source = pattern(bytes, seed);
+            const std::size_t flag = kPlace - 8;
+            const std::uint64_t value = seed | 1;
+            completed(env, waiter, [&](Completion* done) {
+              return env.transport.write_notify(at, source.data(), bytes, place + flag, value, done);
+            });
+            std::copy(source.begin(), source.end(), expected);
+            std::memcpy(oracle[r].data() + flag, &value, 8);
+          }
+        }
+      }
+      for (std::uint32_t r = 0; r < env.ranks(); ++r) {
+        std::vector<std::byte> got(kPlace);
+        completed(env, waiter, [&](Completion* done) { return env.transport.read({Rank{r}, kRegion, place}, got.data(), kPlace, done); });
+        wrong += got != oracle[r];
+      }
+      EXPECT_EQ(wrong, 0u);
+    });
+    env.all.barrier();
+  }, /*sim_seeds=*/4);
 }
 
 // ---- messages ----------------------------------------------------------------------------------------------------
