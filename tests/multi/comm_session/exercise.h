@@ -137,26 +137,31 @@ class Exercise {
     }
   }
 
-  /// Round the ranks: data and flag arrive together.
+  /// Round the ranks: data and flag arrive together, and are looked at before they are passed on, since the next round overwrites them.
   void notify() {
-    const Rank next{(me() + 1) % transport_.ranks()};
-    for (std::uint64_t round = 1; round <= 20; ++round) {
-      const std::uint64_t data[2] = {round * 3, me()};
-      if (me() != 0) waiter_.until([&] { return word(64 + 7) == round; });
-      std::atomic<bool> ended{false};
-      struct Done : Completion {
-        std::atomic<bool>* flag;
-      } done;
-      done.flag = &ended;
-      done.fn = [](Completion* c) noexcept { static_cast<Done*>(c)->flag->store(true); };
-      Post post = Post::again;
-      waiter_.until([&] {
-        if (post == Post::again) post = transport_.write_notify({next, kRegion, 512}, data, sizeof(data), 512 + 56, round, &done);
-        return post == Post::done || ended.load();
-      });
-      if (me() == 0) waiter_.until([&] { return word(64 + 7) == round; });
+    auto take = [&](std::uint64_t round) {
+      waiter_.until([&] { return word(64 + 7) == round; });
       failures_.expect(word(64) == round * 3 && word(65) == (me() + transport_.ranks() - 1) % transport_.ranks(), "a notification came without its data");
+    };
+    for (std::uint64_t round = 1; round <= 20; ++round) {
+      if (me() != 0) take(round);
+      pass_on(round);
+      if (me() == 0) take(round);
     }
+  }
+
+  void pass_on(std::uint64_t round) {
+    struct Done : Completion {
+      std::atomic<bool> flag{false};
+    } done;
+    done.fn = [](Completion* c) noexcept { static_cast<Done*>(c)->flag.store(true); };
+    const std::uint64_t data[2] = {round * 3, me()};
+    const Rank next{(me() + 1) % transport_.ranks()};
+    Post post = Post::again;
+    waiter_.until([&] {
+      if (post == Post::again) post = transport_.write_notify({next, kRegion, 512}, data, sizeof(data), 512 + 56, round, &done);
+      return post == Post::done || done.flag.load();
+    });
   }
 
   Transport& transport_;
