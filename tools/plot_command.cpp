@@ -19,10 +19,10 @@ Command make_plot(CLI::App& kasane) {
   };
   auto state = std::make_shared<Plot>();
   CLI::App* app = kasane.add_subcommand("plot", "Draw benchmark results (the files of kasane bench SUITE --json FILE)");
-  app->add_option("FILE", state->files, "results: a list of {suite, case, system, ranks, threads, bytes, value, unit, repetitions}")
+  app->add_option("FILE", state->files, "results: a list of {suite, case, system, ranks, threads, bytes, value, unit, repetitions, spread}")
       ->required()
       ->check(CLI::ExistingFile);
-  app->add_option("-o,--output", state->output, "image to write (.png, .pdf, .svg; default: the first FILE's name with .png)");
+  app->add_option("-o,--output", state->output, "image to write (.png, .pdf, .svg; default: the first FILE's name with .png); a page with the same figures lies beside it (.html)");
   return {app, [state] {
             std::vector<std::string> command{"python3", own_folder() + "kasane-plot.py"};
             if (!state->output.empty()) command.insert(command.end(), {"--output", state->output});
