@@ -35,7 +35,7 @@ class Idle {
   enum class Step : std::uint8_t { spin, yield, sleep };
 
   /// alone: this process has one core, where spinning only keeps the other side from its work.
-  explicit Idle(bool alone) noexcept : spins_(alone ? 0 : kSpins), looks_(0) {}
+  explicit Idle(bool alone) noexcept : spins_(alone ? 0 : kSpins) {}
 
   void moved() noexcept {
     looks_ = 0;
@@ -49,7 +49,10 @@ class Idle {
       relax();
       return Step::spin;
     }
-    if (looks_ < spins_ + kYields) {
+    // On an idle core that is polling for the time of a round trip, at no cost to anybody; where others want the core, their turn takes longer than that, and
+    // the next look is the last before sleep.
+    if (looks_ == spins_) yielding_since_ns_ = now_ns();
+    if (looks_ < spins_ + kYields || now_ns() - yielding_since_ns_ < kYieldNs) {
       ++looks_;
       ::sched_yield();
       return Step::yield;
@@ -65,10 +68,12 @@ class Idle {
   }
 
  private:
-  static constexpr std::uint32_t kSpins = 100, kYields = 16;
+  static constexpr std::uint32_t kSpins = 100, kYields = 2;
+  static constexpr std::uint64_t kYieldNs = 50'000;
   static constexpr std::int64_t kFirstNapNs = 50'000, kLongestNapNs = 1'000'000;
 
-  std::uint32_t spins_, looks_;
+  std::uint32_t spins_, looks_ = 0;   // looks in a row that found nothing, up to the first sleep
+  std::uint64_t yielding_since_ns_ = 0;
   std::int64_t nap_ns_ = kFirstNapNs;
 };
 
