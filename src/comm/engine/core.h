@@ -117,8 +117,8 @@ class Engine::Core final : public Issuer {
   [[nodiscard]] Packed room(Peer&, Rank, Shipment::Kind, std::size_t bytes, std::size_t answer_bytes) noexcept;
   static void add_part(Shipment&, const Operation&, std::byte* to, std::uint32_t bytes) noexcept;
   bool send_open(Peer&, Shipment::Kind) noexcept;
-  void send_due(Rank) noexcept;
-  void send_due_inside(Peer&) noexcept;
+  bool send_due(Rank) noexcept;
+  bool send_due_inside(Peer&) noexcept;
   void leave(Rank) noexcept;
   void retire(Shipment&) noexcept;
   void finish_parts(Shipment&, Status) noexcept;

@@ -134,7 +134,8 @@ bool Engine::Core::send_open(Peer& peer, Shipment::Kind kind) noexcept {
   peer.under_way[kind_index(kind)].fetch_add(1, std::memory_order_relaxed);   // relaxed: the gate orders it. Before its answer can come.
   const HandlerId handler = kind == Shipment::Kind::read ? wire::kReadPack : wire::kPack;
   if (transport_.request(s.peer, handler, {s.payload.data(), s.used}, s.reply) == Post::again) {
-    peer.under_way[kind_index(kind)].fetch_sub(1, std::memory_order_relaxed);   // relaxed: as above
+    // release: as in retire(). Others under way: an answer will make somebody send this.
+    if (peer.under_way[kind_index(kind)].fetch_sub(1, std::memory_order_release) != 1) return false;
     unsent_.store(true, std::memory_order_seq_cst);   // seq_cst: before the ring, whose hearer looks for it
     ring();
     return false;
@@ -144,11 +145,13 @@ bool Engine::Core::send_open(Peer& peer, Shipment::Kind kind) noexcept {
   return true;
 }
 
-void Engine::Core::send_due_inside(Peer& peer) noexcept {
+bool Engine::Core::send_due_inside(Peer& peer) noexcept {
+  bool sent = false;
   for (const auto kind : {Shipment::Kind::write, Shipment::Kind::read}) {
     // relaxed: who brings it to 0 enters the gate afterwards, or makes us look again as we leave.
-    if (peer.open[kind_index(kind)] != nullptr && peer.under_way[kind_index(kind)].load(std::memory_order_relaxed) == 0) (void)send_open(peer, kind);
+    if (peer.open[kind_index(kind)] != nullptr && peer.under_way[kind_index(kind)].load(std::memory_order_relaxed) == 0) sent |= send_open(peer, kind);
   }
+  return sent;
 }
 
 /// Leaves the gate; who was turned away meanwhile may have come to send.
@@ -160,18 +163,20 @@ void Engine::Core::leave(Rank rank) noexcept {
   }
 }
 
-void Engine::Core::send_due(Rank rank) noexcept {
+bool Engine::Core::send_due(Rank rank) noexcept {
   Peer& peer = peers_[raw(rank)];
-  if (!peer.gate.enter()) return;
-  send_due_inside(peer);
+  if (!peer.gate.enter()) return false;
+  const bool sent = send_due_inside(peer);
   leave(rank);
+  return sent;
 }
 
 bool Engine::Core::send_unsent() noexcept {
   if (!unsent_.load(std::memory_order_seq_cst)) return false;   // seq_cst: pairs with send_open()
   unsent_.store(false, std::memory_order_seq_cst);              // before we look: who fails after this sets it anew
-  for (std::uint32_t r = 0; r < engine_.ranks_; ++r) send_due(Rank{r});
-  return !unsent_.load(std::memory_order_relaxed);   // relaxed: did we get anywhere? A hint to who polls
+  bool any = false;
+  for (std::uint32_t r = 0; r < engine_.ranks_; ++r) any |= send_due(Rank{r});
+  return any;
 }
 
 void Engine::Core::finish_parts(Shipment& s, Status status) noexcept {
