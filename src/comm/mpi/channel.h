@@ -28,6 +28,8 @@ struct alignas(64) Peer {
   std::atomic<std::uint32_t> uncredited{0};   ///< sends to it that it has not told us it consumed
   std::atomic<std::uint32_t> consumed{0};     ///< sends from it that we have not told it that we consumed
   std::atomic<std::uint32_t> rings{0};        ///< doorbells of it to be rung, a bit each
+  std::atomic<std::uint64_t> by_message_until_ns{0};   ///< it was outside the MPI when a window needed it there
+  std::atomic<std::uint32_t> by_message_for_us{0};     ///< how long the next such pause is
   /// How far its loss has come; only forward.
   enum Loss : std::uint32_t { reachable, failed, reported };
   std::atomic<std::uint32_t> loss{reachable};

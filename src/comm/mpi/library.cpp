@@ -76,6 +76,10 @@ void prepare_environment() noexcept {
   constexpr int kKeep = 0;
   ::setenv("OMPI_MCA_opal_signal", "", kKeep);        // no stack-trace handlers on SIGSEGV: faults are ours
   ::setenv("OMPI_MCA_memory", "^patcher", kKeep);     // no hooks in mmap and munmap, which the runtime calls all the time
+  if (void* loaded = ::dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD)) {
+    ::dlclose(loaded);                                // too late for UCX: it read its environment when it was loaded
+    return;
+  }
   ::setenv("UCX_HANDLE_ERRORS", "none", kKeep);       // the same two for UCX, on which both may stand
   ::setenv("UCX_MEM_EVENTS", "n", kKeep);
 }

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -31,6 +32,13 @@ class TryLock {
 
  private:
   alignas(64) std::atomic<std::uint32_t> state_{0};
+};
+
+/// What an experiment with a window on scratch memory has shown (windows.h); the same on every rank.
+struct WindowFindings {
+  bool created = false;     ///< windows can be made at all
+  bool pins = false;        ///< making one populated the memory under it
+  bool one_sided = false;   ///< a put and a get complete while the target sleeps outside the MPI
 };
 
 class Library {
@@ -55,6 +63,8 @@ class Library {
   // For the transport.
   [[nodiscard]] const Module& table() const noexcept { return *table_; }
   [[nodiscard]] TryLock& lock() noexcept { return lock_; }
+  /// Nothing until the experiment was made. At start only.
+  [[nodiscard]] std::optional<WindowFindings>& window_findings() noexcept { return window_findings_; }
   /// An error naming what, with the MPI's own words. Not while the lock is held.
   [[nodiscard]] tl::unexpected<Error> failed(int code, std::string_view what);
   /// Waits for request, letting others at the lock in between. For start and end only.
@@ -79,6 +89,7 @@ class Library {
   std::uint32_t rank_ = 0, ranks_ = 1;
   std::string version_;
   TryLock lock_;
+  std::optional<WindowFindings> window_findings_;
   Communicator out_of_band_channel_{};
   std::unique_ptr<OutOfBand> out_of_band_;
 };

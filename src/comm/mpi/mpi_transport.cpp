@@ -33,6 +33,9 @@ namespace {
 
 constexpr std::size_t kInlineWindow = 64 * 1024;     ///< a put or get of this size is waited for: shorter than the way through a queue
 constexpr int kWindowSpins = 50;                     ///< looks at a taken lock before the message path is taken
+constexpr std::uint64_t kAttentiveNs = 30'000;       ///< a small put that took longer met a target outside the MPI (and a byte takes 1 ns at most)
+constexpr std::uint32_t kByMessageForUs = 1'000;      ///< how long that target is then reached by messages before a window is tried again:
+constexpr std::uint32_t kByMessageAtMostUs = 64'000; ///< twice as long each time, up to this
 constexpr std::int64_t kNapNs = 100'000;             ///< arrivals ring nothing: how late a sleeping rank may notice one
 constexpr std::int64_t kBusyNapNs = 20'000;          ///< the same while messages come
 constexpr std::uint64_t kBusyForNs = 1'000'000;
@@ -126,7 +129,7 @@ class MpiTransport final : public Transport {
   std::byte* address(RemoteAddr at, std::size_t bytes) const noexcept;
   bool by_window(const RemoteAddr& at) const noexcept { return use_windows_ && windows_.has(static_cast<std::uint16_t>(raw(at.region))); }
   template <class Call>
-  bool through_window(std::uint32_t peer, const Call& call) noexcept;
+  bool through_window(std::uint32_t peer, std::size_t bytes, const Call& call) noexcept;
 
   Draft draft(RemoteAddr at, Ask kind, std::uint64_t bytes, Completion*, const Operation& rest) noexcept;
   Post post(RemoteAddr at, const Draft&, std::size_t inline_bytes) noexcept;
@@ -159,7 +162,7 @@ class MpiTransport final : public Transport {
   std::vector<Peer> peers_;
   AnswerStack owed_;
   Windows windows_;
-  bool use_windows_ = false, pins_ = false;
+  bool use_windows_ = false, one_sided_ = false, pins_ = false;
   std::string detail_;
   std::vector<std::unique_ptr<Slots>> slots_;   ///< by peer
   std::unique_ptr<Channel> channel_;
@@ -178,23 +181,23 @@ class MpiTransport final : public Transport {
 // ---- start and end ---------------------------------------------------------------------------------------------------
 
 Result<void> MpiTransport::start(Options options) {
-  Windows::Findings found;
+  WindowFindings found;
   if (options.rma != Options::Rma::messages) {
     auto probed = Windows::probe(*library_, communicator_);
     if (!probed) return tl::unexpected<Error>(std::move(probed).error());
     found = *probed;
   }
   const bool forced = options.rma == Options::Rma::windows;
-  use_windows_ = found.created && (forced || (found.one_sided && !found.pins));
+  use_windows_ = found.created && (forced || !found.pins);
+  one_sided_ = found.one_sided;
   pins_ = use_windows_ && found.pins;
   detail_ = std::string(library_->name()) + " " + std::string(library_->version()) + ": ";
   if (use_windows_) {
-    detail_ += "reads and writes by one-sided windows, the rest by messages";
+    detail_ += one_sided_ ? "reads and writes by one-sided windows" : "reads and writes by windows while the target is attentive";
+    detail_ += ", the rest by messages";
   } else {
     detail_ += "everything by messages";
-    if (options.rma != Options::Rma::messages) {
-      detail_ += !found.created ? " (it refuses windows)" : found.pins ? " (its windows pin memory)" : " (its windows need the target)";
-    }
+    if (options.rma != Options::Rma::messages) detail_ += found.pins ? " (its windows pin memory)" : " (it refuses windows)";
   }
   return channel_->open();
 }
@@ -271,10 +274,15 @@ std::byte* MpiTransport::address(RemoteAddr at, std::size_t bytes) const noexcep
 
 // ---- one-sided operations, at the poster -----------------------------------------------------------------------------
 
-/// Runs call(table), which waits for the network only, under the lock. False if the lock stays taken: then by message.
+/// Runs call(table), which waits until the data is where it belongs, under the lock. False: go by message. That is so while the lock stays taken, and,
+/// where windows need the target inside the MPI, for a while after it was not there: then waiting for it, with the lock held, would last until
+/// its service thread wakes; a message lets this rank do something else meanwhile.
 template <class Call>
-bool MpiTransport::through_window(std::uint32_t peer, const Call& call) noexcept {
-  if (channel_->lost(peer)) return false;
+bool MpiTransport::through_window(std::uint32_t peer, std::size_t bytes, const Call& call) noexcept {
+  // relaxed, here and below: a hint of when to try again
+  std::atomic<std::uint64_t>& by_message_until = peers_[peer].by_message_until_ns;
+  const std::uint64_t begin = one_sided_ ? 0 : now_ns();
+  if (channel_->lost(peer) || (!one_sided_ && begin < by_message_until.load(std::memory_order_relaxed))) return false;
   for (int i = 0; !library_->lock().try_lock(); ++i) {
     if (i == kWindowSpins) return false;
     relax();
@@ -282,6 +290,14 @@ bool MpiTransport::through_window(std::uint32_t peer, const Call& call) noexcept
   const int code = call(library_->table());
   library_->lock().unlock();
   channel_->look_back();
+  if (!one_sided_) {
+    const std::uint64_t end = now_ns();
+    std::atomic<std::uint32_t>& pause_us = peers_[peer].by_message_for_us;
+    const std::uint32_t before = std::max(pause_us.load(std::memory_order_relaxed), kByMessageForUs);
+    const bool attentive = end - begin <= kAttentiveNs + bytes;
+    pause_us.store(attentive ? kByMessageForUs : std::min(2 * before, kByMessageAtMostUs), std::memory_order_relaxed);
+    if (!attentive) by_message_until.store(end + before * std::uint64_t{1000}, std::memory_order_relaxed);
+  }
   if (code != 0) channel_->lose(peer);
   return code == 0;
 }
@@ -350,7 +366,7 @@ Post MpiTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion
   if (window && bytes <= kInlineWindow) {
     const Window w = windows_.of(static_cast<std::uint16_t>(raw(from.region)));
     const auto part = static_cast<std::uint32_t>(bytes);
-    if (through_window(peer, [&](const Module& t) {
+    if (through_window(peer, bytes, [&](const Module& t) {
           const int code = t.get(w, to, part, peer, from.offset);
           return code == 0 ? t.flush(w, peer) : code;
         })) {
@@ -377,11 +393,12 @@ Post MpiTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Com
     return Post::done;
   }
   const std::uint32_t peer = raw(to.rank);
-  if (!by_window(to)) return write_by_message(to, from, bytes, false, 0, 0, completion);
+  // A large put through a window that needs its target could only be waited for (there is no test for the end of a flush): by message it need not.
+  if (!by_window(to) || (bytes > kInlineWindow && !one_sided_)) return write_by_message(to, from, bytes, false, 0, 0, completion);
   if (bytes <= kInlineWindow) {
     const Window w = windows_.of(static_cast<std::uint16_t>(raw(to.region)));
     const auto part = static_cast<std::uint32_t>(bytes);
-    if (through_window(peer, [&](const Module& t) {
+    if (through_window(peer, bytes, [&](const Module& t) {
           const int code = t.put(w, from, part, peer, to.offset);
           return code == 0 ? t.flush(w, peer) : code;
         })) {

@@ -13,8 +13,9 @@
 namespace kasane::comm::mpi {
 
 struct Options {
-  /// How reads and writes travel. automatic: by windows if an experiment at the start shows that they neither pin memory nor need the target; else
-  /// by messages. windows: whatever the experiment shows (attach() then pins, if the MPI does). One choice on all ranks.
+  /// How reads and writes travel. automatic: by windows if an experiment at the start shows that they do not pin memory, though by messages to
+  /// targets that are outside the MPI just then if it shows that they need them inside; by messages if there are none. windows: whatever the
+  /// experiment shows (attach() then pins, if the MPI does). One choice on all ranks.
   enum class Rma { automatic, windows, messages };
   Rma rma = Rma::automatic;
 };

@@ -6,6 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "base/clock.h"
 
 namespace kasane::comm::mpi {
@@ -98,17 +101,17 @@ Result<bool> one_sided(Library& library, Window window) {
   return false;
 }
 
-}  // namespace
-
-Result<Windows::Findings> Windows::probe(Library& library, Communicator channel) {
-  Findings found;
+Result<WindowFindings> experiment(Library& library, Communicator channel) {
+  WindowFindings found;
   Scratch scratch;
   auto ready = everywhere(library, scratch.base() != nullptr);
-  if (!ready || !*ready) return ready ? Result<Findings>(found) : tl::unexpected<Error>(std::move(ready).error());
+  if (!ready) return tl::unexpected<Error>(std::move(ready).error());
+  if (!*ready) return found;
   Window window{};
   const int code = library.locked([&] { return library.table().window(channel, scratch.base(), kScratchBytes, &window); });
   auto created = everywhere(library, code == 0);
-  if (!created || !*created) return created ? Result<Findings>(found) : tl::unexpected<Error>(std::move(created).error());
+  if (!created) return tl::unexpected<Error>(std::move(created).error());
+  if (!*created) return found;
   found.created = true;
   auto sparse = everywhere(library, !scratch.populated());
   if (!sparse) return tl::unexpected<Error>(std::move(sparse).error());
@@ -118,6 +121,18 @@ Result<Windows::Findings> Windows::probe(Library& library, Communicator channel)
   found.one_sided = *sided;
   library.locked([&] { return library.table().free_window(&window); });
   return found;
+}
+
+}  // namespace
+
+Result<WindowFindings> Windows::probe(Library& library, Communicator channel) {
+  std::optional<WindowFindings>& known = library.window_findings();
+  if (!known) {
+    auto found = experiment(library, channel);
+    if (!found) return found;
+    known = *found;
+  }
+  return *known;
 }
 
 Result<void> Windows::open(RegionId id, std::byte* base, std::size_t bytes) {

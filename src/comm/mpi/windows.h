@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // MPI-3 passive-target windows over the regions, where they are what their name says. An MPI may refuse windows (Open MPI 4.1 over TCP does), may pin
-// what they cover (a sparse tebibyte would be populated), or may need the target inside the MPI for a put to arrive; then messages, which the owner's
-// service thread executes, are no worse and always work. So a window is tried on a scratch page first, by experiment and on all ranks alike.
+// what they cover (a sparse tebibyte would be populated), or may need the target inside the MPI for a put to arrive. So a window is tried on scratch memory
+// first, and what is seen decides, on all ranks alike.
 //
 // Thread safety: probe(), open() and close() are collective, one thread a rank; the rest under the library's lock.
 #pragma once
@@ -16,13 +16,8 @@ namespace kasane::comm::mpi {
 
 class Windows {
  public:
-  /// What the experiment has shown; the same on every rank.
-  struct Findings {
-    bool created = false;     ///< windows can be made at all
-    bool pins = false;        ///< making one populated the memory under it
-    bool one_sided = false;   ///< a put and a get complete while the target sleeps outside the MPI
-  };
-  static Result<Findings> probe(Library&, Communicator);
+  /// Makes the experiment, once a library.
+  static Result<WindowFindings> probe(Library&, Communicator);
 
   Windows(Library& library, Communicator channel) noexcept : library_(library), channel_(channel) {}
 
