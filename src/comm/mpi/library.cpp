@@ -51,7 +51,7 @@ Result<const Module*> open_module(const std::string& name) {
   const std::string file = "kasane-mpi-" + name + ".so";
   const std::string here = executable_folder();
   std::string tried;
-  for (const std::string& folder : {here, own_folder(), here + "/../lib/kasane", std::string(KASANE_MODULE_FOLDER)}) {
+  for (const std::string& folder : {here, own_folder(), here + "/../lib/kasane", std::string(KASANE_MODULE_FOLDER), std::string(KASANE_BUILT_MODULE_FOLDER)}) {
     const std::string path = folder + "/" + file;
     if (::access(path.c_str(), R_OK) != 0) {
       tried += (tried.empty() ? "" : ", ") + folder;
