@@ -151,10 +151,10 @@ class Lane {
   int what_ = 0;
 };
 
-void random_program(const Options& options, std::uint64_t seed, int operations) {
+void random_program(test::Over over, const Options& options, std::uint64_t seed, int operations) {
   SCOPED_TRACE(describe(options) + ", seed " + std::to_string(seed));
   constexpr std::uint32_t kRequesters = 8, kLanes = 6;
-  ThreeRanks job;
+  ThreeRanks job(over);
   TestIssuer issuer(job.transport(), job.memory(0));
   std::vector<std::unique_ptr<Lane>> lanes;
   for (std::uint32_t i = 0; i < kRequesters * kLanes; ++i) lanes.push_back(std::make_unique<Lane>(job, issuer, i, Random(seed * 1000 + i)));
@@ -184,7 +184,14 @@ void random_program(const Options& options, std::uint64_t seed, int operations) 
 
 TEST(OffloaderStress, RandomProgramsInEveryShape) {
   std::uint64_t seed = 1;
-  for (const Options& options : every_shape()) random_program(options, seed++, 1000);
+  for (const Options& options : every_shape()) random_program(test::Over::shm, options, seed++, 1000);
+}
+
+// Over a network nothing completes inline, and arrivals ring an armed doorbell only.
+TEST(OffloaderStress, RandomProgramsOverANetwork) {
+  if (const auto ucx = ucx::available(); !ucx) GTEST_SKIP() << ucx.error().message;
+  std::uint64_t seed = 101;
+  for (const Options& options : every_shape()) random_program(test::Over::ucx_tcp, options, seed++, 60);
 }
 
 // ---- back-pressure -----------------------------------------------------------------------------------------------
@@ -198,7 +205,7 @@ TEST(Offloader, ABlockedPeerBlocksNobodyElse) {
     auto offloader = start(job, issuer, options);
     std::atomic<std::uint64_t> blocked_done{0}, free_done{0};
     job.hold(1, true);
-    // The issuer has 24 requests under way at most; the rest is held.
+    // The issuer has 12 operations under way to a peer; the rest is held.
     std::uint64_t blocked = 0, refused = 0;
     while (refused < 60) {
       if (offloader->try_push(make_add(1, 64, 1, 1, count_in(blocked_done)))) {
@@ -297,23 +304,30 @@ TEST(Offloader, CallbacksMayPost) {
 }
 
 // Each push finds everybody asleep: if a wake-up can be lost, one of these hangs.
-TEST(Offloader, WakesFromSleepEveryTime) {
+void wake_every_time(test::Over over, int rounds) {
   for (const Options& options : every_shape()) {
     SCOPED_TRACE(describe(options));
-    ThreeRanks job;
+    ThreeRanks job(over);
     TestIssuer issuer(job.transport(), job.memory(0));
     auto offloader = start(job, issuer, options);
     std::uint64_t answer = 0;
     issuer.answers[1] = &answer;
     Random random(7);
-    for (std::uint64_t i = 0; i < 300; ++i) {
+    for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(rounds); ++i) {
       std::atomic<std::uint64_t> done{0};
       ASSERT_TRUE(offloader->try_push(make_add(1, 64, 1, 1, count_in(done))));
       while (done.load(std::memory_order_acquire) == 0) std::this_thread::yield();
       EXPECT_EQ(answer, i);
-      std::this_thread::sleep_for(std::chrono::microseconds(random.below(120)));
+      std::this_thread::sleep_for(std::chrono::microseconds(random.below(240)));   // about as long as they poll before they sleep
     }
   }
+}
+
+TEST(Offloader, WakesFromSleepEveryTime) { wake_every_time(test::Over::shm, 200); }
+
+TEST(Offloader, WakesFromSleepEveryTimeOverANetwork) {
+  if (const auto ucx = ucx::available(); !ucx) GTEST_SKIP() << ucx.error().message;
+  wake_every_time(test::Over::ucx_tcp, 50);
 }
 
 // ---- manners -----------------------------------------------------------------------------------------------------

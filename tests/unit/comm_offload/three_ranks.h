@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job of three ranks in one process over shared memory, whose ranks 1 and 2 have service threads that can be held up, and an Issuer for rank 0 on bare
-// transport operations: inline ones (read, write, atomics) and one that takes its time and can be answered `again` (a request that adds at its target).
+// A job of three ranks in one process over shared memory or UCX's TCP, whose ranks 1 and 2 have service threads that can be held up, and an Issuer for rank 0
+// on bare transport operations: read, write and atomics (inline over shared memory), and a request that adds at its target and can be answered `again`.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,8 +13,11 @@
 #include <thread>
 
 #include "comm/blocking.h"
+#include "comm/collectives.h"
 #include "comm/command.h"
+#include "comm/out_of_band.h"
 #include "comm/shm/shm_transport.h"
+#include "comm/ucx/ucx_transport.h"
 
 namespace kasane::comm::test {
 
@@ -27,11 +30,13 @@ struct Add {
   std::uint64_t offset, value;
 };
 
+enum class Over { shm, ucx_tcp };
+
 class ThreeRanks {
  public:
   static constexpr std::uint32_t kRanks = 3;
 
-  ThreeRanks() {
+  explicit ThreeRanks(Over over = Over::shm) {
     auto job = create_job(kRanks, shm::job_bytes(kRanks));
     EXPECT_TRUE(job) << job.error().message;
     job_ = *job;
@@ -39,13 +44,16 @@ class ThreeRanks {
     for (std::uint32_t r = 0; r < kRanks; ++r) {
       job_.rank = Rank{r};
       ranks_[r].start(job_);
-      attaching[r] = std::thread([this, r] { ranks_[r].attach(); });
+      attaching[r] = std::thread([this, r, over] { ranks_[r].join(over); });
     }
     for (auto& thread : attaching) thread.join();
     for (std::uint32_t r = 1; r < kRanks; ++r) ranks_[r].service = std::thread([this, r] { ranks_[r].serve(); });
   }
   ~ThreeRanks() {
     for (std::uint32_t r = 1; r < kRanks; ++r) ranks_[r].stop();
+    std::array<std::thread, kRanks> closing;   // together: a network may want an answer of its peers
+    for (std::uint32_t r = 0; r < kRanks; ++r) closing[r] = std::thread([this, r] { ranks_[r].network.reset(); });
+    for (auto& thread : closing) thread.join();
     for (auto& rank : ranks_) rank.close();
     close_job(job_);
   }
@@ -63,22 +71,41 @@ class ThreeRanks {
 
  private:
   struct OneRank {
-    std::unique_ptr<Transport> transport;
+    std::unique_ptr<Transport> host, network;
+    Transport* transport = nullptr;   // host, or network
+    Bells bells{};
     std::byte* memory = nullptr;
     int fd = -1;
+    std::unique_ptr<PollWaiter> waiter;
+    std::unique_ptr<Collectives> all;
+    std::unique_ptr<OverTransport> exchange;
     std::thread service;
     std::atomic<bool> held{false}, stopping{false};
 
     void start(const Job& job) {
       auto created = shm::create(job);
       EXPECT_TRUE(created) << created.error().message;
-      transport = std::move(*created);
-      transport->set_handler(kAdd, &add, this);
+      host = std::move(*created);
       fd = ::memfd_create("kasane-test", MFD_CLOEXEC);
       EXPECT_EQ(::ftruncate(fd, kRegionBytes), 0);
       memory = static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
     }
-    void attach() { EXPECT_TRUE(transport->attach(kRegion, fd, memory, kRegionBytes)); }
+    void join(Over over) {
+      transport = over == Over::shm ? host.get() : join_network();
+      transport->set_handler(kAdd, &add, this);
+      EXPECT_TRUE(transport->attach(kRegion, fd, memory, kRegionBytes));
+    }
+    Transport* join_network() {
+      waiter = std::make_unique<PollWaiter>(*host);
+      all = std::make_unique<Collectives>(*host, *waiter);
+      exchange = std::make_unique<OverTransport>(*host, *all);
+      ucx::Options options;
+      options.tls = "tcp,self";
+      auto created = ucx::create(*exchange, bells, options);
+      EXPECT_TRUE(created) << created.error().message;
+      network = std::move(*created);
+      return network.get();
+    }
     static void add(void* self, const Message& message) noexcept {
       auto& rank = *static_cast<OneRank*>(self);
       const auto& what = *reinterpret_cast<const Add*>(message.payload.data());
@@ -99,7 +126,9 @@ class ThreeRanks {
       service.join();
     }
     void close() {
-      transport.reset();
+      exchange.reset();
+      all.reset();
+      host.reset();
       ::munmap(memory, kRegionBytes);
       ::close(fd);
     }
@@ -123,65 +152,92 @@ class TestIssuer final : public Issuer {
   std::array<std::uint64_t*, 256> answers{};
 
   Issued issue(const Command& c) noexcept override {
-    switch (c.kind) {
-      case Command::Kind::read: return finish(transport_.read(c.remote, memory_ + c.transfer.local.offset, c.transfer.bytes, nullptr), c);
-      case Command::Kind::write: return finish(transport_.write(c.remote, memory_ + c.transfer.local.offset, c.transfer.bytes, nullptr), c);
-      case Command::Kind::atomic:
-        return finish(transport_.atomic(c.op, c.remote, c.atomic.operand, c.atomic.compare, c.atomic.result, nullptr, c.width), c);
-      case Command::Kind::prepared: return request(c);
-      case Command::Kind::write_notify: break;
+    Record* record = take(c);
+    if (record == nullptr) return Issued::again;
+    switch (post(c, *record)) {
+      case Post::done: finish(*record); break;
+      case Post::pending: break;
+      case Post::again: record->state.store(free, std::memory_order_release); return Issued::again;
     }
-    ADD_FAILURE() << "no such command";
     return Issued::done;
   }
 
  private:
-  enum State : int { free, taken, waiting, looked_at };
-  struct Request {
+  static constexpr std::size_t kRecords = 12;   // a peer
+  enum State : int { free, taken, waiting };
+  /// One operation under way. waiting: a request that the poll hook looks after.
+  struct Record : Completion {
     std::atomic<int> state{free};
     PendingReply pending;
     Command command;
   };
 
-  static Issued finish(Post post, const Command& c) noexcept {
-    if (post == Post::again) return Issued::again;
-    c.on_complete.fn(c.on_complete.context, Status::ok);
-    return Issued::done;
-  }
-
-  Issued request(const Command& c) noexcept {
-    for (Request& r : requests_) {
+  Record* take(const Command& c) noexcept {
+    // A peer's own: with one pool for all, who completes nothing would take everybody's records.
+    for (std::size_t i = 0; i < kRecords; ++i) {
+      Record& r = records_[raw(c.remote.rank) * kRecords + i];
       int expected = free;
       if (!r.state.compare_exchange_strong(expected, taken, std::memory_order_acquire)) continue;
-      const Add payload{c.remote.offset, c.transfer.value};
+      r.fn = [](Completion* done) noexcept { finish(static_cast<Record&>(*done)); };
+      r.status = Status::ok;
       r.command = c;
-      const Post post = transport_.request(c.remote.rank, kAdd, as_payload(payload), r.pending);
-      r.state.store(post == Post::again ? free : waiting, std::memory_order_release);
-      return post == Post::again ? Issued::again : Issued::done;
+      return &r;
     }
-    return Issued::again;
+    return nullptr;
   }
 
-  bool poll_requests() noexcept {
-    bool any = false;
-    for (Request& r : requests_) {
-      int expected = waiting;
-      if (!r.state.compare_exchange_strong(expected, looked_at, std::memory_order_acquire)) continue;
-      if (!transport_.test(r.pending, answers[r.command.record])) {
-        r.state.store(waiting, std::memory_order_release);
-        continue;
-      }
-      const Callback done = r.command.on_complete;
-      r.state.store(free, std::memory_order_release);
-      done.fn(done.context, Status::ok);
-      any = true;
+  static void finish(Record& r) noexcept {
+    const Callback done = r.command.on_complete;
+    const Status status = r.status;
+    r.state.store(free, std::memory_order_release);
+    done.fn(done.context, status);
+  }
+
+  Post post(const Command& c, Record& r) noexcept {
+    switch (c.kind) {
+      case Command::Kind::read: return transport_.read(c.remote, memory_ + c.transfer.local.offset, c.transfer.bytes, &r);
+      case Command::Kind::write: return transport_.write(c.remote, memory_ + c.transfer.local.offset, c.transfer.bytes, &r);
+      case Command::Kind::atomic: return transport_.atomic(c.op, c.remote, c.atomic.operand, c.atomic.compare, c.atomic.result, &r, c.width);
+      case Command::Kind::prepared: return request(c, r);
+      case Command::Kind::write_notify: break;
     }
+    ADD_FAILURE() << "no such command";
+    return Post::done;
+  }
+
+  Post request(const Command& c, Record& r) noexcept {
+    const Add payload{c.remote.offset, c.transfer.value};
+    const std::uint32_t before = transport_.activity(Doorbell::messages);
+    const Post sent = transport_.request(c.remote.rank, kAdd, as_payload(payload), r.pending);
+    if (sent == Post::again) return sent;
+    r.state.store(waiting, std::memory_order_seq_cst);
+    // The answer may have come, and rung, and been looked for in vain, before we said that we wait for it.
+    if (transport_.activity(Doorbell::messages) != before) transport_.wake(transport_.rank(), Doorbell::messages);
+    return sent;
+  }
+
+  // One thread looks; who comes meanwhile has it look once more.
+  bool poll_requests() noexcept {
+    if (pollers_.fetch_add(1, std::memory_order_acq_rel) != 0) return false;
+    bool any = false;
+    int seen = 1;
+    do {
+      for (Record& r : records_) {
+        if (r.state.load(std::memory_order_seq_cst) != waiting || !transport_.test(r.pending, answers[r.command.record])) continue;
+        finish(r);
+        any = true;
+      }
+    } while (!leave(seen));
     return any;
+  }
+  bool leave(int& seen) noexcept {
+    return pollers_.compare_exchange_strong(seen, 0, std::memory_order_acq_rel, std::memory_order_acquire);
   }
 
   Transport& transport_;
   std::byte* memory_;
-  std::array<Request, 24> requests_;
+  std::array<Record, kRecords * ThreeRanks::kRanks> records_;
+  std::atomic<int> pollers_{0};
 };
 
 inline Command make_add(std::uint32_t peer, std::uint64_t offset, std::uint64_t value, std::uint32_t record, Callback done) {
