@@ -12,6 +12,7 @@ set(KASANE_LAYERS
   "comm_composed | src/comm/composed | comm"
   "bootstrap  | src/comm/bootstrap | comm"
   "comm_session | src/comm/session | comm comm_shm comm_ucx comm_mpi comm_composed bootstrap"
+  "comm_launch | src/comm/launch | comm_session"
   "comm_offload | src/comm/offload | comm"
   "comm_engine | src/comm/engine   | comm comm_offload"
   "mem        | src/mem            | base topo"
@@ -19,7 +20,7 @@ set(KASANE_LAYERS
   "dsm        | src/dsm            | gas"
   "ult        | src/ult            | base topo"
   "sched      | src/sched          | ult gas"
-  "runtime    | src/runtime        | dsm sched comm_shm comm_sim bootstrap api"
+  "runtime    | src/runtime        | dsm sched comm_session comm_shm comm_sim bootstrap api"
   "start      | src/runtime/start  | runtime"
   "api        | include/kasane     | "
 )

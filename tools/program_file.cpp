@@ -16,17 +16,6 @@
 namespace kasane::tools {
 namespace {
 
-std::string find_in_path(const std::string& name) {
-  if (name.find('/') != std::string::npos) return name;
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string whole = (folder.empty() ? "." : folder) + "/" + name;
-    if (::access(whole.c_str(), X_OK) == 0) return whole;
-  }
-  return name;
-}
-
 bool lacks_mark(const char* data, std::size_t bytes) {
   if (bytes < SELFMAG || std::memcmp(data, ELFMAG, SELFMAG) != 0) return false;
   std::string mark = KASANE_START_MARK_HEAD;
@@ -36,8 +25,19 @@ bool lacks_mark(const char* data, std::size_t bytes) {
 
 }  // namespace
 
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    std::string whole = (folder.empty() ? "." : folder) + "/" + name;
+    if (::access(whole.c_str(), X_OK) == 0) return whole;
+  }
+  return {};
+}
+
 bool may_be_kasane_program(const std::string& name) {
-  const int fd = ::open(find_in_path(name).c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(find_program(name).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return true;
   bool lacks = false;
   struct stat info;

@@ -6,6 +6,9 @@
 
 namespace kasane::tools {
 
+/// The file that execvp(3) would take for name; empty: the PATH has none.
+std::string find_program(const std::string& name);
+
 /// False only for an ELF program, found as execvp(3) would find it, that does not contain Kasane's load-time start. Scripts and what cannot be
 /// read may lead to one.
 bool may_be_kasane_program(const std::string& name);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane run: turns the flags into KASANE_* variables and becomes the program, whose own load-time start (src/runtime/start) then forks the ranks.
+// kasane run: turns the flags into KASANE_* variables and becomes the program, whose own load-time start (src/runtime/start) then forks the ranks. With
+// --transport mpi it becomes mpirun instead, which starts each rank by itself (tools/mpirun.h).
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -11,6 +12,7 @@
 
 #include "commands.h"
 #include "execute.h"
+#include "mpirun.h"
 #include "program_file.h"
 #include "usage.h"
 #include "base/options_cli.h"
@@ -32,12 +34,14 @@ int run(Run& state) {
     return 2;
   }
   state.table.write_environment();
+  const bool linked = may_be_kasane_program(state.command[0]);
+  if (linked && state.options.session.transport == "mpi") return run_by_mpi(state.options, std::move(state.command));
   // The start looks at this one alone, also where it is the default.
   ::setenv("KASANE_RANKS", std::to_string(state.options.ranks).c_str(), 1);
-  if (state.options.ranks > 1 && !may_be_kasane_program(state.command[0])) {
+  if (state.options.ranks > 1 && !linked) {
     std::fprintf(stderr, "kasane: note: %s is not linked with Kasane (CMake target kasane::kasane); it runs once, as it is\n", state.command[0].c_str());
   }
-  return execute(state.command);
+  return execute(std::move(state.command));
 }
 
 }  // namespace
@@ -47,6 +51,7 @@ Command make_run(CLI::App& kasane) {
   CLI::App* app = kasane.add_subcommand("run", "Start a program over several ranks of this host and supervise it");
   set_usage(*app, "kasane run [OPTIONS] [--] PROGRAM [ARGUMENTS...]");
   app->footer("main runs in rank 0; the other ranks serve. The exit status is main's. A rank that dies ends the job: 128 + signal, or its exit code.\n"
+              "With --transport mpi the ranks are started by mpirun, which then speaks for the job and has its own ways of ending it.\n"
               "Each option can be given by its variable as well; a flag wins.");
   add_flags(*app, state->table);
   app->add_option("PROGRAM", state->command, "the program, and what follows is its own command line")->required();

@@ -17,6 +17,7 @@ OptionTable option_table(Options& o) {
       .flag("--stats", "KASANE_STATS", o.statistics, "print a table of counters for each rank at the end")
       .count("--seed", "KASANE_SEED", o.seed, "of the random order in which workers look for work")
       .choice("--log", "KASANE_LOG", o.log_level, {"trace", "debug", "info", "warning", "error", "off"}, "least severe messages printed");
+  comm::add_session_options(table, o.session);
   return table;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/options.h"
 #include "base/result.h"
+#include "comm/session/options.h"
 
 namespace kasane::runtime {
 
@@ -23,6 +24,7 @@ struct Options {
   bool statistics = false;
   std::uint64_t seed = 1;                  ///< of the order in which workers look for victims
   std::string log_level = "warning";
+  comm::SessionOptions session;            ///< what runs between ranks
 };
 
 /// The rows, bound to the members of `options`, which must outlive the table.

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/process.h"
 #include "runtime/crash_text.h"
 #include "ult/pool.h"
 
@@ -46,6 +47,17 @@ void at_exit(int code, void*) {
 }  // namespace
 
 void set_process(const Process& p) noexcept { g_process = p; }
+
+void note_joined(Rank rank, std::uint32_t ranks, bool main_in_every_rank, const std::byte* space_base, std::size_t space_bytes) noexcept {
+  set_process_rank(rank);
+  g_process = {.rank = rank,
+               .ranks = ranks,
+               .main_here = raw(rank) == 0 || main_in_every_rank,
+               .status = g_process.status,
+               .space_base = space_base,
+               .space_bytes = space_bytes};
+}
+
 const Process& process() noexcept { return g_process; }
 
 void forget_process() noexcept { g_process = Process{}; }

@@ -25,6 +25,9 @@ struct Process {
 void set_process(const Process&) noexcept;
 [[nodiscard]] const Process& process() noexcept;
 
+/// What this rank learnt when it met the others, where no launcher of ours knew it before. As set_process().
+void note_joined(Rank rank, std::uint32_t ranks, bool main_in_every_rank, const std::byte* space_base, std::size_t space_bytes) noexcept;
+
 /// A child of fork(): it is no rank, and must not speak for its parent.
 void forget_process() noexcept;
 

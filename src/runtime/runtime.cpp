@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -22,16 +23,20 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "comm/collectives.h"
-#include "comm/shm/shm_transport.h"
+#include "comm/session/session.h"
 #include "gas/access.h"
 #include "gas/heap.h"
 #include "mem/alt_stack.h"
 #include "mem/mprotect_engine.h"
+#include "runtime/agreement.h"
 #include "runtime/crash.h"
 #include "runtime/fences.h"
 #include "runtime/loaded_objects.h"
+#include "runtime/peer_lost.h"
+#include "runtime/process_state.h"
 #include "runtime/segments.h"
 #include "runtime/thread_contexts.h"
+#include "runtime/yield_waiter.h"
 #include "sched/scheduler.h"
 #include "sched/words.h"
 #include "topo/topo.h"
@@ -65,6 +70,10 @@ Result<Region> attach_region(comm::Transport& transport, comm::RegionId id, std:
   return region;
 }
 
+#define X(name, help) +1
+constexpr std::size_t kCounters = 0 KASANE_COUNTERS(X);
+#undef X
+
 std::uint32_t default_workers(std::uint32_t ranks) { return std::max(1u, topo::usable_cores() / ranks); }
 
 }  // namespace
@@ -75,7 +84,9 @@ struct Runtime::State {
   std::uint32_t ranks = 1, workers = 1;
   Segments segments;
 
-  std::unique_ptr<comm::Transport> transport;
+  std::unique_ptr<comm::Session> session;
+  comm::Transport* transport = nullptr;   ///< the session's
+  std::vector<LoadedObject> objects;      ///< what this process had loaded before any network library came in
   std::optional<comm::PollWaiter> start_waiter;
   std::optional<comm::Collectives> collectives;
   std::optional<mem::Space> space;
@@ -96,21 +107,29 @@ struct Runtime::State {
   std::vector<std::thread> worker_threads;
   std::thread service_thread;
   std::atomic<bool> running{false}, service_stop{false}, stop_asked{false}, shut_down{false};
+  std::atomic<bool> left{false};          ///< the network is gone: what other ranks hold cannot be reached any more
   std::atomic<std::uint32_t> workers_left{0};
   std::byte* main_stack_low = nullptr;
 
   Result<void> build(comm::Job job, std::byte* space_base);
+  Result<void> join(comm::Job job, std::byte*& space_base);
   Result<void> build_memory(std::byte* space_base);
   Result<void> build_threads();
   Result<void> compare_objects();
-  void print_statistics() const;
-  std::uint64_t total(std::uint32_t rank, std::atomic<std::uint64_t> Counters::*counter) const;
+  void print_statistics();
+  void read_counters(Rank, std::uint64_t* values);
   Result<void> give_main_a_stack();
   void start_threads(std::uint32_t first_worker);
   void service_loop();
   bool join_workers();
   void stop_service();
-  Counters* counters_of(Rank r) const { return reinterpret_cast<Counters*>(transport->mapped(r, gas::kStatistics)); }
+  Result<void> check_open(const char* what) const;
+  Result<void> staged_get(void* local, std::uint64_t offset, std::size_t bytes);
+  Result<void> staged_put(std::uint64_t offset, const void* local, std::size_t bytes);
+  /// Peers are not mapped here, and operations complete later.
+  [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
+  void leave_together(bool all_joined);
+  Counters* own_counters() const { return reinterpret_cast<Counters*>(transport->mapped(rank, gas::kStatistics)); }
 
   bool serve_fault(std::uint64_t offset, mem::Access wanted);
   static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted) {
@@ -141,17 +160,12 @@ Runtime::~Runtime() {
 Runtime* Runtime::current() noexcept { return g_current.load(std::memory_order_acquire); }
 
 Result<void> Runtime::State::build(comm::Job job, std::byte* space_base) {
-  rank = job.rank;
-  ranks = job.ranks;
+  KASANE_TRY(join(std::move(job), space_base));
   set_log_level(parse_log_level(options.log_level).value());
-  workers = options.workers != 0 ? static_cast<std::uint32_t>(options.workers) : default_workers(ranks);
   auto divided = Segments::divide(options.space_bytes, ranks, options.stack_bytes, options.slots, options.main_stack_bytes);
   KASANE_TRY(divided);
   segments = *divided;
 
-  auto made = comm::shm::create(job);
-  KASANE_TRY(made);
-  transport = std::move(*made);
   start_waiter.emplace(*transport);
   collectives.emplace(*transport, *start_waiter);
   transport->set_handler(gas::kStopHandler, &State::on_stop, this);
@@ -160,9 +174,32 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base) {
   return compare_objects();
 }
 
+/// Meets the other ranks, and agrees with them on what the launcher has not settled before the fork.
+Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
+  objects = loaded_objects();
+  auto joined = comm::Session::join(options.session, std::move(job));
+  KASANE_TRY(joined);
+  session = std::move(*joined);
+  transport = &session->transport();
+  rank = transport->rank();
+  ranks = transport->ranks();
+  transport->set_peer_lost(end_of_peer, nullptr);
+  const std::uint32_t here = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(session->job().host_ranks().size()));
+  if (space_base == nullptr) {
+    auto agreed = agree(session->out_of_band(), options, default_workers(here));
+    KASANE_TRY(agreed);
+    space_base = *agreed;
+    note_joined(rank, ranks, options.main_in_every_rank, space_base, options.space_bytes);
+  }
+  workers = options.workers != 0 ? static_cast<std::uint32_t>(options.workers) : default_workers(ranks);
+  // The threads of ranks work on each other's deques and records, by the CPU's atomics where these are at home (rule 15).
+  if (transport->facts().atomics_coherent_with_cpu) return {};
+  return fail(Errc::unsupported, "the transport " + std::string(transport->facts().name) + " has atomics that the CPU does not see as such; choose another one (--transport)");
+}
+
 /// Rule 14: every rank must have loaded the same code at the same addresses as rank 0; the first object that differs is named.
 Result<void> Runtime::State::compare_objects() {
-  const auto mine = loaded_objects();
+  const auto& mine = objects;
   std::vector<std::uint64_t> digests(mine.size() + 2);
   digests[0] = digest(mine);
   digests[1] = mine.size();
@@ -178,7 +215,8 @@ Result<void> Runtime::State::compare_objects() {
   while (i < mine.size() && i < theirs.size() && mine[i].digest == theirs[i]) ++i;
   return fail(Errc::unsupported, "rank " + std::to_string(raw(rank)) + " has loaded other code than rank 0, or at another address: " +
                                      (i < mine.size() ? mine[i].name : std::string("rank 0 has more objects")) +
-                                     "; threads cannot move between them. Start all ranks from one image (kasane run)");
+                                     "; threads cannot move between them. Start all ranks from one image (kasane run); under mpirun each host needs the same "
+                                     "program and libraries, and must allow personality(ADDR_NO_RANDOMIZE)");
 }
 
 Result<void> Runtime::State::build_memory(std::byte* space_base) {
@@ -210,7 +248,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   heap.emplace(*transport, heap_config, *directory, *mover, *coherence);
 
   KASANE_TRY(attach_region(*transport, gas::kStatistics, (workers + 2) * sizeof(Counters)));
-  contexts.emplace(*transport, counters_of(rank), workers);
+  contexts.emplace(*transport, own_counters(), workers);
   return engine->start(&State::on_fault, this);
 }
 
@@ -229,7 +267,7 @@ Result<void> Runtime::State::build_threads() {
   config.slot_bytes = segments.slot_bytes;
   config.slots = space->v(segments.stacks_offset);
   config.region = region->base;
-  config.counters = counters_of(rank);
+  config.counters = own_counters();
   config.words = &*words;
   config.edges = &*fences;
   config.mover = &*stacks;
@@ -250,6 +288,7 @@ Result<void> Runtime::State::build_threads() {
 
 bool Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted) {
   const bool write = wanted == mem::Access::write;
+  if (left.load()) report_wild_access(space->v(offset), write, "global memory is gone: the job has ended (a destructor of a static object, or a thread that was detached?)");
   if (segments.in_stacks(offset, ranks) && (offset - segments.stacks_offset) % segments.slot_bytes < mem::kBlockBytes) {
     report_wild_access(space->v(offset), write, "stack overflow: the guard page of a thread's stack; raise --stack (KASANE_STACK)");
   }
@@ -328,39 +367,80 @@ void Runtime::shut_down() noexcept {
   if (s.shut_down.exchange(true) || !s.running.load()) return;
   if (raw(s.rank) == 0) {
     for (std::uint32_t r = 1; r < s.ranks; ++r) s.contexts->here().io.send(Rank{r}, gas::kStopHandler, {});
+  } else {
+    s.stop_asked.wait(false);   // exit() in a main of every rank: rank 0 ends the job
   }
-  s.join_workers();
+  const bool joined = s.join_workers();
+  if (s.ranks > 1 && s.over_network()) return s.leave_together(joined);
   s.stop_service();
   s.running.store(false);
   if (raw(s.rank) == 0 && s.options.statistics) s.print_statistics();
 }
 
+/// Over a network a rank is reached through its own hands: it must serve until nobody asks it anything any more.
+///
+///   my workers have ended ─ barrier ─▶ nobody's workers ask ─ rank 0 reads the counters ─ barrier ─▶ nobody asks ─▶ service ends, network closes
+void Runtime::State::leave_together(bool all_joined) {
+  const std::byte mine{all_joined};
+  std::vector<std::byte> joined(ranks);
+  collectives->allgather({&mine, 1}, joined);
+  expect_peers_to_leave();
+  if (raw(rank) == 0 && options.statistics) print_statistics();
+  collectives->barrier();
+  stop_service();
+  running.store(false);
+  // Threads that were detached and still run somewhere would use what is taken down: then the process ends with it.
+  if (std::find(joined.begin(), joined.end(), std::byte{0}) != joined.end()) return;
+  left.store(true);
+  collectives.reset();
+  session.reset();
+}
+
 /// --stats: one line a counter that counted something, a column a rank, on standard error.
-void Runtime::State::print_statistics() const {
+void Runtime::State::print_statistics() {
+  std::vector<std::array<std::uint64_t, kCounters>> of(ranks);
+  for (std::uint32_t r = 0; r < ranks; ++r) read_counters(Rank{r}, of[r].data());
   std::string text = fmt::format("\nkasane: {} ranks x {} workers\n{:<18}", ranks, workers, "rank");
   for (std::uint32_t r = 0; r < ranks; ++r) text += fmt::format(" {:>14}", r);
   text += "\n";
+  std::size_t row = 0;
 #define X(name, help)                                                                      \
   {                                                                                        \
     std::string line = fmt::format("{:<18}", #name);                                      \
     std::uint64_t all = 0;                                                                 \
     for (std::uint32_t r = 0; r < ranks; ++r) {                                            \
-      const std::uint64_t n = total(r, &Counters::name);                                   \
-      line += fmt::format(" {:>14}", n);                                                   \
-      all += n;                                                                            \
+      line += fmt::format(" {:>14}", of[r][row]);                                         \
+      all += of[r][row];                                                                   \
     }                                                                                      \
     if (all != 0) text += line + "  " help "\n";                                          \
+    ++row;                                                                                 \
   }
   KASANE_COUNTERS(X)
 #undef X
   std::fputs(text.c_str(), stderr);
 }
 
-std::uint64_t Runtime::State::total(std::uint32_t r, std::atomic<std::uint64_t> Counters::*counter) const {
-  std::uint64_t sum = 0;
-  // relaxed: numbers for a table, each exact by itself.
-  for (std::uint32_t w = 0; w < workers + 2; ++w) sum += (counters_of(Rank{r})[w].*counter).load(std::memory_order_relaxed);
-  return sum;
+/// The sums over the rank's threads, in the order of KASANE_COUNTERS. Each counter is a word that one thread writes, so it is read whole.
+void Runtime::State::read_counters(Rank of, std::uint64_t* values) {
+  std::fill_n(values, kCounters, 0);
+  const std::size_t threads = workers + 2;
+  const std::unique_ptr<Counters[]> copy(new Counters[threads]);
+  const Counters* counters = own_counters();
+  if (of != rank) {
+    if (left.load()) return;
+    counters = reinterpret_cast<const Counters*>(transport->mapped(of, gas::kStatistics));
+    if (counters == nullptr) {
+      contexts->here().io.read({of, gas::kStatistics, 0}, copy.get(), threads * sizeof(Counters));
+      counters = copy.get();
+    }
+  }
+  for (std::size_t t = 0; t < threads; ++t) {
+    std::uint64_t* sum = values;
+    // relaxed: numbers for a table, each exact by itself.
+#define X(name, help) *sum++ += counters[t].name.load(std::memory_order_relaxed);
+    KASANE_COUNTERS(X)
+#undef X
+  }
 }
 
 // ---- main ----------------------------------------------------------------------------------------------------------
@@ -430,9 +510,16 @@ const Options& Runtime::options() const noexcept { return state_->options; }
 bool Runtime::contains(const void* p) const noexcept { return state_->space->contains(p); }
 std::byte* Runtime::space_base() const noexcept { return state_->space->v(0); }
 
+/// After the end of a job over a network nothing of other ranks can be reached: static objects' destructors come here.
+Result<void> Runtime::State::check_open(const char* what) const {
+  if (!left.load()) return {};
+  return fail(Errc::unsupported, std::string(what) + ": the job has ended");
+}
+
 Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement placement) {
   const ult::RuntimeSection section;
   auto& s = *state_;
+  KASANE_TRY(s.check_open("allocate"));
   const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
   auto offset = s.heap->allocate(s.contexts->here().io, cache, bytes, align, placement);
   if (!offset) return tl::unexpected<Error>(std::move(offset.error()));
@@ -443,6 +530,7 @@ void Runtime::deallocate(void* p) {
   const ult::RuntimeSection section;
   auto& s = *state_;
   KASANE_CHECK(s.space->contains(p) && s.heap->contains(s.space->offset(p)), "free: the pointer is not from the global heap");
+  if (s.left.load()) return;   // the memory is gone with the job
   s.heap->free(s.contexts->here().io, s.space->offset(p));
 }
 
@@ -450,8 +538,12 @@ std::size_t Runtime::usable_size(const void* p) const {
   return state_->heap->usable_size(state_->contexts->here().io, state_->space->offset(p));
 }
 
-void Runtime::release_all() { state_->coherence->release_all(state_->contexts->here()); }
-void Runtime::acquire_all() { state_->coherence->acquire_all(state_->contexts->here()); }
+void Runtime::release_all() {
+  if (!state_->left.load()) state_->coherence->release_all(state_->contexts->here());
+}
+void Runtime::acquire_all() {
+  if (!state_->left.load()) state_->coherence->acquire_all(state_->contexts->here());
+}
 
 namespace {
 Result<void> check_range(const mem::Space& space, const void* p, std::size_t bytes, const char* what) {
@@ -462,25 +554,83 @@ Result<void> check_range(const mem::Space& space, const void* p, std::size_t byt
 
 Result<void> Runtime::pin(void* p, std::size_t bytes, bool writable) {
   KASANE_TRY(check_range(*state_->space, p, bytes, "pin"));
+  KASANE_TRY(state_->check_open("pin"));
   return state_->coherence->pin(state_->contexts->here(), state_->space->offset(p), bytes, writable);
 }
 
 void Runtime::unpin(void* p, std::size_t bytes) {
+  if (state_->left.load()) return;
   state_->coherence->unpin(state_->contexts->here(), state_->space->offset(p), bytes);
+}
+
+namespace {
+
+/// Moves up to a page at a time through private memory: an operation on the network writes or reads its buffer at a moment of its own, maybe under
+/// a lock of the network library, and V may fault then (rule 10). One copy is cheap beside that; pins would make own() of the page fail.
+class Staging {
+ public:
+  explicit Staging(std::size_t bytes) : bytes_(std::min<std::size_t>(bytes, mem::kPageBytes)), buffer_(std::malloc(bytes_ != 0 ? bytes_ : 1)) {}
+  ~Staging() { std::free(buffer_); }
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  [[nodiscard]] void* buffer() const noexcept { return buffer_; }
+
+  /// Calls piece(offset, bytes) until all is done or one fails.
+  template <class F>
+  Result<void> each(std::size_t bytes, const F& piece) const {
+    if (buffer_ == nullptr) return fail(Errc::out_of_memory, "no memory for a buffer of " + std::to_string(bytes_) + " bytes");
+    for (std::size_t done = 0; done < bytes; done += bytes_) KASANE_TRY(piece(done, std::min(bytes_, bytes - done)));
+    return {};
+  }
+
+ private:
+  std::size_t bytes_;
+  void* buffer_;
+};
+
+}  // namespace
+
+Result<void> Runtime::State::staged_get(void* local, std::uint64_t offset, std::size_t bytes) {
+  const Staging staging(bytes);
+  // The calling user-level thread lets others run while the bytes come; anybody else waits.
+  YieldWaiter waiter(*transport);
+  comm::Blocking yielding(*transport, waiter);
+  comm::Blocking& io = ult::Pool::self() != kNoSlot ? yielding : contexts->here().io;
+  return staging.each(bytes, [&](std::size_t done, std::size_t n) -> Result<void> {
+    KASANE_TRY(gas::get(io, *directory, staging.buffer(), offset + done, n));
+    std::memcpy(static_cast<std::byte*>(local) + done, staging.buffer(), n);
+    return {};
+  });
+}
+
+Result<void> Runtime::State::staged_put(std::uint64_t offset, const void* local, std::size_t bytes) {
+  const Staging staging(bytes);
+  return staging.each(bytes, [&](std::size_t done, std::size_t n) {
+    std::memcpy(staging.buffer(), static_cast<const std::byte*>(local) + done, n);
+    // By polling: a put that the directory counts must end whatever other threads of this worker do.
+    return gas::put(contexts->here().io, *directory, offset + done, staging.buffer(), n);
+  });
 }
 
 Result<void> Runtime::get(void* local, const void* global, std::size_t bytes) {
   KASANE_TRY(check_range(*state_->space, global, bytes, "get"));
-  return gas::get(state_->contexts->here().io, *state_->directory, local, state_->space->offset(global), bytes);
+  KASANE_TRY(state_->check_open("get"));
+  const std::uint64_t offset = state_->space->offset(global);
+  if (state_->over_network()) return state_->staged_get(local, offset, bytes);
+  return gas::get(state_->contexts->here().io, *state_->directory, local, offset, bytes);
 }
 
 Result<void> Runtime::put(void* global, const void* local, std::size_t bytes) {
   KASANE_TRY(check_range(*state_->space, global, bytes, "put"));
-  return gas::put(state_->contexts->here().io, *state_->directory, state_->space->offset(global), local, bytes);
+  KASANE_TRY(state_->check_open("put"));
+  const std::uint64_t offset = state_->space->offset(global);
+  if (state_->over_network()) return state_->staged_put(offset, local, bytes);
+  return gas::put(state_->contexts->here().io, *state_->directory, offset, local, bytes);
 }
 
 Result<void> Runtime::own(void* global, std::size_t bytes) {
   KASANE_TRY(check_range(*state_->space, global, bytes, "own"));
+  KASANE_TRY(state_->check_open("own"));
   auto& s = *state_;
   const std::uint64_t begin = s.space->offset(global) / mem::kPageBytes * mem::kPageBytes, end = s.space->offset(global) + bytes;
   auto& context = s.contexts->here();
@@ -492,9 +642,8 @@ Result<void> Runtime::own(void* global, std::size_t bytes) {
 }
 
 void Runtime::counters(Rank rank, std::uint64_t* values) const {
-#define X(name, help) *values++ = state_->total(raw(rank), &Counters::name);
-  KASANE_COUNTERS(X)
-#undef X
+  const ult::RuntimeSection section;
+  state_->read_counters(rank, values);
 }
 
 }  // namespace kasane::runtime

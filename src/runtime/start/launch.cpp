@@ -2,6 +2,7 @@
 #include "runtime/start/launch.h"
 
 #include <dirent.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -64,11 +65,12 @@ std::size_t threads_of_this_process() {
   return count;
 }
 
-Result<Launched> prepare(Options options) {
+Result<Launched> prepare(Options options, comm::Launcher launcher) {
   KASANE_TRY(check_job_size(options.ranks, options.space_bytes));
   const auto ranks = static_cast<std::uint32_t>(options.ranks);
   auto job = comm::create_job(ranks, comm::shm::job_bytes(ranks));
   KASANE_TRY(job);
+  job->launcher = launcher;
   auto base = mem::reserve_space(options.space_bytes);
   KASANE_TRY(base);
   return Launched{.options = std::move(options), .job = std::move(*job), .space_base = *base};
@@ -82,6 +84,14 @@ void become(const Launched& launched, Rank rank, comm::RankStatus* status) {
                .status = status,
                .space_base = launched.space_base,
                .space_bytes = launched.options.space_bytes});
+}
+
+/// mpirun passes these on to all ranks, and they are meant for main. A handler rather than SIG_IGN, which programs started from threads would inherit.
+void let_user_signals_pass() {
+  struct sigaction nothing = {};
+  nothing.sa_handler = [](int) {};
+  nothing.sa_flags = SA_RESTART | SA_ONSTACK;
+  for (const int s : {SIGUSR1, SIGUSR2}) ::sigaction(s, &nothing, nullptr);
 }
 
 }  // namespace
@@ -105,9 +115,23 @@ Result<void> check_job_size(std::uint64_t ranks, std::uint64_t space_bytes) {
 
 Result<Launched> launch_alone(Options options) {
   options.ranks = 1;
-  auto launched = prepare(std::move(options));
+  auto launched = prepare(std::move(options), comm::Launcher::alone);
   KASANE_TRY(launched);
   become(*launched, Rank{0}, nullptr);
+  return launched;
+}
+
+Result<Launched> launch_by_mpi(Options options, const MpiPlace& place) {
+  options.ranks = place.ranks != 0 ? place.ranks : 1;
+  KASANE_TRY(check_job_size(options.ranks, options.space_bytes));
+  Launched launched{.options = std::move(options), .job = {}, .space_base = nullptr};
+  launched.job.ranks = place.ranks;
+  launched.job.rank = place.rank;
+  launched.job.launcher = comm::Launcher::mpi;
+  become(launched, place.rank, nullptr);
+  if (!process().main_here) let_user_signals_pass();
+  // Programs that a rank starts are jobs of their own, of one rank.
+  ::setenv("KASANE_RANKS", "1", 1);
   return launched;
 }
 
@@ -116,7 +140,7 @@ Result<Launched> launch_ranks(Options options) {
     return fail(Errc::unsupported, "the program has " + std::to_string(threads) +
                                        " threads before main (a library's constructor or LD_PRELOAD started them); ranks cannot be forked then");
   }
-  auto launched = prepare(std::move(options));
+  auto launched = prepare(std::move(options), comm::Launcher::fork);
   KASANE_TRY(launched);
   auto supervisor = comm::Supervisor::create(launched->job.ranks, {.tag_output = launched->options.tag_output,
                                                                        .main_in_every_rank = launched->options.main_in_every_rank});

@@ -4,6 +4,8 @@
 //   one process ── checks ── job descriptors, space reserved ── fork × n ──▶ rank 0 … n-1, all from one image: same layout, same guards
 //                                                                └─ stays: supervisor, until the job has ended
 //
+// Under mpirun a process is a rank already (same_image.h).
+//
 // Thread safety: one thread. Nothing here may rely on static constructors of the program's own objects: they have not run.
 #pragma once
 
@@ -14,6 +16,7 @@
 #include "comm/bootstrap/job.h"
 #include "runtime/options.h"
 #include "runtime/process_state.h"
+#include "runtime/start/same_image.h"
 
 namespace kasane::runtime {
 
@@ -24,11 +27,14 @@ Result<void> check_job_size(std::uint64_t ranks, std::uint64_t space_bytes);
 struct Launched {
   Options options;
   comm::Job job;
-  std::byte* space_base = nullptr;
+  std::byte* space_base = nullptr;   ///< null: the ranks agree on it when they meet
 };
 
 /// A job of one rank, this process, without a supervisor.
 Result<Launched> launch_alone(Options options);
+
+/// One of the ranks that mpirun started, each with its own process image (same_image.h). They meet, and agree on the space, in Runtime::create.
+Result<Launched> launch_by_mpi(Options options, const MpiPlace& place);
 
 /// Forks options.ranks ranks and returns in each of them, with process() set. The original process supervises and ends with the job's exit status.
 Result<Launched> launch_ranks(Options options);

@@ -3,7 +3,8 @@
 // this runs when the dynamic loader has finished and before any constructor of the program.
 //
 //   KASANE_RANKS set (by kasane run)   fork the ranks (launch.h); each then goes on into libc with a main of ours
-//   not set                            one rank, this process
+//   an MPI launcher's variables        this process is a rank already, made like its peers before (same_image.h)
+//   neither                            one rank, this process
 //
 //   our main: build the Runtime → run the program's main, or serve until it has ended → exit
 //
@@ -29,6 +30,7 @@
 #include "runtime/runtime.h"
 #include "runtime/start/launch.h"
 #include "runtime/start/mark.h"
+#include "runtime/start/same_image.h"
 
 namespace kasane::runtime {
 namespace {
@@ -44,7 +46,8 @@ std::optional<Launched> g_launched;
 /// Says why the job cannot start. On a rank the supervisor prints it, once, with the rank's number.
 [[noreturn]] void refuse(const Error& error) {
   std::string line = error.message + "\n";
-  if (process().status == nullptr) line.insert(0, "kasane: ");
+  const std::string who = process().ranks > 1 ? "kasane: rank " + std::to_string(raw(process().rank)) + ": " : "kasane: ";
+  if (process().status == nullptr) line.insert(0, who);
   tell(line.data(), line.size());
   ::_exit(1);
 }
@@ -52,6 +55,7 @@ std::optional<Launched> g_launched;
 Result<Launched> launch() {
   auto options = options_from_environment();
   KASANE_TRY(options);
+  if (const MpiPlace place = mpi_place(environ); place.launched) return launch_by_mpi(std::move(*options), place);
   return std::getenv("KASANE_RANKS") != nullptr ? launch_ranks(std::move(*options)) : launch_alone(std::move(*options));
 }
 

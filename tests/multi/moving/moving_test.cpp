@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <kasane/kasane.hpp>
@@ -26,10 +27,10 @@ class Signal {
   Signal() : word_(static_cast<std::uint64_t*>(kasane::allocate(sizeof(std::uint64_t)))) { set(0); }
   ~Signal() { kasane::deallocate(word_); }
   void set(std::uint64_t value) { kasane::put(word_, &value, 1); }
+  /// Through the coherent view: kasane::get may let another thread of the worker run while it waits for a network, and who asks here keeps the worker busy.
   [[nodiscard]] std::uint64_t get() const {
-    std::uint64_t value;
-    kasane::get(&value, word_, 1);
-    return value;
+    kasane::acquire_all();
+    return std::atomic_ref(*word_).load();
   }
 
  private:

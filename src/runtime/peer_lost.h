@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank does when the network says that another one has disappeared: its memory and the threads it ran are gone, so the job cannot go on. This
+// process says which rank, why and when, and ends; the launcher (our supervisor, or mpirun) then ends the others.
+//
+// Thread safety: any thread, also in a fault handler (called inside Transport::progress()).
+#pragma once
+
+#include <string_view>
+
+#include "base/ids.h"
+
+namespace kasane::runtime {
+
+/// A comm::Transport::PeerLost.
+void end_of_peer(void* context, Rank peer, std::string_view why) noexcept;
+
+/// From here on peers leave because the job has ended.
+void expect_peers_to_leave() noexcept;
+
+}  // namespace kasane::runtime

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs before libc has set `environ`, so it reads the environment that the loader passes. Nothing here allocates.
+#include "runtime/start/same_image.h"
+
+#include <elf.h>
+#include <limits.h>
+#include <sys/auxv.h>
+#include <sys/personality.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace kasane::runtime {
+namespace {
+
+constexpr char kMarker[] = "KASANE_SAME_IMAGE=1";   ///< in the environment of the second start only
+constexpr rlim_t kStackBytes = 8 << 20;             ///< where the kernel puts libraries depends on the limit
+
+bool g_same_image = false;
+
+/// The value of `name` in the environment, or null.
+const char* find(char* const* environment, const char* name) noexcept {
+  const std::size_t n = std::strlen(name);
+  for (; environment != nullptr && *environment != nullptr; ++environment) {
+    if (std::strncmp(*environment, name, n) == 0 && (*environment)[n] == '=') return *environment + n + 1;
+  }
+  return nullptr;
+}
+
+bool is_number(const char* text) noexcept {
+  if (text == nullptr || *text == '\0') return false;
+  return std::all_of(text, text + std::strlen(text), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+std::uint32_t number(const char* text) noexcept {
+  return is_number(text) ? static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10)) : 0;
+}
+
+// ---- the first start -------------------------------------------------------------------------------------------------
+
+void fix_stack_limit() noexcept {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0) return;
+  limit.rlim_cur = std::min(limit.rlim_max, kStackBytes);
+  ::setrlimit(RLIMIT_STACK, &limit);
+}
+
+/// Started as an argument of the dynamic loader (ld.so program): /proc/self/exe is the loader then.
+bool loader_is_program() noexcept { return ::getauxval(AT_BASE) == 0; }
+
+/// Returns only if the system does not let it: then the ranks compare what they have loaded, and say what differs.
+void start_again(char** argv, char** environment) noexcept {
+  const int before = ::personality(0xFFFFFFFF);
+  if (before < 0 || ::personality(static_cast<unsigned long>(before) | ADDR_NO_RANDOMIZE) < 0) return;
+  fix_stack_limit();
+  std::size_t n = 0;
+  while (environment[n] != nullptr) ++n;
+  auto** longer = static_cast<char**>(__builtin_alloca((n + 2) * sizeof(char*)));
+  std::copy_n(environment, n, longer);
+  char marker[sizeof kMarker];
+  std::memcpy(marker, kMarker, sizeof marker);
+  longer[n] = marker;
+  longer[n + 1] = nullptr;
+  // By its real path, so that ps shows the program's name.
+  char path[PATH_MAX];
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path - 1);
+  if (length > 0) {
+    path[length] = '\0';
+    ::execve(path, argv, longer);
+  }
+  ::execve("/proc/self/exe", argv, longer);
+}
+
+// ---- the second start ------------------------------------------------------------------------------------------------
+
+/// Takes the marker out; true if it was there.
+bool take_marker(char** environment) noexcept {
+  bool found = false;
+  char** to = environment;
+  for (char** from = environment; *from != nullptr; ++from) {
+    if (std::strcmp(*from, kMarker) == 0) {
+      found = true;
+    } else {
+      *to++ = *from;
+    }
+  }
+  *to = nullptr;
+  return found;
+}
+
+/// FNV-1a, then a finish in which every bit depends on every byte (SplitMix64).
+class Mix {
+ public:
+  void add(const void* bytes, std::size_t n) noexcept {
+    for (std::size_t i = 0; i < n; ++i) hash_ = (hash_ ^ static_cast<const unsigned char*>(bytes)[i]) * 0x100000001B3u;
+  }
+  void add(const char* text) noexcept {
+    if (text != nullptr) add(static_cast<const void*>(text), std::strlen(text) + 1);
+  }
+  [[nodiscard]] std::uint64_t value(std::uint64_t which) const noexcept {
+    std::uint64_t x = hash_ + which * 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+  }
+
+ private:
+  std::uint64_t hash_ = 0xCBF29CE484222325u;
+};
+
+/// The program's segments and their sizes: the same on all ranks, other for another build.
+void add_program(Mix& mix) noexcept {
+  const auto* headers = reinterpret_cast<const Elf64_Phdr*>(::getauxval(AT_PHDR));
+  if (headers != nullptr) mix.add(headers, ::getauxval(AT_PHNUM) * sizeof(Elf64_Phdr));
+}
+
+Mix job_identity(char* const* environment) noexcept {
+  Mix mix;
+  add_program(mix);
+  for (const char* name : {kJobKeyVariable, "OMPI_MCA_orte_precondition_transports", "PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID", "PMI_SIZE"}) {
+    mix.add(find(environment, name));
+  }
+  return mix;
+}
+
+/// Not protected itself: it would find another canary at its end than at its beginning.
+[[gnu::no_stack_protector, gnu::noinline]] void set_guards(std::uint64_t canary, std::uint64_t pointers) noexcept {
+  // Where glibc keeps them (tcbhead_t). The canary's first byte is 0, so that no string runs over it.
+  asm volatile("movq %0, %%fs:0x28\n\tmovq %1, %%fs:0x30" : : "r"(canary & ~std::uint64_t{0xFF}), "r"(pointers) : "memory");
+}
+
+[[gnu::noinline]] void prepare(char** argv, char** environment, std::uint64_t& canary, std::uint64_t& pointers) noexcept {
+  if (!mpi_place(environment).launched || loader_is_program()) return;
+  if (!take_marker(environment)) return start_again(argv, environment);
+  // Programs that ranks start are randomised as ever; this one's layout is made.
+  if (const int now = ::personality(0xFFFFFFFF); now >= 0) ::personality(static_cast<unsigned long>(now) & ~static_cast<unsigned long>(ADDR_NO_RANDOMIZE));
+  const Mix mix = job_identity(environment);
+  canary = mix.value(1);
+  pointers = mix.value(2);
+  g_same_image = true;
+}
+
+/// No canary of its own, for it stands on the stack while the canary changes. (Its caller, the dynamic loader, has none either.)
+[[gnu::no_stack_protector]] void before_all_constructors(int, char** argv, char** environment) {
+  std::uint64_t canary = 0, pointers = 0;
+  prepare(argv, environment, canary, pointers);
+  if (g_same_image) set_guards(canary, pointers);
+}
+
+// A sanitizer's own runtime starts in this array too, and code compiled for it cannot run before: there is no job by mpirun under one.
+#if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
+[[gnu::section(".preinit_array"), gnu::used]] void (*g_before_all_constructors)(int, char**, char**) = before_all_constructors;
+#else
+[[maybe_unused]] void (*g_before_all_constructors)(int, char**, char**) = before_all_constructors;
+#endif
+
+}  // namespace
+
+MpiPlace mpi_place(char* const* environment) noexcept {
+  struct Names {
+    const char *rank, *ranks;
+  };
+  if (find(environment, "KASANE_RANKS") != nullptr) return {};
+  for (const Names names : {Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, Names{"PMI_RANK", "PMI_SIZE"}, Names{"PMIX_RANK", "SLURM_NTASKS"}}) {
+    const char* rank = find(environment, names.rank);
+    if (is_number(rank)) return {true, Rank{number(rank)}, number(find(environment, names.ranks))};
+  }
+  return {};
+}
+
+bool same_image() noexcept { return g_same_image; }
+
+}  // namespace kasane::runtime

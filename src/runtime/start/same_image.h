@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes the processes that mpirun starts alike enough that threads can move between them (design rule 14), as those are that our launcher forks.
+//
+//   mpirun ── exec ──▶ program, randomised      .preinit_array: no randomisation, fixed stack limit, exec itself again
+//                        └─ exec ──▶ program    .preinit_array: equal stack-protector canary and pointer guard, then on as ever
+//
+// .preinit_array of the executable runs before the constructors of all shared libraries: no thread exists, no pointer has been mangled with the old
+// guard (atexit, setjmp), and no function that is still running has a canary on its stack.
+//
+// The guards are derived from what the launcher tells every rank of this job and no other job (Open MPI: a random key; `kasane run`: likewise, for both
+// MPIs). Under a bare mpirun.mpich, which has nothing of the kind, from the program's build and the number of ranks: equal, but no secret.
+//
+// Thread safety: start only, one thread.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+
+namespace kasane::runtime {
+
+/// Set by kasane run for the ranks that mpirun starts: text that this job alone has.
+inline constexpr char kJobKeyVariable[] = "KASANE_JOB_KEY";
+
+/// What an MPI launcher's environment says of this process.
+struct MpiPlace {
+  bool launched = false;    ///< mpirun started it, and it is not asked to fork ranks of its own (KASANE_RANKS)
+  Rank rank{0};
+  std::uint32_t ranks = 0;  ///< 0: not said
+};
+
+[[nodiscard]] MpiPlace mpi_place(char* const* environment) noexcept;
+
+/// True if this process was started again without randomisation, and has the job's guards.
+[[nodiscard]] bool same_image() noexcept;
+
+}  // namespace kasane::runtime

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting a job by an MPI's own launcher, on this host: which launchers there are, and becoming one.
+// Thread safety: one thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/options.h"
+
+namespace kasane::tools {
+
+/// An MPI that Kasane has a module for, and its launcher here.
+struct MpiLauncher {
+  std::string mpi;       ///< as --mpi names it
+  std::string package;   ///< Debian's, which brings the launcher
+  std::string path;      ///< of the launcher; empty: not installed
+};
+
+/// In the order in which --mpi auto takes them.
+std::vector<MpiLauncher> mpi_launchers();
+
+/// Becomes mpirun with options.ranks ranks of the command; returns the exit status if that cannot be.
+int run_by_mpi(const runtime::Options& options, std::vector<std::string> command);
+
+}  // namespace kasane::tools
