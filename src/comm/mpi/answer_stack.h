@@ -8,14 +8,15 @@
 // Invariant: a node is in the stack, or with who took it, at most once.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 
 #include "base/assert.h"
+#include "base/atomics.h"
 
 namespace kasane::comm::mpi {
 
+template <class Atomics = StdAtomics>
 class AnswerStack {
  public:
   static constexpr std::uint32_t kEnd = 0xFFFFFFFFu;
@@ -23,7 +24,7 @@ class AnswerStack {
   struct Node {
     std::uint64_t value = 0;
     std::uint32_t next = kEnd;
-    std::atomic<bool> open{false};   ///< replies: asked and not answered yet; a peer's notes: already in the stack
+    typename Atomics::template Atomic<bool> open{false};   ///< replies: asked and not answered yet; a peer's notes: already in the stack
   };
   /// What a node says. slot: of the asker.
   enum class About : std::uint8_t { reply, operation, notes };
@@ -92,12 +93,12 @@ class AnswerStack {
     do {
       n.next = head;
       // release: publishes the node, and what the handler wrote before it answered.
-    } while (!head_.compare_exchange_weak(head, id, std::memory_order_release, std::memory_order_relaxed));
+    } while (!head_.compare_exchange_strong(head, id, std::memory_order_release, std::memory_order_relaxed));
   }
 
   std::uint32_t slots_, row_;
   std::unique_ptr<Node[]> nodes_;
-  alignas(64) std::atomic<std::uint32_t> head_{kEnd};
+  alignas(64) typename Atomics::template Atomic<std::uint32_t> head_{kEnd};
 };
 
 }  // namespace kasane::comm::mpi

@@ -17,7 +17,7 @@ AnswerHead& answer_head(std::byte* buffer) noexcept { return *reinterpret_cast<A
 
 }  // namespace
 
-Channel::Channel(Library& library, Communicator channel, std::vector<Peer>& peers, AnswerStack& owed)
+Channel::Channel(Library& library, Communicator channel, std::vector<Peer>& peers, AnswerStack<>& owed)
     : library_(library), table_(library.table()), channel_(channel), peers_(peers), owed_(owed), out_(kOut + kAnswers),
       outgoing_(kOut + kAnswers), mine_(library, channel), theirs_(library, channel), open_(peers.size(), kNoBuffer) {
   asks_.tag = kAskTag;
@@ -73,20 +73,13 @@ void Channel::push(std::uint32_t index) noexcept {
   KASANE_CHECK(queue_.try_push(static_cast<std::uint16_t>(index)) != Push::full, "more buffers are queued than there are");
 }
 
-// Nothing is left lying. A poster pushes, adds to kicks_, and tries the lock. If that fails, the lock's holder lets go after it and compares kicks_ with
-// drained_ after that: it sees the addition, and unless a drain has begun since, drains itself, or leaves it to the next holder, who does the same.
-// (All of this is seq_cst: one order.)
 void Channel::kick() noexcept {
-  kicks_.fetch_add(1, std::memory_order_seq_cst);
+  hand_over_.announce();
   look_back();
 }
 
 void Channel::look_back() noexcept {
-  while (kicks_.load(std::memory_order_seq_cst) != drained_.load(std::memory_order_seq_cst)) {
-    if (!library_.lock().try_lock()) return;
-    drain();
-    library_.lock().unlock();
-  }
+  hand_over_.look_back(library_.lock(), [this] { drain(); });
 }
 
 bool Channel::try_lock_briefly() noexcept {
@@ -108,7 +101,6 @@ bool Channel::lost(std::uint32_t peer) const noexcept {
 }
 
 void Channel::drain() noexcept {
-  drained_.store(kicks_.load(std::memory_order_seq_cst), std::memory_order_seq_cst);  // before looking, see kick()
   while (std::uint16_t* next = queue_.front()) {
     if (!drain_one(*next)) break;
     queue_.pop();
@@ -174,10 +166,10 @@ void Channel::test_flights() noexcept {
 // ---- answers ---------------------------------------------------------------------------------------------------------
 
 void Channel::drain_answers() noexcept {
-  if (owed_left_ == AnswerStack::kEnd && owed_.empty()) return;
+  if (owed_left_ == AnswerStack<>::kEnd && owed_.empty()) return;
   for (;;) {
-    if (owed_left_ == AnswerStack::kEnd) owed_left_ = owed_.take_all();
-    if (owed_left_ == AnswerStack::kEnd) break;
+    if (owed_left_ == AnswerStack<>::kEnd) owed_left_ = owed_.take_all();
+    if (owed_left_ == AnswerStack<>::kEnd) break;
     const std::uint32_t next = owed_.node(owed_left_).next;  // before: once packed, the node may be pushed again
     if (!pack(owed_left_)) break;                            // out of buffers: the rest when some have left
     owed_left_ = next;
@@ -198,7 +190,7 @@ bool Channel::pack(std::uint32_t node) noexcept {
     answer_head(buffer(fresh)) = {};
     outgoing_[fresh] = {.peer = meaning.peer, .bytes = sizeof(AnswerHead), .bulk = {}};
   }
-  if (meaning.about == AnswerStack::About::notes) {
+  if (meaning.about == AnswerStack<>::About::notes) {
     owed_.forget_notes(meaning.peer);  // close_answer() reads them
     return true;
   }
@@ -208,7 +200,7 @@ bool Channel::pack(std::uint32_t node) noexcept {
     std::erase(opened_, meaning.peer);
     return pack(node);
   }
-  const Record record{.kind = meaning.about == AnswerStack::About::reply ? Answer::reply : Answer::operation,
+  const Record record{.kind = meaning.about == AnswerStack<>::About::reply ? Answer::reply : Answer::operation,
                       .unused = 0,
                       .slot = meaning.slot,
                       .bytes = 0,
@@ -223,7 +215,7 @@ void Channel::close_answer(std::uint32_t peer) noexcept {
   const std::uint16_t index = open_[peer];
   open_[peer] = kNoBuffer;
   AnswerHead& head = answer_head(buffer(index));
-  // seq_cst: after forget_notes(), see AnswerStack::notes().
+  // seq_cst: after forget_notes(), see AnswerStack<>::notes().
   head.credits = peers_[peer].consumed.exchange(0, std::memory_order_seq_cst);
   head.rings = static_cast<std::uint16_t>(peers_[peer].rings.exchange(0, std::memory_order_seq_cst));
   send_now(index, peer, outgoing_[index].bytes, kAnswerTag);
@@ -273,6 +265,7 @@ void Channel::take_arrivals(Inbox& asks, Inbox& answers) noexcept {
 
 bool Channel::collect(Inbox& asks, Inbox& answers, std::vector<Ended>& ended) noexcept {
   if (!try_lock_briefly()) return false;
+  hand_over_.begin_drain();
   drain();
   take_arrivals(asks, answers);
   test_flights();
@@ -296,8 +289,9 @@ bool Channel::start_at_owner(const Bulk& bulk) noexcept {
 void Channel::settle() noexcept {
   const bool receives = asks_.idle.size() >= kSomeIdle || answers_.idle.size() >= kSomeIdle;
   if (starts_.empty() && !receives && owed_.empty()) return;
-  kicks_.fetch_add(1, std::memory_order_seq_cst);  // if the lock stays taken, its holder drains
+  hand_over_.announce();   // if the lock stays taken, its holder drains
   if (!try_lock_briefly()) return;
+  hand_over_.begin_drain();
   drain();
   post_idle(asks_);
   post_idle(answers_);

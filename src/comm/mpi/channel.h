@@ -12,6 +12,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <vector>
 
 #include "base/mpsc_ring.h"
@@ -73,7 +74,7 @@ class Channel {
     bool failed;
   };
 
-  Channel(Library&, Communicator, std::vector<Peer>&, AnswerStack&);
+  Channel(Library&, Communicator, std::vector<Peer>&, AnswerStack<>&);
   /// Posts the receives.
   Result<void> open();
   /// Takes back what is posted; waits a moment for what is on its way out. False if something still is: then the buffers must outlive the MPI.
@@ -143,20 +144,19 @@ class Channel {
   const Module& table_;
   Communicator channel_;
   std::vector<Peer>& peers_;
-  AnswerStack& owed_;
+  AnswerStack<>& owed_;
   std::vector<Buffer> out_;              // kOut, then kAnswers
   std::vector<Outgoing> outgoing_;
   IndexPool out_pool_{kOut}, answer_pool_{kAnswers};
   MpscRing<std::uint16_t> queue_{256};   // holds every buffer there is and what the ring may keep back, so it is never full
-  alignas(64) std::atomic<std::uint32_t> kicks_{0};
-  std::atomic<std::uint32_t> drained_{0};   ///< kicks_ when the last drain began; written under the lock
+  HandOver<> hand_over_;
   std::atomic<bool> any_lost_{false};
 
   // Under the lock:
   Receives asks_, answers_;
   std::vector<Flight> flights_;
   BulkTable mine_, theirs_;
-  std::uint32_t owed_left_ = AnswerStack::kEnd;   ///< taken from the stack and not sent yet
+  std::uint32_t owed_left_ = AnswerStack<>::kEnd;   ///< taken from the stack and not sent yet
   std::vector<std::uint16_t> open_;               ///< by peer: the answer message being filled, or kNoBuffer
   std::vector<std::uint32_t> opened_;             ///< the peers that have one
   // In the gate:

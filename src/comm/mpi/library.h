@@ -9,30 +9,17 @@
 // Invariant: no handler, completion or other code that is not ours runs while the lock is held.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
+#include "comm/mpi/hand_over.h"
 #include "comm/mpi/module.h"
 #include "comm/out_of_band.h"
 
 namespace kasane::comm::mpi {
-
-/// Held round every call of the MPI. Async-signal-safe; not recursive, and no need to be: it is only tried.
-class TryLock {
- public:
-  [[nodiscard]] bool try_lock() noexcept {
-    // seq_cst, both: who finds it taken relies on the holder's look back after unlock() (MpiTransport::kick).
-    return state_.load(std::memory_order_seq_cst) == 0 && state_.exchange(1, std::memory_order_seq_cst) == 0;
-  }
-  void unlock() noexcept { state_.store(0, std::memory_order_seq_cst); }  // seq_cst: see try_lock()
-
- private:
-  alignas(64) std::atomic<std::uint32_t> state_{0};
-};
 
 /// What an experiment with a window on scratch memory has shown (windows.h); the same on every rank.
 struct WindowFindings {
@@ -62,7 +49,7 @@ class Library {
 
   // For the transport.
   [[nodiscard]] const Module& table() const noexcept { return *table_; }
-  [[nodiscard]] TryLock& lock() noexcept { return lock_; }
+  [[nodiscard]] TryLock<>& lock() noexcept { return lock_; }
   /// Nothing until the experiment was made. At start only.
   [[nodiscard]] std::optional<WindowFindings>& window_findings() noexcept { return window_findings_; }
   /// An error naming what, with the MPI's own words. Not while the lock is held.
@@ -88,7 +75,7 @@ class Library {
   bool finalize_;
   std::uint32_t rank_ = 0, ranks_ = 1;
   std::string version_;
-  TryLock lock_;
+  TryLock<> lock_;
   std::optional<WindowFindings> window_findings_;
   Communicator out_of_band_channel_{};
   std::unique_ptr<OutOfBand> out_of_band_;

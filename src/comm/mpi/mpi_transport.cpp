@@ -69,7 +69,7 @@ struct alignas(64) ReplySlot {
 /// The slots of one peer.
 struct Slots {
   explicit Slots(std::uint32_t count) : operations(count), free_replies(count), replies(new ReplySlot[count]) {}
-  OpRing operations;
+  OpRing<> operations;
   IndexPool free_replies;
   std::unique_ptr<ReplySlot[]> replies;
 };
@@ -160,7 +160,7 @@ class MpiTransport final : public Transport {
   Communicator communicator_;
   std::uint32_t slot_count_;
   std::vector<Peer> peers_;
-  AnswerStack owed_;
+  AnswerStack<> owed_;
   Windows windows_;
   bool use_windows_ = false, one_sided_ = false, pins_ = false;
   std::string detail_;
@@ -306,7 +306,7 @@ bool MpiTransport::through_window(std::uint32_t peer, std::size_t bytes, const C
 MpiTransport::Draft MpiTransport::draft(RemoteAddr at, Ask kind, std::uint64_t bytes, Completion* completion, const Operation& rest) noexcept {
   const std::uint32_t buffer = channel_->claim();
   if (buffer == IndexPool::kNone) return {};
-  OpRing& ring = slots_[raw(at.rank)]->operations;
+  OpRing<>& ring = slots_[raw(at.rank)]->operations;
   const auto position = ring.claim();
   if (!position) {
     channel_->release(buffer);
@@ -473,7 +473,7 @@ Post MpiTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std
 Post MpiTransport::fence(Rank target, Completion* completion) noexcept {
   KASANE_CHECK_OP(raw(target), <, ranks());
   fence_seq_cst();  // also later loads come after the writes fenced here
-  OpRing& ring = slots_[raw(target)]->operations;
+  OpRing<>& ring = slots_[raw(target)]->operations;
   if (ring.idle()) return Post::done;
   const auto position = ring.claim();
   if (!position) return Post::again;
@@ -688,7 +688,7 @@ bool MpiTransport::run_fences() noexcept {
   if (fences_.load(std::memory_order_acquire) == 0) return false;  // acquire: pairs with fence()
   bool any = false;
   for (std::uint32_t peer = 0; peer < ranks(); ++peer) {
-    OpRing& ring = slots_[peer]->operations;
+    OpRing<>& ring = slots_[peer]->operations;
     while (const auto slot = ring.take_fence()) {
       fences_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: only the gate's holders subtract
       end(peer, *slot, ring.in_slot(*slot), channel_->lost(peer) ? Status::peer_lost : Status::ok);

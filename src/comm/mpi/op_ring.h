@@ -11,12 +11,12 @@
 // Invariant: low ≤ tail; every position below low has ended.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 
 #include "base/assert.h"
+#include "base/atomics.h"
 #include "comm/transport.h"
 
 namespace kasane::comm::mpi {
@@ -30,6 +30,7 @@ struct Operation {
   bool fence;
 };
 
+template <class Atomics = StdAtomics>
 class OpRing {
  public:
   explicit OpRing(std::uint32_t capacity) : mask_(capacity - 1), slots_(new Slot[capacity]) {
@@ -45,7 +46,7 @@ class OpRing {
       if (ahead < 0) return std::nullopt;
       if (ahead > 0) {
         p = tail_.load(std::memory_order_relaxed);  // relaxed: somebody took p, look anew
-      } else if (tail_.compare_exchange_weak(p, p + 1, std::memory_order_seq_cst, std::memory_order_relaxed)) {
+      } else if (tail_.compare_exchange_strong(p, p + 1, std::memory_order_seq_cst, std::memory_order_relaxed)) {
         return p;   // seq_cst: idle() compares tail with low; failure only reloads the guess
       }
     }
@@ -89,7 +90,7 @@ class OpRing {
 
  private:
   struct alignas(64) Slot {
-    std::atomic<std::uint64_t> turn;
+    typename Atomics::template Atomic<std::uint64_t> turn;
     Operation op;
   };
   Slot& slot(std::uint64_t position) noexcept { return slots_[position & mask_]; }
@@ -102,8 +103,8 @@ class OpRing {
 
   std::uint64_t mask_;
   std::unique_ptr<Slot[]> slots_;
-  alignas(64) std::atomic<std::uint64_t> tail_{0};
-  alignas(64) std::atomic<std::uint64_t> low_{0};
+  alignas(64) typename Atomics::template Atomic<std::uint64_t> tail_{0};
+  alignas(64) typename Atomics::template Atomic<std::uint64_t> low_{0};
 };
 
 }  // namespace kasane::comm::mpi

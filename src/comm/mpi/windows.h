@@ -7,7 +7,7 @@
 #pragma once
 
 #include <array>
-#include <string>
+#include <atomic>
 
 #include "comm/mpi/library.h"
 #include "comm/transport.h"
