@@ -18,16 +18,18 @@ Engine::Core::Core(Engine& engine, const EngineOptions& o)
     : engine_(engine),
       transport_(engine.transport_),
       pack_below_(std::min(o.pack_below, wire::kMaxEntryData - 2 * sizeof(wire::Entry))),
-      operations_(std::make_unique<Operation[]>(o.operations)),
+      operations_count_(o.operations),
+      operations_(std::make_unique<Operation[]>(std::size_t{2} * o.operations)),
       shipments_(std::make_unique<Shipment[]>(o.packs)),
       parcels_(std::make_unique<Parcel[]>(o.parcels)),
       peers_(std::make_unique<Peer[]>(engine.ranks_)),
       read_services_(std::make_unique<ReadService[]>(engine.ranks_)),
       copy_services_(std::make_unique<CopyService[]>(engine.ranks_)),
-      free_operations_(o.operations),
+      free_transfers_(o.operations),
+      free_prepared_(o.operations),
       free_shipments_(o.packs),
       free_parcels_(o.parcels) {
-  for (std::uint32_t i = 0; i < o.operations; ++i) {
+  for (std::uint32_t i = 0; i < 2 * o.operations; ++i) {
     operations_[i].index = i;
     operations_[i].core = this;
   }
@@ -67,9 +69,20 @@ Result<void> Engine::Core::start_offload(const EngineOptions& o) {
 
 // ---- records -----------------------------------------------------------------------------------------------------
 
+/// For a transfer or a child: given back without anybody's help, once the transport is done with it.
 Operation* Engine::Core::take() noexcept {
-  const std::uint32_t index = free_operations_.take();
-  if (index == kNoRecord) return nullptr;
+  const std::uint32_t index = free_transfers_.take();
+  return index == kNoRecord ? nullptr : &fresh(index);
+}
+
+/// For an operation that may lie in the offloader's ring behind commands which need records themselves: hence a table of its own, or the ring would wait for
+/// what lies in it.
+Operation* Engine::Core::take_prepared() noexcept {
+  const std::uint32_t index = free_prepared_.take();
+  return index == kNoRecord ? nullptr : &fresh(operations_count_ + index);
+}
+
+Operation& Engine::Core::fresh(std::uint32_t index) noexcept {
   Operation& op = operations_[index];
   op.fn = &Core::completed;
   op.status = Status::ok;
@@ -79,7 +92,7 @@ Operation* Engine::Core::take() noexcept {
   op.left.store(1, std::memory_order_relaxed);
   op.worst.store(Status::ok, std::memory_order_relaxed);
   op.completion_out.store(false, std::memory_order_relaxed);
-  return &op;
+  return op;
 }
 
 void Engine::Core::put(Operation& op) noexcept {
@@ -88,7 +101,11 @@ void Engine::Core::put(Operation& op) noexcept {
     ::munmap(op.many, op.many_bytes);
     op.many = nullptr;
   }
-  free_operations_.put(op.index);
+  if (op.index < operations_count_) {
+    free_transfers_.put(op.index);
+  } else {
+    free_prepared_.put(op.index - operations_count_);
+  }
   released();
 }
 
@@ -181,7 +198,7 @@ Post Engine::Core::post(const Command& c, Completion* done) noexcept {
 }
 
 Operation* Engine::Core::prepare(Operation::Kind kind, Rank peer, Callback on_complete, bool with_parcel) noexcept {
-  Operation* op = take();
+  Operation* op = take_prepared();
   if (op == nullptr) return nullptr;
   if (with_parcel) {
     op->parcel = free_parcels_.take();
@@ -318,7 +335,7 @@ bool Engine::Core::try_flush(const FlushParams& p) noexcept {
     if (peer == last) return Engine::call(p.on_complete);
     peer = Rank{raw(peer) + 1};
   }
-  Operation* op = take();
+  Operation* op = take_prepared();
   if (op == nullptr) return false;
   op->kind = Operation::Kind::flush;
   op->peer = peer;

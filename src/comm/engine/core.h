@@ -82,6 +82,8 @@ class Engine::Core final : public Issuer {
 
   // ---- records (core.cpp)
   [[nodiscard]] Operation* take() noexcept;
+  [[nodiscard]] Operation* take_prepared() noexcept;
+  [[nodiscard]] Operation& fresh(std::uint32_t index) noexcept;
   void put(Operation&) noexcept;
   void finish(Operation&, std::uint32_t pieces, Status) noexcept;
   void complete(Operation&) noexcept;
@@ -157,13 +159,14 @@ class Engine::Core final : public Issuer {
   Engine& engine_;
   Transport& transport_;
   std::size_t pack_below_;
-  std::unique_ptr<Operation[]> operations_;
+  std::uint32_t operations_count_;
+  std::unique_ptr<Operation[]> operations_;        ///< of free_transfers_, then of free_prepared_
   std::unique_ptr<Shipment[]> shipments_;
   std::unique_ptr<Parcel[]> parcels_;
   std::unique_ptr<Peer[]> peers_;
   std::unique_ptr<ReadService[]> read_services_;   ///< by the rank that is served
   std::unique_ptr<CopyService[]> copy_services_;
-  IndexPool<> free_operations_, free_shipments_, free_parcels_;
+  IndexPool<> free_transfers_, free_prepared_, free_shipments_, free_parcels_;
 
   TakeAllStack<Awaiting> new_answers_;             ///< requests sent, not yet on awaited_
   Gate answers_gate_;                              ///< guards awaited_

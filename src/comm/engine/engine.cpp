@@ -13,7 +13,7 @@
 namespace kasane::comm {
 namespace {
 
-constexpr std::uint32_t kMostOperations = 32768;   // FlushState counts in 16 bits, with room for callbacks that post
+constexpr std::uint32_t kMostOperations = 16384;   // twice as many can be out: FlushState counts in 16 bits, with room for callbacks that post
 
 bool refused(const Callback& c) noexcept {
   if (c.fn != nullptr) c.fn(c.context, Status::refused);

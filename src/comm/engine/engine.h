@@ -44,7 +44,7 @@ struct EngineOptions {
   std::uint32_t executors = 1;         ///< offload: threads that issue, each with a ring of its own
   bool separate_completer = false;     ///< offload: completions on a thread of their own, else on the executor's
   std::uint32_t ring_commands = 1024;  ///< offload: capacity of a ring, a power of two, at least 2
-  std::uint32_t operations = 4096;     ///< outstanding operations that are not inline, 2 … 32768; more: false
+  std::uint32_t operations = 4096;     ///< outstanding operations that are not inline, 2 … 16384, and as many of several steps; more: false
   std::uint32_t packs = 64;            ///< messages under way that carry pieces of several operations, at least 1
   std::uint32_t parcels = 64;          ///< operations under way whose pieces, head or payload had to be kept (kMaxPayload bytes each), at least 1
   std::size_t pack_below = 512;        ///< network writes and reads up to this many bytes may share a message; 0: never
