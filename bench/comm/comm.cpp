@@ -173,6 +173,7 @@ int run(const Options& options) {
   const std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path().string() + "/";
   if (options.list) return list(bin);
   const auto memory = installed_systems(bin, Over::memory);
+  stop_on_signals();
   (void)choose(memory, options.systems);   // refuses what is not here before anything starts
   Report report("comm", roles_of(memory));
   for (const auto& name : options.over) {

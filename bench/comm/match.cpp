@@ -1,10 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "match.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cstdio>
 
 namespace kasane::bench {
+namespace {
+
+volatile sig_atomic_t stopped = 0;
+
+}  // namespace
+
+void stop_on_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stopped = 1; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
 
 std::map<std::string, Role> roles_of(const std::vector<System>& systems) {
   std::map<std::string, Role> roles;
@@ -14,6 +29,7 @@ std::map<std::string, Role> roles_of(const std::vector<System>& systems) {
 
 Match::Match(std::vector<System> systems, unsigned lanes, std::uint64_t max_bytes, Effort effort, Report& report) : effort_(effort), report_(report) {
   for (System& system : systems) {
+    if (stopped != 0) return;
     std::fprintf(stderr, "starting %s …\n", system.name.c_str());
     auto pair = std::make_unique<Pair>(system.name, system.launch, lanes, max_bytes);
     if (pair->lost()) {
@@ -53,6 +69,7 @@ std::uint64_t Match::calibrate(Entry& entry, const Ask& ask, const std::string& 
 }
 
 void Match::sample(const std::string& what, const std::function<Answer(Entry&)>& check, const Ask& ask, const Take& take) {
+  if (stopped != 0) return report_.note("stopped by a signal: what came later is missing");
   std::fprintf(stderr, "%s …\n", what.c_str());
   struct Player {
     Entry* entry;
@@ -60,7 +77,7 @@ void Match::sample(const std::string& what, const std::function<Answer(Entry&)>&
   };
   std::vector<Player> players;
   for (Entry& entry : entries_) {
-    if (entry.pair->lost()) continue;
+    if (entry.pair->lost() || stopped != 0) continue;
     if (check && !keep(entry, check(entry), what)) continue;
     if (const std::uint64_t iterations = calibrate(entry, ask, what); iterations != 0) players.push_back({&entry, iterations});
   }
@@ -68,7 +85,7 @@ void Match::sample(const std::string& what, const std::function<Answer(Entry&)>&
     // Each repetition begins with another one: nobody always follows the same neighbour's cache.
     if (!players.empty()) std::rotate(players.begin(), players.begin() + 1, players.end());
     for (Player& player : players) {
-      if (player.entry->pair->lost()) continue;
+      if (player.entry->pair->lost() || stopped != 0) continue;
       const Answer answer = ask(*player.entry, player.iterations);
       if (keep(*player.entry, answer, what)) take(player.entry->system, answer.seconds);
     }

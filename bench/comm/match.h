@@ -54,6 +54,9 @@ class Match {
   std::vector<Entry> entries_;
 };
 
+/// From here on SIGINT and SIGTERM end the sampling, not the program: what was measured until then is still reported. A second one kills.
+void stop_on_signals();
+
 /// The roles of systems in a report.
 [[nodiscard]] std::map<std::string, Role> roles_of(const std::vector<System>& systems);
 

@@ -56,6 +56,21 @@ inline std::uint64_t first_wrong(const std::byte* data, std::uint64_t bytes, std
   }
 }
 
+/// What lies at word i instead, for whoever has to find out why.
+inline std::string what_is(const std::byte* data, std::uint64_t i, std::uint64_t round) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, data, sizeof word);
+  if (word == 0) return "still zero";
+  for (std::uint64_t back = 0; back < 4 && back < round; ++back) {
+    for (const unsigned rank : {0u, 1u}) {
+      if (word == pattern(round - back, rank, i)) return "but rank " + std::to_string(rank) + "'s word of " + std::to_string(back) + " rounds before";
+    }
+  }
+  char text[40];
+  std::snprintf(text, sizeof text, "but %016llx", static_cast<unsigned long long>(word));
+  return text;
+}
+
 inline std::uint64_t thread_cpu_ns() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -158,15 +173,20 @@ class Player {
       const unsigned rank = system_.rank();
       for (std::uint64_t i = 0; i < order.iterations; ++i) {
         const std::uint64_t flag = ++rounds_[t];
-        detail::fill(lane.source(), order.bytes, flag, rank);
-        if (rank == 0) lane.pass(order.bytes, order.together, flag);
+        // Not before the peer's flag says that what was passed in the round before has arrived: until then the source is in use.
+        const auto pass = [&] {
+          detail::fill(lane.source(), order.bytes, flag, rank);
+          lane.pass(order.bytes, order.together, flag);
+        };
+        if (rank == 0) pass();
         lane.await(order.bytes, order.together, flag, patience);
         const std::uint64_t at = detail::first_wrong(lane.arrived(order.together), order.bytes, flag, 1 - rank);
         if (at != order.bytes && wrong[t].empty()) {
           wrong[t] = "rank " + std::to_string(rank) + ", thread " + std::to_string(t) + ", round " + std::to_string(i) + ": byte " +
-                     std::to_string(at) + " of " + std::to_string(order.bytes) + " was not there when the flag was";
+                     std::to_string(at) + " of " + std::to_string(order.bytes) + " was not there when the flag was (" +
+                     detail::what_is(lane.arrived(order.together) + at, at / 8, flag) + ")";
         }
-        if (rank == 1) lane.pass(order.bytes, order.together, flag);
+        if (rank == 1) pass();
       }
     });
     for (const auto& text : wrong) {

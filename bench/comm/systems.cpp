@@ -33,9 +33,10 @@ Launch twice(std::vector<std::string> command, Variables variables) { return {st
 
 using Words = std::vector<std::string>;
 
+const Variables kOpenmpiAsRoot{{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+
 Launch openmpi(const std::string& player, const Words& how, Over over) {
-  Launch launch{{"mpirun.openmpi", "-n", "2", "--bind-to", "none", "--oversubscribe"}, true,
-                {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}}};
+  Launch launch{{"mpirun.openmpi", "-n", "2", "--bind-to", "none", "--oversubscribe"}, true, kOpenmpiAsRoot};
   if (over == Over::tcp) {
     for (const char* word : {"--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"}) launch.command.emplace_back(word);
   }
@@ -92,6 +93,13 @@ const std::vector<Known>& known() {
        [](const std::string& p, Over over) { return mpich(p, {"--p2p"}, over); }},
       {"mpich-put", "mpich", "mpirun.mpich", "MPICH, MPI-3 passive target (put, get, fetch-and-op)", false, false, true, {true, true},
        [](const std::string& p, Over over) { return mpich(p, {"--put"}, over); }},
+      {"openshmem", "openshmem", "oshrun", "OpenSHMEM (Open MPI's), a context for each thread; put, fence, put", false, false, true, {false, true},
+       [](const std::string& p, Over over) {
+         Launch launch{{"oshrun", "-n", "2", "--bind-to", "none", "--oversubscribe", p}, true, kOpenmpiAsRoot};
+         launch.environment.emplace_back("SHMEM_SYMMETRIC_SIZE", "512M");
+         for (const auto& variable : ucx_variables(over)) launch.environment.push_back(variable);
+         return launch;
+       }},
   };
   return table;
 }

@@ -131,6 +131,7 @@ int run(const Options& options) {
   if (options.list) return list(bin);
   const auto memory = installed_systems(bin, Over::memory);
   Report report("pingpong", roles_of(memory));
+  stop_on_signals();
   (void)choose(memory, options.systems);   // refuses what is not here before anything starts
   for (const auto& over : options.over) {
     std::vector<System> systems = installed_systems(bin, over == "tcp" ? Over::tcp : Over::memory);
