@@ -36,7 +36,7 @@ class ShmemLane {
     std::byte* there = base_ + window_.target(lane_) + at;
     if (op == Op::read) shmem_ctx_getmem_nbi(context_, source() + at, there, bytes, peer_);
     else if (op == Op::write) shmem_ctx_putmem_nbi(context_, there, source() + at, bytes, peer_);
-    else (void)shmem_ctx_uint64_atomic_fetch_add(context_, word(window_.word(lane_)), 1, peer_);
+    else (void)shmem_ctx_ulong_atomic_fetch_add(context_, word(window_.word(lane_)), 1, peer_);
     ++issued_;
   }
   [[nodiscard]] unsigned outstanding() const { return issued_; }

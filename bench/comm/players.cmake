@@ -53,6 +53,13 @@ if(bench_openmpi_FOUND)
     target_compile_definitions(kasane-player-openshmem PRIVATE OMPI_SKIP_MPICXX)
   endif()
 endif()
+# Not in the distribution: PKG_CONFIG_PATH says where a user has it.
+pkg_check_modules(bench_gasnet IMPORTED_TARGET gasnet-smp-par)
+if(bench_gasnet_FOUND)
+  kasane_add_player(gasnet comm/player_gasnet.cpp PkgConfig::bench_gasnet)
+  # Its headers are not ours to keep free of warnings.
+  set_source_files_properties(comm/player_gasnet.cpp PROPERTIES COMPILE_OPTIONS -w)
+endif()
 # Kasane's player loads the module of the MPI that started it.
 foreach(mpi openmpi mpich)
   if(TARGET kasane-mpi-${mpi})

@@ -96,9 +96,14 @@ const std::vector<Known>& known() {
       {"openshmem", "openshmem", "oshrun", "OpenSHMEM (Open MPI's), a context for each thread; put, fence, put", false, false, true, {false, true},
        [](const std::string& p, Over over) {
          Launch launch{{"oshrun", "-n", "2", "--bind-to", "none", "--oversubscribe", p}, true, kOpenmpiAsRoot};
-         launch.environment.emplace_back("SHMEM_SYMMETRIC_SIZE", "512M");
+         // Its name before version 1.4 of the specification, and since.
+         for (const char* name : {"SHMEM_SYMMETRIC_HEAP_SIZE", "SHMEM_SYMMETRIC_SIZE"}) launch.environment.emplace_back(name, "512M");
          for (const auto& variable : ucx_variables(over)) launch.environment.push_back(variable);
          return launch;
+       }},
+      {"gasnet", "gasnet", nullptr, "GASNet-EX, smp conduit: put, then put", false, false, true, {false, false},
+       [](const std::string& p, Over over) {
+         return over == Over::memory ? forked(p, {}, {{"GASNET_PSHM_NODES", "2"}, {"GASNET_MAX_SEGSIZE", "512M/P"}, {"GASNET_QUIET", "1"}}) : Launch{};
        }},
   };
   return table;
