@@ -216,7 +216,7 @@ TEST(Offloader, ABlockedPeerBlocksNobodyElse) {
       }
     }
     EXPECT_EQ(blocked_done.load(), 0u);
-    constexpr std::uint64_t kOthers = 2000;
+    constexpr std::uint64_t kOthers = 500;
     for (std::uint64_t i = 0; i < kOthers;) {
       if (offloader->try_push(make_atomic(AtomicOp::fetch_add, 2, 64, 1, nullptr, count_in(free_done))))
         ++i;
