@@ -54,7 +54,7 @@ EOF
   chmod +x "$work/agent"
 }
 
-in_first_namespace() { timeout -k 5 60 ip netns exec "$a" unshare -u sh -c "hostname $a; $*"; }
+in_first_namespace() { timeout -k 5 "$limit" ip netns exec "$a" unshare -u sh -c "hostname $a; $*"; }
 
 run_here() {
   case $mpi in
@@ -74,16 +74,29 @@ run_in_namespaces() {
   esac
 }
 
+limit=60
+tries=1
 case $where in
-  one) run_here ;;
+  one) run=run_here ;;
   pretended)
     export KASANE_HOSTS=2
-    run_here ;;
+    run=run_here ;;
   namespaces)
     make_namespaces
-    run_in_namespaces ;;
-esac > "$work/output" 2>&1
-code=$?
+    run=run_in_namespaces
+    # MPICH 4.0.2 over UCX's TCP does not always come back from MPI_Finalize between two hosts: one rank closes its connections, which wants an answer
+    # of the other, which waits in the barrier of the process manager. The program has said all it had to say by then; it is tried again.
+    case $mpi in mpich) limit=15 tries=3 ;; esac ;;
+esac
+while :; do
+  $run > "$work/output" 2>&1
+  code=$?
+  tries=$((tries - 1))
+  if [ $code -ne 124 ] || [ $tries -eq 0 ] || ! grep -q "^session ok" "$work/output"; then break; fi
+  echo "MPI_Finalize did not return; once more"
+  ip netns pids "$a" | xargs -r kill -9
+  ip netns pids "$b" | xargs -r kill -9
+done
 cat "$work/output"
 grep -F -q "$expected" "$work/output" || { echo "exit code $code; not found: $expected"; exit 1; }
 # What must be refused is; what must work ends well.
