@@ -456,8 +456,16 @@ void Lane::end_flush(Endpoint& e, bool ok) noexcept {
   OpList covered = e.covered;
   e.covered = {};
   while (Op* op = covered.pop()) {
-    if (!ok) op->status = Status::peer_lost;
+    if (!ok || e.failed) op->status = Status::peer_lost;
     part_done(*op);
+  }
+}
+
+/// UCX ends the flush that is under way with UCS_OK when it gives up an endpoint (seen with 1.13 over its shared memory), just before it says
+/// so. Whatever finished together with a failure cannot be believed.
+void Lane::doubt_finished() noexcept {
+  for (Op* op = finished_.first; op != nullptr; op = op->next) {
+    if (op->endpoint->failed && op->kind != Op::Kind::read && op->kind != Op::Kind::atomic) op->status = Status::peer_lost;
   }
 }
 
@@ -489,6 +497,7 @@ void Lane::turn(Turn& out) noexcept {
   if (lost_seen_ != peers_.lost_count.load(std::memory_order_relaxed)) abandon_lost();
   flush_dirty();
   if (ucx_.ucp_worker_progress(worker_) != 0) out.moved = true;
+  if (any_failed_) [[unlikely]] doubt_finished();
   flush_dirty();
   while (out.count < Turn::kBatch) {
     Op* op = finished_.pop();

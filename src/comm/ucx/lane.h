@@ -196,6 +196,7 @@ class Lane {
   void abandon_lost() noexcept;
   void end_flush(Endpoint&, bool ok) noexcept;
   void fail_waiting(Endpoint&) noexcept;
+  void doubt_finished() noexcept;
   Endpoint* endpoint(std::uint32_t peer) noexcept;
   bool connect(Endpoint&) noexcept;
   ucp_rkey_h rkey(Endpoint&, RegionId) noexcept;

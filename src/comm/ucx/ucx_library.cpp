@@ -20,6 +20,10 @@ void set_environment() {
   ::setenv("UCX_ERROR_SIGNALS", "", 0);
   ::setenv("UCX_MEM_EVENTS", "n", 0);          // mmap and munmap stay as they are: registrations are explicit
   ::setenv("UCX_LOG_LEVEL", "fatal", 0);       // it would print about every peer that has gone, and from inside our calls; report_lost() tells
+  ::setenv("UCX_WARN_UNUSED_ENV_VARS", "n", 0);
+  // Its shared memory tells of lost peers only if asked to, and without that UCX would not use it at all for endpoints that must tell.
+  ::setenv("UCX_POSIX_ERROR_HANDLING", "y", 0);
+  ::setenv("UCX_SYSV_ERROR_HANDLING", "y", 0);
   ::setenv("UCX_VFS_ENABLE", "n", 0);          // no thread that serves its state as files
 }
 
