@@ -36,9 +36,12 @@ constexpr int kWindowSpins = 50;                     ///< looks at a taken lock 
 constexpr std::uint64_t kAttentiveNs = 30'000;       ///< a small put that took longer met a target outside the MPI (and a byte takes 1 ns at most)
 constexpr std::uint32_t kByMessageForUs = 1'000;      ///< how long that target is then reached by messages before a window is tried again:
 constexpr std::uint32_t kByMessageAtMostUs = 64'000; ///< twice as long each time, up to this
-constexpr std::int64_t kNapNs = 100'000;             ///< arrivals ring nothing: how late a sleeping rank may notice one
-constexpr std::int64_t kBusyNapNs = 20'000;          ///< the same while messages come
+// Arrivals ring nothing: how late a sleeping rank may notice one. Longer naps the longer nothing came; each costs some 10 µs of CPU time.
+constexpr std::int64_t kBusyNapNs = 20'000;          ///< something came less than kBusyForNs ago
+constexpr std::int64_t kCalmNapNs = 100'000;         ///< … less than kCalmForNs ago
+constexpr std::int64_t kIdleNapNs = 200'000;
 constexpr std::uint64_t kBusyForNs = 1'000'000;
+constexpr std::uint64_t kCalmForNs = 20'000'000;
 constexpr std::uint32_t kSlotsOfAll = 32768;         ///< slots of one kind, shared by all peers
 constexpr std::uint32_t kFewestSlots = 16;
 
@@ -131,6 +134,8 @@ class MpiTransport final : public Transport {
   template <class Call>
   bool through_window(std::uint32_t peer, std::size_t bytes, const Call& call) noexcept;
 
+  bool attentive(std::uint32_t peer) const noexcept;
+  void note_attention(std::uint32_t peer, std::uint64_t begin_ns, std::size_t bytes) noexcept;
   Draft draft(RemoteAddr at, Ask kind, std::uint64_t bytes, Completion*, const Operation& rest) noexcept;
   Post post(RemoteAddr at, const Draft&, std::size_t inline_bytes) noexcept;
   Bulk bulk_for(RemoteAddr at, const Draft&, Bulk::Way, std::byte* memory, std::uint64_t bytes) const noexcept;
@@ -223,7 +228,7 @@ Facts MpiTransport::facts() const noexcept {
           .completes_inline = false,
           .ordered = false,
           .pins_memory = pins_,
-          .poll_every_ns = kNapNs,
+          .poll_every_ns = kIdleNapNs,
           .detail = detail_};
 }
 
@@ -274,15 +279,32 @@ std::byte* MpiTransport::address(RemoteAddr at, std::size_t bytes) const noexcep
 
 // ---- one-sided operations, at the poster -----------------------------------------------------------------------------
 
+/// Is a window the way to peer now?
+bool MpiTransport::attentive(std::uint32_t peer) const noexcept {
+  // relaxed: a hint
+  return one_sided_ || now_ns() >= peers_[peer].by_message_until_ns.load(std::memory_order_relaxed);
+}
+
+/// A put or get that began then is over: did the target have to be waited for? Threads may overwrite each other's notes: hints all of them, hence relaxed.
+void MpiTransport::note_attention(std::uint32_t peer, std::uint64_t begin_ns, std::size_t bytes) noexcept {
+  std::atomic<std::uint32_t>& pause = peers_[peer].by_message_for_us;
+  const std::uint32_t pause_us = std::max(pause.load(std::memory_order_relaxed), kByMessageForUs);
+  const std::uint64_t end_ns = now_ns();
+  if (end_ns - begin_ns <= kAttentiveNs + bytes) {
+    if (pause_us > kByMessageForUs) pause.store(pause_us - pause_us / 64, std::memory_order_relaxed);
+    return;
+  }
+  pause.store(std::min(2 * pause_us, kByMessageAtMostUs), std::memory_order_relaxed);
+  peers_[peer].by_message_until_ns.store(end_ns + pause_us * std::uint64_t{1000}, std::memory_order_relaxed);
+}
+
 /// Runs call(table), which waits until the data is where it belongs, under the lock. False: go by message. That is so while the lock stays taken, and,
 /// where windows need the target inside the MPI, for a while after it was not there: then waiting for it, with the lock held, would last until
 /// its service thread wakes; a message lets this rank do something else meanwhile.
 template <class Call>
 bool MpiTransport::through_window(std::uint32_t peer, std::size_t bytes, const Call& call) noexcept {
-  // relaxed, here and below: a hint of when to try again
-  std::atomic<std::uint64_t>& by_message_until = peers_[peer].by_message_until_ns;
+  if (channel_->lost(peer) || !attentive(peer)) return false;
   const std::uint64_t begin = one_sided_ ? 0 : now_ns();
-  if (channel_->lost(peer) || (!one_sided_ && begin < by_message_until.load(std::memory_order_relaxed))) return false;
   for (int i = 0; !library_->lock().try_lock(); ++i) {
     if (i == kWindowSpins) return false;
     relax();
@@ -290,14 +312,7 @@ bool MpiTransport::through_window(std::uint32_t peer, std::size_t bytes, const C
   const int code = call(library_->table());
   library_->lock().unlock();
   channel_->look_back();
-  if (!one_sided_) {
-    const std::uint64_t end = now_ns();
-    std::atomic<std::uint32_t>& pause_us = peers_[peer].by_message_for_us;
-    const std::uint32_t before = std::max(pause_us.load(std::memory_order_relaxed), kByMessageForUs);
-    const bool attentive = end - begin <= kAttentiveNs + bytes;
-    pause_us.store(attentive ? kByMessageForUs : std::min(2 * before, kByMessageAtMostUs), std::memory_order_relaxed);
-    if (!attentive) by_message_until.store(end + before * std::uint64_t{1000}, std::memory_order_relaxed);
-  }
+  if (!one_sided_) note_attention(peer, begin, bytes);
   if (code != 0) channel_->lose(peer);
   return code == 0;
 }
@@ -378,8 +393,9 @@ Post MpiTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion
   if (!d) return Post::again;
   if (!small) {
     Channel::Outgoing& o = channel_->outgoing(d.buffer);
-    o.bulk = bulk_for(from, d, window ? Bulk::Way::get : Bulk::Way::receive, static_cast<std::byte*>(to), bytes);
-    if (window) o.bytes = 0;
+    const bool get = window && attentive(peer);
+    o.bulk = bulk_for(from, d, get ? Bulk::Way::get : Bulk::Way::receive, static_cast<std::byte*>(to), bytes);
+    if (get) o.bytes = 0;
   }
   return post(from, d, 0);
 }
@@ -851,9 +867,8 @@ std::uint32_t MpiTransport::activity(Doorbell d) const noexcept { return bells_[
 /// Arrivals ring nothing, so on the messages doorbell one sleeps in naps: short ones while there is traffic.
 void MpiTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
   if (d == Doorbell::messages && ranks() > 1) {
-    // relaxed: a hint
-    const bool busy = now_ns() - last_active_ns_.load(std::memory_order_relaxed) < kBusyForNs;
-    const std::int64_t nap = busy ? kBusyNapNs : kNapNs;
+    const std::uint64_t quiet_ns = now_ns() - last_active_ns_.load(std::memory_order_relaxed);  // relaxed: a hint
+    const std::int64_t nap = quiet_ns < kBusyForNs ? kBusyNapNs : quiet_ns < kCalmForNs ? kCalmNapNs : kIdleNapNs;
     timeout_ns = timeout_ns < 0 ? nap : std::min(timeout_ns, nap);
   }
   bells_[raw(d)].sleep(seen, timeout_ns);

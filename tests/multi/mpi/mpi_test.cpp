@@ -182,6 +182,139 @@ TEST(Mpi, ATargetThatComputesIsServedByItsServiceThread) {
   });
 }
 
+// ---- everything at once ----------------------------------------------------------------------------------------------
+
+/// One thread's share of every peer's region, what it must hold, and one operation at a time on it, drawn from a seed.
+class Mixed {
+ public:
+  Mixed(Env& env, Waiter& waiter, int thread, std::uint64_t seed)
+      : env_(env), ops_(env.transport, waiter), waiter_(waiter), random_(seed * 1000 + env.me() * 10 + static_cast<unsigned>(thread) + 1),
+        base_(kFirst + (env.me() * 2 + static_cast<std::uint64_t>(thread)) * kShare), held_(env.ranks()) {
+    for (auto& h : held_) h.assign(kShare, std::byte{0});
+  }
+  void step() {
+    const auto peer = static_cast<std::uint32_t>(draw(env_.ranks()));
+    switch (draw(6)) {
+      case 0: return write(peer);
+      case 1: return check(peer);
+      case 2: return notify(peer);
+      case 3: return count(peer);
+      case 4: EXPECT_EQ(ops_.request(Rank{peer}, HandlerId{7}, as_payload(base_)), base_ * 3 + peer); return;
+      default: ops_.send(Rank{peer}, HandlerId{8}, as_payload(base_)); ++sent;
+    }
+  }
+  void check_all() {
+    for (std::uint32_t r = 0; r < env_.ranks(); ++r) compare(r, 0, kShare);
+  }
+  std::uint64_t sent = 0;
+
+ private:
+  static constexpr std::size_t kShare = 128 * 1024, kFlag = kShare - 8, kCounter = kShare - 16, kData = kShare - 64;
+  static constexpr std::size_t kFirst = 4096;
+  static_assert(kFirst + 8 * kShare < comm::test::kRegionBytes);
+
+  std::uint64_t draw(std::uint64_t below) {
+    random_ = random_ * 6364136223846793005u + 1442695040888963407u;
+    return (random_ >> 33) % below;
+  }
+  /// Small ones mostly, some in bulk.
+  std::pair<std::size_t, std::size_t> range() {
+    const std::size_t most = draw(8) == 0 ? kData : draw(4) == 0 ? 9000 : 200;
+    const std::size_t bytes = draw(most + 1);
+    return {draw(kData - bytes + 1), bytes};
+  }
+  [[nodiscard]] RemoteAddr at(std::uint32_t peer, std::size_t offset) const { return {Rank{peer}, kRegion, base_ + offset}; }
+  std::vector<std::byte> fresh(std::size_t bytes) {
+    std::vector<std::byte> out(bytes);
+    for (auto& b : out) b = static_cast<std::byte>(draw(256));
+    return out;
+  }
+  void keep(std::uint32_t peer, std::size_t offset, const void* bytes, std::size_t count) { std::memcpy(held_[peer].data() + offset, bytes, count); }
+  void compare(std::uint32_t peer, std::size_t offset, std::size_t bytes) {
+    std::vector<std::byte> back(bytes);
+    ops_.read(at(peer, offset), back.data(), bytes);
+    EXPECT_TRUE(std::equal(back.begin(), back.end(), held_[peer].begin() + static_cast<std::ptrdiff_t>(offset))) << bytes << " bytes at " << offset;
+  }
+
+  void write(std::uint32_t peer) {
+    const auto [offset, bytes] = range();
+    const auto data = fresh(bytes);
+    ops_.write(at(peer, offset), data.data(), bytes);
+    keep(peer, offset, data.data(), bytes);
+  }
+  void check(std::uint32_t peer) {
+    const auto [offset, bytes] = range();
+    compare(peer, offset, bytes);
+  }
+  void notify(std::uint32_t peer) {
+    const auto [offset, bytes] = range();
+    const auto data = fresh(bytes);
+    const std::uint64_t value = draw(1u << 30);
+    struct Done : Completion {
+      std::atomic<bool> here{false};
+    } done;
+    done.fn = [](Completion* c) noexcept { static_cast<Done*>(c)->here.store(true); };
+    Post posted = Post::again;
+    waiter_.until([&] {
+      if (posted == Post::again) posted = env_.transport.write_notify(at(peer, offset), data.data(), bytes, base_ + kFlag, value, &done);
+      return posted == Post::done || done.here.load();
+    });
+    keep(peer, offset, data.data(), bytes);
+    keep(peer, kFlag, &value, 8);
+  }
+  void count(std::uint32_t peer) {
+    std::uint64_t expected = 0;
+    std::memcpy(&expected, held_[peer].data() + kCounter, 8);
+    const std::uint64_t by = draw(1000);
+    EXPECT_EQ(ops_.fetch_add(at(peer, kCounter), by), expected);
+    expected += by;
+    keep(peer, kCounter, &expected, 8);
+  }
+
+  Env& env_;
+  Blocking ops_;
+  Waiter& waiter_;
+  std::uint64_t random_;
+  std::uint64_t base_;
+  std::vector<std::vector<std::byte>> held_;   ///< by rank: what this thread's share must hold there
+};
+
+TEST(Mpi, MixedOperationsOfAllThreadsAgreeWithAnOracle) {
+  on_every_rank([](Env& env) {
+    std::atomic<std::uint64_t> received{0};
+    env.transport.set_handler(HandlerId{7}, [](void* context, const Message& m) noexcept {
+      std::uint64_t value = 0;
+      std::memcpy(&value, m.payload.data(), 8);
+      auto& t = *static_cast<Transport*>(context);
+      t.reply(m.token, value * 3 + raw(t.rank()));
+    }, &env.transport);
+    env.transport.set_handler(HandlerId{8}, [](void* context, const Message&) noexcept { static_cast<std::atomic<std::uint64_t>*>(context)->fetch_add(1); }, &received);
+    env.all.barrier();
+    std::atomic<std::uint64_t> sent{0};
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed);
+      std::memset(env.memory, 0, comm::test::kRegionBytes);
+      env.all.barrier();
+      env.in_parallel(2, [&](int thread, Waiter& waiter) {
+        Mixed mixed(env, waiter, thread, seed);
+        for (int i = 0; i < 300; ++i) mixed.step();
+        mixed.check_all();
+        sent.fetch_add(mixed.sent);
+      });
+      env.all.barrier();
+    }
+    // What all have sent, all have received.
+    std::uint64_t totals[2] = {sent.load(), 0};
+    env.all.allreduce(Collectives::Reduce::sum, std::span(totals, 1));
+    for (;;) {
+      totals[1] = received.load();
+      env.all.allreduce(Collectives::Reduce::sum, std::span(totals + 1, 1));
+      if (totals[1] >= totals[0]) break;
+    }
+    EXPECT_EQ(totals[1], totals[0]);
+  });
+}
+
 // ---- the stack of a fault handler ------------------------------------------------------------------------------------
 
 /// What the handler does: every kind of call, on the alternate stack.
