@@ -37,8 +37,9 @@ class MaskedNetwork final : public Transport {
  public:
   MaskedNetwork(std::unique_ptr<Transport> inner, Bells& bells, Mask mask)
       : Transport(inner->rank(), inner->ranks()), inner_(std::move(inner)), bells_(bells), mask_(mask) {
-    if (mask.rings) watchers_.emplace_back([this] { forward(Doorbell::messages); });
-    watchers_.emplace_back([this] { forward(Doorbell::work); });
+    // Counted from here: a watcher that starts late must not take what came before for the beginning.
+    if (mask.rings) watchers_.emplace_back([this, seen = inner_->activity(Doorbell::messages)] { forward(Doorbell::messages, seen); });
+    watchers_.emplace_back([this, seen = inner_->activity(Doorbell::work)] { forward(Doorbell::work, seen); });
   }
   ~MaskedNetwork() override {
     stop_ = true;
@@ -119,8 +120,8 @@ class MaskedNetwork final : public Transport {
     }
     return inner_->progress() || !ready.empty();
   }
-  void forward(Doorbell d) {
-    for (std::uint32_t seen = inner_->activity(d); !stop_;) {
+  void forward(Doorbell d, std::uint32_t seen) {
+    while (!stop_) {
       inner_->sleep(d, seen, 20'000'000);
       const std::uint32_t now = inner_->activity(d);
       if (now != seen) bells_[raw(d)].ring();
