@@ -15,6 +15,7 @@ set(KASANE_LAYERS
   "comm_launch | src/comm/launch | comm_session"
   "comm_offload | src/comm/offload | comm"
   "comm_engine | src/comm/engine   | comm comm_offload"
+  "comm_examples | examples/comm | comm_launch comm_engine"
   "mem        | src/mem            | base topo"
   "gas        | src/gas            | comm mem"
   "dsm        | src/dsm            | gas"

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <sstream>
 
-#include "runtime/start/mark.h"
+#include "comm/bootstrap/start_mark.h"
 
 namespace kasane::tools {
 namespace {

@@ -291,8 +291,8 @@ void Supervisor::note_exit(Rank rank, int code) {
   const Phase phase = status.phase.load(std::memory_order_acquire);
   const std::string who = "kasane: rank " + std::to_string(raw(rank)) + " (pid " + std::to_string(children_[raw(rank)].pid) + ")";
   if (phase == Phase::ended && raw(rank) == 0) {
-    // With main in every rank the others take as long as they want.
-    if (!options_.main_in_every_rank) deadline_ns_ = now_ns() + kShutdownGrace;
+    // With main in every rank the others take as long as they want, unless rank 0 failed: then they may wait for it for ever.
+    if (!options_.main_in_every_rank || code != 0) deadline_ns_ = now_ns() + kShutdownGrace;
     if (!exit_status_) exit_status_ = code;
     return;
   }

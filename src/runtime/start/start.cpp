@@ -23,13 +23,13 @@
 #include <string>
 #include <utility>
 
+#include "comm/bootstrap/start_mark.h"
 #include "runtime/crash.h"
 #include "runtime/fork_guard.h"
 #include "runtime/options.h"
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
 #include "runtime/start/launch.h"
-#include "runtime/start/mark.h"
 #include "runtime/start/same_image.h"
 
 namespace kasane::runtime {
