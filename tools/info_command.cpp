@@ -10,15 +10,20 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "commands.h"
+#include "execute.h"
+#include "mpirun.h"
 #include "base/options.h"
 #include "comm/bootstrap/job.h"
 #include "comm/shm/shm_transport.h"
 #include "comm/sim/sim.h"
+#include "comm/ucx/ucx_transport.h"
 #include "mem/engines.h"
 #include "mem/stack_guard.h"
 #include "topo/topo.h"
@@ -75,9 +80,48 @@ void print_machine() {
 }
 
 void print_facts(const comm::Facts& f, std::string_view use) {
-  line(f.name, fmt::format("{}; {}, atomics {} with the CPU's, {}", use,
+  line(f.name, fmt::format("{}; {}, atomics {} with the CPU's, {}{}{}", use,
                            f.target_cpu_needed ? "the target's CPU takes part" : "one-sided",
-                           f.atomics_coherent_with_cpu ? "coherent" : "not coherent", f.completes_inline ? "completes at once" : "completes later"));
+                           f.atomics_coherent_with_cpu ? "coherent" : "not coherent", f.completes_inline ? "completes at once" : "completes later",
+                           f.ordered ? ", ordered" : "", f.pins_memory ? ", pins memory" : ""));
+  if (!f.detail.empty()) line("", f.detail);
+}
+
+/// What a job of one rank tells itself.
+class Alone final : public comm::OutOfBand {
+ public:
+  Rank rank() const noexcept override { return Rank{0}; }
+  std::uint32_t ranks() const noexcept override { return 1; }
+  Result<std::vector<std::string>> allgather(std::string_view mine) override { return std::vector<std::string>{std::string(mine)}; }
+};
+
+void print_ucx() {
+  if (const auto here = comm::ucx::available(); !here) return line("ucx", "not available: " + here.error().message);
+  // The fault handlers that UCX would install for itself, and a warning or two, are not what was asked for.
+  ::setenv("UCX_HANDLE_ERRORS", "none", 0);
+  ::setenv("UCX_LOG_LEVEL", "error", 0);
+  Alone alone;
+  comm::Bells bells{};
+  if (const auto ucx = comm::ucx::create(alone, bells); !ucx) {
+    line("ucx", "not available: " + ucx.error().message);
+  } else {
+    print_facts((*ucx)->facts(), "between hosts (--transport ucx: everywhere)");
+  }
+}
+
+/// Without starting one: an MPI may only be started by its mpirun.
+void print_mpi() {
+  for (const MpiLauncher& mpi : mpi_launchers()) {
+    const std::string name = "mpi (" + mpi.mpi + ")", module = own_folder() + "kasane-mpi-" + mpi.mpi + ".so";
+    const std::string installed = own_folder() + "../lib/kasane/kasane-mpi-" + mpi.mpi + ".so";
+    if (::access(module.c_str(), R_OK) != 0 && ::access(installed.c_str(), R_OK) != 0) {
+      line(name, "not available: no " + module + "; build Kasane where this MPI's development package is installed");
+    } else if (mpi.path.empty()) {
+      line(name, "not available: its mpirun is not in the PATH; install the package " + mpi.package);
+    } else {
+      line(name, "between hosts without UCX (--transport mpi: everywhere); started by " + mpi.path);
+    }
+  }
 }
 
 void print_transports() {
@@ -90,6 +134,8 @@ void print_transports() {
   } else {
     print_facts((*shm)->facts(), "between ranks of one host (the default)");
   }
+  print_ucx();
+  print_mpi();
   comm::sim::World world(1, 1);
   print_facts(world.transport(Rank{0}).facts(), "simulated ranks in one process, for tests");
 }

@@ -39,8 +39,8 @@ std::vector<std::string> open_mpi_command(const MpiLauncher& launcher, const run
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   }
-  // Ranks may be more than cores; a rank's workers and service thread share all of them, as with our own launcher. Quiet: a rank says itself why it ends.
-  std::vector<std::string> words{launcher.path, "-q", "--oversubscribe", "--bind-to", "none"};
+  // Ranks may be more than cores; a rank's workers and service thread share all of them, as with our own launcher.
+  std::vector<std::string> words{launcher.path, "--oversubscribe", "--bind-to", "none"};
   if (options.tag_output) words.emplace_back("--tag-output");
   return words;
 }

@@ -143,7 +143,12 @@ struct Runtime::State {
 Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::Job job, std::byte* space_base) {
   auto state = std::make_unique<State>();
   state->options = options;
-  KASANE_TRY(state->build(std::move(job), space_base));
+  if (auto built = state->build(std::move(job), space_base); !built) {
+    // Not destroyed: taking leave waits for all ranks (MPI_Finalize), and those that could build go on waiting for us. The caller ends the process, and the
+    // launcher the job.
+    (void)state.release();
+    return tl::unexpected(std::move(built.error()));
+  }
   std::unique_ptr<Runtime> runtime(new Runtime(std::move(state)));
   g_current.store(runtime.get());
   runtime->state_->collectives->barrier();   // every rank has its handlers and memory before the first message

@@ -22,6 +22,7 @@ using gas::Placement;
 class Runtime {
  public:
   /// Collective over the job's ranks. space_base: reserved by mem::reserve_space before the fork.
+  /// After an error this process can only end (_exit), and so the job: others may already wait for it.
   static Result<std::unique_ptr<Runtime>> create(const Options&, comm::Job, std::byte* space_base);
   ~Runtime();
 

@@ -58,7 +58,7 @@ export UCX_TLS=tcp,self UCX_NET_DEVICES=all
 case $mpi in
   openmpi)
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    start="mpirun.openmpi -q --oversubscribe --bind-to none --mca plm_rsh_agent $work/agent --host $net.1:$per_host,$net.2:$per_host -n $ranks \
+    start="mpirun.openmpi --oversubscribe --bind-to none --mca plm_rsh_agent $work/agent --host $net.1:$per_host,$net.2:$per_host -n $ranks \
       --mca oob_tcp_if_include $net.0/24 --mca btl_tcp_if_include $net.0/24 --mca pml ob1 --mca btl tcp,self \
       -x KASANE_TRANSPORT -x KASANE_JOB_KEY -x UCX_TLS -x UCX_NET_DEVICES" ;;
   mpich) start="mpirun.mpich -launcher ssh -launcher-exec $work/agent -iface $va -hosts $net.1,$net.2 -ppn $per_host -n $ranks" ;;
@@ -81,6 +81,7 @@ wait $job
 status=$?
 cat "$work/out"
 [ $status != 0 ] && [ $status != 124 ] || { echo "exit status $status after a rank was killed"; exit 1; }
+grep -Eq "rank 1|PID $victim" "$work/out" || { echo "nobody says which rank died"; exit 1; }
 sleep 1
 left=$(for n in $a $b; do for p in $(ip netns pids $n); do [ "$(readlink /proc/$p/exe)" = "$(readlink -f "$1")" ] && echo "$p"; done; done)
 [ -z "$left" ] || { echo "left behind: $left"; exit 1; }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// While a thread waits for the network in kasane::get, its worker runs another one. Run on two ranks that do not map each other's memory, one worker each.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <kasane/kasane.hpp>
+#include <numeric>
+#include <vector>
+
+namespace {
+
+constexpr std::size_t kWords = 64 * 1024;   // several pages; every second one lies on the other rank
+
+/// The value that word i has.
+std::uint64_t value_of(std::size_t i) { return i * 0x9E3779B97F4A7C15u; }
+
+TEST(Latency, AnotherThreadRunsWhileOneWaits) {
+  ASSERT_EQ(kasane::workers(), 1u);
+  kasane::run([] {
+    auto* words = static_cast<std::uint64_t*>(kasane::allocate(kWords * sizeof(std::uint64_t), 16, kasane::placement::cyclic));
+    std::vector<std::uint64_t> values(kWords);
+    for (std::size_t i = 0; i < kWords; ++i) values[i] = value_of(i);
+    kasane::put(words, values.data(), kWords);
+
+    // Several, for the other rank may steal some. Each counts how often some other thread of its rank went on during one of its gets.
+    std::vector<int> overtaken(4);
+    static std::atomic<std::uint64_t> steps;   // of this process: of the threads that run on this rank
+    const auto reader = [&](std::size_t self) {
+      for (int round = 0; round < 50; ++round) {
+        for (std::size_t at = 0; at < kWords; at += kWords / 8) {
+          std::uint64_t got[16];
+          const unsigned rank = kasane::rank();
+          const std::uint64_t before = steps.fetch_add(1) + 1;
+          kasane::get(got, words + at, 16);
+          ASSERT_EQ(kasane::rank(), rank) << "a thread that waits does not move";
+          if (steps.load() != before) ++overtaken[self];
+          for (std::size_t i = 0; i < 16; ++i) ASSERT_EQ(got[i], value_of(at + i));
+        }
+      }
+    };
+    std::vector<kasane::thread> readers;
+    for (std::size_t i = 0; i < overtaken.size(); ++i) readers.emplace_back([&reader, i] { reader(i); });
+    for (auto& thread : readers) thread.join();
+    EXPECT_GT(std::accumulate(overtaken.begin(), overtaken.end(), 0), 0) << "every get held its worker up";
+    kasane::deallocate(words);
+  });
+}
+
+// Buffers of a get and a put anywhere: in another page of the space, on the stack, in private memory; of any size.
+TEST(Latency, BuffersMayLieInGlobalMemory) {
+  kasane::run([] {
+    constexpr std::size_t most = 200'000;
+    auto* there = static_cast<unsigned char*>(kasane::allocate(most, 16, kasane::placement::cyclic));
+    auto* here = static_cast<unsigned char*>(kasane::allocate(most, 16, kasane::placement::block));
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{7}, std::size_t{4096}, std::size_t{65'537}, most}) {
+      for (std::size_t i = 0; i < bytes; ++i) here[i] = static_cast<unsigned char>(i * 7 + bytes);
+      kasane::put(there, here, bytes);
+      std::vector<unsigned char> copy(bytes + 2, 0xAA);
+      kasane::get(copy.data() + 1, there, bytes);
+      EXPECT_EQ(copy.front(), 0xAA);
+      EXPECT_EQ(copy.back(), 0xAA);
+      for (std::size_t i = 0; i < bytes; ++i) ASSERT_EQ(copy[i + 1], static_cast<unsigned char>(i * 7 + bytes)) << i << " of " << bytes;
+    }
+    kasane::deallocate(here);
+    kasane::deallocate(there);
+  });
+}
+
+}  // namespace
