@@ -8,11 +8,12 @@ set -eu
 
 build='g++ cmake make ninja-build ccache pkg-config python3 git binutils'
 libraries='libexpected-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libhwloc-dev libdw-dev'
-tests='libgtest-dev libbenchmark-dev libtbb-dev gdb'
+networks='libucx-dev libopenmpi-dev openmpi-bin libmpich-dev mpich'
+tests='iproute2 libgtest-dev libbenchmark-dev libtbb-dev gdb'
 demo='wamerican-insane'
 tools='clang-format-19 clang-tidy-19 clang-tools-19'
 
-wanted="$build $libraries $tests $demo"
+wanted="$build $libraries $networks $tests $demo"
 case "${1:-}" in
   --list) printf '%s\n' $wanted; exit 0 ;;
   --tools) wanted="$tools" ;;

@@ -5,11 +5,22 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 namespace kasane::bench {
 namespace {
 
 volatile sig_atomic_t stopped = 0;
+
+/// Spinning pollers that share their cores with strangers measure the strangers.
+void note_load(Report& report) {
+  double load = 0;
+  if (::getloadavg(&load, 1) != 1 || load < 0.5) return;
+  char line[120];
+  std::snprintf(line, sizeof line, "the machine was busy when this began (load average %.1f): do not trust these numbers", load);
+  report.note(line);
+  std::fprintf(stderr, "%s\n", line);
+}
 
 }  // namespace
 
@@ -28,6 +39,7 @@ std::map<std::string, Role> roles_of(const std::vector<System>& systems) {
 }
 
 Match::Match(std::vector<System> systems, unsigned lanes, std::uint64_t max_bytes, Effort effort, Report& report) : effort_(effort), report_(report) {
+  note_load(report_);
   for (System& system : systems) {
     if (stopped != 0) return;
     std::fprintf(stderr, "starting %s …\n", system.name.c_str());
