@@ -163,6 +163,15 @@ void Pair::say(unsigned rank, const std::string& line) {
   }
 }
 
+unsigned Pair::first_to_speak(Clock::time_point deadline) {
+  for (const unsigned rank : {0u, 1u}) {
+    if (ranks_[rank].pending.find('\n') != std::string::npos) return rank;
+  }
+  pollfd waiting[2] = {{.fd = ranks_[0].fd, .events = POLLIN, .revents = 0}, {.fd = ranks_[1].fd, .events = POLLIN, .revents = 0}};
+  while (::poll(waiting, 2, left_ms(deadline)) < 0 && errno == EINTR) {}
+  return waiting[0].revents == 0 && waiting[1].revents != 0 ? 1 : 0;
+}
+
 std::string Pair::hear(unsigned rank, Clock::time_point deadline) {
   Line& line = ranks_[rank];
   for (;;) {
@@ -198,10 +207,23 @@ Answer Pair::together(const Order& order, Seconds limit) {
   const auto deadline = Clock::now() + limit;
   say(1, to_text(order));
   say(0, to_text(order));
-  Answer zero = understand(hear(0, deadline));
-  if (lost_) return zero;
-  const Answer one = understand(hear(1, deadline));
-  return one.ok() ? zero : one;
+  // Who is ready first serves the other, whose last operations may need it.
+  const unsigned first = first_to_speak(deadline);
+  Answer answers[2];
+  answers[first] = understand(hear(first, deadline));
+  if (lost_) return answers[first];
+  Order serve, stop;
+  serve.task = Task::serve;
+  stop.task = Task::stop;
+  say(first, to_text(serve));
+  answers[1 - first] = understand(hear(1 - first, deadline));
+  if (lost_) return answers[1 - first];
+  say(first, to_text(stop));
+  const Answer served = understand(hear(first, deadline + Seconds(1)));
+  for (const Answer& answer : {answers[1], served}) {
+    if (!answer.ok()) return answer;
+  }
+  return answers[0];
 }
 
 Answer Pair::alone(Order order, bool attended, Seconds limit, std::chrono::milliseconds grace, bool* helped) {

@@ -64,6 +64,8 @@ class Pair {
   [[nodiscard]] bool introduce(Clock::time_point deadline);
   void say(unsigned rank, const std::string& line);
   /// Empty: the deadline passed, or the rank hung up (then the pair is lost).
+  /// The rank whose next line is there first; 0 if none comes in time.
+  [[nodiscard]] unsigned first_to_speak(Clock::time_point deadline);
   [[nodiscard]] std::string hear(unsigned rank, Clock::time_point deadline);
   [[nodiscard]] Answer understand(const std::string& line);
   Answer lose(const std::string& why);

@@ -161,6 +161,7 @@ class Player {
       for (std::uint64_t i = 0; i < order.iterations; ++i) round(lane, order, ++flag, patience);
       span.end(t);
       rounds_[t] = flag;
+      lane.drain(0, patience);   // the peer may still wait for the last message, and nobody makes progress here afterwards
     });
     return detail::ok(span.seconds() / static_cast<double>(order.iterations));
   }
@@ -188,6 +189,7 @@ class Player {
         }
         if (rank == 1) pass();
       }
+      lane.drain(0, patience);   // as in pingpong()
     });
     for (const auto& text : wrong) {
       if (!text.empty()) return "broken " + text;

@@ -93,6 +93,7 @@ class KasaneLane {
   [[nodiscard]] unsigned outstanding() const { return static_cast<unsigned>(head_ - tail_); }
   void drain(unsigned at_most, Patience patience) {
     while (head_ - tail_ > at_most) wait(slots_[tail_++ % Window::kWindow], patience);
+    if (at_most == 0) wait(passed_, patience);
   }
 
  private:
