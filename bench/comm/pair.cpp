@@ -145,7 +145,13 @@ bool Pair::meet(int listener, Clock::time_point deadline) {
 
 bool Pair::introduce(Clock::time_point deadline) {
   for (;;) {
-    const std::string zero = hear(0, deadline), one = hear(1, deadline);
+    // Of two that share, neither waits for one that has ended.
+    std::string lines[2];
+    const unsigned first = first_to_speak(deadline);
+    lines[first] = hear(first, deadline);
+    if (lost_) return false;
+    lines[1 - first] = hear(1 - first, deadline);
+    const auto& [zero, one] = lines;
     if (zero == "ready" && one == "ready") return true;
     if (zero.rfind("share ", 0) != 0 || one.rfind("share ", 0) != 0) return false;
     say(0, one.substr(6));
