@@ -48,34 +48,48 @@ class KasaneLane {
  public:
   KasaneLane(const Window& window, comm::Engine& engine, std::byte* mine, bool mapped, unsigned lane)
       : window_(window), engine_(engine), transport_(engine.transport()), mine_(mine), peer_(Rank{1 - raw(transport_.rank())}), mapped_(mapped),
-        own_progress_(!mapped && engine.mode() == comm::Mode::direct), lane_(lane) {}
+        own_progress_(!mapped && engine.mode() == comm::Mode::direct), lane_(lane), target_(window.target(lane)), source_(window.source(lane)),
+        word_(window.word(lane)), data_{window.data(lane, false), window.data(lane, true)}, flag_{window.flag(lane, false), window.flag(lane, true)} {}
 
-  [[nodiscard]] std::byte* source() const { return mine_ + window_.source(lane_); }
-  [[nodiscard]] const std::byte* arrived(bool together) const { return mine_ + window_.data(lane_, together); }
+  [[nodiscard]] std::byte* source() const { return mine_ + source_; }
+  [[nodiscard]] const std::byte* arrived(bool together) const { return mine_ + data_[together]; }
 
-  void pass(std::uint64_t bytes, bool together, std::uint64_t flag) {
+  [[gnu::always_inline]] void pass(std::uint64_t bytes, bool together, std::uint64_t flag) {
     comm::Callback done;
     if (!mapped_) {
       wait(passed_, Patience(true));   // the earlier one's source is in use until it has completed
       done = occupy(passed_);
     }
-    const comm::WriteNotifyParams params{there(window_.data(lane_, together)), {kRegion, window_.source(lane_)}, bytes, window_.flag(lane_, together), flag, done};
-    while (!engine_.try_write_notify_async(params)) move_on();
+    while (!engine_.try_write_notify_async({there(data_[together]), {kRegion, source_}, bytes, flag_[together], flag, done})) move_on();
   }
 
-  void await(std::uint64_t, bool together, std::uint64_t flag, Patience patience) {
-    const std::atomic_ref<std::uint64_t> here(*reinterpret_cast<std::uint64_t*>(mine_ + window_.flag(lane_, together)));
+  [[gnu::always_inline]] void await(std::uint64_t, bool together, std::uint64_t flag, Patience patience) {
+    const std::atomic_ref<std::uint64_t> here(*reinterpret_cast<std::uint64_t*>(mine_ + flag_[together]));
     while (here.load(std::memory_order_acquire) != flag) {   // acquire: the data after it
       if (own_progress_) transport_.progress();
       patience.look();
     }
   }
 
-  void issue(Op op, std::uint64_t bytes, std::uint64_t i) {
+  [[gnu::always_inline]] void issue(Op op, std::uint64_t bytes, std::uint64_t i) {
+    if (mapped_ && op <= Op::atomic) {
+      at_once(op, bytes, i);
+    } else {
+      issue_for_later(op, bytes, i);
+    }
+  }
+  [[nodiscard]] unsigned outstanding() const { return static_cast<unsigned>(head_ - tail_); }
+  [[gnu::always_inline]] void drain(unsigned at_most, Patience patience) {
+    while (head_ - tail_ > at_most) wait(slots_[tail_++ % Window::kWindow], patience);
+    if (at_most == 0) wait(passed_, patience);
+  }
+
+ private:
+  [[gnu::noinline]] void issue_for_later(Op op, std::uint64_t bytes, std::uint64_t i) {
     Slot& slot = slots_[head_ % Window::kWindow];
     const std::uint64_t at = window_.spread(i, bytes);
-    const comm::LocalAddr here{kRegion, window_.source(lane_) + at};
-    const comm::RemoteAddr target = there(window_.target(lane_) + at);
+    const comm::LocalAddr here{kRegion, source_ + at};
+    const comm::RemoteAddr target = there(target_ + at);
     const comm::Callback done = occupy(slot);
     ++head_;
     switch (op) {
@@ -84,19 +98,25 @@ class KasaneLane {
       case Op::atomic:
         return retry([&] {
           return engine_.try_atomic_async(
-              {comm::AtomicOp::fetch_add, comm::Width::eight, there(window_.word(lane_)), 1, 0, &slot.result, done});
+              {comm::AtomicOp::fetch_add, comm::Width::eight, there(word_), 1, 0, &slot.result, done});
         });
       case Op::request: return retry([&] { return engine_.try_request_async({peer_, kRequest, payload(bytes), &slot.result, done}); });
       case Op::send: return retry([&] { return engine_.try_send_async({peer_, kSend, payload(bytes), done}); });
     }
   }
-  [[nodiscard]] unsigned outstanding() const { return static_cast<unsigned>(head_ - tail_); }
-  void drain(unsigned at_most, Patience patience) {
-    while (head_ - tail_ > at_most) wait(slots_[tail_++ % Window::kWindow], patience);
-    if (at_most == 0) wait(passed_, patience);
+  /// Where memory is mapped an operation has completed when the call returns: nothing to wait for, no callback.
+  [[gnu::always_inline]] void at_once(Op op, std::uint64_t bytes, std::uint64_t i) {
+    const std::uint64_t at = window_.spread(i, bytes);
+    const comm::LocalAddr here{kRegion, source_ + at};
+    const comm::RemoteAddr target = there(target_ + at);
+    if (op == Op::read) {
+      while (!engine_.try_read_async({target, here, bytes, {}})) move_on();
+    } else if (op == Op::write) {
+      while (!engine_.try_write_async({target, here, bytes, {}})) move_on();
+    } else {
+      while (!engine_.try_atomic_async({comm::AtomicOp::fetch_add, comm::Width::eight, there(word_), 1, 0, &result_, {}})) move_on();
+    }
   }
-
- private:
   static void complete(void* context, comm::Status) noexcept {
     static_cast<Slot*>(context)->busy.store(false, std::memory_order_release);   // what the operation brought before it
   }
@@ -116,7 +136,7 @@ class KasaneLane {
     else relax();
   }
   template <class Try>
-  void retry(const Try& attempt) {
+  [[gnu::always_inline]] void retry(const Try& attempt) {
     while (!attempt()) move_on();
   }
   [[nodiscard]] comm::RemoteAddr there(std::uint64_t offset) const { return {peer_, kRegion, offset}; }
@@ -129,7 +149,10 @@ class KasaneLane {
   Rank peer_;
   bool mapped_, own_progress_;
   unsigned lane_;
+  std::uint64_t target_, source_, word_;
+  std::uint64_t data_[2], flag_[2];     ///< apart, together
   std::uint64_t head_ = 0, tail_ = 0;   ///< operations issued, and seen to have completed
+  std::uint64_t result_ = 0;            ///< of an atomic that completed at once
   Slot passed_;
   Slot slots_[Window::kWindow];
 };
@@ -137,7 +160,8 @@ class KasaneLane {
 class KasaneSystem {
  public:
   KasaneSystem(unsigned, Control&, const Window& window)
-      : session_(take(comm::Session::join(settings.session, settings.job), "joining")), waiter_(session_->transport()), collectives_(session_->transport(), waiter_) {
+      : session_(take(comm::Session::join(settings.session, settings.job), "joining")), waiter_(session_->transport()), collectives_(session_->transport(), waiter_),
+        rank_(raw(session_->transport().rank())) {
     comm::Transport& transport = session_->transport();
     transport.set_handler(kRequest, [](void* t, const comm::Message& m) noexcept { static_cast<comm::Transport*>(t)->reply(m.token, 1); }, &transport);
     transport.set_handler(kSend, [](void*, const comm::Message&) noexcept {}, nullptr);
@@ -153,7 +177,7 @@ class KasaneSystem {
   KasaneSystem(const KasaneSystem&) = delete;
   KasaneSystem& operator=(const KasaneSystem&) = delete;
 
-  [[nodiscard]] unsigned rank() const { return raw(session_->transport().rank()); }
+  [[nodiscard]] unsigned rank() const { return rank_; }
   /// In offload mode one thread of the engine works beside ours, though not where memory is mapped.
   [[nodiscard]] unsigned helpers() const { return settings.offload && !mapped_ ? 1 : 0; }
   [[nodiscard]] static std::string refuse(const Order&) { return ""; }
@@ -173,6 +197,7 @@ class KasaneSystem {
   std::unique_ptr<comm::Session> session_;
   comm::PollWaiter waiter_;
   comm::Collectives collectives_;
+  unsigned rank_;
   std::unique_ptr<comm::Engine> engine_;   ///< goes first
   std::byte* mine_ = nullptr;
   bool mapped_ = false;

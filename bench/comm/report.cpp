@@ -60,7 +60,7 @@ Role Report::role(const std::string& system) const {
 }
 
 void Report::print() const {
-  std::printf("%u cores. Medians of interleaved repetitions; ± is half the distance of the quartiles; * means more threads than cores.\n", usable_cores());
+  std::printf("%u cores. Medians of interleaved repetitions; ± is half the distance of the quartiles; ratios are medians of each repetition's; * means more threads than cores.\n", usable_cores());
   for (const Case& c : cases_) {
     print(c);
     print_ratios(c);
@@ -98,28 +98,39 @@ void Report::print_ratios(const Case& c) const {
   if (ours.empty() || ours.size() == c.systems.size()) return;
   std::printf("%s as a ratio to the limit, and to the best peer (%s is better)\n", c.name.c_str(), more_is_better(c.unit) ? "more" : "less");
   for (const auto& [point, by_system] : c.samples) {
-    double limit = 0, best = 0;
-    std::string best_name;
-    for (const auto& [system, samples] : by_system) {
-      const double median = summarize(samples).median;
-      if (role(system) == Role::limit) limit = median;
-      if (role(system) != Role::peer) continue;
-      if (best_name.empty() || (more_is_better(c.unit) ? median > best : median < best)) {
-        best = median;
-        best_name = system;
-      }
-    }
     std::printf("%7u %9s", point.threads, size_text(point.bytes).c_str());
     for (const auto& system : ours) {
-      const auto found = by_system.find(system);
-      if (found == by_system.end()) continue;
-      const double median = summarize(found->second).median;
+      if (by_system.find(system) == by_system.end()) continue;
+      const Ratios r = ratios(c, by_system, system);
       std::printf("  %s", system.c_str());
-      if (limit != 0) std::printf(" %.2f × raw", median / limit);
-      if (best != 0) std::printf(" %.2f × best", median / best);
+      if (r.to_limit != 0) std::printf(" %.2f × raw", r.to_limit);
+      if (r.to_best != 0) std::printf(" %.2f × %s", r.to_best, r.best.c_str());
     }
-    std::printf("%s%s\n", best_name.empty() ? "" : "   best peer: ", best_name.c_str());
+    std::printf("\n");
   }
+}
+
+/// Of samples of one repetition, which were taken within moments of each other: what the machine does to both (a core-to-core latency that changes within
+/// minutes, a neighbour) is in neither's favour. The best peer is the one that we do worst against.
+Report::Ratios Report::ratios(const Case& c, const std::map<std::string, std::vector<double>>& by_system, const std::string& system) const {
+  Ratios found;
+  const auto& ours = by_system.at(system);
+  for (const auto& [other, theirs] : by_system) {
+    if (role(other) == Role::ours) continue;
+    std::vector<double> each;
+    for (std::size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
+      if (theirs[i] != 0) each.push_back(ours[i] / theirs[i]);
+    }
+    if (each.empty()) continue;
+    const double ratio = summarize(std::move(each)).median;
+    if (role(other) == Role::limit) {
+      found.to_limit = ratio;
+    } else if (found.best.empty() || (more_is_better(c.unit) ? ratio < found.to_best : ratio > found.to_best)) {
+      found.to_best = ratio;
+      found.best = other;
+    }
+  }
+  return found;
 }
 
 Result<> Report::write(const std::string& path) const {
@@ -130,8 +141,14 @@ Result<> Report::write(const std::string& path) const {
         const auto found = by_system.find(system);
         if (found == by_system.end()) continue;
         const Summary s = summarize(found->second);
-        list.push_back({{"suite", suite_}, {"case", c.name}, {"system", system}, {"ranks", 2}, {"threads", point.threads}, {"bytes", point.bytes},
+        Json row({{"suite", suite_}, {"case", c.name}, {"system", system}, {"ranks", 2}, {"threads", point.threads}, {"bytes", point.bytes},
                         {"value", s.median}, {"unit", c.unit}, {"repetitions", s.repetitions}, {"spread", s.spread()}, {"low", s.low}, {"high", s.high}});
+        if (role(system) == Role::ours) {
+          const Ratios r = ratios(c, by_system, system);
+          if (r.to_limit != 0) row["ratio_to_limit"] = r.to_limit;
+          if (r.to_best != 0) row.update({{"ratio_to_best", r.to_best}, {"best", r.best}});
+        }
+        list.push_back(std::move(row));
       }
     }
   }

@@ -48,6 +48,12 @@ class Report {
     std::vector<std::string> systems;                                     ///< in the order of their first sample
     std::map<Point, std::map<std::string, std::vector<double>>> samples;
   };
+  /// 0 where there is nobody to compare with.
+  struct Ratios {
+    double to_limit = 0, to_best = 0;
+    std::string best;
+  };
+  [[nodiscard]] Ratios ratios(const Case&, const std::map<std::string, std::vector<double>>& by_system, const std::string& system) const;
   void print(const Case&) const;
   void print_ratios(const Case&) const;
   [[nodiscard]] Role role(const std::string& system) const;

@@ -37,6 +37,25 @@ template <class Word>
   std::memcpy(to + bytes - 16, &d, 16);
 }
 
+/// Out of line, so that the calls that copy stay short enough to be inlined where they are made.
+[[gnu::noinline]] inline void copy_other(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  if (bytes > 64) {
+    std::memcpy(to, from, bytes);
+  } else if (bytes >= 32) {
+    move_line(to, from, bytes);
+  } else if (bytes >= 16) {
+    move_ends<Sixteen>(to, from, bytes);
+  } else if (bytes >= 8) {
+    move_ends<std::uint64_t>(to, from, bytes);
+  } else if (bytes >= 4) {
+    move_ends<std::uint32_t>(to, from, bytes);
+  } else if (bytes >= 2) {
+    move_ends<std::uint16_t>(to, from, bytes);
+  } else if (bytes == 1) {
+    *to = *from;
+  }
+}
+
 }  // namespace detail
 
 /// memmove up to 64 bytes, memcpy above.
@@ -45,20 +64,8 @@ template <class Word>
     std::uint64_t word;
     std::memcpy(&word, from, 8);
     std::memcpy(to, &word, 8);
-  } else if (bytes > 64) {
-    std::memcpy(to, from, bytes);
-  } else if (bytes >= 32) {
-    detail::move_line(to, from, bytes);
-  } else if (bytes >= 16) {
-    detail::move_ends<detail::Sixteen>(to, from, bytes);
-  } else if (bytes > 8) {
-    detail::move_ends<std::uint64_t>(to, from, bytes);
-  } else if (bytes >= 4) {
-    detail::move_ends<std::uint32_t>(to, from, bytes);
-  } else if (bytes >= 2) {
-    detail::move_ends<std::uint16_t>(to, from, bytes);
-  } else if (bytes == 1) {
-    *to = *from;
+  } else {
+    detail::copy_other(to, from, bytes);
   }
 }
 

@@ -71,7 +71,8 @@ Engine::Engine(Transport& transport, const EngineOptions& options)
       me_(transport.rank()),
       cpu_atomics_(transport.facts().atomics_coherent_with_cpu),
       mode_(decide(transport, options)),
-      paths_(std::make_unique<Path[]>(std::size_t{transport.ranks()} * kMaxRegions)) {
+      paths_(std::make_unique<Path[]>(std::size_t{transport.ranks()} * kMaxRegions)),
+      own_paths_(&paths_[std::size_t{raw(transport.rank())} * kMaxRegions]) {
   core_ = std::make_unique<Core>(*this, options);
 }
 
@@ -112,7 +113,7 @@ Bounds Engine::bounds() const noexcept {
           .region_bytes = [](const void* e, RegionId id) noexcept -> std::uint64_t {
             const Engine& engine = *static_cast<const Engine*>(e);
             // acquire: as in mapped_at(). Regions are equally large everywhere, and our own is always mapped.
-            return engine.paths_[std::size_t{raw(engine.me_)} * kMaxRegions + raw(id)].bytes.load(std::memory_order_acquire);
+            return engine.own_paths_[raw(id)].bytes.load(std::memory_order_acquire);
           },
           .engine = this};
 }
