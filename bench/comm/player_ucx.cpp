@@ -3,6 +3,8 @@
 // handles with every operation, put + fence + put for data and flag. UCX_TLS says over what.
 //   --multi     one worker in UCX's MULTI mode for all threads, instead
 //   --pointer   loads and stores by ucp_rkey_ptr, instead of put and get
+//   --own       memory that the program brought and UCX only registered, as that of a runtime with memory of its own: its shared memory then sends messages
+#include <sys/mman.h>
 #include <ucp/api/ucp.h>
 
 #include <cstdlib>
@@ -14,7 +16,7 @@
 namespace kasane::bench {
 namespace {
 
-bool multi = false, pointer = false;
+bool multi = false, pointer = false, own = false;
 
 void check(ucs_status_t status, const char* what) {
   if (status != UCS_OK) throw std::runtime_error(std::string(what) + ": " + ucs_status_string(status));
@@ -46,7 +48,7 @@ ucp_worker_h make_worker(ucp_context_h context) {
   return worker;
 }
 
-/// Memory that UCX allocated and registered, and the peer's key for it.
+/// Memory that UCX registered (and allocated, unless it is our own), and the peer's key for it.
 struct Memory {
   ucp_mem_h handle = nullptr;
   std::byte* base = nullptr;
@@ -56,7 +58,13 @@ struct Memory {
     ucp_mem_map_params_t params{};
     params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
     params.length = bytes;
-    params.flags = UCP_MEM_MAP_ALLOCATE | UCP_MEM_MAP_NONBLOCK;
+    params.flags = UCP_MEM_MAP_NONBLOCK;
+    if (own) {
+      params.address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      if (params.address == MAP_FAILED) throw std::runtime_error("memory for the UCX player");
+    } else {
+      params.flags |= UCP_MEM_MAP_ALLOCATE;
+    }
     check(ucp_mem_map(context, &params, &handle), "ucp_mem_map");
     ucp_mem_attr_t attributes{};
     attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS;
@@ -121,7 +129,7 @@ class UcxLane {
   void await(std::uint64_t, bool together, std::uint64_t flag, Patience patience) {
     const auto here = word(memory_.base + window_.flag(lane_, together));
     // Shared memory needs no progress once a put has returned; a network does, all the time.
-    const unsigned looks_between = over_network() ? 1 : 4096;
+    const unsigned looks_between = over_network() || own ? 1 : 4096;
     for (unsigned looks = 1; here.load(std::memory_order_acquire) != flag; ++looks) {   // acquire: the data after it
       if (looks % looks_between == 0) ucp_worker_progress(worker_);
       patience.look();
@@ -302,6 +310,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--multi") == 0) kasane::bench::multi = true;
     if (std::strcmp(argv[i], "--pointer") == 0) kasane::bench::pointer = true;
+    if (std::strcmp(argv[i], "--own") == 0) kasane::bench::own = true;
   }
   return kasane::bench::player_main<kasane::bench::UcxSystem>("ucx");
 }

@@ -83,6 +83,8 @@ const std::vector<Known>& known() {
        [](const std::string& p, Over over) { return twice({p}, ucx_variables(over)); }},
       {"ucx-multi", "ucx", nullptr, "UCX with one MULTI worker for all threads", false, false, true, {false, true},
        [](const std::string& p, Over over) { return twice({p, "--multi"}, ucx_variables(over)); }},
+      {"ucx-own", "ucx", nullptr, "as ucx, on memory that the program brought, as Kasane's is", false, false, true, {true, true},
+       [](const std::string& p, Over over) { return twice({p, "--own"}, ucx_variables(over)); }},
       {"ucx-pointer", "ucx", nullptr, "loads and stores by UCX's ucp_rkey_ptr", false, false, true, {false, false},
        [](const std::string& p, Over over) { return over == Over::memory ? twice({p, "--pointer"}, kUcxMemory) : Launch{}; }},
       {"openmpi-p2p", "openmpi", "mpirun.openmpi", "Open MPI, send and receive", false, false, false, {true, true},
