@@ -172,10 +172,10 @@ int list(const std::string& bin) {
 int run(const Options& options) {
   const std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path().string() + "/";
   if (options.list) return list(bin);
-  const auto memory = installed_systems(bin, Over::memory);
+  const auto here = installed_systems(bin);
   stop_on_signals();
-  (void)choose(memory, options.systems);   // refuses what is not here before anything starts
-  Report report("comm", roles_of(memory));
+  (void)choose(here, options.systems);   // refuses what is not here before anything starts
+  Report report("comm", roles_of(here));
   for (const auto& name : options.over) {
     const Over over = name == "tcp" ? Over::tcp : Over::memory;
     std::vector<System> systems = installed_systems(bin, over);

@@ -135,6 +135,14 @@ std::vector<System> installed_systems(const std::string& bin, Over over) {
   return systems;
 }
 
+std::vector<System> installed_systems(const std::string& bin) {
+  std::vector<System> systems = installed_systems(bin, Over::memory);
+  for (System& system : installed_systems(bin, Over::tcp)) {
+    if (std::none_of(systems.begin(), systems.end(), [&](const System& s) { return s.name == system.name; })) systems.push_back(std::move(system));
+  }
+  return systems;
+}
+
 std::vector<std::string> all_system_names() {
   std::vector<std::string> names;
   for (const Known& row : known()) names.emplace_back(row.name);

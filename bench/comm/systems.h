@@ -26,6 +26,8 @@ struct System {
 
 /// Everything that this program knows and that is built and installed here, in the order of the report. bin: the folder of the players, with a slash.
 [[nodiscard]] std::vector<System> installed_systems(const std::string& bin, Over over);
+/// The same over any of them, each once.
+[[nodiscard]] std::vector<System> installed_systems(const std::string& bin);
 /// The names of all systems, installed or not.
 [[nodiscard]] std::vector<std::string> all_system_names();
 /// Those of systems whose names are in wanted; all if wanted is empty. Throws std::runtime_error for a name that is not here.

@@ -129,10 +129,10 @@ int list(const std::string& bin) {
 int run(const Options& options) {
   const std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path().string() + "/";
   if (options.list) return list(bin);
-  const auto memory = installed_systems(bin, Over::memory);
-  Report report("pingpong", roles_of(memory));
+  const auto here = installed_systems(bin);
+  Report report("pingpong", roles_of(here));
   stop_on_signals();
-  (void)choose(memory, options.systems);   // refuses what is not here before anything starts
+  (void)choose(here, options.systems);   // refuses what is not here before anything starts
   for (const auto& over : options.over) {
     std::vector<System> systems = installed_systems(bin, over == "tcp" ? Over::tcp : Over::memory);
     std::erase_if(systems, [&](const System& s) {

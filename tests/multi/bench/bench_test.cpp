@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <set>
 
 #include "comm/match.h"
 
@@ -104,6 +105,18 @@ TEST(Pair, SaysWhyItDidNotStart) {
   EXPECT_FALSE(has_children());
   Pair missing("missing", {{"/no/such/player"}, true, {}}, 1, 4096);
   EXPECT_TRUE(missing.lost());
+}
+
+/// Some run over TCP alone, and are there all the same.
+TEST(Systems, AreHereOnceWhateverTheyRunOver) {
+  std::multiset<std::string> here;
+  for (const System& system : installed_systems(KASANE_BIN)) here.insert(system.name);
+  std::set<std::string> expected;
+  for (const Over over : {Over::memory, Over::tcp}) {
+    for (const System& system : installed_systems(KASANE_BIN, over)) expected.insert(system.name);
+  }
+  EXPECT_EQ(here, std::multiset<std::string>(expected.begin(), expected.end()));
+  EXPECT_EQ(here.count("raw"), 1u);
 }
 
 /// Every system that is built and installed here delivers what was sent, over everything that it runs on.
