@@ -60,6 +60,10 @@ if(bench_gasnet_FOUND)
   # Its headers are not ours to keep free of warnings.
   set_source_files_properties(comm/player_gasnet.cpp PROPERTIES COMPILE_OPTIONS -w)
 endif()
+pkg_check_modules(bench_gpi2 IMPORTED_TARGET GPI2)
+if(bench_gpi2_FOUND)
+  kasane_add_player(gpi2 comm/player_gpi2.cpp PkgConfig::bench_gpi2)
+endif()
 # Kasane's player loads the module of the MPI that started it.
 foreach(mpi openmpi mpich)
   if(TARGET kasane-mpi-${mpi})

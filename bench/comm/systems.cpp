@@ -108,6 +108,8 @@ const std::vector<Known>& known() {
        [](const std::string& p, Over over) {
          return over == Over::memory ? forked(p, {}, {{"GASNET_PSHM_NODES", "2"}, {"GASNET_MAX_SEGSIZE", "512M/P"}, {"GASNET_QUIET", "1"}}) : Launch{};
        }},
+      {"gpi2", "gpi2", nullptr, "GPI-2 (GASPI), TCP device, a queue for each thread: write_notify", false, false, false, {false, false},
+       [](const std::string& p, Over over) { return over == Over::tcp ? twice({p}, {}) : Launch{}; }},
   };
   return table;
 }
