@@ -29,6 +29,11 @@ const Variables kUcxMemory{{"UCX_TLS", "sm,self"}};
 const Variables kUcxTcp{{"UCX_TLS", "tcp,self"}, {"UCX_NET_DEVICES", "lo"}};
 const Variables& ucx_variables(Over over) { return over == Over::memory ? kUcxMemory : kUcxTcp; }
 
+/// Its own shared memory, if it was built with that, would bypass TCP.
+const Variables kLciMemory{{"LCI_ATTR_BACKEND", "ofi"}, {"LCI_ATTR_OFI_PROVIDER_NAME", "shm"}};
+const Variables kLciTcp{{"LCI_ATTR_BACKEND", "ofi"}, {"LCI_ATTR_OFI_PROVIDER_NAME", "tcp;ofi_rxm"}, {"LCI_ATTR_SHM_ENABLE", "0"}, {"FI_TCP_IFACE", "lo"}};
+const Variables& lci_variables(Over over) { return over == Over::memory ? kLciMemory : kLciTcp; }
+
 Launch twice(std::vector<std::string> command, Variables variables) { return {std::move(command), false, std::move(variables)}; }
 
 using Words = std::vector<std::string>;
@@ -110,6 +115,10 @@ const std::vector<Known>& known() {
        }},
       {"gpi2", "gpi2", nullptr, "GPI-2 (GASPI), TCP device, a queue for each thread: write_notify", false, false, false, {false, false},
        [](const std::string& p, Over over) { return over == Over::tcp ? twice({p}, {}) : Launch{}; }},
+      {"lci", "lci", nullptr, "LCI 2 on libfabric, a device for each thread: active messages; put, get", false, false, false, {true, true},
+       [](const std::string& p, Over over) { return twice({p}, lci_variables(over)); }},
+      {"lci-put", "lci", nullptr, "LCI 2, put with signal", false, false, false, {true, true},
+       [](const std::string& p, Over over) { return twice({p, "--put"}, lci_variables(over)); }},
   };
   return table;
 }
