@@ -57,8 +57,10 @@ class KasaneLane {
   [[gnu::always_inline]] void pass(std::uint64_t bytes, bool together, std::uint64_t flag) {
     comm::Callback done;
     if (!mapped_) {
-      wait(passed_, Patience(true));   // the earlier one's source is in use until it has completed
-      done = occupy(passed_);
+      // The peer's flag said that the last one has arrived, so its source is free; completions come a little later.
+      Slot& slot = passed_[rounds_++ % kPassed];
+      wait(slot, Patience(true));
+      done = occupy(slot);
     }
     while (!engine_.try_write_notify_async({there(data_[together]), {kRegion, source_}, bytes, flag_[together], flag, done})) move_on();
   }
@@ -81,7 +83,8 @@ class KasaneLane {
   [[nodiscard]] unsigned outstanding() const { return static_cast<unsigned>(head_ - tail_); }
   [[gnu::always_inline]] void drain(unsigned at_most, Patience patience) {
     while (head_ - tail_ > at_most) wait(slots_[tail_++ % Window::kWindow], patience);
-    if (at_most == 0) wait(passed_, patience);
+    if (at_most != 0) return;
+    for (Slot& slot : passed_) wait(slot, patience);
   }
 
  private:
@@ -153,7 +156,9 @@ class KasaneLane {
   std::uint64_t data_[2], flag_[2];     ///< apart, together
   std::uint64_t head_ = 0, tail_ = 0;   ///< operations issued, and seen to have completed
   std::uint64_t result_ = 0;            ///< of an atomic that completed at once
-  Slot passed_;
+  static constexpr unsigned kPassed = 4;
+  unsigned rounds_ = 0;
+  Slot passed_[kPassed];
   Slot slots_[Window::kWindow];
 };
 

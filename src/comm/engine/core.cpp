@@ -17,7 +17,8 @@ namespace kasane::comm {
 Engine::Core::Core(Engine& engine, const EngineOptions& o)
     : engine_(engine),
       transport_(engine.transport_),
-      pack_below_(std::min(o.pack_below, wire::kMaxEntryData - 2 * sizeof(wire::Entry))),
+      puts_are_messages_(engine.transport_.facts().target_cpu_needed),
+      pack_below_(std::min(o.pack_below, wire::kMaxNotified)),
       operations_count_(o.operations),
       operations_(std::make_unique<Operation[]>(std::size_t{2} * o.operations)),
       shipments_(std::make_unique<Shipment[]>(o.packs)),
@@ -28,12 +29,15 @@ Engine::Core::Core(Engine& engine, const EngineOptions& o)
       free_transfers_(o.operations),
       free_prepared_(o.operations),
       free_shipments_(o.packs),
-      free_parcels_(o.parcels) {
+      free_parcels_(o.parcels),
+      late_answers_(std::make_unique<LateAnswer[]>(kLateAnswers)),
+      free_late_answers_(kLateAnswers) {
   for (std::uint32_t i = 0; i < 2 * o.operations; ++i) {
     operations_[i].index = i;
     operations_[i].core = this;
   }
   for (std::uint32_t i = 0; i < o.packs; ++i) shipments_[i].index = i;
+  for (std::uint32_t i = 0; i < kLateAnswers; ++i) late_answers_[i].index = i;
   for (std::uint32_t r = 0; r < engine.ranks_; ++r) {
     read_services_[r].core = this;
     copy_services_[r].core = this;
@@ -253,6 +257,7 @@ bool Engine::Core::move_on() noexcept {
   any |= retry();
   any |= send_unsent();
   any |= serve_deferred();
+  any |= give_late_answers();
   return any;
 }
 

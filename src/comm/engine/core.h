@@ -70,6 +70,13 @@ class Engine::Core final : public Issuer {
     std::uint32_t bytes = 0;
     std::array<std::uint64_t, kMaxPayload / 8> data;
   };
+  /// An answer that lets what came with it be seen first, see on_pack().
+  struct LateAnswer {
+    LateAnswer* next = nullptr;
+    ReplyToken token{};
+    std::uint32_t index = 0;
+  };
+  static constexpr std::uint32_t kLateAnswers = 64;
   struct CopyService : Completion {
     Core* core = nullptr;
     CopyService* next = nullptr;
@@ -155,9 +162,11 @@ class Engine::Core final : public Issuer {
   [[nodiscard]] bool serve(CopyService&) noexcept;
   static void copied(Completion*) noexcept;
   bool serve_deferred() noexcept;
+  bool give_late_answers() noexcept;
 
   Engine& engine_;
   Transport& transport_;
+  const bool puts_are_messages_;                   ///< the target's CPU takes part in them
   std::size_t pack_below_;
   std::uint32_t operations_count_;
   std::unique_ptr<Operation[]> operations_;        ///< of free_transfers_, then of free_prepared_
@@ -175,6 +184,9 @@ class Engine::Core final : public Issuer {
   TakeAllStack<Operation> retry_;
   TakeAllStack<ReadService> deferred_reads_;
   TakeAllStack<CopyService> deferred_copies_;
+  std::unique_ptr<LateAnswer[]> late_answers_;
+  IndexPool<> free_late_answers_;
+  TakeAllStack<LateAnswer> new_late_answers_, due_late_answers_;
   std::atomic<bool> unsent_{false};                ///< an open shipment is due and the transport said again
   std::atomic<std::uint32_t> changes_{0};          ///< grows when a record, shipment or credit is given back
 

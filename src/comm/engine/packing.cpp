@@ -19,9 +19,12 @@ std::uint32_t narrow(std::size_t bytes) noexcept { return static_cast<std::uint3
 
 }  // namespace
 
-/// Worth sharing a message: small, and the peer has something else of ours under way. A lone operation goes by itself, which needs no program at the other end.
+/// Worth sharing a message: small, and the peer has something else of ours under way. A lone operation goes by itself, which needs no program at the other
+/// end; but a write with notification is one message instead of two and a flush, where puts are messages to a program anyway.
 bool Engine::Core::packable(const Command& c) const noexcept {
-  return c.kind != Command::Kind::atomic && c.transfer.bytes <= pack_below_ && pack_below_ != 0 && peers_[raw(c.remote.rank)].epochs.under_way() > 1;
+  if (c.kind == Command::Kind::atomic || pack_below_ == 0) return false;
+  if (c.kind == Command::Kind::write_notify && puts_are_messages_) return c.transfer.bytes <= wire::kMaxNotified;
+  return c.transfer.bytes <= pack_below_ && peers_[raw(c.remote.rank)].epochs.under_way() > 1;
 }
 
 Engine::Core::Packed Engine::Core::pack(const Command& c, Operation& op) noexcept {

@@ -22,14 +22,41 @@ void Engine::Core::on_pack(void* context, const Message& m) noexcept {
   Core& core = *static_cast<Core*>(context);
   const std::byte* at = m.payload.data();
   const std::byte* const end = at + m.payload.size();
+  bool notifies = false;
   while (at < end) {
     wire::Entry e;
     std::memcpy(&e, at, sizeof(e));
     at += sizeof(e);
     core.apply(e, at);
     at += wire::padded(e.bytes);
+    notifies |= e.what == wire::What::flag;
   }
-  core.transport_.reply(m.token, 0);
+  // Sending an answer takes a few microseconds over TCP, and the thread that makes progress may be the one that waits for the flag: let it look first, and
+  // post what it has to say. The next progress() answers, of this thread or of one that the ring wakes.
+  const std::uint32_t index = notifies ? core.free_late_answers_.take() : kNoRecord;
+  if (index == kNoRecord) return core.transport_.reply(m.token, 0);
+  LateAnswer& late = core.late_answers_[index];
+  late.token = m.token;
+  core.new_late_answers_.push(&late);
+  core.ring();
+}
+
+/// Those of the progress() before; those of this one have to wait.
+bool Engine::Core::give_late_answers() noexcept {
+  bool any = false;
+  for (LateAnswer* late = due_late_answers_.take_all(); late != nullptr; any = true) {
+    LateAnswer* next = late->next;
+    const ReplyToken token = late->token;
+    free_late_answers_.put(late->index);
+    transport_.reply(token, 0);
+    late = next;
+  }
+  for (LateAnswer* late = new_late_answers_.take_all(); late != nullptr; any = true) {
+    LateAnswer* next = late->next;
+    due_late_answers_.push(late);
+    late = next;
+  }
+  return any;
 }
 
 void Engine::Core::apply(const wire::Entry& e, const std::byte* data) noexcept {

@@ -46,6 +46,8 @@ static_assert(sizeof(Entry) == 16 && sizeof(ReadPackHead) == 8 && sizeof(ReadDat
 [[nodiscard]] constexpr std::size_t padded(std::size_t bytes) noexcept { return (bytes + 7) & ~std::size_t{7}; }
 /// The largest data of one entry of kPack.
 inline constexpr std::size_t kMaxEntryData = (kMaxPayload - sizeof(Entry)) & ~std::size_t{15};
+/// … and of one that a flag follows.
+inline constexpr std::size_t kMaxNotified = kMaxEntryData - 2 * sizeof(Entry);
 inline constexpr std::uint32_t kMaxEntries = kMaxPayload / sizeof(Entry);
 
 }  // namespace kasane::comm::wire

@@ -37,6 +37,7 @@ namespace {
 constexpr int kBatch = 64;                              ///< messages that a progress() runs at most
 constexpr std::uint32_t kFences = 64;
 constexpr std::uint32_t kBusyPolls = 16;                ///< as many polls of others during one nap: they look after arrivals
+constexpr std::uint32_t kIdleLaneEvery = 64;            ///< a thread looks at its lane that often while nothing is under way there
 constexpr std::int64_t kNapNs = 100'000;
 constexpr std::uint64_t kCloseNs = 1'000'000'000;       ///< how long the end waits for peers that may have gone
 constexpr unsigned kActiveMessage = 1;
@@ -819,9 +820,11 @@ bool UcxTransport::retry_due() noexcept {
 bool UcxTransport::poll() noexcept {
   const std::uint32_t mine = own_lane();
   auto& polls = lanes_[mine]->polls;
-  polls.store(polls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);   // relaxed: a hint, may miss some
+  const std::uint32_t number = polls.load(std::memory_order_relaxed) + 1;
+  polls.store(number, std::memory_order_relaxed);                                      // relaxed: a hint, may miss some
   bool any = due_.load(std::memory_order_relaxed) != 0 && retry_due();                 // relaxed: a hint; retry_due() looks properly
-  if (mine != 0 && (lanes_[mine]->used() || lanes_[mine]->busy())) any = visit(mine) || any;
+  // Everything comes to lane 0; another one has news only while something of its own is under way, or when a peer goes. Over TCP a look is a system call.
+  if (mine != 0 && (lanes_[mine]->busy() || (number % kIdleLaneEvery == 0 && lanes_[mine]->used()))) any = visit(mine) || any;
   any = visit(0) || any;
   const std::uint32_t attention = attention_.load(std::memory_order_relaxed);          // relaxed: a hint; arm() finds what is missed
   for (std::uint32_t i = 1; i < lanes_.size(); ++i) {
