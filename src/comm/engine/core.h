@@ -21,7 +21,7 @@
 #include "comm/engine/accumulate.h"
 #include "comm/engine/flush_epochs.h"
 #include "comm/engine/gate.h"
-#include "comm/engine/index_pool.h"
+#include "comm/index_pool.h"
 #include "comm/engine/operation.h"
 #include "comm/engine/take_all_stack.h"
 #include "comm/offload/offloader.h"

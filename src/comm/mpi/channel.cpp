@@ -184,7 +184,7 @@ bool Channel::pack(std::uint32_t node) noexcept {
   std::uint16_t& open = open_[meaning.peer];
   if (open == kNoBuffer) {
     const std::uint32_t fresh = claim_answer();
-    if (fresh == IndexPool::kNone) return false;
+    if (fresh == IndexPool<>::kNone) return false;
     open = static_cast<std::uint16_t>(fresh);
     opened_.push_back(meaning.peer);  // reserved for every peer
     answer_head(buffer(fresh)) = {};

@@ -18,7 +18,7 @@
 #include "base/mpsc_ring.h"
 #include "comm/mpi/answer_stack.h"
 #include "comm/mpi/bulk.h"
-#include "comm/mpi/index_pool.h"
+#include "comm/index_pool.h"
 #include "comm/mpi/library.h"
 #include "comm/mpi/wire.h"
 
@@ -81,11 +81,11 @@ class Channel {
   bool close() noexcept;
 
   // ---- any thread
-  [[nodiscard]] std::uint32_t claim() noexcept { return out_pool_.claim(); }
-  void release(std::uint32_t buffer) noexcept { (buffer < kOut ? out_pool_ : answer_pool_).release(buffer < kOut ? buffer : buffer - kOut); }
+  [[nodiscard]] std::uint32_t claim() noexcept { return out_pool_.take(); }
+  void release(std::uint32_t buffer) noexcept { (buffer < kOut ? out_pool_ : answer_pool_).put(buffer < kOut ? buffer : buffer - kOut); }
   [[nodiscard]] std::uint32_t claim_answer() noexcept {
-    const std::uint32_t i = answer_pool_.claim();
-    return i == IndexPool::kNone ? i : i + kOut;
+    const std::uint32_t i = answer_pool_.take();
+    return i == IndexPool<>::kNone ? i : i + kOut;
   }
   [[nodiscard]] std::byte* buffer(std::uint32_t index) noexcept { return out_[index].bytes; }
   [[nodiscard]] Head& head(std::uint32_t index) noexcept { return *reinterpret_cast<Head*>(out_[index].bytes); }
@@ -147,7 +147,7 @@ class Channel {
   AnswerStack<>& owed_;
   std::vector<Buffer> out_;              // kOut, then kAnswers
   std::vector<Outgoing> outgoing_;
-  IndexPool out_pool_{kOut}, answer_pool_{kAnswers};
+  IndexPool<> out_pool_{kOut}, answer_pool_{kAnswers};
   MpscRing<std::uint16_t> queue_{256};   // holds every buffer there is and what the ring may keep back, so it is never full
   HandOver<> hand_over_;
   std::atomic<bool> any_lost_{false};

@@ -73,7 +73,7 @@ struct alignas(64) ReplySlot {
 struct Slots {
   explicit Slots(std::uint32_t count) : operations(count), free_replies(count), replies(new ReplySlot[count]) {}
   OpRing<> operations;
-  IndexPool free_replies;
+  IndexPool<> free_replies;
   std::unique_ptr<ReplySlot[]> replies;
 };
 
@@ -123,9 +123,9 @@ class MpiTransport final : public Transport {
   };
   /// What an operation is posted from: the buffer that asks for it, its slot filled but for the completion.
   struct Draft {
-    std::uint32_t buffer = IndexPool::kNone;
+    std::uint32_t buffer = IndexPool<>::kNone;
     std::uint64_t position = 0;
-    explicit operator bool() const noexcept { return buffer != IndexPool::kNone; }
+    explicit operator bool() const noexcept { return buffer != IndexPool<>::kNone; }
   };
 
   [[nodiscard]] bool own(Rank r) const noexcept { return r == rank(); }
@@ -320,7 +320,7 @@ bool MpiTransport::through_window(std::uint32_t peer, std::size_t bytes, const C
 /// A buffer and a slot, both or none.
 MpiTransport::Draft MpiTransport::draft(RemoteAddr at, Ask kind, std::uint64_t bytes, Completion* completion, const Operation& rest) noexcept {
   const std::uint32_t buffer = channel_->claim();
-  if (buffer == IndexPool::kNone) return {};
+  if (buffer == IndexPool<>::kNone) return {};
   OpRing<>& ring = slots_[raw(at.rank)]->operations;
   const auto position = ring.claim();
   if (!position) {
@@ -510,7 +510,7 @@ Post MpiTransport::ask_handler(Rank to, Ask kind, HandlerId id, std::span<const 
   KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
   KASANE_CHECK_OP(payload.size(), <=, kMaxPayload);
   const std::uint32_t buffer = channel_->claim();
-  if (buffer == IndexPool::kNone) return Post::again;
+  if (buffer == IndexPool<>::kNone) return Post::again;
   channel_->head(buffer) = {.kind = kind,
                             .op = AtomicOp::fetch_add,
                             .width = Width::eight,
@@ -549,8 +549,8 @@ Post MpiTransport::send(Rank to, HandlerId id, std::span<const std::byte> payloa
 Post MpiTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
   Slots& slots = *slots_[raw(to)];
-  const std::uint32_t index = slots.free_replies.claim();
-  if (index == IndexPool::kNone) return Post::again;
+  const std::uint32_t index = slots.free_replies.take();
+  if (index == IndexPool<>::kNone) return Post::again;
   ReplySlot& slot = slots.replies[index];
   // relaxed: the slot is ours alone until the message that names it is queued (release).
   const std::uint64_t stamp = slot.state.load(std::memory_order_relaxed) / 4 + 1;
@@ -560,7 +560,7 @@ Post MpiTransport::request(Rank to, HandlerId id, std::span<const std::byte> pay
   if (ask_handler(to, Ask::request, id, payload, index, stamp) == Post::again) {
     pending = {};
     slot.state.store(stamp * 4 + ReplySlot::answered, std::memory_order_relaxed);  // relaxed: nobody waits for it
-    slots.free_replies.release(index);
+    slots.free_replies.put(index);
     return Post::again;
   }
   return Post::pending;
@@ -602,7 +602,7 @@ bool MpiTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
   KASANE_CHECK_OP(state / 4, ==, pending.stamp);
   const bool lost = state % 4 == ReplySlot::lost;
   if (value != nullptr) *value = lost ? 0 : slot.value.load(std::memory_order_relaxed);  // relaxed: ordered by state
-  slots.free_replies.release(index);
+  slots.free_replies.put(index);
   pending = {.slot = 0, .status = lost ? Status::peer_lost : Status::ok, .stamp = 0};
   return true;
 }
@@ -786,7 +786,7 @@ bool MpiTransport::answer_read(std::uint32_t peer, const Head& head) noexcept {
   KASANE_CHECK_OP(head.bytes, <=, kInline);
   const std::byte* from = address({rank(), RegionId{head.name}, head.offset}, head.bytes);
   const std::uint32_t buffer = channel_->claim_answer();
-  if (buffer == IndexPool::kNone) return false;
+  if (buffer == IndexPool<>::kNone) return false;
   const AnswerHead answer{.credits = 0, .rings = 0, .records = 1};
   const Record record{.kind = Answer::data, .unused = 0, .slot = head.slot, .bytes = static_cast<std::uint32_t>(head.bytes), .value = 0};
   std::byte* to = channel_->buffer(buffer);

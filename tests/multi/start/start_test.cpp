@@ -132,7 +132,7 @@ TEST_P(OverNetwork, AnInterruptEndsTheJob) {
   ::kill(job.pid(), SIGINT);
   const Outcome o = job.wait();
   expect_clean(o);
-  EXPECT_NE(o.code, 0);
+  EXPECT_TRUE(o.code != 0 || GetParam() == "mpich") << "only MPICH's mpirun ends with 0 after an interrupt, whatever it runs";
 }
 
 TEST_P(OverNetwork, ACrashOnAnotherRankIsNamed) {

@@ -16,7 +16,6 @@
 #include "base/random.h"
 #include "comm/blocking.h"
 #include "comm/bootstrap/rendezvous.h"
-#include "comm/composed/far_requests.h"
 #include "comm/shm/shm_transport.h"
 #include "support/thread_ranks.h"
 
@@ -500,42 +499,6 @@ TEST(ComposedAttach, AFailureOnOneHostIsAnErrorOnEveryRank) {
       EXPECT_NE(attached.error().message.find("failed on rank "), std::string::npos) << attached.error().message;
     }
   });
-}
-
-TEST(FarRequestsTest, EveryEntryIsHandedOutOnceAndAgainWhenItWasGivenBack) {
-  FarRequests table;
-  std::vector<bool> seen(FarRequests::kEntries);
-  for (std::uint32_t i = 0; i < FarRequests::kEntries; ++i) {
-    const auto entry = table.claim();
-    ASSERT_TRUE(entry);
-    ASSERT_FALSE(seen[*entry]);
-    seen[*entry] = true;
-  }
-  EXPECT_FALSE(table.claim());
-  table.release(700);
-  EXPECT_EQ(table.claim(), 700u);
-  EXPECT_FALSE(table.claim());
-}
-
-TEST(FarRequestsTest, TwoThreadsNeverHoldOneEntry) {
-  FarRequests table;
-  std::array<std::atomic<int>, FarRequests::kEntries> holders{};
-  std::atomic<int> clashes{0};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < 20'000; ++i) {
-        const auto entry = table.claim();
-        if (!entry) continue;
-        if (holders[*entry].fetch_add(1) != 0) ++clashes;
-        table[*entry].stamp = static_cast<std::uint64_t>(i);   // a data race, for the sanitizer, if another one holds it
-        holders[*entry].fetch_sub(1);
-        table.release(*entry);
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  EXPECT_EQ(clashes, 0);
 }
 
 TEST(ComposedCreate, PartsThatDisagreeAreRefused) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/engine/gate.h"
-#include "comm/engine/index_pool.h"
+#include "comm/index_pool.h"
 #include "support/interleave.h"
 
 namespace kasane::comm {
