@@ -27,7 +27,7 @@ struct Options {
   std::vector<std::string> measures{"latency", "overhead", "cpu", "rate", "bandwidth", "asleep"};
   bool quick = false, list = false;
   unsigned repetitions = 0;
-  std::string json;
+  std::string json, against;
 };
 
 void parse(CLI::App& app, Options& options) {
@@ -54,6 +54,7 @@ void parse(CLI::App& app, Options& options) {
   app.add_option("--repetitions", options.repetitions, "interleaved repetitions (default 7; --quick: 3)")->type_name("N");
   app.add_flag("--quick", options.quick, "fewer requesters, sizes and repetitions: about a minute");
   app.add_flag("--list", options.list, "say which systems are here, and end");
+  app.add_option("--against", options.against, "the peer that Kasane's systems are compared with (default: at each point the best one)")->type_name("NAME");
   app.add_option("--json", options.json, "write the rows to FILE too (- for standard output)")->type_name("FILE");
 }
 
@@ -176,6 +177,8 @@ int run(const Options& options) {
   stop_on_signals();
   (void)choose(here, options.systems);   // refuses what is not here before anything starts
   Report report("comm", roles_of(here));
+  if (!options.against.empty()) (void)choose(here, {options.against});   // says so if it is not here
+  report.against(options.against);
   for (const auto& name : options.over) {
     const Over over = name == "tcp" ? Over::tcp : Over::memory;
     std::vector<System> systems = installed_systems(bin, over);

@@ -2,8 +2,10 @@
 // Plays an MPI, with MPI_THREAD_MULTIPLE; built once for each MPI that is here, started by its mpirun.
 //   --p2p   send and receive: the message is its own flag
 //   --put   MPI-3 passive target: put data, flush, put flag, flush; the poller looks at memory (MPI_Win_sync), and now and then lets the MPI make progress
+//   --own   the same on memory that the program brought (MPI_Win_create), as that of a runtime with memory of its own; else the MPI allocates it
 // Each thread has a window and a communicator of its own: one for all makes the threads wait for each other's flushes.
 #include <mpi.h>
+#include <sys/mman.h>
 
 #include <deque>
 #include <stdexcept>
@@ -13,7 +15,7 @@
 namespace kasane::bench {
 namespace {
 
-bool p2p = false;
+bool p2p = false, own = false;
 
 class MpiLane {
  public:
@@ -22,6 +24,11 @@ class MpiLane {
     void* base = nullptr;
     if (p2p) {
       MPI_Alloc_mem(static_cast<MPI_Aint>(window_.bytes()), MPI_INFO_NULL, &base);
+    } else if (own) {
+      base = ::mmap(nullptr, window_.bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      if (base == MAP_FAILED) throw std::runtime_error("memory for the MPI player");
+      MPI_Win_create(base, static_cast<MPI_Aint>(window_.bytes()), 1, MPI_INFO_NULL, comm_, &win_);
+      MPI_Win_lock_all(MPI_MODE_NOCHECK, win_);
     } else {
       MPI_Win_allocate(static_cast<MPI_Aint>(window_.bytes()), 1, MPI_INFO_NULL, comm_, &base, &win_);
       MPI_Win_lock_all(MPI_MODE_NOCHECK, win_);
@@ -160,6 +167,7 @@ class MpiSystem {
 
 int main(int argc, char** argv) {
   kasane::bench::p2p = argc > 1 && std::strcmp(argv[1], "--p2p") == 0;
+  kasane::bench::own = argc > 1 && std::strcmp(argv[1], "--own") == 0;
   int given = 0, rank = 0, ranks = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &given);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

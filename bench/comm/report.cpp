@@ -116,7 +116,7 @@ Report::Ratios Report::ratios(const Case& c, const std::map<std::string, std::ve
   Ratios found;
   const auto& ours = by_system.at(system);
   for (const auto& [other, theirs] : by_system) {
-    if (role(other) == Role::ours) continue;
+    if (role(other) == Role::ours || (role(other) == Role::peer && !against_.empty() && other != against_)) continue;
     std::vector<double> each;
     for (std::size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
       if (theirs[i] != 0) each.push_back(ours[i] / theirs[i]);

@@ -36,6 +36,8 @@ class Report {
 
   /// unit decides what is better: rates (a unit with "/s") grow, times shrink.
   void add(const std::string& case_name, const std::string& unit, const std::string& system, Point, double sample);
+  /// The only peer that Kasane's systems are compared with, instead of the best one.
+  void against(const std::string& system) { against_ = system; }
   /// A line for the end: what was left out, and why.
   void note(const std::string& line);
 
@@ -58,7 +60,7 @@ class Report {
   void print_ratios(const Case&) const;
   [[nodiscard]] Role role(const std::string& system) const;
 
-  std::string suite_;
+  std::string suite_, against_;
   std::map<std::string, Role> roles_;
   std::vector<Case> cases_;
   std::vector<std::string> notes_;

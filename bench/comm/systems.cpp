@@ -97,10 +97,14 @@ const std::vector<Known>& known() {
       {"openmpi-put", "openmpi", "mpirun.openmpi", "Open MPI, MPI-3 passive target (put, get, fetch-and-op)", false, false, true, {false, false},
        // On one host its windows are shared memory whatever the messages use, and without that it has none for several threads over TCP.
        [](const std::string& p, Over over) { return over == Over::memory ? openmpi(p, {"--put"}, over) : Launch{}; }},
+      {"openmpi-own", "openmpi", "mpirun.openmpi", "as openmpi-put, on memory that the program brought, as Kasane's is (MPI_Win_create)", false, false, true, {false, false},
+       [](const std::string& p, Over over) { return over == Over::memory ? openmpi(p, {"--own"}, over) : Launch{}; }},
       {"mpich-p2p", "mpich", "mpirun.mpich", "MPICH, send and receive", false, false, false, {true, true},
        [](const std::string& p, Over over) { return mpich(p, {"--p2p"}, over); }},
       {"mpich-put", "mpich", "mpirun.mpich", "MPICH, MPI-3 passive target (put, get, fetch-and-op)", false, false, true, {true, true},
        [](const std::string& p, Over over) { return mpich(p, {"--put"}, over); }},
+      {"mpich-own", "mpich", "mpirun.mpich", "as mpich-put, on memory that the program brought, as Kasane's is (MPI_Win_create)", false, false, true, {true, true},
+       [](const std::string& p, Over over) { return mpich(p, {"--own"}, over); }},
       {"openshmem", "openshmem", "oshrun", "OpenSHMEM (Open MPI's), a context for each thread; put, fence, put", false, false, true, {false, true},
        [](const std::string& p, Over over) {
          Launch launch{{"oshrun", "-n", "2", "--bind-to", "none", "--oversubscribe", p}, true, kOpenmpiAsRoot};

@@ -23,7 +23,7 @@ struct Options {
   std::vector<std::string> over{"memory", "tcp"};
   bool quick = false, list = false, together = false;
   unsigned repetitions = 0;
-  std::string json;
+  std::string json, against;
 };
 
 std::vector<std::uint64_t> paper_sizes() {
@@ -53,6 +53,7 @@ void parse(CLI::App& app, Options& options) {
   app.add_option("--repetitions", options.repetitions, "interleaved repetitions (default 7; --quick: 3)")->type_name("N");
   app.add_flag("--quick", options.quick, "fewer threads, sizes and repetitions: about a minute");
   app.add_flag("--list", options.list, "say which systems are here, and end");
+  app.add_option("--against", options.against, "the peer that Kasane's systems are compared with (default: at each point the best one)")->type_name("NAME");
   app.add_option("--json", options.json, "write the rows to FILE too (- for standard output)")->type_name("FILE");
 }
 
@@ -131,6 +132,8 @@ int run(const Options& options) {
   if (options.list) return list(bin);
   const auto here = installed_systems(bin);
   Report report("pingpong", roles_of(here));
+  if (!options.against.empty()) (void)choose(here, {options.against});   // says so if it is not here
+  report.against(options.against);
   stop_on_signals();
   (void)choose(here, options.systems);   // refuses what is not here before anything starts
   for (const auto& over : options.over) {
