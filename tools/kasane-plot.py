@@ -106,7 +106,10 @@ def draw_lines(axes, rows, axis):
     else:
         axes.set_ylim(bottom=0)
     axes.set_xlabel(axis)
-    axes.legend(fontsize="small")
+    if len(lines) > 6:  # beside the panel, where they hide nothing
+        axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
+    else:
+        axes.legend(fontsize="small")
 
 
 def draw_bars(axes, rows):
