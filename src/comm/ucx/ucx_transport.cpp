@@ -658,6 +658,8 @@ Post UcxTransport::deliver(Rank to, Head head, std::span<const std::byte> payloa
     ring_messages();
     return Post::done;
   }
+  // Before its credits, which it gives back no more: a message ends here, and test() says of a request that its peer is lost.
+  if (gone(raw(to))) return Post::done;
   if (!take_credit(raw(to))) return Post::again;
   const Post result = post([&](Lane& lane) { return lane.send(raw(to), head, payload); });
   if (result == Post::again) states_[raw(to)].credits.fetch_add(1, std::memory_order_relaxed);  // relaxed: as take_credit()

@@ -1,90 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a transport owes to a rank whose peer is killed: every operation towards it ends, with peer_lost, and the program is told once.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-
 #include <cstdlib>
-#include <fstream>
 
-#include "every_transport.h"
+#include "victim.h"
 
 namespace kasane::comm::test {
 namespace {
-
-struct Shared {
-  std::atomic<int> victim{0};    ///< its process
-};
-
-/// Creates a network transport of this rank over shm, attaches kRegion, and runs body.
-void with_network(const Job& job, Kind kind, const std::function<void(Transport&)>& body) {
-  auto host = shm::create(job);
-  ASSERT_TRUE(host) << host.error().message;
-  PollWaiter host_waiter(**host);
-  Collectives host_all(**host, host_waiter);
-  OverTransport exchange(**host, host_all);
-  Bells bells{};
-  auto network = make_ucx(kind, exchange, bells);
-  ASSERT_TRUE(network) << network.error().message;
-  const int fd = make_memfd(kRegionBytes);
-  auto* memory = static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-  ASSERT_TRUE((*network)->attach(kRegion, fd, memory, kRegionBytes));
-  body(**network);
-}
-
-pid_t fork_rank(Job job, std::uint32_t rank, int pipe, const std::function<void(const Job&)>& body) {
-  job.rank = Rank{rank};
-  const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid != 0) return pid;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);
-  kasane::test::detail::run_child(job, body, pipe);
-}
-
-/// Runs survivor as rank 0 of two; rank 1 serves until it is killed.
-void beside_a_victim(Kind kind, const std::function<void(Transport&, pid_t victim)>& survivor) {
-  void* p = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(p, MAP_FAILED);
-  auto& shared = *new (p) Shared;
-  auto job = create_job(2, shm::job_bytes(2));
-  ASSERT_TRUE(job) << job.error().message;
-  int ends[2];
-  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const pid_t victim = fork_rank(*job, 1, ends[1], [&](const Job& j) {
-    with_network(j, kind, [&](Transport& t) {
-      t.set_handler(HandlerId{1}, [](void* self, const Message& m) noexcept { static_cast<Transport*>(self)->reply(m.token, 7); }, &t);
-      shared.victim.store(::getpid());
-      for (;;) t.progress();
-    });
-  });
-  kasane::test::detail::Child child;
-  child.pid = fork_rank(*job, 0, ends[1], [&](const Job& j) {
-    with_network(j, kind, [&](Transport& t) {
-      while (shared.victim.load() == 0) t.progress();
-      survivor(t, shared.victim.load());
-    });
-  });
-  ::close(ends[1]);
-  kasane::test::detail::close_job(*job);
-  child.pipe = ends[0];
-  // The pipe ends when both have: the survivor kills the victim, and the deadline both.
-  bool reaped = false;
-  for (int tenths = 0; child.pipe >= 0; ++tenths) {
-    // At once: UCX's shared memory looks for the process, and finds it until it was waited for.
-    reaped = reaped || ::waitpid(victim, nullptr, WNOHANG) == victim;
-    pollfd fd{.fd = child.pipe, .events = POLLIN, .revents = 0};
-    if (::poll(&fd, 1, 100) > 0) kasane::test::detail::drain(child);
-    if (tenths == 300) {
-      ADD_FAILURE() << "the survivor had not ended after 30 s";
-      ::kill(child.pid, SIGKILL);
-      if (!reaped) ::kill(victim, SIGKILL);
-    }
-  }
-  kasane::test::detail::report(child, 0, false);
-  if (!reaped) ::waitpid(victim, nullptr, 0);
-  ::munmap(p, sizeof(Shared));
-}
 
 struct Outcome : Completion {
   std::atomic<int> times{0};
@@ -135,22 +56,17 @@ void expect_all_lost(Transport& t, std::vector<Outcome>& outcomes, int pending) 
   }
 }
 
-/// Returns once the process runs no more: SIGSTOP alone only asks for it.
-void stop(pid_t process) {
-  ::kill(process, SIGSTOP);
-  for (char state = '?'; state != 'T';) {
-    std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
-    std::string number, name;
-    stat >> number >> name >> state;
-  }
+void serve_sevens(Transport& t, int fd, std::byte* memory) {
+  t.set_handler(HandlerId{1}, [](void* self, const Message& m) noexcept { static_cast<Transport*>(self)->reply(m.token, 7); }, &t);
+  ASSERT_TRUE(t.attach(kRegion, fd, memory, kRegionBytes));
 }
 
 class LostPeer : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(LostPeer, EndsEverythingTowardsItAndIsReportedOnce) {
   ::setenv("UCX_KEEPALIVE_INTERVAL", "100ms", 1);   // how soon UCX's shared memory looks whether its peers live
-  beside_a_victim(GetParam(), [](Transport& t, pid_t victim) {
-    if (std::string(t.facts().detail).find("does not notice") != std::string::npos) {
+  beside_a_victim(GetParam(), serve_sevens, [](Transport& t, pid_t victim) {
+    if (!notices_lost_peers(t)) {
       ::kill(victim, SIGKILL);
       return;
     }
@@ -192,6 +108,46 @@ TEST_P(LostPeer, EndsEverythingTowardsItAndIsReportedOnce) {
     EXPECT_EQ(t.atomic(AtomicOp::fetch_add, {Rank{0}, kRegion, 8}, 5, 0, &value, nullptr), Post::done);
     for (int i = 0; i < 1000; ++i) t.progress();
     EXPECT_EQ(told.times.load(), 1);
+  });
+}
+
+// Queues that the peer has left full let everything through: nothing is answered `again` for ever.
+TEST_P(LostPeer, TakesAnyNumberOfMessages) {
+  ::setenv("UCX_KEEPALIVE_INTERVAL", "100ms", 1);
+  beside_a_victim(GetParam(), serve_sevens, [](Transport& t, pid_t victim) {
+    if (!notices_lost_peers(t)) {
+      ::kill(victim, SIGKILL);
+      return;
+    }
+    PollWaiter waiter(t);
+    // UCX notices nothing before its connection stands on all of its paths: hence the write.
+    const std::vector<std::byte> large(100'000);
+    Blocking(t, waiter).write({Rank{1}, kRegion, 0}, large.data(), large.size());
+    EXPECT_EQ(Blocking(t, waiter).request(Rank{1}, HandlerId{1}, {}), 7u);
+    stop(victim);
+    std::vector<PendingReply> requests(10);
+    for (auto& r : requests) ASSERT_EQ(t.request(Rank{1}, HandlerId{1}, {}, r), Post::pending);
+    const std::vector<std::byte> payload(kMaxPayload);
+    int sent = 0;
+    while (sent < 10'000 && t.send(Rank{1}, HandlerId{1}, payload) == Post::done) ++sent;
+    EXPECT_LT(sent, 10'000);   // it is full
+    ::kill(victim, SIGKILL);
+    waiter.until([&] { return t.send(Rank{1}, HandlerId{1}, payload) == Post::done; });
+    for (int i = 0; i < 2000; ++i) waiter.until([&] { return t.send(Rank{1}, HandlerId{1}, payload) == Post::done; });
+    for (int i = 0; i < 3000; ++i) {
+      PendingReply& r = requests.emplace_back();
+      waiter.until([&] { return t.request(Rank{1}, HandlerId{1}, payload, r) == Post::pending; });
+      if (i < 500) continue;   // those wait together with the first ten
+      std::uint64_t value = 0;
+      waiter.until([&] { return t.test(r, &value); });
+      EXPECT_EQ(r.status, Status::peer_lost);
+      requests.pop_back();
+    }
+    for (auto& r : requests) {
+      std::uint64_t value = 0;
+      waiter.until([&] { return t.test(r, &value); });
+      EXPECT_EQ(r.status, Status::peer_lost);
+    }
   });
 }
 
