@@ -336,7 +336,7 @@ bool Engine::Core::try_flush(const FlushParams& p) noexcept {
   const bool all = p.rank == kNoRank;
   Rank peer = all ? Rank{0} : p.rank;
   const Rank last = all ? Rank{engine_.ranks_ - 1} : p.rank;
-  while (peers_[raw(peer)].epochs.under_way() == 0) {   // what this thread posted and has not completed is counted there
+  while (peers_[raw(peer)].epochs.idle()) {   // what this thread posted and has not completed is counted there
     if (peer == last) return Engine::call(p.on_complete);
     peer = Rank{raw(peer) + 1};
   }

@@ -111,12 +111,20 @@ class FlushEpochs {
   [[nodiscard]] bool over(std::uint32_t generation) const noexcept {
     return generation_over(unpack(word_.load(std::memory_order_seq_cst)).finished(), generation);
   }
+  /// How many, as a hint: nothing is known of what those did that are over.
   [[nodiscard]] std::uint32_t under_way() const noexcept {
-    const FlushState s = unpack(word_.load(std::memory_order_relaxed));  // relaxed: a hint
-    return std::uint32_t{s.count[0]} + s.count[1];
+    return counted(word_.load(std::memory_order_relaxed));  // relaxed: a hint
+  }
+  /// True: everything posted before is over, and what it did is visible.
+  [[nodiscard]] bool idle() const noexcept {
+    return counted(word_.load(std::memory_order_acquire)) == 0;  // acquire: pairs with every complete(), which are one release sequence
   }
 
  private:
+  [[nodiscard]] static std::uint32_t counted(std::uint64_t word) noexcept {
+    const FlushState s = unpack(word);
+    return std::uint32_t{s.count[0]} + s.count[1];
+  }
   FlushStep step(FlushEvent event, std::uint32_t epoch) noexcept {
     std::uint64_t word = word_.load(std::memory_order_relaxed);  // relaxed: the compare-swap checks it
     for (;;) {
