@@ -94,7 +94,8 @@ enum class Element : std::uint8_t { int32, int64, float32, float64, complex64, c
 [[nodiscard]] constexpr std::size_t element_bytes(Element e) noexcept {
   return e == Element::complex128 ? 16 : e == Element::int32 || e == Element::float32 ? 4 : 8;
 }
-/// y += a · x, element by element, atomic with respect to other accumulates of the same element type. Integers use the real part of scale, truncated.
+/// y += a · x, element by element, atomic with respect to other accumulates of the same element type. Integers use the real part of scale, truncated;
+/// it must be a number within 64 bits.
 struct AccumulateParams {
   RemoteAddr to;                      ///< y, aligned to its element (complex: to its part)
   LocalAddr from;                     ///< x

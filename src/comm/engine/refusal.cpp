@@ -2,12 +2,14 @@
 // The checks, and the words for what they found.
 #include "comm/engine/refusal.h"
 
+#include <bit>
+
 #include "comm/engine/engine.h"
 
 namespace kasane::comm {
 namespace {
 
-enum class Why : std::uint8_t { nothing, rank, region, range, alignment, dimensions, shape_overflow, handler, payload, element, width };
+enum class Why : std::uint8_t { nothing, rank, region, range, alignment, dimensions, shape_overflow, handler, payload, element, width, scale };
 
 struct Refusal {
   Why why = Why::nothing;
@@ -51,6 +53,7 @@ std::string text_of(const Refusal& r) {
     case Why::handler: return "handler " + n(r.a) + ": from " + n(kFirstEngineHandler) + " on they are the engine's";
     case Why::payload: return "a payload of " + n(r.a) + " bytes: at most " + n(r.b) + " can be";
     case Why::element: return n(r.a) + " is not a multiple of the element's " + n(r.b) + " bytes";
+    case Why::scale: return "an integer's scale of " + std::to_string(std::bit_cast<double>(r.a)) + ": its whole part must be one of 64 bits";
     case Why::width: return "an atomic of " + n(r.a) + " bytes: 4 or 8 can be";
   }
   return {};
@@ -99,6 +102,10 @@ bool right_elements(const AccumulateParams& p) noexcept {
   const bool complex = p.element == Element::complex64 || p.element == Element::complex128;
   const std::uint64_t part = complex ? element / 2 : element;
   if (!right_alignment(p.to.offset, part) || !right_alignment(p.from.offset, part)) return false;
+  const bool whole = p.element == Element::int32 || p.element == Element::int64;
+  const double scale = p.scale.real();
+  // 2^63, exactly. Written so that what is no number is refused too.
+  if (whole && !(scale >= -0x1p63 && scale < 0x1p63)) return refuse(Why::scale, std::bit_cast<std::uint64_t>(scale));
   if (p.shape.count[0] % element != 0) return refuse(Why::element, p.shape.count[0], element);
   for (std::uint32_t d = 1; d < p.shape.dimensions; ++d) {
     if (!right_alignment(p.shape.remote_stride[d - 1], part) || !right_alignment(p.shape.local_stride[d - 1], part)) return false;

@@ -27,7 +27,7 @@ struct Bounds {
 /// Sets the bytes that a patch spans on either side, from its first to its last.
 [[nodiscard]] bool right_shape(const Strides&, std::uint64_t* remote_span, std::uint64_t* local_span) noexcept;
 [[nodiscard]] bool right_message(const Bounds&, Rank, HandlerId, std::uint64_t bytes, std::uint64_t most) noexcept;
-/// Accumulate: rows and strides in whole parts, both ends aligned.
+/// Accumulate: rows and strides in whole parts, both ends aligned; an integer's scale within 64 bits.
 [[nodiscard]] bool right_elements(const AccumulateParams&) noexcept;
 
 [[nodiscard]] const std::string& refusal_text() noexcept;

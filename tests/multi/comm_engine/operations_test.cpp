@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every operation of the engine keeps its promise over every transport and in every mode: at the sizes where implementations change their ways, with guards on
 // both sides.
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -427,6 +429,12 @@ TEST_P(EngineTest, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
                                                              .on_complete = c}); }, "multiple of 8");
     refused([&](Callback c) { return e.try_accumulate_async({.to = good, .from = here, .element = Element::complex128, .shape = {.dimensions = 1, .count = {8}},
                                                              .on_complete = c}); }, "element");
+    for (const double scale : {std::nan(""), std::numeric_limits<double>::infinity(), 0x1p63, -0x1.0000000000001p63}) {
+      for (const Element element : {Element::int32, Element::int64}) {
+        refused([&](Callback c) { return e.try_accumulate_async({.to = good, .from = here, .element = element, .scale = {scale, 0.0},
+                                                                 .shape = {.dimensions = 1, .count = {8}}, .on_complete = c}); }, "scale");
+      }
+    }
     const std::vector<std::byte> large(kMaxPayload + 1);
     refused([&](Callback c) { return e.try_send_async({.to = r, .handler = kSum, .payload = large, .on_complete = c}); }, "payload");
     refused([&](Callback c) { return e.try_request_async({.to = r, .handler = HandlerId{63}, .payload = {}, .answer = nullptr, .on_complete = c}); }, "handler 63");
