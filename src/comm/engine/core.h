@@ -50,7 +50,8 @@ class Engine::Core final : public Issuer {
   [[nodiscard]] bool try_flush(const FlushParams&) noexcept;
   [[nodiscard]] Parcel& parcel(const Operation& op) noexcept { return parcels_[op.parcel]; }
 
-  [[nodiscard]] StripeLock* locks_of(Rank r) const noexcept { return reinterpret_cast<StripeLock*>(engine_.mapped_at({r, kLockRegion, 0}, 1)); }
+  /// Null: that rank's memory is not mapped here.
+  [[nodiscard]] StripeLock* locks_of(Rank r) const noexcept { return locks_[raw(r)]; }
   [[nodiscard]] bool offloads() const noexcept { return offloader_ != nullptr; }
 
  private:
@@ -175,6 +176,7 @@ class Engine::Core final : public Issuer {
   std::unique_ptr<Peer[]> peers_;
   std::unique_ptr<ReadService[]> read_services_;   ///< by the rank that is served
   std::unique_ptr<CopyService[]> copy_services_;
+  std::unique_ptr<StripeLock*[]> locks_;           ///< by rank; constant after attach_locks()
   IndexPool<> free_transfers_, free_prepared_, free_shipments_, free_parcels_;
 
   TakeAllStack<Awaiting> new_answers_;             ///< requests sent, not yet on awaited_

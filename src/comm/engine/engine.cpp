@@ -91,6 +91,7 @@ Result<std::unique_ptr<Engine>> Engine::create(Transport& transport, const Engin
 }
 
 Result<void> Engine::attach(RegionId id, int fd, std::byte* local, std::size_t bytes) {
+  if (id == kLockRegion) return fail(Errc::invalid_argument, "region " + std::to_string(raw(id)) + " is the engine's own");
   KASANE_TRY(transport_.attach(id, fd, local, bytes));
   add_path(id, bytes);
   return {};

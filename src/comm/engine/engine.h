@@ -35,7 +35,7 @@ namespace kasane::comm {
 
 /// Handlers from here to kMaxHandlers - 1 are the engine's own.
 inline constexpr std::uint32_t kFirstEngineHandler = 48;
-/// The engine attaches this region by itself: the locks of accumulate.
+/// The engine attaches this region by itself: the locks of accumulate. Operations on it are refused.
 inline constexpr RegionId kLockRegion{kMaxRegions - 1};
 
 enum class Mode : std::uint8_t { direct, offload, automatic };

@@ -9,7 +9,7 @@
 namespace kasane::comm {
 namespace {
 
-enum class Why : std::uint8_t { nothing, rank, region, range, alignment, dimensions, shape_overflow, handler, payload, element, width, scale };
+enum class Why : std::uint8_t { nothing, rank, region, range, alignment, dimensions, shape_overflow, handler, payload, element, width, scale, own_region };
 
 struct Refusal {
   Why why = Why::nothing;
@@ -28,6 +28,7 @@ bool refuse(Why why, std::uint64_t a = 0, std::uint64_t b = 0, std::uint64_t c =
 }
 
 bool right_place(const Bounds& bounds, RegionId region, std::uint64_t offset, std::uint64_t bytes) noexcept {
+  if (region == kLockRegion) return refuse(Why::own_region, raw(region));
   const std::uint64_t size = raw(region) < kMaxRegions ? bounds.region_bytes(bounds.engine, region) : 0;
   if (size == 0) return refuse(Why::region, raw(region));
   if (bytes > size || offset > size - bytes) return refuse(Why::range, raw(region), offset, bytes, size);
@@ -54,6 +55,7 @@ std::string text_of(const Refusal& r) {
     case Why::payload: return "a payload of " + n(r.a) + " bytes: at most " + n(r.b) + " can be";
     case Why::element: return n(r.a) + " is not a multiple of the element's " + n(r.b) + " bytes";
     case Why::scale: return "an integer's scale of " + std::to_string(std::bit_cast<double>(r.a)) + ": its whole part must be one of 64 bits";
+    case Why::own_region: return "region " + n(r.a) + " is the engine's own";
     case Why::width: return "an atomic of " + n(r.a) + " bytes: 4 or 8 can be";
   }
   return {};

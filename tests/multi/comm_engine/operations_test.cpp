@@ -440,6 +440,23 @@ TEST_P(EngineTest, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
     refused([&](Callback c) { return e.try_request_async({.to = r, .handler = HandlerId{63}, .payload = {}, .answer = nullptr, .on_complete = c}); }, "handler 63");
     refused([&](Callback c) { return e.try_send_long_async({.into = good, .from = here, .bytes = 8, .handler = kLong, .header = large, .on_complete = c}); }, "payload");
     refused([&](Callback c) { return e.try_flush_async({.rank = nobody, .on_complete = c}); }, "of a job of");
+    // The engine's own region, of others and of this rank.
+    for (const Rank whose : {r, Rank{env.me()}}) {
+      const RemoteAddr locks{whose, kLockRegion, 0};
+      refused([&](Callback c) { return e.try_read_async({.from = locks, .to = here, .bytes = 8, .on_complete = c}); }, "own");
+      refused([&](Callback c) { return e.try_write_async({.to = locks, .from = here, .bytes = 0, .on_complete = c}); }, "own");
+      refused([&](Callback c) { return e.try_write_async({.to = good, .from = {kLockRegion, 0}, .bytes = 8, .on_complete = c}); }, "own");
+      refused([&](Callback c) { return e.try_write_notify_async({.to = locks, .from = here, .bytes = 8, .flag_offset = 8, .value = 1, .on_complete = c}); },
+              "own");
+      refused([&](Callback c) { return e.try_atomic_async({.op = AtomicOp::swap, .width = Width::four, .at = locks, .operand = 1, .on_complete = c}); },
+              "own");
+      refused([&](Callback c) { return e.try_copy_async({.from = good, .to = locks, .bytes = 8, .on_complete = c}); }, "own");
+      refused([&](Callback c) { return e.try_accumulate_async({.to = locks, .from = here, .element = Element::float64, .shape = {.dimensions = 1, .count = {8}},
+                                                               .on_complete = c}); }, "own");
+      refused([&](Callback c) { return e.try_write_vector_async({.rank = whose, .remote_region = kLockRegion, .local_region = kRegion, .pieces = {},
+                                                                 .on_complete = c}); }, "own");
+    }
+    EXPECT_FALSE(e.attach(kLockRegion, -1, env.memory, 4096));
     env.all.barrier();
     EXPECT_TRUE(all_are(env.memory, 8192, std::byte{0x77}));
     EXPECT_EQ(env.inbox.messages.load(), 0u);
