@@ -28,6 +28,11 @@
 
 namespace kasane::comm {
 
+/// Mode::automatic over a network: do the offloader's threads find cores of their own? Else they take the callers', and add a hop (docs/design/comm_offload.md).
+[[nodiscard]] constexpr bool cores_to_spare(const EngineOptions& o, std::uint32_t cores) noexcept {
+  return o.busy_threads != 0 && std::uint64_t{o.busy_threads} + o.executors + (o.separate_completer ? 1 : 0) <= cores;
+}
+
 class Engine::Core final : public Issuer {
  public:
   Core(Engine&, const EngineOptions&);

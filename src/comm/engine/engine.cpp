@@ -27,9 +27,8 @@ bool completed(const Callback& c) noexcept {
 
 Mode decide(const Transport& transport, const EngineOptions& o) noexcept {
   if (o.mode != Mode::automatic) return o.mode;
-  // A thread of its own pays only where it finds a core of its own: else it takes the caller's, and adds the hop. Mapped memory is never offloaded.
-  const bool network = !transport.facts().completes_inline;
-  return network && o.busy_threads != 0 && topo::usable_cores() > o.busy_threads ? Mode::offload : Mode::direct;
+  // Mapped memory is never offloaded.
+  return !transport.facts().completes_inline && cores_to_spare(o, topo::usable_cores()) ? Mode::offload : Mode::direct;
 }
 
 Command command(Command::Kind kind, RemoteAddr remote, const Callback& on_complete) noexcept {
