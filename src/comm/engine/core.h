@@ -14,6 +14,7 @@
 // (see released() and retry_later()); a record is freed before its callback runs, and counts towards flushes until it has run.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <span>
@@ -32,6 +33,15 @@ namespace kasane::comm {
 [[nodiscard]] constexpr bool cores_to_spare(const EngineOptions& o, std::uint32_t cores) noexcept {
   return o.busy_threads != 0 && std::uint64_t{o.busy_threads} + o.executors + (o.separate_completer ? 1 : 0) <= cores;
 }
+
+/// As many operations may count towards one rank at once: those with a record, and what the offloader has accepted and not issued.
+[[nodiscard]] constexpr std::uint64_t most_counted(const EngineOptions& o, bool offloads, std::uint32_t ranks) noexcept {
+  const std::uint64_t records = std::uint64_t{2} * o.operations;
+  const std::uint64_t waiting = std::min<std::uint64_t>(offload::Executor::most_waiting(o.ring_commands, ranks), 1u << 20);   // enough to be refused
+  return offloads ? records + o.executors * waiting : records;
+}
+/// FlushState counts to 65535. What is left is for what counts without being under way: calls that will be refused, callbacks that post.
+inline constexpr std::uint64_t kMostCounted = 65535 - 8191;
 
 class Engine::Core final : public Issuer {
  public:

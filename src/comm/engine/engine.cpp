@@ -13,7 +13,7 @@
 namespace kasane::comm {
 namespace {
 
-constexpr std::uint32_t kMostOperations = 16384;   // twice as many can be out: FlushState counts in 16 bits, with room for callbacks that post
+constexpr std::uint32_t kMostOperations = 16384;   // twice as many can be under way, see kMostCounted
 
 bool refused(const Callback& c) noexcept {
   if (c.fn != nullptr) c.fn(c.context, Status::refused);
@@ -82,6 +82,12 @@ Result<std::unique_ptr<Engine>> Engine::create(Transport& transport, const Engin
     return fail(Errc::invalid_argument, "an engine of " + std::to_string(o.operations) + " operations, " + std::to_string(o.packs) + " packs and " +
                                             std::to_string(o.parcels) + " parcels: 2 to " + std::to_string(kMostOperations) +
                                             " operations and at least one of the others are needed");
+  }
+  const bool offloads = decide(transport, o) == Mode::offload;
+  if (const std::uint64_t counted = most_counted(o, offloads, transport.ranks()); counted > kMostCounted) {
+    return fail(Errc::invalid_argument, "an engine of " + std::to_string(o.operations) + " operations and " + std::to_string(o.executors) + " rings of " +
+                                            std::to_string(o.ring_commands) + " commands: " + std::to_string(counted) +
+                                            " operations could be under way towards one rank, and " + std::to_string(kMostCounted) + " can be");
   }
   std::unique_ptr<Engine> engine(new Engine(transport, o));
   KASANE_TRY(engine->core_->attach_locks());

@@ -45,7 +45,7 @@ struct EngineOptions {
   std::uint32_t busy_threads = 0;      ///< automatic: threads on this host that want a core to themselves; 0: not known, hence direct
   std::uint32_t executors = 1;         ///< offload: threads that issue, each with a ring of its own
   bool separate_completer = false;     ///< offload: completions on a thread of their own, else on the executor's
-  std::uint32_t ring_commands = 1024;  ///< offload: capacity of a ring, a power of two, at least 2
+  std::uint32_t ring_commands = 1024;  ///< offload: capacity of a ring, a power of two, at least 2; with operations, executors: see create()
   std::uint32_t operations = 4096;     ///< outstanding operations that are not inline, 2 … 16384, and as many of several steps; more: false
   std::uint32_t packs = 64;            ///< messages under way that carry pieces of several operations, at least 1
   std::uint32_t parcels = 64;          ///< operations under way whose pieces, head or payload had to be kept (kMaxPayload bytes each), at least 1
@@ -60,6 +60,7 @@ class Engine {
 
   /// One engine a transport; create it on every rank before the transport's first message and before other threads make progress. Collective: it attaches
   /// kLockRegion. Regions are attached through the engine. In mode offload its threads make progress from here on: set all handlers before.
+  /// Errors: options without room to count (2 · operations + executors · (2 · ring_commands + 1024) ≤ 57344 always does), no memory, no threads.
   static Result<std::unique_ptr<Engine>> create(Transport&, const EngineOptions& = {});
   ~Engine();   ///< after everything has completed (flush) and a barrier, when no other thread makes progress
   Engine(const Engine&) = delete;

@@ -14,7 +14,7 @@ Executor::Executor(Transport& transport, Issuer& issuer, std::size_t ring_comman
       issuer_(issuer),
       polls_(polls),
       alone_(alone),
-      held_(ring_commands + std::size_t{kPeerQuota} * std::min(transport.ranks(), kClosedPeers), transport.ranks()) {}
+      held_(most_held(ring_commands, transport.ranks()), transport.ranks()) {}
 
 void Executor::run(const std::atomic<bool>& stop) noexcept {
   Idle idle(alone_);

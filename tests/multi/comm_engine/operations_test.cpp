@@ -464,6 +464,17 @@ TEST_P(EngineTest, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
   }, 1);
 }
 
+TEST_P(EngineTest, MoreThanCanBeCountedIsRefused) {
+  with_engines(GetParam(), {}, [](EngineEnv& env) {
+    const auto ring = Engine::create(env.transport, {.mode = Mode::offload, .ring_commands = 32768});
+    ASSERT_FALSE(ring);
+    EXPECT_NE(ring.error().message.find("1 rings of 32768 commands"), std::string::npos) << ring.error().message;
+    const auto rings = Engine::create(env.transport, {.mode = Mode::offload, .executors = 16, .ring_commands = 2048});
+    ASSERT_FALSE(rings);
+    EXPECT_NE(rings.error().message.find("57344"), std::string::npos) << rings.error().message;
+  }, 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EngineTest, ::testing::ValuesIn(every_case()), [](const auto& i) { return name_of(i.param); });
 
 }  // namespace
