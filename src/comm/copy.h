@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies between memory that several ranks map: by fixed moves up to a cache line, by the C library above (which takes non-temporal stores by itself
-// where a copy exceeds its share of the last cache; measured in docs/design/comm_engine.md).
+// where a copy exceeds its share of the last cache).
 //
 // Thread safety: as memcpy. An aligned word of 8 bytes is moved by one load and one store, so that a reader of a single word never sees half of it.
 #pragma once

@@ -17,8 +17,10 @@
 // **Order.** None, between any two operations, unless one is posted after the completion of the other; write_notify orders its own two parts;
 // flush(rank) completes when everything that this rank posted to rank before it has completed. Completion of a write means remote completion.
 //
-// **Thread safety.** Every call from any thread, from callbacks and from handlers (none of them waits). A callback runs outside all locks of the engine and may
-// post; it must not wait. Local addresses lie in regions that this rank attached (offsets, as §4.3.1: no registration on the way).
+// **Thread safety.** Every call from any thread, from callbacks and from handlers. None of them waits, with one exception: an accumulate, where it is
+// executed (here if mapped, else in the owner's progress()), spins while somebody else adds to the same 4 KiB; so none from a handler of a signal or fault that
+// may have interrupted another. A callback runs outside all locks of the engine and may post; it must not wait. Local addresses lie in regions that this rank
+// attached (offsets, as §4.3.1: no registration on the way).
 #pragma once
 
 #include <atomic>
@@ -108,7 +110,7 @@ class Engine {
   [[nodiscard]] bool try_write_strided_async(const StridedParams&) noexcept;
   [[nodiscard]] bool try_read_vector_async(const VectorParams&) noexcept;    ///< over a network more than 149 pieces cost a mapping of their own
   [[nodiscard]] bool try_write_vector_async(const VectorParams&) noexcept;   ///< likewise
-  [[nodiscard]] bool try_copy_async(const CopyParams&) noexcept;             ///< counts towards to.rank (flush)
+  [[nodiscard]] bool try_copy_async(const CopyParams&) noexcept;             ///< flush: counts towards to.rank; to this rank: from.rank
   [[nodiscard]] bool try_accumulate_async(const AccumulateParams&) noexcept;
   [[nodiscard]] bool try_send_async(const SendParams&) noexcept;
   [[nodiscard]] bool try_send_long_async(const SendLongParams&) noexcept;

@@ -2,7 +2,7 @@
 // The engine's records: one for each operation that did not complete at once, and one for each message under way that carries pieces of several.
 // They lie in tables made at start (IndexPool says which are free), so that posting never allocates.
 //
-// A record's life: taken by the poster ─▶ driven by one thread at a time (advance) until everything is posted ─▶ `left` reaches 0 in whichever thread completes
+// A record's life: taken by the poster ─▶ driven by one thread at a time (drive.cpp) until everything is posted ─▶ `left` reaches 0 in whichever thread completes
 // the last piece ─▶ free, then its callback runs.
 //
 // Thread safety: plain fields belong to the driver, and after `left` = 0 to who brought it there.
@@ -44,7 +44,7 @@ struct Operation : Completion, Awaiting {
   std::uint32_t parcel = kNoRecord;
   Kind kind = Kind::transfer;
   std::uint8_t epoch = 0;
-  bool posted = false;                    ///< request, copy: the message is out. send_long: the bytes are out
+  bool posted = false;                    ///< send_long: the bytes are out
   Rank peer{};                            ///< whom it counts towards
   std::atomic<std::uint32_t> left{0};     ///< pieces under way, and one for the driver
   std::atomic<Status> worst{Status::ok};
