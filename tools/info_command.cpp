@@ -81,7 +81,7 @@ void print_machine() {
 
 void print_facts(const comm::Facts& f, std::string_view use) {
   line(f.name, fmt::format("{}; {}, atomics {} with the CPU's, {}{}{}", use,
-                           f.target_cpu_needed ? "the target's CPU takes part" : "one-sided",
+                           f.puts_need_target ? "the target's CPU takes part" : f.target_cpu_needed ? "one-sided but for atomics" : "one-sided",
                            f.atomics_coherent_with_cpu ? "coherent" : "not coherent", f.completes_inline ? "completes at once" : "completes later",
                            f.ordered ? ", ordered" : "", f.pins_memory ? ", pins memory" : ""));
   if (!f.detail.empty()) line("", f.detail);

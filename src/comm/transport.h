@@ -91,6 +91,7 @@ enum class Doorbell : std::uint32_t { messages, work };
 struct Facts {
   std::string_view name;
   bool target_cpu_needed;        ///< must the target call progress() for read, write and atomics to complete?
+  bool puts_need_target;         ///< … for write and write_notify? Atomics and reads aside; then a put is a message to a program anyway
   bool atomics_coherent_with_cpu;///< may the owner use std::atomic on words that others change by atomics? (rule 15)
   bool completes_inline;         ///< do read, write and atomics return Post::done always?
   bool ordered = false;          ///< do writes to one target become visible in the order posted? Nobody may rely on it; good to know

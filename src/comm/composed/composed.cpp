@@ -109,6 +109,7 @@ Facts ComposedTransport::facts() const noexcept {
   const Facts& f = far_facts_;
   return {.name = "composed",
           .target_cpu_needed = n.target_cpu_needed || f.target_cpu_needed,
+          .puts_need_target = n.puts_need_target || f.puts_need_target,
           .atomics_coherent_with_cpu = n.atomics_coherent_with_cpu && f.atomics_coherent_with_cpu,
           .completes_inline = n.completes_inline && f.completes_inline,
           .ordered = n.ordered && f.ordered,

@@ -17,7 +17,7 @@ namespace kasane::comm {
 Engine::Core::Core(Engine& engine, const EngineOptions& o)
     : engine_(engine),
       transport_(engine.transport_),
-      puts_are_messages_(engine.transport_.facts().target_cpu_needed),
+      puts_are_messages_(engine.transport_.facts().puts_need_target),
       pack_below_(std::min(o.pack_below, wire::kMaxNotified)),
       operations_count_(o.operations),
       operations_(std::make_unique<Operation[]>(std::size_t{2} * o.operations)),

@@ -182,7 +182,7 @@ class Engine::Core final : public Issuer {
 
   Engine& engine_;
   Transport& transport_;
-  const bool puts_are_messages_;                   ///< the target's CPU takes part in them
+  const bool puts_are_messages_;                   ///< Facts::puts_need_target
   std::size_t pack_below_;
   std::uint32_t operations_count_;
   std::unique_ptr<Operation[]> operations_;        ///< of free_transfers_, then of free_prepared_

@@ -224,6 +224,7 @@ MpiTransport::~MpiTransport() {
 Facts MpiTransport::facts() const noexcept {
   return {.name = "mpi",
           .target_cpu_needed = true,   // atomics and messages always, reads and writes unless by windows
+          .puts_need_target = true,    // write_notify is a message always
           .atomics_coherent_with_cpu = true,
           .completes_inline = false,
           .ordered = false,

@@ -92,7 +92,8 @@ class ShmTransport final : public Transport {
   Bells& own_bells() const noexcept { return own_->bells; }
 
   Facts facts() const noexcept override {
-    return {.name = "shm", .target_cpu_needed = false, .atomics_coherent_with_cpu = true, .completes_inline = true, .ordered = true};
+    return {.name = "shm", .target_cpu_needed = false, .puts_need_target = false, .atomics_coherent_with_cpu = true,
+            .completes_inline = true, .ordered = true};
   }
 
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;

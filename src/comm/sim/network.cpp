@@ -19,7 +19,7 @@ class SimTransport final : public Transport {
       : Transport(rank, ranks), net_(net), slots_(options.reply_slots) {}
 
   Facts facts() const noexcept override {
-    return {.name = "sim", .target_cpu_needed = false, .atomics_coherent_with_cpu = true, .completes_inline = false};
+    return {.name = "sim", .target_cpu_needed = false, .puts_need_target = false, .atomics_coherent_with_cpu = true, .completes_inline = false};
   }
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
   std::byte* mapped(Rank r, RegionId id) const noexcept override;

@@ -88,8 +88,8 @@ class UcxTransport final : public Transport {
   Result<void> start(const Options&);
 
   Facts facts() const noexcept override {
-    return {.name = "ucx", .target_cpu_needed = true, .atomics_coherent_with_cpu = true, .completes_inline = false,
-            .ordered = false, .pins_memory = pins_, .poll_every_ns = 0, .detail = detail_};
+    return {.name = "ucx", .target_cpu_needed = true, .puts_need_target = copies_only_, .atomics_coherent_with_cpu = true, .completes_inline = false,
+            .ordered = false, .pins_memory = !copies_only_, .poll_every_ns = 0, .detail = detail_};
   }
 
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
@@ -182,7 +182,7 @@ class UcxTransport final : public Transport {
   std::vector<PeerState> states_;
   Watcher watcher_;
   std::string detail_;
-  bool pins_ = false;
+  bool copies_only_ = true;   ///< UCX may use nothing that has memory registered with a device, which then serves puts by itself
 
   std::array<HandlerEntry, kMaxHandlers> handlers_{};
   Inbox inbox_;
@@ -372,7 +372,7 @@ void UcxTransport::describe() {
     detail_ += " " + line.substr(begin);
     // Those that only copy; every other kind registers memory with its device.
     const std::string_view copying[] = {"self", "tcp", "sysv", "posix", "cma"};
-    if (std::find(std::begin(copying), std::end(copying), transport) == std::end(copying)) pins_ = true;
+    if (std::find(std::begin(copying), std::end(copying), transport) == std::end(copying)) copies_only_ = false;
   }
   if (peers_.error_mode != UCP_ERR_HANDLING_MODE_PEER && ranks() > 1) detail_ += " (does not notice lost peers)";
 }

@@ -35,6 +35,21 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
   return h;
 }
 
+TEST_P(Contract, FactsAgreeWithEachOther) {
+  on_every_rank([](Env& env) {
+    const Facts f = env.transport.facts();
+    EXPECT_TRUE(f.target_cpu_needed || !f.puts_need_target);
+    EXPECT_TRUE(!f.completes_inline || !f.target_cpu_needed);
+    // What UCX can do without a device it does by programs; a device takes puts by itself, but registers memory.
+    if (env.kind == Kind::ucx || env.kind == Kind::ucx_tcp) {
+      EXPECT_EQ(f.puts_need_target, !f.pins_memory);
+    }
+    if (env.kind == Kind::ucx_tcp) {
+      EXPECT_TRUE(f.puts_need_target);
+    }
+  }, 1);
+}
+
 // ---- one-sided ---------------------------------------------------------------------------------------------------
 
 TEST_P(Contract, PutThenGetReturnsTheSameBytesAndNoByteBesideThemChanges) {

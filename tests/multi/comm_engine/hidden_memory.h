@@ -7,7 +7,7 @@
 
 namespace kasane::comm::test {
 
-class HiddenMemory final : public Transport {
+class HiddenMemory : public Transport {
  public:
   explicit HiddenMemory(Transport& below) : Transport(below.rank(), below.ranks()), below_(below) {}
 

@@ -48,7 +48,7 @@ class MaskedNetwork final : public Transport {
   }
 
   Facts facts() const noexcept override {
-    return {.name = "masked", .target_cpu_needed = true, .atomics_coherent_with_cpu = mask_.coherent, .completes_inline = false,
+    return {.name = "masked", .target_cpu_needed = true, .puts_need_target = true, .atomics_coherent_with_cpu = mask_.coherent, .completes_inline = false,
             .poll_every_ns = mask_.rings ? 0 : 50'000, .detail = "a test"};
   }
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override { return inner_->attach(id, fd, local, bytes); }
@@ -405,6 +405,7 @@ TEST(ComposedFacts, AreThoseOfTheWeakerPart) {
     const Facts facts = env.transport.facts();
     EXPECT_EQ(facts.name, "composed");
     EXPECT_TRUE(facts.target_cpu_needed);
+    EXPECT_TRUE(facts.puts_need_target);
     EXPECT_FALSE(facts.completes_inline);
     EXPECT_FALSE(facts.ordered);
     EXPECT_EQ(facts.poll_every_ns, 50'000);

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the engine makes of a transport that is slow to attach, loses a message, delivers one late, or says that puts need nobody: two ranks over shared memory that
+// hides, through a transport that does these things on purpose.
+#include <memory>
+
+#include "comm/engine/wire.h"
+#include "multi/comm_engine/engine_env.h"
+
+namespace kasane::comm::test {
+namespace {
+
+class Faulty final : public HiddenMemory {
+ public:
+  explicit Faulty(Transport& below) : HiddenMemory(below) {}
+
+  Facts facts() const noexcept override {
+    Facts f = HiddenMemory::facts();
+    f.target_cpu_needed = true;
+    f.puts_need_target = puts_need_target;
+    return f;
+  }
+  Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override {
+    auto attached = HiddenMemory::attach(id, fd, local, bytes);
+    if (id == kRegion && after_attach) after_attach(local);
+    return attached;
+  }
+  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value, Completion* c) noexcept override {
+    ++notifies;
+    return HiddenMemory::write_notify(to, from, bytes, flag_offset, value, c);
+  }
+
+  bool puts_need_target = false;
+  int notifies = 0;
+  std::function<void(std::byte*)> after_attach;
+};
+
+using FaultyBody = std::function<void(EngineEnv&, Faulty&)>;
+
+void over_faulty(const std::function<void(Faulty&)>& prepare, const FaultyBody& body) {
+  kasane::test::run_ranks(2, [&](const Job& job) {
+    auto transport = shm::create(job);
+    ASSERT_TRUE(transport) << transport.error().message;
+    Faulty faulty(**transport);
+    prepare(faulty);
+    run_engine_over(faulty, Kind::shm_service, Over::hidden, {.mode = Mode::direct}, [&](EngineEnv& env) { body(env, faulty); });
+  });
+}
+
+/// count rows of 8 bytes, apart on the remote side: they always travel packed.
+StridedParams rows(RemoteAddr remote, LocalAddr local, std::uint64_t count, Callback done = {}) {
+  return {.remote = remote, .local = local, .shape = {.dimensions = 2, .count = {8, count}, .remote_stride = {16}, .local_stride = {8}}, .on_complete = done};
+}
+
+// A lone write with notification stays one-sided where only atomics need the target, and is one message where puts do.
+TEST(FaultyTransport, ANotificationTravelsAsPutsDo) {
+  for (const bool needed : {false, true}) {
+    over_faulty([&](Faulty& f) { f.puts_need_target = needed; }, [&](EngineEnv& env, Faulty& faulty) {
+      EXPECT_TRUE(env.io().write_notify({.to = env.at(env.next(), 64), .from = env.here(4096), .bytes = 8, .flag_offset = 128, .value = 5, .on_complete = {}}));
+      env.waiter.until([&] { return env.word(128 / 8).load(std::memory_order_acquire) == 5; });
+      EXPECT_EQ(faulty.notifies, needed ? 0 : 1);
+    });
+  }
+}
+
+// A peer that has returned from attach sends; here attach has not returned yet, but somebody makes progress.
+TEST(FaultyTransport, APackMayComeBeforeAttachReturns) {
+  kasane::test::run_ranks(2, [](const Job& job) {
+    auto below = shm::create(job);
+    ASSERT_TRUE(below) << below.error().message;
+    Faulty transport(**below);
+    PollWaiter waiter(transport);
+    Collectives all(transport, waiter);   // sets its handlers
+    auto engine = Engine::create(transport, {.mode = Mode::direct});
+    ASSERT_TRUE(engine) << engine.error().message;
+    if (transport.rank() == Rank{1}) {
+      transport.after_attach = [&](std::byte* memory) {
+        auto& word = *reinterpret_cast<std::atomic<std::uint64_t>*>(memory + 16);
+        waiter.until([&] { return word.load(std::memory_order_acquire) == 7; });
+      };
+    }
+    const int fd = make_memfd(kRegionBytes);
+    auto* memory = static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    ASSERT_NE(memory, MAP_FAILED);
+    ASSERT_TRUE((*engine)->attach(kRegion, fd, memory, kRegionBytes));
+    if (transport.rank() == Rank{0}) {
+      auto* words = reinterpret_cast<std::uint64_t*>(memory + 4096);
+      words[0] = 3;
+      words[1] = 7;
+      EXPECT_TRUE(Awaited(**engine, waiter).write(rows({Rank{1}, kRegion, 0}, {kRegion, 4096}, 2)));
+    }
+    all.barrier();
+  });
+}
+
+}  // namespace
+}  // namespace kasane::comm::test
