@@ -97,19 +97,24 @@ Result<std::unique_ptr<Engine>> Engine::create(Transport& transport, const Engin
 
 Result<void> Engine::attach(RegionId id, int fd, std::byte* local, std::size_t bytes) {
   if (id == kLockRegion) return fail(Errc::invalid_argument, "region " + std::to_string(raw(id)) + " is the engine's own");
-  KASANE_TRY(transport_.attach(id, fd, local, bytes));
-  add_path(id, bytes);
+  // Our own first: a peer may return from its attach before we do, and what it sends then is applied by whoever makes progress here.
+  // relaxed: one id is attached by one thread.
+  const bool fresh = raw(id) < kMaxRegions && local != nullptr && own_paths_[raw(id)].bytes.load(std::memory_order_relaxed) == 0;
+  if (fresh) publish(own_paths_[raw(id)], local, bytes);
+  auto attached = transport_.attach(id, fd, local, bytes);
+  if (!attached) {
+    if (fresh) own_paths_[raw(id)].bytes.store(0, std::memory_order_relaxed);   // relaxed: nothing follows from it
+    return attached;
+  }
+  for (std::uint32_t r = 0; r < ranks_; ++r) {
+    if (std::byte* base = transport_.mapped(Rank{r}, id); base != nullptr) publish(paths_[std::size_t{r} * kMaxRegions + raw(id)], base, bytes);
+  }
   return {};
 }
 
-void Engine::add_path(RegionId id, std::size_t bytes) {
-  for (std::uint32_t r = 0; r < ranks_; ++r) {
-    std::byte* base = transport_.mapped(Rank{r}, id);
-    if (base == nullptr) continue;
-    Path& path = paths_[std::size_t{r} * kMaxRegions + raw(id)];
-    path.base.store(base, std::memory_order_relaxed);     // relaxed: published by the next line
-    path.bytes.store(bytes, std::memory_order_release);   // release: who sees the size sees the base
-  }
+void Engine::publish(Path& path, std::byte* base, std::size_t bytes) noexcept {
+  path.base.store(base, std::memory_order_relaxed);     // relaxed: published by the next line
+  path.bytes.store(bytes, std::memory_order_release);   // release: who sees the size sees the base
 }
 
 const std::string& Engine::explain_refusal() noexcept { return refusal_text(); }

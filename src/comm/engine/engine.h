@@ -68,7 +68,7 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Transport::attach, and decides once, for each peer, the path of this region.
+  /// Transport::attach, and decides once, for each peer, the path of this region. Operations of this rank on it may follow once it has returned.
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes);
 
   // Where both ends are mapped, an operation is the copy itself, its bounds checks and the callback. Always inline, and params are copied for the way out of
@@ -158,7 +158,7 @@ class Engine {
   [[gnu::noinline]] bool atomic_slow(const AtomicParams&) noexcept;
   bool strided(const StridedParams&, bool reads) noexcept;
   bool vector(const VectorParams&, bool reads) noexcept;
-  void add_path(RegionId, std::size_t bytes);
+  static void publish(Path&, std::byte* base, std::size_t bytes) noexcept;
   [[nodiscard]] Bounds bounds() const noexcept;
 
   Transport& transport_;
