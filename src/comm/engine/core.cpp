@@ -20,6 +20,7 @@ Engine::Core::Core(Engine& engine, const EngineOptions& o)
       puts_are_messages_(engine.transport_.facts().puts_need_target),
       pack_below_(std::min(o.pack_below, wire::kMaxNotified)),
       operations_count_(o.operations),
+      shipments_count_(o.packs),
       operations_(std::make_unique<Operation[]>(std::size_t{2} * o.operations)),
       shipments_(std::make_unique<Shipment[]>(o.packs)),
       parcels_(std::make_unique<Parcel[]>(o.parcels)),

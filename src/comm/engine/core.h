@@ -148,6 +148,7 @@ class Engine::Core final : public Issuer {
   void retire(Shipment&) noexcept;
   void finish_parts(Shipment&, Status) noexcept;
   static void write_answered(Core&, Awaiting&, std::uint64_t, Status) noexcept;
+  [[nodiscard]] static bool claim(Shipment&, std::uint32_t stamp) noexcept;
   static void read_answered(Core&, Awaiting&, std::uint64_t, Status) noexcept;
   bool send_unsent() noexcept;
 
@@ -184,7 +185,7 @@ class Engine::Core final : public Issuer {
   Transport& transport_;
   const bool puts_are_messages_;                   ///< Facts::puts_need_target
   std::size_t pack_below_;
-  std::uint32_t operations_count_;
+  std::uint32_t operations_count_, shipments_count_;
   std::unique_ptr<Operation[]> operations_;        ///< of free_transfers_, then of free_prepared_
   std::unique_ptr<Shipment[]> shipments_;
   std::unique_ptr<Parcel[]> parcels_;

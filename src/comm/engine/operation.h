@@ -77,8 +77,10 @@ struct Part {
 /// One message with pieces of several operations towards one peer.
 struct Shipment : Awaiting {
   enum class Kind : std::uint8_t { write, read };
-  // Bits of `state` of a read: its data and its answer come in either order, or the peer is lost.
-  static constexpr std::uint32_t kClaimed = 1, kDelivered = 2, kAnswered = 4;
+  // Bits of `state` of a read: its data and its answer come in either order, or the peer is lost. Above them its stamp, which is another at each use:
+  // claiming the data is a compare-swap of both, so data that comes too late claims nothing.
+  static constexpr std::uint64_t kClaimed = 1, kDelivered = 2, kAnswered = 4;
+  static constexpr std::uint32_t kStampShift = 32;
 
   std::uint32_t index = 0;
   Kind kind = Kind::write;
@@ -86,7 +88,8 @@ struct Shipment : Awaiting {
   std::uint32_t used = 0;          ///< of payload
   std::uint32_t parts = 0;
   std::uint32_t answer_bytes = 0;  ///< read: what the data will take
-  std::atomic<std::uint32_t> state{0};
+  std::uint32_t stamp = 0;         ///< read: of this use
+  std::atomic<std::uint64_t> state{kClaimed};
   std::array<Part, wire::kMaxEntries> part;
   alignas(8) std::array<std::byte, kMaxPayload> payload;
 };

@@ -113,7 +113,7 @@ Engine::Core::Packed Engine::Core::room(Peer& peer, Rank rank, Shipment::Kind ki
   s.used = kind == Shipment::Kind::read ? sizeof(wire::ReadPackHead) : 0;
   s.answer_bytes = sizeof(wire::ReadDataHead);
   s.answered = kind == Shipment::Kind::read ? &Core::read_answered : &Core::write_answered;
-  s.state.store(0, std::memory_order_relaxed);   // relaxed: published by the request
+  s.state.store(std::uint64_t{++s.stamp} << Shipment::kStampShift, std::memory_order_relaxed);   // relaxed: published by the request
   open = &s;
   return Packed::yes;
 }
@@ -130,7 +130,7 @@ void Engine::Core::add_part(Shipment& s, const Operation& op, std::byte* to, std
 bool Engine::Core::send_open(Peer& peer, Shipment::Kind kind) noexcept {
   Shipment& s = *peer.open[kind_index(kind)];
   if (kind == Shipment::Kind::read) {
-    const wire::ReadPackHead head{.shipment = s.index, .answer_bytes = s.answer_bytes};
+    const wire::ReadPackHead head{.shipment = s.index, .stamp = s.stamp, .answer_bytes = s.answer_bytes};
     std::memcpy(s.payload.data(), &head, sizeof(head));
   }
   const std::uint32_t before = activity();
@@ -218,12 +218,24 @@ void Engine::Core::read_answered(Core& core, Awaiting& request, std::uint64_t, S
   }
 }
 
+/// True: the parts are ours to finish. False: somebody else's, or those of another use.
+bool Engine::Core::claim(Shipment& s, std::uint32_t stamp) noexcept {
+  std::uint64_t state = s.state.load(std::memory_order_relaxed);   // relaxed: the compare-swap checks it
+  while (state >> Shipment::kStampShift == stamp && (state & Shipment::kClaimed) == 0) {
+    // acquire: the parts. release: as in read_answered().
+    if (s.state.compare_exchange_weak(state, state | Shipment::kClaimed, std::memory_order_acq_rel, std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
 void Engine::Core::on_read_data(void* context, const Message& m) noexcept {
   Core& core = *static_cast<Core*>(context);
   wire::ReadDataHead head;
   std::memcpy(&head, m.payload.data(), sizeof(head));
+  KASANE_CHECK_OP(head.shipment, <, core.shipments_count_);
   Shipment& s = core.shipments_[head.shipment];
-  if ((s.state.fetch_or(Shipment::kClaimed, std::memory_order_acq_rel) & Shipment::kClaimed) != 0) return;   // given up: the peer was lost
+  if (!claim(s, head.stamp)) return;   // given up, since the peer was called lost, and perhaps in use again
+  KASANE_CHECK_OP(raw(m.from), ==, raw(s.peer));
   const std::byte* data = m.payload.data() + sizeof(head);
   for (std::uint32_t i = 0; i < s.parts; ++i) {
     copy_bytes(s.part[i].to, data, s.part[i].bytes);

@@ -83,7 +83,7 @@ void Engine::Core::on_read_pack(void* context, const Message& m) noexcept {
   wire::ReadPackHead head;
   std::memcpy(&head, m.payload.data(), sizeof(head));
   auto* out = reinterpret_cast<std::byte*>(s.data.data());
-  const wire::ReadDataHead data_head{.shipment = head.shipment};
+  const wire::ReadDataHead data_head{.shipment = head.shipment, .stamp = head.stamp};
   std::memcpy(out, &data_head, sizeof(data_head));
   std::size_t used = sizeof(data_head);
   for (std::size_t at = sizeof(head); at < m.payload.size(); at += sizeof(wire::Entry)) {

@@ -31,17 +31,18 @@ struct Entry {
 };
 struct ReadPackHead {
   std::uint32_t shipment;
+  std::uint32_t stamp;          ///< of its use of the shipment
   std::uint32_t answer_bytes;   ///< of kReadData's payload
+  std::uint32_t unused = 0;
 };
 struct ReadDataHead {
-  std::uint32_t shipment;
-  std::uint32_t unused = 0;
+  std::uint32_t shipment, stamp;   ///< of the ReadPackHead
 };
 struct CopyOrder {
   std::uint64_t from_offset, to_offset, bytes;
   std::uint32_t from_region, to_region, to_rank, unused = 0;
 };
-static_assert(sizeof(Entry) == 16 && sizeof(ReadPackHead) == 8 && sizeof(ReadDataHead) == 8 && sizeof(CopyOrder) == 40, "no padding travels");
+static_assert(sizeof(Entry) == 16 && sizeof(ReadPackHead) == 16 && sizeof(ReadDataHead) == 8 && sizeof(CopyOrder) == 40, "no padding travels");
 
 [[nodiscard]] constexpr std::size_t padded(std::size_t bytes) noexcept { return (bytes + 7) & ~std::size_t{7}; }
 /// The largest data of one entry of kPack.

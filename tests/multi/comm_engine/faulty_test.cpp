@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the engine makes of a transport that is slow to attach, loses a message, delivers one late, or says that puts need nobody: two ranks over shared memory that
 // hides, through a transport that does these things on purpose.
+#include <array>
 #include <memory>
 
 #include "comm/engine/wire.h"
@@ -60,6 +61,32 @@ TEST(FaultyTransport, ANotificationTravelsAsPutsDo) {
       EXPECT_EQ(faulty.notifies, needed ? 0 : 1);
     });
   }
+}
+
+// Data of an earlier use of a shipment (here: forged) is not taken for that of the present one.
+TEST(FaultyTransport, StaleDataClaimsNothing) {
+  over_faulty([](Faulty&) {}, [](EngineEnv& env, Faulty& transport) {
+    constexpr std::uint64_t kRows = 400;   // several packs
+    for (std::uint64_t i = 0; i < 2 * kRows; ++i) env.word(i).store(1000 * env.me() + i);
+    env.all.barrier();
+    const int rounds = 50;
+    if (env.me() == 0) {
+      for (int n = 0; n < rounds; ++n) {
+        std::memset(env.memory + 65536, 0, kRows * 8);
+        ASSERT_TRUE(env.io().read(rows(env.at(Rank{1}, 0), env.here(65536), kRows)));
+        for (std::uint64_t i = 0; i < kRows; ++i) ASSERT_EQ(env.word(65536 / 8 + i).load(), 1000 + 2 * i) << "round " << n;
+      }
+    } else {
+      for (int n = 0; n < 50 * rounds; ++n) {
+        std::array<std::uint64_t, kMaxPayload / 8> data;
+        data.fill(0xBADBADBADull);
+        const wire::ReadDataHead head{.shipment = static_cast<std::uint32_t>(n % 64), .stamp = 0};
+        std::memcpy(data.data(), &head, sizeof(head));
+        env.waiter.until([&] { return transport.send(Rank{0}, wire::kReadData, std::as_bytes(std::span(data))) == Post::done; });
+      }
+    }
+    env.all.barrier();
+  });
 }
 
 // A peer that has returned from attach sends; here attach has not returned yet, but somebody makes progress.
