@@ -166,6 +166,9 @@ class Transport {
   /// Adds an event to the doorbell of rank (also oneself) and wakes its sleepers. Never blocks, never fails.
   virtual void wake(Rank rank, Doorbell d) noexcept = 0;
 
+  /// Has peer disappeared? What it had sent before may still arrive. The messages doorbell rings after the answer has become true; never true where the
+  /// transport notices no lost peers. Unlike the hook below it tells of those too that said goodbye.
+  [[nodiscard]] virtual bool lost(Rank) const noexcept { return false; }
   /// Called once for each peer that disappears, inside progress(); must not wait. Set it before the first message can arrive.
   using PeerLost = void (*)(void* context, Rank peer, std::string_view why) noexcept;
   virtual void set_peer_lost(PeerLost fn, void* context) noexcept {

@@ -63,6 +63,7 @@ class ComposedTransport final : public Transport {
   void sleep(Doorbell, std::uint32_t seen, std::int64_t timeout_ns) noexcept override;
   void wake(Rank to, Doorbell d) noexcept override { part(to).wake(to, d); }
 
+  bool lost(Rank r) const noexcept override { return part(r).lost(r); }
   void set_peer_lost(PeerLost fn, void* context) noexcept override {
     near_->set_peer_lost(fn, context);
     far_->set_peer_lost(fn, context);

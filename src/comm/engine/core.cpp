@@ -259,6 +259,7 @@ bool Engine::Core::move_on() noexcept {
   bool any = false;
   // seq_cst: await() counts, then looks at the doorbell; who rings the doorbell sleeps only after this look.
   if (awaited_count_.load(std::memory_order_seq_cst) != 0) any |= collect_answers();
+  any |= settle_reads();   // after collect_answers(), which adds to them
   any |= retry();
   any |= send_unsent();
   any |= serve_deferred();

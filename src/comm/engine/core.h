@@ -148,6 +148,8 @@ class Engine::Core final : public Issuer {
   void retire(Shipment&) noexcept;
   void finish_parts(Shipment&, Status) noexcept;
   static void write_answered(Core&, Awaiting&, std::uint64_t, Status) noexcept;
+  bool settle_read(Shipment&, bool lost) noexcept;
+  bool settle_reads() noexcept;
   [[nodiscard]] static bool claim(Shipment&, std::uint32_t stamp) noexcept;
   static void read_answered(Core&, Awaiting&, std::uint64_t, Status) noexcept;
   bool send_unsent() noexcept;
@@ -199,6 +201,7 @@ class Engine::Core final : public Issuer {
   Gate answers_gate_;                              ///< guards awaited_
   Awaiting* awaited_ = nullptr;
   std::atomic<std::uint32_t> awaited_count_{0};    ///< of both
+  TakeAllStack<Awaiting> answered_reads_;          ///< shipments whose data has not come
   TakeAllStack<Operation> retry_;
   TakeAllStack<ReadService> deferred_reads_;
   TakeAllStack<CopyService> deferred_copies_;

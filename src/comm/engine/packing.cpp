@@ -202,20 +202,45 @@ void Engine::Core::write_answered(Core& core, Awaiting& request, std::uint64_t, 
   core.retire(s);
 }
 
+/// The answer may overtake the data, and the peer may be lost between the two. Data first: retired here; else by the hook (settle_reads), once there is data, or
+/// none will come.
 void Engine::Core::read_answered(Core& core, Awaiting& request, std::uint64_t, Status status) noexcept {
   auto& s = static_cast<Shipment&>(request);
-  // acq_rel, here and in on_read_data(): whoever comes second sees what the first did, and retires it.
-  if (status == Status::ok) {
-    if ((s.state.fetch_or(Shipment::kAnswered, std::memory_order_acq_rel) & Shipment::kDelivered) != 0) core.retire(s);
-    return;
+  // acq_rel, here and in on_read_data(): whoever comes second sees what the first did.
+  s.state.fetch_or(Shipment::kAnswered, std::memory_order_acq_rel);
+  if (core.settle_read(s, status != Status::ok)) return;
+  core.answered_reads_.push(&s);   // move_on() looks at it after us
+}
+
+/// Its answer has come, or never will. True: it was retired; lost: without its data, if need be.
+bool Engine::Core::settle_read(Shipment& s, bool lost) noexcept {
+  if ((s.state.load(std::memory_order_acquire) & Shipment::kDelivered) == 0) {   // acquire: what was delivered
+    if (!lost || !claim(s, s.stamp)) return false;                               // under way, or being copied
+    finish_parts(s, Status::peer_lost);                                          // no data will be taken any more
   }
-  const std::uint32_t old = s.state.fetch_or(Shipment::kClaimed | Shipment::kAnswered, std::memory_order_acq_rel);
-  if ((old & Shipment::kClaimed) == 0) {
-    core.finish_parts(s, status);   // no data will be taken any more
-    core.retire(s);
-  } else if ((old & Shipment::kDelivered) != 0) {
-    core.retire(s);
+  retire(s);
+  return true;
+}
+
+/// Those whose answer came before their data. Who delivers and sees the answer rings the doorbell afterwards, and so does the loss of a peer: what we missed is
+/// seen by who hears that; unless it found the list in our hands, hence our own ring.
+bool Engine::Core::settle_reads() noexcept {
+  if (answered_reads_.empty()) return false;
+  const std::uint32_t before = activity();
+  bool any = false, kept = false;
+  for (Awaiting* read = answered_reads_.take_all(); read != nullptr;) {
+    Awaiting* next = read->next;
+    auto& s = static_cast<Shipment&>(*read);
+    if (settle_read(s, transport_.lost(s.peer))) {
+      any = true;
+    } else {
+      answered_reads_.push(read);
+      kept = true;
+    }
+    read = next;
   }
+  if (kept && activity() != before) ring();
+  return any;
 }
 
 /// True: the parts are ours to finish. False: somebody else's, or those of another use.
@@ -242,7 +267,8 @@ void Engine::Core::on_read_data(void* context, const Message& m) noexcept {
     data += wire::padded(s.part[i].bytes);
   }
   core.finish_parts(s, Status::ok);
-  if ((s.state.fetch_or(Shipment::kDelivered, std::memory_order_acq_rel) & Shipment::kAnswered) != 0) core.retire(s);
+  // It is retired by who has the answer, or will have it.
+  if ((s.state.fetch_or(Shipment::kDelivered, std::memory_order_acq_rel) & Shipment::kAnswered) != 0) core.ring();
 }
 
 }  // namespace kasane::comm

@@ -109,6 +109,11 @@ class UcxTransport final : public Transport {
   void reply(ReplyToken, std::uint64_t value) noexcept override;
   bool test(PendingReply&, std::uint64_t* value) noexcept override;
 
+  bool lost(Rank r) const noexcept override {
+    KASANE_CHECK_OP(raw(r), <, ranks());
+    return gone(raw(r));
+  }
+
   bool arm() noexcept override;
   std::uint32_t activity(Doorbell d) const noexcept override { return bells_[raw(d)].activity(); }
   void sleep(Doorbell, std::uint32_t seen, std::int64_t timeout_ns) noexcept override;

@@ -30,7 +30,14 @@ class Faulty final : public HiddenMemory {
     return HiddenMemory::write_notify(to, from, bytes, flag_offset, value, c);
   }
 
+  Post send(Rank to, HandlerId id, std::span<const std::byte> payload) noexcept override {
+    return id == wire::kReadData && loses_data ? Post::done : HiddenMemory::send(to, id, payload);
+  }
+  bool lost(Rank) const noexcept override { return peer_lost.load(); }
+
   bool puts_need_target = false;
+  bool loses_data = false;
+  std::atomic<bool> peer_lost{false};
   int notifies = 0;
   std::function<void(std::byte*)> after_attach;
 };
@@ -86,6 +93,29 @@ TEST(FaultyTransport, StaleDataClaimsNothing) {
       }
     }
     env.all.barrier();
+  });
+}
+
+// The answer of a read pack has come, its data died with the peer.
+TEST(FaultyTransport, AnAnsweredReadWhoseDataIsLostEnds) {
+  over_faulty([](Faulty& f) { f.loses_data = f.rank() == Rank{1}; }, [](EngineEnv& env, Faulty& transport) {
+    if (env.me() == 1) return;
+    Counter reads;
+    Flag flushed;
+    constexpr std::uint64_t kReads = 20;
+    for (std::uint64_t i = 0; i < kReads; ++i) {
+      env.post(&Engine::try_read_strided_async, rows(env.at(Rank{1}, 0), env.here(65536), 2, reads.callback()), env.waiter);
+    }
+    env.post(&Engine::try_flush_async, {.rank = Rank{1}, .on_complete = flushed.callback()}, env.waiter);
+    // Later answers of the same peer say that the first has come too.
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(env.io().request({.to = Rank{1}, .handler = kEcho, .payload = {}, .answer = nullptr, .on_complete = {}}));
+    EXPECT_EQ(reads.completed(), 0u);
+    EXPECT_FALSE(flushed.ready());
+    transport.peer_lost = true;
+    transport.wake(transport.rank(), Doorbell::messages);
+    EXPECT_EQ(reads.wait(env.waiter, kReads), Status::peer_lost);
+    EXPECT_EQ(flushed.wait(env.waiter), Status::ok);
+    EXPECT_EQ(reads.completed(), kReads);
   });
 }
 

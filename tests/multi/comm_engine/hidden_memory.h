@@ -37,6 +37,7 @@ class HiddenMemory : public Transport {
   std::uint32_t activity(Doorbell d) const noexcept override { return below_.activity(d); }
   void sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept override { below_.sleep(d, seen, timeout_ns); }
   void wake(Rank r, Doorbell d) noexcept override { below_.wake(r, d); }
+  bool lost(Rank r) const noexcept override { return below_.lost(r); }
   void set_peer_lost(PeerLost fn, void* context) noexcept override { below_.set_peer_lost(fn, context); }
 
  protected:
