@@ -202,8 +202,8 @@ void Engine::Core::write_answered(Core& core, Awaiting& request, std::uint64_t, 
   core.retire(s);
 }
 
-/// The answer may overtake the data, and the peer may be lost between the two. Data first: retired here; else by the hook (settle_reads), once there is data, or
-/// none will come.
+/// The answer may overtake the data, and the peer may be lost between the two. Data first: retired here; else by the hook (settle_reads), once there is data
+/// or none will come.
 void Engine::Core::read_answered(Core& core, Awaiting& request, std::uint64_t, Status status) noexcept {
   auto& s = static_cast<Shipment&>(request);
   // acq_rel, here and in on_read_data(): whoever comes second sees what the first did.

@@ -32,13 +32,14 @@ class Actor {
 
   void step() {
     const Rank to{static_cast<std::uint32_t>(random_.below(env_.ranks()))};
-    switch (random_.below(8)) {
+    switch (random_.below(9)) {
       case 0: case 1: return write(to, 1);
       case 2: return write(to, 1 + random_.below(20));
       case 3: return read(to);
       case 4: return vector(to);
       case 5: return add(to);
       case 6: return accumulate();
+      case 7: return notify(to, random_.below(8) == 0 ? 100 : 1 + random_.below(4));
       default: return random_.below(2) == 0 ? copy(to) : echo(to);
     }
   }
@@ -55,6 +56,23 @@ class Actor {
     }
     EXPECT_EQ(done.wait(waiter_, pieces), Status::ok);
     std::memcpy(&model_[raw(to)][offset], scratch(), pieces * bytes);
+  }
+
+  /// Bytes and a flag each, side by side, all under way at once.
+  void notify(Rank to, std::uint64_t pieces) {
+    const std::uint64_t words = random_.below(random_.below(4) == 0 ? kSlice / 8 / pieces - 1 : 9), apart = 8 * words + 8;
+    const std::uint64_t offset = random_.below((kSlice - pieces * apart) / 8 + 1) * 8;
+    for (std::uint64_t i = 0; i < pieces * apart; ++i) scratch()[i] = static_cast<std::byte>(random_.below(256));
+    Counter done;
+    for (std::uint64_t p = 0; p < pieces; ++p) {
+      std::uint64_t value = 0;
+      std::memcpy(&value, scratch() + p * apart + 8 * words, 8);
+      const std::uint64_t at = slice() + offset + p * apart;
+      env_.post(&Engine::try_write_notify_async, {.to = env_.at(to, at), .from = env_.here(scratch_ + p * apart), .bytes = 8 * words,
+                                                  .flag_offset = at + 8 * words, .value = value, .on_complete = done.callback()}, waiter_);
+    }
+    EXPECT_EQ(done.wait(waiter_, pieces), Status::ok);
+    std::memcpy(&model_[raw(to)][offset], scratch(), pieces * apart);
   }
 
   void read(Rank from) {
@@ -170,6 +188,32 @@ TEST_P(StressTest, StarvedQueues) {
   world.reply_slots = 2;
   world.again_permille = 300;
   with_engines(GetParam(), options, [](EngineEnv& env) { stress(env, 3, env.rounds(40, 6)); }, 10, world);
+}
+
+// More messages with flags than there are answers that can wait (64), so that some are answered at once.
+TEST_P(StressTest, ManyNotificationsAtOnce) {
+  EngineOptions options;
+  options.packs = 256;
+  with_engines(GetParam(), options, [](EngineEnv& env) {
+    constexpr std::uint64_t kEach = 3200, kCount = 200, kSource = std::uint64_t{2} << 20;   // a message each, where puts are messages
+    for (std::uint64_t round = 1; round <= static_cast<std::uint64_t>(env.rounds(10, 2)); ++round) {
+      for (std::uint64_t i = 0; i < kCount * kEach / 8; ++i) env.word(kSource / 8 + i).store(round << 32 | i);
+      env.all.barrier();
+      Counter done;
+      for (std::uint64_t i = 0; i < kCount; ++i) {
+        env.post(&Engine::try_write_notify_async, {.to = env.at(env.next(), i * kEach), .from = env.here(kSource + i * kEach), .bytes = kEach - 8,
+                                                   .flag_offset = (i + 1) * kEach - 8, .value = round, .on_complete = done.callback()}, env.waiter);
+      }
+      for (std::uint64_t i = 0; i < kCount; ++i) {
+        const std::uint64_t flag = ((i + 1) * kEach - 8) / 8;
+        env.waiter.until([&] { return env.word(flag).load(std::memory_order_acquire) == round; });
+        for (std::uint64_t w = i * kEach / 8; w < flag; ++w) ASSERT_EQ(env.word(w).load(std::memory_order_relaxed), round << 32 | w) << i;
+      }
+      EXPECT_EQ(done.wait(env.waiter, kCount), Status::ok);
+      EXPECT_TRUE(env.io().flush());
+      env.all.barrier();
+    }
+  }, 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, StressTest, ::testing::ValuesIn(every_case()), [](const auto& i) { return name_of(i.param); });
