@@ -107,6 +107,7 @@ struct Runtime::State {
   std::vector<std::thread> worker_threads;
   std::thread service_thread;
   std::atomic<bool> running{false}, service_stop{false}, stop_asked{false}, shut_down{false};
+  std::atomic<bool> standing{false};      ///< threads that were detached go on using all this
   std::atomic<bool> left{false};          ///< the network is gone: what other ranks hold cannot be reached any more
   std::atomic<std::uint32_t> workers_left{0};
   std::byte* main_stack_low = nullptr;
@@ -129,6 +130,7 @@ struct Runtime::State {
   /// Peers are not mapped here, and operations complete later.
   [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
   void leave_together(bool all_joined);
+  void send_what_is_left();
   Counters* own_counters() const { return reinterpret_cast<Counters*>(transport->mapped(rank, gas::kStatistics)); }
 
   bool serve_fault(std::uint64_t offset, mem::Access wanted);
@@ -348,7 +350,7 @@ void Runtime::State::stop_service() {
   if (service_thread.joinable() && service_thread.get_id() != std::this_thread::get_id()) service_thread.join();
 }
 
-/// False: threads that were detached still run; the process ends under them, as with std::thread::detach.
+/// False: threads that were detached still run; the process ends under them, as with std::thread::detach (left_standing()).
 bool Runtime::State::join_workers() {
   pool->stop();
   for (int i = 0; i < 500 && workers_left.load() != 0; ++i) {
@@ -379,7 +381,9 @@ void Runtime::shut_down() noexcept {
   if (s.ranks > 1 && s.over_network()) return s.leave_together(joined);
   s.stop_service();
   s.running.store(false);
+  s.standing.store(!joined);
   if (raw(s.rank) == 0 && s.options.statistics) s.print_statistics();
+  s.session->end_mpi();   // all ranks wait for each other in it, and after exit() nobody destroys the session
 }
 
 /// Over a network a rank is reached through its own hands: it must serve until nobody asks it anything any more.
@@ -394,11 +398,24 @@ void Runtime::State::leave_together(bool all_joined) {
   collectives->barrier();
   stop_service();
   running.store(false);
-  // Threads that were detached and still run somewhere would use what is taken down: then the process ends with it.
-  if (std::find(joined.begin(), joined.end(), std::byte{0}) != joined.end()) return;
+  // Threads that were detached and still run somewhere would use what is taken down.
+  if (std::find(joined.begin(), joined.end(), std::byte{0}) != joined.end()) {
+    standing.store(true);
+    send_what_is_left();
+    session->end_mpi();
+    return;
+  }
   left.store(true);
   collectives.reset();
   session.reset();
+}
+
+/// A peer may still wait in the barrier for what a network that is not closed has not sent yet.
+void Runtime::State::send_what_is_left() {
+  for (int i = 0; i < 50; ++i) {
+    transport->progress();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 /// --stats: one line a counter that counted something, a column a rank, on standard error.
@@ -505,6 +522,7 @@ void Runtime::run_root(void (*entry)(void*), void* arg) { state_->pool->run_root
 
 bool Runtime::inside_run() const noexcept { return ult::Pool::self() != kNoSlot; }
 bool Runtime::running() const noexcept { return state_->running.load(); }
+bool Runtime::left_standing() const noexcept { return state_->standing.load(); }
 
 // ---- what programs ask ---------------------------------------------------------------------------------------------
 

@@ -37,6 +37,9 @@ class Runtime {
   void shut_down() noexcept;
   /// True between the call of main (or serve) and its return: an exit() of this process now is early on ranks other than 0.
   [[nodiscard]] bool running() const noexcept;
+  /// The job has ended, but threads that were detached still run: on this rank, or over a network on any. This object must not be destroyed then, and the process
+  /// ends under them.
+  [[nodiscard]] bool left_standing() const noexcept;
 
   /// From main on rank 0: runs entry(arg) as the root thread, returns when it has ended; its exception is rethrown.
   void run_root(void (*entry)(void*), void* arg);

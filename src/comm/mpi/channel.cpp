@@ -52,7 +52,16 @@ bool Channel::close() noexcept {
   };
   bool left = library_.locked(busy);
   while (left && now_ns() < until) left = library_.locked(busy);
-  auto take_back = [&](Receives& r) {
+  library_.locked([&] {
+    take_back_receives();
+    return 0;
+  });
+  return !left;
+}
+
+void Channel::take_back_receives() noexcept {
+  for (Receives* receives : {&asks_, &answers_}) {
+    Receives& r = *receives;
     for (std::uint32_t i = 0; i < r.posted; ++i) {
       Request& request = r.requests[r.order[(r.first + i) % kPosted]];
       table_.cancel(&request);
@@ -61,10 +70,7 @@ bool Channel::close() noexcept {
       }
     }
     r.posted = 0;
-    return 0;
-  };
-  library_.locked([&] { return take_back(asks_) + take_back(answers_); });
-  return !left;
+  }
 }
 
 // ---- out -------------------------------------------------------------------------------------------------------------

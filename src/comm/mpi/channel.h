@@ -79,6 +79,8 @@ class Channel {
   Result<void> open();
   /// Takes back what is posted; waits a moment for what is on its way out. False if something still is: then the buffers must outlive the MPI.
   bool close() noexcept;
+  /// The half of close() that waits for nobody. With the lock.
+  void take_back_receives() noexcept;
 
   // ---- any thread
   [[nodiscard]] std::uint32_t claim() noexcept { return out_pool_.take(); }

@@ -184,11 +184,14 @@ Result<void> Library::join() {
   return {};
 }
 
-Library::~Library() {
-  if (out_of_band_ != nullptr) {
-    locked([&] { return table_->free_communicator(&out_of_band_channel_); });
-  }
-  if (finalize_) locked([&] { return table_->finalize(); });
+Library::~Library() { end(); }
+
+void Library::end() noexcept {
+  if (std::exchange(ended_, true)) return;
+  while (!lock_.try_lock()) yield();   // never given back
+  for (AtEnd* user : at_end_) user->give_back();
+  if (out_of_band_ != nullptr) table_->free_communicator(&out_of_band_channel_);
+  if (finalize_) table_->finalize();
 }
 
 Result<std::shared_ptr<Library>> load(std::string_view which, int* argc, char*** argv) {

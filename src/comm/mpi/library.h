@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "comm/mpi/hand_over.h"
@@ -30,7 +31,7 @@ struct WindowFindings {
 
 class Library {
  public:
-  /// Finalises the MPI if load() initialised it. Collective: every transport is gone, every rank is here.
+  /// end(), if nobody has called it. Collective: every transport is gone, every rank is here.
   ~Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
@@ -44,6 +45,8 @@ class Library {
 
   /// Is this process one of those that an mpirun started? Reads the environment only.
   [[nodiscard]] static bool launched() noexcept;
+  /// Finalises the MPI if load() initialised it. Collective. Transports of it may still be there, and threads that use them: they find the lock taken for good.
+  void end() noexcept;
   /// Ends the whole job with status, also on ranks that wait for this one.
   [[noreturn]] void abort(int status) noexcept;
 
@@ -52,6 +55,14 @@ class Library {
   [[nodiscard]] TryLock<>& lock() noexcept { return lock_; }
   /// Nothing until the experiment was made. At start only.
   [[nodiscard]] std::optional<WindowFindings>& window_findings() noexcept { return window_findings_; }
+  /// Called by end(), with the lock: take back what the MPI would complain of. At start and end only, in the same order on all ranks.
+  struct AtEnd {
+    virtual void give_back() noexcept = 0;
+
+   protected:
+    ~AtEnd() = default;
+  };
+  [[nodiscard]] std::vector<AtEnd*>& at_end() noexcept { return at_end_; }
   /// An error naming what, with the MPI's own words. Not while the lock is held.
   [[nodiscard]] tl::unexpected<Error> failed(int code, std::string_view what);
   /// Waits for request, letting others at the lock in between. For start and end only.
@@ -72,11 +83,12 @@ class Library {
   static void yield() noexcept;
 
   const Module* table_;
-  bool finalize_;
+  bool finalize_, ended_ = false;
   std::uint32_t rank_ = 0, ranks_ = 1;
   std::string version_;
   TryLock<> lock_;
   std::optional<WindowFindings> window_findings_;
+  std::vector<AtEnd*> at_end_;
   Communicator out_of_band_channel_{};
   std::unique_ptr<OutOfBand> out_of_band_;
 };

@@ -77,7 +77,7 @@ struct Slots {
   std::unique_ptr<ReplySlot[]> replies;
 };
 
-class MpiTransport final : public Transport {
+class MpiTransport final : public Transport, public Library::AtEnd {
  public:
   MpiTransport(std::shared_ptr<Library> library, Bells& bells, Communicator communicator)
       : Transport(library->rank(), library->ranks()), library_(std::move(library)), bells_(bells), communicator_(communicator),
@@ -87,6 +87,7 @@ class MpiTransport final : public Transport {
     ended_.reserve(2 * BulkTable::kCapacity);
   }
   ~MpiTransport() override;
+  void give_back() noexcept override;
   Result<void> start(Options options);
 
   Facts facts() const noexcept override;
@@ -204,16 +205,28 @@ Result<void> MpiTransport::start(Options options) {
     detail_ += "everything by messages";
     if (options.rma != Options::Rma::messages) detail_ += found.pins ? " (its windows pin memory)" : " (it refuses windows)";
   }
+  library_->at_end().push_back(this);
   return channel_->open();
 }
 
+void MpiTransport::give_back() noexcept {
+  windows_.close_locked();
+  channel_->take_back_receives();
+}
+
 MpiTransport::~MpiTransport() {
+  std::erase(library_->at_end(), this);
   // Collective: what is owed goes out, then all leave together.
   channel_->kick();
   Request left{};
   library_->locked([&] { return library_->table().barrier(communicator_, &left); });
   const bool together = static_cast<bool>(library_->finish(left, "leaving"));
-  if (together) windows_.close();
+  if (together) {
+    library_->locked([&] {
+      windows_.close_locked();
+      return 0;
+    });
+  }
   if (!together || !channel_->close()) {
     (void)channel_.release();  // a peer must have gone, and the MPI still has the buffers: they stay
     return;

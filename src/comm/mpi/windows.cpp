@@ -145,11 +145,9 @@ Result<void> Windows::open(RegionId id, std::byte* base, std::size_t bytes) {
   return {};
 }
 
-void Windows::close() {
+void Windows::close_locked() noexcept {
   for (std::size_t i = 0; i < windows_.size(); ++i) {
-    if (open_[i].exchange(false, std::memory_order_acq_rel)) {  // the transport is quiet: any order would do
-      library_.locked([&] { return library_.table().free_window(&windows_[i]); });
-    }
+    if (open_[i].exchange(false, std::memory_order_acq_rel)) library_.table().free_window(&windows_[i]);   // nobody can use it: any order would do
   }
 }
 

@@ -3,7 +3,7 @@
 // what they cover (a sparse tebibyte would be populated), or may need the target inside the MPI for a put to arrive. So a window is tried on scratch memory
 // first, and what is seen decides, on all ranks alike.
 //
-// Thread safety: probe(), open() and close() are collective, one thread a rank; the rest under the library's lock.
+// Thread safety: probe(), open() and close_locked() are collective, one thread a rank; the rest under the library's lock.
 #pragma once
 
 #include <array>
@@ -23,7 +23,8 @@ class Windows {
 
   /// On every rank or on none; an MPI that refuses is no error: then has() stays false.
   Result<void> open(RegionId, std::byte* base, std::size_t bytes);
-  void close();
+  /// With the lock.
+  void close_locked() noexcept;
   [[nodiscard]] bool has(std::uint16_t region) const noexcept { return open_[region].load(std::memory_order_acquire); }  // acquire: sees the handle
   [[nodiscard]] Window of(std::uint16_t region) const noexcept { return windows_[region]; }
 

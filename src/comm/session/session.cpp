@@ -190,6 +190,10 @@ Result<void> Session::connect() {
   return {};
 }
 
+void Session::end_mpi() noexcept {
+  if (mpi_ != nullptr) mpi_->end();
+}
+
 std::string Session::describe() const {
   std::string text = counted(job_.ranks, "rank") + " on " + counted(job_.hosts, "host") + ": ";
   if (plan_.network == Network::none) return text + "shm";

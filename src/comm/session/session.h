@@ -59,6 +59,10 @@ class Session {
   [[nodiscard]] const Job& job() const noexcept { return job_; }
   /// "4 ranks on 2 hosts: shm within, ucx (UCX 1.13.1: tcp/va) between"
   [[nodiscard]] std::string describe() const;
+  /// Takes leave of the MPI, if there is one, ahead of the destructor or in its place: mpirun takes a process that has not for one that died. Collective.
+  /// Shared memory and UCX go on working; out_of_band() does not. Nor does a transport over the MPI: then the
+  /// session must not be destroyed any more.
+  void end_mpi() noexcept;
 
  private:
   class HostExchange;

@@ -63,6 +63,16 @@ void end_job_from_exit() noexcept {
   if (Runtime* runtime = Runtime::current()) runtime->shut_down();
 }
 
+/// Comes after the destructors of the program's static objects and before those of the shared libraries, which would pull them from under the threads.
+void end_under_threads(int status, void*) {
+  if (const Runtime* runtime = Runtime::current(); runtime == nullptr || !runtime->left_standing()) return;
+  std::fflush(nullptr);
+  ::_exit(status);
+}
+
+/// The first constructor of the executable: what is registered here runs when all that was constructed after it has been destroyed.
+[[gnu::constructor(101)]] void register_end_under_threads() { ::on_exit(end_under_threads, nullptr); }
+
 /// The program's main, on the stack that the runtime gave it.
 int program_main(int argc, char** argv, char** envp) {
   note_main_thread();
@@ -87,6 +97,7 @@ int rank_main(int argc, char** argv, char** envp) {
     (*runtime)->serve();
   }
   set_phase(comm::Phase::ended);
+  if ((*runtime)->left_standing()) (void)runtime->release();
   return status;
 }
 

@@ -13,7 +13,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <map>
+#include <mutex>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -63,7 +66,7 @@ int say_pid() {
 int echo_input() {
   char line[256];
   while (std::fgets(line, sizeof line, stdin) != nullptr) std::printf("input: %s", line);
-  std::printf("end of input\n");
+  say("end of input");
   return 0;
 }
 
@@ -162,6 +165,42 @@ void on_another_rank(const std::function<void()>& f) {
   });
 }
 
+/// Leaves behind a thread that runs for ever on some worker that is not main's, in global memory, and one that yields, forks and joins for ever.
+void leave_threads_running() {
+  struct Shared {
+    kasane::mutex mutex;
+    kasane::condition_variable changed;
+    bool started = false;
+    std::uint64_t words[1 << 16] = {};
+  };
+  kasane::run([] {
+    auto* shared = new (kasane_allocate(sizeof(Shared), 64, KASANE_PLACEMENT_CYCLIC)) Shared;
+    kasane::thread([shared] {
+      while (kasane_rank() == 0 && ::gettid() == ::getpid()) kasane::thread(work_a_little).join();   // until an idle worker takes the continuation
+      {
+        const std::scoped_lock lock(shared->mutex);
+        shared->started = true;
+      }
+      shared->changed.notify_one();
+      // Having notified it may have moved back, but one that runs on main's worker keeps main from ending.
+      while (kasane_rank() == 0 && ::gettid() == ::getpid()) kasane::thread(work_a_little).join();
+      volatile std::uint64_t* words = shared->words;
+      for (std::size_t i = 0;; i = (i + 1) % std::size(shared->words)) words[i] = words[i] + 1;
+    }).detach();
+    {
+      std::unique_lock lock(shared->mutex);
+      shared->changed.wait(lock, [&] { return shared->started; });
+    }
+    kasane::thread([] {
+      for (;;) {
+        kasane::this_thread::yield();
+        kasane::thread(work_a_little).join();
+      }
+    }).detach();
+    say("left running");
+  });
+}
+
 /// Threads that keep every rank busy, for tests that break in.
 int busy_threads() {
   say("ready");
@@ -199,6 +238,8 @@ const std::map<std::string, int (*)()> kDeeds = {
     {"fork-os-thread", fork_in_an_os_thread},
     {"programs", start_programs},
     {"busy", busy_threads},
+    {"detached", [] { leave_threads_running(); return 3; }},
+    {"detached-exit", []() -> int { leave_threads_running(); std::exit(5); }},
     {"thread-exit", [] { kasane::run([] { kasane::thread([] { std::exit(0); }).join(); }); return 0; }},
     {"thread-segv", [] { kasane::run([] { kasane::thread([] { store_to_a_wild_address(); }).join(); }); return 0; }},
     {"thread-overflow", [] { kasane::run([] { kasane::thread([] { overflow_the_stack(0); }).join(); }); return 0; }},

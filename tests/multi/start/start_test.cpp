@@ -5,8 +5,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "multi/launch/job.h"
@@ -22,6 +24,13 @@ std::vector<std::string> networks() {
   std::istringstream names(KASANE_NETWORK_NAMES);
   std::vector<std::string> all;
   for (std::string name; std::getline(names, name, ',');) all.push_back(name);
+  return all;
+}
+/// What may run between the ranks of an mpirun's here; auto: shared memory.
+std::vector<std::string> transports() {
+  const std::vector<std::string> there = networks();
+  std::vector<std::string> all{"auto", "mpi"};
+  if (std::find(there.begin(), there.end(), "ucx") != there.end()) all.emplace_back("ucx");
   return all;
 }
 bool is_mpi(const std::string& network) { return network != "ucx"; }
@@ -72,6 +81,30 @@ TEST_P(Mpirun, ItsRanksAreOneJob) {
   EXPECT_EQ(count_of(o.out, "hello from rank 0 of 2\n"), 1);
   EXPECT_EQ(count_of(o.out, "hello from"), 1);
   EXPECT_EQ(run({kProgram, "return3"}).code, 3);
+}
+
+TEST_P(Mpirun, TheStatusIsMainsHoweverItEndsAndWhateverRunsBetween) {
+  for (const std::string& transport : transports()) {
+    const std::vector<std::string> environment{"KASANE_TRANSPORT=" + transport};
+    for (const auto& [deed, code] : {std::pair{"return", 0}, {"return3", 3}, {"exit0", 0}, {"exit7", 7}}) {
+      const Outcome o = run({kProgram, deed}, environment);
+      EXPECT_EQ(o.code, code) << deed << " over " << transport << "\n" << o.err;
+      EXPECT_EQ(count_of(o.out, "destroyed\n"), 2) << "on every rank, also after exit()";
+      // Open MPI has words of its own for a status that is not 0.
+      EXPECT_TRUE(code != 0 || o.err.empty()) << deed << " over " << transport << "\n" << o.err;
+    }
+  }
+}
+
+TEST_P(Mpirun, ThreadsThatWereDetachedDoNotChangeTheEnd) {
+  for (const std::string& transport : transports()) {
+    for (const auto& [deed, code] : {std::pair{"detached", 3}, {"detached-exit", 5}}) {
+      const Outcome o = run({kProgram, deed}, {"KASANE_TRANSPORT=" + transport, "KASANE_WORKERS=2"});
+      EXPECT_EQ(o.code, code) << deed << " over " << transport << "\n" << o.err;
+      expect_says(o, "left running");
+      EXPECT_EQ(count_of(o.err, "SIG"), 0) << o.err;
+    }
+  }
 }
 
 TEST_P(Mpirun, MainRunsEverywhereIfTheProgramSaysSo) {
@@ -144,6 +177,21 @@ TEST_P(OverNetwork, ACrashOnAnotherRankIsNamed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, OverNetwork, ::testing::ValuesIn(networks()), [](const auto& p) { return p.param; });
+
+TEST(Start, ThreadsThatWereDetachedDoNotChangeTheEnd) {
+  for (const char* ranks : {"1", "2"}) {
+    for (const std::string& transport : transports()) {
+      if (transport == "mpi") continue;
+      for (const auto& [deed, code] : {std::pair{"detached", 3}, {"detached-exit", 5}}) {
+        const Outcome o = Job(kasane_run_command({"-n", ranks, "--workers", "2", "--transport", transport, "--", kProgram, deed})).wait();
+        expect_clean(o);
+        EXPECT_EQ(o.code, code) << deed << " on " << ranks << " ranks over " << transport << "\n" << o.err;
+        EXPECT_EQ(o.err, "");
+        expect_says(o, "left running");
+      }
+    }
+  }
+}
 
 TEST(Start, MpiWithoutMpirunSaysWhatToInstall) {
   std::vector<std::string> command = kasane_run_command({"-n", "2", "--transport", "mpi", "--", kProgram, "return"});
