@@ -11,21 +11,25 @@
 #include <utility>
 #include <vector>
 
+#include "comm/mpi/place.h"
+
 namespace kasane::comm::mpi {
 namespace {
 
 // ---- which MPI, and where its module lies ----------------------------------------------------------------------------
 
-bool in_environment(const char* name) noexcept { return std::getenv(name) != nullptr; }
-bool under_openmpi() noexcept { return in_environment("OMPI_COMM_WORLD_SIZE"); }
-bool under_mpich() noexcept { return in_environment("PMI_RANK") || in_environment("PMI_SIZE") || in_environment("HYDI_CONTROL_FD"); }
-
 Result<std::string> resolve(std::string_view which) {
   if (which == "openmpi" || which == "mpich") return std::string(which);
   if (which != "auto") return fail(Errc::invalid_argument, "MPI '" + std::string(which) + "' is not known: openmpi, mpich or auto");
-  if (under_openmpi()) return std::string("openmpi");
-  if (under_mpich()) return std::string("mpich");
-  return fail(Errc::invalid_argument, "no mpirun started this process (neither OMPI_COMM_WORLD_SIZE nor PMI_RANK is set): "
+  switch (place(environ).mpi) {
+    case LaunchedFor::openmpi: return std::string("openmpi");
+    case LaunchedFor::mpich: return std::string("mpich");
+    case LaunchedFor::unnamed:
+      return fail(Errc::invalid_argument, "a launcher started this process (PMIX_RANK is set), but does not say for which MPI: name the one that it is built for "
+                                          "with --mpi (KASANE_MPI=openmpi or mpich)");
+    case LaunchedFor::none: break;
+  }
+  return fail(Errc::invalid_argument, "no mpirun started this process (none of OMPI_COMM_WORLD_RANK, PMI_RANK and PMIX_RANK is set): "
                                       "start it by mpirun, or name the MPI");
 }
 
@@ -145,7 +149,7 @@ class OverMpi final : public OutOfBand {
 
 // ---- Library ---------------------------------------------------------------------------------------------------------
 
-bool Library::launched() noexcept { return under_openmpi() || under_mpich(); }
+bool Library::launched() noexcept { return place(environ).launched(); }
 
 void Library::yield() noexcept { ::sched_yield(); }
 

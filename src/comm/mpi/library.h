@@ -43,7 +43,7 @@ class Library {
   /// Over the MPI: other threads of the rank may use transports of it meanwhile.
   [[nodiscard]] OutOfBand& out_of_band() noexcept { return *out_of_band_; }
 
-  /// Is this process one of those that an mpirun started? Reads the environment only.
+  /// Is this process one of those that an mpirun started? Reads the environment only (place.h).
   [[nodiscard]] static bool launched() noexcept;
   /// Finalises the MPI if load() initialised it. Collective. Transports of it may still be there, and threads that use them: they find the lock taken for good.
   void end() noexcept;

@@ -121,7 +121,7 @@ Result<Launched> launch_alone(Options options) {
   return launched;
 }
 
-Result<Launched> launch_by_mpi(Options options, const MpiPlace& place) {
+Result<Launched> launch_by_mpi(Options options, const comm::mpi::Place& place) {
   options.ranks = place.ranks != 0 ? place.ranks : 1;
   KASANE_TRY(check_job_size(options.ranks, options.space_bytes));
   Launched launched{.options = std::move(options), .job = {}, .space_base = nullptr};

@@ -34,7 +34,7 @@ struct Launched {
 Result<Launched> launch_alone(Options options);
 
 /// One of the ranks that mpirun started, each with its own process image (same_image.h). They meet, and agree on the space, in Runtime::create.
-Result<Launched> launch_by_mpi(Options options, const MpiPlace& place);
+Result<Launched> launch_by_mpi(Options options, const comm::mpi::Place& place);
 
 /// Forks options.ranks ranks and returns in each of them, with process() set. The original process supervises and ends with the job's exit status.
 Result<Launched> launch_ranks(Options options);

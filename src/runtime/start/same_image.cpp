@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 namespace kasane::runtime {
@@ -20,24 +19,6 @@ constexpr char kMarker[] = "KASANE_SAME_IMAGE=1";   ///< in the environment of t
 constexpr rlim_t kStackBytes = 8 << 20;             ///< where the kernel puts libraries depends on the limit
 
 bool g_same_image = false;
-
-/// The value of `name` in the environment, or null.
-const char* find(char* const* environment, const char* name) noexcept {
-  const std::size_t n = std::strlen(name);
-  for (; environment != nullptr && *environment != nullptr; ++environment) {
-    if (std::strncmp(*environment, name, n) == 0 && (*environment)[n] == '=') return *environment + n + 1;
-  }
-  return nullptr;
-}
-
-bool is_number(const char* text) noexcept {
-  if (text == nullptr || *text == '\0') return false;
-  return std::all_of(text, text + std::strlen(text), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-std::uint32_t number(const char* text) noexcept {
-  return is_number(text) ? static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10)) : 0;
-}
 
 // ---- the first start -------------------------------------------------------------------------------------------------
 
@@ -121,7 +102,7 @@ Mix job_identity(char* const* environment) noexcept {
   Mix mix;
   add_program(mix);
   for (const char* name : {kJobKeyVariable, "OMPI_MCA_orte_precondition_transports", "PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID", "PMI_SIZE"}) {
-    mix.add(find(environment, name));
+    mix.add(comm::mpi::find_variable(environment, name));
   }
   return mix;
 }
@@ -133,7 +114,7 @@ Mix job_identity(char* const* environment) noexcept {
 }
 
 [[gnu::noinline]] void prepare(char** argv, char** environment, std::uint64_t& canary, std::uint64_t& pointers) noexcept {
-  if (!mpi_place(environment).launched || loader_is_program()) return;
+  if (!mpi_place(environment).launched() || loader_is_program()) return;
   if (!take_marker(environment)) return start_again(argv, environment);
   // Programs that ranks start are randomised as ever; this one's layout is made.
   if (const int now = ::personality(0xFFFFFFFF); now >= 0) ::personality(static_cast<unsigned long>(now) & ~static_cast<unsigned long>(ADDR_NO_RANDOMIZE));
@@ -159,16 +140,8 @@ Mix job_identity(char* const* environment) noexcept {
 
 }  // namespace
 
-MpiPlace mpi_place(char* const* environment) noexcept {
-  struct Names {
-    const char *rank, *ranks;
-  };
-  if (find(environment, "KASANE_RANKS") != nullptr) return {};
-  for (const Names names : {Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, Names{"PMI_RANK", "PMI_SIZE"}, Names{"PMIX_RANK", "SLURM_NTASKS"}}) {
-    const char* rank = find(environment, names.rank);
-    if (is_number(rank)) return {true, Rank{number(rank)}, number(find(environment, names.ranks))};
-  }
-  return {};
+comm::mpi::Place mpi_place(char* const* environment) noexcept {
+  return comm::mpi::find_variable(environment, "KASANE_RANKS") != nullptr ? comm::mpi::Place{} : comm::mpi::place(environment);
 }
 
 bool same_image() noexcept { return g_same_image; }

@@ -13,23 +13,15 @@
 // Thread safety: start only, one thread.
 #pragma once
 
-#include <cstdint>
-
-#include "base/ids.h"
+#include "comm/mpi/place.h"
 
 namespace kasane::runtime {
 
 /// Set by kasane run for the ranks that mpirun starts: text that this job alone has.
 inline constexpr char kJobKeyVariable[] = "KASANE_JOB_KEY";
 
-/// What an MPI launcher's environment says of this process.
-struct MpiPlace {
-  bool launched = false;    ///< mpirun started it, and it is not asked to fork ranks of its own (KASANE_RANKS)
-  Rank rank{0};
-  std::uint32_t ranks = 0;  ///< 0: not said
-};
-
-[[nodiscard]] MpiPlace mpi_place(char* const* environment) noexcept;
+/// Which rank of an mpirun's this process is. None if it is asked to fork ranks of its own (KASANE_RANKS).
+[[nodiscard]] comm::mpi::Place mpi_place(char* const* environment) noexcept;
 
 /// True if this process was started again without randomisation, and has the job's guards.
 [[nodiscard]] bool same_image() noexcept;

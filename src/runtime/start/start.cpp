@@ -55,7 +55,7 @@ std::optional<Launched> g_launched;
 Result<Launched> launch() {
   auto options = options_from_environment();
   KASANE_TRY(options);
-  if (const MpiPlace place = mpi_place(environ); place.launched) return launch_by_mpi(std::move(*options), place);
+  if (const auto place = mpi_place(environ); place.launched()) return launch_by_mpi(std::move(*options), place);
   return std::getenv("KASANE_RANKS") != nullptr ? launch_ranks(std::move(*options)) : launch_alone(std::move(*options));
 }
 

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/mpi/place.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace kasane::comm::mpi {
+namespace {
+
+bool is_number(const char* text) noexcept {
+  if (text == nullptr || *text == '\0') return false;
+  return std::all_of(text, text + std::strlen(text), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+/// 0 if it is none.
+std::uint32_t number(const char* text) noexcept { return is_number(text) ? static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10)) : 0; }
+
+struct Names {
+  LaunchedFor mpi;
+  const char *rank, *ranks, *local_ranks;
+};
+
+constexpr Names kNames[] = {
+    {LaunchedFor::openmpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {LaunchedFor::mpich, "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
+    {LaunchedFor::unnamed, "PMIX_RANK", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"},
+};
+
+}  // namespace
+
+const char* find_variable(char* const* environment, const char* name) noexcept {
+  const std::size_t n = std::strlen(name);
+  for (; environment != nullptr && *environment != nullptr; ++environment) {
+    if (std::strncmp(*environment, name, n) == 0 && (*environment)[n] == '=') return *environment + n + 1;
+  }
+  return nullptr;
+}
+
+Place place(char* const* environment) noexcept {
+  for (const Names& names : kNames) {
+    const char* rank = find_variable(environment, names.rank);
+    if (!is_number(rank)) continue;
+    return {names.mpi, Rank{number(rank)}, number(find_variable(environment, names.ranks)), number(find_variable(environment, names.local_ranks))};
+  }
+  return {};
+}
+
+}  // namespace kasane::comm::mpi
