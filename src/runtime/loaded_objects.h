@@ -21,4 +21,7 @@ std::vector<LoadedObject> loaded_objects();
 /// A hash over all of them.
 std::uint64_t digest(const std::vector<LoadedObject>& objects);
 
+/// A hash over the canary and the pointer guard of this process, which do not follow from it: a stack holds values that were made with them.
+std::uint64_t guards_digest() noexcept;
+
 }  // namespace kasane::runtime

@@ -204,7 +204,7 @@ Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
   return fail(Errc::unsupported, "the transport " + std::string(transport->facts().name) + " has atomics that the CPU does not see as such; choose another one (--transport)");
 }
 
-/// Rule 14: every rank must have loaded the same code at the same addresses as rank 0; the first object that differs is named.
+/// Rule 14: every rank must have loaded the same code at the same addresses as rank 0, and have its guards; the first object that differs is named.
 Result<void> Runtime::State::compare_objects() {
   const auto& mine = objects;
   std::vector<std::uint64_t> digests(mine.size() + 2);
@@ -212,12 +212,17 @@ Result<void> Runtime::State::compare_objects() {
   digests[1] = mine.size();
   for (std::size_t i = 0; i < mine.size(); ++i) digests[2 + i] = mine[i].digest;
 
-  std::array<std::uint64_t, 2> first{digests[0], digests[1]};
+  const std::uint64_t guards = guards_digest();
+  std::array<std::uint64_t, 3> first{digests[0], digests[1], guards};
   collectives->broadcast(Rank{0}, std::as_writable_bytes(std::span(first)));
   std::vector<std::uint64_t> theirs(first[1]);
   if (raw(rank) == 0) std::copy(digests.begin() + 2, digests.end(), theirs.begin());
   collectives->broadcast(Rank{0}, std::as_writable_bytes(std::span(theirs)));
-  if (first[0] == digests[0]) return {};
+  if (first[0] == digests[0]) {
+    if (first[2] == guards) return {};
+    return fail(Errc::unsupported, "rank " + std::to_string(raw(rank)) + " has other stack guards than rank 0; threads cannot move between them. Under mpirun they "
+                                       "are made from KASANE_JOB_KEY: pass the same one to all ranks (mpirun -x KASANE_JOB_KEY, -genv KASANE_JOB_KEY TEXT)");
+  }
   std::size_t i = 0;
   while (i < mine.size() && i < theirs.size() && mine[i].digest == theirs[i]) ++i;
   return fail(Errc::unsupported, "rank " + std::to_string(raw(rank)) + " has loaded other code than rank 0, or at another address: " +

@@ -98,12 +98,22 @@ void add_program(Mix& mix) noexcept {
   if (headers != nullptr) mix.add(headers, ::getauxval(AT_PHNUM) * sizeof(Elf64_Phdr));
 }
 
+/// What this job has and others have not, from one source alone: all ranks must come to the same, and an allocation's or an outer job's variables may be
+/// there on the host of mpirun and missing on others. First what the launcher itself puts into every rank's environment and keeps to itself; then what the
+/// user passes on, also a secret; last what PMIx tells every rank, which is none. Slurm's numbers are neither: mpirun inherits them, other hosts may not.
+const char* job_secret(char* const* environment) noexcept {
+  const bool mpich = comm::mpi::place(environment).mpi == comm::mpi::LaunchedFor::mpich;   // the first and the last are an outer job's then
+  for (const char* name : {mpich ? nullptr : "OMPI_MCA_orte_precondition_transports", kJobKeyVariable, mpich ? nullptr : "PMIX_NAMESPACE"}) {
+    const char* value = name != nullptr ? comm::mpi::find_variable(environment, name) : nullptr;
+    if (value != nullptr && *value != '\0') return value;
+  }
+  return nullptr;
+}
+
 Mix job_identity(char* const* environment) noexcept {
   Mix mix;
   add_program(mix);
-  for (const char* name : {kJobKeyVariable, "OMPI_MCA_orte_precondition_transports", "PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID", "PMI_SIZE"}) {
-    mix.add(comm::mpi::find_variable(environment, name));
-  }
+  mix.add(job_secret(environment));
   return mix;
 }
 

@@ -7,8 +7,9 @@
 // .preinit_array of the executable runs before the constructors of all shared libraries: no thread exists, no pointer has been mangled with the old
 // guard (atexit, setjmp), and no function that is still running has a canary on its stack.
 //
-// The guards are derived from what the launcher tells every rank of this job and no other job (Open MPI: a random key; `kasane run`: likewise, for both
-// MPIs). Under a bare mpirun.mpich, which has nothing of the kind, from the program's build and the number of ranks: equal, but no secret.
+// The guards are derived from the program's build and the first of these that is set: Open MPI's own random key, which its mpirun gives to every rank;
+// KASANE_JOB_KEY (from kasane run, or the user, who passes it to all ranks); PMIX_NAMESPACE. Under a bare mpirun.mpich there is none: equal, but no secret.
+// Whether they are equal is compared when the ranks have met (Runtime::create).
 //
 // Thread safety: start only, one thread.
 #pragma once

@@ -129,6 +129,21 @@ TEST_P(Mpirun, ARankWithOtherCodeIsNamed) {
   expect_says(o, "rank 1 has loaded other code than rank 0");
 }
 
+TEST_P(Mpirun, ARankWithOtherGuardsIsNamedWithTheRemedy) {
+  const std::string key = GetParam() == "openmpi" ? "OMPI_MCA_orte_precondition_transports=0123456789abcdef-0123456789abcdef" : "KASANE_JOB_KEY=another";
+  const Outcome o = run(but_on_rank_1("export " + key, "return"));
+  EXPECT_NE(o.code, 0);
+  expect_says(o, "rank 1 has other stack guards than rank 0");
+  expect_says(o, "pass the same one to all ranks");
+}
+
+TEST_P(Mpirun, WhatOnlySomeHostsInheritDoesNotMakeGuardsDiffer) {
+  EXPECT_EQ(run(but_on_rank_1("export SLURM_JOB_ID=17 SLURM_STEP_ID=1", "return")).code, 0);
+  // An outer job's; or the user's, which nobody needs where Open MPI has a key of its own.
+  const std::string mine = GetParam() == "openmpi" ? "KASANE_JOB_KEY=mine" : "PMIX_NAMESPACE=outer OMPI_MCA_orte_precondition_transports=outer";
+  EXPECT_EQ(run(but_on_rank_1("export " + mine, "return")).code, 0);
+}
+
 TEST_P(Mpirun, ACrashIsReportedAndEndsTheJob) {
   const Outcome o = run({kProgram, "elsewhere-segv"});
   EXPECT_NE(o.code, 0);
