@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -42,17 +43,18 @@ std::uint64_t available_memory() {
   return kib << 10;
 }
 
-/// Raises the soft limit of descriptors where that is needed and allowed.
-Result<void> reserve_descriptors(std::uint64_t ranks) {
-  const rlim_t needed = 8 * ranks + 128;   // two for the postbox, four for tagged output, the rest while regions are attached
+/// Raises the soft limit of descriptors where that is needed and allowed. `here` ranks of this host need theirs; those of others may need some for a network.
+Result<void> reserve_descriptors(std::uint64_t ranks, std::uint64_t here) {
+  // Two for the postbox, four for tagged output, the rest while regions are attached.
+  const rlim_t needed = 8 * here + 128, wanted = 8 * ranks + 128;
   rlimit limit = {};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return {};
   if (limit.rlim_max < needed) {
-    return fail(Errc::limit, std::to_string(ranks) + " ranks need " + std::to_string(needed) + " file descriptors a process, the limit is " +
+    return fail(Errc::limit, std::to_string(here) + " ranks need " + std::to_string(needed) + " file descriptors a process, the limit is " +
                                  std::to_string(limit.rlim_max) + "; raise it with ulimit -n");
   }
-  limit.rlim_cur = needed;
-  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return fail_errno(Errc::limit, "raising the limit of file descriptors to " + std::to_string(needed));
+  limit.rlim_cur = std::max(limit.rlim_cur, std::min(wanted, limit.rlim_max));
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return fail_errno(Errc::limit, "raising the limit of file descriptors to " + std::to_string(limit.rlim_cur));
   return {};
 }
 
@@ -66,7 +68,7 @@ std::size_t threads_of_this_process() {
 }
 
 Result<Launched> prepare(Options options, comm::Launcher launcher) {
-  KASANE_TRY(check_job_size(options.ranks, options.space_bytes));
+  KASANE_TRY(check_job_size(options.ranks, options.ranks, options.space_bytes));
   const auto ranks = static_cast<std::uint32_t>(options.ranks);
   auto job = comm::create_job(ranks, comm::shm::job_bytes(ranks));
   KASANE_TRY(job);
@@ -96,7 +98,7 @@ void let_user_signals_pass() {
 
 }  // namespace
 
-Result<void> check_job_size(std::uint64_t ranks, std::uint64_t space_bytes) {
+Result<void> check_job_size(std::uint64_t ranks, std::uint64_t here, std::uint64_t space_bytes) {
   const std::string n = std::to_string(ranks);
   if (ranks == 0 || ranks > kMaxRanks) {
     return fail(Errc::invalid_argument, "-n " + n + " (KASANE_RANKS): a job has 1 to " + std::to_string(kMaxRanks) + " ranks");
@@ -106,11 +108,11 @@ Result<void> check_job_size(std::uint64_t ranks, std::uint64_t space_bytes) {
                                  "every rank's memory), which is " + tebibytes(kMaxAddressBytes / ranks) + " of space for " + n + " ranks");
   }
   const std::uint64_t available = available_memory();
-  if (ranks * kRankBytes > available) {
-    return fail(Errc::out_of_memory, "-n " + n + ": that many ranks need " + std::to_string(ranks * kRankBytes >> 20) + " MiB before the program starts, " +
-                                         std::to_string(available >> 20) + " MiB are available");
+  if (here * kRankBytes > available) {
+    return fail(Errc::out_of_memory, "-n " + n + ": " + std::to_string(here) + " ranks on this host need " + std::to_string(here * kRankBytes >> 20) +
+                                         " MiB before the program starts, " + std::to_string(available >> 20) + " MiB are available");
   }
-  return reserve_descriptors(ranks);
+  return reserve_descriptors(ranks, here);
 }
 
 Result<Launched> launch_alone(Options options) {
@@ -123,7 +125,7 @@ Result<Launched> launch_alone(Options options) {
 
 Result<Launched> launch_by_mpi(Options options, const comm::mpi::Place& place) {
   options.ranks = place.ranks != 0 ? place.ranks : 1;
-  KASANE_TRY(check_job_size(options.ranks, options.space_bytes));
+  KASANE_TRY(check_job_size(options.ranks, place.local_ranks, options.space_bytes));
   Launched launched{.options = std::move(options), .job = {}, .space_base = nullptr};
   launched.job.ranks = place.ranks;
   launched.job.rank = place.rank;

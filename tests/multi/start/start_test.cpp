@@ -144,6 +144,19 @@ TEST_P(Mpirun, WhatOnlySomeHostsInheritDoesNotMakeGuardsDiffer) {
   EXPECT_EQ(run(but_on_rank_1("export " + mine, "return")).code, 0);
 }
 
+TEST_P(Mpirun, OnlyTheRanksOfThisHostMustFit) {
+  // As if on many hosts: what the ranks of others need is no reason to refuse here. Alone, this one fails later, when it loads its MPI.
+  const std::vector<std::string> many = GetParam() == "openmpi"
+                                            ? std::vector<std::string>{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1000", "OMPI_COMM_WORLD_LOCAL_SIZE=1"}
+                                            : std::vector<std::string>{"PMI_RANK=0", "PMI_SIZE=1000"};
+  std::vector<std::string> environment = many;
+  environment.emplace_back("KASANE_SPACE=1G");
+  const Outcome o = Job({"sh", "-c", "ulimit -n 600; exec " + kProgram + " return"}, environment).wait();
+  expect_clean(o);
+  EXPECT_NE(o.code, 0);
+  EXPECT_EQ(count_of(o.err, "file descriptors a process"), 0) << o.err;
+}
+
 TEST_P(Mpirun, ACrashIsReportedAndEndsTheJob) {
   const Outcome o = run({kProgram, "elsewhere-segv"});
   EXPECT_NE(o.code, 0);
