@@ -153,8 +153,8 @@ Result<Launched> launch_ranks(Options options) {
   if (*rank == kNoRank) ::_exit(supervisor->run());
   launched->job.rank = *rank;
   become(*launched, *rank, &supervisor->status().of(*rank));
-  // Programs that a rank starts are no jobs of their own.
-  ::unsetenv("KASANE_RANKS");
+  // Programs that a rank starts are jobs of their own, of one rank; also inside an mpirun, for whose ranks they would take themselves otherwise.
+  ::setenv("KASANE_RANKS", "1", 1);
   return launched;
 }
 

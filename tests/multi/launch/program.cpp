@@ -148,10 +148,17 @@ int start_programs() {
     failures += std::system("echo from system") != 0;
     std::FILE* pipe = ::popen("echo ranks=$KASANE_RANKS", "r");
     char line[64] = {};
-    failures += pipe == nullptr || std::fgets(line, sizeof line, pipe) == nullptr || std::string(line) != "ranks=\n";
+    failures += pipe == nullptr || std::fgets(line, sizeof line, pipe) == nullptr || std::string(line) != "ranks=1\n";
     if (pipe != nullptr) ::pclose(pipe);
   });
   return failures;
+}
+
+/// This program once more, as one that a rank starts.
+int start_oneself() {
+  char path[4096];
+  const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
+  return n > 0 ? std::system((std::string(path, static_cast<std::size_t>(n)) + " hello").c_str()) : 1;
 }
 
 /// Runs f on a serving rank, by forking until the continuation has moved there.
@@ -237,6 +244,7 @@ const std::map<std::string, int (*)()> kDeeds = {
     {"fork-thread", fork_in_a_thread},
     {"fork-os-thread", fork_in_an_os_thread},
     {"programs", start_programs},
+    {"start-oneself", start_oneself},
     {"busy", busy_threads},
     {"detached", [] { leave_threads_running(); return 3; }},
     {"detached-exit", []() -> int { leave_threads_running(); std::exit(5); }},

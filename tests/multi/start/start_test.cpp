@@ -157,6 +157,13 @@ TEST_P(Mpirun, OnlyTheRanksOfThisHostMustFit) {
   EXPECT_EQ(count_of(o.err, "file descriptors a process"), 0) << o.err;
 }
 
+TEST_P(Mpirun, ProgramsThatForkedRanksStartAreNotItsRanks) {
+  // Two times kasane run, whose forked ranks still have mpirun's variables.
+  const Outcome o = run(kasane_run_command({"-n", "2", "--", kProgram, "start-oneself"}));
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(count_of(o.out, "hello from rank 0 of 1\n"), 2) << o.out;
+}
+
 TEST_P(Mpirun, ACrashIsReportedAndEndsTheJob) {
   const Outcome o = run({kProgram, "elsewhere-segv"});
   EXPECT_NE(o.code, 0);
