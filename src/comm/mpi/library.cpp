@@ -209,11 +209,16 @@ Result<std::shared_ptr<Library>> load(std::string_view which, int* argc, char***
   const int code = (*table)->init(argc, argv, &ours, &level_ok);
   std::shared_ptr<Library> library(new Library(*table, ours && code == 0));
   if (code != 0) return library->failed(code, "MPI_Init_thread");
+  Result<void> joined;
   if (!level_ok) {
-    return fail(Errc::unsupported, std::string((*table)->name) + " allows one thread only: MPI_THREAD_SERIALIZED or above is needed");
+    joined = fail(Errc::unsupported, std::string((*table)->name) + " allows one thread only: MPI_THREAD_SERIALIZED or above is needed");
+  } else {
+    joined = library->join();
   }
-  KASANE_TRY(library->join());
-  return library;
+  if (joined) return library;
+  // The others may go on, and MPI_Finalize would wait for them: without it mpirun ends the job when this process ends.
+  library->ended_ = true;
+  return tl::unexpected<Error>(std::move(joined).error());
 }
 
 }  // namespace kasane::comm::mpi

@@ -94,7 +94,8 @@ class Library {
 };
 
 /// which: "openmpi", "mpich", or "auto": what the launcher's environment says. Initialises the MPI unless the program has done so; then the program's thread
-/// level must be SERIALIZED or above. The signal dispositions that the MPI sets are put back. Call it early, from the main thread.
+/// level must be SERIALIZED or above. The signal dispositions that the MPI sets are put back. Call it early, from the main thread. After an error this process can only
+/// end, and so the job: no leave is taken of the MPI.
 Result<std::shared_ptr<Library>> load(std::string_view which, int* argc = nullptr, char*** argv = nullptr);
 
 }  // namespace kasane::comm::mpi

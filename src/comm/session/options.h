@@ -12,7 +12,7 @@ namespace kasane::comm {
 struct SessionOptions {
   std::string transport = "auto";   ///< auto, shm, ucx, mpi
   std::string mpi = "auto";         ///< auto, openmpi, mpich: which one started the ranks, if one did
-  std::uint64_t hosts = 1;          ///< act as if the ranks of each host were on so many (neighbouring ranks together); for trying what needs several
+  std::uint64_t hosts = 1;          ///< divide the job's ranks into so many parts (neighbouring ranks together) that act as if on hosts of their own; to try out networks
 };
 
 /// Adds --transport, --mpi and --hosts, bound to options, which must outlive the table.

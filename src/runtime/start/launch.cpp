@@ -88,15 +88,23 @@ void become(const Launched& launched, Rank rank, comm::RankStatus* status) {
                .space_bytes = launched.options.space_bytes});
 }
 
-/// mpirun passes these on to all ranks, and they are meant for main. A handler rather than SIG_IGN, which programs started from threads would inherit.
-void let_user_signals_pass() {
-  struct sigaction nothing = {};
-  nothing.sa_handler = [](int) {};
-  nothing.sa_flags = SA_RESTART | SA_ONSTACK;
-  for (const int s : {SIGUSR1, SIGUSR2}) ::sigaction(s, &nothing, nullptr);
+void pass(int) {}
+
+/// Unless the program has a handler of its own (from a static object's constructor).
+void exchange_handler(int signal, void (*from)(int), void (*to)(int)) {
+  struct sigaction now = {};
+  if (::sigaction(signal, nullptr, &now) != 0 || (now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != from) return;
+  now.sa_handler = to;
+  now.sa_flags = SA_RESTART | SA_ONSTACK;
+  ::sigaction(signal, &now, nullptr);
 }
 
 }  // namespace
+
+void let_user_signals_pass(bool yes) {
+  // A handler rather than SIG_IGN, which programs started from threads would inherit.
+  for (const int s : {SIGUSR1, SIGUSR2}) yes ? exchange_handler(s, SIG_DFL, pass) : exchange_handler(s, pass, SIG_DFL);
+}
 
 Result<void> check_job_size(std::uint64_t ranks, std::uint64_t here, std::uint64_t space_bytes) {
   const std::string n = std::to_string(ranks);
@@ -131,7 +139,7 @@ Result<Launched> launch_by_mpi(Options options, const comm::mpi::Place& place) {
   launched.job.rank = place.rank;
   launched.job.launcher = comm::Launcher::mpi;
   become(launched, place.rank, nullptr);
-  if (!process().main_here) let_user_signals_pass();
+  let_user_signals_pass(true);
   // Programs that a rank starts are jobs of their own, of one rank.
   ::setenv("KASANE_RANKS", "1", 1);
   return launched;

@@ -37,6 +37,10 @@ Result<Launched> launch_alone(Options options);
 /// One of the ranks that mpirun started, each with its own process image (same_image.h). They meet, and agree on the space, in Runtime::create.
 Result<Launched> launch_by_mpi(Options options, const comm::mpi::Place& place);
 
+/// mpirun passes SIGUSR1 and SIGUSR2 on to all ranks, and they are meant for main: where that does not run, they pass. Which ranks run it is known when they have
+/// agreed on the options; until then the signals pass everywhere.
+void let_user_signals_pass(bool);
+
 /// Forks options.ranks ranks and returns in each of them, with process() set. The original process supervises and ends with the job's exit status.
 Result<Launched> launch_ranks(Options options);
 

@@ -10,23 +10,37 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace kasane::runtime {
 namespace {
 
-constexpr char kMarker[] = "KASANE_SAME_IMAGE=1";   ///< in the environment of the second start only
+constexpr char kMarker[] = "KASANE_SAME_IMAGE=";    ///< in the environment of the second start only; what follows is the stack limit that the program came with
 constexpr rlim_t kStackBytes = 8 << 20;             ///< where the kernel puts libraries depends on the limit
 
 bool g_same_image = false;
 
 // ---- the first start -------------------------------------------------------------------------------------------------
 
-void fix_stack_limit() noexcept {
+/// Returns what it was.
+rlim_t set_stack_limit(rlim_t bytes) noexcept {
   rlimit limit = {};
-  if (::getrlimit(RLIMIT_STACK, &limit) != 0) return;
-  limit.rlim_cur = std::min(limit.rlim_max, kStackBytes);
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0) return bytes;
+  const rlim_t before = std::exchange(limit.rlim_cur, std::min(limit.rlim_max, bytes));
   ::setrlimit(RLIMIT_STACK, &limit);
+  return before;
+}
+
+/// kMarker and n, in decimal.
+void write_marker(char* to, rlim_t n) noexcept {
+  char digits[24];
+  std::size_t count = 0;
+  do digits[count++] = static_cast<char>('0' + n % 10);
+  while ((n /= 10) != 0);
+  to = std::copy_n(kMarker, sizeof kMarker - 1, to);
+  *std::reverse_copy(digits, digits + count, to) = '\0';
 }
 
 /// Started as an argument of the dynamic loader (ld.so program): /proc/self/exe is the loader then.
@@ -36,13 +50,13 @@ bool loader_is_program() noexcept { return ::getauxval(AT_BASE) == 0; }
 void start_again(char** argv, char** environment) noexcept {
   const int before = ::personality(0xFFFFFFFF);
   if (before < 0 || ::personality(static_cast<unsigned long>(before) | ADDR_NO_RANDOMIZE) < 0) return;
-  fix_stack_limit();
+  const rlim_t stack = set_stack_limit(kStackBytes);
   std::size_t n = 0;
   while (environment[n] != nullptr) ++n;
   auto** longer = static_cast<char**>(__builtin_alloca((n + 2) * sizeof(char*)));
   std::copy_n(environment, n, longer);
-  char marker[sizeof kMarker];
-  std::memcpy(marker, kMarker, sizeof marker);
+  char marker[sizeof kMarker + 24];
+  write_marker(marker, stack);
   longer[n] = marker;
   longer[n + 1] = nullptr;
   // By its real path, so that ps shows the program's name.
@@ -53,17 +67,20 @@ void start_again(char** argv, char** environment) noexcept {
     ::execve(path, argv, longer);
   }
   ::execve("/proc/self/exe", argv, longer);
+  ::personality(static_cast<unsigned long>(before));
+  set_stack_limit(stack);
 }
 
 // ---- the second start ------------------------------------------------------------------------------------------------
 
-/// Takes the marker out; true if it was there.
-bool take_marker(char** environment) noexcept {
+/// Takes the marker out; true if it was there, with the number that stood in it.
+bool take_marker(char** environment, rlim_t& number) noexcept {
   bool found = false;
   char** to = environment;
   for (char** from = environment; *from != nullptr; ++from) {
-    if (std::strcmp(*from, kMarker) == 0) {
+    if (std::strncmp(*from, kMarker, sizeof kMarker - 1) == 0) {
       found = true;
+      number = std::strtoull(*from + sizeof kMarker - 1, nullptr, 10);
     } else {
       *to++ = *from;
     }
@@ -125,8 +142,10 @@ Mix job_identity(char* const* environment) noexcept {
 
 [[gnu::noinline]] void prepare(char** argv, char** environment, std::uint64_t& canary, std::uint64_t& pointers) noexcept {
   if (!mpi_place(environment).launched() || loader_is_program()) return;
-  if (!take_marker(environment)) return start_again(argv, environment);
-  // Programs that ranks start are randomised as ever; this one's layout is made.
+  rlim_t stack = kStackBytes;
+  if (!take_marker(environment, stack)) return start_again(argv, environment);
+  // Programs that ranks start are randomised as ever, and have the user's limit; this one's layout is made.
+  set_stack_limit(stack);
   if (const int now = ::personality(0xFFFFFFFF); now >= 0) ::personality(static_cast<unsigned long>(now) & ~static_cast<unsigned long>(ADDR_NO_RANDOMIZE));
   const Mix mix = job_identity(environment);
   canary = mix.value(1);

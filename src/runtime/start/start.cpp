@@ -85,10 +85,12 @@ int rank_main(int argc, char** argv, char** envp) {
   if (!alt_stack) refuse(alt_stack.error());
   if (auto installed = install_crash_handlers(process().rank); !installed) refuse(installed.error());
   install_fork_guard();
+  const bool by_mpi = g_launched->job.launcher == comm::Launcher::mpi;
   auto runtime = Runtime::create(g_launched->options, std::move(g_launched->job), g_launched->space_base);
   if (!runtime) refuse(runtime.error());
   // Registered after the program's constructors ran and before its main: exit() comes here before destructors of the program's statics.
   install_exit_check(end_job_from_exit);
+  if (by_mpi && process().main_here) let_user_signals_pass(false);
   set_phase(comm::Phase::running);
   int status = 0;
   if (process().main_here) {

@@ -5,6 +5,7 @@
 #include <kasane/kasane.hpp>
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -161,6 +162,15 @@ int start_oneself() {
   return n > 0 ? std::system((std::string(path, static_cast<std::size_t>(n)) + " hello").c_str()) : 1;
 }
 
+/// The soft limit of the stack, here and in a program that is started.
+int say_stack_limit() {
+  rlimit limit = {};
+  ::getrlimit(RLIMIT_STACK, &limit);
+  std::printf("stack %llu KiB\n", static_cast<unsigned long long>(limit.rlim_cur >> 10));
+  std::fflush(stdout);
+  return std::system("echo child stack $(ulimit -Ss) KiB");
+}
+
 /// Runs f on a serving rank, by forking until the continuation has moved there.
 void on_another_rank(const std::function<void()>& f) {
   kasane::run([&] {
@@ -245,6 +255,7 @@ const std::map<std::string, int (*)()> kDeeds = {
     {"fork-os-thread", fork_in_an_os_thread},
     {"programs", start_programs},
     {"start-oneself", start_oneself},
+    {"stack-limit", say_stack_limit},
     {"busy", busy_threads},
     {"detached", [] { leave_threads_running(); return 3; }},
     {"detached-exit", []() -> int { leave_threads_running(); std::exit(5); }},

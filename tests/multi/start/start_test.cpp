@@ -164,6 +164,27 @@ TEST_P(Mpirun, ProgramsThatForkedRanksStartAreNotItsRanks) {
   EXPECT_EQ(count_of(o.out, "hello from rank 0 of 1\n"), 2) << o.out;
 }
 
+TEST_P(Mpirun, TheUsersStackLimitIsBackAfterTheSecondStart) {
+  const Outcome o = run({"sh", "-c", "ulimit -Ss 4096; exec " + kProgram + " stack-limit"});
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(count_of(o.out, "child stack 4096 KiB\n"), 1) << o.out;
+  EXPECT_EQ(count_of(o.out, "stack 4096 KiB\n"), 2) << o.out;
+}
+
+TEST_P(Mpirun, ASignalPassesWhereMainDoesNotRunWhateverThatRankWasTold) {
+  std::vector<std::string> environment = kRoot;
+  Job job(mpirun(GetParam(), but_on_rank_1("export KASANE_MAIN=all", "signal")), environment);
+  ASSERT_TRUE(job.wait_for_output("ready"));
+  for (const pid_t pid : job.family()) {
+    std::string path(4096, '\0');
+    const ssize_t n = ::readlink(("/proc/" + std::to_string(pid) + "/exe").c_str(), path.data(), path.size());
+    if (n > 0 && path.substr(0, static_cast<std::size_t>(n)) == kProgram) ::kill(pid, SIGUSR1);
+  }
+  const Outcome o = job.wait();
+  expect_clean(o);
+  EXPECT_EQ(o.code, 5) << o.err;
+}
+
 TEST_P(Mpirun, ACrashIsReportedAndEndsTheJob) {
   const Outcome o = run({kProgram, "elsewhere-segv"});
   EXPECT_NE(o.code, 0);
