@@ -6,56 +6,37 @@
 //   -asleep    the target's process sleeps in the kernel all the while
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
-#include <exception>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "match.h"
+#include "suite.h"
 
 namespace {
 
 using namespace kasane::bench;
 
-struct Options {
-  std::vector<std::string> systems;
-  std::vector<unsigned> threads{1, 2, 4, 8, 16};
-  std::vector<std::uint64_t> sizes{4096, 65536, 1 << 20};
-  std::vector<std::string> over{"memory", "tcp"};
+struct Options : SuiteOptions {
+  Options() {
+    threads = {1, 2, 4, 8, 16};
+    sizes = {4096, 65536, 1 << 20};
+  }
   std::vector<std::string> ops{"read", "write", "atomic", "request", "send"};
   std::vector<std::string> measures{"latency", "overhead", "cpu", "rate", "bandwidth", "asleep"};
-  bool quick = false, list = false;
-  unsigned repetitions = 0;
-  std::string json, against;
 };
 
 void parse(CLI::App& app, Options& options) {
-  std::string names;
-  for (const auto& name : all_system_names()) names += (names.empty() ? "" : ", ") + name;
-  app.add_option("--systems", options.systems, "only these (" + names + ")")->delimiter(',')->type_name("NAME,...");
-  app.add_option("--threads", options.threads, "requesters, for rates and overheads (default 1,2,4,8,16)")
-      ->delimiter(',')
-      ->type_name("N,...")
-      ->check(CLI::Range(1u, kMaxThreads));
-  app.add_option("--sizes", options.sizes, "bytes of an operation, for bandwidths (default 4 KiB, 64 KiB, 1 MiB; all else is 8 B)")
-      ->delimiter(',')
-      ->type_name("BYTES,...")
-      ->check(CLI::Range(std::uint64_t{8}, std::uint64_t{64} << 20));
   app.add_option("--ops", options.ops, "only these: read, write, atomic (fetch-and-add of 8 bytes), request (a message and its answer), send (messages)")
       ->delimiter(',')
       ->check(CLI::IsMember({"read", "write", "atomic", "request", "send"}));
   app.add_option("--measures", options.measures, "only these: latency, overhead, cpu, rate, bandwidth, asleep")
       ->delimiter(',')
       ->check(CLI::IsMember({"latency", "overhead", "cpu", "rate", "bandwidth", "asleep"}));
-  app.add_option("--over", options.over, "memory, tcp (the loopback network; up to 2 requesters), or both (default)")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"memory", "tcp"}));
-  app.add_option("--repetitions", options.repetitions, "interleaved repetitions (default 7; --quick: 3)")->type_name("N");
-  app.add_flag("--quick", options.quick, "fewer requesters, sizes and repetitions: about a minute");
-  app.add_flag("--list", options.list, "say which systems are here, and end");
-  app.add_option("--against", options.against, "the peer that Kasane's systems are compared with (default: at each point the best one)")->type_name("NAME");
-  app.add_option("--json", options.json, "write the rows to FILE too (- for standard output)")->type_name("FILE");
+  add_suite_options(app, options,
+                    {.threads = "requesters, for rates and overheads (default 1,2,4,8,16)",
+                     .sizes = "bytes of an operation, for bandwidths (default 4 KiB, 64 KiB, 1 MiB; all else is 8 B)",
+                     .over = "memory, tcp (the loopback network; up to 2 requesters), or both (default)",
+                     .quick = "fewer requesters, sizes and repetitions: about a minute"});
 }
 
 bool is_in(const std::vector<std::string>& list, std::string_view word) { return std::find(list.begin(), list.end(), word) != list.end(); }
@@ -82,7 +63,7 @@ class Suite {
  private:
   static Effort effort(const Options& options, Over over) {
     Effort effort;
-    effort.repetitions = options.repetitions != 0 ? options.repetitions : options.quick ? 3 : 7;
+    effort.repetitions = options.repetitions_or_default();
     effort.sample_seconds = options.quick ? 0.004 : over == Over::tcp ? 0.02 : 0.01;
     return effort;
   }
@@ -162,35 +143,6 @@ class Suite {
   Match match_;
 };
 
-int list(const std::string& bin) {
-  for (const Over over : {Over::memory, Over::tcp}) {
-    std::printf("%s\n", over == Over::memory ? "over shared memory:" : "over tcp:");
-    for (const System& s : installed_systems(bin, over)) std::printf("  %-22s %s\n", s.name.c_str(), s.description.c_str());
-  }
-  return 0;
-}
-
-int run(const Options& options) {
-  const std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path().string() + "/";
-  if (options.list) return list(bin);
-  const auto here = installed_systems(bin);
-  stop_on_signals();
-  (void)choose(here, options.systems);   // refuses what is not here before anything starts
-  Report report("comm", roles_of(here));
-  if (!options.against.empty()) (void)choose(here, {options.against});   // says so if it is not here
-  report.against(options.against);
-  for (const auto& name : options.over) {
-    const Over over = name == "tcp" ? Over::tcp : Over::memory;
-    std::vector<System> systems = installed_systems(bin, over);
-    std::erase_if(systems, [&](const System& s) { return !options.systems.empty() && !is_in(options.systems, s.name); });
-    if (!systems.empty()) Suite(options, over, systems, report).run();
-  }
-  if (options.json != "-") report.print();
-  if (options.json.empty()) return 0;
-  if (const auto written = report.write(options.json); !written) throw std::runtime_error(written.error().message);
-  return 0;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -198,10 +150,5 @@ int main(int argc, char** argv) {
   Options options;
   parse(app, options);
   CLI11_PARSE(app, argc, argv);
-  try {
-    return run(options);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "kasane bench comm: %s\n", e.what());
-    return 1;
-  }
+  return run_suite("comm", options, [&](Over over, const std::vector<System>& systems, Report& report) { Suite(options, over, systems, report).run(); });
 }

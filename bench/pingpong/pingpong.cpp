@@ -4,26 +4,19 @@
 //   latency: half of a round trip, up to 4 KiB.   bandwidth: what all threads moved, both directions, in the time.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
-#include <exception>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "comm/match.h"
+#include "comm/suite.h"
 
 namespace {
 
 using namespace kasane::bench;
 
-struct Options {
-  std::vector<std::string> systems;
-  std::vector<unsigned> threads{1, 2, 4, 8};
-  std::vector<std::uint64_t> sizes;
-  std::vector<std::string> over{"memory", "tcp"};
-  bool quick = false, list = false, together = false;
-  unsigned repetitions = 0;
-  std::string json, against;
+struct Options : SuiteOptions {
+  Options() { threads = {1, 2, 4, 8}; }
+  bool together = false;
 };
 
 std::vector<std::uint64_t> paper_sizes() {
@@ -34,27 +27,12 @@ std::vector<std::uint64_t> paper_sizes() {
 }
 
 void parse(CLI::App& app, Options& options) {
-  app.add_option("--systems", options.systems, "only these (" + [] {
-       std::string names;
-       for (const auto& name : all_system_names()) names += (names.empty() ? "" : ", ") + name;
-       return names;
-     }() + ")")
-      ->delimiter(',')
-      ->type_name("NAME,...");
-  app.add_option("--threads", options.threads, "threads of each rank (default 1,2,4,8)")->delimiter(',')->type_name("N,...")->check(CLI::Range(1u, kMaxThreads));
-  app.add_option("--sizes", options.sizes, "bytes of a message (default 8 B to 4 MiB by powers of two, and 56)")
-      ->delimiter(',')
-      ->type_name("BYTES,...")
-      ->check(CLI::Range(std::uint64_t{8}, std::uint64_t{64} << 20));
-  app.add_option("--over", options.over, "memory, tcp (the loopback network; fewer threads and sizes), or both (default)")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"memory", "tcp"}));
+  add_suite_options(app, options,
+                    {.threads = "threads of each rank (default 1,2,4,8)",
+                     .sizes = "bytes of a message (default 8 B to 4 MiB by powers of two, and 56)",
+                     .over = "memory, tcp (the loopback network; fewer threads and sizes), or both (default)",
+                     .quick = "fewer threads, sizes and repetitions: about a minute"});
   app.add_flag("--one-line", options.together, "let the peers too put data and flag into one cache line where they fit (56 B), as Kasane always does: a case of its own");
-  app.add_option("--repetitions", options.repetitions, "interleaved repetitions (default 7; --quick: 3)")->type_name("N");
-  app.add_flag("--quick", options.quick, "fewer threads, sizes and repetitions: about a minute");
-  app.add_flag("--list", options.list, "say which systems are here, and end");
-  app.add_option("--against", options.against, "the peer that Kasane's systems are compared with (default: at each point the best one)")->type_name("NAME");
-  app.add_option("--json", options.json, "write the rows to FILE too (- for standard output)")->type_name("FILE");
 }
 
 Order order_of(Point point, bool together) {
@@ -107,7 +85,7 @@ void play_over(const Options& options, Over over, const std::vector<System>& sys
   }
   if (threads.empty()) return;
   Effort effort;
-  effort.repetitions = options.repetitions != 0 ? options.repetitions : options.quick ? 3 : 7;
+  effort.repetitions = options.repetitions_or_default();
   effort.sample_seconds = options.quick ? 0.005 : memory ? 0.015 : 0.03;
   Match match(systems, *std::max_element(threads.begin(), threads.end()), *std::max_element(sizes.begin(), sizes.end()), effort, report);
   for (const unsigned n : threads) {
@@ -119,36 +97,6 @@ void play_over(const Options& options, Over over, const std::vector<System>& sys
   }
 }
 
-int list(const std::string& bin) {
-  for (const Over over : {Over::memory, Over::tcp}) {
-    std::printf("%s\n", over == Over::memory ? "over shared memory:" : "over tcp:");
-    for (const System& s : installed_systems(bin, over)) std::printf("  %-22s %s\n", s.name.c_str(), s.description.c_str());
-  }
-  return 0;
-}
-
-int run(const Options& options) {
-  const std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path().string() + "/";
-  if (options.list) return list(bin);
-  const auto here = installed_systems(bin);
-  Report report("pingpong", roles_of(here));
-  if (!options.against.empty()) (void)choose(here, {options.against});   // says so if it is not here
-  report.against(options.against);
-  stop_on_signals();
-  (void)choose(here, options.systems);   // refuses what is not here before anything starts
-  for (const auto& over : options.over) {
-    std::vector<System> systems = installed_systems(bin, over == "tcp" ? Over::tcp : Over::memory);
-    std::erase_if(systems, [&](const System& s) {
-      return !options.systems.empty() && std::find(options.systems.begin(), options.systems.end(), s.name) == options.systems.end();
-    });
-    if (!systems.empty()) play_over(options, over == "tcp" ? Over::tcp : Over::memory, systems, report);
-  }
-  if (options.json != "-") report.print();
-  if (options.json.empty()) return 0;
-  if (const auto written = report.write(options.json); !written) throw std::runtime_error(written.error().message);
-  return 0;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -156,10 +104,5 @@ int main(int argc, char** argv) {
   Options options;
   parse(app, options);
   CLI11_PARSE(app, argc, argv);
-  try {
-    return run(options);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "kasane bench pingpong: %s\n", e.what());
-    return 1;
-  }
+  return run_suite("pingpong", options, [&](Over over, const std::vector<System>& systems, Report& report) { play_over(options, over, systems, report); });
 }
