@@ -14,6 +14,7 @@
 #include "comm/collectives.h"
 #include "comm/engine/completion.h"
 #include "comm/engine/engine.h"
+#include "comm/engine/environment.h"
 #include "comm/launch/launch.h"
 
 using namespace kasane;
@@ -31,7 +32,9 @@ int run(Session& session) {
   Transport& transport = session.transport();
   PollWaiter waiter(transport);
   Collectives all(transport, waiter);
-  auto engine = Engine::create(transport);
+  const auto options = engine_options_from_environment();   // KASANE_ISSUE and others
+  if (!options) return std::fprintf(stderr, "%s\n", options.error().message.c_str()), 1;
+  auto engine = Engine::create(transport, *options);
   if (!engine) return std::fprintf(stderr, "%s\n", engine.error().message.c_str()), 1;
 
   const int fd = ::memfd_create("histogram", MFD_CLOEXEC);

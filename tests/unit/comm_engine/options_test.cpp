@@ -2,7 +2,10 @@
 // What an engine's options come to.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "comm/engine/core.h"
+#include "comm/engine/environment.h"
 
 namespace kasane::comm {
 namespace {
@@ -26,6 +29,29 @@ TEST(EngineOptions, WhatCanBeUnderWayCanBeCounted) {
   EXPECT_LE(most_counted({}, true, 1u << 20), kMostCounted);   // the defaults
   EXPECT_GT(most_counted({.executors = 1, .ring_commands = 32768, .operations = 2}, true, 2), kMostCounted);
   EXPECT_GT(most_counted({.executors = 0xFFFFFFFFu, .ring_commands = 0x80000000u, .operations = 2}, true, 2), kMostCounted);
+}
+
+TEST(EngineOptions, TheEnvironmentSetsThem) {
+  for (const char* name : {"KASANE_ISSUE", "KASANE_EXECUTORS", "KASANE_COMPLETER", "KASANE_BUSY_THREADS"}) ::unsetenv(name);
+  auto o = engine_options_from_environment({.executors = 3});
+  ASSERT_TRUE(o);
+  EXPECT_EQ(o->mode, Mode::automatic);
+  EXPECT_EQ(o->executors, 3u);
+  ::setenv("KASANE_ISSUE", "offload", 1);
+  ::setenv("KASANE_EXECUTORS", "2", 1);
+  ::setenv("KASANE_COMPLETER", "1", 1);
+  ::setenv("KASANE_BUSY_THREADS", "5", 1);
+  o = engine_options_from_environment();
+  ASSERT_TRUE(o);
+  EXPECT_EQ(o->mode, Mode::offload);
+  EXPECT_EQ(o->executors, 2u);
+  EXPECT_TRUE(o->separate_completer);
+  EXPECT_EQ(o->busy_threads, 5u);
+  ::setenv("KASANE_ISSUE", "sometimes", 1);
+  o = engine_options_from_environment();
+  ASSERT_FALSE(o);
+  EXPECT_NE(o.error().message.find("KASANE_ISSUE"), std::string::npos) << o.error().message;
+  for (const char* name : {"KASANE_ISSUE", "KASANE_EXECUTORS", "KASANE_COMPLETER", "KASANE_BUSY_THREADS"}) ::unsetenv(name);
 }
 
 }  // namespace

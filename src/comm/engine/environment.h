@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine's options as the user of a program sets them:
+//
+//   KASANE_ISSUE=direct|offload|automatic   who issues operations that go over a network (docs/guide/communication.md)
+//   KASANE_EXECUTORS=N                      offload: threads that issue, 1 … 64
+//   KASANE_COMPLETER=1                      offload: a thread of its own completes
+//   KASANE_BUSY_THREADS=N                   automatic: threads of this host that want a core to themselves; 0: not known, hence direct
+//
+// Thread safety: as getenv.
+#pragma once
+
+#include "base/result.h"
+#include "comm/engine/engine.h"
+
+namespace kasane::comm {
+
+/// What is set there, and options where nothing is. A value that cannot be used is an error that names variable, value and what would be accepted.
+Result<EngineOptions> engine_options_from_environment(const EngineOptions& options = {});
+
+}  // namespace kasane::comm
