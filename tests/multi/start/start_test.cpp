@@ -90,7 +90,8 @@ TEST_P(Mpirun, TheStatusIsMainsHoweverItEndsAndWhateverRunsBetween) {
       const Outcome o = run({kProgram, deed}, environment);
       EXPECT_EQ(o.code, code) << deed << " over " << transport << "\n" << o.err;
       if (code != 0) continue;   // then mpirun has words of its own, and ends who has not ended yet
-      EXPECT_EQ(count_of(o.out, "destroyed\n"), 2) << "on every rank, also after exit(): " << deed << " over " << transport;
+      // Not with the end of its line: mpirun may put the other rank's words before that.
+      EXPECT_EQ(count_of(o.out, "destroyed"), 2) << "on every rank, also after exit(): " << deed << " over " << transport;
       EXPECT_EQ(o.err, "") << deed << " over " << transport;
     }
   }

@@ -63,10 +63,12 @@ class ThreeRanks {
   [[nodiscard]] std::atomic_ref<std::uint64_t> word(std::uint32_t rank, std::size_t offset) {
     return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(memory(rank) + offset));
   }
-  /// While held, the rank's service thread runs no message, so that its ring fills.
+  /// While held, the rank's service thread runs no message, so that its ring fills. Returns when the thread has seen it: it may have been about to look.
   void hold(std::uint32_t rank, bool held) {
-    ranks_[rank].held.store(held, std::memory_order_seq_cst);
-    ranks_[rank].transport->wake(Rank{rank}, Doorbell::messages);
+    OneRank& r = ranks_[rank];
+    r.held.store(held, std::memory_order_seq_cst);
+    r.transport->wake(Rank{rank}, Doorbell::messages);
+    while (r.rests.load(std::memory_order_seq_cst) != held) std::this_thread::yield();
   }
 
  private:
@@ -80,7 +82,7 @@ class ThreeRanks {
     std::unique_ptr<Collectives> all;
     std::unique_ptr<OverTransport> exchange;
     std::thread service;
-    std::atomic<bool> held{false}, stopping{false};
+    std::atomic<bool> held{false}, rests{false}, stopping{false};
 
     void start(const Job& job) {
       auto created = shm::create(job);
@@ -116,7 +118,10 @@ class ThreeRanks {
       for (;;) {
         const std::uint32_t seen = transport->activity(Doorbell::messages);
         if (stopping.load(std::memory_order_seq_cst)) return;
-        while (!held.load(std::memory_order_seq_cst) && transport->progress()) {}
+        rests.store(held.load(std::memory_order_seq_cst), std::memory_order_seq_cst);
+        while (!rests.load(std::memory_order_seq_cst) && transport->progress()) {
+          if (held.load(std::memory_order_seq_cst)) rests.store(true, std::memory_order_seq_cst);
+        }
         transport->sleep(Doorbell::messages, seen, kNoNap);
       }
     }
