@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/clock.h"
 
 namespace kasane::comm::ucx {
 namespace {
@@ -17,6 +18,7 @@ namespace {
 constexpr std::size_t kLine = 64;
 constexpr std::uint32_t kSendBuffers = 128;
 constexpr std::size_t kSendBufferBytes = (kMaxWire + kLine - 1) / kLine * kLine;
+constexpr std::uint64_t kOrphanNs = 200'000'000;   ///< what UCX has not ended so long after a peer was given up, it has forgotten
 constexpr unsigned kActiveMessage = 1;   ///< our id among UCX's active messages
 
 constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -34,6 +36,13 @@ ucp_atomic_op_t of_ucx(AtomicOp op) noexcept {
 }
 
 }  // namespace
+
+/// In front of ops that were mapped later.
+struct Lane::Block {
+  Block* next;
+  std::size_t bytes;
+  std::uint32_t ops;
+};
 
 // ---- life --------------------------------------------------------------------------------------------------------
 
@@ -92,6 +101,11 @@ Lane::~Lane() {
     }
   }
   if (worker_ != nullptr) ucx_.ucp_worker_destroy(worker_);
+  for (Block* block = blocks_; block != nullptr;) {
+    Block* next = block->next;
+    ::munmap(block, block->bytes);
+    block = next;
+  }
   if (memory_ != nullptr) ::munmap(memory_, memory_bytes_);
 }
 
@@ -189,7 +203,7 @@ void Lane::give(Op& op) noexcept {
   if (op.counted) op.endpoint->open.fetch_sub(1, std::memory_order_release);
   op.counted = false;
   open_.store(open_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
-  if (op.kind != Op::Kind::fence) free_.push(op);   // a fence's part belongs to the fence
+  if (op.kind != Op::Kind::fence && !op.orphan) free_.push(op);   // a fence's part belongs to the fence
 }
 
 void Lane::part_done(Op& op) noexcept {
@@ -266,6 +280,7 @@ int Lane::outcome(Endpoint& e, ucs_status_ptr_t result) noexcept {
 
 void Lane::on_done(void*, ucs_status_t status, void* user) noexcept {
   Op& op = *static_cast<Op*>(user);
+  if (op.orphan) return;
   if (op.kind == Op::Kind::flush) return op.lane->end_flush(*op.endpoint, status == UCS_OK);
   if (status != UCS_OK) op.status = Status::peer_lost;
   op.lane->part_done(op);
@@ -469,6 +484,66 @@ void Lane::doubt_finished() noexcept {
   }
 }
 
+// ---- ops that UCX forgets --------------------------------------------------------------------------------------------
+
+template <class F>
+void Lane::for_each_op(const F& f) noexcept {
+  for (std::uint32_t i = 0; i < outstanding_; ++i) f(*reinterpret_cast<Op*>(memory_ + i * op_bytes_));
+  for (Block* block = blocks_; block != nullptr; block = block->next) {
+    for (std::uint32_t i = 1; i <= block->ops; ++i) f(*reinterpret_cast<Op*>(reinterpret_cast<std::byte*>(block) + i * op_bytes_));
+  }
+}
+
+/// UCX 1.13 does not call back for all that it has when an endpoint is closed by force (what waited for room in a queue of its shared memory, some atomics
+/// over TCP). Who posted it must hear of it all the same.
+void Lane::end_orphans() noexcept {
+  const std::uint64_t now = now_ns();
+  for (Endpoint& e : endpoints_) {
+    if (e.given_up_ns == 0 || now - e.given_up_ns < kOrphanNs) continue;
+    e.given_up_ns = 0;
+    --given_up_;
+    orphan(e);
+  }
+}
+
+void Lane::orphan(Endpoint& e) noexcept {
+  e.flush->orphan = true;
+  e.flush->kind = Op::Kind::nothing;   // later fences to this peer end at once
+  OpList waiting[] = {std::exchange(e.covered, {}), std::exchange(e.waiting, {})};
+  for (OpList& list : waiting) {
+    while (Op* op = list.pop()) {
+      if (op->kind != Op::Kind::fence) continue;   // the others are found below
+      op->status = Status::peer_lost;
+      part_done(*op);
+    }
+  }
+  std::uint32_t orphans = 0;
+  for_each_op([&](Op& op) {
+    if (op.endpoint != &e || op.parts == 0 || op.orphan) return;
+    op.orphan = true;
+    op.parts = 0;
+    op.status = Status::peer_lost;
+    finish(op);
+    ++orphans;
+  });
+  if (orphans != 0) (void)replace(orphans);   // without memory fewer operations can be under way from here on
+}
+
+/// New ops for the free list. Mapped, so that a fault handler may come here.
+bool Lane::replace(std::uint32_t ops) noexcept {
+  const std::size_t bytes = round_up((std::size_t{ops} + 1) * op_bytes_, 4096);
+  static_assert(sizeof(Block) <= sizeof(Op), "the block's head takes the place of an op");
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  blocks_ = new (memory) Block{blocks_, bytes, ops};
+  for (std::uint32_t i = 1; i <= ops; ++i) {
+    Op* op = new (static_cast<std::byte*>(memory) + i * op_bytes_) Op();
+    op->lane = this;
+    free_.push(*op);
+  }
+  return true;
+}
+
 void Lane::fail_waiting(Endpoint& e) noexcept {
   OpList waiting = e.waiting;
   e.waiting = {};
@@ -498,6 +573,7 @@ void Lane::turn(Turn& out) noexcept {
   flush_dirty();
   if (ucx_.ucp_worker_progress(worker_) != 0) out.moved = true;
   if (any_failed_) [[unlikely]] doubt_finished();
+  if (given_up_ != 0) [[unlikely]] end_orphans();
   flush_dirty();
   while (out.count < Turn::kBatch) {
     Op* op = finished_.pop();
@@ -522,7 +598,7 @@ void Lane::turn(Turn& out) noexcept {
 }
 
 bool Lane::arm() noexcept {
-  if (finished_.first != nullptr || any_failed_) return false;
+  if (finished_.first != nullptr || any_failed_ || given_up_ != 0) return false;   // no event comes for orphans
   if (inbox_.load(std::memory_order_relaxed) != nullptr) return false;  // relaxed: who pushes rings after that
   if (ucx_.ucp_worker_progress(worker_) != 0) return false;
   return ucx_.ucp_worker_arm(worker_) == UCS_OK;
@@ -546,6 +622,8 @@ void Lane::abandon(std::uint32_t peer) noexcept {
   Endpoint& e = endpoints_[peer];
   e.failed = true;
   if (e.ep != nullptr) {
+    e.given_up_ns = now_ns();
+    ++given_up_;
     ucp_request_param_t p{};
     p.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     p.flags = UCP_EP_CLOSE_FLAG_FORCE;

@@ -10,7 +10,7 @@
 // Thread safety: everything between lock.try_lock() and unlock() unless it says otherwise. UCX calls back only inside that, since the worker
 // makes progress only there; callbacks queue and nothing else.
 // Invariants: an op is in exactly one of: the free list, UCX's hands and/or an endpoint's waiting or covered list (parts counts which), finished.
-// Nothing here allocates after create(), except UCX itself and the first use of an endpoint.
+// Nothing here allocates after create(), except UCX itself, the first use of an endpoint, and what replaces ops that UCX kept when a peer was lost.
 #pragma once
 
 #include <array>
@@ -60,6 +60,7 @@ struct Op {
   Width width = Width::eight;
   std::uint8_t parts = 0;              ///< what must still happen before it is finished
   bool counted = false;
+  bool orphan = false;                 ///< ended by us: UCX may still have its request, so its memory is used no more
   Status status = Status::ok;
   std::byte small[2 * sizeof(Head)];   ///< a short message, sent from here
 };
@@ -85,6 +86,7 @@ struct Endpoint {
   std::uint32_t peer = 0;
   bool dirty = false;                  ///< in its lane's list of those with something in waiting
   bool failed = false;
+  std::uint64_t given_up_ns = 0;       ///< when it was closed by force with ops in UCX's hands; 0 once these have ended
   ucs_status_t why = UCS_OK;
   OpList waiting;                      ///< for a flush that has not begun
   OpList covered;                      ///< by the flush under way
@@ -197,6 +199,11 @@ class Lane {
   void end_flush(Endpoint&, bool ok) noexcept;
   void fail_waiting(Endpoint&) noexcept;
   void doubt_finished() noexcept;
+  void end_orphans() noexcept;
+  void orphan(Endpoint&) noexcept;
+  bool replace(std::uint32_t ops) noexcept;
+  template <class F>
+  void for_each_op(const F&) noexcept;
   Endpoint* endpoint(std::uint32_t peer) noexcept;
   bool connect(Endpoint&) noexcept;
   ucp_rkey_h rkey(Endpoint&, RegionId) noexcept;
@@ -224,6 +231,9 @@ class Lane {
   OpList finished_;
   Endpoint* dirty_ = nullptr;
   bool any_failed_ = false;
+  std::uint32_t given_up_ = 0;            ///< endpoints with given_up_ns
+  struct Block;
+  Block* blocks_ = nullptr;               ///< of ops made since, for those that are orphans
   bool news_ = false;
   std::uint32_t lost_seen_ = 0;
   std::vector<void*> ending_;             ///< requests of endpoints that are being closed, and of flushes at the end
