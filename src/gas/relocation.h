@@ -79,4 +79,11 @@ enum class PutVerdict : std::uint8_t { go, give_way, not_allocated };
 /// A mover that holds busy may read the bytes when this is true of word 3.
 [[nodiscard]] constexpr bool drained(std::uint64_t puts_in_flight) noexcept { return puts_in_flight == 0; }
 
+/// Word 2 has 64 bits: in larger jobs a bit stands for several consecutive ranks, all of which are asked to forget.
+[[nodiscard]] constexpr std::uint32_t ranks_per_bit(std::uint32_t ranks) noexcept { return (ranks + 63) / 64; }
+
+[[nodiscard]] constexpr std::uint64_t holder_bit(Rank rank, std::uint32_t ranks) noexcept {
+  return std::uint64_t{1} << (raw(rank) / ranks_per_bit(ranks));
+}
+
 }  // namespace kasane::gas

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank knows of where one page lives, as a pure function (table and walk: docs/design/gas.md; after the address caches of W. Endo's
+// thesis, ch. 5). address_cache.cpp drives it with compare-swaps on one 64-bit word a page; tests/model walks it. No I/O, no state.
+//
+//   word     state 2 | owner+1 20 | uses 12 | stamp 30
+//
+// A *use* is a put under way through the entry: whoever moves the page waits for it, so its holder waits for nothing but its own completion.
+// A read is no use, since it may be a user-level thread's, which lets others run meanwhile: one that comes late to a frame that the page has
+// left finds there what the page held when the read began, or newer.
+//
+// Nobody waits for a rank that fills its entry: any number of threads may set the rank's bit and read word 0 at once. The stamp counts recalls, so that
+// what one of them read before a recall cannot become valid after it (a wrap needs 2^30 moves during one read of word 0).
+//
+// Invariants (checked by check()): valid or leaving ⇔ an owner is named;  leaving ⇒ uses;  uses ⇒ valid or leaving
+// and, across ranks (tests/model): an entry whose page is not busy names the owner, and its rank's bit is in word 2 of the directory.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+
+namespace kasane::gas {
+
+enum class AddressState : std::uint8_t {
+  none = 0,
+  valid = 1,
+  leaving = 2,   ///< a move asked for it back while there were uses; the last of them answers
+};
+
+struct AddressEntry {
+  AddressState state = AddressState::none;
+  Rank owner = kNoRank;
+  std::uint32_t uses = 0;
+  std::uint32_t stamp = 0;
+
+  static constexpr std::uint32_t kMostUses = 0xFFF, kStamps = 1u << 30;
+
+  friend bool operator==(const AddressEntry&, const AddressEntry&) = default;
+
+  [[nodiscard]] constexpr std::uint64_t word() const noexcept {
+    return (static_cast<std::uint64_t>(state) << 62) | (owner != kNoRank ? (std::uint64_t{raw(owner)} + 1) << 42 : 0) |
+           (std::uint64_t{uses} << 30) | stamp;
+  }
+  [[nodiscard]] static constexpr AddressEntry of(std::uint64_t word) noexcept {
+    const auto id = static_cast<std::uint32_t>((word >> 42) & 0xFFFFF);
+    return {static_cast<AddressState>(word >> 62), id != 0 ? Rank{id - 1} : kNoRank, static_cast<std::uint32_t>((word >> 30) & kMostUses),
+            static_cast<std::uint32_t>(word & (kStamps - 1))};
+  }
+  [[nodiscard]] constexpr bool check() const noexcept {
+    const bool named = state == AddressState::valid || state == AddressState::leaving;
+    return named == (owner != kNoRank) && (uses == 0 || named) && (uses != 0 || state != AddressState::leaving);
+  }
+};
+
+enum class AddressEvent : std::uint8_t {
+  read,     ///< somebody wants to read the page's bytes
+  put,      ///< … to change them
+  end,      ///< a use is over: its bytes have arrived
+  recall,   ///< a move takes the location back: in a handler, or for the mover's own rank by itself. One at a time a page
+};
+
+enum class AddressAction : std::uint8_t {
+  none,
+  go,            ///< to `after`'s owner; a put is counted there
+  fill,          ///< set the rank's bit in word 2, then read word 0; not busy: compare-swap the entry from what was read to filled()
+  wait,          ///< for completions of this rank's puts: come back
+  answer,        ///< nothing is under way through the entry
+  keep,          ///< whom to answer; must lie ready before the step is taken
+  answer_kept,
+};
+
+struct AddressStep {
+  AddressAction action = AddressAction::none;
+  AddressEntry after{};   ///< compare-swap from what was read to this, unless they are equal
+};
+
+[[nodiscard]] constexpr AddressStep next(const AddressEntry& e, AddressEvent event) noexcept {
+  using enum AddressAction;
+  AddressEntry after = e;
+  switch (event) {
+    case AddressEvent::read:   // leaving too: until this rank has answered, nobody else owns the page
+      return {e.state == AddressState::none ? fill : go, e};
+    case AddressEvent::put:
+      if (e.state == AddressState::none) return {fill, e};
+      if (e.state == AddressState::leaving || e.uses == AddressEntry::kMostUses) return {wait, e};
+      ++after.uses;
+      return {go, after};
+    case AddressEvent::end:
+      --after.uses;
+      if (e.state != AddressState::leaving || after.uses != 0) return {none, after};
+      return {answer_kept, {AddressState::none, kNoRank, 0, e.stamp}};
+    case AddressEvent::recall:
+      after.stamp = (e.stamp + 1) % AddressEntry::kStamps;
+      if (e.uses != 0) {
+        after.state = AddressState::leaving;
+        return {keep, after};
+      }
+      return {answer, {AddressState::none, kNoRank, 0, after.stamp}};
+  }
+  return {none, e};
+}
+
+/// The entry after word 0 named `owner`, not busy, where `before` (none) was read before the rank's bit was set.
+[[nodiscard]] constexpr AddressEntry filled(const AddressEntry& before, Rank owner, AddressEvent wanted) noexcept {
+  return {AddressState::valid, owner, wanted == AddressEvent::put ? 1u : 0u, before.stamp};
+}
+
+}  // namespace kasane::gas

@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+// Coherent address caches as a System for the explorer: workers of several ranks get and put the two cells of one page through their ranks'
+// entries while others move the page. Every decision comes from the shipping functions gas::next(AddressEntry, …), gas::filled,
+// gas::begin_move, gas::end_move and gas::holder_bit; this file adds the machine around them: the directory words, messages, frames, and puts under
+// way, in the order in which address_cache.cpp, access.cpp and mover.cpp perform the steps, each step on its own.
+//
+// A step is what others can observe half-done: one look at or change of an entry or a directory word, one recall handled, one cell read, one put
+// landing, its completion. Recalls arrive in any order. What V has of a page is the other model's (coherence_model.h).
+//
+// Oracle: each cell has one writer, who puts 1, 2, 3, …. A get must return at least what was complete, or had been returned by a get that was
+// complete, when it began (so single-writer cells are linearizable), and nothing that was not begun.
+//
+// Abstractions: the owner's answer to a yield is the other model's; here a move may be scripted to be refused. A waiting worker is disabled
+// until what it waits for has changed. Numbers of recalls (stamp) and versions do not wrap. A frame that the page has left stays as it is.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "gas/address_cache_protocol.h"
+#include "gas/relocation.h"
+#include "model/explorer.h"
+
+namespace kasane::model::addresses {
+
+/// Which rule the walk leaves out. The shipping code knows nothing of this.
+enum class Mutation : std::uint8_t {
+  none,
+  no_wait_for_uses,       ///< a recall that meets uses is answered at once
+  no_wait_for_answers,    ///< the mover sends recalls and goes on
+  read_before_register,   ///< word 0 is read before the bit is set
+  no_register,            ///< the bit is not set at all
+  recall_while_filling,   ///< a recall that meets no entry does not count: a location read before it becomes valid after it
+  put_through_leaving,    ///< a put begins through an entry that is leaving (safe: the mover waits for it too, but perhaps for ever)
+  swap_before_busy,       ///< the mover takes the holders before it marks the page busy
+  fill_while_busy,        ///< word 0 is taken for valid though the page moves
+  put_while_busy,         ///< a put that meets busy goes on uncounted, as a read does
+  own_entry_forgotten,    ///< the mover does not recall its own rank's entry
+  own_entry_not_awaited,  ///< … does not wait for the uses of it
+  group_forgotten,        ///< one rank of the holder bit's ranks is asked, not all
+  filler_not_counted,     ///< the put that filled the entry is not a use of it
+  use_ends_early,         ///< the use ends before the put has completed
+  last_use_keeps_silent,  ///< whoever ends the last use forgets the answer
+};
+
+enum class Do : std::uint8_t { get, put, own, own_refused, assign, end };
+
+struct Instr {
+  Do what = Do::end;
+  std::uint8_t cell = 0;   ///< assign: the rank that is named
+  std::uint8_t value = 0;
+};
+inline Instr get() { return {Do::get}; }   ///< both cells, one after the other
+inline Instr put(int cell, int value) { return {Do::put, static_cast<std::uint8_t>(cell), static_cast<std::uint8_t>(value)}; }
+inline Instr own() { return {Do::own}; }
+inline Instr own_refused() { return {Do::own_refused}; }   ///< the owner answers retry or pinned
+inline Instr assign(int rank) { return {Do::assign, static_cast<std::uint8_t>(rank)}; }   ///< the page has no owner yet
+
+struct Script {
+  std::uint8_t rank = 0;
+  std::vector<Instr> code;
+};
+
+struct Program {
+  std::vector<Script> workers;
+  bool allocated = true;                          ///< with rank 0 as its owner
+  std::array<std::uint8_t, 3> group{0, 1, 2};     ///< the holder bit of each rank, as gas::holder_bit has it in larger jobs
+  Mutation without = Mutation::none;
+};
+
+/// R ranks, W workers in all.
+template <std::uint8_t R, std::uint8_t W>
+class Addresses {
+  using Event = gas::AddressEvent;
+  using Action = gas::AddressAction;
+  static constexpr std::uint8_t kCells = 2;
+
+  struct Entry {
+    std::uint8_t state, owner, uses, stamp;   // owner + 1
+  };
+  struct Actor {
+    std::uint8_t pc, stage;
+    std::uint8_t owner;                 // to read from or to put to; of a move: the old one. + 1
+    std::uint8_t version;               // of a move: of word 0 as it was read
+    std::uint8_t stamp;                 // of the entry as the fill began
+    std::uint8_t cell, counted;         // of a get; of a put
+    std::uint8_t lands;                 // the put is under way
+    std::uint8_t floor[kCells];         // of a get
+    std::uint8_t read[kCells];
+    std::uint8_t holders, awaited;      // of a move: who was to be asked, who has not answered
+  };
+
+ public:
+  struct State {
+    std::uint8_t owner, busy, version, holders;   // words 0 and 2; owner + 1
+    Entry entry[R];
+    std::uint8_t recall[R];   // under way to the rank: mover's worker + 1
+    std::uint8_t kept[R];     // who is answered when the uses are over: worker + 1; kSelf: nobody, it looks for itself
+    std::uint8_t frame[R][kCells];
+    std::uint8_t copied;      // the mover has read a byte of the old frame
+    std::uint8_t complete[kCells], begun[kCells];
+    Actor actor[W];
+  };
+
+  explicit Addresses(Program program) : program_(std::move(program)) {}
+
+  State initial() const {
+    State s;
+    std::memset(&s, 0, sizeof s);
+    s.owner = program_.allocated ? 1 : 0;
+    return s;
+  }
+
+  template <class Emit>
+  void successors(const State& s, Emit&& emit) const {
+    for (std::uint8_t a = 0; a < W; ++a) {
+      step(s, a, emit);
+      if (s.actor[a].lands == kUnderWay) land(s, a, emit);
+    }
+    for (std::uint8_t r = 0; r < R; ++r)
+      if (s.recall[r] != 0) on_recall(s, r, emit);
+  }
+
+  /// A mutant is judged by what gets see, by puts that are lost and by deadlock, not by the protocol's own invariants.
+  const char* violation(const State& s) const {
+    for (std::uint8_t r = 0; r < R && without(Mutation::none); ++r) {
+      const gas::AddressEntry e = entry(s, r);
+      if (!e.check()) return "an entry breaks check()";
+      if (e.state == gas::AddressState::none || s.busy) continue;
+      if (raw(e.owner) + 1 != s.owner) return "an entry names a rank that is not the owner";
+      if ((s.holders & bit(r)) == 0) return "an entry whose rank is no holder";
+    }
+    if (!finished(s)) return nullptr;
+    if (s.busy) return "the page stays busy";
+    for (std::uint8_t r = 0; r < R; ++r)
+      if (s.entry[r].uses != 0) return "a use stays counted";
+    for (std::uint8_t c = 0; c < kCells; ++c)
+      if (s.owner != 0 && s.frame[s.owner - 1][c] != s.complete[c]) return "a put is lost at the end";
+    return nullptr;
+  }
+
+  bool finished(const State& s) const {
+    for (std::uint8_t a = 0; a < W; ++a)
+      if (s.actor[a].pc < program_.workers[a].code.size()) return false;
+    return true;
+  }
+
+  std::string name(const Step& step) const {
+    static constexpr const char* kWords[] = {"begins", "looks at its rank's entry", "sets its rank's bit", "reads word 0", "fills the entry",
+                                             "finds the entry recalled or filled", "finds the page moving", "reads cell", "ends the get", "issues its put",
+                                             "'s put lands", "'s put has completed", "ends its use", "ends its use and answers", "move: reads word 0",
+                                             "move: nothing to do", "move: marks the page busy", "move: word 0 has changed", "move: takes the holders",
+                                             "move: recalls its own rank's entry", "move: all have answered", "move: copies cell", "move: names the owner",
+                                             "move: the owner refused", "assigns the page"};
+    if (step.kind == kRecall) return "rank " + std::to_string(step.actor) + " handles a recall: " + (step.detail != 0 ? "kept" : "answered");
+    return "worker " + std::to_string(step.actor) + " (rank " + std::to_string(program_.workers[step.actor].rank) + ") " + kWords[step.kind] + " " +
+           std::to_string(step.detail);
+  }
+
+  std::string show(const State& s) const {
+    std::string t = "word 0: owner " + std::to_string(s.owner - 1) + (s.busy ? " busy" : "") + " version " + std::to_string(s.version) + ", holders " +
+                    std::to_string(s.holders) + ", complete " + std::to_string(s.complete[0]) + "," + std::to_string(s.complete[1]);
+    for (std::uint8_t r = 0; r < R; ++r) {
+      static constexpr const char* kStates[] = {"none", "valid", "leaving"};
+      const Entry& e = s.entry[r];
+      t += " | rank " + std::to_string(r) + " " + kStates[e.state] + " owner " + std::to_string(e.owner - 1) + " uses " + std::to_string(e.uses) +
+           (s.recall[r] ? " recall under way" : "") + " frame " + std::to_string(s.frame[r][0]) + "," + std::to_string(s.frame[r][1]);
+    }
+    for (std::uint8_t a = 0; a < W; ++a)
+      t += " | worker " + std::to_string(a) + " at " + std::to_string(s.actor[a].pc) + "." + std::to_string(s.actor[a].stage);
+    return t;
+  }
+
+ private:
+  enum StepKind : std::uint16_t {
+    kBegin, kLook, kRegister, kRead0, kFill, kRecalled, kMoving, kReadCell, kGot, kIssue, kLand, kCompleted, kEnd, kEndAnswer, kMoveLook, kMoveNothing,
+    kMark, kChanged, kTake, kOwnEntry, kAnswered, kCopy, kName, kRefused, kAssign,
+    kRecall = 0x100,
+  };
+  enum Stage : std::uint8_t {
+    kStart,
+    kLooking,       // at the entry
+    kRegistering,   // fill: the bit
+    kReading0,      //       word 0
+    kFilling,       //       the entry
+    kPaused,        // a put that met a moving page
+    kReadingCells,
+    kPutting,       // under way, until it has completed
+    kEnding,
+    kTaking,        // a move: word 2
+    kMarking,       //         busy
+    kRecallingOwn,
+    kAwaiting,
+    kCopying,
+    kNaming,
+  };
+  enum : std::uint8_t { kNotUnderWay, kUnderWay, kLanded };
+  static constexpr std::uint8_t kSelf = 0xFF;
+
+  [[nodiscard]] bool without(Mutation m) const noexcept { return program_.without == m; }
+  [[nodiscard]] const Instr& instr(const State& s, std::uint8_t a) const noexcept {
+    static constexpr Instr kEndInstr{};
+    const auto& code = program_.workers[a].code;
+    return s.actor[a].pc < code.size() ? code[s.actor[a].pc] : kEndInstr;
+  }
+  [[nodiscard]] std::uint8_t bit(std::uint8_t r) const noexcept { return static_cast<std::uint8_t>(1u << program_.group[r]); }
+  static gas::AddressEntry entry(const State& s, std::uint8_t r) noexcept {
+    const Entry& e = s.entry[r];
+    return {static_cast<gas::AddressState>(e.state), e.owner != 0 ? Rank{e.owner - 1u} : kNoRank, e.uses, e.stamp};
+  }
+  static void put_entry(State& s, std::uint8_t r, const gas::AddressEntry& e) noexcept {
+    s.entry[r] = {static_cast<std::uint8_t>(e.state), static_cast<std::uint8_t>(e.owner != kNoRank ? raw(e.owner) + 1 : 0),
+                  static_cast<std::uint8_t>(e.uses), static_cast<std::uint8_t>(e.stamp)};
+  }
+  static gas::Location word0(const State& s) noexcept {
+    return {s.owner != 0, s.owner != 0 ? Rank{s.owner - 1u} : kNoRank, gas::Tier::dram, s.busy != 0, s.version};
+  }
+  static void put_word0(State& s, const gas::Location& l) noexcept {
+    s.owner = static_cast<std::uint8_t>(raw(l.owner) + 1);
+    s.busy = l.busy;
+    s.version = static_cast<std::uint8_t>(l.version);
+  }
+  static void next_instr(State& n, std::uint8_t a) noexcept {
+    const auto pc = static_cast<std::uint8_t>(n.actor[a].pc + 1);
+    n.actor[a] = Actor{};
+    n.actor[a].pc = pc;
+  }
+
+  template <class Emit>
+  void step(const State& s, std::uint8_t a, Emit&& emit) const {
+    switch (instr(s, a).what) {
+      case Do::get: return access(s, a, Event::read, emit);
+      case Do::put: return access(s, a, Event::put, emit);
+      case Do::own:
+      case Do::own_refused: return move(s, a, emit);
+      case Do::assign: {
+        if (s.owner != 0) return;
+        State n = s;
+        put_word0(n, {true, Rank{instr(s, a).cell}, gas::Tier::dram, false, 1});
+        next_instr(n, a);
+        return emit(n, Step{kAssign, a, instr(s, a).cell});
+      }
+      case Do::end: return;
+    }
+  }
+
+  // ---- get and put, as gas/address_cache.cpp and gas/access.cpp ---------------------------------------------------------
+
+  template <class Emit>
+  void access(const State& s, std::uint8_t a, Event event, Emit&& emit) const {
+    const Actor& x = s.actor[a];
+    const Instr& i = instr(s, a);
+    const std::uint8_t me = program_.workers[a].rank;
+    State n = s;
+    Actor& y = n.actor[a];
+    const auto to = [&](Stage stage, std::uint16_t kind, std::uint8_t detail = 0) {
+      y.stage = stage;
+      emit(n, Step{kind, a, detail});
+    };
+    const Stage going = event == Event::read ? kReadingCells : kPutting;
+    switch (x.stage) {
+      case kStart:
+        if (event == Event::read) std::copy_n(s.complete, kCells, y.floor);
+        return to(kLooking, kBegin);
+      case kLooking: {
+        const gas::AddressEntry e = entry(s, me);
+        gas::AddressStep step = gas::next(e, event);
+        if (without(Mutation::put_through_leaving) && step.action == Action::wait) {
+          step = {Action::go, e};
+          ++step.after.uses;
+        }
+        if (step.action == Action::wait) return;
+        if (step.action == Action::fill) {
+          y.stamp = static_cast<std::uint8_t>(e.stamp);
+          const bool skip = without(Mutation::read_before_register) || without(Mutation::no_register);
+          return to(skip ? kReading0 : kRegistering, kLook);
+        }
+        put_entry(n, me, step.after);
+        y.owner = static_cast<std::uint8_t>(raw(step.after.owner) + 1);
+        y.counted = event == Event::put;
+        return to(going, kLook, y.owner);
+      }
+      case kRegistering:
+        n.holders = static_cast<std::uint8_t>(n.holders | bit(me));
+        return to(without(Mutation::read_before_register) ? kFilling : kReading0, kRegister, n.holders);
+      case kReading0: {
+        const gas::Location where = word0(s);
+        if (!where.allocated) return to(kPaused, kMoving);   // its user is told so; here it asks anew
+        y.owner = static_cast<std::uint8_t>(raw(where.owner) + 1);
+        if (where.busy && event == Event::put && without(Mutation::put_while_busy)) return to(kPutting, kMoving);
+        if (where.busy && !without(Mutation::fill_while_busy)) return to(event == Event::put ? kPaused : kReadingCells, kMoving);
+        return to(without(Mutation::read_before_register) ? kRegistering : kFilling, kRead0, y.owner);
+      }
+      case kPaused:
+        if (s.busy || s.owner == 0) return;
+        y.owner = 0;
+        y.stamp = 0;
+        return to(kLooking, kLook);
+      case kFilling: {
+        const gas::AddressEntry before{gas::AddressState::none, kNoRank, 0, x.stamp};
+        if (entry(s, me) != before) {
+          y.stamp = 0;
+          if (event == Event::read) return to(kReadingCells, kRecalled);
+          y.owner = 0;
+          return to(kLooking, kRecalled);
+        }
+        put_entry(n, me, gas::filled(before, Rank{x.owner - 1u}, without(Mutation::filler_not_counted) ? Event::read : event));
+        y.stamp = 0;
+        y.counted = event == Event::put && !without(Mutation::filler_not_counted);
+        return to(going, kFill, y.owner);
+      }
+      case kReadingCells: {
+        const std::uint8_t value = s.frame[x.owner - 1][x.cell];
+        y.read[x.cell] = value;
+        if (value < x.floor[x.cell]) return emit(n, Step{kReadCell, a, x.cell}, "a get returned an old value");
+        if (value > s.begun[x.cell]) return emit(n, Step{kReadCell, a, x.cell}, "a get returned a value that nobody has put");
+        ++y.cell;
+        return to(y.cell == kCells ? kEnding : kReadingCells, kReadCell, x.cell);
+      }
+      case kPutting:
+        if (x.lands == kNotUnderWay) {
+          n.begun[i.cell] = i.value;
+          y.lands = kUnderWay;
+          if (without(Mutation::use_ends_early)) end_use(n, a);
+          return to(kPutting, kIssue, i.cell);
+        }
+        if (x.lands == kUnderWay) return;
+        n.complete[i.cell] = i.value;
+        return to(kEnding, kCompleted, i.cell);
+      default: {   // kEnding
+        if (event == Event::read) {
+          for (std::uint8_t c = 0; c < kCells; ++c) n.complete[c] = std::max(s.complete[c], x.read[c]);
+          next_instr(n, a);
+          return emit(n, Step{kGot, a, 0});
+        }
+        const bool answered = x.counted && end_use(n, a);
+        next_instr(n, a);
+        return emit(n, Step{static_cast<std::uint16_t>(answered ? kEndAnswer : kEnd), a, 0});
+      }
+    }
+  }
+
+  /// True if it was the last one that a mover waits for.
+  bool end_use(State& n, std::uint8_t a) const {
+    const std::uint8_t me = program_.workers[a].rank;
+    if (!n.actor[a].counted) return false;
+    n.actor[a].counted = 0;
+    if (n.entry[me].uses == 0) return false;   // only where a mutant has thrown the uses away
+    const gas::AddressStep step = gas::next(entry(n, me), Event::end);
+    put_entry(n, me, step.after);
+    if (step.action != Action::answer_kept) return false;
+    if (!without(Mutation::last_use_keeps_silent)) answer(n, n.kept[me], me);
+    n.kept[me] = 0;
+    return true;
+  }
+  static void answer(State& n, std::uint8_t whom, std::uint8_t from) {
+    if (whom == 0 || whom == kSelf) return;
+    Actor& mover = n.actor[whom - 1];
+    mover.awaited = static_cast<std::uint8_t>(mover.awaited & ~(1u << from));
+  }
+
+  template <class Emit>
+  void land(const State& s, std::uint8_t a, Emit&& emit) const {
+    State n = s;
+    const Instr& i = instr(s, a);
+    n.actor[a].lands = kLanded;
+    const auto at = static_cast<std::uint8_t>(s.actor[a].owner - 1);
+    n.frame[at][i.cell] = i.value;
+    const char* why = at + 1 != s.owner ? "a put lands where the page is not" : s.copied ? "a put lands in a frame that the mover has read" : nullptr;
+    emit(n, Step{kLand, a, i.cell}, why);
+  }
+
+  // ---- a move, as gas/mover.cpp -------------------------------------------------------------------------------------------
+
+  void recall_entry(State& n, std::uint8_t r, std::uint8_t whom) const {
+    const gas::AddressEntry e = entry(n, r);
+    gas::AddressStep step = gas::next(e, Event::recall);
+    if (without(Mutation::recall_while_filling) && e.state == gas::AddressState::none) step.after = e;
+    if (step.action == Action::keep) n.kept[r] = whom;
+    put_entry(n, r, step.after);
+    if (step.action == Action::answer || without(Mutation::no_wait_for_uses)) answer(n, whom, r);
+  }
+
+  template <class Emit>
+  void on_recall(const State& s, std::uint8_t r, Emit&& emit) const {
+    State n = s;
+    n.recall[r] = 0;
+    recall_entry(n, r, s.recall[r]);
+    emit(n, Step{kRecall, r, n.kept[r]});
+  }
+
+  template <class Emit>
+  void move(const State& s, std::uint8_t a, Emit&& emit) const {
+    const Actor& x = s.actor[a];
+    const std::uint8_t me = program_.workers[a].rank;
+    State n = s;
+    Actor& y = n.actor[a];
+    const auto to = [&](Stage stage, std::uint16_t kind, std::uint8_t detail = 0) {
+      y.stage = stage;
+      emit(n, Step{kind, a, detail});
+    };
+    gas::Location claimed{true, x.owner != 0 ? Rank{x.owner - 1u} : kNoRank, gas::Tier::dram, true, x.version};
+    switch (x.stage) {
+      case kStart: {
+        const gas::MoveStep step = gas::begin_move(word0(s), Rank{me});
+        if (step.verdict == gas::MoveVerdict::wait || step.verdict == gas::MoveVerdict::not_allocated) return;
+        if (step.verdict == gas::MoveVerdict::already_there) {
+          next_instr(n, a);
+          return emit(n, Step{kMoveNothing, a, 0});
+        }
+        y.owner = s.owner;
+        y.version = s.version;
+        return to(without(Mutation::swap_before_busy) ? kTaking : kMarking, kMoveLook, s.owner);
+      }
+      case kMarking: {
+        gas::Location before = claimed;
+        before.busy = false;
+        if (word0(s) != before) {
+          y = Actor{};
+          y.pc = x.pc;
+          return to(kStart, kChanged);
+        }
+        put_word0(n, claimed);
+        return to(without(Mutation::swap_before_busy) ? kRecallingOwn : kTaking, kMark);
+      }
+      case kTaking: {   // one swap; the recalls are under way from here on, in any order
+        y.holders = s.holders;
+        n.holders = 0;
+        for (std::uint8_t r = 0; r < R; ++r) {
+          if ((y.holders & bit(r)) == 0 || r == me) continue;
+          const bool first_of_group = r == 0 || (bit(static_cast<std::uint8_t>(r - 1)) != bit(r));
+          if (without(Mutation::group_forgotten) && !first_of_group) continue;
+          n.recall[r] = static_cast<std::uint8_t>(a + 1);
+          y.awaited = static_cast<std::uint8_t>(y.awaited | 1u << r);
+        }
+        return to(without(Mutation::swap_before_busy) ? kMarking : kRecallingOwn, kTake, y.holders);
+      }
+      case kRecallingOwn:
+        if (!without(Mutation::own_entry_forgotten)) recall_entry(n, me, kSelf);
+        return to(kAwaiting, kOwnEntry);
+      case kAwaiting: {
+        const bool own = s.entry[me].state == static_cast<std::uint8_t>(gas::AddressState::leaving) && !without(Mutation::own_entry_not_awaited) &&
+                         !without(Mutation::own_entry_forgotten);
+        if ((x.awaited != 0 && !without(Mutation::no_wait_for_answers)) || own) return;
+        if (instr(s, a).what == Do::own_refused) {
+          put_word0(n, gas::end_move(claimed, claimed.owner));
+          next_instr(n, a);
+          return emit(n, Step{kRefused, a, 0});
+        }
+        return to(kCopying, kAnswered);
+      }
+      case kCopying:
+        n.copied = 1;
+        n.frame[me][x.cell] = s.frame[x.owner - 1][x.cell];
+        ++y.cell;
+        return to(y.cell == kCells ? kNaming : kCopying, kCopy, x.cell);
+      default:   // kNaming
+        put_word0(n, gas::end_move(claimed, Rank{me}));
+        n.copied = 0;
+        next_instr(n, a);
+        return emit(n, Step{kName, a, me});
+    }
+  }
+
+  Program program_;
+};
+
+}  // namespace kasane::model::addresses

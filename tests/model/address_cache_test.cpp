@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walks every interleaving of gets, puts and moves of one page over the shipped address cache protocol, and shows that each of its rules is
+// needed: without it the walk finds a lost put, an old value, or workers who wait for each other.
+//
+// `model_address_cache --gtest_filter=…` prints counts and lengths; docs/design/proof.md has them in a table.
+#include "model/address_cache_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+
+namespace kasane::model::addresses {
+namespace {
+
+Bounds bounds() {
+  Bounds b;
+  if (const char* s = std::getenv("KASANE_MODEL_SECONDS")) b.seconds = std::strtoull(s, nullptr, 10);
+  return b;
+}
+
+struct Named {
+  const char* name;
+  Program program;
+};
+
+Outcome walk(const Named& n) {
+  switch (n.program.workers.size()) {
+    case 2: return explore(Addresses<3, 2>(n.program), bounds());
+    case 3: return explore(Addresses<3, 3>(n.program), bounds());
+    default: return explore(Addresses<3, 4>(n.program), bounds());
+  }
+}
+
+// Rank 0 owns the page. The holder's first put fills its entry, its second one may hit; the page comes to the mover meanwhile.
+Named put_while_moving() { return {"puts while the page moves", {{{1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}}}}; }
+
+// … and somebody at the old owner reads and writes through an entry of its own.
+Named owner_too() { return {"the old owner too", {{{1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}, {0, {get(), put(1, 1), get()}}}}}; }
+
+// Two workers of one rank share an entry: the second use goes on where the first ends, and either of them may be the last.
+Named shared_entry() { return {"two putters of one rank", {{{1, {put(0, 1), put(0, 2)}}, {1, {put(1, 1), put(1, 2)}}, {2, {own(), get()}}}}}; }
+
+// The mover's own rank has puts under way.
+Named movers_rank_puts() { return {"puts of the mover's rank", {{{2, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}, {1, {get(), get()}}}}}; }
+
+// Two ranks want the page; a third goes on using it.
+Named two_movers() { return {"two movers", {{{1, {own(), put(0, 1)}}, {2, {own(), get()}}, {0, {put(1, 1), put(1, 2)}}}}}; }
+
+// The page goes to and fro: entries filled for a former time of ownership must not come back, late reads meet a frame that arrives.
+Named to_and_fro() { return {"the page goes to and fro", {{{0, {own(), own(), own()}}, {1, {own(), own()}}, {2, {put(0, 1), get(), put(0, 2)}}}}}; }
+
+// Readers only hold locations, and one of them looks while the page moves.
+Named readers() { return {"readers", {{{1, {get(), get()}}, {2, {own(), put(0, 1)}}, {0, {get(), put(1, 1)}}, {1, {get()}}}}}; }
+
+// The owner refuses: holders were recalled for nothing.
+Named refused() { return {"a move that is refused", {{{2, {own_refused(), own()}}, {1, {put(0, 1), get(), put(0, 2)}}, {1, {get(), put(1, 1)}}}}}; }
+
+// Ranks 0 and 1 share a holder bit, as in jobs of more than 64 ranks.
+Named groups() {
+  Named n{"a holder bit for two ranks", {{{0, {put(1, 1), put(1, 2)}}, {1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}}}};
+  n.program.group = {0, 0, 1};
+  return n;
+}
+
+// All of them in one group: also the mover and who fills while it moves.
+Named one_group() {
+  Named n{"… and for all", {{{1, {put(0, 1), own(), get()}}, {2, {own(), put(1, 1)}}, {0, {get(), get()}}}}};
+  n.program.group = {0, 0, 0};
+  return n;
+}
+
+// The page is named in the directory while others already look for it.
+Named fresh() {
+  Named n{"a page that is just being assigned", {{{0, {assign(0), put(1, 1)}}, {1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}}}};
+  n.program.allocated = false;
+  return n;
+}
+
+// Everything at once.
+Named four() { return {"two putters, two movers", {{{0, {put(0, 1), put(0, 2)}}, {1, {own(), put(1, 1)}}, {2, {own()}}, {2, {get()}}}}}; }
+
+std::vector<Named> programs() {
+  return {put_while_moving(), owner_too(), shared_entry(), movers_rank_puts(), two_movers(), to_and_fro(),
+          readers(),          refused(),   groups(),       one_group(),        fresh(),      four()};
+}
+
+class EveryInterleaving : public testing::TestWithParam<Named> {};
+
+TEST_P(EveryInterleaving, LosesNoPutAndReadsNothingOld) {
+  const Outcome o = walk(GetParam());
+  std::cout << GetParam().name << ": " << o.report() << "\n";
+  EXPECT_TRUE(o.ok());
+  EXPECT_GE(o.endings, 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, EveryInterleaving, testing::ValuesIn(programs()), [](const auto& param) {
+  std::string name = param.param.name;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+});
+
+struct Mutant {
+  const char* name;
+  Mutation without;
+  Named program;
+  bool harmless = false;   ///< it is there for something else than safety: the walk must exhaust
+};
+
+std::vector<Mutant> mutants() {
+  using enum Mutation;
+  return {
+      {"no_wait_for_uses", no_wait_for_uses, put_while_moving()},
+      {"no_wait_for_answers", no_wait_for_answers, put_while_moving()},
+      {"read_before_register", read_before_register, put_while_moving()},
+      {"no_register", no_register, put_while_moving()},
+      {"recall_while_filling", recall_while_filling, put_while_moving()},
+      {"put_through_leaving", put_through_leaving, shared_entry(), true},   // it would only let the mover wait for ever
+      {"swap_before_busy", swap_before_busy, put_while_moving()},
+      {"fill_while_busy", fill_while_busy, put_while_moving()},
+      {"put_while_busy", put_while_busy, put_while_moving()},
+      {"own_entry_forgotten", own_entry_forgotten, movers_rank_puts()},
+      {"own_entry_not_awaited", own_entry_not_awaited, movers_rank_puts()},
+      {"group_forgotten", group_forgotten, groups()},
+      {"filler_not_counted", filler_not_counted, put_while_moving()},
+      {"use_ends_early", use_ends_early, put_while_moving()},
+      {"last_use_keeps_silent", last_use_keeps_silent, put_while_moving()},
+  };
+}
+
+class WithoutARule : public testing::TestWithParam<Mutant> {};
+
+TEST_P(WithoutARule, TheWalkFindsIt) {
+  Mutant m = GetParam();
+  m.program.program.without = m.without;
+  const Outcome o = walk(m.program);
+  std::cout << m.name << " in \"" << m.program.name << "\": " << o.report() << "\n";
+  if (m.harmless) {
+    EXPECT_TRUE(o.ok());
+    return;
+  }
+  EXPECT_EQ(o.verdict, m.without == Mutation::last_use_keeps_silent ? Verdict::deadlock : Verdict::counterexample);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, WithoutARule, testing::ValuesIn(mutants()), [](const auto& param) { return std::string(param.param.name); });
+
+// ---- the entry's word ---------------------------------------------------------------------------------------------------
+
+TEST(AddressEntry, SurvivesItsWord) {
+  using gas::AddressEntry, gas::AddressState;
+  constexpr std::uint32_t kLast = AddressEntry::kStamps - 1;
+  for (const AddressEntry& e : {AddressEntry{}, AddressEntry{AddressState::valid, Rank{0}, 0, 0}, AddressEntry{AddressState::none, kNoRank, 0, kLast},
+                                AddressEntry{AddressState::leaving, Rank{gas::kMaxRanks - 1}, AddressEntry::kMostUses, kLast}}) {
+    EXPECT_TRUE(e.check());
+    EXPECT_EQ(AddressEntry::of(e.word()), e);
+  }
+  EXPECT_EQ(AddressEntry{}.word(), 0u);   // untouched memory is an entry
+}
+
+TEST(AddressEntry, APutBeyondTheMostUsesWaits) {
+  const gas::AddressEntry full{gas::AddressState::valid, Rank{3}, gas::AddressEntry::kMostUses, 7};
+  EXPECT_EQ(gas::next(full, gas::AddressEvent::put).action, gas::AddressAction::wait);
+  EXPECT_EQ(gas::next(full, gas::AddressEvent::read).action, gas::AddressAction::go);
+}
+
+TEST(AddressEntry, StampsWrap) {
+  const gas::AddressEntry last{gas::AddressState::none, kNoRank, 0, gas::AddressEntry::kStamps - 1};
+  EXPECT_EQ(gas::next(last, gas::AddressEvent::recall).after, gas::AddressEntry{});
+}
+
+TEST(HolderBit, StandsForConsecutiveRanksInLargeJobs) {
+  EXPECT_EQ(gas::ranks_per_bit(1), 1u);
+  EXPECT_EQ(gas::ranks_per_bit(64), 1u);
+  EXPECT_EQ(gas::ranks_per_bit(65), 2u);
+  EXPECT_EQ(gas::holder_bit(Rank{63}, 64), std::uint64_t{1} << 63);
+  EXPECT_EQ(gas::holder_bit(Rank{64}, 65), std::uint64_t{1} << 32);
+  EXPECT_NE(gas::holder_bit(Rank{gas::kMaxRanks - 1}, gas::kMaxRanks), 0u);
+}
+
+}  // namespace
+}  // namespace kasane::model::addresses
