@@ -3,13 +3,16 @@
 // Each call retries again, then returns when the operation has completed. Thread safety: an object belongs to one thread.
 #pragma once
 
+#include "base/counters.h"
 #include "comm/waiter.h"
 
 namespace kasane::comm {
 
 class Blocking {
  public:
-  Blocking(Transport& transport, Waiter& waiter) noexcept : transport_(transport), waiter_(waiter) {}
+  /// counters: of the calling thread, for the layers that are handed this object; may be null.
+  Blocking(Transport& transport, Waiter& waiter, Counters* counters = nullptr) noexcept
+      : transport_(transport), waiter_(waiter), counters_(counters) {}
 
   void read(RemoteAddr from, void* to, std::size_t bytes);
   void write(RemoteAddr to, const void* from, std::size_t bytes);
@@ -26,10 +29,12 @@ class Blocking {
 
   [[nodiscard]] Transport& transport() const noexcept { return transport_; }
   [[nodiscard]] Waiter& waiter() const noexcept { return waiter_; }
+  [[nodiscard]] Counters* counters() const noexcept { return counters_; }
 
  private:
   Transport& transport_;
   Waiter& waiter_;
+  Counters* counters_;
 };
 
 template <class T>

@@ -13,6 +13,7 @@
 
 #include "comm/blocking.h"
 #include "comm/collectives.h"
+#include "comm/requests.h"
 #include "comm/sim/sim.h"
 
 namespace kasane::comm::sim {
@@ -260,6 +261,38 @@ TEST(Sim, ThreadsMayStartThreadsAndTheWorldMayRunAgain) {
     });
     ASSERT_TRUE(ranks.world.run());
     EXPECT_EQ(ranks.memory[0][1], static_cast<std::uint64_t>(round));
+  }
+}
+
+// Each thread would like more slots than its rank has: what it has it must not keep while it waits for more.
+TEST(Sim, ThreadsWithManyRequestsShareFewReplySlots) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    SimOptions options;
+    options.reply_slots = 3;
+    Ranks ranks(3, seed, options);
+    for (std::uint32_t r = 0; r < 3; ++r) {
+      Transport& t = ranks.world.transport(Rank{r});
+      t.set_handler(kNote, [](void* c, const Message& m) noexcept {
+        std::uint64_t n;
+        std::memcpy(&n, m.payload.data(), 8);
+        static_cast<Transport*>(c)->reply(m.token, n + 1);
+      }, &t);
+      for (std::uint64_t thread = 0; thread < 3; ++thread) {
+        ranks.world.spawn(Rank{r}, [&, r, thread] {
+          auto io = ranks.at(r);
+          std::array<std::uint64_t, 40> answers{};
+          Requests requests(io);
+          for (std::uint64_t i = 0; i < answers.size(); ++i) {
+            const std::uint64_t n = thread * 100 + i;
+            requests.post(Rank{static_cast<std::uint32_t>((r + i) % 3)}, kNote, as_payload(n), &answers[i]);
+          }
+          requests.await();
+          for (std::uint64_t i = 0; i < answers.size(); ++i) EXPECT_EQ(answers[i], thread * 100 + i + 1);
+        });
+      }
+    }
+    const auto ended = ranks.world.run();
+    ASSERT_TRUE(ended) << ended.error().message;
   }
 }
 

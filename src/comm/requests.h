@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several requests of one thread under way at once. Answers are taken as they come, also while a further request waits for its turn: so no thread
+// holds reply slots that it does not give back while it waits for one.
+// Thread safety: an object belongs to one thread. Nothing allocates.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "comm/blocking.h"
+
+namespace kasane::comm {
+
+class Requests {
+ public:
+  explicit Requests(Blocking& io) noexcept : io_(io) {}
+  Requests(const Requests&) = delete;
+  Requests& operator=(const Requests&) = delete;
+  ~Requests() { await(); }
+
+  /// Sends one more, once there is room. *answer, unless null, is set before await() returns.
+  void post(Rank to, HandlerId handler, std::span<const std::byte> payload, std::uint64_t* answer = nullptr) {
+    bool posted = false;   // the predicate may be called again after it was true
+    io_.waiter().until([&] {
+      if (posted) return true;
+      collect();
+      for (Open& open : open_) {
+        if (open.taken) continue;
+        open.pending = PendingReply{};
+        posted = open.taken = io_.transport().request(to, handler, payload, open.pending) != Post::again;
+        open.answer = answer;
+        open_count_ += posted ? 1 : 0;
+        return posted;
+      }
+      return false;
+    });
+  }
+  /// Returns when every answer has come.
+  void await() {
+    io_.waiter().until([this] {
+      collect();
+      return open_count_ == 0;
+    });
+  }
+
+ private:
+  static constexpr std::size_t kAtOnce = 32;
+  struct Open {
+    PendingReply pending;
+    std::uint64_t* answer = nullptr;
+    bool taken = false;
+  };
+
+  void collect() {
+    if (open_count_ == 0) return;
+    for (Open& open : open_) {
+      std::uint64_t value = 0;
+      if (!open.taken || !io_.transport().test(open.pending, &value)) continue;
+      open.taken = false;
+      --open_count_;
+      if (open.answer != nullptr) *open.answer = value;
+    }
+  }
+
+  Blocking& io_;
+  std::array<Open, kAtOnce> open_{};
+  std::size_t open_count_ = 0;
+};
+
+}  // namespace kasane::comm
