@@ -195,6 +195,9 @@ void* kasane_key_get(kasane_key_t key);            /**< of the calling thread; N
   X(blocks_dropped, "cached blocks dropped by acquires")                      \
   X(pages_moved, "pages that changed their owner to this rank")               \
   X(bytes_moved, "live bytes that moved with them")                           \
+  X(address_hits, "accesses to a page whose location was cached here")        \
+  X(address_misses, "accesses that asked where a page is, and cached it")     \
+  X(address_recalls, "ranks that a move asked to forget a page's location")   \
   X(sleeps, "times an idle worker went to sleep")                             \
   X(ns_idle, "time without a thread to run, asleep or looking, ns")           \
   X(ns_steal, "time in remote steals that succeeded, ns")                     \

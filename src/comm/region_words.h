@@ -22,6 +22,9 @@ class RegionWords {
     if (!transport.facts().atomics_coherent_with_cpu) bases_.assign(bases_.size(), nullptr);
   }
 
+  /// Are the rank's words mapped here?
+  [[nodiscard]] bool is_direct(Rank rank) const noexcept { return bases_[raw(rank)] != nullptr; }
+
   std::uint64_t load(Blocking& io, Rank rank, std::uint64_t offset) const {
     if (auto* word = direct(rank, offset)) return word->load();
     return io.load(at(rank, offset));
@@ -56,7 +59,7 @@ class RegionWords {
   }
 
  private:
-  // seq_cst throughout: these words carry Dekker-style handshakes (puts in flight against busy, deque ends).
+  // seq_cst throughout: these words carry Dekker-style handshakes (holders of a location against busy, deque ends).
   [[nodiscard]] std::atomic<std::uint64_t>* direct(Rank rank, std::uint64_t offset) const noexcept {
     std::byte* base = bases_[raw(rank)];
     return base != nullptr ? reinterpret_cast<std::atomic<std::uint64_t>*>(base + offset) : nullptr;

@@ -79,8 +79,9 @@ struct Coherence::Puts : comm::Completion {
 };
 
 Coherence::Coherence(mem::Space& space, mem::BlockTable& table, mem::BlockSet& cached, mem::BlockSet& dirty, mem::FaultEngine& engine,
-                     comm::Transport& transport, gas::Directory& directory, std::atomic<std::uint64_t>& dirty_blocks)
-    : space_(space), table_(table), cached_(cached), dirty_(dirty), engine_(engine), transport_(transport), directory_(directory), dirty_blocks_(dirty_blocks) {
+                     comm::Transport& transport, gas::AddressCache& addresses, std::atomic<std::uint64_t>& dirty_blocks)
+    : space_(space), table_(table), cached_(cached), dirty_(dirty), engine_(engine), transport_(transport),
+      addresses_(addresses), directory_(addresses.directory()), dirty_blocks_(dirty_blocks) {
   transport_.set_handler(gas::kReleaseHandler, &Coherence::on_release, this);
 }
 
@@ -263,16 +264,20 @@ Coherence::Mask Coherence::claim_rest_of_page(BlockId b, Mask held) noexcept {
 /// Owner's bytes of `count` blocks, all of one page and claimed by the caller, into M.
 Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint32_t blocks) {
   const std::uint64_t offset = mem::offset_of(first);
+  const PageId page = mem::page_of(first);
   for (;;) {
     const std::uint64_t acquires = acquires_.load();
-    const gas::Location where = directory_.lookup(ctx.io, mem::page_of(first));
-    if (!where.allocated) return Fetched::wild;
-    if (where.owner == transport_.rank()) {
+    const Rank owner = addresses_.find(ctx.io, page);
+    if (owner == kNoRank) return Fetched::wild;
+    if (owner == transport_.rank()) {
+      // A cached location does not say whether the page is leaving: the owner may have been asked to yield before its entry was recalled.
+      const gas::Location where = directory_.lookup(ctx.io, page);
+      if (where.owner != owner) continue;
       // Leaving, it is neither ours nor yet a copy: puts counted before the move may still change M, and the move may be refused, so a twin
       // taken now could later send another rank's old byte as our change (found by tests/model, r8_use_while_leaving).
       return where.busy ? Fetched::leaving : Fetched::own;
     }
-    ctx.io.read({where.owner, gas::kFrames, offset}, space_.a(offset), blocks * kBlockBytes);
+    ctx.io.read({owner, gas::kFrames, offset}, space_.a(offset), blocks * kBlockBytes);
     count(ctx.counters.blocks_fetched, blocks);
     count(ctx.counters.bytes_fetched, blocks * kBlockBytes);
     if (acquires_.load() == acquires) return Fetched::yes;   // rule 2
@@ -342,17 +347,14 @@ bool Coherence::flush_page(comm::Blocking& io, Counters* counters, PageId page) 
 
 /// The page's masked blocks are claimed and not writable: puts what differs from the twins, and returns when it has arrived.
 void Coherence::put_diffs(comm::Blocking& io, Counters* counters, PageId page, Mask mask) {
-  const Rank owner = directory_.begin_put(io, page);
-  if (owner == kNoRank) return;   // freed meanwhile: nobody will read it
-  if (owner != transport_.rank()) {
-    Puts puts;
-    for_each_bit(mask, [&](unsigned i) {
-      const std::uint64_t at = mem::offset_of(block_at(page, i));
-      put_changed(io, counters, owner, at, space_.a(at), space_.t(at), puts);
-    });
-    puts.await(io);
-  }
-  directory_.end_put(io, page);
+  const gas::AddressCache::Put put(addresses_, io, page);
+  if (put.owner() == kNoRank || put.owner() == transport_.rank()) return;   // freed meanwhile, so nobody will read it; or our M is the master copy
+  Puts puts;
+  for_each_bit(mask, [&](unsigned i) {
+    const std::uint64_t at = mem::offset_of(block_at(page, i));
+    put_changed(io, counters, put.owner(), at, space_.a(at), space_.t(at), puts);
+  });
+  puts.await(io);
 }
 
 /// Puts the bytes of a block that differ from base: exactly those, never a gap (rule 3).
@@ -391,12 +393,10 @@ void Coherence::flush_block_live(comm::Blocking& io, Counters* counters, BlockId
   alignas(8) std::byte now[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);
   snapshot(now, space_.a(at));
-  const Rank owner = directory_.begin_put(io, mem::page_of(b));
-  if (owner != kNoRank) {
+  if (const gas::AddressCache::Put put(addresses_, io, mem::page_of(b)); put.owner() != kNoRank) {
     Puts puts;
-    put_changed(io, counters, owner, at, now, space_.t(at), puts);
+    put_changed(io, counters, put.owner(), at, now, space_.t(at), puts);
     puts.await(io);
-    directory_.end_put(io, mem::page_of(b));
     std::memcpy(space_.t(at), now, kBlockBytes);
   }
   if (step.actions[1] == Action::refresh) refresh(io, b, true);
@@ -407,9 +407,9 @@ void Coherence::flush_block_live(comm::Blocking& io, Counters* counters, BlockId
 void Coherence::refresh(comm::Blocking& io, BlockId b, bool twin) {
   alignas(8) std::byte fresh[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);
-  const gas::Location where = directory_.lookup(io, mem::page_of(b));
-  if (!where.allocated || where.owner == transport_.rank()) return;
-  io.read({where.owner, gas::kFrames, at}, fresh, kBlockBytes);
+  const Rank owner = addresses_.find(io, mem::page_of(b));
+  if (owner == kNoRank || owner == transport_.rank()) return;
+  io.read({owner, gas::kFrames, at}, fresh, kBlockBytes);
   std::byte* mine = space_.a(at);
   std::byte* base = twin ? space_.t(at) : mine;
   for (std::size_t i = 0; i < kBlockBytes; ++i) {

@@ -16,7 +16,7 @@
 #include "base/result.h"
 #include "dsm/protocol.h"
 #include "dsm/rounds.h"
-#include "gas/directory.h"
+#include "gas/address_cache.h"
 #include "gas/heap_hooks.h"
 #include "gas/mover.h"
 #include "mem/block_table.h"
@@ -27,7 +27,7 @@ namespace kasane::dsm {
 
 /// What one OS thread (or one scripted thread) brings to every call.
 struct ThreadContext {
-  ThreadContext(comm::Transport& transport, comm::Waiter& waiter, Counters& c) noexcept : io(transport, waiter), counters(c) {}
+  ThreadContext(comm::Transport& transport, comm::Waiter& waiter, Counters& c) noexcept : io(transport, waiter, &c), counters(c) {}
 
   comm::Blocking io;
   Counters& counters;
@@ -48,7 +48,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
  public:
   /// Sets kReleaseHandler. dirty_blocks: this rank's word of that name in its directory region (gas::RankHeader).
   Coherence(mem::Space&, mem::BlockTable&, mem::BlockSet& cached, mem::BlockSet& dirty, mem::FaultEngine&, comm::Transport&,
-            gas::Directory&, std::atomic<std::uint64_t>& dirty_blocks);
+            gas::AddressCache&, std::atomic<std::uint64_t>& dirty_blocks);
 
   /// Makes the access possible. False: the address is not allocated (or faults for a reason that is not ours).
   bool fault(ThreadContext&, std::uint64_t offset, mem::Access);
@@ -126,7 +126,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   mem::BlockSet& dirty_;    ///< those with a twin
   mem::FaultEngine& engine_;
   comm::Transport& transport_;
-  gas::Directory& directory_;
+  gas::AddressCache& addresses_;
+  const gas::Directory& directory_;
   std::atomic<std::uint64_t>& dirty_blocks_;
 
   std::atomic<std::uint64_t> acquires_{0};   ///< rule 2: a fetch that saw another number than the present one is repeated

@@ -23,21 +23,20 @@ Result<void> for_each_page(std::uint64_t offset, std::size_t bytes, const F& pie
 
 }  // namespace
 
-Result<void> get(comm::Blocking& io, const Directory& directory, void* local, std::uint64_t offset, std::size_t bytes) {
+Result<void> get(comm::Blocking& io, AddressCache& addresses, void* local, std::uint64_t offset, std::size_t bytes) {
   return for_each_page(offset, bytes, [&](PageId page, std::uint64_t at, std::size_t done, std::size_t n) {
-    const Location where = directory.lookup(io, page);
-    if (!where.allocated) return false;
-    io.read({where.owner, kFrames, at}, static_cast<std::byte*>(local) + done, n);
+    const Rank owner = addresses.find(io, page);
+    if (owner == kNoRank) return false;
+    io.read({owner, kFrames, at}, static_cast<std::byte*>(local) + done, n);
     return true;
   });
 }
 
-Result<void> put(comm::Blocking& io, const Directory& directory, std::uint64_t offset, const void* local, std::size_t bytes) {
+Result<void> put(comm::Blocking& io, AddressCache& addresses, std::uint64_t offset, const void* local, std::size_t bytes) {
   return for_each_page(offset, bytes, [&](PageId page, std::uint64_t at, std::size_t done, std::size_t n) {
-    const Rank owner = directory.begin_put(io, page);
-    if (owner == kNoRank) return false;
-    io.write({owner, kFrames, at}, static_cast<const std::byte*>(local) + done, n);
-    directory.end_put(io, page);
+    const AddressCache::Put put(addresses, io, page);
+    if (put.owner() == kNoRank) return false;
+    io.write({put.owner(), kFrames, at}, static_cast<const std::byte*>(local) + done, n);
     return true;
   });
 }

@@ -35,14 +35,12 @@ class Directory {
   Location lookup(comm::Blocking&, PageId) const;
   /// Word 0 from `from` to `to`, if it still is `from`.
   bool replace(comm::Blocking&, PageId, Location from, Location to) const;
-  /// Adds delta to the puts in flight; returns the number before.
-  std::uint64_t add_puts(comm::Blocking&, PageId, std::int64_t delta) const;
-  std::uint64_t puts_in_flight(comm::Blocking&, PageId) const;
-
-  /// Announces a put to the page and returns its owner, waiting while the page moves. The caller must not wait for anything but the
-  /// completion of its own writes until end_put(): a mover waits for it. Not allocated: kNoRank, and nothing was announced.
-  Rank begin_put(comm::Blocking&, PageId) const;
-  void end_put(comm::Blocking&, PageId) const;
+  /// Notes that this rank takes the page's location into its address cache.
+  void add_holder(comm::Blocking&, PageId) const;
+  /// Whom a move has to ask to forget it (holder_bit() of each), none of whom is noted any more.
+  std::uint64_t take_holders(comm::Blocking&, PageId) const;
+  /// Can the page's entry be read here by a plain load?
+  [[nodiscard]] bool near(PageId page) const noexcept { return words_.is_direct(manager(page)); }
 
   /// Changed blocks of the rank that no release has sent yet.
   std::uint64_t dirty_blocks(comm::Blocking&, Rank) const;
@@ -54,6 +52,7 @@ class Directory {
     return kHeaderBytes + raw(page) / ranks_ * kEntryBytes + word * 8;
   }
 
+  Rank rank_;
   std::uint32_t ranks_;
   std::uint64_t pages_;
   comm::RegionWords words_;

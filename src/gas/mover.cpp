@@ -6,8 +6,8 @@
 #include "base/assert.h"
 
 namespace kasane::gas {
-Mover::Mover(comm::Transport& transport, Directory& directory, PageHolder& holder)
-    : transport_(transport), directory_(directory), holder_(holder) {
+Mover::Mover(comm::Transport& transport, AddressCache& addresses, PageHolder& holder)
+    : transport_(transport), addresses_(addresses), directory_(addresses.directory()), holder_(holder) {
   transport_.set_handler(kYieldHandler, &Mover::on_yield, this);
 }
 
@@ -38,9 +38,7 @@ Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
       io.waiter().pause();
       continue;
     }
-    while (!drained(directory_.puts_in_flight(io, page))) io.waiter().pause();
-
-    const auto answer = static_cast<YieldAnswer>(io.request(before.owner, kYieldHandler, comm::as_payload(page)));
+    const YieldAnswer answer = recall(io, page, before.owner);
     if (answer == YieldAnswer::yielded) {
       if (!live.empty()) holder_.merge(io, page, live, before.owner);
       KASANE_CHECK(directory_.replace(io, page, step.claimed, end_move(step.claimed, me)));
@@ -54,13 +52,25 @@ Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
   }
 }
 
+/// All at once: the owner is asked to yield, unless it is kNoRank, and everybody who knows the location to forget it. Refused or not, all must have answered
+/// before the entry is free again: recalls come one at a time.
+YieldAnswer Mover::recall(comm::Blocking& io, PageId page, Rank owner) {
+  auto answer = static_cast<std::uint64_t>(YieldAnswer::yielded);
+  comm::Requests requests(io);
+  if (owner != kNoRank) requests.post(owner, kYieldHandler, comm::as_payload(page), &answer);
+  addresses_.recall(io, page, requests);
+  requests.await();
+  io.waiter().until([&] { return addresses_.recalled_here(page); });
+  return static_cast<YieldAnswer>(answer);
+}
+
 void Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
   for (;;) {
     const Location before = directory_.lookup(io, page);
     const MoveStep step = begin_move(before, to);
     KASANE_CHECK(step.verdict == MoveVerdict::claim || step.verdict == MoveVerdict::wait, "only the owner hands a page back");
     if (step.verdict == MoveVerdict::claim && directory_.replace(io, page, before, step.claimed)) {
-      while (!drained(directory_.puts_in_flight(io, page))) io.waiter().pause();
+      recall(io, page, kNoRank);
       // With busy set no fault here can make the page ours again; a fault already at work ends without waiting for us.
       YieldAnswer answer = holder_.yield(page);
       for (; answer == YieldAnswer::retry; answer = holder_.yield(page)) io.waiter().pause();

@@ -4,12 +4,13 @@
 //
 //   1 claim the page's blocks here      waits for other threads of this rank, holding nothing
 //   2 compare-swap busy into the entry  if it moves already: give the blocks back, then wait, start again (rule 8)
-//   3 wait until puts in flight are 0   only for completions
-//   4 ask the owner to yield            its handler never blocks; answers yielded, retry (a block is in use) or pinned
+//   3 swap word 2 with 0                who knows the location (gas/address_cache.h)
+//   4 ask the owner to yield, and       handlers that never block; the owner answers yielded, retry (a block is in use) or pinned,
+//     those to forget the location      the others when the puts that they have under way have completed
 //   5 read the live bytes, merge        one-sided
 //   6 entry := {this rank, not busy}    and finish the blocks
 //
-// Whoever holds busy waits only for puts in flight and for a handler; so no cycle of waits can close (rule 11).
+// Whoever holds busy waits only for puts under way and for handlers; so no cycle of waits can close (rule 11).
 //
 // Thread safety: any thread, given its own Blocking. Handlers run in progress().
 #pragma once
@@ -17,7 +18,7 @@
 #include <cstdint>
 
 #include "base/result.h"
-#include "gas/directory.h"
+#include "gas/address_cache.h"
 
 namespace kasane::gas {
 
@@ -47,7 +48,7 @@ class PageHolder {
 class Mover {
  public:
   /// Sets kYieldHandler.
-  Mover(comm::Transport&, Directory&, PageHolder&);
+  Mover(comm::Transport&, AddressCache&, PageHolder&);
 
   /// Makes this rank the owner of the page; of its bytes those in `live` arrive. A pinned page or one that is not allocated is refused.
   Result<void> bring(comm::Blocking&, PageId, ByteRange live);
@@ -57,10 +58,12 @@ class Mover {
   Result<void> assign(comm::Blocking&, PageId, Rank owner);
 
  private:
+  YieldAnswer recall(comm::Blocking&, PageId, Rank owner);
   static void on_yield(void* self, const comm::Message&) noexcept;
 
   comm::Transport& transport_;
-  Directory& directory_;
+  AddressCache& addresses_;
+  const Directory& directory_;
   PageHolder& holder_;
 };
 

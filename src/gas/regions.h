@@ -16,5 +16,6 @@ inline constexpr comm::RegionId kStatistics{4};  ///< base/counters.h, one a wor
 inline constexpr comm::HandlerId kYieldHandler{1};
 inline constexpr comm::HandlerId kReleaseHandler{2};
 inline constexpr comm::HandlerId kStopHandler{3};
+inline constexpr comm::HandlerId kRecallHandler{4};
 
 }  // namespace kasane::gas

@@ -3,13 +3,12 @@
 //
 //   word 0   version 32 | reserved 9 | busy 1 | tier 2 | owner+1 20      where the page is
 //   word 1   writers 32 | readers 32                                     sharing summary (classification, a later step)
-//   word 2   holders of the location                                     address caches (a later step)
-//   word 3   puts in flight
+//   word 2   holders of the location, a bit for ranks_per_bit ranks      address caches (gas/address_cache_protocol.h)
+//   word 3   kept zero                                                   a count of reads under way, once frames are punched (rule 9)
 //
-// A put and a move exclude each other without a lock: the put adds 1 to word 3 and then reads word 0; the mover
-// compare-swaps busy into word 0 and then reads word 3. Both are read-modify-writes followed by a read of the other's word,
-// totally ordered, so the mover sees the put or the put sees busy (Dekker). Who sees the other gives way: the put takes its 1 back and waits,
-// the mover waits until word 3 is 0, which needs nothing but completions of puts.
+// Who takes a location into its cache and a move exclude each other without a lock: the rank sets its bit in word 2 and then reads word 0;
+// the mover compare-swaps busy into word 0 and then swaps word 2 with 0. Both are read-modify-writes followed by a look at the other's
+// word, totally ordered, so the mover sees the bit, and takes the location back before it reads a byte, or the rank sees busy and keeps nothing (Dekker).
 #pragma once
 
 #include <cstdint>
@@ -67,17 +66,6 @@ struct MoveStep {
   l.version = claimed.version + 1;
   return l;
 }
-
-/// After adding 1 to word 3, a put looks at word 0.
-enum class PutVerdict : std::uint8_t { go, give_way, not_allocated };
-
-[[nodiscard]] constexpr PutVerdict begin_put(const Location& l) noexcept {
-  if (!l.allocated) return PutVerdict::not_allocated;
-  return l.busy ? PutVerdict::give_way : PutVerdict::go;
-}
-
-/// A mover that holds busy may read the bytes when this is true of word 3.
-[[nodiscard]] constexpr bool drained(std::uint64_t puts_in_flight) noexcept { return puts_in_flight == 0; }
 
 /// Word 2 has 64 bits: in larger jobs a bit stands for several consecutive ranks, all of which are asked to forget.
 [[nodiscard]] constexpr std::uint32_t ranks_per_bit(std::uint32_t ranks) noexcept { return (ranks + 63) / 64; }

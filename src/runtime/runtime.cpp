@@ -94,6 +94,7 @@ struct Runtime::State {
   std::optional<mem::BlockSet> cached, dirty;
   std::unique_ptr<mem::FaultEngine> engine;
   std::optional<gas::Directory> directory;
+  std::unique_ptr<gas::AddressCache> addresses;
   std::optional<dsm::Coherence> coherence;
   std::optional<gas::Mover> mover;
   std::optional<gas::Heap> heap;
@@ -241,6 +242,9 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   auto entries = attach_region(*transport, gas::kDirectory, gas::Directory::region_bytes(pages, ranks));
   KASANE_TRY(entries);
   directory.emplace(*transport, pages);
+  auto made_addresses = gas::AddressCache::create(*transport, *directory);
+  KASANE_TRY(made_addresses);
+  addresses = std::move(*made_addresses);
 
   auto made_table = mem::BlockTable::create(space->blocks());
   KASANE_TRY(made_table);
@@ -251,9 +255,9 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
     set->emplace(std::move(*made));
   }
   engine = mem::make_mprotect_engine(*space);
-  coherence.emplace(*space, *table, *cached, *dirty, *engine, *transport, *directory,
+  coherence.emplace(*space, *table, *cached, *dirty, *engine, *transport, *addresses,
                     reinterpret_cast<gas::RankHeader*>(entries->base)->dirty_blocks);
-  mover.emplace(*transport, *directory, *coherence);
+  mover.emplace(*transport, *addresses, *coherence);
 
   const gas::Heap::Config heap_config{segments.heap_offset, segments.heap_bytes, workers};
   KASANE_TRY(attach_region(*transport, gas::kHeap, gas::Heap::region_bytes(heap_config, ranks)));
@@ -622,10 +626,10 @@ Result<void> Runtime::State::staged_get(void* local, std::uint64_t offset, std::
   const Staging staging(bytes);
   // The calling user-level thread lets others run while the bytes come; anybody else waits.
   YieldWaiter waiter(*transport);
-  comm::Blocking yielding(*transport, waiter);
+  comm::Blocking yielding(*transport, waiter, &contexts->here().counters);
   comm::Blocking& io = ult::Pool::self() != kNoSlot ? yielding : contexts->here().io;
   return staging.each(bytes, [&](std::size_t done, std::size_t n) -> Result<void> {
-    KASANE_TRY(gas::get(io, *directory, staging.buffer(), offset + done, n));
+    KASANE_TRY(gas::get(io, *addresses, staging.buffer(), offset + done, n));
     std::memcpy(static_cast<std::byte*>(local) + done, staging.buffer(), n);
     return {};
   });
@@ -635,8 +639,8 @@ Result<void> Runtime::State::staged_put(std::uint64_t offset, const void* local,
   const Staging staging(bytes);
   return staging.each(bytes, [&](std::size_t done, std::size_t n) {
     std::memcpy(staging.buffer(), static_cast<const std::byte*>(local) + done, n);
-    // By polling: a put that the directory counts must end whatever other threads of this worker do.
-    return gas::put(contexts->here().io, *directory, offset + done, staging.buffer(), n);
+    // By polling: a put that a mover may wait for must end whatever other threads of this worker do.
+    return gas::put(contexts->here().io, *addresses, offset + done, staging.buffer(), n);
   });
 }
 
@@ -645,7 +649,7 @@ Result<void> Runtime::get(void* local, const void* global, std::size_t bytes) {
   KASANE_TRY(state_->check_open("get"));
   const std::uint64_t offset = state_->space->offset(global);
   if (state_->over_network()) return state_->staged_get(local, offset, bytes);
-  return gas::get(state_->contexts->here().io, *state_->directory, local, offset, bytes);
+  return gas::get(state_->contexts->here().io, *state_->addresses, local, offset, bytes);
 }
 
 Result<void> Runtime::put(void* global, const void* local, std::size_t bytes) {
@@ -653,7 +657,7 @@ Result<void> Runtime::put(void* global, const void* local, std::size_t bytes) {
   KASANE_TRY(state_->check_open("put"));
   const std::uint64_t offset = state_->space->offset(global);
   if (state_->over_network()) return state_->staged_put(offset, local, bytes);
-  return gas::put(state_->contexts->here().io, *state_->directory, offset, local, bytes);
+  return gas::put(state_->contexts->here().io, *state_->addresses, offset, local, bytes);
 }
 
 Result<void> Runtime::own(void* global, std::size_t bytes) {

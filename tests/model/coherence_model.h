@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Coherence between ranks as a System for the explorer: workers of several ranks run small scripts on V; every decision
-// comes from the shipping functions dsm::next() (a block on a rank), gas::begin_move/end_move/begin_put/drained (a page's
-// entry). What this file adds is the machine around them: protection, frames, twins, puts under way, and the order in
-// which coherence.cpp and mover.cpp perform the steps, each step on its own.
+// comes from the shipping functions dsm::next() (a block on a rank) and gas::begin_move/end_move (a page's entry). What this
+// file adds is the machine around them: protection, frames, twins, puts under way, and the order in which coherence.cpp and
+// mover.cpp perform the steps, each step on its own.
+//
+// How a put and a move exclude each other is proven by address_cache_model.h. Here is what it guarantees: a put begins in one step while its page does
+// not move, or moves but its location was not recalled yet, and the mover waits for the puts that have begun.
 //
 // A step is what another thread can observe half-done: one look at a word, one compare-swap, one byte copied where others
 // may store meanwhile, one put landing, its completion. A read is directory / each byte / publish.
@@ -45,8 +48,8 @@ enum class Mutation : std::uint8_t {
   r7_no_discard,          ///< freed bytes stay dirty
   r7_no_drop,             ///< memory last used elsewhere is taken without a drop
   r8_no_protect,          ///< the page is copied while the old owner still stores
-  r8_no_drain,            ///< the mover does not wait for puts in flight
-  r8_put_ignores_busy,    ///< a put does not look for a move
+  r8_no_drain,            ///< the mover does not wait for puts under way
+  r8_put_ignores_busy,    ///< a put begins though the location was recalled
   r8_use_while_leaving,   ///< an owner that meets its page while it is leaving takes what M holds for a cached copy
   r8_move_pinned,         ///< a pinned page moves
 };
@@ -165,7 +168,8 @@ class Coherence {
     std::uint8_t word[R][B], prot[R][B];  // word: BlockState::word() with pins in bits 5…7
     std::uint8_t memory[R][B][kCells], twin[R][B][kCells];
     Flying flying[R][B];
-    std::uint8_t owner[B], busy[B], puts[B];  // a page's entry
+    std::uint8_t owner[B], busy[B], puts[B];  // a page's entry; puts under way
+    std::uint8_t recalled[B];                 // it moves, and nobody holds its location any more
     std::uint8_t cached[R], dirty[R];         // the sets of blocks that rounds walk
     std::uint8_t leading[R][2];
     std::uint8_t flag[kFlags], held[kLocks], last[kLocks];
@@ -258,7 +262,8 @@ class Coherence {
                                              "own: looks at the entry",
                                              "own: marks the entry busy",
                                              "own: entry is busy, gives blocks back",
-                                             "own: drained",
+                                             "own: nobody holds its location any more",
+                                             "own: puts under way have landed",
                                              "own: asks the owner to yield",
                                              "own: the owner refused or must retry",
                                              "own: the entry names us",
@@ -323,6 +328,7 @@ class Coherence {
     kOwnLook,
     kOwnBusy,
     kOwnWait,
+    kRecall,
     kDrained,
     kYield,
     kRefused,
@@ -357,6 +363,7 @@ class Coherence {
   static void put_entry(State& s, std::uint8_t p, gas::Location l) noexcept {
     s.owner[p] = static_cast<std::uint8_t>(raw(l.owner));
     s.busy[p] = l.busy;
+    s.recalled[p] = 0;
   }
   [[nodiscard]] const Instr& instr(const State& s, std::uint8_t a) const noexcept {
     static constexpr Instr kEndInstr{};
@@ -596,7 +603,7 @@ class Coherence {
     Flying& f = n.flying[x.at][x.block];
     std::uint8_t* mine = n.memory[x.at][x.block];
     std::uint8_t* twin = n.twin[x.at][x.block];
-    enum : std::uint8_t { kDiff, kCount, kPeek, kAwait, kUncount, kGiveWay, kBetweenLoads };
+    enum : std::uint8_t { kDiff, kCount, kAwait, kUncount, kBetweenLoads };
     switch (x.sub) {
       case kDiff: {
         if (f.mask != 0) return;  // only where completion is not awaited: one put of a block at a time all the same
@@ -630,16 +637,9 @@ class Coherence {
           x.sub = kCount;
         }
         return done();
-      case kCount:
+      case kCount: {
+        if (n.recalled[p] && !without(Mutation::r8_put_ignores_busy)) return;  // until the page has moved
         ++n.puts[p];
-        x.sub = kPeek;
-        return done();
-      case kPeek: {
-        if (gas::begin_put(entry(n, p)) == gas::PutVerdict::give_way && !without(Mutation::r8_put_ignores_busy)) {
-          --n.puts[p];
-          x.sub = kGiveWay;
-          return done();
-        }
         if (n.owner[p] == x.at) {  // our M is the master copy: the bytes are where they belong
           f = Flying{};
           x.value = 0;
@@ -658,10 +658,6 @@ class Coherence {
         }
         return done();
       }
-      case kGiveWay:
-        if (n.busy[p]) return;
-        x.sub = kCount;
-        return done();
       case kAwait:  // the completion: an event of its own, after every byte has landed
         if (f.mask != 0) return;
         x.sub = kUncount;
@@ -922,8 +918,9 @@ class Coherence {
     kClaiming,
     kLooking,
     kMarking,
-    kDraining,
     kYielding,
+    kRecalling,
+    kDraining,
     kCopying,
     kNaming,
     kSettling,
@@ -973,12 +970,22 @@ class Coherence {
       case kMarking:  // the compare-swap fails if the entry changed since
         if (s.busy[p] || s.owner[p] != x.owner) return to(kGivingUp, kOwnWait);
         put_entry(n, p, gas::begin_move(entry(s, p), rank).claimed);
-        return to(kDraining, kOwnBusy);
-      case kDraining:
-        if (!gas::drained(s.puts[p]) && !without(Mutation::r8_no_drain)) return;
-        y.later = first(p);
-        return to(kYielding, kDrained);
+        return to(kYielding, kOwnBusy);
+      // The owner is asked to yield and holders are asked to forget at the same time. A put that begins or lands between the two is one that
+      // could have done so before the first.
       case kYielding: return yield_all(n, a, p, to);
+      case kRecalling:
+        n.recalled[p] = 1;
+        return to(kDraining, kRecall);
+      case kDraining:
+        if (s.puts[p] != 0 && !without(Mutation::r8_no_drain)) return;
+        if (x.dropping) {  // the owner refused
+          put_entry(n, p, gas::end_move(entry(n, p), Rank{x.owner}));
+          y.dropping = 0;
+          return to(kGivingUp, kRefused);
+        }
+        y.later = first(p);
+        return to(kCopying, kDrained);
       case kCopying: return arrive(n, a, p, to, emit);
       case kNaming: put_entry(n, p, gas::end_move(entry(s, p), rank)); return to(kSettling, kNamed);
       case kSettling: return settle(n, a, p, emit);
@@ -1012,8 +1019,8 @@ class Coherence {
       refused = refused || v == dsm::Verdict::wait || v == dsm::Verdict::refuse;
     }
     if (refused) {
-      put_entry(n, p, gas::end_move(entry(n, p), Rank{o}));
-      return to(kGivingUp, kRefused);
+      x.dropping = 1;
+      return to(kRecalling, kRefused);
     }
     for (std::uint8_t b = first(p); b <= last(p); ++b) {
       const Block w = word(n, o, b);
@@ -1022,8 +1029,7 @@ class Coherence {
       if (step.actions[0] == Action::protect_none) n.prot[o][b] = 0;
       put_word(n, o, b, step.after);
     }
-    x.later = first(p);
-    to(kCopying, kYield);
+    to(kRecalling, kYield);
   }
 
   /// The actions of `arrive` on each block of the page that we hold, up to (not with) allow_write.
@@ -1108,8 +1114,9 @@ class Coherence {
         put_entry(n, p, move.claimed);
         break;
       }
-      case 2:
-        if (!gas::drained(s.puts[p])) return;
+      case 2: n.recalled[p] = 1; break;
+      case 3:
+        if (s.puts[p] != 0) return;
         break;
       default:
         put_entry(n, p, gas::end_move(entry(s, p), to));

@@ -56,13 +56,14 @@ class SimRank {
     const std::uint64_t pages = SimLayout::kSpaceBytes / mem::kPageBytes;
     std::byte* entries = attach(gas::kDirectory, gas::Directory::region_bytes(pages, ranks), directory_memory_);
     directory.emplace(transport, pages);
+    addresses = gas::AddressCache::create(transport, *directory).value();
     table_.emplace(mem::BlockTable::create(space.blocks()).value());
     cached_.emplace(mem::BlockSet::create(space.blocks()).value());
     dirty_.emplace(mem::BlockSet::create(space.blocks()).value());
     engine = mem::CheckedEngine::create(space).value();
-    coherence.emplace(space, *table_, *cached_, *dirty_, *engine, transport, *directory,
+    coherence.emplace(space, *table_, *cached_, *dirty_, *engine, transport, *addresses,
                       reinterpret_cast<gas::RankHeader*>(entries)->dirty_blocks);
-    mover.emplace(transport, *directory, *coherence);
+    mover.emplace(transport, *addresses, *coherence);
     const gas::Heap::Config config{SimLayout::kHeapOffset, SimLayout::kSpaceBytes - SimLayout::kHeapOffset,
                                    SimLayout::kCaches};
     attach(gas::kHeap, gas::Heap::region_bytes(config, ranks), heap_memory_);
@@ -131,6 +132,7 @@ class SimRank {
  public:
   mem::Space space;
   std::optional<gas::Directory> directory;
+  std::unique_ptr<gas::AddressCache> addresses;
 
  private:
   std::optional<mem::BlockTable> table_;

@@ -34,13 +34,14 @@ class RankMemory {
     KASANE_CHECK(transport->attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
     std::byte* entries = attach(gas::kDirectory, gas::Directory::region_bytes(kSpaceBytes / mem::kPageBytes, job.ranks));
     directory.emplace(*transport, kSpaceBytes / mem::kPageBytes);
+    addresses = gas::AddressCache::create(*transport, *directory).value();
     table.emplace(mem::BlockTable::create(space.blocks()).value());
     cached.emplace(mem::BlockSet::create(space.blocks()).value());
     dirty.emplace(mem::BlockSet::create(space.blocks()).value());
     engine = mem::make_mprotect_engine(space);
-    coherence.emplace(space, *table, *cached, *dirty, *engine, *transport, *directory,
+    coherence.emplace(space, *table, *cached, *dirty, *engine, *transport, *addresses,
                       reinterpret_cast<gas::RankHeader*>(entries)->dirty_blocks);
-    mover.emplace(*transport, *directory, *coherence);
+    mover.emplace(*transport, *addresses, *coherence);
     const gas::Heap::Config config{kHeapOffset, kSpaceBytes - kHeapOffset, 2};
     attach(gas::kHeap, gas::Heap::region_bytes(config, job.ranks));
     heap.emplace(*transport, config, *directory, *mover, *coherence);
@@ -93,6 +94,7 @@ class RankMemory {
   comm::Collectives collectives;
   mem::Space space;
   std::optional<gas::Directory> directory;
+  std::unique_ptr<gas::AddressCache> addresses;
   std::optional<mem::BlockTable> table;
   std::optional<mem::BlockSet> cached, dirty;
   std::unique_ptr<mem::FaultEngine> engine;

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drives gas/address_cache_protocol.h over words of this process. All changes are compare-swaps, sequentially consistent: an entry is one side of the
+// handshake with whoever moves the page, whose other sides are words of the directory and messages.
+#include "gas/address_cache.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+
+#include "base/assert.h"
+
+namespace kasane::gas {
+namespace {
+
+/// Zeros that cost nothing until they are touched.
+Result<void*> map_zeros(std::size_t bytes) {
+  void* got = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (got == MAP_FAILED) return fail_errno(Errc::out_of_memory, "cannot map " + std::to_string(bytes) + " bytes for the address cache");
+  ::madvise(got, bytes, MADV_NOHUGEPAGE);   // a huge page behind every touched word would commit memory 512 times faster than it is used
+  return got;
+}
+
+void count_access(const comm::Blocking& io, bool hit) noexcept {
+  if (io.counters() != nullptr) count(hit ? io.counters()->address_hits : io.counters()->address_misses);
+}
+
+constexpr comm::ReplyToken kNobody{kNoRank, 0, 0};
+
+}  // namespace
+
+Result<std::unique_ptr<AddressCache>> AddressCache::create(comm::Transport& transport, const Directory& directory) {
+  auto words = map_zeros(directory.pages() * sizeof(Word));
+  KASANE_TRY(words);
+  auto owed = map_zeros(directory.pages() * sizeof(comm::ReplyToken));
+  if (!owed) ::munmap(*words, directory.pages() * sizeof(Word));
+  KASANE_TRY(owed);
+  return std::unique_ptr<AddressCache>(
+      new AddressCache(transport, directory, static_cast<Word*>(*words), static_cast<comm::ReplyToken*>(*owed)));
+}
+
+AddressCache::AddressCache(comm::Transport& transport, const Directory& directory, Word* words, comm::ReplyToken* owed) noexcept
+    : transport_(transport), directory_(directory), words_(words), owed_(owed) {
+  transport_.set_handler(kRecallHandler, &AddressCache::on_recall, this);
+}
+
+AddressCache::~AddressCache() {
+  ::munmap(words_, directory_.pages() * sizeof(Word));
+  ::munmap(owed_, directory_.pages() * sizeof(comm::ReplyToken));
+}
+
+// ---- gets and puts -------------------------------------------------------------------------------------------------
+
+Rank AddressCache::find(comm::Blocking& io, PageId page) {
+  if (directory_.near(page)) return directory_.lookup(io, page).owner;
+  const AddressEntry entry = AddressEntry::of(words_[raw(page)].load());
+  const AddressStep step = next(entry, AddressEvent::read);
+  count_access(io, step.action == AddressAction::go);
+  if (step.action == AddressAction::go) return entry.owner;
+  Location where;
+  fill(io, page, entry, AddressEvent::read, where);   // filled or not: a read needs no more than to know where the page was just now
+  return where.owner;
+}
+
+Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted) {
+  if (transport_.ranks() == 1) return directory_.lookup(io, page).owner;
+  Word& word = words_[raw(page)];
+  bool hit = true;
+  for (;;) {
+    std::uint64_t seen = word.load();
+    const AddressEntry entry = AddressEntry::of(seen);
+    const AddressStep step = next(entry, AddressEvent::put);
+    if (step.action == AddressAction::go) {
+      if (!word.compare_exchange_weak(seen, step.after.word())) continue;
+      count_access(io, hit);
+      counted = true;
+      return entry.owner;
+    }
+    if (step.action == AddressAction::wait) {
+      io.waiter().pause();
+      continue;
+    }
+    hit = false;
+    Location where;
+    counted = fill(io, page, entry, AddressEvent::put, where);
+    if (counted || !where.allocated) {
+      count_access(io, false);
+      return where.owner;
+    }
+    for (; where.busy; where = directory_.lookup(io, page)) io.waiter().pause();   // not busy: recalled or filled meanwhile
+  }
+}
+
+void AddressCache::end_put(PageId page) noexcept {
+  Word& word = words_[raw(page)];
+  std::uint64_t seen = word.load();
+  AddressStep step;
+  comm::ReplyToken owed = kNobody;
+  do {
+    step = next(AddressEntry::of(seen), AddressEvent::end);
+    // Before our use is given back: until then the entry stays leaving, so nobody writes there; afterwards the page may move again.
+    if (step.action == AddressAction::answer_kept) owed = owed_[raw(page)];
+  } while (!word.compare_exchange_weak(seen, step.after.word()));
+  if (step.action == AddressAction::answer_kept && owed.requester != kNoRank) transport_.reply(owed, 0);
+}
+
+bool AddressCache::fill(comm::Blocking& io, PageId page, const AddressEntry& entry, AddressEvent wanted, Location& where) {
+  directory_.add_holder(io, page);
+  where = directory_.lookup(io, page);
+  if (!where.allocated || where.busy) return false;
+  std::uint64_t expected = entry.word();
+  return words_[raw(page)].compare_exchange_strong(expected, filled(entry, where.owner, wanted).word());
+}
+
+// ---- moves ---------------------------------------------------------------------------------------------------------
+
+void AddressCache::recall(comm::Blocking& io, PageId page, comm::Requests& requests) {
+  const Rank me = transport_.rank();
+  const std::uint32_t ranks = transport_.ranks(), together = ranks_per_bit(ranks);
+  std::uint64_t asked = 0;
+  for (std::uint64_t holders = directory_.take_holders(io, page); holders != 0; holders &= holders - 1) {
+    const std::uint32_t first = static_cast<std::uint32_t>(std::countr_zero(holders)) * together;
+    for (std::uint32_t r = first; r < std::min(first + together, ranks); ++r) {
+      if (Rank{r} == me) continue;
+      requests.post(Rank{r}, kRecallHandler, comm::as_payload(page));
+      ++asked;
+    }
+  }
+  if (io.counters() != nullptr) count(io.counters()->address_recalls, asked);
+  recall_here(page, kNobody);
+}
+
+bool AddressCache::recalled_here(PageId page) const noexcept {
+  return AddressEntry::of(words_[raw(page)].load()).state != AddressState::leaving;
+}
+
+bool AddressCache::recall_here(PageId page, comm::ReplyToken token) noexcept {
+  Word& word = words_[raw(page)];
+  std::uint64_t seen = word.load();
+  AddressStep step;
+  do {
+    step = next(AddressEntry::of(seen), AddressEvent::recall);
+    if (step.action == AddressAction::keep) owed_[raw(page)] = token;   // published by the compare-swap to leaving
+  } while (!word.compare_exchange_weak(seen, step.after.word()));
+  return step.action == AddressAction::answer;
+}
+
+void AddressCache::on_recall(void* self, const comm::Message& message) noexcept {
+  auto& cache = *static_cast<AddressCache*>(self);
+  PageId page;
+  KASANE_CHECK_OP(message.payload.size(), ==, sizeof page);
+  std::memcpy(&page, message.payload.data(), sizeof page);
+  if (cache.recall_here(page, message.token)) cache.transport_.reply(message.token, 0);
+}
+
+}  // namespace kasane::gas

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this rank knows of where pages live, kept coherent with their moves (gas/address_cache_protocol.h; docs/design/gas.md): a get or put whose
+// page's location is cached here costs one RMA and no look at the directory.
+//
+// One word a page in memory of this process (never in V), reserved and not committed: only words that were touched cost DRAM. Beside it one place
+// a page for the answer that a recall is owed: a page moves once at a time, and its mover awaits every answer, so one is enough.
+//
+// Where the directory's words are mapped here, looking costs less than caching would: reads do so, and leave no location behind that a move had to take
+// back. In a job of one rank nothing moves, so nothing is cached.
+//
+// Thread safety: every call from any thread, given its own Blocking. Nothing allocates; usable in fault handlers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "base/result.h"
+#include "comm/requests.h"
+#include "gas/address_cache_protocol.h"
+#include "gas/directory.h"
+
+namespace kasane::gas {
+
+class AddressCache {
+ public:
+  /// Sets kRecallHandler.
+  static Result<std::unique_ptr<AddressCache>> create(comm::Transport&, const Directory&);
+  AddressCache(const AddressCache&) = delete;
+  AddressCache& operator=(const AddressCache&) = delete;
+  ~AddressCache();
+
+  [[nodiscard]] const Directory& directory() const noexcept { return directory_; }
+
+  /// The owner, for somebody who reads the page's frame there next; kNoRank: not allocated. Never waits for a move: a page that is just
+  /// moving is read where it was.
+  Rank find(comm::Blocking&, PageId);
+
+  /// A put under way, during the life of this object. The constructor waits while the page moves. Until it is destroyed, its thread must wait for
+  /// nothing but the completion of its own writes to owner(), and by polling: a mover waits for it.
+  class [[nodiscard]] Put {
+   public:
+    Put(AddressCache& cache, comm::Blocking& io, PageId page) : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_)) {}
+    Put(const Put&) = delete;
+    Put& operator=(const Put&) = delete;
+    ~Put() {
+      if (counted_) cache_.end_put(page_);
+    }
+    /// kNoRank: the page is not allocated.
+    [[nodiscard]] Rank owner() const noexcept { return owner_; }
+
+   private:
+    AddressCache& cache_;
+    PageId page_;
+    bool counted_ = false;
+    Rank owner_;
+  };
+
+  /// Takes the location of a page, which the caller has marked busy, from all ranks that hold it: sends requests, and recalls this rank's own.
+  /// When these are answered and recalled_here() is true, no put to the page is under way and none can begin before the mark is taken away.
+  void recall(comm::Blocking&, PageId, comm::Requests&);
+  [[nodiscard]] bool recalled_here(PageId page) const noexcept;
+
+ private:
+  using Word = std::atomic<std::uint64_t>;
+
+  AddressCache(comm::Transport&, const Directory&, Word* words, comm::ReplyToken* owed) noexcept;
+  Rank begin_put(comm::Blocking&, PageId, bool& counted);
+  void end_put(PageId) noexcept;
+  /// Sets this rank's bit and reads word 0; true if `entry` (none) could be filled from it.
+  bool fill(comm::Blocking&, PageId, const AddressEntry& entry, AddressEvent wanted, Location& where);
+  /// True: to be answered now; else whoever ends the last use answers.
+  bool recall_here(PageId, comm::ReplyToken) noexcept;
+
+  static void on_recall(void* self, const comm::Message&) noexcept;
+
+  comm::Transport& transport_;
+  const Directory& directory_;
+  Word* words_;                ///< one a page
+  comm::ReplyToken* owed_;     ///< of page p: meaningful while its entry is leaving
+};
+
+}  // namespace kasane::gas

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Address caches over the simulated network: how many trips a get and a put cost, and that puts and moves of a page lose nothing under seeded
+// delays, reorders and tears, in small jobs and in some of more than 64 ranks. (Every interleaving of the protocol: tests/model.)
+#include "gas/address_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "base/assert.h"
+#include "comm/sim/sim.h"
+#include "gas/access.h"
+#include "gas/mover.h"
+#include "unit/gas/counting_transport.h"
+
+namespace kasane::gas {
+namespace {
+
+constexpr std::uint64_t kPages = 6;
+
+/// Gives others a turn before each look: callers that only pause would otherwise spin where nobody else can run.
+class TurnWaiter final : public comm::Waiter {
+ public:
+  TurnWaiter(comm::sim::World& world, comm::Transport& transport) : world_(world), transport_(transport) {}
+
+ protected:
+  void wait(bool (*ready)(const void*), const void* arg) override {
+    transport_.sleep(comm::Doorbell::messages, transport_.activity(comm::Doorbell::messages), 0);
+    world_.waiter().until([ready, arg] { return ready(arg); });
+  }
+
+ private:
+  comm::sim::World& world_;
+  comm::Transport& transport_;
+};
+
+/// A rank without coherence: frames, directory, address cache and mover. Blocks are never in use; a yield may be refused.
+struct SimRank final : PageHolder {
+  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks)
+      : transport(world.transport(rank)), waiter(world, transport), frames(kPages * mem::kPageBytes),
+        entries(Directory::region_bytes(kPages, ranks) / 8) {
+    KASANE_CHECK(transport.attach(kFrames, -1, frames.data(), frames.size()).has_value());
+    KASANE_CHECK(transport.attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8).has_value());
+    directory.emplace(transport, kPages);
+    addresses = AddressCache::create(transport, *directory).value();
+    mover.emplace(transport, *addresses, *this);
+  }
+  comm::Blocking io() { return {transport, waiter, &counters}; }
+
+  YieldAnswer yield(PageId) noexcept override { return refusals != 0 ? (--refusals, YieldAnswer::retry) : YieldAnswer::yielded; }
+  bool claim(comm::Blocking& blocking, PageId) override {   // one mover a rank at a time, as the bits of a page's blocks have it
+    blocking.waiter().until([this] { return !claimed; });
+    claimed = true;
+    return true;
+  }
+  void give_up(PageId) noexcept override { claimed = false; }
+  void merge(comm::Blocking& blocking, PageId, ByteRange live, Rank from) override {
+    blocking.read({from, kFrames, live.begin}, frames.data() + live.begin, live.end - live.begin);
+  }
+  void settle(PageId) override { claimed = false; }
+
+  test::CountingTransport transport;
+  TurnWaiter waiter;
+  Counters counters;
+  std::vector<std::byte> frames;
+  std::vector<std::uint64_t> entries;
+  std::optional<Directory> directory;
+  std::unique_ptr<AddressCache> addresses;
+  std::optional<Mover> mover;
+  bool claimed = false;
+  int refusals = 0;
+};
+
+struct Job {
+  Job(std::uint32_t ranks, std::uint64_t seed) : world(ranks, seed) {
+    for (std::uint32_t r = 0; r < ranks; ++r) all.emplace_back(world, Rank{r}, ranks);
+  }
+  SimRank& operator[](std::uint32_t r) { return all[r]; }
+  /// Runs body as a thread of the rank, alone.
+  void on(std::uint32_t r, const std::function<void(SimRank&, comm::Blocking&)>& body) {
+    world.spawn(Rank{r}, [this, r, body] {
+      auto io = all[r].io();
+      body(all[r], io);
+    });
+    const auto ended = world.run();
+    ASSERT_TRUE(ended.has_value()) << ended.error().message;
+  }
+  void run() {
+    const auto ended = world.run();
+    ASSERT_TRUE(ended.has_value()) << ended.error().message;
+  }
+  comm::sim::World world;
+  std::deque<SimRank> all;
+};
+
+ByteRange page_range(PageId page) { return {mem::offset_of(page), mem::offset_of(page) + 64}; }   // what is live of it here
+
+// ---- trips ---------------------------------------------------------------------------------------------------------
+
+// Page 1 of three ranks: rank 1 manages it, rank 2 owns it, rank 0 uses it.
+struct Trips : testing::Test {
+  Trips() : job(3, 1) {
+    job.on(2, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign(io, kPage, Rank{2}).has_value()); });
+  }
+  static constexpr PageId kPage{1};
+  static constexpr std::uint64_t kAt = mem::kPageBytes;
+  Job job;
+};
+
+TEST_F(Trips, APutCostsThreeThenOne) {
+  job.on(0, [](SimRank& here, comm::Blocking& io) {
+    const char byte = 'x';
+    here.transport.trips();
+    ASSERT_TRUE(put(io, *here.addresses, kAt, &byte, 1).has_value());
+    EXPECT_EQ(here.transport.trips(), 3u);   // the bit, word 0, the put
+    for (int i = 0; i < 5; ++i) {
+      ASSERT_TRUE(put(io, *here.addresses, kAt + 1, &byte, 1).has_value());
+      EXPECT_EQ(here.transport.trips(), 1u);
+    }
+    EXPECT_EQ(here.counters.address_misses.load(), 1u);
+    EXPECT_EQ(here.counters.address_hits.load(), 5u);
+  });
+  EXPECT_EQ(job[2].frames[kAt], std::byte{'x'});
+}
+
+TEST_F(Trips, AGetCostsThreeThenOneAndServesPuts) {
+  job.on(0, [](SimRank& here, comm::Blocking& io) {
+    char byte = 'x';
+    here.transport.trips();
+    ASSERT_TRUE(get(io, *here.addresses, &byte, kAt, 1).has_value());
+    EXPECT_EQ(here.transport.trips(), 3u);
+    EXPECT_EQ(byte, 0);
+    ASSERT_TRUE(get(io, *here.addresses, &byte, kAt, 1).has_value());
+    EXPECT_EQ(here.transport.trips(), 1u);
+    ASSERT_TRUE(put(io, *here.addresses, kAt, "y", 1).has_value());
+    EXPECT_EQ(here.transport.trips(), 1u);
+  });
+}
+
+TEST_F(Trips, WhereTheDirectoryIsHereAReadLooksThereAndLeavesNoHolder) {
+  job.on(1, [](SimRank& here, comm::Blocking& io) {
+    char byte = 'x';
+    here.transport.trips();
+    ASSERT_TRUE(get(io, *here.addresses, &byte, kAt, 1).has_value());
+    EXPECT_EQ(here.transport.trips(), 1u);
+  });
+  job.on(0, [](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(here.mover->bring(io, kPage, page_range(kPage)).has_value());
+    EXPECT_EQ(here.counters.address_recalls.load(), 0u);
+  });
+}
+
+TEST_F(Trips, AMoveTakesTheLocationBack) {
+  const auto put_one = [](SimRank& here, comm::Blocking& io, char byte) {
+    here.transport.trips();
+    ASSERT_TRUE(put(io, *here.addresses, kAt, &byte, 1).has_value());
+  };
+  job.on(0, [&](SimRank& here, comm::Blocking& io) { put_one(here, io, 'a'); });
+  job.on(1, [](SimRank& here, comm::Blocking& io) {
+    here.transport.requests = 0;
+    ASSERT_TRUE(here.mover->bring(io, kPage, page_range(kPage)).has_value());
+    EXPECT_EQ(here.transport.requests, 2u);   // the owner's yield, the holder's recall
+    EXPECT_EQ(here.counters.address_recalls.load(), 1u);
+  });
+  EXPECT_EQ(job[1].frames[kAt], std::byte{'a'});
+  job.on(0, [&](SimRank& here, comm::Blocking& io) {
+    put_one(here, io, 'b');
+    EXPECT_EQ(here.transport.trips(), 3u);
+    put_one(here, io, 'c');
+    EXPECT_EQ(here.transport.trips(), 1u);
+  });
+  EXPECT_EQ(job[1].frames[kAt], std::byte{'c'});
+}
+
+TEST_F(Trips, WhatIsNotAllocatedIsNotCached) {
+  job.on(0, [](SimRank& here, comm::Blocking& io) {
+    char byte = 0;
+    EXPECT_FALSE(get(io, *here.addresses, &byte, 4 * mem::kPageBytes, 1).has_value());
+    EXPECT_FALSE(put(io, *here.addresses, 4 * mem::kPageBytes, &byte, 1).has_value());
+    ASSERT_TRUE(here.mover->assign(io, PageId{4}, Rank{2}).has_value());
+    EXPECT_TRUE(put(io, *here.addresses, 4 * mem::kPageBytes, &byte, 1).has_value());
+  });
+}
+
+TEST(OneRank, LooksAtItsDirectoryAndCachesNothing) {
+  Job job(1, 1);
+  job.on(0, [](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(here.mover->assign(io, PageId{3}, Rank{0}).has_value());
+    ASSERT_TRUE(put(io, *here.addresses, 3 * mem::kPageBytes, "z", 1).has_value());
+    EXPECT_EQ(here.transport.trips(), 1u);
+    EXPECT_EQ(here.counters.address_hits.load() + here.counters.address_misses.load(), 0u);
+  });
+}
+
+// ---- puts, gets and moves at once --------------------------------------------------------------------------------
+
+/// Each thread has a byte of its own in each page and puts growing numbers there, reads others' bytes, which must not go back, and moves pages.
+void hammer(std::uint32_t ranks, std::uint32_t threads, std::uint32_t pages, int rounds, std::uint64_t seed) {
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Job job(ranks, seed);
+  job.on(0, [&](SimRank& here, comm::Blocking& io) {
+    for (std::uint32_t p = 0; p < pages; ++p) ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{p % ranks}).has_value());
+  });
+  std::vector<std::array<std::uint8_t, 64>> complete(pages);   // what has been put and completed, or was read
+  for (auto& of_page : complete) of_page.fill(0);
+  for (std::uint32_t t = 0; t < threads; ++t) {
+    const std::uint32_t r = t % ranks == 0 ? 0 : (t * 37) % ranks;
+    job.world.spawn(Rank{r}, [&, t, r] {
+      SimRank& here = job[r];
+      auto io = here.io();
+      std::mt19937_64 random(seed * 100 + t);
+      for (int i = 1; i <= rounds; ++i) {
+        for (std::uint32_t p = 0; p < pages; ++p) {
+          const auto value = static_cast<std::uint8_t>(i);
+          ASSERT_TRUE(put(io, *here.addresses, p * mem::kPageBytes + t, &value, 1).has_value());
+          complete[p][t] = value;
+        }
+        const auto p = static_cast<std::uint32_t>(random() % pages);
+        const auto floor = complete[p];
+        std::array<std::uint8_t, 64> got{};
+        ASSERT_TRUE(get(io, *here.addresses, got.data(), p * mem::kPageBytes, got.size()).has_value());
+        for (std::uint32_t k = 0; k < threads; ++k) {
+          ASSERT_GE(got[k], floor[k]) << "byte " << k << " of page " << p << " goes back";
+          complete[p][k] = std::max(complete[p][k], got[k]);
+        }
+        if (random() % 3 == 0) {
+          const PageId page{random() % pages};
+          here.refusals += random() % 4 == 0 ? 1 : 0;
+          ASSERT_TRUE(here.mover->bring(io, page, page_range(page)).has_value());
+        }
+      }
+    });
+  }
+  job.run();
+  if (testing::Test::HasFatalFailure()) return;
+  for (std::uint32_t p = 0; p < pages; ++p) {
+    Rank owner{0};
+    job.on(0, [&](SimRank& here, comm::Blocking& io) { owner = here.directory->lookup(io, PageId{p}).owner; });
+    for (std::uint32_t t = 0; t < threads; ++t)
+      ASSERT_EQ(job[raw(owner)].frames[p * mem::kPageBytes + t], std::byte(rounds)) << "byte " << t << " of page " << p;
+  }
+}
+
+TEST(PutsAndMoves, LoseNothing) {
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) hammer(2 + seed % 3, 6, 2, 12, seed);
+}
+
+TEST(PutsAndMoves, LoseNothingWhereABitStandsForSeveralRanks) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) hammer(65 + static_cast<std::uint32_t>(seed) * 30, 12, 1, 6, seed);
+}
+
+}  // namespace
+}  // namespace kasane::gas
