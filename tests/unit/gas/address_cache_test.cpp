@@ -187,6 +187,32 @@ TEST_F(Trips, WhatIsNotAllocatedIsNotCached) {
   });
 }
 
+// Of another rank, of the mover's own, of the owner's.
+TEST(Moves, WaitForPutsUnderWay) {
+  constexpr PageId kPage{1};
+  for (std::uint32_t holder = 0; holder < 3; ++holder) {
+    SCOPED_TRACE("holder " + std::to_string(holder));
+    Job job(3, 7);
+    job.on(2, [&](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign(io, kPage, Rank{2}).has_value()); });
+    bool began = false, ended = false;
+    job.world.spawn(Rank{holder}, [&] {
+      auto io = job[holder].io();
+      const AddressCache::Put put(*job[holder].addresses, io, kPage);
+      began = true;
+      for (int i = 0; i < 200; ++i) io.waiter().pause();   // as if the bytes took so long
+      ended = true;
+    });
+    job.world.spawn(Rank{1}, [&] {
+      auto io = job[1].io();
+      io.waiter().until([&] { return began; });
+      ASSERT_TRUE(job[1].mover->bring(io, kPage, page_range(kPage)).has_value());
+      EXPECT_TRUE(ended);
+    });
+    job.run();
+    EXPECT_TRUE(ended);
+  }
+}
+
 TEST(OneRank, LooksAtItsDirectoryAndCachesNothing) {
   Job job(1, 1);
   job.on(0, [](SimRank& here, comm::Blocking& io) {
