@@ -25,6 +25,7 @@
 #include "comm/sim/sim.h"
 #include "comm/ucx/ucx_transport.h"
 #include "support/multi_rank.h"
+#include "support/service_thread.h"
 
 namespace kasane::comm::test {
 
@@ -116,30 +117,6 @@ struct Env {
   }
 };
 
-/// Serves messages and sleeps without limit in between: whatever the doorbell loses is a hang.
-class ServiceThread {
- public:
-  explicit ServiceThread(Transport& t) : transport_(t), thread_([this] { loop(); }) {}
-  ~ServiceThread() {
-    stop_.store(true, std::memory_order_seq_cst);  // before the wake-up below
-    transport_.wake(transport_.rank(), Doorbell::messages);
-    thread_.join();
-  }
-
- private:
-  void loop() {
-    for (;;) {
-      const std::uint32_t seen = transport_.activity(Doorbell::messages);
-      while (transport_.progress()) {}
-      if (stop_.load(std::memory_order_seq_cst)) return;
-      transport_.sleep(Doorbell::messages, seen, -1);
-    }
-  }
-  Transport& transport_;
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
-};
-
 inline int make_memfd(std::size_t bytes) {
   const int fd = ::memfd_create("kasane-test", MFD_CLOEXEC);
   EXPECT_GE(fd, 0);
@@ -156,7 +133,7 @@ inline void run_over(Transport& transport, Kind kind, bool service_wanted, const
   ASSERT_NE(memory, MAP_FAILED);
   const auto attached = transport.attach(kRegion, fd, memory, kRegionBytes);
   ASSERT_TRUE(attached) << attached.error().message;
-  std::optional<ServiceThread> service;
+  std::optional<kasane::test::ServiceThread> service;
   if (service_wanted) service.emplace(transport);
   Env env{.kind = kind, .transport = transport, .waiter = waiter, .all = all, .memory = memory, .world = nullptr};
   body(env);
@@ -172,8 +149,11 @@ inline void run_shm_rank(const Job& job, Kind kind, const Body& body) {
 /// Makes a network transport of this rank; what peers must know of each other goes through the OutOfBand.
 using MakeNetwork = std::function<Result<std::unique_ptr<Transport>>(OutOfBand&, Bells&)>;
 
-/// Runs body over a network between ranks of this host, which meet over shared memory.
-inline void run_network_rank(const Job& job, Kind kind, const MakeNetwork& make, const Body& body) {
+/// Who leaves when: with all others, or, where some of them will be killed, by itself.
+enum class Leave { together, alone };
+
+/// Makes a network between ranks of this host, which meet over shared memory, and runs use on it.
+inline void with_network(const Job& job, const MakeNetwork& make, Leave leave, const std::function<void(Transport&)>& use) {
   auto host = shm::create(job);
   ASSERT_TRUE(host) << host.error().message;
   PollWaiter host_waiter(**host);
@@ -183,15 +163,17 @@ inline void run_network_rank(const Job& job, Kind kind, const MakeNetwork& make,
   {
     auto network = make(exchange, bells);
     ASSERT_TRUE(network) << network.error().message;
-    run_over(**network, kind, /*service_wanted=*/true, body);
+    use(**network);
   }
-  host_all.barrier();  // also who has closed its network stays until all have
+  if (leave == Leave::together) host_all.barrier();  // also who has closed its network stays until all have
 }
 
-inline Result<std::unique_ptr<Transport>> make_ucx(Kind kind, OutOfBand& exchange, Bells& bells) {
-  ucx::Options options;
-  if (kind == Kind::ucx_tcp) options.tls = "tcp,self";
-  return ucx::create(exchange, bells, options);
+inline MakeNetwork make_ucx(Kind kind) {
+  return [kind](OutOfBand& exchange, Bells& bells) {
+    ucx::Options options;
+    if (kind == Kind::ucx_tcp) options.tls = "tcp,self";
+    return ucx::create(exchange, bells, options);
+  };
 }
 
 inline void run_rank(const Job& job, Kind kind, const Body& body) {
@@ -199,7 +181,8 @@ inline void run_rank(const Job& job, Kind kind, const Body& body) {
     case Kind::shm:
     case Kind::shm_service: return run_shm_rank(job, kind, body);
     case Kind::ucx:
-    case Kind::ucx_tcp: return run_network_rank(job, kind, [kind](OutOfBand& o, Bells& b) { return make_ucx(kind, o, b); }, body);
+    case Kind::ucx_tcp:
+      return with_network(job, make_ucx(kind), Leave::together, [&](Transport& t) { run_over(t, kind, /*service_wanted=*/true, body); });
     case Kind::mpi:
     case Kind::sim: break;
   }

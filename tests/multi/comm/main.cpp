@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// comm_test --ranks N: the transports whose ranks this program forks itself. (Under an mpirun: tests/multi/mpi.)
+// NAME_test --ranks N, for every test over every_transport.h: the transports whose ranks this program forks itself. (Under an mpirun: tests/multi/mpi.)
 #include <cstdlib>
 
 #include "every_transport.h"

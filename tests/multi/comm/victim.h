@@ -22,21 +22,15 @@ struct Shared {
 /// Attaches kRegion, sets handlers and whatever else comes before the first message; both ranks run it.
 using Prepare = std::function<void(Transport&, int fd, std::byte* memory)>;
 
-/// Creates a network transport of this rank over shm, prepares it, and runs body.
-inline void with_network(const Job& job, Kind kind, const Prepare& prepare, const std::function<void(Transport&)>& body) {
-  auto host = shm::create(job);
-  ASSERT_TRUE(host) << host.error().message;
-  PollWaiter host_waiter(**host);
-  Collectives host_all(**host, host_waiter);
-  OverTransport exchange(**host, host_all);
-  Bells bells{};
-  auto network = make_ucx(kind, exchange, bells);
-  ASSERT_TRUE(network) << network.error().message;
-  const int fd = make_memfd(kRegionBytes);
-  auto* memory = static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-  ASSERT_NE(memory, MAP_FAILED);
-  prepare(**network, fd, memory);
-  body(**network);
+/// Makes a network transport of this rank, prepares it, and runs body.
+inline void with_prepared_network(const Job& job, Kind kind, const Prepare& prepare, const std::function<void(Transport&)>& body) {
+  with_network(job, make_ucx(kind), Leave::alone, [&](Transport& network) {
+    const int fd = make_memfd(kRegionBytes);
+    auto* memory = static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    ASSERT_NE(memory, MAP_FAILED);
+    prepare(network, fd, memory);
+    body(network);
+  });
 }
 
 inline pid_t fork_rank(Job job, std::uint32_t rank, int pipe, const std::function<void(const Job&)>& body) {
@@ -59,14 +53,14 @@ inline void beside_a_victim(Kind kind, const Prepare& prepare, const std::functi
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const pid_t victim = fork_rank(*job, 1, ends[1], [&](const Job& j) {
-    with_network(j, kind, prepare, [&](Transport& t) {
+    with_prepared_network(j, kind, prepare, [&](Transport& t) {
       shared.victim.store(::getpid());
       for (;;) t.progress();
     });
   });
   kasane::test::detail::Child child;
   child.pid = fork_rank(*job, 0, ends[1], [&](const Job& j) {
-    with_network(j, kind, prepare, [&](Transport& t) {
+    with_prepared_network(j, kind, prepare, [&](Transport& t) {
       while (shared.victim.load() == 0) t.progress();
       survivor(t, shared.victim.load());
     });

@@ -279,11 +279,3 @@ TEST(CollectivesDeathTest, MembersThatDifferAreTold) {
 
 }  // namespace
 }  // namespace kasane::comm::test
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (std::string(argv[i]) == "--ranks") kasane::comm::test::ranks_wanted() = static_cast<std::uint32_t>(std::atoi(argv[i + 1]));
-  }
-  return RUN_ALL_TESTS();
-}

@@ -17,7 +17,7 @@
 namespace kasane::comm::test {
 
 /// shm: everything is mapped. hidden: nothing of the peers is (hidden_memory.h). The others: networks.
-enum class Over { shm, hidden, sim, ucx, ucx_tcp };
+enum class Over { shm, hidden, sim, ucx, ucx_tcp, mpi };
 
 struct Case {
   Over over;
@@ -25,11 +25,21 @@ struct Case {
 };
 
 inline std::string name_of(const Case& c) {
-  constexpr const char* names[] = {"shm", "hidden", "sim", "ucx", "ucx_tcp"};
+  constexpr const char* names[] = {"shm", "hidden", "sim", "ucx", "ucx_tcp", "mpi"};
   return std::string(names[static_cast<int>(c.over)]) + (c.mode == Mode::offload ? "_offload" : "");
 }
 
+struct EngineEnv;
+using EngineBody = std::function<void(EngineEnv&)>;
+
+/// As run_as_mpi_rank(): every body then runs in this process, as Over::mpi.
+inline std::function<void(const EngineOptions&, const EngineBody&)>& run_engine_as_mpi_rank() {
+  static std::function<void(const EngineOptions&, const EngineBody&)> run;
+  return run;
+}
+
 inline std::vector<Case> every_case() {
+  if (run_engine_as_mpi_rank()) return {{Over::mpi, Mode::direct}, {Over::mpi, Mode::offload}};
   std::vector<Case> cases;
   std::vector<Over> overs{Over::shm, Over::hidden};
   if (ucx::available()) overs.insert(overs.end(), {Over::ucx, Over::ucx_tcp});
@@ -64,8 +74,6 @@ struct EngineEnv : Env {
   [[nodiscard]] LocalAddr here(std::uint64_t offset) const { return {kRegion, offset}; }
   [[nodiscard]] static RemoteAddr at(Rank r, std::uint64_t offset) { return {r, kRegion, offset}; }
 };
-
-using EngineBody = std::function<void(EngineEnv&)>;
 
 inline constexpr HandlerId kSum{8}, kEcho{9}, kLong{10};
 
@@ -109,7 +117,7 @@ inline void run_engine_over(Transport& transport, Kind kind, Over over, const En
   const auto attached = (*engine)->attach(kRegion, fd, memory, kRegionBytes);
   ASSERT_TRUE(attached) << attached.error().message;
   {
-    ServiceThread service(transport);
+    const kasane::test::ServiceThread service(transport);
     EngineEnv env{{.kind = kind, .transport = transport, .waiter = waiter, .all = all, .memory = memory, .world = nullptr}, **engine, inbox, over};
     all.barrier();   // everybody's handlers are set
     body(env);
@@ -126,18 +134,7 @@ inline void run_engine_rank(const Job& job, const Case& c, const EngineOptions& 
     return;
   }
   const Kind kind = c.over == Over::ucx ? Kind::ucx : Kind::ucx_tcp;
-  auto host = shm::create(job);
-  ASSERT_TRUE(host) << host.error().message;
-  PollWaiter host_waiter(**host);
-  Collectives host_all(**host, host_waiter);
-  OverTransport exchange(**host, host_all);
-  Bells bells{};
-  {
-    auto network = make_ucx(kind, exchange, bells);
-    ASSERT_TRUE(network) << network.error().message;
-    run_engine_over(**network, kind, c.over, options, body);
-  }
-  host_all.barrier();
+  with_network(job, make_ucx(kind), Leave::together, [&](Transport& network) { run_engine_over(network, kind, c.over, options, body); });
 }
 
 inline void run_engine_sim(std::uint32_t ranks, std::uint64_t seed, const EngineOptions& options, const sim::SimOptions& world_options,
@@ -175,6 +172,7 @@ inline void run_engine_sim(std::uint32_t ranks, std::uint64_t seed, const Engine
 
 inline void with_engines(const Case& c, EngineOptions options, const EngineBody& body, int sim_seeds = 6, sim::SimOptions world = {}) {
   options.mode = c.mode;
+  if (c.over == Over::mpi) return run_engine_as_mpi_rank()(options, body);
   if (c.over != Over::sim) {
     kasane::test::run_ranks(ranks_wanted(), [&](const Job& job) { run_engine_rank(job, c, options, body); });
     return;

@@ -479,11 +479,3 @@ INSTANTIATE_TEST_SUITE_P(All, EngineTest, ::testing::ValuesIn(every_case()), [](
 
 }  // namespace
 }  // namespace kasane::comm::test
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (std::string_view(argv[i]) == "--ranks") kasane::comm::test::ranks_wanted() = static_cast<std::uint32_t>(std::stoul(argv[i + 1]));
-  }
-  return RUN_ALL_TESTS();
-}

@@ -15,36 +15,13 @@
 #include "comm/blocking.h"
 #include "comm/collectives.h"
 #include "comm/session/session.h"
+#include "support/service_thread.h"
 
 namespace kasane::comm::test {
 
 inline constexpr RegionId kRegion{1};
 inline constexpr std::size_t kRegionBytes = std::size_t{4} << 20;
 inline constexpr HandlerId kAsk{1};
-
-/// Serves messages and sleeps without limit in between: whatever the doorbells lose is a hang.
-class Service {
- public:
-  explicit Service(Transport& t) : transport_(t), thread_([this] { loop(); }) {}
-  ~Service() {
-    stop_.store(true);
-    transport_.wake(transport_.rank(), Doorbell::messages);
-    thread_.join();
-  }
-
- private:
-  void loop() {
-    for (;;) {
-      const std::uint32_t seen = transport_.activity(Doorbell::messages);
-      while (transport_.progress()) {}
-      if (stop_.load()) return;
-      transport_.sleep(Doorbell::messages, seen, -1);
-    }
-  }
-  Transport& transport_;
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
-};
 
 /// Counts what went wrong, and remembers the first.
 class Failures {
@@ -77,7 +54,7 @@ class Exercise {
     memory_ = static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
     if (auto attached = transport_.attach(kRegion, fd, memory_, kRegionBytes); !attached) return attached.error().message;
     {
-      const Service service(transport_);
+      const kasane::test::ServiceThread service(transport_);
       all_.barrier();
       beside();
       put_and_get();

@@ -20,6 +20,7 @@
 #include "gas/regions.h"
 #include "sched/sched.h"
 #include "support/multi_rank.h"
+#include "support/service_thread.h"
 #include "ult/layout.h"
 #include "ult/pool.h"
 
@@ -118,31 +119,6 @@ class CountingMover final : public ult::StackMover {
   const ult::Config& config_;
 };
 
-/// Serves messages; sleeps without limit in between.
-class Service {
- public:
-  explicit Service(comm::Transport& t) : transport_(t), thread_([this] { loop(); }) {}
-  ~Service() {
-    stop_.store(true);
-    transport_.wake(transport_.rank(), comm::Doorbell::messages);
-    thread_.join();
-  }
-
- private:
-  void loop() {
-    while (true) {
-      const std::uint32_t seen = transport_.activity(comm::Doorbell::messages);
-      while (transport_.progress()) {
-      }
-      if (stop_.load()) return;
-      transport_.sleep(comm::Doorbell::messages, seen, -1);
-    }
-  }
-  comm::Transport& transport_;
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
-};
-
 /// One rank: transport, words, scheduler, pool and its workers.
 class RankOfThreads {
  public:
@@ -168,7 +144,7 @@ class RankOfThreads {
     if (!pool) throw std::runtime_error(pool.error().message);
     pool_ = std::move(*pool);
     transport_->set_handler(gas::kStopHandler, [](void* p, const comm::Message&) noexcept { static_cast<ult::Pool*>(p)->stop(); }, pool_.get());
-    service_ = std::make_unique<Service>(*transport_);
+    service_ = std::make_unique<kasane::test::ServiceThread>(*transport_);
     all_.barrier();
   }
 
@@ -224,7 +200,7 @@ class RankOfThreads {
   std::unique_ptr<CountingMover> mover_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<ult::Pool> pool_;
-  std::unique_ptr<Service> service_;
+  std::unique_ptr<kasane::test::ServiceThread> service_;
 };
 
 /// A job's shared memory, and running a program on all its ranks. Destroyed in the parent.

@@ -17,6 +17,7 @@
 #include "comm/blocking.h"
 #include "comm/bootstrap/rendezvous.h"
 #include "comm/shm/shm_transport.h"
+#include "support/service_thread.h"
 #include "support/thread_ranks.h"
 
 namespace kasane::comm::composed {
@@ -261,30 +262,6 @@ TEST_P(Composed, AFenceAndANotificationWorkOnBothPaths) {
   });
 }
 
-/// Serves one rank until it has gone, sleeping without limit in between: what the doorbells lose is a hang.
-class Service {
- public:
-  explicit Service(Transport& t) : transport_(t), thread_([this] { loop(); }) {}
-  ~Service() {
-    stop_ = true;
-    transport_.wake(transport_.rank(), Doorbell::messages);
-    thread_.join();
-  }
-
- private:
-  void loop() {
-    for (;;) {
-      const std::uint32_t seen = transport_.activity(Doorbell::messages);
-      while (transport_.progress()) {}
-      if (stop_) return;
-      transport_.sleep(Doorbell::messages, seen, -1);
-    }
-  }
-  Transport& transport_;
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
-};
-
 // More requests than there are slots, to everybody at once, from two threads, answered in the handler.
 TEST_P(Composed, RequestsToAllRanksAreAnsweredOnceEachByWhoWasAsked) {
   on_every_rank(GetParam(), [](Env& env) {
@@ -296,7 +273,7 @@ TEST_P(Composed, RequestsToAllRanksAreAnsweredOnceEachByWhoWasAsked) {
     }, &env.transport);
     env.barrier();
     {
-      const Service service(env.transport);
+      const kasane::test::ServiceThread service(env.transport);
       std::vector<std::thread> threads;
       for (std::uint64_t t = 0; t < 2; ++t) {
         threads.emplace_back([&, t] {
@@ -357,7 +334,7 @@ TEST_P(Composed, NoWakeUpIsLostWhicheverPathItTakes) {
       t.transport->wake(t.transport->rank(), Doorbell::work);
     }, &token);
     env.barrier();
-    const Service service(env.transport);
+    const kasane::test::ServiceThread service(env.transport);
     auto sleep_until = [&](std::uint64_t count) {
       for (;;) {
         const std::uint32_t seen = env.transport.activity(Doorbell::work);
