@@ -1,8 +1,8 @@
 add_library(kasane_warnings INTERFACE)
 target_compile_options(kasane_warnings INTERFACE
-  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wcast-align -Woverloaded-virtual -Wnull-dereference
+  -Wall -Wextra -Wshadow -Wcast-align -Wnull-dereference
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Woverloaded-virtual>
   $<$<BOOL:${KASANE_WERROR}>:-Werror>)
-# -Wnon-virtual-dtor and -Woverloaded-virtual are C++ only; the assembler ignores all of them.
 set(CMAKE_C_FLAGS "${CMAKE_C_FLAGS} -fno-omit-frame-pointer")
 set(CMAKE_CXX_FLAGS "${CMAKE_CXX_FLAGS} -fno-omit-frame-pointer")
 
