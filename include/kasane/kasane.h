@@ -198,6 +198,8 @@ void* kasane_key_get(kasane_key_t key);            /**< of the calling thread; N
   X(address_hits, "accesses to a page whose location was cached here")        \
   X(address_misses, "accesses that asked where a page is, and cached it")     \
   X(address_recalls, "ranks that a move asked to forget a page's location")   \
+  X(heap_trips_allocate, "one-sided trips of allocations at other ranks")     \
+  X(heap_trips_free, "one-sided trips of frees at other ranks")               \
   X(sleeps, "times an idle worker went to sleep")                             \
   X(ns_idle, "time without a thread to run, asleep or looking, ns")           \
   X(ns_steal, "time in remote steals that succeeded, ns")                     \

@@ -34,6 +34,8 @@ namespace kasane {
   X(address_hits, "accesses to a page whose location was cached here")            \
   X(address_misses, "accesses that asked the directory where a page is")         \
   X(address_recalls, "ranks that a move asked to forget a page's location")       \
+  X(heap_trips_allocate, "operations of allocations on words of another rank's heap")  \
+  X(heap_trips_free, "operations of frees on words of another rank's heap")       \
   X(sleeps, "times an idle worker went to sleep")                                 \
   X(ns_idle, "time without a thread to run, asleep or looking, ns")               \
   X(ns_steal, "time in remote steals that succeeded, ns")                         \

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gas/directory.h"
 
+#include "comm/transfers.h"
+
 namespace kasane::gas {
 
 std::size_t Directory::region_bytes(std::uint64_t pages, std::uint32_t ranks) noexcept {
@@ -24,6 +26,36 @@ void Directory::add_holder(comm::Blocking& io, PageId page) const {
 }
 
 std::uint64_t Directory::take_holders(comm::Blocking& io, PageId page) const { return words_.swap(io, manager(page), entry(page, 2), 0); }
+
+void Directory::write_entries(comm::Blocking& io, PageId first, std::uint64_t pages, const Entries& entries) const {
+  comm::Transfers transfers(io);
+  const std::uint64_t* from = entries.data();
+  for (std::uint64_t r = 0; r < ranks_ && r < pages; ++r) {
+    const PageId page{raw(first) + r};
+    const std::uint64_t words = (pages - r + ranks_ - 1) / ranks_ * kEntryBytes / 8, at = entry(page, 0);
+    if (!words_.is_direct(manager(page))) {
+      transfers.write({manager(page), kDirectory, at}, from, words * 8);
+    } else {
+      for (std::uint64_t i = 0; i < words; ++i) words_.store(io, manager(page), at + i * 8, from[i]);
+    }
+    from += words;
+  }
+}
+
+void Directory::read_entries(comm::Blocking& io, PageId first, std::uint64_t pages, Entries& entries) const {
+  comm::Transfers transfers(io);
+  std::uint64_t* to = entries.data();
+  for (std::uint64_t r = 0; r < ranks_ && r < pages; ++r) {
+    const PageId page{raw(first) + r};
+    const std::uint64_t words = (pages - r + ranks_ - 1) / ranks_ * kEntryBytes / 8, at = entry(page, 0);
+    if (!words_.is_direct(manager(page))) {
+      transfers.read({manager(page), kDirectory, at}, to, words * 8);
+    } else {
+      for (std::uint64_t i = 0; i < words; ++i) to[i] = words_.load(io, manager(page), at + i * 8);
+    }
+    to += words;
+  }
+}
 
 std::uint64_t Directory::dirty_blocks(comm::Blocking& io, Rank rank) const { return words_.load(io, rank, 0); }
 

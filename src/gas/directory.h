@@ -7,6 +7,8 @@
 // Thread safety: every call from any thread, given its own Blocking. Nothing allocates; usable in fault handlers.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "comm/region_words.h"
@@ -42,6 +44,26 @@ class Directory {
   /// Can the page's entry be read here by a plain load?
   [[nodiscard]] bool near(PageId page) const noexcept { return words_.is_direct(manager(page)); }
 
+  /// Names the owners of `count` pages from `first` on that were never allocated: one write a manager, all under way at once. Nobody looks at them before.
+  template <class Owner>
+  void name_fresh(comm::Blocking& io, PageId first, std::uint64_t count, const Owner& owner) const {
+    for_chunks(first, count, [&](PageId begin, std::uint64_t pages, Entries& entries) {
+      each_entry(begin, pages, [&](PageId page, std::uint64_t at) {
+        entries[at * 4] = Location{true, owner(page), Tier::dram, false, 1}.word();
+        entries[at * 4 + 1] = entries[at * 4 + 2] = entries[at * 4 + 3] = 0;
+      });
+      write_entries(io, begin, pages, entries);
+    });
+  }
+  /// Calls see(page, location) for `count` pages from `first` on: what each was at some time during the call. One read a manager, all under way at once.
+  template <class See>
+  void look_at(comm::Blocking& io, PageId first, std::uint64_t count, const See& see) const {
+    for_chunks(first, count, [&](PageId begin, std::uint64_t pages, Entries& entries) {
+      read_entries(io, begin, pages, entries);
+      each_entry(begin, pages, [&](PageId page, std::uint64_t at) { see(page, Location::of(entries[at * 4])); });
+    });
+  }
+
   /// Changed blocks of the rank that no release has sent yet.
   std::uint64_t dirty_blocks(comm::Blocking&, Rank) const;
 
@@ -51,6 +73,23 @@ class Directory {
   [[nodiscard]] std::uint64_t entry(PageId page, unsigned word) const noexcept {
     return kHeaderBytes + raw(page) / ranks_ * kEntryBytes + word * 8;
   }
+  // Entries of consecutive pages of one manager are neighbours: a chunk of pages is kept manager by manager.
+  static constexpr std::uint64_t kChunk = 64;
+  using Entries = std::array<std::uint64_t, kChunk * kEntryBytes / 8>;
+  template <class F>
+  void for_chunks(PageId first, std::uint64_t count, const F& chunk) const {
+    Entries entries;
+    for (std::uint64_t done = 0; done < count; done += kChunk) chunk(PageId{raw(first) + done}, std::min(kChunk, count - done), entries);
+  }
+  /// Calls f(page, its place in the chunk).
+  template <class F>
+  void each_entry(PageId first, std::uint64_t pages, const F& f) const {
+    std::uint64_t place = 0;
+    for (std::uint64_t r = 0; r < ranks_ && r < pages; ++r)
+      for (std::uint64_t i = r; i < pages; i += ranks_) f(PageId{raw(first) + i}, place++);
+  }
+  void write_entries(comm::Blocking&, PageId first, std::uint64_t pages, const Entries&) const;
+  void read_entries(comm::Blocking&, PageId first, std::uint64_t pages, Entries&) const;
 
   Rank rank_;
   std::uint32_t ranks_;

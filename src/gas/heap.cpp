@@ -1,336 +1,420 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gas/heap.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <cstring>
-#include <new>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "base/assert.h"
-#include "gas/size_classes.h"
+#include "mem/space.h"
 
 namespace kasane::gas {
-
-using mem::kPageBytes;
-
 namespace {
 
-/// What a page of the heap is. `small` pages move active → full → listed → active; only `full` is left by a compare-swap of others.
-enum class PageState : std::uint64_t { unused = 0, active = 1, full = 2, listed = 3, large = 4 };
+constexpr std::uint64_t kExtentPages = 16;   // pages for slabs come in extents: one look at the directory, one protection change, one fault window each
 
-constexpr std::uint64_t kBitmapWords = kPageBytes / 16 / 64;
-constexpr std::uint64_t kExtentPages = 16;   // fresh pages for small objects come in extents: one protection change and fault window each
+constexpr std::uint64_t objects_of(unsigned size_class) noexcept { return slab_pages(size_class) * kHeapPageBytes / class_bytes(size_class); }
+/// The lowest n bits.
+constexpr std::uint64_t low_bits(std::uint64_t n) noexcept { return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1; }
 
 }  // namespace
 
-/// Its words are changed by any rank, by offset.
-struct Heap::PageDescriptor {
-  std::atomic<std::uint64_t> state;
-  std::atomic<std::uint64_t> next;         ///< index + 1 of the next page on the same stack
-  std::atomic<std::uint64_t> size_class;   ///< small: the class; large: the number of pages of the run
-  std::atomic<std::uint64_t> spare;
-  std::array<std::atomic<std::uint64_t>, kBitmapWords> free;   ///< small: a bit an object; large: bit 0 of word 0 once freed
-};
-
-/// Heads of the rank's stacks: tag 32 | index + 1 32; the tag grows with every change, against ABA.
-struct Heap::RankHeap {
-  std::atomic<std::uint64_t> freed_runs;
-  std::array<std::atomic<std::uint64_t>, kSizeClasses> listed;
-};
-
-struct Heap::Cache {
-  struct Bin {
-    std::uint64_t available = 0;    ///< bits taken from word `word` of page `page`
-    std::uint64_t page = 0;         ///< index + 1
-    std::uint32_t word = 0;         ///< the word `available` came from
-    std::uint32_t words = 0;        ///< words of the page's bitmap in use
-  };
-  std::array<Bin, kSizeClasses> bins;
-};
-
-struct Heap::Object {
-  Rank rank;
-  std::uint64_t index;       ///< of its page (a large run's first)
-  std::uint64_t in_page;     ///< bytes from the page's start
-};
-
-namespace {
-constexpr std::uint64_t kHeaderBytes = 4096;
-}
-
 std::size_t Heap::region_bytes(const Config& config, std::uint32_t ranks) noexcept {
-  const std::uint64_t pages = config.bytes / kPageBytes / ranks;
-  return (kHeaderBytes + pages * sizeof(PageDescriptor) + mem::kBlockBytes - 1) / mem::kBlockBytes * mem::kBlockBytes;
+  const HeapLayout layout{config.bytes / kHeapPageBytes / ranks};
+  return (layout.bytes() + mem::kBlockBytes - 1) / mem::kBlockBytes * mem::kBlockBytes;
 }
 
 Heap::Heap(comm::Transport& transport, const Config& config, Directory& directory, Mover& mover, HeapHooks& hooks)
     : transport_(transport), config_(config), directory_(directory), mover_(mover), hooks_(hooks), words_(transport, kHeap),
-      region_(transport.mapped(transport.rank(), kHeap)), pages_per_rank_(config.bytes / kPageBytes / transport.ranks()) {
-  static_assert(sizeof(RankHeap) <= kHeaderBytes);
-  // malloc: an interposed operator new must not be asked for the allocator's own state.
-  caches_ = static_cast<Cache*>(std::malloc((config.caches + 1) * sizeof(Cache)));
-  KASANE_CHECK(caches_ != nullptr);
-  for (std::uint32_t i = 0; i <= config.caches; ++i) new (&caches_[i]) Cache();
+      ranks_(transport.ranks()), layout_{config.bytes / kHeapPageBytes / ranks_}, first_own_page_(raw(transport.rank()) * layout_.pages), alone_(ranks_ == 1),
+      caches_(HeapCache::make<HeapCache>(config.caches + 1)), extents_(HeapCache::make<Extent>(transport.ranks())) {
+  KASANE_CHECK_OP(layout_.pages * kGroupsPerPage, <, std::uint64_t{1} << StackHead::kTopBits);
+  void* known = ::mmap(nullptr, config.bytes / kHeapPageBytes * sizeof *known_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  KASANE_CHECK(known != MAP_FAILED, "no address space for the allocator's own state");
+  known_ = static_cast<std::atomic<std::uint16_t>*>(known);
 }
 
-Heap::~Heap() { std::free(caches_); }
-
-std::uint64_t Heap::descriptor(std::uint64_t index) const noexcept { return kHeaderBytes + index * sizeof(PageDescriptor); }
-
-Heap::PageDescriptor& Heap::local(std::uint64_t index) const noexcept {
-  return *reinterpret_cast<PageDescriptor*>(region_ + descriptor(index));
+Heap::~Heap() {
+  for (std::uint32_t i = 0; i <= config_.caches; ++i) caches_[i].destroy(ranks_);   // the transport may be gone
+  std::free(caches_);
+  std::free(extents_);
+  ::munmap(known_, config_.bytes / kHeapPageBytes * sizeof *known_);
 }
 
-std::uint64_t Heap::page_offset(Rank rank, std::uint64_t index) const noexcept {
-  return config_.offset + (raw(rank) * pages_per_rank_ + index) * kPageBytes;
+HeapAccess Heap::access(comm::Blocking& io, Rank rank, Trips why) const noexcept {
+  Counters* counters = io.counters();
+  return {io, words_, layout_, rank, counters == nullptr ? nullptr : why == Trips::allocate ? &counters->heap_trips_allocate : &counters->heap_trips_free};
 }
 
-std::uint64_t Heap::load(comm::Blocking& io, Rank rank, std::uint64_t index, std::uint64_t field) const {
-  return words_.load(io, rank, descriptor(index) + field);
+HeapBin& Heap::bin(std::uint32_t cache, Rank rank, unsigned size_class) {
+  return caches_[cache == kShared ? config_.caches : cache].of(rank, transport_.rank(), ranks_)[size_class];
 }
 
-Heap::Object Heap::find(comm::Blocking& io, std::uint64_t offset) const {
-  const std::uint64_t page = (offset - config_.offset) / kPageBytes;
-  const Object object{Rank{static_cast<std::uint32_t>(page / pages_per_rank_)}, page % pages_per_rank_, offset % kPageBytes};
-  const auto state = PageState{load(io, object.rank, object.index, offsetof(PageDescriptor, state))};
-  KASANE_CHECK(state != PageState::unused, "a pointer into global memory that no allocation returned");
-  return object;
+void Heap::misuse(std::uint64_t offset, const char* what) const {
+  char text[160];
+  std::snprintf(text, sizeof text, "free: the pointer 0x%llx %s", static_cast<unsigned long long>(config_.space + offset), what);
+  check_failed("pointers are freed once, as they were allocated", __FILE__, __LINE__, text);
 }
 
-Result<std::uint64_t> Heap::allocate(comm::Blocking& io, std::uint32_t cache, std::size_t bytes, std::size_t align, Placement placement) {
-  if (!std::has_single_bit(align) || align > kPageBytes) {
+Result<std::uint64_t> Heap::allocate_slowly(comm::Blocking& io, std::uint32_t cache, std::size_t bytes, std::size_t align, Placement placement) {
+  if (!std::has_single_bit(align) || align > kHeapPageBytes) {
     return fail(Errc::invalid_argument, "allocate: alignment " + std::to_string(align) + " is not a power of two up to 65536");
   }
+  if (placement.kind == Placement::Kind::one_rank && raw(placement.rank) >= ranks_) {
+    return fail(Errc::invalid_argument, "allocate: there is no rank " + std::to_string(raw(placement.rank)) + ", the job has " + std::to_string(ranks_));
+  }
+  if (placement.kind == Placement::Kind::block_cyclic && (placement.block_bytes == 0 || placement.block_bytes % kHeapPageBytes != 0)) {
+    return fail(Errc::invalid_argument, "allocate: a block of " + std::to_string(placement.block_bytes) + " bytes is not a multiple of a page (65536)");
+  }
   if (bytes == 0) bytes = 1;
-  if (placement != Placement::local || bytes > kLargestSmall || align > kLargestSmall) return allocate_large(io, bytes, placement);
-  unsigned c = align <= 16 ? kClassTable[(bytes + 15) / 16] : class_of(bytes, align);
-  if (cache != kShared) return allocate_small(io, caches_[cache], c);
-  const std::lock_guard lock(shared_mutex_);
-  return allocate_small(io, caches_[config_.caches], c);
+  const bool at_one_rank = placement.kind == Placement::Kind::local || placement.kind == Placement::Kind::one_rank;
+  if (!at_one_rank || bytes > kLargestSmall || align > kLargestSmall) return allocate_large(io, bytes, placement);
+  const unsigned c = align <= 16 ? kClassTable[(bytes + 15) / 16] : class_of(bytes, align);
+  return allocate_small(io, cache, placement.kind == Placement::Kind::local ? transport_.rank() : placement.rank, c);
 }
 
 // ---- small objects ------------------------------------------------------------------------------------------------
 
-Result<std::uint64_t> Heap::allocate_small(comm::Blocking& io, Cache& cache, unsigned size_class) {
-  auto& bin = cache.bins[size_class];
-  if (bin.available == 0) KASANE_TRY(refill(io, cache, size_class));
-  const auto bit = static_cast<unsigned>(std::countr_zero(bin.available));
-  bin.available &= bin.available - 1;
-  const std::uint64_t object = bin.word * 64 + bit;
-  const std::uint64_t offset = page_offset(transport_.rank(), bin.page - 1) + object * class_bytes(size_class);
-  hooks_.take(io, offset, class_bytes(size_class));   // nothing to do unless the page was moved away
-  return offset;
-}
-
-/// Takes the next non-empty word of the active page, all of it. False at the page's end.
-bool Heap::take_word(Cache& cache, unsigned size_class) {
-  auto& bin = cache.bins[size_class];
-  if (bin.page == 0) return false;
-  auto& page = local(bin.page - 1);
-  for (std::uint32_t w = bin.word; w < bin.words; ++w) {
-    // seq_cst with the loads and stores of state in retire(): a free that set its bit before `full` was stored is seen here.
-    const std::uint64_t bits = page.free[w].exchange(0);
-    if (bits == 0) continue;
-    bin.available = bits;
-    bin.word = w;
-    return true;
-  }
-  return false;
-}
-
-/// The active page has nothing left: gives it up as full. True if a free came in between and the page stays active.
-bool Heap::retire(Cache& cache, unsigned size_class) {
-  auto& bin = cache.bins[size_class];
-  if (bin.page == 0) return false;
-  auto& page = local(bin.page - 1);
-  page.state.store(static_cast<std::uint64_t>(PageState::full));
-  bin.word = 0;
-  // Dekker: the freeing side sets its bit, then reads state; we store full, then read the bits. One of us sees the other.
-  const bool freed = std::any_of(page.free.begin(), page.free.begin() + bin.words, [](const auto& word) { return word.load() != 0; });
-  auto expected = static_cast<std::uint64_t>(PageState::full);
-  if (freed && page.state.compare_exchange_strong(expected, static_cast<std::uint64_t>(PageState::active))) return true;
-  bin.page = 0;   // full, or listed by whoever freed
-  return false;
-}
-
-Result<void> Heap::refill(comm::Blocking& io, Cache& cache, unsigned size_class) {
-  auto& bin = cache.bins[size_class];
+Result<std::uint64_t> Heap::allocate_small(comm::Blocking& io, std::uint32_t cache, Rank rank, unsigned size_class) {
   for (;;) {
-    if (take_word(cache, size_class)) return {};
-    if (retire(cache, size_class)) continue;
-    if (const std::uint64_t listed = pop_listed(io, size_class); listed != 0) {
-      local(listed - 1).state.store(static_cast<std::uint64_t>(PageState::active));
-      bin.page = listed;
-    } else {
-      const auto fresh = fresh_page(io);
-      if (!fresh) return tl::unexpected<Error>(fresh.error());
-      auto& page = local(*fresh);
-      const std::uint64_t objects = kPageBytes / class_bytes(size_class);
-      for (std::uint64_t i = 0; i < objects; i += 64) {
-        const std::uint64_t n = std::min<std::uint64_t>(64, objects - i);
-        page.free[i / 64].store(n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1);
-      }
-      page.size_class.store(size_class);
-      page.state.store(static_cast<std::uint64_t>(PageState::active));
-      bin.page = *fresh + 1;
+    HeapBin* mine = nullptr;
+    {
+      const auto guard = lock(cache);
+      mine = &bin(cache, rank, size_class);
+      const std::uint64_t offset = mine->take(size_class);
+      if (offset != kNoObject) return offset;
     }
-    bin.word = 0;
-    bin.words = static_cast<std::uint32_t>((kPageBytes / class_bytes(size_class) + 63) / 64);
+    KASANE_TRY(refill(io, cache, *mine, rank, size_class));
   }
 }
 
-Result<std::uint64_t> Heap::fresh_page(comm::Blocking& io) {
+/// Fills the bin with a group that has free objects, or with one of a new slab.
+Result<void> Heap::refill(comm::Blocking& io, std::uint32_t cache, HeapBin& bin, Rank rank, unsigned size_class) {
+  HeapAccess at = access(io, rank, Trips::allocate);
+  StackHead known;
   {
-    const std::lock_guard lock(extent_mutex_);
-    if (extent_next_ != extent_end_) return extent_next_++;
+    const auto guard = lock(cache);
+    known = bin.known;
   }
-  // Made ready without the lock, since that communicates (rule 11); if two workers do so at once, one run goes back.
-  const auto run = take_run(io, kExtentPages);
-  if (!run) return tl::unexpected<Error>(run.error());
-  const Rank me = transport_.rank();
-  for (std::uint64_t i = 0; i < kExtentPages; ++i) KASANE_TRY(mover_.assign(io, mem::page_of(page_offset(me, *run + i)), me));
-  hooks_.arm_owned(io, page_offset(me, *run), kExtentPages * kPageBytes);
-
-  const std::lock_guard lock(extent_mutex_);
-  if (extent_next_ != extent_end_) {
-    const std::lock_guard runs_lock(runs_mutex_);
-    give_run(*run, kExtentPages);
+  Taking taking = Taking::begin(known, true);
+  at.drive(taking, HeapLayout::group_head(size_class), true);
+  known = taking.head;
+  Holding fresh{taking.bits, taking.item, offset_of(rank, size_class, taking.item)};
+  if (taking.state == Taking::State::empty) {
+    auto made = new_slab(at, size_class, known);
+    if (!made) return tl::unexpected<Error>(std::move(made.error()));
+    fresh = *made;
   } else {
-    extent_next_ = *run;
-    extent_end_ = *run + kExtentPages;
+    drop_or_discard(io, fresh, size_class, true);
   }
-  return extent_next_++;
+  Holding displaced;
+  {
+    const auto guard = lock(cache);
+    bin.known = known;
+    const unsigned place = HeapBin::place(fresh.group, size_class);
+    Holding& holding = bin.holdings[place];
+    if (holding.group == fresh.group) {
+      fresh.bits |= holding.bits;
+    } else {
+      displaced = holding;
+    }
+    holding = fresh;
+    bin.current = place;
+  }
+  if (displaced.bits != 0) give_back(at, size_class, displaced, known);
+  return {};
 }
 
-/// Pushes page index on the stack at header offset `head` of rank's heap.
-void Heap::push(comm::Blocking& io, Rank rank, std::uint64_t head, std::uint64_t index) {
+/// The first group of a new slab; the others are on the rank's stack then.
+Result<Holding> Heap::new_slab(HeapAccess& at, unsigned size_class, StackHead& known) {
+  const std::uint64_t pages = slab_pages(size_class);
+  const auto page = slab_space(at, pages);
+  if (!page) return tl::unexpected<Error>(page.error());
+
+  std::array<std::uint64_t, 8> records{};
+  for (std::uint64_t i = 0; i < pages; ++i) {
+    records[i * 2] = PageHeader{PageHeader::Kind::slab, size_class, static_cast<std::uint32_t>(i), 0}.word();
+    known_[raw(at.rank()) * layout_.pages + *page + i].store(static_cast<std::uint16_t>(size_class + 1 + (i << 8)), std::memory_order_relaxed);
+  }
+  at.write(layout_.page(*page), records.data(), pages * 2);
+  const std::uint64_t objects = objects_of(size_class), groups = (objects + 63) / 64, first = *page * kGroupsPerPage;
+  if (groups > 1) {
+    std::array<std::uint64_t, 2 * kGroupsPerPage> chain;
+    for (std::uint64_t g = 1; g < groups; ++g) {
+      chain[g * 2] = low_bits(objects - g * 64);
+      chain[g * 2 + 1] = first + g + 2;   // the next group, + 1; the last one's is written when it is pushed
+    }
+    at.write(layout_.group(first + 1), chain.data() + 2, (groups - 1) * 2);
+    Giving giving = Giving::chain(first + 1, first + groups - 1, known);
+    at.drive(giving, HeapLayout::group_head(size_class), true);
+    known = giving.head;
+  }
+  return Holding{low_bits(objects), first, offset_of(at.rank(), *page)};
+}
+
+/// Pages for one slab, owned by the rank.
+Result<std::uint64_t> Heap::slab_space(HeapAccess& at, std::uint64_t pages) {
+  Extent& extent = extents_[raw(at.rank())];
   for (;;) {
-    const std::uint64_t old = words_.load(io, rank, head);
-    words_.store(io, rank, descriptor(index) + offsetof(PageDescriptor, next), old & 0xFFFFFFFFu);
-    const std::uint64_t fresh = ((old >> 32) + 1) << 32 | (index + 1);
-    if (words_.compare_swap(io, rank, head, old, fresh) == old) return;
+    {
+      const std::lock_guard guard(extent_mutex_);
+      if (extent.end - extent.next >= pages) {
+        const std::uint64_t page = extent.next;
+        extent.next += pages;
+        return page;
+      }
+    }
+    // Made ready without the lock, since that communicates (rule 11); if two threads do so at once, one's pages go back.
+    auto run = HeapRuns::take(at, std::max(pages, std::min(kExtentPages, layout_.pages / 64)));
+    if (!run) run = HeapRuns::take(at, pages);
+    if (!run) return tl::unexpected<Error>(std::move(run.error()));
+    if (!run->fresh) at.store(layout_.page(run->first), PageHeader{}.word());   // no run any more, and no slab yet
+    KASANE_TRY(own(at, *run, run->pages, Placement::on(at.rank())));
+    Extent left{run->first, run->first + run->pages};
+    {
+      const std::lock_guard guard(extent_mutex_);
+      std::swap(left, extent);
+    }
+    if (left.end != left.next) HeapRuns::give(at, left.next, left.end - left.next);
   }
 }
 
-/// index + 1, or 0. Only threads of this rank pop, but several may: the tag makes the compare-swap fail if the head came back.
-std::uint64_t Heap::pop_listed(comm::Blocking& io, unsigned size_class) {
-  const std::uint64_t head = offsetof(RankHeap, listed) + size_class * 8;
-  for (;;) {
-    const std::uint64_t old = words_.load(io, transport_.rank(), head);
-    const std::uint64_t index = old & 0xFFFFFFFFu;
-    if (index == 0) return 0;
-    const std::uint64_t fresh = ((old >> 32) + 1) << 32 | local(index - 1).next.load();
-    if (words_.compare_swap(io, transport_.rank(), head, old, fresh) == old) return index;
+/// Names the owners of a run's first pages. Where that is this rank, they are present and writable; elsewhere nothing of former uses is cached here.
+Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, Placement placement) {
+  const Rank me = transport_.rank();
+  const std::uint64_t offset = offset_of(at.rank(), run.first), bytes = pages * kHeapPageBytes;
+  const PageId first = mem::page_of(offset);
+  const auto owner = [&](PageId page) { return placement.owner(raw(page) - raw(first), pages, kHeapPageBytes, me, ranks_); };
+  if (run.fresh) {
+    directory_.name_fresh(at.io(), first, pages, owner);
+  } else {
+    Result<void> assigned;
+    directory_.look_at(at.io(), first, pages, [&](PageId page, const Location& where) {
+      if (assigned && !(where.allocated && !where.busy && where.owner == owner(page))) assigned = mover_.assign(at.io(), page, owner(page));
+    });
+    KASANE_TRY(assigned);
+  }
+  if (placement.together() && owner(first) == me) {
+    hooks_.arm_owned(at.io(), offset, bytes);
+  } else if (!run.fresh) {
+    hooks_.take(at.io(), offset, bytes);
+  }
+  return {};
+}
+
+/// Rule 7, for each stretch of neighbours among the objects: drops what this rank has cached of them, before it uses them; or discards its unreleased
+/// changes, before anybody can be given them. Where this rank owns the bytes neither does anything.
+void Heap::drop_or_discard(comm::Blocking& io, const Holding& holding, unsigned size_class, bool drop) {
+  if (alone_) return;
+  for (std::uint64_t bits = holding.bits; bits != 0;) {
+    const auto begin = static_cast<unsigned>(std::countr_zero(bits));
+    const auto count = static_cast<unsigned>(std::countr_one(bits >> begin));
+    bits &= ~(low_bits(count) << begin);
+    const std::uint64_t offset = holding.base + std::uint64_t{begin} * kClassBytes[size_class], bytes = std::uint64_t{count} * kClassBytes[size_class];
+    drop ? hooks_.take(io, offset, bytes) : hooks_.discard(io, offset, bytes);
   }
 }
 
-void Heap::free(comm::Blocking& io, std::uint64_t offset) {
-  const Object object = find(io, offset);
-  const auto field = [&](std::uint64_t f) { return descriptor(object.index) + f; };
-  const std::uint64_t size_class = load(io, object.rank, object.index, offsetof(PageDescriptor, size_class));
-  const bool large = PageState{load(io, object.rank, object.index, offsetof(PageDescriptor, state))} == PageState::large;
-  const std::size_t bytes = large ? size_class * kPageBytes : class_bytes(static_cast<unsigned>(size_class));
-  const std::uint64_t number = large ? 0 : object.in_page / bytes;
-  KASANE_CHECK(object.in_page == number * bytes, "free: the pointer is not the start of an allocation");
-
-  hooks_.discard(io, offset, bytes);   // rule 7: before anybody can be given this memory again
-  const std::uint64_t bit = std::uint64_t{1} << (number % 64);
-  const std::uint64_t old = words_.fetch_or(io, object.rank, field(offsetof(PageDescriptor, free) + number / 64 * 8), bit);
-  KASANE_CHECK((old & bit) == 0, "free: the memory is free already (double free)");
-  if (large) return push(io, object.rank, offsetof(RankHeap, freed_runs), object.index);
-
-  const auto full = static_cast<std::uint64_t>(PageState::full), listed = static_cast<std::uint64_t>(PageState::listed);
-  if (words_.load(io, object.rank, field(offsetof(PageDescriptor, state))) == full &&
-      words_.compare_swap(io, object.rank, field(offsetof(PageDescriptor, state)), full, listed) == full) {
-    push(io, object.rank, offsetof(RankHeap, listed) + size_class * 8, object.index);
+/// Objects of one group go back to their rank.
+void Heap::give_back(HeapAccess& at, unsigned size_class, Holding& holding, StackHead& known) {
+  drop_or_discard(at.io(), holding, size_class, false);
+  Giving giving = Giving::objects(holding.group, holding.bits, known);
+  at.drive(giving, HeapLayout::group_head(size_class), true);
+  if (giving.state == Giving::State::twice) {
+    misuse(holding.base + static_cast<std::uint64_t>(std::countr_zero(giving.bits)) * kClassBytes[size_class], "was freed twice");
   }
+  known = giving.head;
 }
 
-std::size_t Heap::usable_size(comm::Blocking& io, std::uint64_t offset) const {
-  const Object object = find(io, offset);
-  const std::uint64_t size_class = load(io, object.rank, object.index, offsetof(PageDescriptor, size_class));
-  const bool large = PageState{load(io, object.rank, object.index, offsetof(PageDescriptor, state))} == PageState::large;
-  return large ? size_class * kPageBytes : class_bytes(static_cast<unsigned>(size_class));
+void Heap::free_slowly(comm::Blocking& io, std::uint32_t cache, std::uint64_t offset) {
+  const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes;
+  std::uint16_t known = known_[page].load(std::memory_order_relaxed);   // as in free()
+  if (known == 0) {
+    const PageHeader header = learn(io, offset, Trips::free);
+    if (header.kind == PageHeader::Kind::large) return free_large(io, offset, header);
+    known = known_[page].load(std::memory_order_relaxed);
+  }
+  const Rank rank = share_of(offset);
+  const Object object = object_of(offset, page % layout_.pages, known);
+  const std::uint64_t mask = std::uint64_t{1} << object.bit;
+  Holding displaced;
+  StackHead head;
+  HeapBin* mine = nullptr;
+  {
+    const auto guard = lock(cache);
+    mine = &bin(cache, rank, object.size_class);
+    Holding& holding = mine->holdings[HeapBin::place(object.group, object.size_class)];
+    if (holding.group == object.group) {
+      if ((holding.bits & mask) != 0) misuse(offset, "was freed twice");
+      holding.bits |= mask;
+      return;
+    }
+    displaced = holding;
+    holding = {mask, object.group, offset_of(rank, object.size_class, object.group)};
+    head = mine->known;
+  }
+  if (displaced.bits == 0) return;
+  HeapAccess at = access(io, rank, Trips::free);
+  give_back(at, object.size_class, displaced, head);
+  const auto guard = lock(cache);
+  mine->known = head;
+}
+
+/// What lies at an address; of a slab it is remembered. Ends the program if nothing is allocated there.
+PageHeader Heap::learn(comm::Blocking& io, std::uint64_t offset, Trips why) {
+  const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes;
+  HeapAccess at = access(io, share_of(offset), why);
+  const PageHeader header = PageHeader::of(at.load(layout_.page(page % layout_.pages)));
+  switch (header.kind) {
+    case PageHeader::Kind::slab: known_[page].store(static_cast<std::uint16_t>(header.size_class + 1 + (header.delta << 8)), std::memory_order_relaxed); break;
+    case PageHeader::Kind::large:
+      if (offset % kHeapPageBytes != 0) misuse(offset, "is not the start of an allocation");
+      break;
+    case PageHeader::Kind::free: misuse(offset, "is free already, or was never allocated");
+    case PageHeader::Kind::unused: misuse(offset, "was never allocated, or is not the start of an allocation");
+  }
+  return header;
+}
+
+std::size_t Heap::usable_size(comm::Blocking& io, std::uint64_t offset) {
+  const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes;
+  std::uint16_t known = known_[page].load(std::memory_order_relaxed);
+  if (known == 0) {
+    const PageHeader header = learn(io, offset, Trips::allocate);
+    if (header.kind == PageHeader::Kind::large) return header.pages * kHeapPageBytes;
+    known = known_[page].load(std::memory_order_relaxed);
+  }
+  return kClassBytes[object_of(offset, page % layout_.pages, known).size_class];
+}
+
+void Heap::flush(comm::Blocking& io, std::uint32_t cache) {
+  for (std::uint32_t r = 0; r < ranks_; ++r) {
+    HeapAccess at = access(io, Rank{r}, Trips::free);
+    for (unsigned c = 0; c < kSizeClasses; ++c) {
+      for (unsigned i = 0; i < HeapBin::kHoldings; ++i) {
+        Holding holding;
+        StackHead head;
+        {
+          const auto guard = lock(cache);
+          const HeapCache& all = caches_[cache == kShared ? config_.caches : cache];
+          if (Rank{r} != transport_.rank() && (all.others == nullptr || all.others[r] == nullptr)) break;
+          HeapBin& mine = bin(cache, Rank{r}, c);
+          std::swap(holding, mine.holdings[i]);
+          head = mine.known;
+        }
+        if (holding.bits == 0) continue;
+        give_back(at, c, holding, head);
+        const auto guard = lock(cache);
+        bin(cache, Rank{r}, c).known = head;
+      }
+    }
+  }
 }
 
 // ---- large runs ---------------------------------------------------------------------------------------------------
 
 Result<std::uint64_t> Heap::allocate_large(comm::Blocking& io, std::size_t bytes, Placement placement) {
-  const std::uint64_t pages = (bytes + kPageBytes - 1) / kPageBytes;
-  const auto run = take_run(io, pages);
+  const std::uint64_t pages = (bytes + kHeapPageBytes - 1) / kHeapPageBytes;
+  const Rank share = placement.kind == Placement::Kind::one_rank ? placement.rank : transport_.rank();
+  HeapAccess at = access(io, share, Trips::allocate);
+  const auto run = HeapRuns::take(at, pages);
   if (!run) return tl::unexpected<Error>(run.error());
-  const Rank me = transport_.rank();
-  const std::uint64_t offset = page_offset(me, *run);
-  for (std::uint64_t i = 0; i < pages; ++i) {
-    const Rank owner = placement == Placement::local    ? me
-                       : placement == Placement::cyclic ? Rank{static_cast<std::uint32_t>(i % transport_.ranks())}
-                                                        : Rank{static_cast<std::uint32_t>(i * transport_.ranks() / pages)};
-    KASANE_TRY(mover_.assign(io, mem::page_of(offset + i * kPageBytes), owner));
+  if (auto owned = own(at, *run, pages, placement); !owned) {
+    HeapRuns::give(at, run->first, pages);
+    return tl::unexpected<Error>(std::move(owned.error()));
   }
-  if (placement == Placement::local) {
-    hooks_.arm_owned(io, offset, pages * kPageBytes);
-  } else {
-    hooks_.take(io, offset, pages * kPageBytes);
-  }
-  auto& first = local(*run);
-  first.size_class.store(pages);
-  first.free[0].store(0);
-  first.state.store(static_cast<std::uint64_t>(PageState::large));
-  return offset;
+  at.store(layout_.page(run->first), PageHeader{PageHeader::Kind::large, 0, 0, pages}.word());
+  return offset_of(share, run->first);
 }
 
-/// First fit in the free runs, then memory never used.
-Result<std::uint64_t> Heap::take_run(comm::Blocking& io, std::uint64_t pages) {
-  collect_freed_runs(io);
-  const std::lock_guard lock(runs_mutex_);
-  for (auto it = free_runs_.begin(); it != free_runs_.end(); ++it) {
-    if (it->second < pages) continue;
-    const auto [first, count] = *it;
-    free_runs_.erase(it);
-    if (count > pages) free_runs_.emplace(first + pages, count - pages);
-    return first;
-  }
-  if (pages_per_rank_ - never_used_ < pages) {
-    return fail(Errc::out_of_memory, "allocate: rank " + std::to_string(raw(transport_.rank())) + " has no " +
-                                         std::to_string(pages * kPageBytes) + " bytes in a row left of its " +
-                                         std::to_string(pages_per_rank_ * kPageBytes) + " (raise --space)");
-  }
-  const std::uint64_t first = never_used_;
-  never_used_ += pages;
-  return first;
+void Heap::free_large(comm::Blocking& io, std::uint64_t offset, PageHeader header) {
+  HeapAccess at = access(io, share_of(offset), Trips::free);
+  const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes % layout_.pages;
+  const PageHeader free{PageHeader::Kind::free, 0, 0, header.pages};
+  if (at.compare_swap(layout_.page(page), header.word(), free.word()) != header.word()) misuse(offset, "was freed twice");
+  if (!alone_) hooks_.discard(io, offset, header.pages * kHeapPageBytes);   // rule 7: before anybody can be given this memory again
+  HeapRuns::push(at, page, header.pages);
 }
 
-void Heap::collect_freed_runs(comm::Blocking& io) {
-  std::uint64_t index = words_.load(io, transport_.rank(), offsetof(RankHeap, freed_runs)) & 0xFFFFFFFFu;
-  if (index == 0) return;
-  // Taking all of a stack needs no tag: what was pushed stays linked below its head.
-  index = words_.swap(io, transport_.rank(), offsetof(RankHeap, freed_runs), 0) & 0xFFFFFFFFu;
-  const std::lock_guard lock(runs_mutex_);
-  while (index != 0) {
-    auto& page = local(index - 1);
-    const std::uint64_t next = page.next.load(), pages = page.size_class.load();
-    page.state.store(static_cast<std::uint64_t>(PageState::unused));
-    give_run(index - 1, pages);
-    index = next;
+bool Heap::resize(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
+  const std::size_t usable = usable_size(io, offset);
+  if (known_[(offset - config_.offset) / kHeapPageBytes].load(std::memory_order_relaxed) != 0) return bytes <= usable && (bytes > usable / 2 || usable <= 128);
+  const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes % layout_.pages, pages = usable / kHeapPageBytes;
+  const std::uint64_t wanted = (bytes + kHeapPageBytes - 1) / kHeapPageBytes;
+  if (bytes <= kLargestSmall) return false;
+  if (wanted == pages) return true;
+  const Rank share = share_of(offset);
+  HeapAccess at = access(io, share, Trips::allocate);
+  const PageHeader resized{PageHeader::Kind::large, 0, 0, wanted};
+  if (wanted < pages) {
+    if (!alone_) hooks_.discard(io, offset + wanted * kHeapPageBytes, (pages - wanted) * kHeapPageBytes);
+    at.store(layout_.page(page), resized.word());
+    HeapRuns::give(at, page + wanted, pages - wanted);
+    return true;
   }
+  if (!HeapRuns::extend(at, page, pages, wanted)) return false;
+  const HeapRun more{page + pages, wanted - pages, true};
+  if (!own(at, more, more.pages, Placement::on(share))) {
+    HeapRuns::give(at, more.first, more.pages);
+    return false;
+  }
+  at.store(layout_.page(page), resized.word());
+  return true;
 }
 
-/// Inserts a run and joins it with its neighbours. runs_mutex_ is held.
-void Heap::give_run(std::uint64_t first, std::uint64_t pages) {
-  auto after = free_runs_.lower_bound(first);
-  if (after != free_runs_.end() && first + pages == after->first) {
-    pages += after->second;
-    after = free_runs_.erase(after);
-  }
-  if (after != free_runs_.begin()) {
-    const auto before = std::prev(after);
-    if (before->first + before->second == first) {
-      before->second += pages;
-      return;
+// ---- reports ------------------------------------------------------------------------------------------------------
+
+HeapStatistics Heap::statistics(comm::Blocking& io, Rank rank) {
+  HeapAccess at = access(io, rank, Trips::allocate);
+  HeapStatistics s;
+  const std::uint64_t used = at.load(offsetof(HeapHeader, used));
+  s.share_bytes = layout_.pages * kHeapPageBytes;
+  s.touched_bytes = used * kHeapPageBytes;
+  for (std::uint64_t page = 0; page < used;) {
+    const PageHeader header = PageHeader::of(at.load(layout_.page(page)));
+    const std::uint64_t run_bytes = header.pages * kHeapPageBytes;
+    switch (header.kind) {
+      case PageHeader::Kind::unused: ++page; break;
+      case PageHeader::Kind::large: ++s.runs, s.run_bytes += run_bytes, page += header.pages; break;
+      case PageHeader::Kind::free: ++s.free_runs, s.free_run_bytes += run_bytes, page += header.pages; break;
+      case PageHeader::Kind::slab: {
+        const unsigned c = header.size_class;
+        ++s.slabs, s.slab_bytes += slab_pages(c) * kHeapPageBytes;
+        for (std::uint64_t g = 0; g * 64 < objects_of(c); ++g) {
+          const std::uint64_t bits = at.load(layout_.group(page * kGroupsPerPage + g));
+          s.slab_free_bytes += static_cast<std::uint64_t>(std::popcount(bits)) * kClassBytes[c];
+        }
+        page += slab_pages(c);
+        break;
+      }
     }
   }
-  free_runs_.emplace(first, pages);
+  return s;
+}
+
+void Heap::walk(comm::Blocking& io, void (*live)(void*, std::uint64_t offset, std::size_t bytes), void* context) {
+  const Rank me = transport_.rank();
+  HeapAccess at = access(io, me, Trips::allocate);
+  const std::uint64_t used = at.load(offsetof(HeapHeader, used));
+  for (std::uint64_t page = 0; page < used;) {
+    const PageHeader header = PageHeader::of(at.load(layout_.page(page)));
+    if (header.kind == PageHeader::Kind::large) live(context, offset_of(me, page), header.pages * kHeapPageBytes);
+    if (header.kind != PageHeader::Kind::slab) {
+      page += std::max<std::uint64_t>(1, header.pages);
+      continue;
+    }
+    const unsigned c = header.size_class;
+    for (std::uint64_t i = 0; i < objects_of(c); ++i) {
+      const std::uint64_t bits = at.load(layout_.group(page * kGroupsPerPage + i / 64));
+      if ((bits >> (i % 64) & 1) == 0) live(context, offset_of(me, page) + i * kClassBytes[c], kClassBytes[c]);
+    }
+    page += slab_pages(c);
+  }
 }
 
 }  // namespace kasane::gas

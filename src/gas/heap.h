@@ -1,31 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// The allocator of global memory. Each rank has a share of the heap segment; a rank allocates from its own share, and
-// any rank frees anything by one-sided atomics, without that rank's help. All state lies in region kHeap, outside V (rule 7).
+// The allocator of global memory (after the data library of ACP: memory at any rank, allocated and freed by any rank without that one's help). Each
+// rank has a share of the heap segment; all that ranks share of its state lies in region kHeap, outside V (rule 7). Design: docs/design/heap.md.
 //
-//   small (≤ 32 KiB): 64 KiB pages of one size class, a bitmap of free objects in the page's descriptor. A worker takes a
-//                     whole word of the bitmap at a time (64 objects) and hands them out from its own cache.
-//   large           : runs of pages from the rank's list of free runs
+//   small (≤ 32 KiB): slabs of one size class, cut into groups of up to 64 objects. Who needs objects takes a whole group; who frees keeps objects for
+//                     itself, group by group, and hands them out again or gives them back when it runs out of room for another group
+//   large           : runs of pages (gas/heap_runs.h)
 //
-// Freeing sets a bit (or pushes the run on the owner rank's list of freed runs). A page whose bitmap was seen empty is `full`; who frees
-// into it moves it to `listed` and pushes it on the rank's stack for that class, from where allocation takes it again.
-//
-// Thread safety: allocate and free from any thread; a cache index belongs to one OS thread at a time (kShared: under a lock).
-// Errors: a double free or a pointer that was never allocated is a check failure that names the address.
+// Thread safety: every call from any thread; a cache index belongs to one OS thread at a time (kShared: under a lock that is not held across communication).
+// Errors: a double free, or a pointer that no allocation returned, ends the program with a message that names the address.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <mutex>
 
-#include "base/malloc_allocator.h"
 #include "base/result.h"
+#include "gas/heap_cache.h"
 #include "gas/heap_hooks.h"
+#include "gas/heap_runs.h"
 #include "gas/mover.h"
 #include "gas/placement.h"
 
 namespace kasane::gas {
+
+/// What a rank's share holds. Objects that some worker keeps for itself count as used.
+struct HeapStatistics {
+  std::uint64_t share_bytes = 0;     ///< all of it
+  std::uint64_t touched_bytes = 0;   ///< was handed out at some time
+  std::uint64_t slabs = 0, slab_bytes = 0, slab_free_bytes = 0;
+  std::uint64_t runs = 0, run_bytes = 0;
+  std::uint64_t free_runs = 0, free_run_bytes = 0;
+};
 
 class Heap {
  public:
@@ -33,6 +38,7 @@ class Heap {
   struct Config {
     std::uint64_t offset = 0, bytes = 0;
     std::uint32_t caches = 1;
+    std::uintptr_t space = 0;   ///< the address of offset 0, for messages
   };
   static constexpr std::uint32_t kShared = ~std::uint32_t{0};
   static std::size_t region_bytes(const Config&, std::uint32_t ranks) noexcept;
@@ -40,38 +46,94 @@ class Heap {
   /// After region kHeap was attached, zeroed.
   Heap(comm::Transport&, const Config&, Directory&, Mover&, HeapHooks&);
   ~Heap();
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
 
-  /// align: a power of two up to 64 KiB. Returns the offset in the space. Placements other than local start at a page.
-  Result<std::uint64_t> allocate(comm::Blocking&, std::uint32_t cache, std::size_t bytes, std::size_t align, Placement);
-  void free(comm::Blocking&, std::uint64_t offset);
+  /// align: a power of two up to 64 KiB. Returns the offset in the space. Placements but local and one rank start at a page.
+  Result<std::uint64_t> allocate(comm::Blocking& io, std::uint32_t cache, std::size_t bytes, std::size_t align, Placement placement) {
+    if (placement.kind == Placement::Kind::local && align <= 16 && bytes <= kLargestSmall && cache != kShared) [[likely]] {
+      const unsigned c = kClassTable[(bytes + (bytes == 0) + 15) / 16];
+      const std::uint64_t offset = caches_[cache].own[c].take(c);
+      if (offset != kNoObject) [[likely]]
+        return offset;
+    }
+    return allocate_slowly(io, cache, bytes, align, placement);
+  }
+  void free(comm::Blocking& io, std::uint32_t cache, std::uint64_t offset) {
+    const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes;
+    const std::uint16_t known = known_[page].load(std::memory_order_relaxed);   // never changes once it is not 0; it stands for nothing else
+    if (known != 0 && cache != kShared && page - first_own_page_ < layout_.pages) [[likely]] {
+      const Object object = object_of(offset, page - first_own_page_, known);
+      if (caches_[cache].own[object.size_class].put(object.group, object.bit, object.size_class)) [[likely]]
+        return;
+    }
+    free_slowly(io, cache, offset);
+  }
+  /// Makes an allocation larger or smaller where it is, if that is possible and sensible.
+  bool resize(comm::Blocking&, std::uint64_t offset, std::size_t bytes);
   /// Bytes that may be used from offset on.
-  std::size_t usable_size(comm::Blocking&, std::uint64_t offset) const;
+  std::size_t usable_size(comm::Blocking&, std::uint64_t offset);
   [[nodiscard]] bool contains(std::uint64_t offset) const noexcept { return offset - config_.offset < config_.bytes; }
+  /// At which rank the memory was asked for.
+  [[nodiscard]] Rank share_of(std::uint64_t offset) const noexcept {
+    return Rank{static_cast<std::uint32_t>((offset - config_.offset) / kHeapPageBytes / layout_.pages)};
+  }
+
+  /// Gives back what the cache keeps. For its thread, or when that runs no more.
+  void flush(comm::Blocking&, std::uint32_t cache);
+  /// Looks through a rank's share: exact when nobody allocates or frees.
+  HeapStatistics statistics(comm::Blocking&, Rank);
+  /// Calls live(offset, bytes) for everything that is allocated in this rank's share and was not given back.
+  template <class F>
+  void for_each_live(comm::Blocking& io, const F& live) {
+    walk(io, [](void* f, std::uint64_t offset, std::size_t bytes) { (*static_cast<const F*>(f))(offset, bytes); }, const_cast<F*>(&live));
+  }
 
  private:
-  struct PageDescriptor;
-  struct RankHeap;
-  struct Cache;
-  struct Object;   // where an offset lies
-  using Runs = std::map<std::uint64_t, std::uint64_t, std::less<>, MallocAllocator<std::pair<const std::uint64_t, std::uint64_t>>>;
+  struct Object {
+    std::uint64_t page;        ///< the slab's first, in its share
+    unsigned size_class;
+    std::uint64_t group;
+    unsigned bit;
+  };
+  enum class Trips { allocate, free };
 
-  [[nodiscard]] std::uint64_t descriptor(std::uint64_t index) const noexcept;   ///< region offset of a page's descriptor
-  [[nodiscard]] PageDescriptor& local(std::uint64_t index) const noexcept;
-  [[nodiscard]] std::uint64_t page_offset(Rank rank, std::uint64_t index) const noexcept;
-  [[nodiscard]] std::uint64_t load(comm::Blocking&, Rank, std::uint64_t index, std::uint64_t field) const;
-  [[nodiscard]] Object find(comm::Blocking&, std::uint64_t offset) const;
+  [[nodiscard]] HeapAccess access(comm::Blocking& io, Rank rank, Trips why) const noexcept;
+  [[nodiscard]] std::uint64_t offset_of(Rank rank, std::uint64_t page) const noexcept { return config_.offset + (raw(rank) * layout_.pages + page) * kHeapPageBytes; }
+  [[nodiscard]] std::uint64_t offset_of(Rank rank, unsigned size_class, std::uint64_t group) const noexcept {
+    return offset_of(rank, group / kGroupsPerPage) + group % kGroupsPerPage * 64 * kClassBytes[size_class];
+  }
+  /// What `known_` tells of an address; ends the program if no object begins there.
+  Object object_of(std::uint64_t offset, std::uint64_t page, std::uint16_t known) const {
+    const auto c = static_cast<unsigned>(known & 0xFF) - 1;
+    const std::uint64_t delta = known >> 8, in_slab = delta * kHeapPageBytes + offset % kHeapPageBytes, number = object_at(in_slab, c);
+    if (number * kClassBytes[c] != in_slab || in_slab + kClassBytes[c] > slab_pages(c) * kHeapPageBytes) [[unlikely]]
+      misuse(offset, "is not the start of an allocation");
+    return {page - delta, c, (page - delta) * kGroupsPerPage + number / 64, static_cast<unsigned>(number % 64)};
+  }
+  [[noreturn, gnu::cold, gnu::noinline]] void misuse(std::uint64_t offset, const char* what) const;
 
-  Result<std::uint64_t> allocate_small(comm::Blocking&, Cache&, unsigned size_class);
-  Result<void> refill(comm::Blocking&, Cache&, unsigned size_class);
-  bool take_word(Cache&, unsigned size_class);
-  bool retire(Cache&, unsigned size_class);
-  Result<std::uint64_t> fresh_page(comm::Blocking&);
-  std::uint64_t pop_listed(comm::Blocking&, unsigned size_class);
-  void push(comm::Blocking&, Rank, std::uint64_t head, std::uint64_t index);
+  Result<std::uint64_t> allocate_slowly(comm::Blocking&, std::uint32_t cache, std::size_t bytes, std::size_t align, Placement);
+  Result<std::uint64_t> allocate_small(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class);
   Result<std::uint64_t> allocate_large(comm::Blocking&, std::size_t bytes, Placement);
-  Result<std::uint64_t> take_run(comm::Blocking&, std::uint64_t pages);
-  void collect_freed_runs(comm::Blocking&);
-  void give_run(std::uint64_t first, std::uint64_t pages);
+  Result<void> refill(comm::Blocking&, std::uint32_t cache, HeapBin&, Rank, unsigned size_class);
+  Result<Holding> new_slab(HeapAccess&, unsigned size_class, StackHead& known);
+  Result<std::uint64_t> slab_space(HeapAccess&, std::uint64_t pages);
+  Result<void> own(HeapAccess&, const HeapRun&, std::uint64_t pages, Placement);
+  void free_slowly(comm::Blocking&, std::uint32_t cache, std::uint64_t offset);
+  void free_large(comm::Blocking&, std::uint64_t offset, PageHeader);
+  void drop_or_discard(comm::Blocking&, const Holding&, unsigned size_class, bool drop);
+  void give_back(HeapAccess&, unsigned size_class, Holding&, StackHead& known);
+  PageHeader learn(comm::Blocking&, std::uint64_t offset, Trips why);
+  HeapBin& bin(std::uint32_t cache, Rank, unsigned size_class);
+  /// Holds the lock of the shared cache, if that is the one.
+  std::unique_lock<std::mutex> lock(std::uint32_t cache) { return cache == kShared ? std::unique_lock(shared_mutex_) : std::unique_lock<std::mutex>(); }
+  void walk(comm::Blocking&, void (*live)(void*, std::uint64_t offset, std::size_t bytes), void* context);
+
+  /// Pages for slabs at a rank, taken in larger pieces.
+  struct Extent {
+    std::uint64_t next = 0, end = 0;
+  };
 
   comm::Transport& transport_;
   Config config_;
@@ -79,15 +141,15 @@ class Heap {
   Mover& mover_;
   HeapHooks& hooks_;
   comm::RegionWords words_;
-  std::byte* region_;                 ///< ours
-  std::uint64_t pages_per_rank_;
-  std::mutex runs_mutex_;             ///< held for list operations only, never across communication
-  Runs free_runs_;                    ///< first page index → pages
-  std::uint64_t never_used_ = 0;      ///< pages from here on were never handed out (under runs_mutex_)
-  std::uint64_t extent_next_ = 0, extent_end_ = 0;   ///< armed pages for small objects (under extent_mutex_)
-  std::mutex extent_mutex_;           ///< held for a few instructions
-  std::mutex shared_mutex_;           ///< the cache of threads that are no workers
-  Cache* caches_;                     ///< config_.caches + 1 of them
+  std::uint32_t ranks_;
+  HeapLayout layout_;
+  std::uint64_t first_own_page_;
+  bool alone_;                          ///< the job has one rank: nothing is cached, nothing to drop or discard
+  std::atomic<std::uint16_t>* known_;   ///< one a page of the heap segment: 0, or size class + 1 | pages from the slab's first << 8. Slabs stay slabs
+  HeapCache* caches_;                   ///< config_.caches + 1 of them
+  Extent* extents_;                     ///< one a rank, under extent_mutex_
+  std::mutex extent_mutex_;             ///< held for a few instructions
+  std::mutex shared_mutex_;             ///< the cache of threads that are no workers; held for a few instructions
 };
 
 }  // namespace kasane::gas

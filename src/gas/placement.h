@@ -2,14 +2,53 @@
 // Where the pages of an allocation live at first.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+
+#include "base/ids.h"
 
 namespace kasane::gas {
 
-enum class Placement : std::uint8_t {
-  local,    ///< at the allocating rank
-  block,    ///< equal consecutive shares
-  cyclic,   ///< page by page in turn
+struct Placement {
+  enum class Kind : std::uint8_t {
+    local,          ///< at the allocating rank
+    block,          ///< equal consecutive shares, the first at rank 0
+    cyclic,         ///< page by page in turn
+    block_cyclic,   ///< block_bytes by block_bytes in turn
+    one_rank,       ///< at `rank`
+    numa,           ///< at the allocating rank, on the NUMA node `numa` of its machine
+  };
+  Kind kind = Kind::local;
+  Rank rank{0};
+  std::uint64_t block_bytes = 0;   ///< a multiple of a heap page
+  std::uint32_t numa = 0;          ///< the operating system's number
+
+  static const Placement local, block, cyclic;
+  [[nodiscard]] static constexpr Placement on(Rank rank) noexcept { return {Kind::one_rank, rank, 0, 0}; }
+  [[nodiscard]] static constexpr Placement block_cyclic(std::uint64_t bytes) noexcept { return {Kind::block_cyclic, Rank{0}, bytes, 0}; }
+  [[nodiscard]] static constexpr Placement on_numa(std::uint32_t node) noexcept { return {Kind::numa, Rank{0}, 0, node}; }
+
+  /// Do all pages live at one rank?
+  [[nodiscard]] constexpr bool together() const noexcept { return kind == Kind::local || kind == Kind::one_rank || kind == Kind::numa; }
+
+  /// The owner of page `i` of `pages`, allocated by rank `me` of `ranks`.
+  [[nodiscard]] constexpr Rank owner(std::uint64_t i, std::uint64_t pages, std::uint64_t page_bytes, Rank me, std::uint32_t ranks) const noexcept {
+    switch (kind) {
+      case Kind::block: return Rank{static_cast<std::uint32_t>(i * ranks / pages)};
+      case Kind::cyclic: return Rank{static_cast<std::uint32_t>(i % ranks)};
+      case Kind::block_cyclic: return Rank{static_cast<std::uint32_t>(i / std::max<std::uint64_t>(1, block_bytes / page_bytes) % ranks)};
+      case Kind::one_rank: return rank;
+      case Kind::local:
+      case Kind::numa: break;
+    }
+    return me;
+  }
+
+  friend bool operator==(const Placement&, const Placement&) = default;
 };
+
+inline constexpr Placement Placement::local{Placement::Kind::local, Rank{0}, 0, 0};
+inline constexpr Placement Placement::block{Placement::Kind::block, Rank{0}, 0, 0};
+inline constexpr Placement Placement::cyclic{Placement::Kind::cyclic, Rank{0}, 0, 0};
 
 }  // namespace kasane::gas

@@ -36,6 +36,22 @@ inline constexpr auto kClassTable = [] {
   return table;
 }();
 
+/// class_bytes by table, and floor(2^32 / units of 16) + 1: (n / 16 * kClassReciprocal) >> 32 is n / class_bytes, exactly, for n < 2^20.
+inline constexpr auto kClassBytes = [] {
+  std::array<std::uint32_t, kSizeClasses> table{};
+  for (unsigned c = 0; c < kSizeClasses; ++c) table[c] = static_cast<std::uint32_t>(class_bytes(c));
+  return table;
+}();
+inline constexpr auto kClassReciprocal = [] {
+  std::array<std::uint64_t, kSizeClasses> table{};
+  for (unsigned c = 0; c < kSizeClasses; ++c) table[c] = (std::uint64_t{1} << 32) / (class_bytes(c) / 16) + 1;
+  return table;
+}();
+[[nodiscard]] constexpr std::uint64_t object_at(std::uint64_t bytes, unsigned c) noexcept { return (bytes / 16 * kClassReciprocal[c]) >> 32; }
+
+/// Pages (64 KiB) of a slab: eight objects at least.
+[[nodiscard]] constexpr std::uint64_t slab_pages(unsigned c) noexcept { return class_bytes(c) <= 8192 ? 1 : class_bytes(c) <= 16384 ? 2 : 4; }
+
 static_assert(class_bytes(kSizeClasses - 1) == kLargestSmall);
 static_assert(class_bytes(8) == 160 && class_bytes(11) == 256);
 

@@ -27,9 +27,9 @@ using kasane::runtime::Runtime;
 using kasane::ult::Pool;
 using kasane::ult::ThreadId;
 
-static_assert(static_cast<int>(Placement::local) == KASANE_PLACEMENT_LOCAL);
-static_assert(static_cast<int>(Placement::block) == KASANE_PLACEMENT_BLOCK);
-static_assert(static_cast<int>(Placement::cyclic) == KASANE_PLACEMENT_CYCLIC);
+static_assert(static_cast<int>(Placement::Kind::local) == KASANE_PLACEMENT_LOCAL);
+static_assert(static_cast<int>(Placement::Kind::block) == KASANE_PLACEMENT_BLOCK);
+static_assert(static_cast<int>(Placement::Kind::cyclic) == KASANE_PLACEMENT_CYCLIC);
 
 constexpr const char* kNotRunning = "Kasane is not running in this process: it starts before main and ends when main returns";
 
@@ -151,7 +151,7 @@ void* kasane_allocate(size_t bytes, size_t alignment, kasane_placement_t placeme
     api_fail(EINVAL, call, "no such placement");
     return nullptr;
   }
-  auto p = r->allocate(bytes != 0 ? bytes : 1, alignment, static_cast<Placement>(placement));
+  auto p = r->allocate(bytes != 0 ? bytes : 1, alignment, Placement{static_cast<Placement::Kind>(placement), Rank{0}, 0, 0});
   if (p) [[likely]]
     return *p;
   api_fail(p.error(), call);

@@ -259,7 +259,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
                     reinterpret_cast<gas::RankHeader*>(entries->base)->dirty_blocks);
   mover.emplace(*transport, *addresses, *coherence);
 
-  const gas::Heap::Config heap_config{segments.heap_offset, segments.heap_bytes, workers};
+  const gas::Heap::Config heap_config{segments.heap_offset, segments.heap_bytes, workers, reinterpret_cast<std::uintptr_t>(space->v(0))};
   KASANE_TRY(attach_region(*transport, gas::kHeap, gas::Heap::region_bytes(heap_config, ranks)));
   heap.emplace(*transport, heap_config, *directory, *mover, *coherence);
 
@@ -563,7 +563,8 @@ void Runtime::deallocate(void* p) {
   auto& s = *state_;
   KASANE_CHECK(s.space->contains(p) && s.heap->contains(s.space->offset(p)), "free: the pointer is not from the global heap");
   if (s.left.load()) return;   // the memory is gone with the job
-  s.heap->free(s.contexts->here().io, s.space->offset(p));
+  const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
+  s.heap->free(s.contexts->here().io, cache, s.space->offset(p));
 }
 
 std::size_t Runtime::usable_size(const void* p) const {

@@ -204,7 +204,7 @@ class SimJob {
       case OpKind::check: under_lock(t, index, op); break;
       case OpKind::barrier: arrive(t, barriers_[op.target], p_.barriers[op.target].members); break;
       case OpKind::allocate: where_[op.target] = allocate(t, p_.objects[op.target].bytes); break;
-      case OpKind::release: here(t).heap->free(context(t).io, where_[op.target]); break;
+      case OpKind::release: here(t).heap->free(context(t).io, t % SimLayout::kCaches, where_[op.target]); break;
       case OpKind::work:
       case OpKind::yield: world_.yield_point(); break;
     }

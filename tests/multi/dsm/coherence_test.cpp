@@ -84,7 +84,7 @@ TEST_P(CoherenceTest, PlacementsAreOwnedAsAsked) {
       m.coherence->acquire_all(m.context());
       for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(words[i], i * 7);
       m.collectives.barrier();
-      if (raw(m.rank()) == m.transport->ranks() - 1) m.heap->free(m.context().io, data);
+      if (raw(m.rank()) == m.transport->ranks() - 1) m.heap->free(m.context().io, gas::Heap::kShared, data);
       m.collectives.barrier();
     }
   });
@@ -139,9 +139,13 @@ TEST_P(CoherenceTest, MemoryFreedHereIsReusedThereWithoutOldBytes) {
       m.collectives.allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
       const std::uint64_t other = all[(raw(m.rank()) + 1) % ranks];
       std::memset(m.at<char>(other), 'x', 48);
-      if (ranks > 1) m.heap->free(m.context().io, other);
+      if (ranks > 1) m.heap->free(m.context().io, gas::Heap::kShared, other);
+      m.heap->flush(m.context().io, gas::Heap::kShared);
       m.collectives.barrier();
       const std::uint64_t again = m.allocate(48);
+      if (ranks > 1) {
+        ASSERT_EQ(again, mine);
+      }
       std::memset(m.at<char>(again), 'n', 48);
       m.collectives.barrier();
       m.coherence->release_all(m.context());   // of an old 'x', if it were still there

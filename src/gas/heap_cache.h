@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The free objects that one worker keeps for itself: of each rank and size class up to eight groups, each with a bit an object (fewer of
+// large ones: about 512 KiB a rank and class at most). Nobody else can be given them, so they go in and out without a word to anybody: no trip, no fence,
+// nothing to discard.
+//
+// Thread safety: none; a cache belongs to one thread, or is used under a lock. In memory of the process, never in V.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+#include "base/assert.h"
+#include "base/ids.h"
+#include "gas/heap_layout.h"
+
+namespace kasane::gas {
+
+inline constexpr std::uint64_t kNoObject = ~std::uint64_t{0};
+
+/// Objects of one group.
+struct Holding {
+  std::uint64_t bits = 0;
+  std::uint64_t group = kNoObject;
+  std::uint64_t base = 0;   ///< offset of the group's first object in the space
+};
+
+/// 64 - log2(groups that are kept of a class).
+inline constexpr auto kClassShift = [] {
+  std::array<std::uint8_t, kSizeClasses> table{};
+  for (unsigned c = 0; c < kSizeClasses; ++c) table[c] = slab_pages(c) == 1 ? 61 : slab_pages(c) == 2 ? 62 : 63;
+  return table;
+}();
+
+struct HeapBin {
+  static constexpr unsigned kHoldings = 8;
+  std::array<Holding, kHoldings> holdings;
+  unsigned current = 0;   ///< taken from at present
+  StackHead known;        ///< the rank's stack of the class, as last heard
+
+  /// The place of a group; there is one each.
+  [[nodiscard]] static constexpr unsigned place(std::uint64_t group, unsigned size_class) noexcept {
+    return static_cast<unsigned>(group * 0x9E3779B97F4A7C15u >> (kClassShift[size_class]));
+  }
+  [[nodiscard]] std::uint64_t take(unsigned size_class) noexcept {
+    Holding* h = &holdings[current];
+    if (h->bits == 0) [[unlikely]] {
+      for (unsigned i = 0; i < kHoldings && h->bits == 0; ++i) h = &holdings[current = (current + 1) % kHoldings];
+      if (h->bits == 0) return kNoObject;
+    }
+    const auto bit = static_cast<unsigned>(std::countr_zero(h->bits));
+    h->bits &= h->bits - 1;
+    return h->base + std::uint64_t{bit} * kClassBytes[size_class];
+  }
+  /// False: the group has no place here, or the object is here already.
+  [[nodiscard]] bool put(std::uint64_t group, unsigned bit, unsigned size_class) noexcept {
+    Holding& h = holdings[place(group, size_class)];
+    const std::uint64_t mask = std::uint64_t{1} << bit;
+    if (h.group != group || (h.bits & mask) != 0) [[unlikely]]
+      return false;
+    h.bits |= mask;
+    return true;
+  }
+};
+
+/// Bins of this rank's own share, and of any other's from their first use on.
+struct alignas(64) HeapCache {
+  using Bins = std::array<HeapBin, kSizeClasses>;
+  Bins own;
+  Bins** others = nullptr;   ///< one a rank
+
+  /// malloc: an interposed operator new must not be asked for the allocator's own state.
+  template <class T>
+  static T* make(std::size_t n) {
+    T* all = static_cast<T*>(std::aligned_alloc(64, (n * sizeof(T) + 63) / 64 * 64));
+    KASANE_CHECK(all != nullptr, "no memory for the allocator's own state");
+    for (std::size_t i = 0; i < n; ++i) new (&all[i]) T();
+    return all;
+  }
+  Bins& of(Rank rank, Rank me, std::uint32_t ranks) {
+    if (rank == me) return own;
+    if (others == nullptr) others = make<Bins*>(ranks);
+    if (others[raw(rank)] == nullptr) others[raw(rank)] = make<Bins>(1);
+    return *others[raw(rank)];
+  }
+  void destroy(std::uint32_t ranks) noexcept {
+    for (std::uint32_t r = 0; others != nullptr && r < ranks; ++r) std::free(others[r]);
+    std::free(others);
+  }
+};
+
+}  // namespace kasane::gas

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gas/heap_runs.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/assert.h"
+#include "base/malloc_allocator.h"
+
+namespace kasane::gas {
+namespace {
+
+constexpr std::size_t kWords = offsetof(HeapHeader, groups) / 8;   // of the header, as far as runs are concerned
+constexpr std::size_t kUsed = offsetof(HeapHeader, used) / 8, kMark = offsetof(HeapHeader, mark) / 8, kRuns = offsetof(HeapHeader, runs) / 8;
+constexpr std::uint64_t kFirstMark = 1024;
+
+/// No joining before as much again as half of what is used was taken from the unused pages: joining looks at no more runs than that.
+constexpr std::uint64_t next_mark(std::uint64_t used) noexcept { return used + std::max(kFirstMark, used / 2); }
+
+std::string bytes_of(std::uint64_t pages) { return std::to_string(pages * kHeapPageBytes); }
+
+}  // namespace
+
+Result<HeapRun> HeapRuns::take(HeapAccess& at, std::uint64_t pages) {
+  HeapRun run;
+  HeapRoom room;
+  for (bool joined = false;;) {
+    std::array<std::uint64_t, kWords> header;
+    at.read(0, header.data(), kWords);   // a hint, maybe torn: heads and `used` are only ever changed by compare-swaps
+    if (take_free(at, pages, header.data(), run)) return run;
+    const std::uint64_t used = header[kUsed];
+    if ((joined || used + pages <= std::max(header[kMark], kFirstMark)) && take_unused(at, pages, used, run)) return run;
+    if (joined) break;
+    switch (join(at, pages, room, run)) {
+      case Joined::found: return run;
+      case Joined::done: joined = true; break;
+      case Joined::busy:   // somebody else joins runs, and holds them all; it needs nobody's help for that
+        if (take_unused(at, pages, used, run)) return run;
+        at.io().waiter().pause();
+        break;
+    }
+  }
+  return fail(Errc::out_of_memory, "allocate: rank " + std::to_string(raw(at.rank())) + " has no " + bytes_of(pages) + " bytes in a row left of its " +
+                                       bytes_of(at.layout().pages) + ": " + bytes_of(room.free_pages) + " are free, the largest piece has " +
+                                       bytes_of(room.largest_run) + " (raise --space)");
+}
+
+void HeapRuns::give(HeapAccess& at, std::uint64_t first, std::uint64_t pages) {
+  at.store(at.layout().page(first), PageHeader{PageHeader::Kind::free, 0, 0, pages}.word());
+  push(at, first, pages);
+}
+
+void HeapRuns::push(HeapAccess& at, std::uint64_t first, std::uint64_t pages) {
+  const std::uint64_t head = HeapLayout::run_head(run_class(pages));
+  Giving giving = Giving::chain(first, first, StackHead::of(at.load(head)));
+  at.drive(giving, head, false);
+}
+
+bool HeapRuns::extend(HeapAccess& at, std::uint64_t first, std::uint64_t pages, std::uint64_t wanted) {
+  const std::uint64_t end = first + pages;
+  return wanted <= at.layout().pages - first && at.compare_swap(offsetof(HeapHeader, used), end, first + wanted) == end;
+}
+
+/// From the stacks: first those whose runs are all large enough, then the top of the one where some may be.
+bool HeapRuns::take_free(HeapAccess& at, std::uint64_t pages, const std::uint64_t* header, HeapRun& run) {
+  if (pages > at.layout().pages) return false;
+  bool found = false;
+  for (unsigned c = run_class_for(pages); c < kRunClasses && !found; ++c) {
+    const StackHead known = StackHead::of(header[kRuns + c]);
+    found = !known.empty() && pop(at, c, known, run);
+  }
+  if (!found && run_class(pages) != run_class_for(pages)) {
+    const unsigned c = run_class(pages);
+    const StackHead known = StackHead::of(header[kRuns + c]);
+    if (known.empty() || known.item() >= at.layout().pages || PageHeader::of(at.load(at.layout().page(known.item()))).pages < pages) return false;
+    found = pop(at, c, known, run);
+  }
+  if (!found) return false;
+  if (run.pages < pages) {   // the top was another one after all
+    give(at, run.first, run.pages);
+    return false;
+  }
+  if (run.pages > pages) give(at, run.first + pages, run.pages - pages);
+  run.pages = pages;
+  return true;
+}
+
+bool HeapRuns::pop(HeapAccess& at, unsigned size_class, StackHead known, HeapRun& run) {
+  if (!known.empty() && known.item() >= at.layout().pages) known = {};   // torn: look again
+  Taking taking = Taking::begin(known, false);
+  at.drive(taking, HeapLayout::run_head(size_class), false);
+  if (taking.state == Taking::State::empty) return false;
+  run = {taking.item, PageHeader::of(at.load(at.layout().page(taking.item))).pages, false};   // ours now, so nobody changes its record
+  return true;
+}
+
+bool HeapRuns::take_unused(HeapAccess& at, std::uint64_t pages, std::uint64_t used, HeapRun& run) {
+  while (at.layout().pages - used >= pages) {
+    const std::uint64_t old = at.compare_swap(offsetof(HeapHeader, used), used, used + pages);
+    if (old == used) {
+      run = {used, pages, true};
+      return true;
+    }
+    used = old;
+  }
+  return false;
+}
+
+/// Joins neighbours among all free runs. busy: somebody else does so just now. found: the last one and unused pages behind it make a run of `pages`.
+HeapRuns::Joined HeapRuns::join(HeapAccess& at, std::uint64_t pages, HeapRoom& room, HeapRun& run) {
+  if (at.compare_swap(offsetof(HeapHeader, joining), 0, 1) != 0) return Joined::busy;
+  struct Piece {
+    std::uint64_t first, pages;
+  };
+  std::vector<Piece, MallocAllocator<Piece>> pieces;
+  for (unsigned c = 0; c < kRunClasses; ++c) {
+    const std::uint64_t head = HeapLayout::run_head(c);
+    StackHead seen = StackHead::of(at.load(head));
+    // All of it at once; the tag goes on growing, for those who still remember the head.
+    while (!seen.empty()) {
+      const StackHead now = StackHead::of(at.compare_swap(head, seen.word(), seen.changed(0).word()));
+      if (now == seen) break;
+      seen = now;
+    }
+    for (std::uint64_t top = seen.top; top != 0;) {
+      std::uint64_t record[2];
+      at.read(at.layout().page(top - 1), record, 2);   // ours now
+      pieces.push_back({top - 1, PageHeader::of(record[0]).pages});
+      top = record[1];
+    }
+  }
+  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.first < b.first; });
+  room = {};
+  Joined result = Joined::done;
+  const std::uint64_t used = at.load(offsetof(HeapHeader, used));
+  const std::uint64_t unused = at.layout().pages - used;
+  for (std::size_t i = 0; i < pieces.size();) {
+    Piece whole = pieces[i++];
+    while (i < pieces.size() && pieces[i].first == whole.first + whole.pages) {
+      at.store(at.layout().page(pieces[i].first), PageHeader{}.word());   // inside of a run now
+      whole.pages += pieces[i++].pages;
+    }
+    if (whole.first + whole.pages == used && whole.pages < pages && extend(at, whole.first, whole.pages, pages)) {
+      run = {whole.first, pages, false};
+      result = Joined::found;
+      continue;
+    }
+    room.free_pages += whole.pages;
+    room.largest_run = std::max(room.largest_run, whole.pages);
+    give(at, whole.first, whole.pages);
+  }
+  room.free_pages += unused;
+  room.largest_run = std::max(room.largest_run, unused);
+  at.store(offsetof(HeapHeader, mark), next_mark(used));
+  at.store(offsetof(HeapHeader, joining), 0);
+  return result;
+}
+
+}  // namespace kasane::gas

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stacks of free groups as a System for the explorer: actors of several ranks take groups and give objects back, on one stack of one size class. Every
+// operation comes from the shipping machines gas::Taking and gas::Giving, and each operation on a shared word is a step of its own; what an actor
+// heard last of the head it keeps from one call to the next, as a bin does.
+//
+// Oracle: who holds which object. An object that is handed to two, or given back by somebody and found by nobody in the end, is an error.
+//
+// Abstractions: a group has two objects. Tags are kept whole, so they do not wrap within a walk.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "gas/heap_protocol.h"
+#include "model/explorer.h"
+
+namespace kasane::model::heap {
+
+/// Which rule the walk leaves out. The shipping code knows nothing of this.
+enum class Mutation : std::uint8_t {
+  none,
+  no_tag,              ///< a change of the head leaves its tag as it was (ABA)
+  push_always,         ///< who gives puts the group on the stack though others' bits were there
+  push_never,          ///< … never does
+  bits_by_store,       ///< the bits are read and then overwritten with zero, not swapped
+  bits_before_pop,     ///< the bits are taken while the group is still on the stack
+  link_once,           ///< after a push that failed, next is not written anew
+  push_before_link,    ///< the head is changed before next is written
+};
+
+enum class Do : std::uint8_t { take, give, give_one };   ///< give: all that the actor holds of its oldest group at once; give_one: one object
+
+struct Program {
+  std::vector<std::vector<Do>> actors;
+  std::uint8_t groups = 2;          ///< on the stack at first, all of their objects free
+  Mutation without = Mutation::none;
+};
+
+/// A actors, G groups at most.
+template <std::uint8_t A, std::uint8_t G>
+class Stacks {
+  using Op = gas::HeapOperation;
+
+ public:
+  struct Actor {
+    std::uint8_t pc, stage;          // stage: 0 between calls, else the machine's state + 1
+    std::uint8_t tag, top;           // the head as known
+    std::uint8_t item, below, bits;  // of the machine
+    std::uint8_t held[G];            // objects of each group
+    std::uint8_t extra;              // of a mutant
+  };
+  struct State {
+    std::uint8_t tag, top;
+    std::uint8_t bits[G], next[G];
+    Actor actor[A];
+  };
+
+  explicit Stacks(Program program) : program_(std::move(program)) {}
+
+  State initial() const {
+    State s;
+    std::memset(&s, 0, sizeof s);
+    for (std::uint8_t g = 0; g < program_.groups; ++g) {
+      s.bits[g] = kAll;
+      s.next[g] = g;      // group g - 1, + 1
+      s.top = g + 1;
+    }
+    return s;
+  }
+
+  template <class Emit>
+  void successors(const State& s, Emit&& emit) const {
+    for (std::uint8_t a = 0; a < A; ++a) {
+      if (s.actor[a].pc >= program_.actors[a].size()) continue;
+      program_.actors[a][s.actor[a].pc] == Do::take ? take(s, a, emit) : give(s, a, emit);
+    }
+  }
+
+  const char* violation(const State& s) const {
+    for (std::uint8_t g = 0; g < program_.groups; ++g) {
+      std::uint8_t seen = s.bits[g];
+      for (std::uint8_t a = 0; a < A; ++a) {
+        if ((seen & s.actor[a].held[g]) != 0) return "an object is free and held, or held twice";
+        seen |= s.actor[a].held[g];
+      }
+    }
+    if (!finished(s)) return nullptr;
+    std::uint8_t listed = 0;
+    for (std::uint8_t top = s.top; top != 0; top = s.next[top - 1]) {
+      const auto bit = static_cast<std::uint8_t>(1u << (top - 1));
+      if ((listed & bit) != 0) return "a group is on the stack twice";
+      listed |= bit;
+    }
+    for (std::uint8_t g = 0; g < program_.groups; ++g) {
+      std::uint8_t seen = s.bits[g];
+      for (std::uint8_t a = 0; a < A; ++a) seen |= s.actor[a].held[g];
+      if (seen != kAll) return "an object is lost";
+      if ((s.bits[g] != 0) != ((listed >> g & 1) != 0)) return s.bits[g] != 0 ? "a group with free objects is not on the stack" : "an empty group is on the stack";
+    }
+    return nullptr;
+  }
+  bool finished(const State& s) const {
+    for (std::uint8_t a = 0; a < A; ++a)
+      if (s.actor[a].pc < program_.actors[a].size()) return false;
+    return true;
+  }
+  std::string name(const Step& step) const {
+    static constexpr const char* kWhere[] = {"the head", "next", "the bits"};
+    static constexpr const char* kWhat[] = {"loads", "stores", "swaps", "sets in", "compare-swaps"};
+    return "actor " + std::to_string(step.actor) + " " + kWhat[step.kind & 15] + " " + kWhere[step.kind >> 4] + " of group " + std::to_string(step.detail);
+  }
+  std::string show(const State& s) const {
+    std::string t = "head " + std::to_string(s.top) + " tag " + std::to_string(s.tag);
+    for (std::uint8_t g = 0; g < program_.groups; ++g) t += " | group " + std::to_string(g + 1) + " bits " + std::to_string(s.bits[g]) + " next " + std::to_string(s.next[g]);
+    for (std::uint8_t a = 0; a < A; ++a) {
+      t += " | actor " + std::to_string(a) + " at " + std::to_string(s.actor[a].pc) + "." + std::to_string(s.actor[a].stage) + " holds";
+      for (std::uint8_t g = 0; g < program_.groups; ++g) t += " " + std::to_string(s.actor[a].held[g]);
+    }
+    return t;
+  }
+
+ private:
+  static constexpr std::uint8_t kAll = 3;
+  [[nodiscard]] bool without(Mutation m) const noexcept { return program_.without == m; }
+
+  /// The machines' heads have tags of 30 bits; here the low ones suffice.
+  static gas::StackHead known(const Actor& x) noexcept { return {x.tag, x.top}; }
+
+  /// Carries an operation out, as HeapAccess::perform does.
+  std::uint64_t perform(State& n, const Op& op) const {
+    if (op.where == Op::Where::head) {
+      const std::uint64_t old = gas::StackHead{n.tag, n.top}.word();
+      if (op.what == Op::What::compare_swap && old == op.compare) {
+        const gas::StackHead fresh = gas::StackHead::of(op.operand);
+        if (!without(Mutation::no_tag)) n.tag = static_cast<std::uint8_t>(fresh.tag);
+        n.top = static_cast<std::uint8_t>(fresh.top);
+      }
+      return old;
+    }
+    std::uint8_t& word = op.where == Op::Where::next ? n.next[op.item] : n.bits[op.item];
+    const std::uint8_t old = word;
+    if (op.what == Op::What::store || op.what == Op::What::swap) word = static_cast<std::uint8_t>(op.operand);
+    if (op.what == Op::What::fetch_or) word = static_cast<std::uint8_t>(word | op.operand);
+    return old;
+  }
+  static Step step_of(std::uint8_t a, const Op& op) noexcept {
+    return {static_cast<std::uint16_t>(static_cast<unsigned>(op.what) | static_cast<unsigned>(op.where) << 4), a, static_cast<std::uint8_t>(op.item + 1)};
+  }
+  void remember(Actor& y, gas::StackHead head, bool mine) const {
+    y.tag = static_cast<std::uint8_t>(head.tag - (mine && without(Mutation::no_tag) ? 1 : 0));
+    y.top = static_cast<std::uint8_t>(head.top);
+  }
+  static void end_call(Actor& y) noexcept {
+    ++y.pc;
+    y.stage = y.item = y.below = y.bits = y.extra = 0;
+  }
+
+  template <class Emit>
+  void take(const State& s, std::uint8_t a, Emit&& emit) const {
+    using T = gas::Taking;
+    const Actor& x = s.actor[a];
+    T t = T::begin(known(x), true);
+    if (x.stage != 0) {
+      t.state = static_cast<T::State>(x.stage - 1);
+      t.item = x.item;
+      t.below = x.below;
+      t.bits = x.bits;
+    }
+    State n = s;
+    Actor& y = n.actor[a];
+    // Mutants that change the order or the kind of operations.
+    if (without(Mutation::bits_before_pop) && t.state == T::State::pop && x.extra == 0) {
+      y.extra = 1;
+      y.bits = s.bits[x.item];
+      n.bits[x.item] = 0;
+      return emit(n, Step{static_cast<std::uint16_t>(2 | 2 << 4), a, static_cast<std::uint8_t>(x.item + 1)});
+    }
+    if (without(Mutation::bits_by_store) && t.state == T::State::bits && x.extra == 0) {
+      y.extra = 1;
+      y.bits = s.bits[x.item];
+      return emit(n, Step{static_cast<std::uint16_t>(0 | 2 << 4), a, static_cast<std::uint8_t>(x.item + 1)});
+    }
+    const Op op = t.operation();
+    const T::State before = t.state;
+    const std::uint64_t old = perform(n, op);
+    t.answer(old);
+    if (before == T::State::bits && (without(Mutation::bits_by_store) || without(Mutation::bits_before_pop))) {
+      t.bits = without(Mutation::bits_before_pop) ? (x.bits | old) : x.bits;
+    }
+    if (before == T::State::pop && t.state != T::State::bits && x.extra != 0) {   // the mutant puts back what it took too early
+      n.bits[x.item] = static_cast<std::uint8_t>(n.bits[x.item] | x.bits);
+      y.extra = 0;
+    }
+    remember(y, t.head, t.state == T::State::bits || t.state == T::State::taken);
+    y.stage = static_cast<std::uint8_t>(static_cast<unsigned>(t.state) + 1);
+    y.item = static_cast<std::uint8_t>(t.item);
+    y.below = static_cast<std::uint8_t>(t.below);
+    if (y.extra == 0 || t.over()) y.bits = static_cast<std::uint8_t>(t.bits);
+    if (before == T::State::bits) remember(y, known(x), false);
+    const char* wrong = nullptr;
+    if (t.over()) {
+      if (t.state == T::State::taken) {
+        if (t.bits == 0 && without(Mutation::none)) wrong = "a group was taken that has nothing free";
+        if ((y.held[t.item] & t.bits) != 0) wrong = "an object was handed out twice";
+        y.held[t.item] = static_cast<std::uint8_t>(y.held[t.item] | t.bits);
+      }
+      end_call(y);
+    }
+    wrong != nullptr ? emit(n, step_of(a, op), wrong) : emit(n, step_of(a, op));
+  }
+
+  template <class Emit>
+  void give(const State& s, std::uint8_t a, Emit&& emit) const {
+    using V = gas::Giving;
+    const Actor& x = s.actor[a];
+    State n = s;
+    Actor& y = n.actor[a];
+    V v;
+    if (x.stage == 0) {
+      std::uint8_t g = 0;
+      while (g < G && x.held[g] == 0) ++g;
+      if (g == G) {   // nothing to give: the take before found nothing
+        end_call(y);
+        return emit(n, Step{0, a, 0});
+      }
+      const bool one = program_.actors[a][x.pc] == Do::give_one;
+      const auto bits = static_cast<std::uint8_t>(one ? x.held[g] & -x.held[g] : x.held[g]);
+      v = V::objects(g, bits, known(x));
+      y.held[g] = static_cast<std::uint8_t>(y.held[g] & ~bits);
+    } else {
+      v = V::objects(x.item, x.bits, known(x));
+      v.state = static_cast<V::State>(x.stage - 1);
+    }
+    const V::State before = v.state;
+    const bool late_link = without(Mutation::push_before_link);
+    if (late_link && before == V::State::link && x.extra == 0) {   // the mutant pushes first …
+      v.state = V::State::push;
+      y.extra = 1;
+    }
+    const Op op = v.operation();
+    const gas::StackHead seen = v.head;
+    v.answer(perform(n, op));
+    if (late_link && y.extra == 1 && v.state == V::State::given && op.where == Op::Where::head) {   // … and links then
+      v.state = V::State::link;
+      v.head = seen;
+      y.extra = 2;
+    } else if (late_link && y.extra == 1 && op.where == Op::Where::head) {
+      y.extra = 0;
+    } else if (late_link && y.extra == 2) {
+      v.state = V::State::given;
+    }
+    if (before == V::State::bits && without(Mutation::push_always) && v.state == V::State::given) v.state = V::State::link;
+    if (before == V::State::bits && without(Mutation::push_never) && v.state == V::State::link) v.state = V::State::given;
+    if (before == V::State::push && without(Mutation::link_once) && v.state == V::State::link) v.state = V::State::push;
+    remember(y, v.head, v.state == V::State::given && op.where == Op::Where::head);
+    y.stage = static_cast<std::uint8_t>(static_cast<unsigned>(v.state) + 1);
+    y.item = static_cast<std::uint8_t>(v.first);
+    y.bits = static_cast<std::uint8_t>(v.bits);
+    const bool twice = v.state == V::State::twice;
+    if (v.over()) end_call(y);
+    twice ? emit(n, step_of(a, op), "an object was given back that was free") : emit(n, step_of(a, op));
+  }
+
+  Program program_;
+};
+
+}  // namespace kasane::model::heap

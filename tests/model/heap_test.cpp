@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walks every interleaving of ranks that take groups of free objects and give objects back, over the shipped machines, and shows that each rule of theirs
+// is needed: without it the walk finds an object that two have, or one that nobody finds again.
+#include "model/heap_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+
+namespace kasane::model::heap {
+namespace {
+
+Bounds bounds() {
+  Bounds b;
+  if (const char* s = std::getenv("KASANE_MODEL_SECONDS")) b.seconds = std::strtoull(s, nullptr, 10);
+  return b;
+}
+
+struct Named {
+  const char* name;
+  Program program;
+};
+
+Outcome walk(const Named& n) {
+  return n.program.actors.size() == 2 ? explore(Stacks<2, 3>(n.program), bounds()) : explore(Stacks<3, 3>(n.program), bounds());
+}
+
+constexpr Do T = Do::take, V = Do::give, O = Do::give_one;
+
+Named to_and_fro() { return {"two take and give", {{{T, V, T, V}, {T, V, T, V}}, 2}}; }
+Named one_by_one() { return {"objects one by one", {{{T, O, O, T}, {T, O, T, O}}, 2}}; }
+Named one_group() { return {"one group for three", {{{T, O, O, T}, {T, O, T}, {T, O, O}}, 1}}; }
+Named three_groups() { return {"three groups: the head comes back", {{{T, V}, {T, T, V, V, T}, {T, V}}, 3}}; }
+Named three() { return {"three actors", {{{T, V, T}, {T, O, O}, {T, V, T}}, 2}}; }
+
+std::vector<Named> all() { return {to_and_fro(), one_by_one(), one_group(), three_groups(), three()}; }
+
+TEST(Heap, EveryOrderHandsEveryObjectOutOnce) {
+  for (const Named& n : all()) {
+    const Outcome outcome = walk(n);
+    EXPECT_TRUE(outcome.ok()) << n.name << ": " << outcome.report();
+    EXPECT_GT(outcome.endings, 0u) << n.name;
+    std::cout << n.name << ": " << outcome.states << " states, depth " << outcome.depth << ", " << outcome.endings << " endings\n";
+  }
+}
+
+struct Mutant {
+  const char* name;
+  Mutation without;
+};
+class HeapMutant : public testing::TestWithParam<Mutant> {};
+
+TEST_P(HeapMutant, IsFound) {
+  for (Named n : all()) {
+    n.program.without = GetParam().without;
+    const Outcome outcome = walk(n);
+    if (!outcome.refuted()) continue;
+    std::cout << GetParam().name << ": " << outcome.why << " after " << outcome.length << " steps (" << n.name << ")\n";
+    return;
+  }
+  FAIL() << "no walk found what goes wrong without it";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HeapMutant,
+                         testing::Values(Mutant{"no_tag", Mutation::no_tag}, Mutant{"push_always", Mutation::push_always}, Mutant{"push_never", Mutation::push_never},
+                                         Mutant{"bits_by_store", Mutation::bits_by_store}, Mutant{"bits_before_pop", Mutation::bits_before_pop},
+                                         Mutant{"link_once", Mutation::link_once}, Mutant{"push_before_link", Mutation::push_before_link}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace kasane::model::heap
