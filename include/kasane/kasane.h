@@ -113,6 +113,22 @@ void* kasane_malloc(size_t bytes);
 void* kasane_aligned_alloc(size_t alignment, size_t bytes);
 /** As kasane_aligned_alloc with a placement. Placements other than local round up to whole pages. */
 void* kasane_allocate(size_t bytes, size_t alignment, kasane_placement_t placement);
+/** As kasane_aligned_alloc, at `rank`, which takes no part in it. EINVAL: no such rank. */
+void* kasane_allocate_at(size_t bytes, size_t alignment, uint32_t rank);
+/** As kasane_allocate; ranks own `block_bytes` (a multiple of 65536) in turn. */
+void* kasane_allocate_block_cyclic(size_t bytes, size_t alignment, size_t block_bytes);
+/** As kasane_allocate; this rank owns the pages, and their memory is bound to the NUMA node of that number (as the operating system counts) of its machine.
+ *  EINVAL: no such node. EAGAIN: the kernel does not let this process bind. */
+void* kasane_allocate_numa(size_t bytes, size_t alignment, uint32_t numa_node);
+/** Room for `count` objects of `bytes` each, all zero. */
+void* kasane_calloc(size_t count, size_t bytes);
+/**
+ * Changes the size of an allocation: where it is, if that is possible and no waste, else at another place of the same rank, to which its bytes are copied by ordinary loads and
+ * stores of the caller. NULL for pointer: as kasane_malloc. 0 bytes: as kasane_free, and NULL. NULL otherwise: ENOMEM, and the allocation is as it was.
+ */
+void* kasane_realloc(void* pointer, size_t bytes);
+/** Bytes that may be used at pointer (an allocation): at least what was asked for. NULL: 0. */
+size_t kasane_usable_size(const void* pointer);
 /** Gives global memory back, from any rank. NULL is nothing. A pointer that no allocation returned ends the program with a message. */
 void kasane_free(void* pointer);
 

@@ -118,20 +118,50 @@ auto run(F&& f) -> std::invoke_result_t<F&> {
 
 // ---- memory -----------------------------------------------------------------------------------------------------------------
 
-/// Which rank owns the pages (64 KiB) of an allocation at first.
-enum class placement {
-  local = KASANE_PLACEMENT_LOCAL,    ///< the allocating rank
-  block = KASANE_PLACEMENT_BLOCK,    ///< each rank one consecutive part, the first at rank 0
-  cyclic = KASANE_PLACEMENT_CYCLIC,  ///< page by page in turn
+/// Which rank owns the pages (64 KiB) of an allocation at first. A value, also for template arguments.
+struct placement {
+  enum class kind_type : unsigned char { local, block, cyclic, block_cyclic, one_rank, numa };
+  kind_type kind = kind_type::local;
+  std::uint32_t number = 0;      ///< of the rank or NUMA node
+  std::size_t block_bytes = 0;
+
+  static const placement local;    ///< the allocating rank
+  static const placement block;    ///< each rank one consecutive part, the first at rank 0
+  static const placement cyclic;   ///< page by page in turn
+  /// `bytes` (a multiple of 65536) at each rank in turn.
+  [[nodiscard]] static constexpr placement block_cyclic(std::size_t bytes) noexcept { return {kind_type::block_cyclic, 0, bytes}; }
+  /// At one rank, which takes no part in it.
+  [[nodiscard]] static constexpr placement on(std::uint32_t rank) noexcept { return {kind_type::one_rank, rank, 0}; }
+  /// The allocating rank, with its memory bound to a NUMA node of its machine, as the operating system counts them.
+  [[nodiscard]] static constexpr placement numa(std::uint32_t node) noexcept { return {kind_type::numa, node, 0}; }
+
+  friend bool operator==(const placement&, const placement&) = default;
 };
+inline constexpr placement placement::local{kind_type::local, 0, 0};
+inline constexpr placement placement::block{kind_type::block, 0, 0};
+inline constexpr placement placement::cyclic{kind_type::cyclic, 0, 0};
 
 /// Global memory of `bytes`, not initialised, aligned to `align` (a power of two up to 64 KiB). Throws out_of_memory. No fence.
 [[nodiscard]] inline void* allocate(std::size_t bytes, std::size_t align = 16, placement where = placement::local) {
-  void* p = kasane_allocate(bytes, align, static_cast<kasane_placement_t>(where));
+  using kind = placement::kind_type;
+  void* p = where.kind == kind::one_rank       ? kasane_allocate_at(bytes, align, where.number)
+            : where.kind == kind::block_cyclic ? kasane_allocate_block_cyclic(bytes, align, where.block_bytes)
+            : where.kind == kind::numa         ? kasane_allocate_numa(bytes, align, where.number)
+                                               : kasane_allocate(bytes, align, static_cast<kasane_placement_t>(where.kind));
   if (p == nullptr) [[unlikely]]
     detail::throw_last_error();
   return p;
 }
+/// Changes the size of an allocation, where it is or at another place of the same rank, to which its bytes are copied. Null: allocates.
+/// Throws out_of_memory, and the allocation is as it was. `bytes` is not 0.
+[[nodiscard]] inline void* reallocate(void* p, std::size_t bytes) {
+  void* q = kasane_realloc(p, bytes != 0 ? bytes : 1);
+  if (q == nullptr) [[unlikely]]
+    detail::throw_last_error();
+  return q;
+}
+/// Bytes that may be used at p, an allocation.
+[[nodiscard]] inline std::size_t usable_size(const void* p) noexcept { return kasane_usable_size(p); }
 /// Gives memory of allocate() back, from any rank. Null is nothing.
 inline void deallocate(void* p) noexcept { kasane_free(p); }
 

@@ -319,8 +319,12 @@ void Heap::flush(comm::Blocking& io, std::uint32_t cache) {
 // ---- large runs ---------------------------------------------------------------------------------------------------
 
 Result<std::uint64_t> Heap::allocate_large(comm::Blocking& io, std::size_t bytes, Placement placement) {
-  const std::uint64_t pages = (bytes + kHeapPageBytes - 1) / kHeapPageBytes;
+  const std::uint64_t pages = bytes / kHeapPageBytes + (bytes % kHeapPageBytes != 0 ? 1 : 0);
   const Rank share = placement.kind == Placement::Kind::one_rank ? placement.rank : transport_.rank();
+  if (pages > layout_.pages) {
+    return fail(Errc::out_of_memory, "allocate: " + std::to_string(bytes) + " bytes are more than rank " + std::to_string(raw(share)) + " has in all, " +
+                                         std::to_string(layout_.pages * kHeapPageBytes) + " (raise --space)");
+  }
   HeapAccess at = access(io, share, Trips::allocate);
   const auto run = HeapRuns::take(at, pages);
   if (!run) return tl::unexpected<Error>(run.error());
@@ -345,7 +349,7 @@ bool Heap::resize(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   const std::size_t usable = usable_size(io, offset);
   if (known_[(offset - config_.offset) / kHeapPageBytes].load(std::memory_order_relaxed) != 0) return bytes <= usable && (bytes > usable / 2 || usable <= 128);
   const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes % layout_.pages, pages = usable / kHeapPageBytes;
-  const std::uint64_t wanted = (bytes + kHeapPageBytes - 1) / kHeapPageBytes;
+  const std::uint64_t wanted = bytes / kHeapPageBytes + (bytes % kHeapPageBytes != 0 ? 1 : 0);
   if (bytes <= kLargestSmall) return false;
   if (wanted == pages) return true;
   const Rank share = share_of(offset);

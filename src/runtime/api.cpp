@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <kasane/kasane.h>
 #include <stdexcept>
@@ -14,6 +15,7 @@
 #include "base/counters.h"
 #include "runtime/api_error.h"
 #include "runtime/held_mutexes.h"
+#include "runtime/program_memory.h"
 #include "runtime/runtime.h"
 #include "ult/pool.h"
 
@@ -45,6 +47,20 @@ Runtime* runtime_for(const char* call) noexcept {
 [[noreturn, gnu::cold]] void die() {
   std::fprintf(stderr, "kasane: %s\n", kasane_error_message());
   std::abort();
+}
+
+constexpr const char* kAllocate = "kasane::allocate";
+/// Where the program called the function in whose body this stands.
+#define KASANE_CALL_SITE __builtin_return_address(0)
+
+void* allocate(std::size_t bytes, std::size_t alignment, Placement placement, const void* site) noexcept {
+  Runtime* r = runtime_for(kAllocate);
+  if (r == nullptr) return nullptr;
+  auto p = kasane::runtime::program_allocate(*r, bytes != 0 ? bytes : 1, alignment, placement, site);
+  if (p) [[likely]]
+    return *p;
+  api_fail(p.error(), kAllocate);
+  return nullptr;
 }
 
 int answer(const kasane::Result<void>& result, const char* call) noexcept {
@@ -144,27 +160,59 @@ kasane_thread_t kasane_thread_self(void) { return Pool::self() == kasane::kNoSlo
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
 void* kasane_allocate(size_t bytes, size_t alignment, kasane_placement_t placement) {
-  constexpr const char* call = "kasane::allocate";
-  Runtime* r = runtime_for(call);
-  if (r == nullptr) return nullptr;
   if (placement < KASANE_PLACEMENT_LOCAL || placement > KASANE_PLACEMENT_CYCLIC) {
-    api_fail(EINVAL, call, "no such placement");
+    api_fail(EINVAL, kAllocate, "no such placement");
     return nullptr;
   }
-  auto p = r->allocate(bytes != 0 ? bytes : 1, alignment, Placement{static_cast<Placement::Kind>(placement), Rank{0}, 0, 0});
+  return allocate(bytes, alignment, Placement{static_cast<Placement::Kind>(placement), Rank{0}, 0, 0}, KASANE_CALL_SITE);
+}
+void* kasane_aligned_alloc(size_t alignment, size_t bytes) { return allocate(bytes, alignment, Placement::local, KASANE_CALL_SITE); }
+void* kasane_malloc(size_t bytes) { return allocate(bytes, 16, Placement::local, KASANE_CALL_SITE); }
+void* kasane_allocate_at(size_t bytes, size_t alignment, uint32_t rank) { return allocate(bytes, alignment, Placement::on(Rank{rank}), KASANE_CALL_SITE); }
+void* kasane_allocate_block_cyclic(size_t bytes, size_t alignment, size_t block_bytes) {
+  return allocate(bytes, alignment, Placement::block_cyclic(block_bytes), KASANE_CALL_SITE);
+}
+void* kasane_allocate_numa(size_t bytes, size_t alignment, uint32_t numa_node) { return allocate(bytes, alignment, Placement::on_numa(numa_node), KASANE_CALL_SITE); }
+
+void* kasane_calloc(size_t count, size_t bytes) {
+  size_t all = 0;
+  if (__builtin_mul_overflow(count, bytes, &all)) {
+    api_fail(ENOMEM, "kasane_calloc", "count * bytes is more than there can be");
+    return nullptr;
+  }
+  void* p = allocate(all, 16, Placement::local, KASANE_CALL_SITE);
+  return p != nullptr ? std::memset(p, 0, all) : nullptr;
+}
+
+void* kasane_realloc(void* pointer, size_t bytes) {
+  constexpr const char* call = "kasane::reallocate";
+  Runtime* r = runtime_for(call);
+  if (r == nullptr) return nullptr;
+  if (pointer == nullptr) return allocate(bytes, 16, Placement::local, KASANE_CALL_SITE);
+  if (bytes == 0) {
+    kasane::runtime::program_free(*r, pointer, KASANE_CALL_SITE);
+    return nullptr;
+  }
+  if (!r->in_heap(pointer)) {
+    api_fail(EINVAL, call, "the pointer is not from the global heap");
+    return nullptr;
+  }
+  auto p = kasane::runtime::program_reallocate(*r, pointer, bytes, KASANE_CALL_SITE);
   if (p) [[likely]]
     return *p;
   api_fail(p.error(), call);
   return nullptr;
 }
 
-void* kasane_aligned_alloc(size_t alignment, size_t bytes) { return kasane_allocate(bytes, alignment, KASANE_PLACEMENT_LOCAL); }
-void* kasane_malloc(size_t bytes) { return kasane_allocate(bytes, 16, KASANE_PLACEMENT_LOCAL); }
+size_t kasane_usable_size(const void* pointer) {
+  Runtime* r = Runtime::current();
+  return pointer == nullptr || r == nullptr || !r->in_heap(pointer) ? 0 : kasane::runtime::program_usable_size(*r, pointer);
+}
 
 void kasane_free(void* pointer) {
   if (pointer == nullptr) return;
   // After main the memory is gone with the job, as is a static object's need to give it back.
-  if (Runtime* r = Runtime::current()) r->deallocate(pointer);
+  if (Runtime* r = Runtime::current()) kasane::runtime::program_free(*r, pointer, KASANE_CALL_SITE);
 }
 
 void kasane_release_all(void) {

@@ -14,6 +14,7 @@
 #include <exception>
 #include <new>
 
+#include "runtime/program_memory.h"
 #include "runtime/runtime.h"
 #include "ult/pool.h"
 
@@ -27,74 +28,77 @@ bool wants_space(Runtime* runtime) noexcept {
 }
 
 /// Null where there is no memory.
-void* allocate(std::size_t bytes, std::size_t align) noexcept {
+void* allocate(std::size_t bytes, std::size_t align, const void* site) noexcept {
   Runtime* runtime = Runtime::current();
   if (wants_space(runtime)) {
-    const auto p = runtime->allocate(bytes, align, Placement::local);
+    const auto p = kasane::runtime::program_allocate(*runtime, bytes, align, Placement::local, site);
     return p ? *p : nullptr;
   }
   if (align <= alignof(std::max_align_t)) return std::malloc(bytes != 0 ? bytes : 1);
   return std::aligned_alloc(align, (bytes + align - 1) / align * align);
 }
 
-void* allocate_or_throw(std::size_t bytes, std::size_t align) {
+void* allocate_or_throw(std::size_t bytes, std::size_t align, const void* site) {
   for (;;) {
-    if (void* p = allocate(bytes, align)) return p;
+    if (void* p = allocate(bytes, align, site)) return p;
     const std::new_handler handler = std::get_new_handler();
     if (handler == nullptr) throw std::bad_alloc();
     handler();
   }
 }
 
-void release(void* p) noexcept {
+void release(void* p, const void* site) noexcept {
   if (p == nullptr) return;
   Runtime* runtime = Runtime::current();
-  if (runtime != nullptr && runtime->contains(p)) return runtime->deallocate(p);
+  if (runtime != nullptr && runtime->contains(p)) return kasane::runtime::program_free(*runtime, p, site);
   std::free(p);
 }
+
+/// Where the program called the function in whose body this stands.
+#define KASANE_CALL_SITE __builtin_return_address(0)
 
 constexpr std::size_t kDefaultAlign = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 constexpr std::size_t kExceptionHeader = 128, kDependentException = 112;
 
 /// Zeroed memory for an exception; without any the program ends, as libstdc++'s emergency pool would in the end.
-void* exception_memory(std::size_t bytes) noexcept {
-  void* p = allocate(bytes, kDefaultAlign);
+void* exception_memory(std::size_t bytes, const void* site) noexcept {
+  void* p = allocate(bytes, kDefaultAlign, site);
   if (p == nullptr) std::terminate();
   return std::memset(p, 0, bytes);
 }
 
 }  // namespace
 
-void* operator new(std::size_t n) { return allocate_or_throw(n, kDefaultAlign); }
-void* operator new[](std::size_t n) { return allocate_or_throw(n, kDefaultAlign); }
-void* operator new(std::size_t n, std::align_val_t a) { return allocate_or_throw(n, static_cast<std::size_t>(a)); }
-void* operator new[](std::size_t n, std::align_val_t a) { return allocate_or_throw(n, static_cast<std::size_t>(a)); }
-void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return allocate(n, kDefaultAlign); }
-void* operator new[](std::size_t n, const std::nothrow_t&) noexcept { return allocate(n, kDefaultAlign); }
-void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept { return allocate(n, static_cast<std::size_t>(a)); }
-void* operator new[](std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept { return allocate(n, static_cast<std::size_t>(a)); }
+void* operator new(std::size_t n) { return allocate_or_throw(n, kDefaultAlign, KASANE_CALL_SITE); }
+void* operator new[](std::size_t n) { return allocate_or_throw(n, kDefaultAlign, KASANE_CALL_SITE); }
+void* operator new(std::size_t n, std::align_val_t a) { return allocate_or_throw(n, static_cast<std::size_t>(a), KASANE_CALL_SITE); }
+void* operator new[](std::size_t n, std::align_val_t a) { return allocate_or_throw(n, static_cast<std::size_t>(a), KASANE_CALL_SITE); }
+void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return allocate(n, kDefaultAlign, KASANE_CALL_SITE); }
+void* operator new[](std::size_t n, const std::nothrow_t&) noexcept { return allocate(n, kDefaultAlign, KASANE_CALL_SITE); }
+void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept { return allocate(n, static_cast<std::size_t>(a), KASANE_CALL_SITE); }
+void* operator new[](std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept { return allocate(n, static_cast<std::size_t>(a), KASANE_CALL_SITE); }
 
-void operator delete(void* p) noexcept { release(p); }
-void operator delete[](void* p) noexcept { release(p); }
-void operator delete(void* p, std::size_t) noexcept { release(p); }
-void operator delete[](void* p, std::size_t) noexcept { release(p); }
-void operator delete(void* p, std::align_val_t) noexcept { release(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { release(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { release(p); }
-void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { release(p); }
-void operator delete(void* p, const std::nothrow_t&) noexcept { release(p); }
-void operator delete[](void* p, const std::nothrow_t&) noexcept { release(p); }
-void operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept { release(p); }
-void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept { release(p); }
+void operator delete(void* p) noexcept { release(p, KASANE_CALL_SITE); }
+void operator delete[](void* p) noexcept { release(p, KASANE_CALL_SITE); }
+void operator delete(void* p, std::size_t) noexcept { release(p, KASANE_CALL_SITE); }
+void operator delete[](void* p, std::size_t) noexcept { release(p, KASANE_CALL_SITE); }
+void operator delete(void* p, std::align_val_t) noexcept { release(p, KASANE_CALL_SITE); }
+void operator delete[](void* p, std::align_val_t) noexcept { release(p, KASANE_CALL_SITE); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { release(p, KASANE_CALL_SITE); }
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { release(p, KASANE_CALL_SITE); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { release(p, KASANE_CALL_SITE); }
+void operator delete[](void* p, const std::nothrow_t&) noexcept { release(p, KASANE_CALL_SITE); }
+void operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept { release(p, KASANE_CALL_SITE); }
+void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept { release(p, KASANE_CALL_SITE); }
 
 extern "C" {
 
 void* __cxa_allocate_exception(std::size_t thrown_size) noexcept {
-  return static_cast<char*>(exception_memory(thrown_size + kExceptionHeader)) + kExceptionHeader;
+  return static_cast<char*>(exception_memory(thrown_size + kExceptionHeader, KASANE_CALL_SITE)) + kExceptionHeader;
 }
-void __cxa_free_exception(void* thrown) noexcept { release(static_cast<char*>(thrown) - kExceptionHeader); }
-void* __cxa_allocate_dependent_exception() noexcept { return exception_memory(kDependentException); }
-void __cxa_free_dependent_exception(void* dependent) noexcept { release(dependent); }
+void __cxa_free_exception(void* thrown) noexcept { release(static_cast<char*>(thrown) - kExceptionHeader, KASANE_CALL_SITE); }
+void* __cxa_allocate_dependent_exception() noexcept { return exception_memory(kDependentException, KASANE_CALL_SITE); }
+void __cxa_free_dependent_exception(void* dependent) noexcept { release(dependent, KASANE_CALL_SITE); }
 
 }  // extern "C"
 

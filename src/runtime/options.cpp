@@ -13,6 +13,8 @@ OptionTable option_table(Options& o) {
       .bytes("--main-stack", "KASANE_MAIN_STACK", o.main_stack_bytes, "stack of main, which lies in the space", {64 << 10, 1ull << 30})
       .choice("--main", "KASANE_MAIN", o.main_in_every_rank, "first", "all", "which ranks run the program's main: the first, or all (MPI style)")
       .choice("--new", "KASANE_NEW", o.new_in_space, "local", "space", "where operator new on a user-level thread takes memory: each rank's own heap, or the space")
+      .choice("--malloc", "KASANE_MALLOC", o.malloc_in_space, "local", "space", "where the program's malloc on a user-level thread takes memory: each rank's own heap, or the space")
+      .flag("--heap-check", "KASANE_HEAP_CHECK", o.heap_check, "notice writes beside allocations of global memory when they are freed, and tell at the end what was not freed")
       .flag("--tag-output", "KASANE_TAG_OUTPUT", o.tag_output, "put the rank before every line of output")
       .flag("--stats", "KASANE_STATS", o.statistics, "print a table of counters for each rank at the end")
       .count("--seed", "KASANE_SEED", o.seed, "of the random order in which workers look for work")

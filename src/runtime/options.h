@@ -20,6 +20,8 @@ struct Options {
   std::uint64_t main_stack_bytes = 8 << 20;
   bool main_in_every_rank = false;
   bool new_in_space = true;
+  bool malloc_in_space = false;
+  bool heap_check = false;
   bool tag_output = false;
   bool statistics = false;
   std::uint64_t seed = 1;                  ///< of the order in which workers look for victims

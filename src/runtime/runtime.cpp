@@ -540,6 +540,7 @@ std::uint32_t Runtime::ranks() const noexcept { return state_->ranks; }
 std::uint32_t Runtime::workers() const noexcept { return state_->workers; }
 const Options& Runtime::options() const noexcept { return state_->options; }
 bool Runtime::contains(const void* p) const noexcept { return state_->space->contains(p); }
+bool Runtime::in_heap(const void* p) const noexcept { return contains(p) && state_->heap->contains(state_->space->offset(p)); }
 std::byte* Runtime::space_base() const noexcept { return state_->space->v(0); }
 
 /// After the end of a job over a network nothing of other ranks can be reached: static objects' destructors come here.
@@ -555,6 +556,13 @@ Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement 
   const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
   auto offset = s.heap->allocate(s.contexts->here().io, cache, bytes, align, placement);
   if (!offset) return tl::unexpected<Error>(std::move(offset.error()));
+  if (placement.kind == Placement::Kind::numa) {
+    const std::size_t whole = (bytes + gas::kHeapPageBytes - 1) / gas::kHeapPageBytes * gas::kHeapPageBytes;
+    if (auto bound = topo::bind_memory(s.space->a(*offset), whole, placement.numa); !bound) {
+      s.heap->free(s.contexts->here().io, cache, *offset);
+      return tl::unexpected<Error>(std::move(bound.error()));
+    }
+  }
   return s.space->v(*offset);
 }
 
@@ -567,7 +575,16 @@ void Runtime::deallocate(void* p) {
   s.heap->free(s.contexts->here().io, cache, s.space->offset(p));
 }
 
+bool Runtime::resize(void* p, std::size_t bytes) {
+  const ult::RuntimeSection section;
+  auto& s = *state_;
+  return !s.left.load() && s.heap->resize(s.contexts->here().io, s.space->offset(p), bytes);
+}
+
+Rank Runtime::share_of(const void* p) const noexcept { return state_->heap->share_of(state_->space->offset(p)); }
+
 std::size_t Runtime::usable_size(const void* p) const {
+  const ult::RuntimeSection section;
   return state_->heap->usable_size(state_->contexts->here().io, state_->space->offset(p));
 }
 

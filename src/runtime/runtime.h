@@ -52,6 +52,8 @@ class Runtime {
   [[nodiscard]] const Options& options() const noexcept;
   /// Is the address in global memory?
   [[nodiscard]] bool contains(const void*) const noexcept;
+  /// … and may an allocation lie there?
+  [[nodiscard]] bool in_heap(const void*) const noexcept;
   /// The reserved space [base, base + bytes).
   [[nodiscard]] std::byte* space_base() const noexcept;
 
@@ -60,6 +62,10 @@ class Runtime {
   void deallocate(void*);
   /// Bytes that may be used at p; p from allocate().
   [[nodiscard]] std::size_t usable_size(const void* p) const;
+  /// Makes an allocation larger or smaller where it is; false if that is not possible, or a waste.
+  bool resize(void* p, std::size_t bytes);
+  /// The rank at which p was allocated.
+  [[nodiscard]] Rank share_of(const void* p) const noexcept;
 
   void release_all();
   void acquire_all();

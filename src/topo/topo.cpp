@@ -9,7 +9,9 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
+#include <thread>
 #include <tuple>
 
 #include "base/options.h"
@@ -147,6 +149,26 @@ std::string Machine::describe() const {
   if (bytes > 0) text += fmt::format(", {:.1f} GiB", bytes / (1 << 30));
   if (const auto quota = cpu_quota()) text += fmt::format(", control group: {:.3g} cores", *quota);
   return text;
+}
+
+Result<> bind_memory(void* at, std::size_t bytes, std::uint32_t numa_node) {
+  // Once, and only looked at afterwards; on a thread of its own, since hwloc needs more stack than a user-level thread may have.
+  static const Result<Topology> topology = [] {
+    std::optional<Result<Topology>> loaded;
+    std::thread([&loaded] { loaded = load_topology(); }).join();
+    return std::move(*loaded);
+  }();
+  if (!topology) return tl::unexpected<Error>(topology.error());
+  hwloc_obj_t found = nullptr;
+  std::string all;
+  for (hwloc_obj_t node = nullptr; (node = hwloc_get_next_obj_by_type(topology->get(), HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
+    if (node->os_index == numa_node) found = node;
+    all += (all.empty() ? "" : ", ") + std::to_string(node->os_index);
+  }
+  if (found == nullptr) return fail(Errc::invalid_argument, fmt::format("there is no NUMA node {} (this machine has {})", numa_node, all));
+  if (hwloc_set_area_membind(topology->get(), at, bytes, found->nodeset, HWLOC_MEMBIND_BIND, HWLOC_MEMBIND_BYNODESET | HWLOC_MEMBIND_MIGRATE) != 0)
+    return fail_errno(Errc::limit, fmt::format("cannot bind {} bytes to NUMA node {}", bytes, numa_node));
+  return {};
 }
 
 Result<> pin(const Core& core) {

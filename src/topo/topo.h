@@ -3,6 +3,7 @@
 // Only this folder knows hwloc.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -47,6 +48,9 @@ class Machine {
   std::vector<std::uint64_t> cache_bytes_;  // of the largest cache at levels 1, 2, 3 …; 0: none seen
 };
 
+/// Binds the memory behind [at, at + bytes) (whole OS pages, of a shared mapping: behind all of its maps) to a NUMA node, and moves there what is present.
+/// Error limit where the machine has no such node, or the kernel does not let this process bind.
+Result<> bind_memory(void* at, std::size_t bytes, std::uint32_t numa_node);
 /// Keeps the calling thread on core, and checks that it is there: Error limit if the process may not run on it.
 Result<> pin(const Core& core);
 /// Operating system's numbers of the cores that the calling thread may run on.

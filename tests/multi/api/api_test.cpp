@@ -323,6 +323,57 @@ TEST(Memory, AllocationsAreAlignedDistinctAndFreedAnywhere) {
   }));
 }
 
+TEST(Memory, LivesWhereItIsAskedFor) {
+  EXPECT_TRUE(kasane::run([] {
+    bool good = true;
+    for (std::uint32_t rank = 0; rank < kasane::ranks(); ++rank) {
+      std::vector<unsigned*> all;
+      for (unsigned i = 0; i < 300; ++i) {
+        auto* p = static_cast<unsigned*>(kasane::allocate(16 << (i % 14), 16, kasane::placement::on(rank)));
+        *p = i;
+        all.push_back(p);
+      }
+      kasane::parallel_for(0u, 300u, [&](unsigned i) {   // on other ranks too, which then free it
+        if (*all[i] != i) good = false;
+        kasane::deallocate(all[i]);
+      }, 5);
+    }
+    for (const auto where : {kasane::placement::block_cyclic(128 << 10), kasane::placement::numa(0)}) {
+      const auto a = kasane::make_array<int>(200'000, where);
+      kasane::parallel_for(0, 200'000, [&](int i) { a[static_cast<std::size_t>(i)] = i; }, 1000);
+      good = good && std::accumulate(a.get(), a.get() + 200'000, 0L) == 19'999'900'000;
+    }
+    return good;
+  }));
+  EXPECT_EQ(code_of([] { (void)kasane::allocate(8, 16, kasane::placement::on(kasane::ranks())); }, "there is no rank"), EINVAL);
+  EXPECT_EQ(code_of([] { (void)kasane::allocate(8, 16, kasane::placement::block_cyclic(1000)); }, "not a multiple of a page"), EINVAL);
+  EXPECT_EQ(code_of([] { (void)kasane::allocate(8, 16, kasane::placement::numa(12'345)); }, "no NUMA node 12345"), EINVAL);
+}
+
+TEST(Memory, ChangesItsSizeAndKeepsItsBytes) {
+  EXPECT_TRUE(kasane::run([] {
+    bool good = true;
+    auto* p = static_cast<unsigned char*>(kasane::allocate(1, 16, kasane::placement::on(kasane::ranks() - 1)));
+    std::size_t had = 1;
+    p[0] = 1;
+    for (std::size_t bytes : {10u, 100u, 90u, 30'000u, 100'000u, 1'000'000u, 900'000u, 70'000u, 50u, 5u}) {
+      p = static_cast<unsigned char*>(kasane::reallocate(p, bytes));
+      good = good && kasane::usable_size(p) >= bytes;
+      for (std::size_t i = 0; i < std::min(had, bytes); ++i) good = good && p[i] == static_cast<unsigned char>(i * 7 + 1);
+      for (std::size_t i = 0; i < bytes; ++i) p[i] = static_cast<unsigned char>(i * 7 + 1);
+      had = bytes;
+    }
+    kasane::thread([&] { p = static_cast<unsigned char*>(kasane::reallocate(p, 5000)); }).join();   // maybe by another rank
+    for (std::size_t i = 0; i < 5; ++i) good = good && p[i] == static_cast<unsigned char>(i * 7 + 1);
+    kasane::deallocate(p);
+    auto* zeros = static_cast<unsigned char*>(kasane_calloc(100, 7));
+    for (int i = 0; i < 700; ++i) good = good && zeros[i] == 0;
+    good = good && kasane_calloc(static_cast<std::size_t>(-1) / 2, 3) == nullptr && kasane_error_code() == ENOMEM;
+    good = good && kasane_realloc(zeros, 0) == nullptr && kasane_usable_size(nullptr) == 0;
+    return good;
+  }));
+}
+
 TEST(Memory, TooMuchIsBadAllocWithANumber) {
   try {
     (void)kasane::allocate(std::size_t{1} << 60);
