@@ -17,7 +17,7 @@ set(KASANE_LAYERS
   "comm_engine | src/comm/engine   | comm comm_offload"
   "comm_examples | examples/comm | comm_launch comm_engine"
   "mem        | src/mem            | base topo"
-  "gas        | src/gas            | comm mem"
+  "gas        | src/gas            | comm_engine mem"
   "dsm        | src/dsm            | gas"
   "ult        | src/ult            | base topo"
   "sched      | src/sched          | ult gas"

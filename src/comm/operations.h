@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations of the communication engine (comm/engine/engine.h) as plain parameters, after the thesis's list 4.1: what, from where, to where, and
-// whom to call when it has completed. Remote and local memory alike are (registered region, offset), so nothing is registered on the way.
+// whom to call when it has completed. Remote and local memory alike are (registered region, offset), so nothing is registered on the way; local memory that
+// lies in no region is (kPrivateMemory, address).
 // Thread safety: plain data.
 #pragma once
 
@@ -13,10 +14,14 @@
 
 namespace kasane::comm {
 
+/// Of a LocalAddr only, never of a RemoteAddr: memory of this process, whose offset is its address.
+inline constexpr RegionId kPrivateMemory{0xFFFFFFFFu};
+
 struct LocalAddr {
   RegionId region;
   std::uint64_t offset;
 };
+[[nodiscard]] inline LocalAddr private_memory(const void* p) noexcept { return {kPrivateMemory, reinterpret_cast<std::uintptr_t>(p)}; }
 
 struct Callback {
   void (*fn)(void* context, Status) noexcept = nullptr;   ///< null: nobody wants to know

@@ -23,6 +23,8 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "comm/collectives.h"
+#include "comm/engine/engine.h"
+#include "comm/engine/environment.h"
 #include "comm/session/session.h"
 #include "gas/access.h"
 #include "gas/heap.h"
@@ -55,7 +57,7 @@ struct Region {
   std::size_t bytes = 0;
 };
 
-Result<Region> attach_region(comm::Transport& transport, comm::RegionId id, std::size_t bytes) {
+Result<Region> attach_region(comm::Engine& engine, comm::RegionId id, std::size_t bytes) {
   bytes = (bytes + 4095) / 4096 * 4096;
   const int fd = ::memfd_create("kasane-region", MFD_CLOEXEC);
   if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
@@ -64,7 +66,7 @@ Result<Region> attach_region(comm::Transport& transport, comm::RegionId id, std:
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (base == MAP_FAILED) return fail_errno(Errc::out_of_memory, "mapping a region of " + std::to_string(bytes) + " bytes");
   const Region region{static_cast<std::byte*>(base), bytes};
-  auto attached = transport.attach(id, fd, region.base, bytes);
+  auto attached = engine.attach(id, fd, region.base, bytes);
   ::close(fd);
   KASANE_TRY(attached);
   return region;
@@ -86,6 +88,7 @@ struct Runtime::State {
 
   std::unique_ptr<comm::Session> session;
   comm::Transport* transport = nullptr;   ///< the session's
+  std::unique_ptr<comm::Engine> comm_engine;   ///< over it; all regions are attached through it
   std::vector<LoadedObject> objects;      ///< what this process had loaded before any network library came in
   std::optional<comm::PollWaiter> start_waiter;
   std::optional<comm::Collectives> collectives;
@@ -115,6 +118,7 @@ struct Runtime::State {
 
   Result<void> build(comm::Job job, std::byte* space_base);
   Result<void> join(comm::Job job, std::byte*& space_base);
+  Result<void> build_engine();
   Result<void> build_memory(std::byte* space_base);
   Result<void> build_threads();
   Result<void> compare_objects();
@@ -177,6 +181,7 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base) {
   start_waiter.emplace(*transport);
   collectives.emplace(*transport, *start_waiter);
   transport->set_handler(gas::kStopHandler, &State::on_stop, this);
+  KASANE_TRY(build_engine());
   KASANE_TRY(build_memory(space_base));
   KASANE_TRY(build_threads());
   return compare_objects();
@@ -232,14 +237,28 @@ Result<void> Runtime::State::compare_objects() {
                                      "program and libraries, and must allow personality(ADDR_NO_RANDOMIZE)");
 }
 
+/// Its threads (KASANE_ISSUE=offload) make progress from here on, while handlers are still being set: no message for those comes before the barrier at the end
+/// of create().
+Result<void> Runtime::State::build_engine() {
+  comm::EngineOptions wanted;
+  // Where every peer is mapped operations need no records.
+  if (transport->facts().completes_inline) wanted.operations = wanted.packs = wanted.parcels = 16;
+  auto chosen = comm::engine_options_from_environment(wanted);
+  KASANE_TRY(chosen);
+  auto made = comm::Engine::create(*transport, *chosen);
+  KASANE_TRY(made);
+  comm_engine = std::move(*made);
+  return {};
+}
+
 Result<void> Runtime::State::build_memory(std::byte* space_base) {
   auto made_space = mem::Space::create(space_base, options.space_bytes);
   KASANE_TRY(made_space);
   space.emplace(std::move(*made_space));
-  KASANE_TRY(transport->attach(gas::kFrames, space->frames_fd(), space->a(0), space->bytes()));
+  KASANE_TRY(comm_engine->attach(gas::kFrames, space->frames_fd(), space->a(0), space->bytes()));
 
   const std::uint64_t pages = space->bytes() / mem::kPageBytes;
-  auto entries = attach_region(*transport, gas::kDirectory, gas::Directory::region_bytes(pages, ranks));
+  auto entries = attach_region(*comm_engine, gas::kDirectory, gas::Directory::region_bytes(pages, ranks));
   KASANE_TRY(entries);
   directory.emplace(*transport, pages);
   auto made_addresses = gas::AddressCache::create(*transport, *directory);
@@ -260,16 +279,16 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   mover.emplace(*transport, *addresses, *coherence);
 
   const gas::Heap::Config heap_config{segments.heap_offset, segments.heap_bytes, workers, reinterpret_cast<std::uintptr_t>(space->v(0))};
-  KASANE_TRY(attach_region(*transport, gas::kHeap, gas::Heap::region_bytes(heap_config, ranks)));
+  KASANE_TRY(attach_region(*comm_engine, gas::kHeap, gas::Heap::region_bytes(heap_config, ranks)));
   heap.emplace(*transport, heap_config, *directory, *mover, *coherence);
 
-  KASANE_TRY(attach_region(*transport, gas::kStatistics, (workers + 2) * sizeof(Counters)));
+  KASANE_TRY(attach_region(*comm_engine, gas::kStatistics, (workers + 2) * sizeof(Counters)));
   contexts.emplace(*transport, own_counters(), workers);
   return engine->start(&State::on_fault, this);
 }
 
 Result<void> Runtime::State::build_threads() {
-  auto region = attach_region(*transport, gas::kThreads, ult::threads_region_bytes(workers, static_cast<std::uint32_t>(segments.slots_per_rank)));
+  auto region = attach_region(*comm_engine, gas::kThreads, ult::threads_region_bytes(workers, static_cast<std::uint32_t>(segments.slots_per_rank)));
   KASANE_TRY(region);
   fences.emplace(*coherence, *contexts);
   stacks.emplace(*mover, *coherence, *contexts, *space, segments);
@@ -416,6 +435,7 @@ void Runtime::State::leave_together(bool all_joined) {
   }
   left.store(true);
   collectives.reset();
+  comm_engine.reset();
   session.reset();
 }
 

@@ -50,7 +50,8 @@ void copy_pieces(Cursor cursor, std::byte* remote, std::byte* local, bool reads)
   for (; !cursor.done();) {
     const Piece p = cursor.piece();
     std::byte* there = remote + p.remote_offset;
-    std::byte* here = local + p.local_offset;
+    // As numbers: of private memory the pieces' offsets are whole addresses, and local is null.
+    auto* here = reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(local) + p.local_offset);
     if (reads) {
       copy_in(here, there, p.bytes);
     } else {

@@ -20,7 +20,7 @@
 // **Thread safety.** Every call from any thread, from callbacks and from handlers. None of them waits, with one exception: an accumulate, where it is
 // executed (here if mapped, else in the owner's progress()), spins while somebody else adds to the same 4 KiB; so none from a handler of a signal or fault that
 // may have interrupted another. A callback runs outside all locks of the engine and may post; it must not wait. Local addresses lie in regions that this rank
-// attached (offsets, as §4.3.1: no registration on the way).
+// attached (offsets, as §4.3.1: no registration on the way), or in private memory (kPrivateMemory), which the network may have to register or copy.
 #pragma once
 
 #include <atomic>
@@ -140,6 +140,11 @@ class Engine {
     return within(paths_[raw(at.rank) * kMaxRegions + raw(at.region)], at.offset, bytes);
   }
   [[nodiscard, gnu::always_inline]] std::byte* local_at(LocalAddr at, std::size_t bytes) const noexcept {
+    // Private memory: the caller says that it is there, as with any pointer.
+    return at.region == kPrivateMemory ? reinterpret_cast<std::byte*>(at.offset) : registered_at(at, bytes);
+  }
+  /// What messages of other ranks name: never private memory.
+  [[nodiscard, gnu::always_inline]] std::byte* registered_at(LocalAddr at, std::size_t bytes) const noexcept {
     return raw(at.region) >= kMaxRegions ? nullptr : within(own_paths_[raw(at.region)], at.offset, bytes);
   }
   [[gnu::always_inline]] static std::byte* within(const Path& path, std::uint64_t offset, std::size_t bytes) noexcept {

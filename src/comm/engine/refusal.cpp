@@ -9,7 +9,7 @@
 namespace kasane::comm {
 namespace {
 
-enum class Why : std::uint8_t { nothing, rank, region, range, alignment, dimensions, shape_overflow, handler, payload, element, width, scale, own_region };
+enum class Why : std::uint8_t { nothing, rank, region, range, alignment, dimensions, shape_overflow, handler, payload, element, width, scale, own_region, address };
 
 struct Refusal {
   Why why = Why::nothing;
@@ -56,6 +56,7 @@ std::string text_of(const Refusal& r) {
     case Why::element: return n(r.a) + " is not a multiple of the element's " + n(r.b) + " bytes";
     case Why::scale: return "an integer's scale of " + std::to_string(std::bit_cast<double>(r.a)) + ": its whole part must be one of 64 bits";
     case Why::own_region: return "region " + n(r.a) + " is the engine's own";
+    case Why::address: return n(r.b) + " bytes at address " + n(r.a) + " of this process";
     case Why::width: return "an atomic of " + n(r.a) + " bytes: 4 or 8 can be";
   }
   return {};
@@ -69,7 +70,10 @@ bool right_range(const Bounds& bounds, RemoteAddr at, std::uint64_t bytes) noexc
   return right_rank(bounds, at.rank) && right_place(bounds, at.region, at.offset, bytes);
 }
 
-bool right_range(const Bounds& bounds, LocalAddr at, std::uint64_t bytes) noexcept { return right_place(bounds, at.region, at.offset, bytes); }
+bool right_range(const Bounds& bounds, LocalAddr at, std::uint64_t bytes) noexcept {
+  if (at.region != kPrivateMemory) return right_place(bounds, at.region, at.offset, bytes);
+  return bytes == 0 || at.offset != 0 || refuse(Why::address, at.offset, bytes);
+}
 
 bool right_alignment(std::uint64_t offset, std::uint64_t alignment) noexcept {
   if (alignment != 4 && alignment != 8) return refuse(Why::width, alignment);

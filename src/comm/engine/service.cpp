@@ -61,7 +61,7 @@ bool Engine::Core::give_late_answers() noexcept {
 
 void Engine::Core::apply(const wire::Entry& e, const std::byte* data) noexcept {
   const LocalAddr place{RegionId{e.region}, e.offset};
-  std::byte* to = engine_.local_at(place, e.bytes);
+  std::byte* to = engine_.registered_at(place, e.bytes);
   KASANE_CHECK(to != nullptr, "a pack writes beyond its region");   // the sender checked: our bug
   switch (e.what) {
     case wire::What::write: return copy_out(to, data, e.bytes);
@@ -89,7 +89,7 @@ void Engine::Core::on_read_pack(void* context, const Message& m) noexcept {
   for (std::size_t at = sizeof(head); at < m.payload.size(); at += sizeof(wire::Entry)) {
     wire::Entry e;
     std::memcpy(&e, m.payload.data() + at, sizeof(e));
-    const std::byte* from = core.engine_.local_at({RegionId{e.region}, e.offset}, e.bytes);
+    const std::byte* from = core.engine_.registered_at({RegionId{e.region}, e.offset}, e.bytes);
     KASANE_CHECK(from != nullptr, "a pack reads beyond its region");
     copy_in(out + used, from, e.bytes);
     used += wire::padded(e.bytes);
@@ -126,7 +126,7 @@ void Engine::Core::on_copy(void* context, const Message& m) noexcept {
 /// False: the transport is full. Else the answer was sent, or copied() will send it.
 bool Engine::Core::serve(CopyService& s) noexcept {
   const wire::CopyOrder& o = s.order;
-  const std::byte* from = engine_.local_at({RegionId{o.from_region}, o.from_offset}, o.bytes);
+  const std::byte* from = engine_.registered_at({RegionId{o.from_region}, o.from_offset}, o.bytes);
   KASANE_CHECK(from != nullptr, "a copy from beyond its region");
   const RemoteAddr to{Rank{o.to_rank}, RegionId{o.to_region}, o.to_offset};
   if (std::byte* mapped = engine_.mapped_at(to, o.bytes); mapped != nullptr) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every operation of the engine keeps its promise over every transport and in every mode: at the sizes where implementations change their ways, with guards on
 // both sides.
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -61,6 +62,49 @@ TEST_P(EngineTest, BytesWrittenAreTheBytesRead) {
       env.all.barrier();
     }
   }, 3);
+}
+
+// Local memory that lies in no region: contiguous, in pieces, and added.
+TEST_P(EngineTest, PrivateMemoryIsWrittenAndRead) {
+  with_engines(GetParam(), {}, [](EngineEnv& env) {
+    Awaited io = env.io();
+    const Rank to = env.next();
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{4097}, std::size_t{100'000}}) {
+      std::memset(env.memory, 0, bytes + 16384);
+      env.all.barrier();
+      const auto mine = pattern(bytes, env.me());
+      std::vector<std::byte> back(bytes + 2 * kGuard, std::byte{0x66});
+      ASSERT_DONE(io.write({.to = env.at(to, 0), .from = private_memory(mine.data()), .bytes = bytes, .on_complete = {}}));
+      ASSERT_DONE(io.read({.from = env.at(to, 0), .to = private_memory(back.data() + kGuard), .bytes = bytes, .on_complete = {}}));
+      EXPECT_EQ(std::memcmp(back.data() + kGuard, mine.data(), bytes), 0) << bytes;
+      EXPECT_TRUE(all_are(back.data(), kGuard, std::byte{0x66}) && all_are(back.data() + kGuard + bytes, kGuard, std::byte{0x66})) << bytes;
+
+      const Strides every_second{.dimensions = 2, .count = {4, bytes / 8}, .remote_stride = {4}, .local_stride = {8}};
+      Flag strided;
+      env.post(&Engine::try_write_strided_async, {.remote = env.at(to, 0), .local = private_memory(mine.data()), .shape = every_second,
+                                                  .on_complete = strided.callback()}, env.waiter);
+      EXPECT_EQ(strided.wait(env.waiter), Status::ok);
+      const auto address = [](const void* p) { return reinterpret_cast<std::uint64_t>(p); };
+      const Piece pieces[]{{0, address(back.data() + 8), 4}, {4, address(back.data()), 4}};
+      Flag vector;
+      env.post(&Engine::try_read_vector_async, {.rank = to, .remote_region = kRegion, .local_region = kPrivateMemory, .pieces = pieces,
+                                                .on_complete = vector.callback()}, env.waiter);
+      EXPECT_EQ(vector.wait(env.waiter), Status::ok);
+      EXPECT_EQ(std::memcmp(back.data() + 8, mine.data(), 4), 0) << bytes;
+      if (bytes >= 16) { EXPECT_EQ(std::memcmp(back.data(), mine.data() + 8, 4), 0) << bytes; }
+      env.all.barrier();
+    }
+    const std::array<std::int64_t, 2> ones{1, 2};
+    std::memset(env.memory, 0, 64);
+    env.all.barrier();
+    Flag added;
+    env.post(&Engine::try_accumulate_async, {.to = env.at(to, 0), .from = private_memory(ones.data()), .element = Element::int64,
+                                             .shape = {.dimensions = 1, .count = {16}}, .on_complete = added.callback()}, env.waiter);
+    EXPECT_EQ(added.wait(env.waiter), Status::ok);
+    env.all.barrier();
+    EXPECT_EQ(std::memcmp(env.memory, ones.data(), 16), 0);
+    env.all.barrier();
+  });
 }
 
 // Many at once, so that they share messages where the transport is a network.
@@ -435,6 +479,11 @@ TEST_P(EngineTest, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
                                                                  .shape = {.dimensions = 1, .count = {8}}, .on_complete = c}); }, "scale");
       }
     }
+    // Private memory is local only, and has no place at null.
+    refused([&](Callback c) { return e.try_read_async({.from = {r, kPrivateMemory, 4096}, .to = here, .bytes = 8, .on_complete = c}); }, "is not attached");
+    refused([&](Callback c) { return e.try_write_async({.to = {Rank{env.me()}, kPrivateMemory, 4096}, .from = here, .bytes = 8, .on_complete = c}); },
+            "is not attached");
+    refused([&](Callback c) { return e.try_write_async({.to = good, .from = private_memory(nullptr), .bytes = 8, .on_complete = c}); }, "8 bytes at address 0");
     const std::vector<std::byte> large(kMaxPayload + 1);
     refused([&](Callback c) { return e.try_send_async({.to = r, .handler = kSum, .payload = large, .on_complete = c}); }, "payload");
     refused([&](Callback c) { return e.try_request_async({.to = r, .handler = HandlerId{63}, .payload = {}, .answer = nullptr, .on_complete = c}); }, "handler 63");
