@@ -140,11 +140,6 @@ void kasane_release_all(void);
 /** Afterwards loads on this rank see what others had released before. */
 void kasane_acquire_all(void);
 
-/** Reads `bytes` at `global` from the owner's copy, uncached, into `destination` (any memory). Sees puts at once, stores of other ranks after their release. EINVAL: not in global memory. */
-int kasane_get(void* destination, const void* global, size_t bytes);
-/** Writes `bytes` from `source` (any memory) to the owner's copy of `global`, uncached; complete when it returns. Mixing with loads and stores of the same datum needs a fence between. */
-int kasane_put(void* global, const void* source, size_t bytes);
-
 /**
  * Makes [pointer, pointer+bytes) present, and writable if so asked, until kasane_unpin with the same range: no access to it faults, so that it may be given to a
  * system call. A writable pin holds the pages' dirty state: release a long pin soon. Memory outside of the space is accepted and needs nothing.
@@ -153,6 +148,94 @@ int kasane_put(void* global, const void* source, size_t bytes);
 int kasane_pin(void* pointer, size_t bytes, int writable);
 /** Ends a pin. On the rank that pinned. */
 int kasane_unpin(void* pointer, size_t bytes);
+
+/* ---- the direct view ------------------------------------------------------------------------------------------------------ */
+/*
+ * Global memory read and changed where its owner has it, without a copy here: each of these functions sees and changes the owner's copy at once. Loads and stores use
+ * the coherent view instead, which others see after a release and an acquire. Where one datum is used through both, a fence stands between: kasane_release_all after
+ * stores and before direct access anywhere, kasane_acquire_all after direct changes and before loads (`kasane run --check-mixing` reports what lacks one).
+ *
+ * The names after W. Endo's thesis (2017), chapter 5 (MGAS-2: get, put), and ARMCI (accumulate, strided, vector). Local memory is any memory, global or private.
+ * Addresses of global memory may be null nowhere; ranges may span any number of pages, which are accessed concurrently. From any thread of any rank.
+ * Errors: EINVAL: a range that is not (wholly) in global memory or not allocated, with its address; an atomic or element that is not aligned. EIO: a peer was lost.
+ * Parts of a range that fails may have been done.
+ *
+ * Asynchronous forms take a kasane_pending_t, which is {0} or counts earlier puts, accumulates and copies (then one wait awaits them all; a get is waited for by itself,
+ * before the next one is issued on the same variable). The source of a put or accumulate has been copied when the call returns; the target of a get or an atomic's old
+ * value must not be used before kasane_wait, and stays allocated until then. kasane_wait may be called on another rank than the one that issued: the thread may have moved.
+ * When too many operations are pending on a rank the call itself waits for its own bytes, and leaves nothing pending.
+ */
+
+/** What is pending; {0}: nothing. A plain value: copy it, but wait for one of the copies only. */
+typedef struct kasane_pending { uint64_t id; } kasane_pending_t;
+/** Waits until everything that it counts is complete: what was read is at its destination, what was put is in the owner's memory. It is {0} then. */
+int kasane_wait(kasane_pending_t* pending);
+/** *done = 1 if kasane_wait would not wait; has the same effects then. Else *done = 0. */
+int kasane_test(kasane_pending_t* pending, int* done);
+/** Waits until everything that this rank issued so far, by whichever thread, has completed at its owner. What was read for V still needs its kasane_wait. */
+int kasane_flush(void);
+
+/** Reads `bytes` at `global` into `destination`. */
+int kasane_get(void* destination, const void* global, size_t bytes);
+int kasane_get_async(void* destination, const void* global, size_t bytes, kasane_pending_t* pending);
+/** Writes `bytes` from `source` to `global`; complete at the owner when it returns. */
+int kasane_put(void* global, const void* source, size_t bytes);
+/** pending may be NULL: nobody waits but kasane_flush. */
+int kasane_put_async(void* global, const void* source, size_t bytes, kasane_pending_t* pending);
+
+/** A patch: count[0] contiguous bytes, count[i] times at distances of stride[i-1] bytes on either side. dimensions: 1 to 8. */
+typedef struct kasane_strides {
+  uint32_t dimensions;
+  size_t count[8];
+  size_t global_stride[7];
+  size_t local_stride[7];
+} kasane_strides_t;
+int kasane_get_strided(void* destination, const void* global, const kasane_strides_t* shape, kasane_pending_t* pending); /**< pending NULL: blocking */
+int kasane_put_strided(void* global, const void* source, const kasane_strides_t* shape, kasane_pending_t* pending);      /**< pending NULL: blocking */
+
+/** One of many pieces that are read or written together. */
+typedef struct kasane_piece {
+  void* global;
+  void* local;
+  size_t bytes;
+} kasane_piece_t;
+int kasane_get_vector(const kasane_piece_t* pieces, size_t count, kasane_pending_t* pending); /**< pending NULL: blocking */
+int kasane_put_vector(const kasane_piece_t* pieces, size_t count, kasane_pending_t* pending); /**< pending NULL: blocking */
+
+/** Elements of kasane_accumulate. */
+typedef enum kasane_element {
+  KASANE_INT32 = 0,
+  KASANE_INT64 = 1,
+  KASANE_FLOAT = 2,
+  KASANE_DOUBLE = 3,
+  KASANE_COMPLEX_FLOAT = 4,  /**< two floats, real and imaginary */
+  KASANE_COMPLEX_DOUBLE = 5
+} kasane_element_t;
+/**
+ * global[i] += scale * source[i] for `count` elements, each atomic with respect to other accumulates of the same kind of element, not to kasane_atomic. scale: real and
+ * imaginary part; integers take the whole part of the real one. NULL: 1. Addresses are multiples of the element's size (complex: of its part's); an element lies in one page.
+ * pending NULL: blocking.
+ */
+int kasane_accumulate(void* global, const void* source, size_t count, kasane_element_t element, const double scale[2], kasane_pending_t* pending);
+/** The same over a patch of whole elements. */
+int kasane_accumulate_strided(void* global, const void* source, const kasane_strides_t* shape, kasane_element_t element, const double scale[2], kasane_pending_t* pending);
+
+typedef enum kasane_atomic_op {
+  KASANE_FETCH_ADD = 0,
+  KASANE_FETCH_AND = 1,
+  KASANE_FETCH_OR = 2,
+  KASANE_FETCH_XOR = 3,
+  KASANE_SWAP = 4,
+  KASANE_COMPARE_SWAP = 5 /**< stores operand if the value is `compare` */
+} kasane_atomic_op_t;
+/**
+ * One read-modify-write of an integer of `width` bytes (4 or 8) at `global`, a multiple of width, executed at its owner: atomic among all ranks, and with std::atomic of
+ * the owner's threads on the same word. It orders no other access. *old (may be NULL) gets the value before, zero-extended. pending NULL: blocking.
+ */
+int kasane_atomic(kasane_atomic_op_t op, uint32_t width, void* global, uint64_t operand, uint64_t compare, uint64_t* old, kasane_pending_t* pending);
+
+/** From one place of global memory to another, between any two ranks, past this one; they do not overlap. pending NULL: blocking. */
+int kasane_copy(void* to, const void* from, size_t bytes, kasane_pending_t* pending);
 
 /* ---- synchronisation ------------------------------------------------------------------------------------------------------ */
 /* Initialised, used and destroyed on threads (EPERM elsewhere), of any rank. An object may be copied bitwise; a copy names the same one. */

@@ -29,6 +29,9 @@
 
 #include <kasane/kasane.h>
 
+#include <kasane/error.hpp>
+#include <kasane/global_ptr.hpp>
+
 #include <cerrno>
 #include <compare>
 #include <cstddef>
@@ -46,39 +49,6 @@
 #include <utility>
 
 namespace kasane {
-
-// ---- errors ----------------------------------------------------------------------------------------------------------------
-
-/// A call that could not do what it was asked.
-class error : public std::runtime_error {
- public:
-  error(int code, const char* message) : std::runtime_error(message), code_(code) {}
-  /// As errno: EPERM (called where it makes no sense), EINVAL, EAGAIN (no thread slot or record left), EIO.
-  [[nodiscard]] int code() const noexcept { return code_; }
-
- private:
-  int code_;
-};
-
-/// Global memory is exhausted; what() says how much was asked for.
-class out_of_memory : public std::bad_alloc {
- public:
-  explicit out_of_memory(const char* message) noexcept;
-  [[nodiscard]] const char* what() const noexcept override { return text_; }
-
- private:
-  char text_[240];
-};
-
-namespace detail {
-/// Throws the failure that the last C call on this worker reported.
-[[noreturn, gnu::cold, gnu::noinline]] void throw_last_error();
-
-inline void check(int code) {
-  if (code != 0) [[unlikely]]
-    throw_last_error();
-}
-}  // namespace detail
 
 // ---- the job ----------------------------------------------------------------------------------------------------------------
 
@@ -212,6 +182,8 @@ template <class T>
 inline void release_all() { kasane_release_all(); }
 /// Afterwards loads on this rank see what others had released.
 inline void acquire_all() { kasane_acquire_all(); }
+
+// get and put with plain pointers; all other forms of the direct view, and what they have in common: kasane/global_ptr.hpp.
 
 /// Reads n objects at `global` from their owner, uncached, into any memory. Throws error EINVAL if it is not global memory.
 template <class T>

@@ -58,6 +58,9 @@ class RegionWords {
     return io.compare_swap(at(rank, offset), expected, desired);
   }
 
+  /// The word itself, or null where it is not mapped here.
+  [[nodiscard]] std::atomic<std::uint64_t>* here(Rank rank, std::uint64_t offset) const noexcept { return direct(rank, offset); }
+
  private:
   // seq_cst throughout: these words carry Dekker-style handshakes (holders of a location against busy, deque ends).
   [[nodiscard]] std::atomic<std::uint64_t>* direct(Rank rank, std::uint64_t offset) const noexcept {

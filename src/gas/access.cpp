@@ -2,43 +2,355 @@
 #include "gas/access.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <new>
 #include <string>
+#include <utility>
+
+#include "base/assert.h"
 
 namespace kasane::gas {
 namespace {
 
-/// Calls piece(page, offset, bytes done so far, bytes) for the part of the range in each page, until one fails.
+constexpr std::size_t kStagingUnit = 4096;
+constexpr std::uint32_t kStagingWords = 16;
+
+/// Calls accepted() until the engine has taken the operation.
 template <class F>
-Result<void> for_each_page(std::uint64_t offset, std::size_t bytes, const F& piece) {
-  for (std::size_t done = 0; done < bytes;) {
-    const std::uint64_t at = offset + done;
-    const std::size_t n = std::min<std::size_t>(bytes - done, mem::kPageBytes - at % mem::kPageBytes);
-    if (!piece(mem::page_of(at), at, done, n)) {
-      return fail(Errc::out_of_range, "global offset " + std::to_string(at) + " is not allocated");
+void post(comm::Blocking& io, const F& accepted) {
+  bool done = false;
+  io.waiter().until([&] { return done || (done = accepted()); });
+}
+
+[[nodiscard]] std::span<const comm::Piece> all(const comm::Piece* pieces, std::size_t count) noexcept { return {pieces, count}; }
+
+}  // namespace
+
+// ---- start ---------------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Access>> Access::create(comm::Engine& engine, AddressCache& addresses, std::uint64_t bytes, const std::byte* base) {
+  auto store = Store::create();
+  KASANE_TRY(store);
+  return std::unique_ptr<Access>(new Access(engine, addresses, bytes, base, std::move(*store)));
+}
+
+Result<Access::Store> Access::Store::create() {
+  Store store;
+  store.parts.reset(new (std::nothrow) Part[kParts]);
+  store.words.reset(new (std::nothrow) std::atomic<std::uint64_t>[kStagingWords]());
+  constexpr std::size_t bytes = kStagingWords * Staging::kUnitsPerWord * kStagingUnit;
+  store.memory.reset(new (std::nothrow) std::byte[bytes]);   // not written here: what no put uses costs nothing
+  if (store.parts == nullptr || store.words == nullptr || store.memory == nullptr) {
+    return fail(Errc::out_of_memory, "no memory for " + std::to_string(kParts) + " puts under way and " + std::to_string(bytes) + " bytes of their data");
+  }
+  return store;
+}
+
+Access::Access(comm::Engine& engine, AddressCache& addresses, std::uint64_t bytes, const std::byte* base, Store&& store)
+    : engine_(engine), addresses_(addresses), bytes_(bytes), cpu_atomics_(engine.transport().facts().atomics_coherent_with_cpu), base_(base), frames_(std::make_unique<std::byte*[]>(engine.transport().ranks())),
+      store_(std::move(store)), free_parts_(kParts), staging_(store_.words.get(), kStagingWords, store_.memory.get(), kStagingUnit) {
+  for (std::uint32_t r = 0; r < engine.transport().ranks(); ++r) frames_[r] = engine.transport().mapped(Rank{r}, kFrames);
+  for (std::uint32_t i = 0; i < kParts; ++i) {
+    store_.parts[i].access = this;
+    store_.parts[i].index = i;
+  }
+}
+
+Access::~Access() = default;
+
+// ---- splitting -----------------------------------------------------------------------------------------------------
+
+Result<void> Access::check(std::uint64_t offset, std::uint64_t bytes) const {
+  if (offset <= bytes_ && bytes <= bytes_ - offset) return {};
+  return fail(Errc::out_of_range, std::to_string(bytes) + " bytes at " + name(offset) + ": the range is not in global memory");
+}
+
+Result<void> Access::wild(std::uint64_t offset) const { return fail(Errc::out_of_range, name(offset) + " is not allocated: a wild pointer, or memory that was freed"); }
+
+std::string Access::name(std::uint64_t offset) const {
+  char text[32];
+  std::snprintf(text, sizeof text, "%p", static_cast<const void*>(base_ + offset));
+  return text;
+}
+
+/// Calls part(done so far, bytes, only what is known here) for each page of the range: first for all whose location is known here, so that these are under way
+/// while the directory is asked for the others.
+template <class F>
+Result<void> Access::hits_first(std::uint64_t offset, std::uint64_t bytes, const F& part) {
+  constexpr unsigned window = 64;
+  KASANE_TRY(check(offset, bytes));
+  for (std::uint64_t done = 0; done < bytes;) {
+    const auto each = [&](const auto& f) {
+      std::uint64_t at = done;
+      for (unsigned i = 0; i < window && at < bytes; ++i) {
+        const std::uint64_t n = std::min(bytes - at, mem::kPageBytes - (offset + at) % mem::kPageBytes);
+        if (!f(i, at, n)) return ~std::uint64_t{0};
+        at += n;
+      }
+      return at;
+    };
+    std::uint64_t missed = 0;
+    const std::uint64_t end = each([&](unsigned i, std::uint64_t at, std::uint64_t n) {
+      if (part(at, n, true) != Found::yes) missed |= std::uint64_t{1} << i;
+      return true;
+    });
+    std::uint64_t nowhere = 0;
+    if (missed != 0 && each([&](unsigned i, std::uint64_t at, std::uint64_t n) {
+          nowhere = offset + at;
+          return (missed >> i & 1) == 0 || part(at, n, false) == Found::yes;
+        }) == ~std::uint64_t{0}) {
+      return wild(nowhere);
     }
+    done = end;
+  }
+  return {};
+}
+
+/// Collects the pieces of a walk to batches of one page and calls flush(batch) for each.
+template <class F>
+Result<void> Access::each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor cursor, const F& flush) {
+  Batch batch;
+  while (!cursor.done()) {
+    const comm::Piece piece = cursor.piece();
+    const std::uint64_t at = remote + piece.remote_offset;
+    KASANE_TRY(check(at, piece.bytes));
+    const std::uint64_t n = std::min(piece.bytes, mem::kPageBytes - at % mem::kPageBytes);
+    if (batch.count != 0 && (batch.page != mem::page_of(at) || batch.count == Batch::kMost || batch.bytes + n > kMostBytes)) {
+      if (flush(batch) != Found::yes) return wild(batch.pieces[0].remote_offset);
+      batch.count = 0;
+    }
+    if (batch.count == 0) batch.bytes = 0;
+    batch.page = mem::page_of(at);
+    batch.pieces[batch.count++] = {at, local + piece.local_offset, n};
+    batch.bytes += n;
+    cursor.consume(n);
+  }
+  if (batch.count != 0 && flush(batch) != Found::yes) return wild(batch.pieces[0].remote_offset);
+  return {};
+}
+
+// ---- reads ---------------------------------------------------------------------------------------------------------
+
+Result<void> Access::read(comm::Blocking& io, Outstanding& o, std::uint64_t from, std::byte* to, comm::Cursor cursor) {
+  if (cursor.single()) {
+    const comm::Piece only = cursor.piece();
+    return read(io, o, from + only.remote_offset, plus(to, only.local_offset), only.bytes);
+  }
+  return each_batch(from, reinterpret_cast<std::uintptr_t>(to), cursor, [&](Batch& batch) { return read_batch(io, o, batch, false); });
+}
+
+Result<void> Access::read(comm::Blocking& io, Outstanding& o, std::uint64_t from, void* to, std::size_t bytes) {
+  return hits_first(from, bytes, [&](std::uint64_t done, std::uint64_t n, bool only_here) {
+    Batch batch;
+    batch.one(from + done, reinterpret_cast<std::uintptr_t>(to) + done, n);
+    return read_batch(io, o, batch, only_here);
+  });
+}
+
+Access::Found Access::read_batch(comm::Blocking& io, Outstanding& o, const Batch& batch, bool only_here) {
+  const Rank owner = only_here ? addresses_.find_here(io, batch.page) : addresses_.find(io, batch.page);
+  if (owner == kNoRank) return only_here ? Found::not_here : Found::nowhere;
+  o.begin();
+  post(io, [&] {
+    const comm::Piece& p = batch.pieces[0];
+    if (batch.count == 1) {
+      return engine_.try_read_async({.from = {owner, kFrames, p.remote_offset}, .to = {comm::kPrivateMemory, p.local_offset}, .bytes = p.bytes, .on_complete = ends(o)});
+    }
+    return engine_.try_read_vector_async({.rank = owner, .remote_region = kFrames, .local_region = comm::kPrivateMemory,
+                                          .pieces = all(batch.pieces, batch.count), .on_complete = ends(o)});
+  });
+  return Found::yes;
+}
+
+// ---- changes -------------------------------------------------------------------------------------------------------
+
+Result<void> Access::write(comm::Blocking& io, Outstanding& o, std::uint64_t to, const std::byte* from, comm::Cursor cursor, Source source) {
+  if (cursor.single()) {
+    const comm::Piece only = cursor.piece();
+    return write(io, o, to + only.remote_offset, plus(from, only.local_offset), only.bytes, source);
+  }
+  return each_batch(to, reinterpret_cast<std::uintptr_t>(from), cursor, [&](Batch& batch) { return write_batch(io, o, batch, source, false); });
+}
+
+Result<void> Access::write(comm::Blocking& io, Outstanding& o, std::uint64_t to, const void* from, std::size_t bytes, Source source) {
+  return hits_first(to, bytes, [&](std::uint64_t done, std::uint64_t n, bool only_here) {
+    Batch batch;
+    batch.one(to + done, reinterpret_cast<std::uintptr_t>(from) + done, n);
+    return write_batch(io, o, batch, source, only_here);
+  });
+}
+
+Access::Found Access::write_batch(comm::Blocking& io, Outstanding& o, Batch& batch, Source source, bool only_here) {
+  Part& part = take_part(io, o);
+  if (source == Source::copied) stage(io, part, batch);
+  Rank owner{};
+  const Found found = use(io, part, batch.page, only_here, owner);
+  if (found != Found::yes) return drop(part), found;
+  post(io, [&] {
+    const comm::Piece& p = batch.pieces[0];
+    if (batch.count == 1) {
+      return engine_.try_write_async({.to = {owner, kFrames, p.remote_offset}, .from = {comm::kPrivateMemory, p.local_offset}, .bytes = p.bytes, .on_complete = ends(part)});
+    }
+    return engine_.try_write_vector_async({.rank = owner, .remote_region = kFrames, .local_region = comm::kPrivateMemory,
+                                           .pieces = all(batch.pieces, batch.count), .on_complete = ends(part)});
+  });
+  return Found::yes;
+}
+
+Result<void> Access::accumulate(comm::Blocking& io, Outstanding& o, comm::Element element, std::complex<double> scale, std::uint64_t to, const std::byte* from,
+                                comm::Cursor cursor, Source source) {
+  const std::size_t size = comm::element_bytes(element);
+  const std::size_t part = element == comm::Element::complex64 || element == comm::Element::complex128 ? size / 2 : size;
+  Result<void> wrong;
+  auto issued = each_batch(to, reinterpret_cast<std::uintptr_t>(from), cursor, [&](Batch& batch) {
+    for (std::size_t i = 0; i < batch.count && wrong; ++i) {
+      const comm::Piece& p = batch.pieces[i];
+      if (p.remote_offset % part != 0 || p.local_offset % part != 0) {
+        wrong = fail(Errc::invalid_argument, "accumulate at " + name(p.remote_offset) + ": both sides must be multiples of " + std::to_string(part) + " bytes");
+      } else if (p.bytes % size != 0) {
+        wrong = fail(Errc::invalid_argument, "accumulate at " + name(p.remote_offset) + ": rows must be whole elements of " + std::to_string(size) +
+                                                 " bytes, none of them across the border of two pages");
+      }
+    }
+    return wrong ? accumulate_batch(io, o, element, scale, batch, source) : Found::nowhere;
+  });
+  return wrong ? issued : wrong;
+}
+
+Access::Found Access::accumulate_batch(comm::Blocking& io, Outstanding& o, comm::Element element, std::complex<double> scale, Batch& batch, Source source) {
+  Part& part = take_part(io, o);
+  if (source == Source::copied) stage(io, part, batch);
+  Rank owner{};
+  if (use(io, part, batch.page, false, owner) != Found::yes) return drop(part), Found::nowhere;
+  for (const comm::Piece& p : all(batch.pieces, batch.count)) {
+    part.left.fetch_add(1, std::memory_order_relaxed);   // relaxed: our own keeps it above 0
+    post(io, [&] {
+      return engine_.try_accumulate_async({.to = {owner, kFrames, p.remote_offset}, .from = {comm::kPrivateMemory, p.local_offset}, .element = element, .scale = scale,
+                                           .shape = {.dimensions = 1, .count = {p.bytes}}, .on_complete = ends(part)});
+    });
+  }
+  end(part, comm::Status::ok);
+  return Found::yes;
+}
+
+Result<void> Access::atomic(comm::Blocking& io, Outstanding& o, comm::AtomicOp op, comm::Width width, std::uint64_t at, std::uint64_t operand,
+                            std::uint64_t compare, std::uint64_t* result) {
+  const auto bytes = static_cast<std::uint64_t>(width);
+  KASANE_TRY(check(at, bytes));
+  if (at % bytes != 0) {
+    return fail(Errc::invalid_argument, "an atomic of " + std::to_string(bytes) + " bytes at " + name(at) + ": the address must be a multiple of " + std::to_string(bytes));
+  }
+  Part& part = take_part(io, o);
+  Rank owner{};
+  if (use(io, part, mem::page_of(at), false, owner) != Found::yes) return drop(part), wild(at);
+  post(io, [&] {
+    return engine_.try_atomic_async({.op = op, .width = width, .at = {owner, kFrames, at}, .operand = operand, .compare = compare, .result = result, .on_complete = ends(part)});
+  });
+  return {};
+}
+
+Result<void> Access::copy(comm::Blocking& io, Outstanding& o, std::uint64_t from, std::uint64_t to, std::size_t bytes) {
+  KASANE_TRY(check(from, bytes));
+  KASANE_TRY(check(to, bytes));
+  for (std::uint64_t done = 0; done < bytes;) {
+    const std::uint64_t here = from + done, there = to + done;
+    const std::uint64_t n = std::min({bytes - done, mem::kPageBytes - here % mem::kPageBytes, mem::kPageBytes - there % mem::kPageBytes});
+    const Rank source = addresses_.find(io, mem::page_of(here));
+    if (source == kNoRank) return wild(here);
+    Part& part = take_part(io, o);
+    Rank owner{};
+    if (use(io, part, mem::page_of(there), false, owner) != Found::yes) return drop(part), wild(there);
+    post(io, [&] { return engine_.try_copy_async({.from = {source, kFrames, here}, .to = {owner, kFrames, there}, .bytes = n, .on_complete = ends(part)}); });
     done += n;
   }
   return {};
 }
 
-}  // namespace
-
-Result<void> get(comm::Blocking& io, AddressCache& addresses, void* local, std::uint64_t offset, std::size_t bytes) {
-  return for_each_page(offset, bytes, [&](PageId page, std::uint64_t at, std::size_t done, std::size_t n) {
-    const Rank owner = addresses.find(io, page);
-    if (owner == kNoRank) return false;
-    io.read({owner, kFrames, at}, static_cast<std::byte*>(local) + done, n);
-    return true;
-  });
+void Access::flush(comm::Blocking& io, Outstanding& o) {
+  o.begin();
+  post(io, [&] { return engine_.try_flush_async({.rank = kNoRank, .on_complete = ends(o)}); });
 }
 
-Result<void> put(comm::Blocking& io, AddressCache& addresses, std::uint64_t offset, const void* local, std::size_t bytes) {
-  return for_each_page(offset, bytes, [&](PageId page, std::uint64_t at, std::size_t done, std::size_t n) {
-    const AddressCache::Put put(addresses, io, page);
-    if (put.owner() == kNoRank) return false;
-    io.write({put.owner(), kFrames, at}, static_cast<const std::byte*>(local) + done, n);
-    return true;
-  });
+// ---- parts ---------------------------------------------------------------------------------------------------------
+
+Access::Part& Access::take_part(comm::Blocking& io, Outstanding& o) {
+  std::uint32_t index = comm::IndexPool<>::kNone;
+  // Parts end by themselves: their uses wait for nobody.
+  io.waiter().until([&] { return index != comm::IndexPool<>::kNone || (index = free_parts_.take()) != comm::IndexPool<>::kNone; });
+  Part& part = store_.parts[index];
+  o.begin();
+  part.outstanding = &o;
+  part.counted = false;
+  part.staged = {};
+  // relaxed, both: the part is ours alone until it is posted.
+  part.left.store(1, std::memory_order_relaxed);
+  part.failed.store(false, std::memory_order_relaxed);
+  return part;
+}
+
+/// Copies the sources aside; the pieces' local addresses are those of the copies then. Before the use is taken: a source in V may fault, and a fault may wait for whoever
+/// moves that page.
+void Access::stage(comm::Blocking& io, Part& part, Batch& batch) {
+  std::byte* to = part.data;
+  if (batch.bytes > Part::kInline) {
+    io.waiter().until([&] { return part.staged.units != 0 || (part.staged = staging_.take(batch.bytes)).units != 0; });
+    to = staging_.at(part.staged);
+  }
+  for (std::size_t i = 0; i < batch.count; ++i) {
+    comm::Piece& p = batch.pieces[i];
+    std::memcpy(to, reinterpret_cast<const std::byte*>(p.local_offset), p.bytes);
+    p.local_offset = reinterpret_cast<std::uintptr_t>(to);
+    to += p.bytes;
+  }
+}
+
+Access::Found Access::use(comm::Blocking& io, Part& part, PageId page, bool only_here, Rank& owner) {
+  part.page = page;
+  if (only_here) {
+    AddressCache::Put put(addresses_, io, page, AddressCache::kOnlyHere);
+    owner = put.owner();
+    part.counted = put.hand_over();
+    return owner == kNoRank ? Found::not_here : Found::yes;
+  }
+  AddressCache::Put put(addresses_, io, page);
+  owner = put.owner();
+  part.counted = put.hand_over();
+  return owner == kNoRank ? Found::nowhere : Found::yes;
+}
+
+/// Nothing was posted for it.
+void Access::drop(Part& part) noexcept { end(part, comm::Status::ok); }
+
+void Access::end(Part& part, comm::Status status) noexcept {
+  if (status != comm::Status::ok) part.failed.store(true, std::memory_order_relaxed);   // relaxed: published by left
+  // acq_rel: who ends the last operation of the part has everybody's.
+  if (part.left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (part.counted) addresses_.end_put(part.page);
+  if (part.staged.units != 0) staging_.put(part.staged);
+  Outstanding& o = *part.outstanding;
+  const comm::Status worst = part.failed.load(std::memory_order_relaxed) ? comm::Status::peer_lost : comm::Status::ok;   // relaxed: ordered by left
+  free_parts_.put(part.index);
+  o.end(worst);
+}
+
+comm::Callback Access::ends(Part& part) noexcept {
+  return {.fn =
+              [](void* p, comm::Status status) noexcept {
+                auto& ended = *static_cast<Part*>(p);
+                KASANE_CHECK(status != comm::Status::refused, "arguments were checked before");
+                ended.access->end(ended, status);
+              },
+          .context = &part};
+}
+
+comm::Callback Access::ends(Outstanding& o) noexcept {
+  return {.fn =
+              [](void* p, comm::Status status) noexcept {
+                KASANE_CHECK(status != comm::Status::refused, "arguments were checked before");
+                static_cast<Outstanding*>(p)->end(status);
+              },
+          .context = &o};
 }
 
 }  // namespace kasane::gas

@@ -1,19 +1,193 @@
 // SPDX-License-Identifier: Apache-2.0
-// Direct, uncached access to global memory: the owner's copy is read and written one-sidedly, page by page. Where the page's location is
-// cached (gas/address_cache.h) that is all; else this rank first becomes a holder of it and reads its entry. Nothing here touches V. Mixing direct
-// and coherent access of one datum needs a fence between.
-// Thread safety: any thread, given its own Blocking; `local` must not lie in an absent part of V (rule 10).
+// Direct, uncached access to global memory: the owner's copy is read and changed one-sidedly through comm's engine. Everything is asynchronous: a call issues
+// all its parts and returns; an Outstanding counts what has not ended.
+//
+//   get, put … of a range ─ split at pages ─▶ location cached? ─ yes ─▶ engine: one operation a page           all of these first,
+//                                             (gas/address_cache.h)  └ no ──▶ two trips to the directory ─▶ engine     then these
+//
+// Whatever changes a page is a *use* of its entry in the address cache until it has completed at the owner: its completion gives the use back, on whichever
+// thread that runs. So its issuer may go on, or let its worker run other threads. Only between taking a use and the engine's accepting the operation nothing else is
+// waited for than room in a queue, so no two movers can wait for each other through us.
+//
+// **Local memory** is never touched by a callback or handler (rule 10). Memory that lies in V is therefore no target of a read and no source without `copied`,
+// except where every peer is mapped here (then the calling thread itself copies, before the call returns, and holds nothing meanwhile).
+//
+// Thread safety: every call from any thread, given its own Blocking; for what changes memory its waiter must poll (it may hold a use). Not for fault handlers.
+// Nothing allocates after create(). Mixing direct and coherent access of one datum needs a fence between.
 #pragma once
 
+#include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
 
 #include "base/result.h"
+#include "comm/engine/cursor.h"
+#include "comm/engine/engine.h"
+#include "comm/index_pool.h"
 #include "gas/address_cache.h"
+#include "gas/outstanding.h"
+#include "gas/staging.h"
 
 namespace kasane::gas {
 
-Result<void> get(comm::Blocking&, AddressCache&, void* local, std::uint64_t offset, std::size_t bytes);
-Result<void> put(comm::Blocking&, AddressCache&, std::uint64_t offset, const void* local, std::size_t bytes);
+/// As numbers: of lists of pieces the base may be null.
+[[nodiscard]] inline std::byte* plus(const std::byte* base, std::uint64_t bytes) noexcept {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base) + bytes);
+}
+
+/// Are the bytes of a source taken before the call returns? By copying them aside: then it may lie in V, and be used again at once.
+enum class Source : std::uint8_t { kept, copied };
+
+class Access {
+ public:
+  /// kFrames is attached through the engine, with `bytes` on every rank. base: the address that programs have for offset 0.
+  static Result<std::unique_ptr<Access>> create(comm::Engine&, AddressCache&, std::uint64_t bytes, const std::byte* base);
+  ~Access();   ///< after everything has completed
+  Access(const Access&) = delete;
+  Access& operator=(const Access&) = delete;
+
+  // Each issues its parts, counted by the Outstanding, which must live until it is done; so must local memory, unless it is copied. Global places are offsets;
+  // a Cursor's pieces are relative to both. An error (nothing is allocated there, the range ends outside of the space) leaves those parts that were issued
+  // before on their way: await them all the same.
+
+  Result<void> read(comm::Blocking&, Outstanding&, std::uint64_t from, std::byte* to, comm::Cursor);
+  Result<void> read(comm::Blocking&, Outstanding&, std::uint64_t from, void* to, std::size_t bytes);
+  Result<void> write(comm::Blocking&, Outstanding&, std::uint64_t to, const std::byte* from, comm::Cursor, Source = Source::kept);
+  Result<void> write(comm::Blocking&, Outstanding&, std::uint64_t to, const void* from, std::size_t bytes, Source = Source::kept);
+  /// y += a · x (comm::AccumulateParams). An element must not lie across the border of two pages.
+  Result<void> accumulate(comm::Blocking&, Outstanding&, comm::Element, std::complex<double> scale, std::uint64_t to, const std::byte* from, comm::Cursor,
+                          Source = Source::kept);
+  /// *result (may be null; not in V but on the running stack): the old value, zero-extended. The offset is a multiple of the width.
+  Result<void> atomic(comm::Blocking&, Outstanding&, comm::AtomicOp, comm::Width, std::uint64_t at, std::uint64_t operand, std::uint64_t compare,
+                      std::uint64_t* result);
+  /// Between two places of global memory that do not overlap.
+  Result<void> copy(comm::Blocking&, Outstanding&, std::uint64_t from, std::uint64_t to, std::size_t bytes);
+  /// Counts until everything that this rank issued before has completed at its owner.
+  void flush(comm::Blocking&, Outstanding&);
+
+  [[nodiscard]] comm::Transport& transport() const noexcept { return engine_.transport(); }
+
+  /// Where the bytes can be read here at once: their owner's frame, if it and the directory are mapped here and they lie in one page; else null.
+  [[nodiscard]] const std::byte* near(std::uint64_t offset, std::size_t bytes) const noexcept {
+    const std::uint64_t in_page = offset % mem::kPageBytes;
+    if (offset >= bytes_ || bytes > mem::kPageBytes - in_page) return nullptr;
+    const Rank owner = addresses_.directory().near_owner(mem::page_of(offset));
+    return owner == kNoRank || frames_[raw(owner)] == nullptr ? nullptr : frames_[raw(owner)] + offset;
+  }
+
+  /// write() of bytes in one page, at once, if its owner is known here and mapped; from: not in V. False: nothing happened.
+  [[nodiscard]] bool write_near(comm::Blocking& io, std::uint64_t offset, const void* from, std::size_t bytes) {
+    if (offset >= bytes_ || bytes > mem::kPageBytes - offset % mem::kPageBytes) return false;
+    const AddressCache::Put put(addresses_, io, mem::page_of(offset), AddressCache::kOnlyHere);
+    if (put.owner() == kNoRank || frames_[raw(put.owner())] == nullptr) return false;
+    comm::copy_out(frames_[raw(put.owner())] + offset, static_cast<const std::byte*>(from), bytes);
+    return true;
+  }
+  /// Likewise atomic(), where the CPU's atomics are the transport's.
+  [[nodiscard]] bool atomic_near(comm::Blocking& io, comm::AtomicOp op, comm::Width width, std::uint64_t at, std::uint64_t operand, std::uint64_t compare,
+                                 std::uint64_t* result) {
+    if (!cpu_atomics_ || at >= bytes_ || at % static_cast<std::uint64_t>(width) != 0) return false;
+    std::uint64_t old;
+    {
+      const AddressCache::Put put(addresses_, io, mem::page_of(at), AddressCache::kOnlyHere);
+      if (put.owner() == kNoRank || frames_[raw(put.owner())] == nullptr) return false;
+      old = comm::cpu_atomic(op, width, frames_[raw(put.owner())] + at, operand, compare);
+    }
+    if (result != nullptr) *result = old;   // after the use: it may lie in V, and fault
+    return true;
+  }
+
+ private:
+  /// One operation that changes a page, under way.
+  struct Part {
+    Access* access;
+    Outstanding* outstanding;
+    PageId page;
+    std::uint32_t index;
+    bool counted;                      ///< as a use of the page's entry
+    Staging::Run staged;
+    std::atomic<std::uint32_t> left;   ///< operations of the engine under way
+    std::atomic<bool> failed;
+    static constexpr std::size_t kInline = 128;
+    alignas(16) std::byte data[kInline];
+  };
+  /// Pieces of one page, collected to be one operation.
+  struct Batch {
+    static constexpr std::size_t kMost = 64;
+    PageId page{};
+    std::size_t count = 0;
+    std::uint64_t bytes = 0;
+    comm::Piece pieces[kMost];   ///< of absolute offsets and addresses
+
+    void one(std::uint64_t offset, std::uintptr_t address, std::uint64_t n) noexcept {
+      page = mem::page_of(offset);
+      count = 1;
+      bytes = n;
+      pieces[0] = {offset, address, n};
+    }
+  };
+  enum class Found : std::uint8_t { yes, not_here, nowhere };
+
+  static constexpr std::uint32_t kParts = 1024;
+  static constexpr std::uint64_t kMostBytes = mem::kPageBytes;   ///< of one operation
+
+  struct Store {
+    std::unique_ptr<Part[]> parts;
+    std::unique_ptr<std::atomic<std::uint64_t>[]> words;
+    std::unique_ptr<std::byte[]> memory;
+    static Result<Store> create();
+  };
+
+  Access(comm::Engine&, AddressCache&, std::uint64_t bytes, const std::byte* base, Store&&);
+  [[nodiscard]] Result<void> check(std::uint64_t offset, std::uint64_t bytes) const;
+  [[nodiscard]] Result<void> wild(std::uint64_t offset) const;
+  [[nodiscard]] std::string name(std::uint64_t offset) const;
+  template <class F>
+  Result<void> each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor, const F& flush);
+  template <class F>
+  Result<void> hits_first(std::uint64_t offset, std::uint64_t bytes, const F& part);
+
+  Found read_batch(comm::Blocking&, Outstanding&, const Batch&, bool only_here);
+  Found write_batch(comm::Blocking&, Outstanding&, Batch&, Source, bool only_here);
+  Found accumulate_batch(comm::Blocking&, Outstanding&, comm::Element, std::complex<double>, Batch&, Source);
+  void stage(comm::Blocking&, Part&, Batch&);
+  Part& take_part(comm::Blocking&, Outstanding&);
+  /// Takes a use for the part; its page's owner.
+  Found use(comm::Blocking&, Part&, PageId, bool only_here, Rank& owner);
+  void drop(Part&) noexcept;
+  comm::Callback ends(Part&) noexcept;
+  static comm::Callback ends(Outstanding&) noexcept;
+  void end(Part&, comm::Status) noexcept;
+
+  comm::Engine& engine_;
+  AddressCache& addresses_;
+  std::uint64_t bytes_;
+  bool cpu_atomics_;
+  const std::byte* base_;                  ///< the address of offset 0, for messages
+  std::unique_ptr<std::byte*[]> frames_;   ///< of each rank, null where they are not mapped
+  Store store_;
+  comm::IndexPool<> free_parts_;
+  Staging staging_;
+};
+
+/// Awaits what `issue` (called with an Outstanding) issues, by the waiter of io.
+template <class Issue>
+Result<void> await(comm::Blocking& io, const Issue& issue) {
+  Outstanding outstanding;
+  auto issued = issue(outstanding);
+  io.waiter().until([&] { return outstanding.done(); });
+  if (issued && outstanding.failed()) return fail(Errc::peer_lost, "a peer was lost before it answered");
+  return issued;
+}
+
+/// The blocking forms, for those who wait by polling.
+inline Result<void> get(comm::Blocking& io, Access& access, void* local, std::uint64_t offset, std::size_t bytes) {
+  return await(io, [&](Outstanding& o) { return access.read(io, o, offset, local, bytes); });
+}
+inline Result<void> put(comm::Blocking& io, Access& access, std::uint64_t offset, const void* local, std::size_t bytes) {
+  return await(io, [&](Outstanding& o) { return access.write(io, o, offset, local, bytes); });
+}
 
 }  // namespace kasane::gas

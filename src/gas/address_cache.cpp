@@ -64,6 +64,29 @@ Rank AddressCache::find(comm::Blocking& io, PageId page) {
   return where.owner;
 }
 
+Rank AddressCache::find_here(comm::Blocking& io, PageId page) {
+  if (directory_.near(page)) return directory_.near_owner(page);
+  const AddressEntry entry = AddressEntry::of(words_[raw(page)].load());
+  if (next(entry, AddressEvent::read).action != AddressAction::go) return kNoRank;
+  count_access(io, true);
+  return entry.owner;
+}
+
+Rank AddressCache::begin_put_here(comm::Blocking& io, PageId page, bool& counted) {
+  if (transport_.ranks() == 1) return directory_.near_owner(page);
+  Word& word = words_[raw(page)];
+  std::uint64_t seen = word.load();
+  for (;;) {
+    const AddressEntry entry = AddressEntry::of(seen);
+    const AddressStep step = next(entry, AddressEvent::put);
+    if (step.action != AddressAction::go) return kNoRank;
+    if (!word.compare_exchange_weak(seen, step.after.word())) continue;
+    count_access(io, true);
+    counted = true;
+    return entry.owner;
+  }
+}
+
 Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted) {
   if (transport_.ranks() == 1) return directory_.lookup(io, page).owner;
   Word& word = words_[raw(page)];

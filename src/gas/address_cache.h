@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "base/result.h"
 #include "comm/requests.h"
@@ -36,11 +37,20 @@ class AddressCache {
   /// moving is read where it was.
   Rank find(comm::Blocking&, PageId);
 
-  /// A put under way, during the life of this object. The constructor waits while the page moves. Until it is destroyed, its thread must wait for
-  /// nothing but the completion of its own writes to owner(), and by polling: a mover waits for it.
+  /// As find(), if that needs no communication; else kNoRank.
+  Rank find_here(comm::Blocking&, PageId);
+
+  struct OnlyHere {};
+  static constexpr OnlyHere kOnlyHere{};
+
+  /// A put under way, during the life of this object. The constructor waits while the page moves. A mover waits for it: until it is destroyed, its thread must wait for
+  /// nothing but room in comm's queues and the completion of its own writes to owner(), and by polling. A write that completes by a callback takes the use
+  /// with it (hand_over), and its thread is free.
   class [[nodiscard]] Put {
    public:
     Put(AddressCache& cache, comm::Blocking& io, PageId page) : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_)) {}
+    /// Only if the page's location is known here and it is not moving; else owner() is kNoRank.
+    Put(AddressCache& cache, comm::Blocking& io, PageId page, OnlyHere) : cache_(cache), page_(page), owner_(cache.begin_put_here(io, page, counted_)) {}
     Put(const Put&) = delete;
     Put& operator=(const Put&) = delete;
     ~Put() {
@@ -48,6 +58,8 @@ class AddressCache {
     }
     /// kNoRank: the page is not allocated.
     [[nodiscard]] Rank owner() const noexcept { return owner_; }
+    /// The use outlives this object. True: it is ended by end_put(), once, on any thread; false: there is none.
+    [[nodiscard]] bool hand_over() noexcept { return std::exchange(counted_, false); }
 
    private:
     AddressCache& cache_;
@@ -55,6 +67,9 @@ class AddressCache {
     bool counted_ = false;
     Rank owner_;
   };
+
+  /// Ends a use that was handed over: its bytes have arrived. May run in a completion.
+  void end_put(PageId) noexcept;
 
   /// Takes the location of a page, which the caller has marked busy, from all ranks that hold it: sends requests, and recalls this rank's own.
   /// When these are answered and recalled_here() is true, no put to the page is under way and none can begin before the mark is taken away.
@@ -66,7 +81,7 @@ class AddressCache {
 
   AddressCache(comm::Transport&, const Directory&, Word* words, comm::ReplyToken* owed) noexcept;
   Rank begin_put(comm::Blocking&, PageId, bool& counted);
-  void end_put(PageId) noexcept;
+  Rank begin_put_here(comm::Blocking&, PageId, bool& counted);
   /// Sets this rank's bit and reads word 0; true if `entry` (none) could be filled from it.
   bool fill(comm::Blocking&, PageId, const AddressEntry& entry, AddressEvent wanted, Location& where);
   /// True: to be answered now; else whoever ends the last use answers.

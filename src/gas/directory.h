@@ -43,6 +43,11 @@ class Directory {
   std::uint64_t take_holders(comm::Blocking&, PageId) const;
   /// Can the page's entry be read here by a plain load?
   [[nodiscard]] bool near(PageId page) const noexcept { return words_.is_direct(manager(page)); }
+  /// The owner by such a load; kNoRank: not allocated, or not near.
+  [[nodiscard]] Rank near_owner(PageId page) const noexcept {
+    const std::atomic<std::uint64_t>* word = words_.here(manager(page), entry(page, 0));
+    return word != nullptr ? Location::of(word->load()).owner : kNoRank;
+  }
 
   /// Names the owners of `count` pages from `first` on that were never allocated: one write a manager, all under way at once. Nobody looks at them before.
   template <class Owner>

@@ -11,6 +11,7 @@ inline constexpr comm::RegionId kDirectory{1};   ///< gas/directory.h
 inline constexpr comm::RegionId kThreads{2};     ///< ult/layout.h
 inline constexpr comm::RegionId kHeap{3};        ///< gas/heap.h
 inline constexpr comm::RegionId kStatistics{4};  ///< base/counters.h, one a worker
+inline constexpr comm::RegionId kPending{5};     ///< gas/pending.h
 
 // Active messages: 0 is comm's collectives.
 inline constexpr comm::HandlerId kYieldHandler{1};

@@ -222,18 +222,6 @@ void kasane_acquire_all(void) {
   if (Runtime* r = Runtime::current()) r->acquire_all();
 }
 
-int kasane_get(void* destination, const void* global, size_t bytes) {
-  constexpr const char* call = "kasane::get";
-  Runtime* r = runtime_for(call);
-  return r == nullptr ? EPERM : answer(r->get(destination, global, bytes), call);
-}
-
-int kasane_put(void* global, const void* source, size_t bytes) {
-  constexpr const char* call = "kasane::put";
-  Runtime* r = runtime_for(call);
-  return r == nullptr ? EPERM : answer(r->put(global, source, bytes), call);
-}
-
 int kasane_pin(void* pointer, size_t bytes, int writable) {
   constexpr const char* call = "kasane::pinned";
   Runtime* r = runtime_for(call);

@@ -27,18 +27,19 @@
 #include "comm/engine/environment.h"
 #include "comm/session/session.h"
 #include "gas/access.h"
+#include "gas/pending.h"
 #include "gas/heap.h"
 #include "mem/alt_stack.h"
 #include "mem/mprotect_engine.h"
 #include "runtime/agreement.h"
 #include "runtime/crash.h"
+#include "runtime/direct.h"
 #include "runtime/fences.h"
 #include "runtime/loaded_objects.h"
 #include "runtime/peer_lost.h"
 #include "runtime/process_state.h"
 #include "runtime/segments.h"
 #include "runtime/thread_contexts.h"
-#include "runtime/yield_waiter.h"
 #include "sched/scheduler.h"
 #include "sched/words.h"
 #include "topo/topo.h"
@@ -98,10 +99,12 @@ struct Runtime::State {
   std::unique_ptr<mem::FaultEngine> engine;
   std::optional<gas::Directory> directory;
   std::unique_ptr<gas::AddressCache> addresses;
+  std::unique_ptr<gas::Access> access;
   std::optional<dsm::Coherence> coherence;
   std::optional<gas::Mover> mover;
   std::optional<gas::Heap> heap;
   std::optional<ThreadContexts> contexts;
+  std::optional<Direct> direct;
   std::optional<Fences> fences;
   std::optional<Stacks> stacks;
   std::optional<sched::RegionWords> words;
@@ -130,8 +133,6 @@ struct Runtime::State {
   bool join_workers();
   void stop_service();
   Result<void> check_open(const char* what) const;
-  Result<void> staged_get(void* local, std::uint64_t offset, std::size_t bytes);
-  Result<void> staged_put(std::uint64_t offset, const void* local, std::size_t bytes);
   /// Peers are not mapped here, and operations complete later.
   [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
   void leave_together(bool all_joined);
@@ -162,7 +163,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   return runtime;
 }
 
-Runtime::Runtime(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Runtime::Runtime(std::unique_ptr<State> state) : state_(std::move(state)), direct_(&*state_->direct) {}
 
 Runtime::~Runtime() {
   shut_down();
@@ -284,6 +285,12 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
 
   KASANE_TRY(attach_region(*comm_engine, gas::kStatistics, (workers + 2) * sizeof(Counters)));
   contexts.emplace(*transport, own_counters(), workers);
+  auto made_access = gas::Access::create(*comm_engine, *addresses, space->bytes(), space->v(0));
+  KASANE_TRY(made_access);
+  access = std::move(*made_access);
+  auto pending = attach_region(*comm_engine, gas::kPending, gas::PendingTable::kRegionBytes);
+  KASANE_TRY(pending);
+  direct.emplace(*access, *space, *contexts, pending->base, left);
   return engine->start(&State::on_fault, this);
 }
 
@@ -631,71 +638,6 @@ Result<void> Runtime::pin(void* p, std::size_t bytes, bool writable) {
 void Runtime::unpin(void* p, std::size_t bytes) {
   if (state_->left.load()) return;
   state_->coherence->unpin(state_->contexts->here(), state_->space->offset(p), bytes);
-}
-
-namespace {
-
-/// Moves up to a page at a time through private memory: an operation on the network writes or reads its buffer at a moment of its own, maybe under
-/// a lock of the network library, and V may fault then (rule 10). One copy is cheap beside that; pins would make own() of the page fail.
-class Staging {
- public:
-  explicit Staging(std::size_t bytes) : bytes_(std::min<std::size_t>(bytes, mem::kPageBytes)), buffer_(std::malloc(bytes_ != 0 ? bytes_ : 1)) {}
-  ~Staging() { std::free(buffer_); }
-  Staging(const Staging&) = delete;
-  Staging& operator=(const Staging&) = delete;
-  [[nodiscard]] void* buffer() const noexcept { return buffer_; }
-
-  /// Calls piece(offset, bytes) until all is done or one fails.
-  template <class F>
-  Result<void> each(std::size_t bytes, const F& piece) const {
-    if (buffer_ == nullptr) return fail(Errc::out_of_memory, "no memory for a buffer of " + std::to_string(bytes_) + " bytes");
-    for (std::size_t done = 0; done < bytes; done += bytes_) KASANE_TRY(piece(done, std::min(bytes_, bytes - done)));
-    return {};
-  }
-
- private:
-  std::size_t bytes_;
-  void* buffer_;
-};
-
-}  // namespace
-
-Result<void> Runtime::State::staged_get(void* local, std::uint64_t offset, std::size_t bytes) {
-  const Staging staging(bytes);
-  // The calling user-level thread lets others run while the bytes come; anybody else waits.
-  YieldWaiter waiter(*transport);
-  comm::Blocking yielding(*transport, waiter, &contexts->here().counters);
-  comm::Blocking& io = ult::Pool::self() != kNoSlot ? yielding : contexts->here().io;
-  return staging.each(bytes, [&](std::size_t done, std::size_t n) -> Result<void> {
-    KASANE_TRY(gas::get(io, *addresses, staging.buffer(), offset + done, n));
-    std::memcpy(static_cast<std::byte*>(local) + done, staging.buffer(), n);
-    return {};
-  });
-}
-
-Result<void> Runtime::State::staged_put(std::uint64_t offset, const void* local, std::size_t bytes) {
-  const Staging staging(bytes);
-  return staging.each(bytes, [&](std::size_t done, std::size_t n) {
-    std::memcpy(staging.buffer(), static_cast<const std::byte*>(local) + done, n);
-    // By polling: a put that a mover may wait for must end whatever other threads of this worker do.
-    return gas::put(contexts->here().io, *addresses, offset + done, staging.buffer(), n);
-  });
-}
-
-Result<void> Runtime::get(void* local, const void* global, std::size_t bytes) {
-  KASANE_TRY(check_range(*state_->space, global, bytes, "get"));
-  KASANE_TRY(state_->check_open("get"));
-  const std::uint64_t offset = state_->space->offset(global);
-  if (state_->over_network()) return state_->staged_get(local, offset, bytes);
-  return gas::get(state_->contexts->here().io, *state_->addresses, local, offset, bytes);
-}
-
-Result<void> Runtime::put(void* global, const void* local, std::size_t bytes) {
-  KASANE_TRY(check_range(*state_->space, global, bytes, "put"));
-  KASANE_TRY(state_->check_open("put"));
-  const std::uint64_t offset = state_->space->offset(global);
-  if (state_->over_network()) return state_->staged_put(offset, local, bytes);
-  return gas::put(state_->contexts->here().io, *state_->addresses, offset, local, bytes);
 }
 
 Result<void> Runtime::own(void* global, std::size_t bytes) {

@@ -19,6 +19,8 @@ namespace kasane::runtime {
 
 using gas::Placement;
 
+class Direct;
+
 class Runtime {
  public:
   /// Collective over the job's ranks. space_base: reserved by mem::reserve_space before the fork.
@@ -72,9 +74,8 @@ class Runtime {
   /// Makes [p, p + bytes) present (and writable) until unpin, e.g. for a system call.
   Result<void> pin(void* p, std::size_t bytes, bool writable);
   void unpin(void* p, std::size_t bytes);
-  /// Direct, uncached access to the owners' copies; `local` is any memory.
-  Result<void> get(void* local, const void* global, std::size_t bytes);
-  Result<void> put(void* global, const void* local, std::size_t bytes);
+  /// Direct, uncached access to the owners' copies.
+  [[nodiscard]] Direct& direct() noexcept { return *direct_; }
   /// Moves the whole pages of the range to this rank.
   Result<void> own(void* global, std::size_t bytes);
 
@@ -85,6 +86,7 @@ class Runtime {
   struct State;
   explicit Runtime(std::unique_ptr<State>);
   std::unique_ptr<State> state_;
+  Direct* direct_;   ///< state_'s
 };
 
 }  // namespace kasane::runtime

@@ -31,7 +31,8 @@ class RankMemory {
   RankMemory(const comm::Job& job, std::byte* base)
       : transport(std::move(comm::shm::create(job).value())), start_waiter(*transport), collectives(*transport, start_waiter),
         space(mem::Space::create(base, kSpaceBytes).value()) {
-    KASANE_CHECK(transport->attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
+    comm_engine = comm::Engine::create(*transport).value();
+    KASANE_CHECK(comm_engine->attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
     std::byte* entries = attach(gas::kDirectory, gas::Directory::region_bytes(kSpaceBytes / mem::kPageBytes, job.ranks));
     directory.emplace(*transport, kSpaceBytes / mem::kPageBytes);
     addresses = gas::AddressCache::create(*transport, *directory).value();
@@ -42,6 +43,7 @@ class RankMemory {
     coherence.emplace(space, *table, *cached, *dirty, *engine, *transport, *addresses,
                       reinterpret_cast<gas::RankHeader*>(entries)->dirty_blocks);
     mover.emplace(*transport, *addresses, *coherence);
+    access = gas::Access::create(*comm_engine, *addresses, kSpaceBytes, base).value();
     const gas::Heap::Config config{kHeapOffset, kSpaceBytes - kHeapOffset, 2};
     attach(gas::kHeap, gas::Heap::region_bytes(config, job.ranks));
     heap.emplace(*transport, config, *directory, *mover, *coherence);
@@ -90,11 +92,13 @@ class RankMemory {
   }
 
   std::unique_ptr<comm::Transport> transport;
+  std::unique_ptr<comm::Engine> comm_engine;   ///< of the transport
   comm::PollWaiter start_waiter;
   comm::Collectives collectives;
   mem::Space space;
   std::optional<gas::Directory> directory;
   std::unique_ptr<gas::AddressCache> addresses;
+  std::unique_ptr<gas::Access> access;
   std::optional<mem::BlockTable> table;
   std::optional<mem::BlockSet> cached, dirty;
   std::unique_ptr<mem::FaultEngine> engine;
@@ -111,7 +115,7 @@ class RankMemory {
     const int fd = ::memfd_create("region", MFD_CLOEXEC);
     KASANE_CHECK(::ftruncate(fd, static_cast<off_t>(bytes)) == 0);
     auto* base = static_cast<std::byte*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-    KASANE_CHECK(transport->attach(id, fd, base, bytes).has_value());
+    KASANE_CHECK(comm_engine->attach(id, fd, base, bytes).has_value());
     ::close(fd);
     return base;
   }

@@ -23,6 +23,10 @@ class Cursor {
   explicit Cursor(std::span<const Piece> pieces) noexcept : pieces_(pieces.data()), left_(pieces.size()) { skip_empty(); }
 
   [[nodiscard]] bool done() const noexcept { return left_ == 0; }
+  /// Does it walk a list of pieces, and not a patch?
+  [[nodiscard]] bool listed() const noexcept { return pieces_ != nullptr; }
+  /// Is the current piece the last?
+  [[nodiscard]] bool single() const noexcept { return left_ == 1; }
   /// What is left of the current piece; offsets are relative to the operation's addresses.
   [[nodiscard]] Piece piece() const noexcept {
     if (pieces_ != nullptr) {

@@ -161,14 +161,14 @@ TEST_P(CoherenceTest, DirectAccessReadsAndWritesTheOwnersCopy) {
     const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(3 * mem::kPageBytes, gas::Placement::cyclic) : 0);
     const std::vector<char> text(1000, static_cast<char>('a' + raw(m.rank())));
     const std::uint64_t at = data + mem::kPageBytes - 500 + raw(m.rank()) * 1000;
-    ASSERT_TRUE(gas::put(m.context().io, *m.addresses, at, text.data(), text.size()).has_value());
+    ASSERT_TRUE(gas::put(m.context().io, *m.access, at, text.data(), text.size()).has_value());
     m.collectives.barrier();
     for (std::uint32_t r = 0; r < m.transport->ranks(); ++r) {
       std::vector<char> got(1000);
-      ASSERT_TRUE(gas::get(m.context().io, *m.addresses, got.data(), data + mem::kPageBytes - 500 + r * 1000, 1000).has_value());
+      ASSERT_TRUE(gas::get(m.context().io, *m.access, got.data(), data + mem::kPageBytes - 500 + r * 1000, 1000).has_value());
       EXPECT_EQ(got, std::vector<char>(1000, static_cast<char>('a' + r)));
     }
-    EXPECT_FALSE(gas::get(m.context().io, *m.addresses, nullptr, 0, 1).has_value());
+    EXPECT_FALSE(gas::get(m.context().io, *m.access, nullptr, 0, 1).has_value());
   });
 }
 
@@ -185,13 +185,13 @@ TEST_P(CoherenceTest, PutsLoseNothingWhileTheirPagesMove) {
       for (std::uint32_t i = 1; i <= kRounds; ++i) {
         for (std::uint64_t page = 0; page < 2; ++page) {
           const std::uint64_t at = cell(raw(m.rank()) * 2 + worker, page);
-          ASSERT_TRUE(gas::put(io, *m.addresses, at, &i, sizeof i).has_value());
+          ASSERT_TRUE(gas::put(io, *m.access, at, &i, sizeof i).has_value());
           if (random() % 100 == 0) {
             const std::uint64_t begin = mem::offset_of(mem::page_of(at));
             ASSERT_TRUE(m.mover->bring(io, mem::page_of(at), {begin, begin + mem::kPageBytes}).has_value());
           }
           std::uint32_t got = 0;
-          ASSERT_TRUE(gas::get(io, *m.addresses, &got, at, sizeof got).has_value());
+          ASSERT_TRUE(gas::get(io, *m.access, &got, at, sizeof got).has_value());
           ASSERT_EQ(got, i);
         }
       }
@@ -203,7 +203,7 @@ TEST_P(CoherenceTest, PutsLoseNothingWhileTheirPagesMove) {
     for (std::uint64_t owner = 0; owner < 2 * ranks; ++owner) {
       for (std::uint64_t page = 0; page < 2; ++page) {
         std::uint32_t got = 0;
-        ASSERT_TRUE(gas::get(m.context().io, *m.addresses, &got, cell(owner, page), sizeof got).has_value());
+        ASSERT_TRUE(gas::get(m.context().io, *m.access, &got, cell(owner, page), sizeof got).has_value());
         EXPECT_EQ(got, kRounds);
       }
     }

@@ -6,97 +6,17 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <deque>
 #include <functional>
-#include <optional>
 #include <random>
 #include <vector>
 
-#include "base/assert.h"
-#include "comm/sim/sim.h"
-#include "gas/access.h"
-#include "gas/mover.h"
-#include "unit/gas/counting_transport.h"
+#include "unit/gas/sim_job.h"
+
 
 namespace kasane::gas {
 namespace {
 
-constexpr std::uint64_t kPages = 6;
-
-/// Gives others a turn before each look: callers that only pause would otherwise spin where nobody else can run.
-class TurnWaiter final : public comm::Waiter {
- public:
-  TurnWaiter(comm::sim::World& world, comm::Transport& transport) : world_(world), transport_(transport) {}
-
- protected:
-  void wait(bool (*ready)(const void*), const void* arg) override {
-    transport_.sleep(comm::Doorbell::messages, transport_.activity(comm::Doorbell::messages), 0);
-    world_.waiter().until([ready, arg] { return ready(arg); });
-  }
-
- private:
-  comm::sim::World& world_;
-  comm::Transport& transport_;
-};
-
-/// A rank without coherence: frames, directory, address cache and mover. Blocks are never in use; a yield may be refused.
-struct SimRank final : PageHolder {
-  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks)
-      : transport(world.transport(rank)), waiter(world, transport), frames(kPages * mem::kPageBytes),
-        entries(Directory::region_bytes(kPages, ranks) / 8) {
-    KASANE_CHECK(transport.attach(kFrames, -1, frames.data(), frames.size()).has_value());
-    KASANE_CHECK(transport.attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8).has_value());
-    directory.emplace(transport, kPages);
-    addresses = AddressCache::create(transport, *directory).value();
-    mover.emplace(transport, *addresses, *this);
-  }
-  comm::Blocking io() { return {transport, waiter, &counters}; }
-
-  YieldAnswer yield(PageId) noexcept override { return refusals != 0 ? (--refusals, YieldAnswer::retry) : YieldAnswer::yielded; }
-  bool claim(comm::Blocking& blocking, PageId) override {   // one mover a rank at a time, as the bits of a page's blocks have it
-    blocking.waiter().until([this] { return !claimed; });
-    claimed = true;
-    return true;
-  }
-  void give_up(PageId) noexcept override { claimed = false; }
-  void merge(comm::Blocking& blocking, PageId, ByteRange live, Rank from) override {
-    blocking.read({from, kFrames, live.begin}, frames.data() + live.begin, live.end - live.begin);
-  }
-  void settle(PageId) override { claimed = false; }
-
-  test::CountingTransport transport;
-  TurnWaiter waiter;
-  Counters counters;
-  std::vector<std::byte> frames;
-  std::vector<std::uint64_t> entries;
-  std::optional<Directory> directory;
-  std::unique_ptr<AddressCache> addresses;
-  std::optional<Mover> mover;
-  bool claimed = false;
-  int refusals = 0;
-};
-
-struct Job {
-  Job(std::uint32_t ranks, std::uint64_t seed) : world(ranks, seed) {
-    for (std::uint32_t r = 0; r < ranks; ++r) all.emplace_back(world, Rank{r}, ranks);
-  }
-  SimRank& operator[](std::uint32_t r) { return all[r]; }
-  /// Runs body as a thread of the rank, alone.
-  void on(std::uint32_t r, const std::function<void(SimRank&, comm::Blocking&)>& body) {
-    world.spawn(Rank{r}, [this, r, body] {
-      auto io = all[r].io();
-      body(all[r], io);
-    });
-    const auto ended = world.run();
-    ASSERT_TRUE(ended.has_value()) << ended.error().message;
-  }
-  void run() {
-    const auto ended = world.run();
-    ASSERT_TRUE(ended.has_value()) << ended.error().message;
-  }
-  comm::sim::World world;
-  std::deque<SimRank> all;
-};
+using test::Job, test::SimRank;
 
 ByteRange page_range(PageId page) { return {mem::offset_of(page), mem::offset_of(page) + 64}; }   // what is live of it here
 
@@ -116,10 +36,10 @@ TEST_F(Trips, APutCostsThreeThenOne) {
   job.on(0, [](SimRank& here, comm::Blocking& io) {
     const char byte = 'x';
     here.transport.trips();
-    ASSERT_TRUE(put(io, *here.addresses, kAt, &byte, 1).has_value());
+    ASSERT_TRUE(put(io, *here.access, kAt, &byte, 1).has_value());
     EXPECT_EQ(here.transport.trips(), 3u);   // the bit, word 0, the put
     for (int i = 0; i < 5; ++i) {
-      ASSERT_TRUE(put(io, *here.addresses, kAt + 1, &byte, 1).has_value());
+      ASSERT_TRUE(put(io, *here.access, kAt + 1, &byte, 1).has_value());
       EXPECT_EQ(here.transport.trips(), 1u);
     }
     EXPECT_EQ(here.counters.address_misses.load(), 1u);
@@ -132,12 +52,12 @@ TEST_F(Trips, AGetCostsThreeThenOneAndServesPuts) {
   job.on(0, [](SimRank& here, comm::Blocking& io) {
     char byte = 'x';
     here.transport.trips();
-    ASSERT_TRUE(get(io, *here.addresses, &byte, kAt, 1).has_value());
+    ASSERT_TRUE(get(io, *here.access, &byte, kAt, 1).has_value());
     EXPECT_EQ(here.transport.trips(), 3u);
     EXPECT_EQ(byte, 0);
-    ASSERT_TRUE(get(io, *here.addresses, &byte, kAt, 1).has_value());
+    ASSERT_TRUE(get(io, *here.access, &byte, kAt, 1).has_value());
     EXPECT_EQ(here.transport.trips(), 1u);
-    ASSERT_TRUE(put(io, *here.addresses, kAt, "y", 1).has_value());
+    ASSERT_TRUE(put(io, *here.access, kAt, "y", 1).has_value());
     EXPECT_EQ(here.transport.trips(), 1u);
   });
 }
@@ -146,7 +66,7 @@ TEST_F(Trips, WhereTheDirectoryIsHereAReadLooksThereAndLeavesNoHolder) {
   job.on(1, [](SimRank& here, comm::Blocking& io) {
     char byte = 'x';
     here.transport.trips();
-    ASSERT_TRUE(get(io, *here.addresses, &byte, kAt, 1).has_value());
+    ASSERT_TRUE(get(io, *here.access, &byte, kAt, 1).has_value());
     EXPECT_EQ(here.transport.trips(), 1u);
   });
   job.on(0, [](SimRank& here, comm::Blocking& io) {
@@ -158,7 +78,7 @@ TEST_F(Trips, WhereTheDirectoryIsHereAReadLooksThereAndLeavesNoHolder) {
 TEST_F(Trips, AMoveTakesTheLocationBack) {
   const auto put_one = [](SimRank& here, comm::Blocking& io, char byte) {
     here.transport.trips();
-    ASSERT_TRUE(put(io, *here.addresses, kAt, &byte, 1).has_value());
+    ASSERT_TRUE(put(io, *here.access, kAt, &byte, 1).has_value());
   };
   job.on(0, [&](SimRank& here, comm::Blocking& io) { put_one(here, io, 'a'); });
   job.on(1, [](SimRank& here, comm::Blocking& io) {
@@ -180,10 +100,10 @@ TEST_F(Trips, AMoveTakesTheLocationBack) {
 TEST_F(Trips, WhatIsNotAllocatedIsNotCached) {
   job.on(0, [](SimRank& here, comm::Blocking& io) {
     char byte = 0;
-    EXPECT_FALSE(get(io, *here.addresses, &byte, 4 * mem::kPageBytes, 1).has_value());
-    EXPECT_FALSE(put(io, *here.addresses, 4 * mem::kPageBytes, &byte, 1).has_value());
+    EXPECT_FALSE(get(io, *here.access, &byte, 4 * mem::kPageBytes, 1).has_value());
+    EXPECT_FALSE(put(io, *here.access, 4 * mem::kPageBytes, &byte, 1).has_value());
     ASSERT_TRUE(here.mover->assign(io, PageId{4}, Rank{2}).has_value());
-    EXPECT_TRUE(put(io, *here.addresses, 4 * mem::kPageBytes, &byte, 1).has_value());
+    EXPECT_TRUE(put(io, *here.access, 4 * mem::kPageBytes, &byte, 1).has_value());
   });
 }
 
@@ -217,8 +137,9 @@ TEST(OneRank, LooksAtItsDirectoryAndCachesNothing) {
   Job job(1, 1);
   job.on(0, [](SimRank& here, comm::Blocking& io) {
     ASSERT_TRUE(here.mover->assign(io, PageId{3}, Rank{0}).has_value());
-    ASSERT_TRUE(put(io, *here.addresses, 3 * mem::kPageBytes, "z", 1).has_value());
-    EXPECT_EQ(here.transport.trips(), 1u);
+    ASSERT_TRUE(put(io, *here.access, 3 * mem::kPageBytes, "z", 1).has_value());
+    EXPECT_EQ(here.transport.trips(), 0u);   // its own memory
+    EXPECT_EQ(here.frames[3 * mem::kPageBytes], std::byte{'z'});
     EXPECT_EQ(here.counters.address_hits.load() + here.counters.address_misses.load(), 0u);
   });
 }
@@ -243,13 +164,13 @@ void hammer(std::uint32_t ranks, std::uint32_t threads, std::uint32_t pages, int
       for (int i = 1; i <= rounds; ++i) {
         for (std::uint32_t p = 0; p < pages; ++p) {
           const auto value = static_cast<std::uint8_t>(i);
-          ASSERT_TRUE(put(io, *here.addresses, p * mem::kPageBytes + t, &value, 1).has_value());
+          ASSERT_TRUE(put(io, *here.access, p * mem::kPageBytes + t, &value, 1).has_value());
           complete[p][t] = value;
         }
         const auto p = static_cast<std::uint32_t>(random() % pages);
         const auto floor = complete[p];
         std::array<std::uint8_t, 64> got{};
-        ASSERT_TRUE(get(io, *here.addresses, got.data(), p * mem::kPageBytes, got.size()).has_value());
+        ASSERT_TRUE(get(io, *here.access, got.data(), p * mem::kPageBytes, got.size()).has_value());
         for (std::uint32_t k = 0; k < threads; ++k) {
           ASSERT_GE(got[k], floor[k]) << "byte " << k << " of page " << p << " goes back";
           complete[p][k] = std::max(complete[p][k], got[k]);

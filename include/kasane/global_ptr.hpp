@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The direct view of global memory, included by kasane.hpp: data is read and changed where its owner has it, without a copy here.
+///
+///     kasane::global_ptr<double> x(array);                    // any pointer into global memory
+///     kasane::get(buffer, x + 1000, 16);                      // blocking
+///     kasane::pending p = kasane::get_async(buffer, x, 16);   // … something else …
+///     p.wait();
+///     kasane::pending_group all;                              // many at once
+///     for (int i = 0; i < 100; ++i) kasane::put_async(x + i, &values[i], 1, all);
+///     all.wait();
+///     kasane::fetch_add(counter, 1);                          // executed at the owner
+///
+/// **Consistency.** Each of these functions sees and changes the owner's copy at once. Loads and stores (through T*) use the coherent view, which other ranks see after
+/// a release and an acquire. One datum through both views needs a fence between: release_all() after stores and before direct access, acquire_all() after direct changes
+/// and before loads. `kasane run --check-mixing` reports what lacks one.
+///
+/// **Buffers** are any memory, global or private. A put or accumulate has copied its source when an asynchronous call returns; the target of a get, and an atomic's old
+/// value, belong to the operation until it was waited for.
+///
+/// **Errors**: error EINVAL: a range that is not in global memory or not allocated, with its address; what is not aligned. EIO: a peer was lost.
+///
+/// **Thread safety**: functions from any thread of any rank; an object by one thread at a time. A pending may be waited for on another rank than where it was issued.
+///
+/// Sources: get, put and the direct view are those of MGAS-2 (W. Endo's thesis, 2017, chapter 5); accumulate, patches and pieces those of ARMCI.
+#pragma once
+
+#include <kasane/error.hpp>
+#include <kasane/kasane.h>
+
+#include <atomic>
+#include <compare>
+#include <complex>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace kasane {
+
+// ---- global_ptr ---------------------------------------------------------------------------------------------------------------
+
+/// The address of a T in global memory, to be used through the direct view. As plain as a pointer: trivially copyable, arithmetic, comparison, null; it has no
+/// dereference, so that loads and stores are not mistaken for direct access. The address is the same on every rank.
+template <class T>
+class global_ptr {
+ public:
+  using element_type = T;
+  using difference_type = std::ptrdiff_t;
+
+  constexpr global_ptr() noexcept = default;
+  constexpr global_ptr(std::nullptr_t) noexcept {}
+  constexpr explicit global_ptr(T* p) noexcept : p_(p) {}
+  /// To const, and to a base.
+  template <class U>
+    requires(std::is_convertible_v<U*, T*>)
+  constexpr global_ptr(global_ptr<U> other) noexcept : p_(other.get()) {}
+
+  /// The pointer, for the coherent view.
+  [[nodiscard]] constexpr T* get() const noexcept { return p_; }
+  [[nodiscard]] constexpr explicit operator T*() const noexcept { return p_; }
+  [[nodiscard]] constexpr explicit operator bool() const noexcept { return p_ != nullptr; }
+
+  constexpr global_ptr& operator+=(difference_type n) noexcept { return p_ += n, *this; }
+  constexpr global_ptr& operator-=(difference_type n) noexcept { return p_ -= n, *this; }
+  constexpr global_ptr& operator++() noexcept { return ++p_, *this; }
+  constexpr global_ptr& operator--() noexcept { return --p_, *this; }
+  constexpr global_ptr operator++(int) noexcept { return global_ptr(p_++); }
+  constexpr global_ptr operator--(int) noexcept { return global_ptr(p_--); }
+  friend constexpr global_ptr operator+(global_ptr p, difference_type n) noexcept { return p += n; }
+  friend constexpr global_ptr operator+(difference_type n, global_ptr p) noexcept { return p += n; }
+  friend constexpr global_ptr operator-(global_ptr p, difference_type n) noexcept { return p -= n; }
+  friend constexpr difference_type operator-(global_ptr a, global_ptr b) noexcept { return a.p_ - b.p_; }
+  friend constexpr auto operator<=>(global_ptr, global_ptr) noexcept = default;
+  friend constexpr bool operator==(global_ptr, global_ptr) noexcept = default;
+  friend constexpr bool operator==(global_ptr p, std::nullptr_t) noexcept { return p.p_ == nullptr; }
+
+ private:
+  T* p_ = nullptr;
+};
+static_assert(std::is_trivially_copyable_v<global_ptr<int>> && sizeof(global_ptr<int>) == sizeof(int*));
+
+// ---- what is pending ------------------------------------------------------------------------------------------------------------
+
+/// One asynchronous operation. Its destructor waits, and ends the program if that fails; wait() throws instead.
+class [[nodiscard]] pending {
+ public:
+  pending() noexcept = default;
+  explicit pending(kasane_pending_t handle) noexcept : handle_(handle) {}
+  pending(pending&& other) noexcept : handle_(std::exchange(other.handle_, {})) {}
+  pending& operator=(pending&& other) {
+    wait();
+    handle_ = std::exchange(other.handle_, {});
+    return *this;
+  }
+  ~pending() noexcept { wait(); }
+
+  /// Until the operation is complete: what was read is in its buffer, what was put at its owner.
+  void wait() {
+    if (handle_.id != 0) detail::check(kasane_wait(&handle_));
+  }
+  /// Is it? Then it is over, as after wait().
+  [[nodiscard]] bool ready() {
+    int done = 1;
+    if (handle_.id != 0) detail::check(kasane_test(&handle_, &done));
+    return done != 0;
+  }
+
+ private:
+  kasane_pending_t handle_{};
+};
+
+/// Counts any number of asynchronous operations, to be awaited together. Its destructor waits, and ends the program if that fails.
+class pending_group {
+ public:
+  pending_group() = default;
+  pending_group(const pending_group&) = delete;
+  pending_group& operator=(const pending_group&) = delete;
+  ~pending_group() noexcept { wait(); }
+
+  /// Until all are complete.
+  void wait() {
+    if (changes_.id != 0) detail::check(kasane_wait(&changes_));
+    while (!reads_.empty()) {
+      kasane_pending_t one = reads_.back();
+      reads_.pop_back();
+      detail::check(kasane_wait(&one));
+    }
+  }
+
+  /// For the functions below: what puts, accumulates and copies count on.
+  [[nodiscard]] kasane_pending_t* changes() noexcept { return &changes_; }
+  /// What was read: one by one.
+  void add_read(kasane_pending_t one) {
+    if (one.id != 0) reads_.push_back(one);
+  }
+
+ private:
+  kasane_pending_t changes_{};
+  std::vector<kasane_pending_t> reads_;
+};
+
+/// Until everything that this rank issued so far, by whichever thread, has completed at its owner. What was read still needs its wait().
+inline void flush() { detail::check(kasane_flush()); }
+
+// ---- get and put ------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+template <class T>
+concept plain = std::is_trivially_copyable_v<T>;
+
+template <class T>
+[[nodiscard]] inline void* address(global_ptr<T> p) noexcept {
+  return const_cast<std::remove_cv_t<T>*>(p.get());
+}
+}  // namespace detail
+
+/// Reads n objects at `from` into any memory.
+template <detail::plain T>
+void get(T* to, global_ptr<const std::type_identity_t<T>> from, std::size_t n = 1) {
+  detail::check(kasane_get(to, from.get(), n * sizeof(T)));
+}
+/// Writes n objects from any memory to `to`; complete on return.
+template <detail::plain T>
+void put(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n = 1) {
+  detail::check(kasane_put(to.get(), from, n * sizeof(T)));
+}
+/// The value at `from`.
+template <detail::plain T>
+[[nodiscard]] std::remove_const_t<T> get(global_ptr<T> from) {
+  std::remove_const_t<T> value;
+  detail::check(kasane_get(&value, from.get(), sizeof value));
+  return value;
+}
+template <detail::plain T>
+void put(global_ptr<T> to, const std::type_identity_t<T>& value) {
+  detail::check(kasane_put(to.get(), &value, sizeof(T)));
+}
+
+template <detail::plain T>
+pending get_async(T* to, global_ptr<const std::type_identity_t<T>> from, std::size_t n = 1) {
+  kasane_pending_t p{};
+  detail::check(kasane_get_async(to, from.get(), n * sizeof(T), &p));
+  return pending(p);
+}
+template <detail::plain T>
+void get_async(T* to, global_ptr<const std::type_identity_t<T>> from, std::size_t n, pending_group& group) {
+  kasane_pending_t p{};
+  detail::check(kasane_get_async(to, from.get(), n * sizeof(T), &p));
+  group.add_read(p);
+}
+template <detail::plain T>
+pending put_async(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n = 1) {
+  kasane_pending_t p{};
+  detail::check(kasane_put_async(to.get(), from, n * sizeof(T), &p));
+  return pending(p);
+}
+template <detail::plain T>
+void put_async(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n, pending_group& group) {
+  detail::check(kasane_put_async(to.get(), from, n * sizeof(T), group.changes()));
+}
+
+// ---- patches and pieces -----------------------------------------------------------------------------------------------------------
+
+/// A patch of objects: `count` of them in a row, `rows` times, at distances of objects on either side. For more dimensions see kasane_strides_t.
+struct patch {
+  std::size_t count, rows, global_stride, local_stride;
+};
+
+namespace detail {
+[[nodiscard]] inline kasane_strides_t strides(const patch& p, std::size_t size) noexcept {
+  return {2, {p.count * size, p.rows}, {p.global_stride * size}, {p.local_stride * size}};
+}
+}  // namespace detail
+
+template <detail::plain T>
+void get_strided(T* to, global_ptr<const std::type_identity_t<T>> from, const patch& shape) {
+  const kasane_strides_t s = detail::strides(shape, sizeof(T));
+  detail::check(kasane_get_strided(to, from.get(), &s, nullptr));
+}
+template <detail::plain T>
+void put_strided(global_ptr<T> to, const std::type_identity_t<T>* from, const patch& shape) {
+  const kasane_strides_t s = detail::strides(shape, sizeof(T));
+  detail::check(kasane_put_strided(to.get(), from, &s, nullptr));
+}
+template <detail::plain T>
+pending get_strided_async(T* to, global_ptr<const std::type_identity_t<T>> from, const patch& shape) {
+  const kasane_strides_t s = detail::strides(shape, sizeof(T));
+  kasane_pending_t p{};
+  detail::check(kasane_get_strided(to, from.get(), &s, &p));
+  return pending(p);
+}
+template <detail::plain T>
+pending put_strided_async(global_ptr<T> to, const std::type_identity_t<T>* from, const patch& shape) {
+  const kasane_strides_t s = detail::strides(shape, sizeof(T));
+  kasane_pending_t p{};
+  detail::check(kasane_put_strided(to.get(), from, &s, &p));
+  return pending(p);
+}
+
+/// Pieces anywhere, read or written together.
+using piece = kasane_piece_t;
+inline void get_vector(std::span<const piece> pieces) { detail::check(kasane_get_vector(pieces.data(), pieces.size(), nullptr)); }
+inline void put_vector(std::span<const piece> pieces) { detail::check(kasane_put_vector(pieces.data(), pieces.size(), nullptr)); }
+inline pending get_vector_async(std::span<const piece> pieces) {
+  kasane_pending_t p{};
+  detail::check(kasane_get_vector(pieces.data(), pieces.size(), &p));
+  return pending(p);
+}
+inline pending put_vector_async(std::span<const piece> pieces) {
+  kasane_pending_t p{};
+  detail::check(kasane_put_vector(pieces.data(), pieces.size(), &p));
+  return pending(p);
+}
+
+// ---- accumulate and copy -----------------------------------------------------------------------------------------------------------
+
+namespace detail {
+template <class T>
+struct element;
+template <>
+struct element<std::int32_t> : std::integral_constant<kasane_element_t, KASANE_INT32> {};
+template <>
+struct element<std::int64_t> : std::integral_constant<kasane_element_t, KASANE_INT64> {};
+template <>
+struct element<float> : std::integral_constant<kasane_element_t, KASANE_FLOAT> {};
+template <>
+struct element<double> : std::integral_constant<kasane_element_t, KASANE_DOUBLE> {};
+template <>
+struct element<std::complex<float>> : std::integral_constant<kasane_element_t, KASANE_COMPLEX_FLOAT> {};
+template <>
+struct element<std::complex<double>> : std::integral_constant<kasane_element_t, KASANE_COMPLEX_DOUBLE> {};
+
+template <class T>
+void accumulate(global_ptr<T> to, const T* from, std::size_t n, std::complex<double> scale, kasane_pending_t* p) {
+  const double parts[2] = {scale.real(), scale.imag()};
+  check(kasane_accumulate(to.get(), from, n, element<T>::value, parts, p));
+}
+}  // namespace detail
+
+/// to[i] += scale · from[i], each element atomic with respect to other accumulates of T (not to atomics). T: int32_t, int64_t, float, double and their complex numbers.
+template <class T>
+void accumulate(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n = 1, std::complex<double> scale = 1) {
+  detail::accumulate(to, from, n, scale, nullptr);
+}
+template <class T>
+pending accumulate_async(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n = 1, std::complex<double> scale = 1) {
+  kasane_pending_t p{};
+  detail::accumulate(to, from, n, scale, &p);
+  return pending(p);
+}
+template <class T>
+void accumulate_async(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n, std::complex<double> scale, pending_group& group) {
+  detail::accumulate(to, from, n, scale, group.changes());
+}
+
+/// n objects from one place of global memory to another that does not overlap it, between any two ranks, past this one.
+template <detail::plain T>
+void copy(global_ptr<T> to, global_ptr<const std::type_identity_t<T>> from, std::size_t n = 1) {
+  detail::check(kasane_copy(to.get(), from.get(), n * sizeof(T), nullptr));
+}
+template <detail::plain T>
+pending copy_async(global_ptr<T> to, global_ptr<const std::type_identity_t<T>> from, std::size_t n = 1) {
+  kasane_pending_t p{};
+  detail::check(kasane_copy(to.get(), from.get(), n * sizeof(T), &p));
+  return pending(p);
+}
+
+// ---- atomics -----------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+template <class T>
+concept word = std::integral<T> && (sizeof(T) == 4 || sizeof(T) == 8);
+
+template <word T>
+[[nodiscard]] constexpr std::uint64_t bits(T value) noexcept {
+  return static_cast<std::uint64_t>(static_cast<std::make_unsigned_t<T>>(value));
+}
+template <word T>
+T rmw(kasane_atomic_op_t op, global_ptr<T> at, T operand, T compare = 0) {
+  std::uint64_t old = 0;
+  check(kasane_atomic(op, sizeof(T), at.get(), bits(operand), bits(compare), &old, nullptr));
+  return static_cast<T>(old);
+}
+template <word T>
+void change(kasane_atomic_op_t op, global_ptr<T> at, T operand, kasane_pending_t* p) {
+  check(kasane_atomic(op, sizeof(T), at.get(), bits(operand), 0, nullptr, p));
+}
+}  // namespace detail
+
+// One read-modify-write of an integer of 4 or 8 bytes, executed at its owner: atomic among all ranks. Each returns the value before. None orders any other access: where
+// data hangs on the word, release_all() before, and acquire_all() after.
+template <detail::word T>
+T fetch_add(global_ptr<T> at, std::type_identity_t<T> operand) { return detail::rmw<T>(KASANE_FETCH_ADD, at, operand); }
+template <detail::word T>
+T fetch_and(global_ptr<T> at, std::type_identity_t<T> operand) { return detail::rmw<T>(KASANE_FETCH_AND, at, operand); }
+template <detail::word T>
+T fetch_or(global_ptr<T> at, std::type_identity_t<T> operand) { return detail::rmw<T>(KASANE_FETCH_OR, at, operand); }
+template <detail::word T>
+T fetch_xor(global_ptr<T> at, std::type_identity_t<T> operand) { return detail::rmw<T>(KASANE_FETCH_XOR, at, operand); }
+template <detail::word T>
+T swap(global_ptr<T> at, std::type_identity_t<T> desired) { return detail::rmw<T>(KASANE_SWAP, at, desired); }
+/// Stores desired if the value is expected; the value before.
+template <detail::word T>
+T compare_swap(global_ptr<T> at, std::type_identity_t<T> expected, std::type_identity_t<T> desired) { return detail::rmw<T>(KASANE_COMPARE_SWAP, at, desired, expected); }
+/// Without the old value, which is cheaper.
+template <detail::word T>
+void add(global_ptr<T> at, std::type_identity_t<T> operand) { detail::change<T>(KASANE_FETCH_ADD, at, operand, nullptr); }
+template <detail::word T>
+void add_async(global_ptr<T> at, std::type_identity_t<T> operand, pending_group& group) { detail::change<T>(KASANE_FETCH_ADD, at, operand, group.changes()); }
+/// *old: the value before, after the wait; any memory.
+template <detail::word T>
+  requires(sizeof(T) == 8)
+pending fetch_add_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old) {
+  kasane_pending_t p{};
+  detail::check(kasane_atomic(KASANE_FETCH_ADD, 8, at.get(), detail::bits<T>(operand), 0, reinterpret_cast<std::uint64_t*>(old), &p));
+  return pending(p);
+}
+
+/// std::atomic_ref over ranks: an integer of 4 or 8 bytes in global memory (a global_ptr, or an lvalue there), all of whose users use atomic_ref while one exists. Each
+/// operation is one read-modify-write at the owner, in one order that all ranks agree on. It publishes nothing else by itself: acquire and release are whole-rank
+/// fences here, so they are asked for: std::memory_order_release (acq_rel, seq_cst) does release_all() before, acquire (acq_rel, seq_cst) acquire_all() after; relaxed,
+/// the default, neither.
+template <detail::word T>
+class atomic_ref {
+ public:
+  using value_type = T;
+  explicit atomic_ref(T& value) noexcept : p_(&value) {}
+  explicit atomic_ref(global_ptr<T> p) noexcept : p_(p) {}
+
+  [[nodiscard]] T load(std::memory_order order = std::memory_order_relaxed) const { return ordered(order, [&] { return kasane::fetch_add(p_, 0); }); }
+  void store(T desired, std::memory_order order = std::memory_order_relaxed) const { ordered(order, [&] { return kasane::swap(p_, desired); }); }
+  T exchange(T desired, std::memory_order order = std::memory_order_relaxed) const { return ordered(order, [&] { return kasane::swap(p_, desired); }); }
+  /// False: expected is the value now.
+  bool compare_exchange(T& expected, T desired, std::memory_order order = std::memory_order_relaxed) const {
+    const T wanted = expected;
+    expected = ordered(order, [&] { return kasane::compare_swap(p_, wanted, desired); });
+    return expected == wanted;
+  }
+  T fetch_add(T n, std::memory_order order = std::memory_order_relaxed) const { return ordered(order, [&] { return kasane::fetch_add(p_, n); }); }
+  T fetch_sub(T n, std::memory_order order = std::memory_order_relaxed) const {
+    return ordered(order, [&] { return kasane::fetch_add(p_, static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(n))); });
+  }
+  T fetch_and(T n, std::memory_order order = std::memory_order_relaxed) const { return ordered(order, [&] { return kasane::fetch_and(p_, n); }); }
+  T fetch_or(T n, std::memory_order order = std::memory_order_relaxed) const { return ordered(order, [&] { return kasane::fetch_or(p_, n); }); }
+  T fetch_xor(T n, std::memory_order order = std::memory_order_relaxed) const { return ordered(order, [&] { return kasane::fetch_xor(p_, n); }); }
+
+ private:
+  template <class F>
+  static T ordered(std::memory_order order, const F& f) {
+    const bool both = order == std::memory_order_acq_rel || order == std::memory_order_seq_cst;
+    if (both || order == std::memory_order_release) kasane_release_all();
+    const T old = f();
+    if (both || order == std::memory_order_acquire || order == std::memory_order_consume) kasane_acquire_all();
+    return old;
+  }
+  global_ptr<T> p_;
+};
+
+}  // namespace kasane

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job of ranks over the simulated network for tests of gas: frames, directory, address cache, mover and direct access, without coherence.
+// Thread safety: none (comm/sim).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/assert.h"
+#include "comm/sim/sim.h"
+#include "gas/access.h"
+#include "gas/mover.h"
+#include "unit/gas/counting_transport.h"
+
+namespace kasane::gas::test {
+
+using kasane::test::CountingTransport;
+
+constexpr std::uint64_t kPages = 6;
+
+/// Gives others a turn before each look: callers that only pause would otherwise spin where nobody else can run.
+class TurnWaiter final : public comm::Waiter {
+ public:
+  TurnWaiter(comm::sim::World& world, comm::Transport& transport) : world_(world), transport_(transport) {}
+
+ protected:
+  void wait(bool (*ready)(const void*), const void* arg) override {
+    transport_.sleep(comm::Doorbell::messages, transport_.activity(comm::Doorbell::messages), 0);
+    world_.waiter().until([ready, arg] { return ready(arg); });
+  }
+
+ private:
+  comm::sim::World& world_;
+  comm::Transport& transport_;
+};
+
+/// A rank without coherence: frames, directory, address cache and mover. Blocks are never in use; a yield may be refused.
+struct SimRank final : PageHolder {
+  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks)
+      : transport(world.transport(rank)), waiter(world, transport), frames(kPages * mem::kPageBytes),
+        entries(Directory::region_bytes(kPages, ranks) / 8) {
+    // Who delivers makes progress below the counting: the engine's part of it must run there.
+    world.transport(rank).set_poll_hook([](void* t) noexcept { return static_cast<CountingTransport*>(t)->run_poll_hook(); }, &transport);
+    engine = comm::Engine::create(transport, {.operations = 64, .packs = 8, .parcels = 8}).value();
+    KASANE_CHECK(engine->attach(kFrames, -1, frames.data(), frames.size()).has_value());
+    KASANE_CHECK(engine->attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8).has_value());
+    directory.emplace(transport, kPages);
+    addresses = AddressCache::create(transport, *directory).value();
+    mover.emplace(transport, *addresses, *this);
+    access = Access::create(*engine, *addresses, frames.size(), nullptr).value();
+  }
+  comm::Blocking io() { return {transport, waiter, &counters}; }
+
+  YieldAnswer yield(PageId) noexcept override { return refusals != 0 ? (--refusals, YieldAnswer::retry) : YieldAnswer::yielded; }
+  bool claim(comm::Blocking& blocking, PageId) override {   // one mover a rank at a time, as the bits of a page's blocks have it
+    blocking.waiter().until([this] { return !claimed; });
+    claimed = true;
+    return true;
+  }
+  void give_up(PageId) noexcept override { claimed = false; }
+  void merge(comm::Blocking& blocking, PageId, ByteRange live, Rank from) override {
+    blocking.read({from, kFrames, live.begin}, frames.data() + live.begin, live.end - live.begin);
+  }
+  void settle(PageId) override { claimed = false; }
+
+  CountingTransport transport;
+  TurnWaiter waiter;
+  Counters counters;
+  std::vector<std::byte> frames;
+  std::vector<std::uint64_t> entries;
+  std::optional<Directory> directory;
+  std::unique_ptr<AddressCache> addresses;
+  std::optional<Mover> mover;
+  std::unique_ptr<comm::Engine> engine;
+  std::unique_ptr<Access> access;
+  bool claimed = false;
+  int refusals = 0;
+};
+
+struct Job {
+  Job(std::uint32_t ranks, std::uint64_t seed) : world(ranks, seed) {
+    for (std::uint32_t r = 0; r < ranks; ++r) all.emplace_back(world, Rank{r}, ranks);
+  }
+  SimRank& operator[](std::uint32_t r) { return all[r]; }
+  /// Runs body as a thread of the rank, alone.
+  void on(std::uint32_t r, const std::function<void(SimRank&, comm::Blocking&)>& body) {
+    world.spawn(Rank{r}, [this, r, body] {
+      auto io = all[r].io();
+      body(all[r], io);
+    });
+    const auto ended = world.run();
+    ASSERT_TRUE(ended.has_value()) << ended.error().message;
+  }
+  void run() {
+    const auto ended = world.run();
+    ASSERT_TRUE(ended.has_value()) << ended.error().message;
+  }
+  comm::sim::World world;
+  std::deque<SimRank> all;
+};
+
+}  // namespace kasane::gas::test
