@@ -8,7 +8,7 @@
  * malloc's heap are each rank's own.
  *
  * **Errors.** A function that returns int returns 0, or an errno value: EPERM (called where it makes no sense, for example outside of
- * kasane_run), EINVAL (a bad argument), ENOMEM, EAGAIN (no thread slot left), EIO (a peer or the machine). A function that returns a pointer returns NULL then.
+ * kasane_run), EINVAL (a bad argument), ENOMEM, EAGAIN (no thread slot left), EBUSY, EIO (a peer or the machine). A function that returns a pointer returns NULL then.
  * kasane_error_code() and kasane_error_message() say what and why. Misuse that would lose data (unlocking what another holds, destroying what is in use,
  * freeing what was never allocated) ends the program with a message instead.
  *
@@ -139,6 +139,22 @@ void kasane_free(void* pointer);
 void kasane_release_all(void);
 /** Afterwards loads on this rank see what others had released before. */
 void kasane_acquire_all(void);
+
+/**
+ * Makes this rank the owner of the pages (64 KiB) that hold [pointer, pointer+bytes), and brings their contents: afterwards this rank's loads and stores there cost no
+ * communication, until another rank takes them. What else lies on the first and the last page comes along. Several pages travel at once. After Endo's thesis
+ * (2017), chapter 5 (`own` of MGAS-2).
+ * Consistency: none changes and no fence is made; contents stay what they were. Loads, stores, gets and puts of all ranks go on meanwhile (a put may wait a moment).
+ * EINVAL: not in global memory, or not (or no longer) allocated memory, with the address; stacks too, which belong to the rank that runs the thread. EBUSY: the owner
+ * has pinned a page. After an error some of the pages may have moved. bytes 0: nothing happens.
+ */
+int kasane_own(const void* pointer, size_t bytes);
+/**
+ * As kasane_own for rank `rank`, which takes the pages; returns when it owns them. EINVAL also: no such rank. May wait for other work of that rank's service thread.
+ */
+int kasane_give(const void* pointer, size_t bytes, uint32_t rank);
+/** The rank that owns the page of the byte at `pointer`: as it was just now, since it may be moving. EINVAL: not in global memory, or not allocated. */
+int kasane_where(const void* pointer, uint32_t* rank);
 
 /**
  * Makes [pointer, pointer+bytes) present, and writable if so asked, until kasane_unpin with the same range: no access to it faults, so that it may be given to a

@@ -198,6 +198,25 @@ void put(T* global, const T* source, std::size_t n = 1) {
   detail::check(kasane_put(global, source, n * sizeof(T)));
 }
 
+/// Makes this rank the owner of the pages (64 KiB) that hold n objects at p, contents included: its loads and stores there cost no communication afterwards, until another
+/// rank takes them. What else lies on the first and last page comes along. No fence, and no contents change; loads, stores, gets and puts of all
+/// ranks go on meanwhile. Throws error EINVAL (not allocated global memory, with the address) or EBUSY (the owner has pinned a page); some pages may have moved then.
+template <class T>
+void own(const T* p, std::size_t n = 1) {
+  detail::check(kasane_own(p, n * sizeof(T)));
+}
+/// As own() for another rank, which takes the pages; returns when it owns them. Throws error EINVAL also if there is no such rank.
+template <class T>
+void give(const T* p, std::size_t n, std::uint32_t to) {
+  detail::check(kasane_give(p, n * sizeof(T), to));
+}
+/// The rank that owns the page of *p, as it was just now. Throws error EINVAL if that is not allocated global memory.
+[[nodiscard]] inline std::uint32_t where(const void* p) {
+  std::uint32_t rank = 0;
+  detail::check(kasane_where(p, &rank));
+  return rank;
+}
+
 /// Makes [p, p+bytes) present (and writable) as long as it lives, for system calls. Belongs to the rank on which it was made:
 /// nothing that may move the thread (fork, join, yield, lock, wait) in its scope.
 class pinned {

@@ -16,6 +16,7 @@ enum class Errc {
   invalid_argument,   ///< the call
   out_of_memory,      ///< the amount asked for
   out_of_range,       ///< the address or offset
+  busy,               ///< nothing: what is in the way goes away by itself, or the caller takes it away
   limit,              ///< a limit of the machine or of the job (VMAs, descriptors, address bits)
   unsupported,        ///< the kernel, or the option
   peer_lost,          ///< the peer

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <vector>
 
+#include "comm/batch.h"
 #include "comm/blocking.h"
 
 namespace kasane::comm {
@@ -60,6 +61,19 @@ class RegionWords {
 
   /// The word itself, or null where it is not mapped here.
   [[nodiscard]] std::atomic<std::uint64_t>* here(Rank rank, std::uint64_t offset) const noexcept { return direct(rank, offset); }
+  // The same without waiting: *old is set when the batch has been awaited, or at once where the word is mapped here.
+  void load(Batch& batch, Rank rank, std::uint64_t offset, std::uint64_t* old) const {
+    if (auto* word = direct(rank, offset)) return void(*old = word->load());
+    batch.atomic(AtomicOp::fetch_add, at(rank, offset), 0, 0, old);
+  }
+  void swap(Batch& batch, Rank rank, std::uint64_t offset, std::uint64_t value, std::uint64_t* old) const {
+    if (auto* word = direct(rank, offset)) return void(*old = word->exchange(value));
+    batch.atomic(AtomicOp::swap, at(rank, offset), value, 0, old);
+  }
+  void fetch_or(Batch& batch, Rank rank, std::uint64_t offset, std::uint64_t operand, std::uint64_t* old) const {
+    if (auto* word = direct(rank, offset)) return void(*old = word->fetch_or(operand));
+    batch.atomic(AtomicOp::fetch_or, at(rank, offset), operand, 0, old);
+  }
 
  private:
   // seq_cst throughout: these words carry Dekker-style handshakes (holders of a location against busy, deque ends).

@@ -613,37 +613,54 @@ gas::YieldAnswer Coherence::yield(PageId page) noexcept {
   return gas::YieldAnswer::yielded;
 }
 
-bool Coherence::claim(comm::Blocking& io, PageId page) {
+/// Gives the bits of the page's first blocks back, whose words are otherwise as they were.
+void Coherence::free_first(PageId page, unsigned blocks) noexcept {
+  while (blocks-- > 0) {
+    BlockState s = state(block_at(page, blocks));
+    s.busy = false;
+    finish(block_at(page, blocks), s);
+  }
+}
+
+gas::Claim Coherence::claim(comm::Blocking& io, PageId page) {
   for (unsigned i = 0; i < kBlocksPerPage; ++i) {
     // Ascending order among movers; others that hold a bit never wait for a second one.
     if (claim_block(io, block_at(page, i), Event::arrive).verdict == Verdict::proceed) continue;
-    while (i-- > 0) {
-      BlockState s = state(block_at(page, i));
-      s.busy = false;
-      finish(block_at(page, i), s);
-    }
-    return false;
+    free_first(page, i);
+    return gas::Claim::ours;
   }
-  return true;
+  return gas::Claim::taken;
 }
 
-void Coherence::give_up(PageId page) noexcept {
+gas::Claim Coherence::try_claim(PageId page) noexcept {
   for (unsigned i = 0; i < kBlocksPerPage; ++i) {
-    BlockState s = state(block_at(page, i));
-    s.busy = false;
-    finish(block_at(page, i), s);
+    const BlockId b = block_at(page, i);
+    const BlockState s = state(b);
+    const Step step = next(s, Event::arrive);
+    if (step.verdict == Verdict::proceed && try_claim(b, s, step)) continue;
+    free_first(page, i);
+    return step.verdict == Verdict::done ? gas::Claim::ours : gas::Claim::in_use;
   }
+  return gas::Claim::taken;
 }
 
-void Coherence::merge(comm::Blocking& io, PageId page, gas::ByteRange live, Rank from) {
+void Coherence::give_up(PageId page) noexcept { free_first(page, kBlocksPerPage); }
+
+void Coherence::begin_merge(comm::Batch& batch, PageId page, gas::ByteRange live, Rank from) {
+  Mask plain = 0;
+  for (unsigned i = 0; i < kBlocksPerPage; ++i) plain |= Mask{!state(block_at(page, i)).twin} << i;
+  for_each_run(plain, [&](unsigned first, unsigned count) {
+    const std::uint64_t at = mem::offset_of(block_at(page, first));
+    const std::uint64_t begin = std::max(live.begin, at), end = std::min(live.end, at + count * kBlockBytes);
+    if (begin < end) batch.read({from, gas::kFrames, begin}, space_.a(begin), end - begin);
+  });
+}
+
+void Coherence::end_merge(comm::Blocking& io, PageId page, gas::ByteRange live, Rank from) {
   for (unsigned i = 0; i < kBlocksPerPage; ++i) {
     const BlockId b = block_at(page, i);
     const std::uint64_t begin = std::max(live.begin, mem::offset_of(b)), end = std::min(live.end, mem::offset_of(b) + kBlockBytes);
-    if (begin >= end) continue;
-    if (!state(b).twin) {
-      io.read({from, gas::kFrames, begin}, space_.a(begin), end - begin);
-      continue;
-    }
+    if (begin >= end || !state(b).twin) continue;
     // Our threads may be storing to this block: only bytes that we have not changed are taken (rule 4).
     alignas(8) std::byte fresh[kBlockBytes];
     io.read({from, gas::kFrames, begin}, fresh, end - begin);

@@ -73,9 +73,11 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
 
   // gas::PageHolder
   gas::YieldAnswer yield(PageId) noexcept override;
-  bool claim(comm::Blocking&, PageId) override;
+  gas::Claim claim(comm::Blocking&, PageId) override;
+  gas::Claim try_claim(PageId) noexcept override;
   void give_up(PageId) noexcept override;
-  void merge(comm::Blocking&, PageId, gas::ByteRange live, Rank from) override;
+  void begin_merge(comm::Batch&, PageId, gas::ByteRange live, Rank from) override;
+  void end_merge(comm::Blocking&, PageId, gas::ByteRange live, Rank from) override;
   void settle(PageId) override;
 
   /// The state of a block, for tests and invariant walks.
@@ -117,6 +119,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void refresh(comm::Blocking&, BlockId, bool twin);
   void mark_dirty(BlockId) noexcept;
   void mark_clean(BlockId) noexcept;
+
+  void free_first(PageId, unsigned blocks) noexcept;
 
   static void on_release(void* self, const comm::Message&) noexcept;
 

@@ -59,6 +59,7 @@ Rank AddressCache::find(comm::Blocking& io, PageId page) {
   const AddressStep step = next(entry, AddressEvent::read);
   count_access(io, step.action == AddressAction::go);
   if (step.action == AddressAction::go) return entry.owner;
+  if (step.action == AddressAction::look) return calm(io, page, entry, step.after).owner;
   Location where;
   fill(io, page, entry, AddressEvent::read, where);   // filled or not: a read needs no more than to know where the page was just now
   return where.owner;
@@ -107,7 +108,12 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted) {
     }
     hit = false;
     Location where;
-    counted = fill(io, page, entry, AddressEvent::put, where);
+    if (step.action == AddressAction::look) {
+      where = calm(io, page, entry, step.after);
+      if (where.allocated && !where.busy) continue;
+    } else {
+      counted = fill(io, page, entry, AddressEvent::put, where);
+    }
     if (counted || !where.allocated) {
       count_access(io, false);
       return where.owner;
@@ -137,13 +143,22 @@ bool AddressCache::fill(comm::Blocking& io, PageId page, const AddressEntry& ent
   return words_[raw(page)].compare_exchange_strong(expected, filled(entry, where.owner, wanted).word());
 }
 
+Location AddressCache::calm(comm::Blocking& io, PageId page, const AddressEntry& entry, const AddressEntry& after) {
+  const Location where = directory_.lookup(io, page);
+  if (where.allocated && !where.busy) {
+    std::uint64_t expected = entry.word();   // else somebody else was faster, or it was recalled again
+    words_[raw(page)].compare_exchange_strong(expected, after.word());
+  }
+  return where;
+}
+
 // ---- moves ---------------------------------------------------------------------------------------------------------
 
-void AddressCache::recall(comm::Blocking& io, PageId page, comm::Requests& requests) {
+void AddressCache::recall(comm::Blocking& io, PageId page, std::uint64_t holders, comm::Requests& requests) {
   const Rank me = transport_.rank();
   const std::uint32_t ranks = transport_.ranks(), together = ranks_per_bit(ranks);
   std::uint64_t asked = 0;
-  for (std::uint64_t holders = directory_.take_holders(io, page); holders != 0; holders &= holders - 1) {
+  for (; holders != 0; holders &= holders - 1) {
     const std::uint32_t first = static_cast<std::uint32_t>(std::countr_zero(holders)) * together;
     for (std::uint32_t r = first; r < std::min(first + together, ranks); ++r) {
       if (Rank{r} == me) continue;
@@ -152,8 +167,9 @@ void AddressCache::recall(comm::Blocking& io, PageId page, comm::Requests& reque
     }
   }
   if (io.counters() != nullptr) count(io.counters()->address_recalls, asked);
-  recall_here(page, kNobody);
 }
+
+void AddressCache::recall_own(PageId page) noexcept { recall_here(page, kNobody); }
 
 bool AddressCache::recalled_here(PageId page) const noexcept {
   return AddressEntry::of(words_[raw(page)].load()).state != AddressState::leaving;

@@ -71,9 +71,11 @@ class AddressCache {
   /// Ends a use that was handed over: its bytes have arrived. May run in a completion.
   void end_put(PageId) noexcept;
 
-  /// Takes the location of a page, which the caller has marked busy, from all ranks that hold it: sends requests, and recalls this rank's own.
-  /// When these are answered and recalled_here() is true, no put to the page is under way and none can begin before the mark is taken away.
-  void recall(comm::Blocking&, PageId, comm::Requests&);
+  /// Takes the location of a page, which the caller has marked busy, from the ranks of `holders` (holder_bit() of each): sends requests.
+  /// When all that word 2 named after the mark have answered, recall_own() was called and recalled_here() is true, no put to the page is under way and
+  /// none can begin before the mark is taken away. Who is asked without knowing the location answers at once.
+  void recall(comm::Blocking&, PageId, std::uint64_t holders, comm::Requests&);
+  void recall_own(PageId) noexcept;
   [[nodiscard]] bool recalled_here(PageId page) const noexcept;
 
  private:
@@ -84,6 +86,8 @@ class AddressCache {
   Rank begin_put_here(comm::Blocking&, PageId, bool& counted);
   /// Sets this rank's bit and reads word 0; true if `entry` (none) could be filled from it.
   bool fill(comm::Blocking&, PageId, const AddressEntry& entry, AddressEvent wanted, Location& where);
+  /// Reads word 0; the wary `entry` becomes `after` if the page does not move.
+  Location calm(comm::Blocking&, PageId, const AddressEntry& entry, const AddressEntry& after);
   /// True: to be answered now; else whoever ends the last use answers.
   bool recall_here(PageId, comm::ReplyToken) noexcept;
 

@@ -11,6 +11,9 @@
 // Nobody waits for a rank that fills its entry: any number of threads may set the rank's bit and read word 0 at once. The stamp counts recalls, so that
 // what one of them read before a recall cannot become valid after it (a wrap needs 2^30 moves during one read of word 0).
 //
+// A recall leaves the entry *wary*: the move that sent it may still be under way, and may yet take the rank's bit, also one that is set now. So nobody
+// fills the entry before word 0 was seen not busy; then it is an ordinary empty one.
+//
 // Invariants (checked by check()): valid or leaving ⇔ an owner is named;  leaving ⇒ uses;  uses ⇒ valid or leaving
 // and, across ranks (tests/model): an entry whose page is not busy names the owner, and its rank's bit is in word 2 of the directory.
 #pragma once
@@ -25,6 +28,7 @@ enum class AddressState : std::uint8_t {
   none = 0,
   valid = 1,
   leaving = 2,   ///< a move asked for it back while there were uses; the last of them answers
+  wary = 3,      ///< a move asked for it back, and nobody has seen since that it has ended
 };
 
 struct AddressEntry {
@@ -62,6 +66,7 @@ enum class AddressEvent : std::uint8_t {
 enum class AddressAction : std::uint8_t {
   none,
   go,            ///< to `after`'s owner; a put is counted there
+  look,          ///< read word 0; not busy: compare-swap the entry to `after` (a put then asks anew, a read goes where word 0 says)
   fill,          ///< set the rank's bit in word 2, then read word 0; not busy: compare-swap the entry from what was read to filled()
   wait,          ///< for completions of this rank's puts: come back
   answer,        ///< nothing is under way through the entry
@@ -79,23 +84,24 @@ struct AddressStep {
   AddressEntry after = e;
   switch (event) {
     case AddressEvent::read:   // leaving too: until this rank has answered, nobody else owns the page
-      return {e.state == AddressState::none ? fill : go, e};
     case AddressEvent::put:
       if (e.state == AddressState::none) return {fill, e};
+      if (e.state == AddressState::wary) return {look, {AddressState::none, kNoRank, 0, e.stamp}};
+      if (event == AddressEvent::read) return {go, e};
       if (e.state == AddressState::leaving || e.uses == AddressEntry::kMostUses) return {wait, e};
       ++after.uses;
       return {go, after};
     case AddressEvent::end:
       --after.uses;
       if (e.state != AddressState::leaving || after.uses != 0) return {none, after};
-      return {answer_kept, {AddressState::none, kNoRank, 0, e.stamp}};
+      return {answer_kept, {AddressState::wary, kNoRank, 0, e.stamp}};
     case AddressEvent::recall:
       after.stamp = (e.stamp + 1) % AddressEntry::kStamps;
       if (e.uses != 0) {
         after.state = AddressState::leaving;
         return {keep, after};
       }
-      return {answer, {AddressState::none, kNoRank, 0, after.stamp}};
+      return {answer, {AddressState::wary, kNoRank, 0, after.stamp}};
   }
   return {none, e};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gas/directory.h"
 
-#include "comm/transfers.h"
+#include "comm/batch.h"
 
 namespace kasane::gas {
 
@@ -25,16 +25,30 @@ void Directory::add_holder(comm::Blocking& io, PageId page) const {
   words_.fetch_or(io, manager(page), entry(page, 2), holder_bit(rank_, ranks_));
 }
 
-std::uint64_t Directory::take_holders(comm::Blocking& io, PageId page) const { return words_.swap(io, manager(page), entry(page, 2), 0); }
+void Directory::mark(comm::Batch& batch, PageId page, std::uint64_t* before) const {
+  words_.fetch_or(batch, manager(page), entry(page, 0), kBusyBit, before);
+}
+
+void Directory::unmark(comm::Batch& batch, PageId page, Location to, std::uint64_t* before) const {
+  words_.swap(batch, manager(page), entry(page, 0), to.word(), before);
+}
+
+void Directory::peek_holders(comm::Batch& batch, PageId page, std::uint64_t* holders) const {
+  words_.load(batch, manager(page), entry(page, 2), holders);
+}
+
+void Directory::take_holders(comm::Batch& batch, PageId page, std::uint64_t* holders) const {
+  words_.swap(batch, manager(page), entry(page, 2), 0, holders);
+}
 
 void Directory::write_entries(comm::Blocking& io, PageId first, std::uint64_t pages, const Entries& entries) const {
-  comm::Transfers transfers(io);
+  comm::Batch batch(io);
   const std::uint64_t* from = entries.data();
   for (std::uint64_t r = 0; r < ranks_ && r < pages; ++r) {
     const PageId page{raw(first) + r};
     const std::uint64_t words = (pages - r + ranks_ - 1) / ranks_ * kEntryBytes / 8, at = entry(page, 0);
     if (!words_.is_direct(manager(page))) {
-      transfers.write({manager(page), kDirectory, at}, from, words * 8);
+      batch.write({manager(page), kDirectory, at}, from, words * 8);
     } else {
       for (std::uint64_t i = 0; i < words; ++i) words_.store(io, manager(page), at + i * 8, from[i]);
     }
@@ -43,13 +57,13 @@ void Directory::write_entries(comm::Blocking& io, PageId first, std::uint64_t pa
 }
 
 void Directory::read_entries(comm::Blocking& io, PageId first, std::uint64_t pages, Entries& entries) const {
-  comm::Transfers transfers(io);
+  comm::Batch batch(io);
   std::uint64_t* to = entries.data();
   for (std::uint64_t r = 0; r < ranks_ && r < pages; ++r) {
     const PageId page{raw(first) + r};
     const std::uint64_t words = (pages - r + ranks_ - 1) / ranks_ * kEntryBytes / 8, at = entry(page, 0);
     if (!words_.is_direct(manager(page))) {
-      transfers.read({manager(page), kDirectory, at}, to, words * 8);
+      batch.read({manager(page), kDirectory, at}, to, words * 8);
     } else {
       for (std::uint64_t i = 0; i < words; ++i) to[i] = words_.load(io, manager(page), at + i * 8);
     }

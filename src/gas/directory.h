@@ -37,10 +37,15 @@ class Directory {
   Location lookup(comm::Blocking&, PageId) const;
   /// Word 0 from `from` to `to`, if it still is `from`.
   bool replace(comm::Blocking&, PageId, Location from, Location to) const;
+  // The steps of a move, without waiting: *before is set when the batch has been awaited.
+  /// Marks the page busy, whoever owns it; word 0 as it was (gas::begin_move says what follows).
+  void mark(comm::Batch&, PageId, std::uint64_t* before) const;
+  /// Word 0 of a page that the caller has marked.
+  void unmark(comm::Batch&, PageId, Location to, std::uint64_t* before) const;
+  void peek_holders(comm::Batch&, PageId, std::uint64_t* holders) const;
+  void take_holders(comm::Batch&, PageId, std::uint64_t* holders) const;
   /// Notes that this rank takes the page's location into its address cache.
   void add_holder(comm::Blocking&, PageId) const;
-  /// Whom a move has to ask to forget it (holder_bit() of each), none of whom is noted any more.
-  std::uint64_t take_holders(comm::Blocking&, PageId) const;
   /// Can the page's entry be read here by a plain load?
   [[nodiscard]] bool near(PageId page) const noexcept { return words_.is_direct(manager(page)); }
   /// The owner by such a load; kNoRank: not allocated, or not near.

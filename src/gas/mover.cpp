@@ -1,11 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gas/mover.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <string>
 
 #include "base/assert.h"
 
 namespace kasane::gas {
+
+/// A page on its way here.
+struct Mover::Trip {
+  enum class Outcome : std::uint8_t { under_way, here, retry, refused };
+
+  PageId page{};
+  ByteRange live;
+  Outcome outcome = Outcome::under_way;
+  Errc why = Errc::busy;                          ///< refused
+  MoveStep step{};
+  Rank yielder = kNoRank;                         ///< whom recall() asks to yield; kNoRank: nobody
+  std::uint64_t before = 0, peeked = 0, taken = 0;   ///< words 0 and 2 as they were found
+  std::uint64_t answer = static_cast<std::uint64_t>(YieldAnswer::yielded);
+  std::uint64_t last = 0;                         ///< word 0 when the mark was taken away
+
+  [[nodiscard]] bool claimed() const noexcept { return step.verdict == MoveVerdict::claim; }
+  [[nodiscard]] bool yielded() const noexcept { return claimed() && answer == static_cast<std::uint64_t>(YieldAnswer::yielded); }
+};
+
 Mover::Mover(comm::Transport& transport, AddressCache& addresses, PageHolder& holder)
     : transport_(transport), addresses_(addresses), directory_(addresses.directory()), holder_(holder) {
   transport_.set_handler(kYieldHandler, &Mover::on_yield, this);
@@ -20,65 +42,140 @@ void Mover::on_yield(void* self, const comm::Message& message) noexcept {
 }
 
 Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
-  const Rank me = transport_.rank();
+  const auto refusal = bring_one(io, page, live);
+  if (!refusal) return {};
+  const std::string where = "the page at global offset " + std::to_string(mem::offset_of(page));
+  return fail(refusal->why, refusal->why == Errc::busy ? "own: " + where + " is pinned by its owner" : "own: " + where + " is not allocated");
+}
+
+std::optional<Refusal> Mover::bring_one(comm::Blocking& io, PageId page, ByteRange live) {
   for (;;) {
-    if (!holder_.claim(io, page)) return {};
-    const Location before = directory_.lookup(io, page);
-    const MoveStep step = begin_move(before, me);
-    if (step.verdict == MoveVerdict::not_allocated) {
-      holder_.give_up(page);
-      return fail(Errc::out_of_range, "own: the page is not allocated");
-    }
-    if (step.verdict == MoveVerdict::already_there) {
-      holder_.settle(page);
-      return {};
-    }
-    if (step.verdict == MoveVerdict::wait || !directory_.replace(io, page, before, step.claimed)) {
-      holder_.give_up(page);   // before waiting: the owner's handler or another mover may need these bits (rule 8)
-      io.waiter().pause();
-      continue;
-    }
-    const YieldAnswer answer = recall(io, page, before.owner);
-    if (answer == YieldAnswer::yielded) {
-      if (!live.empty()) holder_.merge(io, page, live, before.owner);
-      KASANE_CHECK(directory_.replace(io, page, step.claimed, end_move(step.claimed, me)));
-      holder_.settle(page);
-      return {};
-    }
-    KASANE_CHECK(directory_.replace(io, page, step.claimed, end_move(step.claimed, before.owner)));
-    holder_.give_up(page);
-    if (answer == YieldAnswer::pinned) return fail(Errc::limit, "own: the page is pinned by its owner");
-    io.waiter().pause();
+    if (holder_.claim(io, page) == Claim::ours) return {};
+    Trip trip{.page = page, .live = live};
+    travel(io, {&trip, 1});
+    if (trip.outcome == Trip::Outcome::here) return {};
+    if (trip.outcome == Trip::Outcome::refused) return Refusal{trip.why, page};
+    io.waiter().pause();   // the bits were given back: the owner's handler or another mover may need them (rule 8)
   }
 }
 
-/// All at once: the owner is asked to yield, unless it is kNoRank, and everybody who knows the location to forget it. Refused or not, all must have answered
-/// before the entry is free again: recalls come one at a time.
-YieldAnswer Mover::recall(comm::Blocking& io, PageId page, Rank owner) {
-  auto answer = static_cast<std::uint64_t>(YieldAnswer::yielded);
+std::optional<Refusal> Mover::bring_all(comm::Blocking& io, PageId first, std::uint64_t pages) {
+  for (std::uint64_t done = 0; done < pages; done += kTogether) {
+    const std::uint64_t n = std::min<std::uint64_t>(kTogether, pages - done);
+    std::array<Trip, kTogether> trips;
+    std::size_t travellers = 0;
+    std::array<PageId, kTogether> left;
+    std::size_t left_count = 0;
+    for (std::uint64_t i = 0; i < n; ++i) {
+      const PageId page{raw(first) + done + i};
+      const Claim claim = holder_.try_claim(page);
+      if (claim == Claim::in_use) left[left_count++] = page;
+      if (claim == Claim::taken) trips[travellers++] = Trip{.page = page, .live = {mem::offset_of(page), mem::offset_of(page) + mem::kPageBytes}};
+    }
+    travel(io, {trips.data(), travellers});
+    std::optional<Refusal> refusal;
+    for (const Trip& t : std::span(trips.data(), travellers)) {
+      if (t.outcome == Trip::Outcome::retry) left[left_count++] = t.page;
+      if (t.outcome == Trip::Outcome::refused && !refusal) refusal = Refusal{t.why, t.page};
+    }
+    for (std::size_t i = 0; i < left_count && !refusal; ++i) {
+      refusal = bring_one(io, left[i], {mem::offset_of(left[i]), mem::offset_of(left[i]) + mem::kPageBytes});
+    }
+    if (refusal) return refusal;
+  }
+  return {};
+}
+
+void Mover::travel(comm::Blocking& io, std::span<Trip> trips) {
+  const Rank me = transport_.rank();
+  comm::Batch batch(io);
+  for (Trip& t : trips) {
+    directory_.mark(batch, t.page, &t.before);
+    directory_.peek_holders(batch, t.page, &t.peeked);
+  }
+  batch.await();
+  for (Trip& t : trips) {
+    t.step = begin_move(Location::of(t.before), me);
+    t.yielder = Location::of(t.before).owner;
+  }
+  recall(io, trips);
+
+  for (const Trip& t : trips) {
+    if (t.yielded() && !t.live.empty()) holder_.begin_merge(batch, t.page, t.live, t.yielder);
+  }
+  batch.await();
+  for (const Trip& t : trips) {
+    if (t.yielded() && !t.live.empty()) holder_.end_merge(io, t.page, t.live, t.yielder);
+  }
+
+  // Not settled before the entry is known to name us: a thread of ours could store, and release, while others still read the old frame.
+  for (Trip& t : trips) {
+    const Location before = Location::of(t.before);
+    if (t.claimed()) {
+      directory_.unmark(batch, t.page, end_move(t.step.claimed, t.yielded() ? me : before.owner), &t.last);
+    } else if (t.step.verdict != MoveVerdict::wait) {
+      directory_.unmark(batch, t.page, before, &t.last);
+    }
+  }
+  batch.await();
+  for (Trip& t : trips) {
+    KASANE_CHECK(t.step.verdict == MoveVerdict::wait || t.last == t.step.claimed.word(), "only its mover changes the entry of a page that moves");
+    if (t.yielded() || t.step.verdict == MoveVerdict::already_there) {
+      holder_.settle(t.page);
+      t.outcome = Trip::Outcome::here;
+      if (t.yielded() && io.counters() != nullptr) count(io.counters()->pages_moved);
+      continue;
+    }
+    holder_.give_up(t.page);
+    const bool pinned = t.claimed() && t.answer == static_cast<std::uint64_t>(YieldAnswer::pinned);
+    t.why = t.step.verdict == MoveVerdict::not_allocated ? Errc::out_of_range : Errc::busy;
+    t.outcome = pinned || t.step.verdict == MoveVerdict::not_allocated ? Trip::Outcome::refused : Trip::Outcome::retry;
+  }
+}
+
+/// All at once: owners are asked to yield, and everybody who knows a location to forget it. Those that word 2 named beside the mark are asked without awaiting the swap, which then
+/// says who else is. (Such a rank could be asked, set its bit again, and have it taken by the swap; that is why it is wary after a recall.) Refused or not, all must have answered before the entry is free again: recalls come one at a time.
+void Mover::recall(comm::Blocking& io, std::span<Trip> trips) {
+  comm::Batch batch(io);
   comm::Requests requests(io);
-  if (owner != kNoRank) requests.post(owner, kYieldHandler, comm::as_payload(page), &answer);
-  addresses_.recall(io, page, requests);
+  for (Trip& t : trips) {
+    if (t.claimed()) directory_.take_holders(batch, t.page, &t.taken);
+  }
+  for (Trip& t : trips) {
+    if (!t.claimed()) continue;
+    if (t.yielder != kNoRank) requests.post(t.yielder, kYieldHandler, comm::as_payload(t.page), &t.answer);
+    addresses_.recall(io, t.page, t.peeked, requests);
+  }
+  batch.await();
+  for (const Trip& t : trips) {
+    if (!t.claimed()) continue;
+    addresses_.recall(io, t.page, t.taken & ~t.peeked, requests);
+    addresses_.recall_own(t.page);
+  }
   requests.await();
-  io.waiter().until([&] { return addresses_.recalled_here(page); });
-  return static_cast<YieldAnswer>(answer);
+  for (const Trip& t : trips) {
+    if (t.claimed()) io.waiter().until([&] { return addresses_.recalled_here(t.page); });
+  }
 }
 
 void Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
-  for (;;) {
-    const Location before = directory_.lookup(io, page);
-    const MoveStep step = begin_move(before, to);
-    KASANE_CHECK(step.verdict == MoveVerdict::claim || step.verdict == MoveVerdict::wait, "only the owner hands a page back");
-    if (step.verdict == MoveVerdict::claim && directory_.replace(io, page, before, step.claimed)) {
-      recall(io, page, kNoRank);
-      // With busy set no fault here can make the page ours again; a fault already at work ends without waiting for us.
-      YieldAnswer answer = holder_.yield(page);
-      for (; answer == YieldAnswer::retry; answer = holder_.yield(page)) io.waiter().pause();
-      KASANE_CHECK(answer == YieldAnswer::yielded, "a page handed back is not pinned");
-      KASANE_CHECK(directory_.replace(io, page, step.claimed, end_move(step.claimed, to)));
-      return;
-    }
-    io.waiter().pause();
+  for (;; io.waiter().pause()) {
+    Trip trip{.page = page, .live = {}};
+    comm::Batch batch(io);
+    directory_.mark(batch, page, &trip.before);
+    batch.await();
+    trip.step = begin_move(Location::of(trip.before), to);
+    KASANE_CHECK(trip.claimed() || trip.step.verdict == MoveVerdict::wait, "only the owner hands a page back");
+    if (!trip.claimed()) continue;
+    recall(io, {&trip, 1});
+    // With busy set no fault here can make the page ours again; a fault already at work ends without waiting for us.
+    YieldAnswer answer = holder_.yield(page);
+    for (; answer == YieldAnswer::retry; answer = holder_.yield(page)) io.waiter().pause();
+    KASANE_CHECK(answer == YieldAnswer::yielded, "a page handed back is not pinned");
+    directory_.unmark(batch, page, end_move(trip.step.claimed, to), &trip.last);
+    batch.await();
+    KASANE_CHECK(trip.last == trip.step.claimed.word());
+    return;
   }
 }
 
@@ -87,7 +184,8 @@ Result<void> Mover::assign(comm::Blocking& io, PageId page, Rank owner) {
     const Location before = directory_.lookup(io, page);
     if (before.allocated && !before.busy && before.owner == owner) return {};
     if (!before.allocated) {
-      if (directory_.replace(io, page, before, Location{true, owner, Tier::dram, false, before.version + 1})) return {};
+      if (!before.busy && directory_.replace(io, page, before, Location{true, owner, Tier::dram, false, before.version + 1})) return {};
+      if (before.busy) io.waiter().pause();
       continue;
     }
     KASANE_TRY(bring(io, page, ByteRange{}));

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Relocation: changes which rank owns a page, by the handshake of gas/relocation.h (the `own` of MGAS-2, Endo's thesis ch. 5, here by
-// active message). The steps of bring(), and who can make them wait:
+// active message). The steps of a move, and who can make them wait:
 //
 //   1 claim the page's blocks here      waits for other threads of this rank, holding nothing
-//   2 compare-swap busy into the entry  if it moves already: give the blocks back, then wait, start again (rule 8)
-//   3 swap word 2 with 0                who knows the location (gas/address_cache.h)
-//   4 ask the owner to yield, and       handlers that never block; the owner answers yielded, retry (a block is in use) or pinned,
-//     those to forget the location      the others when the puts that they have under way have completed
-//   5 read the live bytes, merge        one-sided
-//   6 entry := {this rank, not busy}    and finish the blocks
+//   2 set busy in word 0, and beside    if it moves already: give the blocks back, then wait, start again (rule 8)
+//     it look who knows the location
+//   3 ask the owner to yield and those  handlers that never block; the owner answers yielded, retry (a block is in use) or pinned,
+//     to forget it; swap word 2 with 0  the others when the puts that they have under way have completed
+//   4 read the live bytes, merge        one-sided
+//   5 entry := {this rank, not busy}    and finish the blocks
 //
-// Whoever holds busy waits only for puts under way and for handlers; so no cycle of waits can close (rule 11).
+// Each of 2, 3, 4, 5 is one round trip, of which only 3 is by message (docs/design/gas.md says why this is safe).
+// Whoever holds busy waits only for puts under way and for handlers; so no cycle of waits can close (rule 11). That is so for several pages at once too: while any
+// page is held, further ones are only tried for, and those that could not be had wait until nothing is held.
 //
-// Thread safety: any thread, given its own Blocking. Handlers run in progress().
+// Thread safety: any thread, given its own Blocking, whose waiter polls. Handlers run in progress().
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 
 #include "base/result.h"
 #include "gas/address_cache.h"
@@ -30,19 +34,36 @@ struct ByteRange {
   [[nodiscard]] bool empty() const noexcept { return begin >= end; }
 };
 
+/// How the blocks of a page could be claimed.
+enum class Claim : std::uint8_t {
+  taken,    ///< every block's busy bit
+  ours,     ///< nothing was taken: this rank owns the page already
+  in_use,   ///< nothing was taken: somebody has one of the bits
+};
+
 /// What relocation needs of the layer that knows the blocks of a page here (dsm).
 class PageHolder {
  public:
   virtual ~PageHolder() = default;
   /// The owner's side, in a handler: protects the page in V if every block of it is free. Never blocks.
   virtual YieldAnswer yield(PageId) noexcept = 0;
-  /// The taker's side: takes every block's busy bit, waiting for each. False: this rank owns the page already, nothing was taken.
-  virtual bool claim(comm::Blocking&, PageId) = 0;
+  /// The taker's side: takes every block's busy bit, waiting for each. Never answers in_use.
+  virtual Claim claim(comm::Blocking&, PageId) = 0;
+  /// The same without waiting.
+  virtual Claim try_claim(PageId) noexcept = 0;
   virtual void give_up(PageId) noexcept = 0;
-  /// Merges the live bytes of `from`'s frame into ours (an empty range: nothing of it is live).
-  virtual void merge(comm::Blocking&, PageId, ByteRange live, Rank from) = 0;
+  /// Brings the live bytes of `from`'s frame into ours (an empty range: nothing of it is live): first posts the reads of blocks that are simply copied, then,
+  /// when these have completed, merges the others.
+  virtual void begin_merge(comm::Batch&, PageId, ByteRange live, Rank from) = 0;
+  virtual void end_merge(comm::Blocking&, PageId, ByteRange live, Rank from) = 0;
   /// After the entry names us: owned, writable, free.
   virtual void settle(PageId) = 0;
+};
+
+/// Why a page did not move.
+struct Refusal {
+  Errc why;      ///< out_of_range: not allocated; busy: its owner has pinned it
+  PageId page;
 };
 
 class Mover {
@@ -52,13 +73,22 @@ class Mover {
 
   /// Makes this rank the owner of the page; of its bytes those in `live` arrive. A pinned page or one that is not allocated is refused.
   Result<void> bring(comm::Blocking&, PageId, ByteRange live);
+  /// Brings whole pages, several at once. At the first refusal it stops; others may have moved.
+  std::optional<Refusal> bring_all(comm::Blocking&, PageId first, std::uint64_t pages);
   /// Makes `to` the owner without data, where this rank owns the page and has stopped using its bytes.
   void hand_back(comm::Blocking&, PageId, Rank to);
   /// Names `owner` in the entry of a page whose bytes do not matter. A former owner elsewhere yields first.
   Result<void> assign(comm::Blocking&, PageId, Rank owner);
 
  private:
-  YieldAnswer recall(comm::Blocking&, PageId, Rank owner);
+  /// Pages that travel at once: enough to hide a network's latency behind 64 KiB each, and few to hold at a time.
+  static constexpr std::size_t kTogether = 8;
+  struct Trip;
+
+  /// Steps 2 to 5 of pages whose blocks are claimed; each trip's outcome says how it ended.
+  void travel(comm::Blocking&, std::span<Trip>);
+  void recall(comm::Blocking&, std::span<Trip>);
+  std::optional<Refusal> bring_one(comm::Blocking&, PageId, ByteRange live);
   static void on_yield(void* self, const comm::Message&) noexcept;
 
   comm::Transport& transport_;

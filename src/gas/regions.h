@@ -18,5 +18,6 @@ inline constexpr comm::HandlerId kYieldHandler{1};
 inline constexpr comm::HandlerId kReleaseHandler{2};
 inline constexpr comm::HandlerId kStopHandler{3};
 inline constexpr comm::HandlerId kRecallHandler{4};
+inline constexpr comm::HandlerId kGiveHandler{5};
 
 }  // namespace kasane::gas

@@ -7,7 +7,7 @@
 //   word 3   kept zero                                                   a count of reads under way, once frames are punched (rule 9)
 //
 // Who takes a location into its cache and a move exclude each other without a lock: the rank sets its bit in word 2 and then reads word 0;
-// the mover compare-swaps busy into word 0 and then swaps word 2 with 0. Both are read-modify-writes followed by a look at the other's
+// the mover sets busy in word 0 (a fetch-or, which also says where the page is) and then swaps word 2 with 0. Both are read-modify-writes followed by a look at the other's
 // word, totally ordered, so the mover sees the bit, and takes the location back before it reads a byte, or the rank sees busy and keeps nothing (Dekker).
 #pragma once
 
@@ -40,22 +40,26 @@ struct Location {
 };
 
 inline constexpr std::uint32_t kMaxRanks = 0xFFFFE;   ///< 20 bits of owner, 0 meaning none
+inline constexpr std::uint64_t kBusyBit = std::uint64_t{1} << 22;
 
-/// What a mover finds when it wants the page for rank `to`.
-enum class MoveVerdict : std::uint8_t { claim, already_there, wait, not_allocated };
+/// What a mover that wants the page for rank `to` has found by setting busy in word 0, which was `before`.
+enum class MoveVerdict : std::uint8_t {
+  claim,           ///< the page is the mover's to move; nobody else changes word 0 until it is not busy any more
+  already_there,   ///< likewise, but there is nothing to move: word 0 becomes what it was
+  not_allocated,   ///< likewise
+  wait,            ///< somebody else had set it
+};
 
 struct MoveStep {
   MoveVerdict verdict;
-  Location claimed;   ///< compare-swap word 0 from what was read to this
+  Location claimed;   ///< word 0 as it is now
 };
 
 [[nodiscard]] constexpr MoveStep begin_move(const Location& l, Rank to) noexcept {
-  if (!l.allocated) return {MoveVerdict::not_allocated, l};
   if (l.busy) return {MoveVerdict::wait, l};
-  if (l.owner == to) return {MoveVerdict::already_there, l};
   Location claimed = l;
   claimed.busy = true;
-  return {MoveVerdict::claim, claimed};
+  return {!l.allocated ? MoveVerdict::not_allocated : l.owner == to ? MoveVerdict::already_there : MoveVerdict::claim, claimed};
 }
 
 /// Word 0 when the bytes have arrived at `to`, or (to == old owner) when the owner refused.

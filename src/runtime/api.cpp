@@ -222,6 +222,28 @@ void kasane_acquire_all(void) {
   if (Runtime* r = Runtime::current()) r->acquire_all();
 }
 
+int kasane_own(const void* pointer, size_t bytes) {
+  constexpr const char* call = "kasane::own";
+  Runtime* r = runtime_for(call);
+  return r == nullptr ? EPERM : answer(r->own(pointer, bytes), call);
+}
+
+int kasane_give(const void* pointer, size_t bytes, uint32_t rank) {
+  constexpr const char* call = "kasane::give";
+  Runtime* r = runtime_for(call);
+  return r == nullptr ? EPERM : answer(r->give(pointer, bytes, Rank{rank}), call);
+}
+
+int kasane_where(const void* pointer, uint32_t* rank) {
+  constexpr const char* call = "kasane::where";
+  Runtime* r = runtime_for(call);
+  if (r == nullptr) return EPERM;
+  const auto owner = r->where(pointer);
+  if (!owner) return api_fail(owner.error(), call);
+  *rank = raw(*owner);
+  return 0;
+}
+
 int kasane_pin(void* pointer, size_t bytes, int writable) {
   constexpr const char* call = "kasane::pinned";
   Runtime* r = runtime_for(call);

@@ -26,6 +26,7 @@ int errno_of(Errc code) noexcept {
     case Errc::invalid_argument:
     case Errc::out_of_range: return EINVAL;
     case Errc::out_of_memory: return ENOMEM;
+    case Errc::busy: return EBUSY;
     case Errc::limit: return EAGAIN;
     case Errc::unsupported: return ENOTSUP;
     case Errc::peer_lost:

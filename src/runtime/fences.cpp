@@ -46,7 +46,6 @@ void Stacks::adopt(SlotId slot, std::uintptr_t live_lo, std::uintptr_t live_hi, 
   for (std::uint64_t at = begin; at < end; at += kPageBytes) {
     const auto moved = mover_.bring(context.io, mem::page_of(at), live);
     KASANE_CHECK(moved.has_value(), "a stack that waits to be run is not pinned");
-    count(context.counters.pages_moved);
   }
   count(context.counters.bytes_moved, live.end - live.begin);
 }

@@ -27,8 +27,9 @@
 #include "comm/engine/environment.h"
 #include "comm/session/session.h"
 #include "gas/access.h"
-#include "gas/pending.h"
+#include "gas/giver.h"
 #include "gas/heap.h"
+#include "gas/pending.h"
 #include "mem/alt_stack.h"
 #include "mem/mprotect_engine.h"
 #include "runtime/agreement.h"
@@ -102,6 +103,7 @@ struct Runtime::State {
   std::unique_ptr<gas::Access> access;
   std::optional<dsm::Coherence> coherence;
   std::optional<gas::Mover> mover;
+  std::optional<gas::Giver> giver;
   std::optional<gas::Heap> heap;
   std::optional<ThreadContexts> contexts;
   std::optional<Direct> direct;
@@ -133,6 +135,9 @@ struct Runtime::State {
   bool join_workers();
   void stop_service();
   Result<void> check_open(const char* what) const;
+  /// Refuses ranges that are not all in the heap, whose pages are what programs may move.
+  Result<void> check_movable(const void* p, std::size_t bytes, const char* what) const;
+  Result<void> explain(const std::optional<gas::Refusal>&, const char* what) const;
   /// Peers are not mapped here, and operations complete later.
   [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
   void leave_together(bool all_joined);
@@ -278,6 +283,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   coherence.emplace(*space, *table, *cached, *dirty, *engine, *transport, *addresses,
                     reinterpret_cast<gas::RankHeader*>(entries->base)->dirty_blocks);
   mover.emplace(*transport, *addresses, *coherence);
+  giver.emplace(*transport, *mover);
 
   const gas::Heap::Config heap_config{segments.heap_offset, segments.heap_bytes, workers, reinterpret_cast<std::uintptr_t>(space->v(0))};
   KASANE_TRY(attach_region(*comm_engine, gas::kHeap, gas::Heap::region_bytes(heap_config, ranks)));
@@ -369,6 +375,7 @@ void Runtime::State::service_loop() {
     const std::uint32_t seen = transport->activity(comm::Doorbell::messages);
     bool busy = transport->progress();
     busy |= coherence->serve(context);
+    busy |= giver->serve(context.io);
     if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
   }
 }
@@ -640,17 +647,51 @@ void Runtime::unpin(void* p, std::size_t bytes) {
   state_->coherence->unpin(state_->contexts->here(), state_->space->offset(p), bytes);
 }
 
-Result<void> Runtime::own(void* global, std::size_t bytes) {
-  KASANE_TRY(check_range(*state_->space, global, bytes, "own"));
-  KASANE_TRY(state_->check_open("own"));
+Result<void> Runtime::State::check_movable(const void* p, std::size_t bytes, const char* what) const {
+  KASANE_TRY(check_range(*space, p, bytes, what));
+  KASANE_TRY(check_open(what));
+  const std::uint64_t offset = space->offset(p);
+  if (heap->contains(offset) && (bytes == 0 || heap->contains(offset + bytes - 1))) return {};
+  return fail(Errc::invalid_argument, fmt::format("{}: {} + {} bytes is not memory that was allocated (the owner of a stack is the rank that runs its thread)", what, p, bytes));
+}
+
+Result<void> Runtime::State::explain(const std::optional<gas::Refusal>& refusal, const char* what) const {
+  if (!refusal) return {};
+  const void* page = space->v(mem::offset_of(refusal->page));
+  return fail(refusal->why, fmt::format("{}: the page at {} {}", what, page,
+                                        refusal->why == Errc::busy ? "is pinned by its owner; try again when the pin has ended" : "is not allocated"));
+}
+
+namespace {
+/// Pages that a range touches.
+std::uint64_t pages_of(std::uint64_t offset, std::size_t bytes) {
+  return bytes == 0 ? 0 : raw(mem::page_of(offset + bytes - 1)) - raw(mem::page_of(offset)) + 1;
+}
+}  // namespace
+
+Result<void> Runtime::own(const void* global, std::size_t bytes) {
   auto& s = *state_;
-  const std::uint64_t begin = s.space->offset(global) / mem::kPageBytes * mem::kPageBytes, end = s.space->offset(global) + bytes;
-  auto& context = s.contexts->here();
-  for (std::uint64_t at = begin; at < end; at += mem::kPageBytes) {
-    KASANE_TRY(s.mover->bring(context.io, mem::page_of(at), {at, at + mem::kPageBytes}));
-    count(context.counters.pages_moved);
-  }
-  return {};
+  KASANE_TRY(s.check_movable(global, bytes, "own"));
+  const std::uint64_t offset = s.space->offset(global);
+  // By polling: pages on their way are held, so the thread must not give way to others.
+  return s.explain(s.mover->bring_all(s.contexts->here().io, mem::page_of(offset), pages_of(offset, bytes)), "own");
+}
+
+Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
+  auto& s = *state_;
+  KASANE_TRY(s.check_movable(global, bytes, "give"));
+  if (raw(to) >= s.ranks) return fail(Errc::invalid_argument, fmt::format("give: there is no rank {}; the job has {}", raw(to), s.ranks));
+  const std::uint64_t offset = s.space->offset(global);
+  return s.explain(s.giver->give(s.contexts->here().io, mem::page_of(offset), pages_of(offset, bytes), to), "give");
+}
+
+Result<Rank> Runtime::where(const void* global) {
+  auto& s = *state_;
+  KASANE_TRY(check_range(*s.space, global, 1, "where"));
+  KASANE_TRY(s.check_open("where"));
+  const Rank owner = s.addresses->find(s.contexts->here().io, mem::page_of(s.space->offset(global)));
+  if (owner != kNoRank) return owner;
+  return fail(Errc::out_of_range, fmt::format("where: {} is not allocated", global));
 }
 
 void Runtime::counters(Rank rank, std::uint64_t* values) const {

@@ -76,8 +76,12 @@ class Runtime {
   void unpin(void* p, std::size_t bytes);
   /// Direct, uncached access to the owners' copies.
   [[nodiscard]] Direct& direct() noexcept { return *direct_; }
-  /// Moves the whole pages of the range to this rank.
-  Result<void> own(void* global, std::size_t bytes);
+  /// Makes this rank the owner of the pages that hold the range, with their bytes; several travel at once.
+  Result<void> own(const void* global, std::size_t bytes);
+  /// Makes `to` their owner.
+  Result<void> give(const void* global, std::size_t bytes, Rank to);
+  /// The owner of the page that holds the byte, as it was just now.
+  Result<Rank> where(const void* global);
 
   /// Sum over the rank's workers and service thread.
   void counters(Rank, std::uint64_t* values /* in the order of KASANE_COUNTERS */) const;

@@ -34,6 +34,9 @@ enum class Mutation : std::uint8_t {
   recall_while_filling,   ///< a recall that meets no entry does not count: a location read before it becomes valid after it
   put_through_leaving,    ///< a put begins through an entry that is leaving (safe: the mover waits for it too, but perhaps for ever)
   swap_before_busy,       ///< the mover takes the holders before it marks the page busy
+  ask_before_busy,        ///< it asks those that it saw before the mark, and does not ask them again
+  not_wary,               ///< an entry is filled after a recall without having seen that the move has ended
+  ask_only_the_seen,      ///< it asks those that it saw beside the mark, and nobody else
   fill_while_busy,        ///< word 0 is taken for valid though the page moves
   put_while_busy,         ///< a put that meets busy goes on uncounted, as a read does
   own_entry_forgotten,    ///< the mover does not recall its own rank's entry
@@ -88,7 +91,8 @@ class Addresses {
     std::uint8_t lands;                 // the put is under way
     std::uint8_t floor[kCells];         // of a get
     std::uint8_t read[kCells];
-    std::uint8_t holders, awaited;      // of a move: who was to be asked, who has not answered
+    std::uint8_t peeked, seen;          // of a move: the holders that it saw beside the mark; whether it has looked
+    std::uint8_t holders, awaited;      //            who was to be asked, who has not answered
   };
 
  public:
@@ -127,7 +131,7 @@ class Addresses {
     for (std::uint8_t r = 0; r < R && without(Mutation::none); ++r) {
       const gas::AddressEntry e = entry(s, r);
       if (!e.check()) return "an entry breaks check()";
-      if (e.state == gas::AddressState::none || s.busy) continue;
+      if (e.owner == kNoRank || s.busy) continue;
       if (raw(e.owner) + 1 != s.owner) return "an entry names a rank that is not the owner";
       if ((s.holders & bit(r)) == 0) return "an entry whose rank is no holder";
     }
@@ -149,8 +153,8 @@ class Addresses {
   std::string name(const Step& step) const {
     static constexpr const char* kWords[] = {"begins", "looks at its rank's entry", "sets its rank's bit", "reads word 0", "fills the entry",
                                              "finds the entry recalled or filled", "finds the page moving", "reads cell", "ends the get", "issues its put",
-                                             "'s put lands", "'s put has completed", "ends its use", "ends its use and answers", "move: reads word 0",
-                                             "move: nothing to do", "move: marks the page busy", "move: word 0 has changed", "move: takes the holders",
+                                             "'s put lands", "'s put has completed", "ends its use", "ends its use and answers", "move: looks at the holders",
+                                             "move: nothing to do", "makes its entry an empty one", "move: marks the page busy", "move: asks those that it saw", "move: takes the holders",
                                              "move: recalls its own rank's entry", "move: all have answered", "move: copies cell", "move: names the owner",
                                              "move: the owner refused", "assigns the page"};
     if (step.kind == kRecall) return "rank " + std::to_string(step.actor) + " handles a recall: " + (step.detail != 0 ? "kept" : "answered");
@@ -162,7 +166,7 @@ class Addresses {
     std::string t = "word 0: owner " + std::to_string(s.owner - 1) + (s.busy ? " busy" : "") + " version " + std::to_string(s.version) + ", holders " +
                     std::to_string(s.holders) + ", complete " + std::to_string(s.complete[0]) + "," + std::to_string(s.complete[1]);
     for (std::uint8_t r = 0; r < R; ++r) {
-      static constexpr const char* kStates[] = {"none", "valid", "leaving"};
+      static constexpr const char* kStates[] = {"none", "valid", "leaving", "wary"};
       const Entry& e = s.entry[r];
       t += " | rank " + std::to_string(r) + " " + kStates[e.state] + " owner " + std::to_string(e.owner - 1) + " uses " + std::to_string(e.uses) +
            (s.recall[r] ? " recall under way" : "") + " frame " + std::to_string(s.frame[r][0]) + "," + std::to_string(s.frame[r][1]);
@@ -174,13 +178,15 @@ class Addresses {
 
  private:
   enum StepKind : std::uint16_t {
-    kBegin, kLook, kRegister, kRead0, kFill, kRecalled, kMoving, kReadCell, kGot, kIssue, kLand, kCompleted, kEnd, kEndAnswer, kMoveLook, kMoveNothing,
-    kMark, kChanged, kTake, kOwnEntry, kAnswered, kCopy, kName, kRefused, kAssign,
+    kBegin, kLook, kRegister, kRead0, kFill, kRecalled, kMoving, kReadCell, kGot, kIssue, kLand, kCompleted, kEnd, kEndAnswer, kPeek, kMoveNothing, kCalm,
+    kMark, kAsk, kTake, kOwnEntry, kAnswered, kCopy, kName, kRefused, kAssign,
     kRecall = 0x100,
   };
   enum Stage : std::uint8_t {
     kStart,
     kLooking,       // at the entry
+    kCalming,       // wary: word 0
+    kCalmed,        //       the entry
     kRegistering,   // fill: the bit
     kReading0,      //       word 0
     kFilling,       //       the entry
@@ -188,8 +194,11 @@ class Addresses {
     kReadingCells,
     kPutting,       // under way, until it has completed
     kEnding,
-    kTaking,        // a move: word 2
-    kMarking,       //         busy
+    kMarking,       // a move: busy, after word 2 was looked at
+    kPeeking,       //         the other way round
+    kUnmarking,     //         it was here already
+    kAsking,        //         those whom word 2 named
+    kTaking,        //         word 2
     kRecallingOwn,
     kAwaiting,
     kCopying,
@@ -271,7 +280,11 @@ class Addresses {
           ++step.after.uses;
         }
         if (step.action == Action::wait) return;
-        if (step.action == Action::fill) {
+        if (step.action == Action::look && !without(Mutation::not_wary)) {
+          y.stamp = static_cast<std::uint8_t>(e.stamp);
+          return to(kCalming, kLook);
+        }
+        if (step.action == Action::fill || step.action == Action::look) {
           y.stamp = static_cast<std::uint8_t>(e.stamp);
           const bool skip = without(Mutation::read_before_register) || without(Mutation::no_register);
           return to(skip ? kReading0 : kRegistering, kLook);
@@ -280,6 +293,21 @@ class Addresses {
         y.owner = static_cast<std::uint8_t>(raw(step.after.owner) + 1);
         y.counted = event == Event::put;
         return to(going, kLook, y.owner);
+      }
+      case kCalming: {
+        const gas::Location where = word0(s);   // of a page that somebody held: allocated
+        y.owner = static_cast<std::uint8_t>(raw(where.owner) + 1);
+        if (where.busy) return to(event == Event::put ? kPaused : kReadingCells, kMoving);
+        return to(kCalmed, kRead0, y.owner);
+      }
+      case kCalmed: {
+        const gas::AddressEntry before{gas::AddressState::wary, kNoRank, 0, x.stamp};
+        const bool same = entry(s, me) == before;
+        if (same) put_entry(n, me, gas::next(before, event).after);
+        y.stamp = 0;
+        if (event == Event::read) return to(kReadingCells, same ? kCalm : kRecalled);
+        y.owner = 0;
+        return to(kLooking, same ? kCalm : kRecalled);
       }
       case kRegistering:
         n.holders = static_cast<std::uint8_t>(n.holders | bit(me));
@@ -298,7 +326,8 @@ class Addresses {
         y.stamp = 0;
         return to(kLooking, kLook);
       case kFilling: {
-        const gas::AddressEntry before{gas::AddressState::none, kNoRank, 0, x.stamp};
+        gas::AddressEntry before{gas::AddressState::none, kNoRank, 0, x.stamp};
+        if (without(Mutation::not_wary)) before.state = entry(s, me).state == gas::AddressState::wary ? gas::AddressState::wary : before.state;
         if (entry(s, me) != before) {
           y.stamp = 0;
           if (event == Event::read) return to(kReadingCells, kRecalled);
@@ -376,7 +405,7 @@ class Addresses {
   void recall_entry(State& n, std::uint8_t r, std::uint8_t whom) const {
     const gas::AddressEntry e = entry(n, r);
     gas::AddressStep step = gas::next(e, Event::recall);
-    if (without(Mutation::recall_while_filling) && e.state == gas::AddressState::none) step.after = e;
+    if (without(Mutation::recall_while_filling) && (e.state == gas::AddressState::none || e.state == gas::AddressState::wary)) step.after = e;
     if (step.action == Action::keep) n.kept[r] = whom;
     put_entry(n, r, step.after);
     if (step.action == Action::answer || without(Mutation::no_wait_for_uses)) answer(n, whom, r);
@@ -402,40 +431,22 @@ class Addresses {
     };
     gas::Location claimed{true, x.owner != 0 ? Rank{x.owner - 1u} : kNoRank, gas::Tier::dram, true, x.version};
     switch (x.stage) {
-      case kStart: {
-        const gas::MoveStep step = gas::begin_move(word0(s), Rank{me});
-        if (step.verdict == gas::MoveVerdict::wait || step.verdict == gas::MoveVerdict::not_allocated) return;
-        if (step.verdict == gas::MoveVerdict::already_there) {
-          next_instr(n, a);
-          return emit(n, Step{kMoveNothing, a, 0});
-        }
-        y.owner = s.owner;
-        y.version = s.version;
-        return to(without(Mutation::swap_before_busy) ? kTaking : kMarking, kMoveLook, s.owner);
-      }
-      case kMarking: {
-        gas::Location before = claimed;
-        before.busy = false;
-        if (word0(s) != before) {
-          y = Actor{};
-          y.pc = x.pc;
-          return to(kStart, kChanged);
-        }
+      case kStart:   // two operations at once: the mark, and a look at the holders
+        if (without(Mutation::swap_before_busy)) return take(n, a, to);
+        peek(s, a, emit);
+        return mark(s, a, emit);
+      case kMarking: return mark(s, a, emit);
+      case kPeeking: return peek(s, a, emit);
+      case kUnmarking: {
+        claimed.busy = false;
         put_word0(n, claimed);
-        return to(without(Mutation::swap_before_busy) ? kRecallingOwn : kTaking, kMark);
+        next_instr(n, a);
+        return emit(n, Step{kMoveNothing, a, 0});
       }
-      case kTaking: {   // one swap; the recalls are under way from here on, in any order
-        y.holders = s.holders;
-        n.holders = 0;
-        for (std::uint8_t r = 0; r < R; ++r) {
-          if ((y.holders & bit(r)) == 0 || r == me) continue;
-          const bool first_of_group = r == 0 || (bit(static_cast<std::uint8_t>(r - 1)) != bit(r));
-          if (without(Mutation::group_forgotten) && !first_of_group) continue;
-          n.recall[r] = static_cast<std::uint8_t>(a + 1);
-          y.awaited = static_cast<std::uint8_t>(y.awaited | 1u << r);
-        }
-        return to(without(Mutation::swap_before_busy) ? kMarking : kRecallingOwn, kTake, y.holders);
-      }
+      case kAsking:
+        ask(n, a, x.peeked);
+        return to(without(Mutation::ask_before_busy) ? kMarking : kTaking, kAsk, x.peeked);
+      case kTaking: return take(n, a, to);
       case kRecallingOwn:
         if (!without(Mutation::own_entry_forgotten)) recall_entry(n, me, kSelf);
         return to(kAwaiting, kOwnEntry);
@@ -461,6 +472,60 @@ class Addresses {
         next_instr(n, a);
         return emit(n, Step{kName, a, me});
     }
+  }
+
+  /// Sends recalls, which are under way from here on, in any order.
+  void ask(State& n, std::uint8_t a, std::uint8_t holders) const {
+    const std::uint8_t me = program_.workers[a].rank;
+    for (std::uint8_t r = 0; r < R; ++r) {
+      if ((holders & bit(r)) == 0 || r == me) continue;
+      const bool first_of_group = r == 0 || (bit(static_cast<std::uint8_t>(r - 1)) != bit(r));
+      if (without(Mutation::group_forgotten) && !first_of_group) continue;
+      n.recall[r] = static_cast<std::uint8_t>(a + 1);
+      n.actor[a].awaited = static_cast<std::uint8_t>(n.actor[a].awaited | 1u << r);
+    }
+  }
+
+  template <class Emit>
+  void peek(const State& s, std::uint8_t a, Emit&& emit) const {
+    State n = s;
+    Actor& y = n.actor[a];
+    y.peeked = s.holders;
+    y.seen = 1;
+    y.stage = without(Mutation::ask_before_busy) || y.stage == kPeeking ? kAsking : kMarking;
+    emit(n, Step{kPeek, a, y.peeked});
+  }
+
+  template <class Emit>
+  void mark(const State& s, std::uint8_t a, Emit&& emit) const {
+    const gas::MoveStep step = gas::begin_move(word0(s), Rank{program_.workers[a].rank});
+    if (step.verdict == gas::MoveVerdict::wait || step.verdict == gas::MoveVerdict::not_allocated) return;
+    State n = s;
+    Actor& y = n.actor[a];
+    put_word0(n, step.claimed);
+    y.owner = s.owner;
+    y.version = s.version;
+    const bool asked = without(Mutation::swap_before_busy);
+    if (step.verdict == gas::MoveVerdict::already_there) {
+      y.stage = kUnmarking;
+    } else if (asked) {
+      y.stage = kRecallingOwn;
+    } else if (without(Mutation::ask_before_busy)) {
+      y.stage = kTaking;
+    } else {
+      y.stage = y.seen ? kAsking : kPeeking;
+    }
+    emit(n, Step{kMark, a, s.owner});
+  }
+
+  /// One swap; who was not asked yet is now.
+  template <class To>
+  void take(State& n, std::uint8_t a, const To& to) const {
+    Actor& y = n.actor[a];
+    y.holders = n.holders;
+    n.holders = 0;
+    if (!without(Mutation::ask_only_the_seen)) ask(n, a, static_cast<std::uint8_t>(y.holders & ~y.peeked));
+    to(without(Mutation::swap_before_busy) ? kMarking : kRecallingOwn, kTake, y.holders);
   }
 
   Program program_;

@@ -118,6 +118,9 @@ std::vector<Mutant> mutants() {
       {"recall_while_filling", recall_while_filling, put_while_moving()},
       {"put_through_leaving", put_through_leaving, shared_entry(), true},   // it would only let the mover wait for ever
       {"swap_before_busy", swap_before_busy, put_while_moving()},
+      {"ask_before_busy", ask_before_busy, put_while_moving()},
+      {"not_wary", not_wary, to_and_fro()},
+      {"ask_only_the_seen", ask_only_the_seen, put_while_moving()},
       {"fill_while_busy", fill_while_busy, put_while_moving()},
       {"put_while_busy", put_while_busy, put_while_moving()},
       {"own_entry_forgotten", own_entry_forgotten, movers_rank_puts()},
@@ -166,7 +169,7 @@ TEST(AddressEntry, APutBeyondTheMostUsesWaits) {
 
 TEST(AddressEntry, StampsWrap) {
   const gas::AddressEntry last{gas::AddressState::none, kNoRank, 0, gas::AddressEntry::kStamps - 1};
-  EXPECT_EQ(gas::next(last, gas::AddressEvent::recall).after, gas::AddressEntry{});
+  EXPECT_EQ(gas::next(last, gas::AddressEvent::recall).after, (gas::AddressEntry{gas::AddressState::wary, kNoRank, 0, 0}));
 }
 
 TEST(HolderBit, StandsForConsecutiveRanksInLargeJobs) {

@@ -917,7 +917,7 @@ class Coherence {
   enum OwnStage : std::uint8_t {
     kClaiming,
     kLooking,
-    kMarking,
+    kUnmarking,
     kYielding,
     kRecalling,
     kDraining,
@@ -961,16 +961,18 @@ class Coherence {
         return emit(n, Step{kOwnClaim, a, b});
       }
       case kLooking: {
-        const gas::MoveStep move = gas::begin_move(entry(s, p), rank);
-        if (move.verdict == gas::MoveVerdict::already_there) return to(kSettling, kOwnLook);
+        const gas::MoveStep move = gas::begin_move(entry(s, p), rank);   // one fetch-or
         if (move.verdict == gas::MoveVerdict::wait) return to(kGivingUp, kOwnWait);
+        put_entry(n, p, move.claimed);
         y.owner = s.owner[p];
-        return to(kMarking, kOwnLook);
+        return to(move.verdict == gas::MoveVerdict::already_there ? kUnmarking : kYielding, kOwnBusy);
       }
-      case kMarking:  // the compare-swap fails if the entry changed since
-        if (s.busy[p] || s.owner[p] != x.owner) return to(kGivingUp, kOwnWait);
-        put_entry(n, p, gas::begin_move(entry(s, p), rank).claimed);
-        return to(kYielding, kOwnBusy);
+      case kUnmarking: {   // there already: the entry becomes what it was
+        gas::Location before = entry(s, p);
+        before.busy = false;
+        put_entry(n, p, before);
+        return to(kSettling, kOwnLook);
+      }
       // The owner is asked to yield and holders are asked to forget at the same time. A put that begins or lands between the two is one that
       // could have done so before the first.
       case kYielding: return yield_all(n, a, p, to);

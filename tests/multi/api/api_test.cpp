@@ -416,6 +416,64 @@ TEST(Memory, PutsAreSeenByGetsAndCheckTheirRange) {
   kasane::pinned harmless(&global, sizeof global, true);
 }
 
+TEST(Relocation, PagesComeGoAndSayWhereTheyAre) {
+  EXPECT_EQ(kasane::run([] {
+    constexpr std::size_t kPages = 40, kWords = kPages * 8192;
+    const auto a = kasane::make_array<std::uint64_t>(kWords, kasane::placement::cyclic);
+    std::iota(a.get(), a.get() + kWords, 0u);
+    const auto mine = [&](std::size_t page) { return kasane::where(&a[page * 8192]) == kasane::rank(); };
+    const auto all_of = [&](std::uint32_t rank) {
+      int wrong = 0;
+      for (std::size_t p = 0; p < kPages; ++p) wrong += kasane::where(&a[p * 8192]) != rank;
+      return wrong;
+    };
+    kasane::own(a.get(), kWords);   // nothing in between moves the thread
+    int wrong = all_of(kasane::rank());
+    const auto before = kasane::statistics(kasane::rank());
+    for (std::size_t i = 0; i < kWords; ++i) wrong += a[i]++ != i;
+    const auto after = kasane::statistics(kasane::rank());
+    wrong += after.faults_read + after.faults_write != before.faults_read + before.faults_write;
+    for (std::uint32_t to = 0; to < kasane::ranks(); ++to) {
+      kasane::give(a.get(), kWords, to);
+      wrong += all_of(to);
+      std::uint64_t direct = 0;
+      kasane::release_all();
+      kasane::get(&direct, &a[kWords - 1]);
+      wrong += direct != kWords;
+    }
+    kasane::own(&a[3 * 8192 + 5]);   // one word: the page that holds it
+    wrong += !mine(3) || (kasane::ranks() > 1 && kasane::rank() != kasane::ranks() - 1 && mine(4));
+    for (std::size_t i = 0; i < kWords; ++i) wrong += a[i] != i + 1;
+    kasane::own(a.get(), 0);
+    return wrong;
+  }), 0);
+}
+
+TEST(Relocation, RefusesWhatIsNotItsOwnToMove) {
+  static int global;
+  EXPECT_EQ(code_of([&] { kasane::own(&global); }, "global memory"), EINVAL);
+  EXPECT_EQ(code_of([&] { kasane::give(&global, 1, 0); }, "global memory"), EINVAL);
+  EXPECT_EQ(code_of([&] { (void)kasane::where(&global); }, "global memory"), EINVAL);
+  int on_mains_stack = 0;
+  EXPECT_EQ(code_of([&] { kasane::own(&on_mains_stack); }, "the owner of a stack is the rank that runs its thread"), EINVAL);
+  EXPECT_EQ(kasane::where(&on_mains_stack), 0u);
+  EXPECT_EQ(kasane::run([] {
+    const auto a = kasane::make_array<char>(1 << 16, kasane::placement::cyclic);
+    int codes = code_of([&] { kasane::give(a.get(), 1, kasane::ranks()); }, "there is no rank") == EINVAL;
+    codes += code_of([&] { kasane::own(a.get(), std::size_t{1} << 32); }, "is not allocated") == EINVAL;
+    codes += code_of([&] { (void)kasane::where(a.get() + (std::size_t{1} << 31)); }, "is not allocated") == EINVAL;
+    kasane::own(a.get());
+    if (kasane::ranks() == 1) return codes;
+    const std::uint32_t other = (kasane::rank() + 1) % kasane::ranks();
+    {
+      const kasane::pinned held(a.get(), 1 << 16, true);
+      codes += code_of([&] { kasane::give(a.get(), 1, other); }, "is pinned by its owner") == EBUSY;
+    }
+    kasane::give(a.get(), 1, other);
+    return codes + (kasane::where(a.get()) == other) - 2;
+  }), 3);
+}
+
 // ---- synchronisation ------------------------------------------------------------------------------------------------
 
 TEST(Mutex, ExcludesAndTriesWithoutWaiting) {

@@ -12,13 +12,10 @@
 
 #include "unit/gas/sim_job.h"
 
-
 namespace kasane::gas {
 namespace {
 
-using test::Job, test::SimRank;
-
-ByteRange page_range(PageId page) { return {mem::offset_of(page), mem::offset_of(page) + 64}; }   // what is live of it here
+using test::Job, test::page_range, test::SimRank;
 
 // ---- trips ---------------------------------------------------------------------------------------------------------
 
@@ -90,7 +87,7 @@ TEST_F(Trips, AMoveTakesTheLocationBack) {
   EXPECT_EQ(job[1].frames[kAt], std::byte{'a'});
   job.on(0, [&](SimRank& here, comm::Blocking& io) {
     put_one(here, io, 'b');
-    EXPECT_EQ(here.transport.trips(), 3u);
+    EXPECT_EQ(here.transport.trips(), 4u);   // it first looks whether the move has ended
     put_one(here, io, 'c');
     EXPECT_EQ(here.transport.trips(), 1u);
   });

@@ -18,26 +18,14 @@
 #include "base/assert.h"
 #include "comm/sim/sim.h"
 #include "unit/gas/counting_transport.h"
+#include "unit/gas/sim_job.h"
 
 namespace kasane::gas {
 namespace {
 
 constexpr std::uint64_t kHeapOffset = 1 << 20;
 
-class TurnWaiter final : public comm::Waiter {
- public:
-  TurnWaiter(comm::sim::World& world, comm::Transport& transport) : world_(world), transport_(transport) {}
-
- protected:
-  void wait(bool (*ready)(const void*), const void* arg) override {
-    transport_.sleep(comm::Doorbell::messages, transport_.activity(comm::Doorbell::messages), 0);
-    world_.waiter().until([ready, arg] { return ready(arg); });
-  }
-
- private:
-  comm::sim::World& world_;
-  comm::Transport& transport_;
-};
+using test::TurnWaiter;
 
 /// A rank with a heap and without coherence: nobody touches the memory. Notes what the heap asks of coherence.
 struct SimRank final : PageHolder, HeapHooks {
@@ -56,13 +44,18 @@ struct SimRank final : PageHolder, HeapHooks {
   comm::Blocking io() { return {transport, waiter, &counters}; }
 
   YieldAnswer yield(PageId) noexcept override { return YieldAnswer::yielded; }
-  bool claim(comm::Blocking& blocking, PageId) override {
+  Claim claim(comm::Blocking& blocking, PageId page) override {
     blocking.waiter().until([this] { return !claimed; });
+    return try_claim(page);
+  }
+  Claim try_claim(PageId) noexcept override {
+    if (claimed) return Claim::in_use;
     claimed = true;
-    return true;
+    return Claim::taken;
   }
   void give_up(PageId) noexcept override { claimed = false; }
-  void merge(comm::Blocking&, PageId, ByteRange, Rank) override {}
+  void begin_merge(comm::Batch&, PageId, ByteRange, Rank) override {}
+  void end_merge(comm::Blocking&, PageId, ByteRange, Rank) override {}
   void settle(PageId) override { claimed = false; }
   void arm_owned(comm::Blocking&, std::uint64_t, std::size_t) override {}
   void take(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override { taken.push_back({offset, offset + bytes}); }

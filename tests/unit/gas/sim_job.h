@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job of ranks over the simulated network for tests of gas: frames, directory, address cache, mover and direct access, without coherence.
+// A job of ranks over the simulated network for tests of gas: frames, directory, address cache, mover, giver and direct access, without coherence.
 // Thread safety: none (comm/sim).
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -14,14 +15,14 @@
 #include "base/assert.h"
 #include "comm/sim/sim.h"
 #include "gas/access.h"
-#include "gas/mover.h"
+#include "gas/giver.h"
 #include "unit/gas/counting_transport.h"
 
 namespace kasane::gas::test {
 
 using kasane::test::CountingTransport;
 
-constexpr std::uint64_t kPages = 6;
+inline constexpr std::uint64_t kPages = 20;
 
 /// Gives others a turn before each look: callers that only pause would otherwise spin where nobody else can run.
 class TurnWaiter final : public comm::Waiter {
@@ -52,21 +53,32 @@ struct SimRank final : PageHolder {
     directory.emplace(transport, kPages);
     addresses = AddressCache::create(transport, *directory).value();
     mover.emplace(transport, *addresses, *this);
+    giver.emplace(transport, *mover);
+    access = Access::create(*engine, *addresses, frames.size(), nullptr).value();
+    giver.emplace(transport, *mover);
     access = Access::create(*engine, *addresses, frames.size(), nullptr).value();
   }
   comm::Blocking io() { return {transport, waiter, &counters}; }
 
-  YieldAnswer yield(PageId) noexcept override { return refusals != 0 ? (--refusals, YieldAnswer::retry) : YieldAnswer::yielded; }
-  bool claim(comm::Blocking& blocking, PageId) override {   // one mover a rank at a time, as the bits of a page's blocks have it
-    blocking.waiter().until([this] { return !claimed; });
-    claimed = true;
-    return true;
+  YieldAnswer yield(PageId) noexcept override {
+    if (pinned) return YieldAnswer::pinned;
+    return refusals != 0 ? (--refusals, YieldAnswer::retry) : YieldAnswer::yielded;
   }
-  void give_up(PageId) noexcept override { claimed = false; }
-  void merge(comm::Blocking& blocking, PageId, ByteRange live, Rank from) override {
-    blocking.read({from, kFrames, live.begin}, frames.data() + live.begin, live.end - live.begin);
+  Claim claim(comm::Blocking& blocking, PageId page) override {   // one mover of a page and rank at a time, as the bits of its blocks have it
+    blocking.waiter().until([&] { return !claimed[raw(page)]; });
+    return try_claim(page);
   }
-  void settle(PageId) override { claimed = false; }
+  Claim try_claim(PageId page) noexcept override {
+    if (claimed[raw(page)]) return Claim::in_use;
+    claimed[raw(page)] = true;
+    return Claim::taken;
+  }
+  void give_up(PageId page) noexcept override { claimed[raw(page)] = false; }
+  void begin_merge(comm::Batch& batch, PageId, ByteRange live, Rank from) override {
+    batch.read({from, kFrames, live.begin}, frames.data() + live.begin, live.end - live.begin);
+  }
+  void end_merge(comm::Blocking&, PageId, ByteRange, Rank) override {}
+  void settle(PageId page) override { claimed[raw(page)] = false; }
 
   CountingTransport transport;
   TurnWaiter waiter;
@@ -76,10 +88,12 @@ struct SimRank final : PageHolder {
   std::optional<Directory> directory;
   std::unique_ptr<AddressCache> addresses;
   std::optional<Mover> mover;
+  std::optional<Giver> giver;
   std::unique_ptr<comm::Engine> engine;
   std::unique_ptr<Access> access;
-  bool claimed = false;
-  int refusals = 0;
+  std::array<bool, kPages> claimed{};
+  int refusals = 0;       ///< how many yields are answered retry
+  bool pinned = false;
 };
 
 struct Job {
@@ -103,5 +117,8 @@ struct Job {
   comm::sim::World world;
   std::deque<SimRank> all;
 };
+
+/// What is live of a page here.
+inline ByteRange page_range(PageId page) { return {mem::offset_of(page), mem::offset_of(page) + 64}; }
 
 }  // namespace kasane::gas::test

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several one-sided operations of one thread under way at once: posted one after the other, awaited together.
+// Thread safety: an object belongs to one thread. Nothing allocates. What an operation reads or writes must live until await() has returned.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "comm/blocking.h"
+
+namespace kasane::comm {
+
+class Batch {
+ public:
+  explicit Batch(Blocking& io) noexcept : io_(io) {
+    done_.batch = this;
+    done_.fn = [](Completion* c) noexcept {
+      // release: what the operation brought is visible to who sees the count at zero.
+      static_cast<Done*>(c)->batch->outstanding_.fetch_sub(1, std::memory_order_release);
+    };
+  }
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+  ~Batch() { await(); }
+
+  void read(RemoteAddr from, void* to, std::size_t bytes) {
+    post([&] { return io_.transport().read(from, to, bytes, &done_); });
+  }
+  void write(RemoteAddr to, const void* from, std::size_t bytes) {
+    post([&] { return io_.transport().write(to, from, bytes, &done_); });
+  }
+  void atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result) {
+    post([&] { return io_.transport().atomic(op, at, operand, compare, result, &done_); });
+  }
+
+  /// Returns when all that was posted has completed. More may be posted afterwards.
+  void await() {
+    io_.waiter().until([this] { return outstanding_.load(std::memory_order_acquire) == 0; });   // acquire: pairs with fn
+  }
+  [[nodiscard]] Blocking& io() const noexcept { return io_; }
+
+ private:
+  struct Done : Completion {
+    Batch* batch = nullptr;
+  };
+
+  template <class F>
+  void post(const F& operation) {
+    // relaxed: counted before the operation can complete; its completion is what orders.
+    outstanding_.fetch_add(1, std::memory_order_relaxed);
+    Post result = Post::again;
+    io_.waiter().until([&] {   // may be called again after it was true
+      if (result == Post::again) result = operation();
+      return result != Post::again;
+    });
+    if (result == Post::done) outstanding_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  Blocking& io_;
+  Done done_;
+  std::atomic<std::uint32_t> outstanding_{0};
+};
+
+}  // namespace kasane::comm

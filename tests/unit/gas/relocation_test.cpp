@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves of pages over the simulated network: how many round trips one takes, several at once, gifts, refusals. (What races with them: address_cache_test.cpp; every
+// interleaving: tests/model.)
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "gas/access.h"
+#include "unit/gas/sim_job.h"
+
+namespace kasane::gas {
+namespace {
+
+using test::Job, test::kPages, test::page_range, test::SimRank;
+
+void assign(Job& job, std::uint64_t first, std::uint64_t pages, std::uint32_t owner) {
+  job.on(owner, [&](SimRank& here, comm::Blocking& io) {
+    for (std::uint64_t p = first; p < first + pages; ++p) {
+      ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{owner}).has_value());
+      here.frames[mem::offset_of(PageId{p}) + 5] = std::byte(p + 1);
+    }
+  });
+}
+
+/// Rank `r` learns where the page is.
+void use(Job& job, std::uint32_t r, std::uint64_t page) {
+  job.on(r, [&](SimRank& here, comm::Blocking& io) {
+    const char byte = 'u';
+    ASSERT_TRUE(put(io, *here.access, mem::offset_of(PageId{page}), &byte, 1).has_value());
+  });
+}
+
+Location where(Job& job, std::uint64_t page) {
+  Location l;
+  job.on(0, [&](SimRank& here, comm::Blocking& io) { l = here.directory->lookup(io, PageId{page}); });
+  return l;
+}
+
+// ---- round trips ---------------------------------------------------------------------------------------------------
+
+// Rank 0 manages the page, 1 owns it, 2 uses it, and 3 takes it: mark; yield, recall and the holders at once; bytes; the entry.
+TEST(RoundTrips, AMoveWithOneOtherSharerTakesFourOfWhichOneIsByMessage) {
+  Job job(4, 1);
+  assign(job, 4, 1, 1);
+  use(job, 2, 4);
+  job.on(3, [](SimRank& here, comm::Blocking& io) {
+    here.transport.chain();
+    here.transport.requests = 0;
+    ASSERT_TRUE(here.mover->bring(io, PageId{4}, page_range(PageId{4})).has_value());
+    const auto chain = here.transport.chain();
+    EXPECT_EQ(chain.one_sided, 3u);
+    EXPECT_EQ(chain.requests, 1u);
+    EXPECT_EQ(here.transport.requests, 2u);
+    EXPECT_EQ(here.frames[mem::offset_of(PageId{4}) + 5], std::byte{5});
+    EXPECT_EQ(here.frames[mem::offset_of(PageId{4})], std::byte{'u'});
+  });
+  EXPECT_EQ(raw(where(job, 4).owner), 3u);
+}
+
+TEST(RoundTrips, ManyHoldersAndManyPagesGoAtOnce) {
+  Job job(6, 1);
+  assign(job, 6, 4, 1);
+  for (std::uint64_t p = 6; p < 10; ++p) {
+    for (const std::uint32_t r : {2u, 4u}) use(job, r, p);
+  }
+  job.on(3, [](SimRank& here, comm::Blocking& io) {
+    here.transport.chain();
+    EXPECT_FALSE(here.mover->bring_all(io, PageId{6}, 4).has_value());
+    const auto chain = here.transport.chain();
+    EXPECT_EQ(here.transport.requests, 12u);
+    EXPECT_LE(chain.all(), 6u);   // some are refused for a moment and posted later; one page after the other takes 16
+    EXPECT_EQ(here.counters.pages_moved.load(), 4u);
+    for (std::uint64_t p = 6; p < 10; ++p) EXPECT_EQ(here.frames[mem::offset_of(PageId{p}) + 5], std::byte(p + 1));
+  });
+  for (std::uint64_t p = 6; p < 10; ++p) EXPECT_EQ(raw(where(job, p).owner), 3u);
+}
+
+// ---- refusals ------------------------------------------------------------------------------------------------------
+
+TEST(Refusals, APageThatIsNotAllocatedStaysSo) {
+  Job job(3, 1);
+  assign(job, 2, 2, 1);
+  job.on(0, [](SimRank& here, comm::Blocking& io) {
+    const auto refusal = here.mover->bring_all(io, PageId{2}, 4);
+    ASSERT_TRUE(refusal.has_value());
+    EXPECT_EQ(refusal->why, Errc::out_of_range);
+    EXPECT_EQ(raw(refusal->page), 4u);
+    EXPECT_EQ(here.claimed, (std::array<bool, kPages>{}));
+  });
+  EXPECT_EQ(where(job, 4), Location{});
+  EXPECT_EQ(raw(where(job, 3).owner), 0u);   // what could move did
+}
+
+TEST(Refusals, APinnedPageStaysWhereItIs) {
+  Job job(3, 1);
+  assign(job, 2, 2, 1);
+  job[1].pinned = true;
+  job.on(0, [](SimRank& here, comm::Blocking& io) {
+    const auto refusal = here.mover->bring_all(io, PageId{2}, 2);
+    ASSERT_TRUE(refusal.has_value());
+    EXPECT_EQ(refusal->why, Errc::busy);
+    EXPECT_FALSE(here.mover->bring(io, PageId{3}, page_range(PageId{3})).has_value());
+  });
+  EXPECT_EQ(raw(where(job, 2).owner), 1u);
+  EXPECT_FALSE(where(job, 2).busy);
+}
+
+// ---- gifts ---------------------------------------------------------------------------------------------------------
+
+struct Gifts : testing::Test {
+  /// body runs as a thread of the rank while every rank's service thread serves.
+  void with_service(Job& job, std::uint32_t r, const std::function<void(SimRank&, comm::Blocking&)>& body) {
+    bool ended = false;
+    for (std::uint32_t s = 0; s < job.all.size(); ++s) {
+      job.world.spawn(Rank{s}, [&job, &ended, s] {
+        auto io = job[s].io();
+        while (!ended) {
+          if (!job[s].giver->serve(io)) io.waiter().pause();
+        }
+      });
+    }
+    job.world.spawn(Rank{r}, [&] {
+      auto io = job[r].io();
+      body(job[r], io);
+      ended = true;
+    });
+    job.run();
+  }
+};
+
+TEST_F(Gifts, ArriveWithTheirBytes) {
+  Job job(3, 1);
+  assign(job, 3, 10, 1);
+  with_service(job, 0, [](SimRank& here, comm::Blocking& io) {
+    EXPECT_FALSE(here.giver->give(io, PageId{3}, 4, Rank{2}).has_value());
+    EXPECT_FALSE(here.giver->give(io, PageId{7}, 2, Rank{0}).has_value());
+    EXPECT_FALSE(here.giver->give(io, PageId{3}, 4, Rank{2}).has_value());   // where it is already
+    EXPECT_FALSE(here.giver->give(io, PageId{9}, 0, Rank{2}).has_value());
+  });
+  for (std::uint64_t p = 3; p < 7; ++p) EXPECT_EQ(raw(where(job, p).owner), 2u);
+  for (std::uint64_t p = 7; p < 9; ++p) EXPECT_EQ(raw(where(job, p).owner), 0u);
+  EXPECT_EQ(raw(where(job, 9).owner), 1u);
+  for (std::uint64_t p = 3; p < 7; ++p) EXPECT_EQ(job[2].frames[mem::offset_of(PageId{p}) + 5], std::byte(p + 1));
+}
+
+TEST_F(Gifts, SayWhyAndWhichPageWasRefused) {
+  Job job(3, 1);
+  assign(job, 3, 2, 1);
+  with_service(job, 0, [](SimRank& here, comm::Blocking& io) {
+    const auto refusal = here.giver->give(io, PageId{3}, 6, Rank{2});
+    ASSERT_TRUE(refusal.has_value());
+    EXPECT_EQ(refusal->why, Errc::out_of_range);
+    EXPECT_EQ(raw(refusal->page), 5u);
+  });
+}
+
+// Every rank gives and takes the same pages at once, in any order: nobody waits in a circle, and at the end each page is somewhere with its bytes.
+TEST_F(Gifts, CrosswiseEndAndLoseNothing) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Job job(3, seed);
+    assign(job, 0, 12, 1);
+    std::uint32_t left = 6;
+    for (std::uint32_t t = 0; t < 6; ++t) {
+      job.world.spawn(Rank{t % 3}, [&, t] {
+        SimRank& here = job[t % 3];
+        auto io = here.io();
+        std::mt19937_64 random(seed * 10 + t);
+        for (int i = 0; i < 6; ++i) {
+          const std::uint64_t first = random() % 12, pages = 1 + random() % (12 - first);
+          here.refusals += random() % 4 == 0 ? 1 : 0;
+          if (random() % 2 == 0) {
+            EXPECT_FALSE(here.mover->bring_all(io, PageId{first}, pages).has_value());
+          } else {
+            EXPECT_FALSE(here.giver->give(io, PageId{first}, pages, Rank{static_cast<std::uint32_t>(random() % 3)}).has_value());
+          }
+        }
+        --left;
+      });
+    }
+    with_service(job, 0, [&](SimRank&, comm::Blocking& io) { io.waiter().until([&] { return left == 0; }); });
+    for (std::uint64_t p = 0; p < 12; ++p) {
+      const Location l = where(job, p);
+      ASSERT_FALSE(l.busy);
+      ASSERT_EQ(job[raw(l.owner)].frames[mem::offset_of(PageId{p}) + 5], std::byte(p + 1));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kasane::gas
