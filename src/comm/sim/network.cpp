@@ -91,6 +91,8 @@ Transport& Network::transport(Rank r) noexcept {
   return *transports_[raw(r)];
 }
 
+std::uint32_t Network::rung(Rank r) const noexcept { return transports_[raw(r)]->activity(Doorbell::messages); }
+
 bool Network::can_progress(Rank r) const noexcept { return !transports_[raw(r)]->due_.empty() && !transports_[raw(r)]->in_progress_; }
 
 /// Whether a post is answered `again`: because a queue is full, or for no reason.

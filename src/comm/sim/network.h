@@ -63,6 +63,7 @@ class Network {
   /// Lets the index-th of them happen (right after count_eligible()).
   void deliver(std::size_t index);
   /// Has something due, and is not inside its progress().
+  [[nodiscard]] std::uint32_t rung(Rank) const noexcept;   ///< the messages doorbell
   [[nodiscard]] bool can_progress(Rank) const noexcept;
   /// Grows with whatever happens here; equal numbers: nothing happened between.
   [[nodiscard]] std::uint64_t changes() const noexcept { return changes_; }

@@ -24,7 +24,7 @@ struct Thread {
   std::function<void()> body;
   bool service;                     ///< runs for ever; waits for something due at its rank
   State state = State::runnable;
-  std::uint64_t looked_at = ~std::uint64_t{0};   ///< Impl::changes() when ready() last said no
+  std::uint64_t looked_at = ~std::uint64_t{0};   ///< Impl::changes() when ready() last said no; of a service thread: its doorbell when it last looked
   std::string error;
   std::unique_ptr<Context> context;
 };
@@ -120,9 +120,9 @@ void World::Impl::wait(bool (*ready)(const void*), const void* arg) {
   while (!ready(arg)) {
     // A rank's own threads make progress too, not only its service thread.
     if (dice_.below(2) == 0 && net_.transport(self.rank).progress()) continue;
-    // What a layer above put off is tried again before the thread rests: no event of the network would wake it for that.
-    if (net_.transport(self.rank).run_poll_hook()) continue;
+    // What a layer above put off is tried again before the thread rests. If that rings, there is more to try: it counts as a change since we looked.
     self.looked_at = changes();
+    if (net_.transport(self.rank).run_poll_hook()) continue;
     leave(Thread::State::waiting);
   }
   ++own_changes_;
@@ -146,7 +146,7 @@ void World::Impl::sleep(Transport& transport, Doorbell d, std::uint32_t seen, st
 
 bool World::Impl::may_run(const Thread& t) const {
   if (t.state != Thread::State::waiting) return t.state == Thread::State::runnable;
-  if (t.service) return net_.can_progress(t.rank);
+  if (t.service) return net_.can_progress(t.rank) || t.looked_at != net_.rung(t.rank);
   // Without a service thread it is the waiting thread that must take what is due.
   return t.looked_at != changes() || (!options_.service && net_.can_progress(t.rank));
 }
@@ -169,6 +169,7 @@ Result<void> World::Impl::run() {
       spawn(Rank{r}, [this, r] {
         for (;;) {
           leave(Thread::State::waiting);
+          running_->looked_at = net_.rung(Rank{r});   // before the look: what rings during it wakes us again
           net_.transport(Rank{r}).progress();
         }
       }, /*service=*/true);
