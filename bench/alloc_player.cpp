@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `kasane bench alloc` runs on two ranks: prints a line "case value unit" for each result.
+//   player-alloc CASES [--quick]      CASES: pattern | busy | mixed
+#include <kasane/kasane.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "alloc_pattern.h"
+
+namespace {
+
+using kasane::bench::kPatternAllocations;
+using kasane::bench::PatternTimes;
+
+struct Trips {
+  std::uint64_t allocate, free;
+};
+Trips trips() {
+  const auto s = kasane::statistics();
+  return {s.heap_trips_allocate, s.heap_trips_free};
+}
+
+[[noreturn]] void wrong() {
+  std::fputs("player-alloc: an allocation is null or was given out twice\n", stderr);
+  std::abort();
+}
+
+void print(const std::string& name, double value, const char* unit) { std::printf("%s %.3f %s\n", name.c_str(), value, unit); }
+
+/// The pattern with memory of `rank`. The first rounds, which take new pages, are a part of it.
+void pattern(const std::string& suffix, unsigned rounds, std::uint32_t rank) {
+  const Trips before = trips();
+  const PatternTimes t = kasane::bench::run_pattern(
+      rounds, [rank](std::size_t bytes) { return rank == kasane::rank() ? kasane_malloc(bytes) : kasane_allocate_at(bytes, 16, rank); }, [](void* p) { kasane_free(p); }, wrong);
+  const Trips after = trips();
+  const double operations = static_cast<double>(rounds) * kPatternAllocations;
+  print("malloc-" + suffix, t.allocate_ns, "ns");
+  print("free-" + suffix, t.free_ns, "ns");
+  print("malloc-" + suffix, static_cast<double>(after.allocate - before.allocate) / operations, "trips");
+  print("free-" + suffix, static_cast<double>(after.free - before.free) / operations, "trips");
+}
+
+/// Nothing that is freed can be taken from the own cache: everything is allocated by this thread at another rank, given back at once, by a flood of other sizes.
+void cold(unsigned rounds, std::uint32_t rank) {
+  std::vector<double> allocating;
+  const Trips before = trips();
+  std::size_t n = 0;
+  for (unsigned round = 0; round < rounds; ++round) {
+    std::vector<void*> all(64);
+    const std::uint64_t start = kasane::now_ns();
+    for (auto& p : all) p = kasane_allocate_at(1024, 16, rank);   // a group has 64 of them
+    allocating.push_back(static_cast<double>(kasane::now_ns() - start) / 64);
+    n += all.size();
+    for (void* p : all) kasane_free(p);
+  }
+  const Trips after = trips();
+  print("malloc-remote-1024", kasane::bench::median_of(std::move(allocating)), "ns");
+  print("malloc-remote-1024", static_cast<double>(after.allocate - before.allocate) / static_cast<double>(n), "trips");
+}
+
+/// The target's only worker computes and does not call Kasane.
+void busy(unsigned rounds, double seconds) {
+  const std::uint32_t target = kasane::rank();
+  // The child runs here at once; this thread goes on when another rank has taken it over.
+  kasane::thread computing([seconds] {
+    const std::uint64_t end = kasane::now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
+    while (kasane::now_ns() < end) {
+    }
+  });
+  if (kasane::rank() == target) {
+    std::fputs("player-alloc: nobody took this thread over while the target computed\n", stderr);
+  } else {
+    pattern("remote-busy", rounds, target);
+  }
+  computing.join();
+}
+
+/// All ranks allocate, everywhere, and free what others allocated.
+void mixed(unsigned rounds) {
+  constexpr std::size_t kTasks = 8;
+  std::vector<void*> slots(kTasks * kPatternAllocations);
+  std::vector<double> each;
+  for (unsigned round = 0; round < rounds; ++round) {
+    const std::uint64_t start = kasane::now_ns();
+    kasane::parallel_for(std::size_t{0}, kTasks, [&](std::size_t task) {
+      std::mt19937_64 random(round * kTasks + task);
+      for (std::size_t i = 0; i < kPatternAllocations; ++i) {
+        const std::size_t bytes = 1 + random() % kasane::bench::kPatternLargest;
+        void* p = random() % 2 != 0 ? kasane_malloc(bytes) : kasane_allocate_at(bytes, 16, static_cast<std::uint32_t>(random() % kasane::ranks()));
+        if (p == nullptr) wrong();
+        slots[task * kPatternAllocations + i] = p;
+      }
+    }, 1);
+    kasane::parallel_for(std::size_t{0}, kTasks, [&](std::size_t task) {
+      for (std::size_t i = 0; i < kPatternAllocations; ++i) kasane_free(slots[(task + 3) % kTasks * kPatternAllocations + i]);
+    }, 1);
+    each.push_back(static_cast<double>(kasane::now_ns() - start) / (2.0 * kTasks * kPatternAllocations));
+  }
+  print("mixed", kasane::bench::median_of(std::move(each)), "ns");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string cases = argc > 1 ? argv[1] : "";
+  const bool quick = argc > 2 && std::strcmp(argv[2], "--quick") == 0;
+  const unsigned rounds = quick ? 100 : 1000;
+  kasane::run([&] {
+    if (cases == "pattern") {
+      pattern("local", rounds, kasane::rank());
+      if (kasane::ranks() > 1) pattern("remote", rounds, kasane::ranks() - 1 - kasane::rank());
+      if (kasane::ranks() > 1) cold(rounds, kasane::ranks() - 1 - kasane::rank());
+    } else if (cases == "busy") {
+      busy(rounds, quick ? 1 : 3);
+    } else {
+      mixed(quick ? 20 : 100);
+    }
+  });
+  return 0;
+}
