@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kasane run: turns the flags into KASANE_* variables and becomes the program, whose own load-time start (src/runtime/start) then forks the ranks. With
 // --transport mpi it becomes mpirun instead, which starts each rank by itself (tools/mpirun.h).
+#include <unistd.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -16,6 +18,7 @@
 #include "program_file.h"
 #include "usage.h"
 #include "base/options_cli.h"
+#include "runtime/malloc/hooks.h"
 #include "runtime/options.h"
 
 namespace kasane::tools {
@@ -27,6 +30,14 @@ struct Run {
   std::vector<std::string> command;
 };
 
+/// --malloc space: the library that gives the program's malloc to global memory.
+void preload_malloc() {
+  std::string library = own_folder() + runtime::kMallocLibrary;
+  if (::access(library.c_str(), R_OK) != 0) library = own_folder() + "../lib/kasane/" + runtime::kMallocLibrary;
+  const char* others = std::getenv("LD_PRELOAD");
+  ::setenv("LD_PRELOAD", (others == nullptr || *others == '\0' ? library : library + ":" + others).c_str(), 1);
+}
+
 int run(Run& state) {
   // Refused here too, so that the message does not depend on what the program is.
   if (auto read = state.table.read_environment(); !read) {
@@ -34,6 +45,7 @@ int run(Run& state) {
     return 2;
   }
   state.table.write_environment();
+  if (state.options.malloc_in_space) preload_malloc();
   const bool linked = may_be_kasane_program(state.command[0]);
   if (linked && state.options.session.transport == "mpi") return run_by_mpi(state.options, std::move(state.command));
   // The start looks at this one alone, also where it is the default.

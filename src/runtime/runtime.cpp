@@ -36,6 +36,7 @@
 #include "runtime/crash.h"
 #include "runtime/direct.h"
 #include "runtime/fences.h"
+#include "runtime/global_malloc.h"
 #include "runtime/loaded_objects.h"
 #include "runtime/peer_lost.h"
 #include "runtime/process_state.h"
@@ -164,6 +165,10 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   }
   std::unique_ptr<Runtime> runtime(new Runtime(std::move(state)));
   g_current.store(runtime.get());
+  if (auto attached = attach_malloc(*runtime); !attached) {
+    (void)runtime.release();   // as above
+    return tl::unexpected(std::move(attached.error()));
+  }
   runtime->state_->collectives->barrier();   // every rank has its handlers and memory before the first message
   return runtime;
 }
@@ -172,6 +177,7 @@ Runtime::Runtime(std::unique_ptr<State> state) : state_(std::move(state)), direc
 
 Runtime::~Runtime() {
   shut_down();
+  detach_malloc();
   g_current.store(nullptr);
 }
 
