@@ -379,8 +379,16 @@ HeapStatistics Heap::statistics(comm::Blocking& io, Rank rank) {
   const std::uint64_t used = at.load(offsetof(HeapHeader, used));
   s.share_bytes = layout_.pages * kHeapPageBytes;
   s.touched_bytes = used * kHeapPageBytes;
+  constexpr std::uint64_t kAtOnce = 128;   // a share may be another rank's
+  std::array<std::uint64_t, kAtOnce * 2> records;
+  std::uint64_t read_from = 0, read_to = 0;
   for (std::uint64_t page = 0; page < used;) {
-    const PageHeader header = PageHeader::of(at.load(layout_.page(page)));
+    if (page >= read_to) {
+      read_from = page;
+      read_to = std::min(used, page + kAtOnce);
+      at.read(layout_.page(page), records.data(), (read_to - read_from) * 2);
+    }
+    const PageHeader header = PageHeader::of(records[(page - read_from) * 2]);
     const std::uint64_t run_bytes = header.pages * kHeapPageBytes;
     switch (header.kind) {
       case PageHeader::Kind::unused: ++page; break;
@@ -389,10 +397,10 @@ HeapStatistics Heap::statistics(comm::Blocking& io, Rank rank) {
       case PageHeader::Kind::slab: {
         const unsigned c = header.size_class;
         ++s.slabs, s.slab_bytes += slab_pages(c) * kHeapPageBytes;
-        for (std::uint64_t g = 0; g * 64 < objects_of(c); ++g) {
-          const std::uint64_t bits = at.load(layout_.group(page * kGroupsPerPage + g));
-          s.slab_free_bytes += static_cast<std::uint64_t>(std::popcount(bits)) * kClassBytes[c];
-        }
+        const std::uint64_t groups = (objects_of(c) + 63) / 64;
+        std::array<std::uint64_t, 2 * kGroupsPerPage> words;
+        at.read(layout_.group(page * kGroupsPerPage), words.data(), groups * 2);
+        for (std::uint64_t g = 0; g < groups; ++g) s.slab_free_bytes += static_cast<std::uint64_t>(std::popcount(words[g * 2])) * kClassBytes[c];
         page += slab_pages(c);
         break;
       }

@@ -19,7 +19,7 @@ struct Record {
   const void* site;
   std::uint64_t lead;    ///< from the allocation's start to the program's bytes
 };
-static_assert(sizeof(Record) == 32);
+static_assert(sizeof(Record) == kRecordBytes);
 /// At the start of an allocation whose record lies further behind, for the sake of alignment.
 struct Pointer {
   std::uint64_t seal;
@@ -122,10 +122,11 @@ std::uint64_t record_offset(std::uint64_t block_address, const void* first_16_by
   return pointer.seal == pointer_seal(block_address, pointer.lead) ? pointer.lead - sizeof(Record) : 0;
 }
 
-AllocationRecord record_of(const void* record_bytes) noexcept {
+std::optional<AllocationRecord> record_of(std::uint64_t address, const void* record_bytes) noexcept {
   Record record;
   std::memcpy(&record, record_bytes, sizeof record);
-  return {record.bytes, record.site};
+  if (record.seal != seal_of(address + sizeof record, record)) return std::nullopt;
+  return AllocationRecord{record.bytes, record.site};
 }
 
 std::string site_text(const void* site) {

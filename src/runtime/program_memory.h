@@ -8,7 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -25,14 +25,15 @@ std::size_t program_usable_size(Runtime&, const void*);
 
 // ---- for the report at the end ----
 
+inline constexpr std::size_t kRecordBytes = 32;
 struct AllocationRecord {
   std::uint64_t bytes = 0;
   const void* site = nullptr;
 };
 /// Where in an allocation of the heap the record lies, by its first 16 bytes.
 std::uint64_t record_offset(std::uint64_t block_address, const void* first_16_bytes) noexcept;
-/// The record of 32 bytes that was read there.
-AllocationRecord record_of(const void* record_bytes) noexcept;
+/// The record that was read there, from `address`; empty if it is none.
+std::optional<AllocationRecord> record_of(std::uint64_t address, const void* record_bytes) noexcept;
 /// "function (program+0x123)", as far as is known.
 std::string site_text(const void* site);
 

@@ -37,6 +37,7 @@
 #include "runtime/direct.h"
 #include "runtime/fences.h"
 #include "runtime/global_malloc.h"
+#include "runtime/heap_report.h"
 #include "runtime/loaded_objects.h"
 #include "runtime/peer_lost.h"
 #include "runtime/process_state.h"
@@ -129,6 +130,7 @@ struct Runtime::State {
   Result<void> build_threads();
   Result<void> compare_objects();
   void print_statistics();
+  void settle_heap(bool all_joined);
   void read_counters(Rank, std::uint64_t* values);
   Result<void> give_main_a_stack();
   void start_threads(std::uint32_t first_worker);
@@ -426,6 +428,7 @@ void Runtime::shut_down() noexcept {
     s.stop_asked.wait(false);   // exit() in a main of every rank: rank 0 ends the job
   }
   const bool joined = s.join_workers();
+  s.settle_heap(joined);
   if (s.ranks > 1 && s.over_network()) return s.leave_together(joined);
   s.stop_service();
   s.running.store(false);
@@ -467,6 +470,20 @@ void Runtime::State::send_what_is_left() {
   }
 }
 
+/// For reports of the heap: what workers keep goes back to its rank, records of allocations to their owners; then each rank tells what was not freed in its share.
+void Runtime::State::settle_heap(bool all_joined) {
+  if (!options.heap_check && !options.statistics) return;
+  auto& context = contexts->here();
+  if (all_joined) {   // else threads that were detached still use the caches
+    for (std::uint32_t w = 0; w < workers; ++w) heap->flush(context.io, w);
+    heap->flush(context.io, gas::Heap::kShared);
+  }
+  if (options.heap_check) coherence->release_all(context);
+  collectives->barrier();
+  if (options.heap_check) std::fputs(leak_report(*heap, context.io, *access, *space, rank).c_str(), stderr);
+  collectives->barrier();
+}
+
 /// --stats: one line a counter that counted something, a column a rank, on standard error.
 void Runtime::State::print_statistics() {
   std::vector<std::array<std::uint64_t, kCounters>> of(ranks);
@@ -488,6 +505,7 @@ void Runtime::State::print_statistics() {
   }
   KASANE_COUNTERS(X)
 #undef X
+  text += heap_table(*heap, contexts->here().io, ranks);
   std::fputs(text.c_str(), stderr);
 }
 

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is told of the heap at the end of a job: a table of what each rank's share holds (--stats), and what was never freed, by the place that allocated it (--heap-check).
+// Thread safety: when no worker runs any more.
+#pragma once
+
+#include <string>
+
+#include "gas/access.h"
+#include "gas/heap.h"
+#include "mem/space.h"
+
+namespace kasane::runtime {
+
+/// Lines of the table, a column a rank.
+std::string heap_table(gas::Heap&, comm::Blocking&, std::uint32_t ranks);
+/// What of this rank's share was not freed. After all ranks have released: the records lie in the allocations.
+std::string leak_report(gas::Heap&, comm::Blocking&, gas::Access&, const mem::Space&, Rank);
+
+}  // namespace kasane::runtime

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Does what its argument says to global memory, for the test of --heap-check and --stats.
+#include <cstdio>
+#include <cstring>
+#include <kasane/kasane.hpp>
+#include <string>
+
+namespace {
+
+[[gnu::noinline]] void* leak(std::size_t bytes, std::uint32_t rank) { return kasane_allocate_at(bytes, 64, rank); }
+
+void act(const std::string& what) {
+  auto* p = static_cast<volatile char*>(kasane::allocate(100));
+  p[99] = 1;
+  if (what == "overflow") p[100] = 1;
+  if (what == "underflow") p[-1] = 1;
+  if (what == "twice") kasane::deallocate(const_cast<char*>(p));
+  if (what == "leak") {
+    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+      for (int i = 0; i < 3; ++i) std::memset(leak(1000, r), 1, 1000);
+    }
+    std::memset(leak(100'000, kasane::ranks() - 1), 1, 100'000);
+  }
+  void* q = const_cast<char*>(p);
+  if (what == "interior") q = const_cast<char*>(p + 32);
+  kasane::thread([q] { kasane::deallocate(q); }).join();   // perhaps by another rank
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  kasane::run([what = std::string(argc > 1 ? argv[1] : "")] { act(what); });
+  std::puts("ended well");
+  return 0;
+}
