@@ -109,6 +109,34 @@ struct Taking {
   }
 };
 
+/// Takes all items of a stack at once. They are linked below `top`, and the taker's alone.
+///
+///   look ─▶ clear ─▶ taken      the tag goes on growing, for those who still remember the head
+///             └─ the head had changed: clear, with the head that was found
+struct TakingAll {
+  enum class State : std::uint8_t { look, clear, taken };
+  State state = State::look;
+  StackHead head;
+  std::uint64_t top = 0;   ///< item + 1; 0: there was none
+
+  [[nodiscard]] constexpr bool over() const noexcept { return state == State::taken; }
+  [[nodiscard]] constexpr HeapOperation operation() const noexcept {
+    using What = HeapOperation::What;
+    using Where = HeapOperation::Where;
+    if (state == State::clear) return {What::compare_swap, Where::head, 0, head.changed(0).word(), head.word()};
+    return {What::load, Where::head, 0, 0, 0};
+  }
+  constexpr void answer(std::uint64_t value) noexcept {
+    if (state == State::clear && value == head.word()) {
+      top = head.top;
+      state = State::taken;
+      return;
+    }
+    head = StackHead::of(value);
+    state = head.empty() ? State::taken : State::clear;
+  }
+};
+
 /// Gives free objects back to their group; whoever finds its bits zero puts the group on the stack. Or puts a chain of items there that is the giver's.
 ///
 ///   bits ─▶ given                  others' bits were there: whoever set the first of them sees to the stack

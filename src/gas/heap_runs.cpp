@@ -116,15 +116,9 @@ HeapRuns::Joined HeapRuns::join(HeapAccess& at, std::uint64_t pages, HeapRoom& r
   };
   std::vector<Piece, MallocAllocator<Piece>> pieces;
   for (unsigned c = 0; c < kRunClasses; ++c) {
-    const std::uint64_t head = HeapLayout::run_head(c);
-    StackHead seen = StackHead::of(at.load(head));
-    // All of it at once; the tag goes on growing, for those who still remember the head.
-    while (!seen.empty()) {
-      const StackHead now = StackHead::of(at.compare_swap(head, seen.word(), seen.changed(0).word()));
-      if (now == seen) break;
-      seen = now;
-    }
-    for (std::uint64_t top = seen.top; top != 0;) {
+    TakingAll all;
+    at.drive(all, HeapLayout::run_head(c), false);
+    for (std::uint64_t top = all.top; top != 0;) {
       std::uint64_t record[2];
       at.read(at.layout().page(top - 1), record, 2);   // ours now
       pieces.push_back({top - 1, PageHeader::of(record[0]).pages});

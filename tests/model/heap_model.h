@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <string>
 #include <vector>
 
@@ -263,6 +264,221 @@ class Stacks {
   }
 
   Program program_;
+};
+
+// ---- runs of pages ---------------------------------------------------------------------------------------------------
+
+enum class RunMutation : std::uint8_t {
+  none,
+  no_tag,          ///< a change of the head leaves its tag as it was (ABA)
+  all_by_store,    ///< who takes all stores zero over the head, tag and all
+  link_once,       ///< after a push that failed, next is not written anew
+};
+
+enum class RunDo : std::uint8_t { take, give, all };   ///< give: the first that the actor holds
+
+/// One stack of runs: actors take the top, give, and take all to join neighbours, as gas/heap_runs.cpp does.
+struct RunProgram {
+  std::vector<std::vector<RunDo>> actors;
+  std::uint8_t runs = 3;
+  RunMutation without = RunMutation::none;
+};
+
+template <std::uint8_t A, std::uint8_t G>
+class RunStack {
+  using Op = gas::HeapOperation;
+
+ public:
+  struct Actor {
+    std::uint8_t pc, stage;
+    std::uint8_t tag, top;       // the head as read in this call; runs' heads are not remembered longer
+    std::uint8_t item, below;
+    std::uint8_t walk;           // of all: the next run to look at, + 1
+    std::uint8_t held;           // a bit a run
+  };
+  struct State {
+    std::uint8_t tag, top;
+    std::uint8_t next[G];
+    Actor actor[A];
+  };
+
+  explicit RunStack(RunProgram program) : program_(std::move(program)) {}
+
+  State initial() const {
+    State s;
+    std::memset(&s, 0, sizeof s);
+    for (std::uint8_t g = 0; g < program_.runs; ++g) {
+      s.next[g] = g;
+      s.top = static_cast<std::uint8_t>(g + 1);
+    }
+    return s;
+  }
+  template <class Emit>
+  void successors(const State& s, Emit&& emit) const {
+    for (std::uint8_t a = 0; a < A; ++a) {
+      if (finished(s, a)) continue;
+      switch (program_.actors[a][s.actor[a].pc]) {
+        case RunDo::take: take(s, a, emit); break;
+        case RunDo::give: give(s, a, emit); break;
+        case RunDo::all: all(s, a, emit); break;
+      }
+    }
+  }
+  const char* violation(const State& s) const {
+    std::uint8_t held = 0;
+    for (std::uint8_t a = 0; a < A; ++a) {
+      if ((held & s.actor[a].held) != 0) return "a run is held twice";
+      held |= s.actor[a].held;
+    }
+    if (!finished(s)) return nullptr;
+    for (std::uint8_t top = s.top; top != 0; top = s.next[top - 1]) {
+      const auto bit = static_cast<std::uint8_t>(1u << (top - 1));
+      if ((held & bit) != 0) return "a run is held and on the stack, or there twice";
+      held |= bit;
+    }
+    return held == (1u << program_.runs) - 1 ? nullptr : "a run is lost";
+  }
+  bool finished(const State& s) const {
+    for (std::uint8_t a = 0; a < A; ++a)
+      if (!finished(s, a)) return false;
+    return true;
+  }
+  std::string name(const Step& step) const {
+    static constexpr const char* kWhere[] = {"the head", "next", "the bits"};
+    static constexpr const char* kWhat[] = {"loads", "stores", "swaps", "sets in", "compare-swaps"};
+    return "actor " + std::to_string(step.actor) + " " + kWhat[step.kind & 15] + " " + kWhere[step.kind >> 4] + " of run " + std::to_string(step.detail);
+  }
+  std::string show(const State& s) const {
+    std::string t = "head " + std::to_string(s.top) + " tag " + std::to_string(s.tag);
+    for (std::uint8_t g = 0; g < program_.runs; ++g) t += " | run " + std::to_string(g + 1) + " next " + std::to_string(s.next[g]);
+    for (std::uint8_t a = 0; a < A; ++a) t += " | actor " + std::to_string(a) + " at " + std::to_string(s.actor[a].pc) + " holds " + std::to_string(s.actor[a].held);
+    return t;
+  }
+
+ private:
+  [[nodiscard]] bool finished(const State& s, std::uint8_t a) const { return s.actor[a].pc >= program_.actors[a].size(); }
+  [[nodiscard]] bool without(RunMutation m) const noexcept { return program_.without == m; }
+
+  std::uint64_t perform(State& n, const Op& op) const {
+    if (op.where == Op::Where::head) {
+      const std::uint64_t old = gas::StackHead{n.tag, n.top}.word();
+      if (op.what == Op::What::compare_swap && old == op.compare) {
+        const gas::StackHead fresh = gas::StackHead::of(op.operand);
+        if (!without(RunMutation::no_tag)) n.tag = static_cast<std::uint8_t>(fresh.tag);
+        n.top = static_cast<std::uint8_t>(fresh.top);
+      }
+      return old;
+    }
+    const std::uint8_t old = n.next[op.item];
+    if (op.what == Op::What::store) n.next[op.item] = static_cast<std::uint8_t>(op.operand);
+    return old;
+  }
+  static Step step_of(std::uint8_t a, const Op& op) noexcept {
+    return {static_cast<std::uint16_t>(static_cast<unsigned>(op.what) | static_cast<unsigned>(op.where) << 4), a, static_cast<std::uint8_t>(op.item + 1)};
+  }
+  static void end_call(Actor& y) noexcept {
+    const auto pc = static_cast<std::uint8_t>(y.pc + 1), held = y.held;
+    y = Actor{};
+    y.pc = pc;
+    y.held = held;
+  }
+  static void put_head(Actor& y, gas::StackHead head) noexcept {
+    y.tag = static_cast<std::uint8_t>(head.tag);
+    y.top = static_cast<std::uint8_t>(head.top);
+  }
+
+  template <class Emit>
+  void take(const State& s, std::uint8_t a, Emit&& emit) const {
+    using T = gas::Taking;
+    const Actor& x = s.actor[a];
+    T t = T::begin({x.tag, x.top}, false);
+    if (x.stage != 0) {
+      t.state = static_cast<T::State>(x.stage - 1);
+      t.item = x.item;
+      t.below = x.below;
+    }
+    State n = s;
+    Actor& y = n.actor[a];
+    const Op op = t.operation();
+    t.answer(perform(n, op));
+    put_head(y, t.head);
+    y.stage = static_cast<std::uint8_t>(static_cast<unsigned>(t.state) + 1);
+    y.item = static_cast<std::uint8_t>(t.item);
+    y.below = static_cast<std::uint8_t>(t.below);
+    if (t.state == T::State::taken) y.held = static_cast<std::uint8_t>(y.held | 1u << t.item);
+    if (t.over()) end_call(y);
+    emit(n, step_of(a, op));
+  }
+
+  template <class Emit>
+  void give(const State& s, std::uint8_t a, Emit&& emit) const {
+    using V = gas::Giving;
+    const Actor& x = s.actor[a];
+    State n = s;
+    Actor& y = n.actor[a];
+    if (x.stage == 0) {   // looks at the head; which run it gives is decided here
+      if (x.held == 0) {
+        end_call(y);
+        return emit(n, Step{0, a, 0});
+      }
+      y.item = static_cast<std::uint8_t>(std::countr_zero(x.held));
+      put_head(y, {s.tag, s.top});
+      y.stage = static_cast<std::uint8_t>(static_cast<unsigned>(V::State::link) + 1);
+      return emit(n, Step{0, a, 0});
+    }
+    V v = V::chain(x.item, x.item, {x.tag, x.top});
+    v.state = static_cast<V::State>(x.stage - 1);
+    const Op op = v.operation();
+    // It is on the stack from the compare-swap on: nobody's.
+    const auto mine = static_cast<std::uint8_t>(1u << x.item);
+    v.answer(perform(n, op));
+    if (op.where == Op::Where::head && without(RunMutation::link_once) && v.state == V::State::link) v.state = V::State::push;
+    put_head(y, v.head);
+    y.stage = static_cast<std::uint8_t>(static_cast<unsigned>(v.state) + 1);
+    if (v.over()) {
+      y.held = static_cast<std::uint8_t>(y.held & ~mine);
+      end_call(y);
+    }
+    emit(n, step_of(a, op));
+  }
+
+  template <class Emit>
+  void all(const State& s, std::uint8_t a, Emit&& emit) const {
+    using T = gas::TakingAll;
+    constexpr std::uint8_t kWalking = 10;
+    const Actor& x = s.actor[a];
+    State n = s;
+    Actor& y = n.actor[a];
+    if (x.stage == kWalking) {
+      y.held = static_cast<std::uint8_t>(y.held | 1u << (x.walk - 1));
+      y.walk = s.next[x.walk - 1];
+      if (y.walk == 0) end_call(y);
+      return emit(n, Step{static_cast<std::uint16_t>(1 << 4), a, x.walk});
+    }
+    T t;
+    if (x.stage != 0) {
+      t.state = static_cast<T::State>(x.stage - 1);
+      t.head = {x.tag, x.top};
+    }
+    const Op op = t.operation();
+    if (t.state == T::State::clear && without(RunMutation::all_by_store)) {
+      n.tag = n.top = 0;
+      t.head = {s.tag, s.top};
+      t.answer(t.head.word());
+    } else {
+      t.answer(perform(n, op));
+    }
+    put_head(y, t.head);
+    y.stage = static_cast<std::uint8_t>(static_cast<unsigned>(t.state) + 1);
+    if (t.over()) {
+      y.stage = kWalking;
+      y.walk = static_cast<std::uint8_t>(t.top);
+      if (t.top == 0) end_call(y);
+    }
+    emit(n, step_of(a, op));
+  }
+
+  RunProgram program_;
 };
 
 }  // namespace kasane::model::heap

@@ -68,5 +68,55 @@ INSTANTIATE_TEST_SUITE_P(All, HeapMutant,
                                          Mutant{"link_once", Mutation::link_once}, Mutant{"push_before_link", Mutation::push_before_link}),
                          [](const auto& test) { return std::string(test.param.name); });
 
+// ---- runs of pages ---------------------------------------------------------------------------------------------------
+
+struct NamedRuns {
+  const char* name;
+  RunProgram program;
+};
+
+Outcome walk(const NamedRuns& n) {
+  return n.program.actors.size() == 2 ? explore(RunStack<2, 3>(n.program), bounds()) : explore(RunStack<3, 3>(n.program), bounds());
+}
+
+constexpr RunDo t = RunDo::take, g = RunDo::give, j = RunDo::all;
+
+std::vector<NamedRuns> all_runs() {
+  return {{"takers and givers", {{{t, g, t, g}, {t, t, g, g}, {t, g}}, 3}},
+          {"one joins meanwhile", {{{j, g, g, g}, {t, g, t, g}, {t, t, g, g}}, 3}},
+          {"joined twice", {{{j, g, g, g, j, g, g}, {t, g, t}}, 3}}};
+}
+
+TEST(Runs, EveryOrderHandsEveryRunOutOnce) {
+  for (const NamedRuns& n : all_runs()) {
+    const Outcome outcome = walk(n);
+    EXPECT_TRUE(outcome.ok()) << n.name << ": " << outcome.report();
+    EXPECT_GT(outcome.endings, 0u) << n.name;
+    std::cout << n.name << ": " << outcome.states << " states, depth " << outcome.depth << ", " << outcome.endings << " endings\n";
+  }
+}
+
+struct RunMutant {
+  const char* name;
+  RunMutation without;
+};
+class RunsMutant : public testing::TestWithParam<RunMutant> {};
+
+TEST_P(RunsMutant, IsFound) {
+  for (NamedRuns n : all_runs()) {
+    n.program.without = GetParam().without;
+    const Outcome outcome = walk(n);
+    if (!outcome.refuted()) continue;
+    std::cout << GetParam().name << ": " << outcome.why << " after " << outcome.length << " steps (" << n.name << ")\n";
+    return;
+  }
+  FAIL() << "no walk found what goes wrong without it";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RunsMutant,
+                         testing::Values(RunMutant{"no_tag", RunMutation::no_tag}, RunMutant{"all_by_store", RunMutation::all_by_store},
+                                         RunMutant{"link_once", RunMutation::link_once}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
 }  // namespace
 }  // namespace kasane::model::heap
