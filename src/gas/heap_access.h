@@ -28,6 +28,7 @@ class HeapAccess {
   std::uint64_t load(std::uint64_t at) { return tick(), words_.load(io_, rank_, at); }
   void store(std::uint64_t at, std::uint64_t value) { tick(), words_.store(io_, rank_, at, value); }
   std::uint64_t swap(std::uint64_t at, std::uint64_t value) { return tick(), words_.swap(io_, rank_, at, value); }
+  std::uint64_t fetch_add(std::uint64_t at, std::uint64_t n) { return tick(), words_.fetch_add(io_, rank_, at, n); }
   std::uint64_t fetch_or(std::uint64_t at, std::uint64_t bits) { return tick(), words_.fetch_or(io_, rank_, at, bits); }
   std::uint64_t compare_swap(std::uint64_t at, std::uint64_t expected, std::uint64_t desired) {
     return tick(), words_.compare_swap(io_, rank_, at, expected, desired);

@@ -24,7 +24,7 @@ struct HeapHeader {
   std::atomic<std::uint64_t> used;         ///< pages from here on were never handed out
   std::atomic<std::uint64_t> mark;         ///< free runs are joined before `used` grows beyond
   std::atomic<std::uint64_t> joining;      ///< 1 while somebody joins them
-  std::atomic<std::uint64_t> spare;
+  std::atomic<std::uint64_t> hands;        ///< who may have free runs in hand just now: how often anybody began 32 | how many are at it 32
   std::atomic<std::uint64_t> runs[kRunClasses];      ///< StackHead: free runs, by run_class()
   std::atomic<std::uint64_t> groups[kSizeClasses];   ///< StackHead: groups with free objects, by size class
 };

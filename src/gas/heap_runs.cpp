@@ -19,6 +19,22 @@ constexpr std::uint64_t kFirstMark = 1024;
 /// No joining before as much again as half of what is used was taken from the unused pages: joining looks at no more runs than that.
 constexpr std::uint64_t next_mark(std::uint64_t used) noexcept { return used + std::max(kFirstMark, used / 2); }
 
+/// While it lives, free runs may be in this thread's hand: a run that is split, or all of them. Nobody may say that there are none meanwhile.
+class Hand {
+ public:
+  explicit Hand(HeapAccess& at) : at_(at) { at_.fetch_add(offsetof(HeapHeader, hands), (std::uint64_t{1} << 32) + 1); }
+  ~Hand() { at_.fetch_add(offsetof(HeapHeader, hands), ~std::uint64_t{0}); }
+  Hand(const Hand&) = delete;
+  Hand& operator=(const Hand&) = delete;
+
+  static std::uint64_t look(HeapAccess& at) { return at.load(offsetof(HeapHeader, hands)); }
+  /// Was there an instant without any between two looks, and was nobody's hand in between?
+  static bool none(std::uint64_t before, std::uint64_t after) noexcept { return before == after && (before & 0xFFFFFFFFu) == 0; }
+
+ private:
+  HeapAccess& at_;
+};
+
 std::string bytes_of(std::uint64_t pages) { return std::to_string(pages * kHeapPageBytes); }
 
 }  // namespace
@@ -27,12 +43,17 @@ Result<HeapRun> HeapRuns::take(HeapAccess& at, std::uint64_t pages) {
   HeapRun run;
   HeapRoom room;
   for (bool joined = false;;) {
+    const std::uint64_t hands = joined ? Hand::look(at) : 0;
     std::array<std::uint64_t, kWords> header;
     at.read(0, header.data(), kWords);   // a hint, maybe torn: heads and `used` are only ever changed by compare-swaps
     if (take_free(at, pages, header.data(), run)) return run;
     const std::uint64_t used = header[kUsed];
     if ((joined || used + pages <= std::max(header[kMark], kFirstMark)) && take_unused(at, pages, used, run)) return run;
-    if (joined) break;
+    if (joined) {
+      if (Hand::none(hands, Hand::look(at))) break;   // free neighbours were joined, and nothing fits
+      at.io().waiter().pause();                       // somebody splits the run that this one waits for, or joins
+      continue;
+    }
     switch (join(at, pages, room, run)) {
       case Joined::found: return run;
       case Joined::done: joined = true; break;
@@ -66,18 +87,16 @@ bool HeapRuns::extend(HeapAccess& at, std::uint64_t first, std::uint64_t pages, 
 /// From the stacks: first those whose runs are all large enough, then the top of the one where some may be.
 bool HeapRuns::take_free(HeapAccess& at, std::uint64_t pages, const std::uint64_t* header, HeapRun& run) {
   if (pages > at.layout().pages) return false;
-  bool found = false;
-  for (unsigned c = run_class_for(pages); c < kRunClasses && !found; ++c) {
-    const StackHead known = StackHead::of(header[kRuns + c]);
-    found = !known.empty() && pop(at, c, known, run);
+  const auto head = [&](unsigned c) { return StackHead::of(header[kRuns + c]); };
+  unsigned c = run_class_for(pages);
+  while (c < kRunClasses && head(c).empty()) ++c;
+  if (c == kRunClasses) {
+    c = run_class(pages);
+    if (c == run_class_for(pages) || head(c).empty() || head(c).item() >= at.layout().pages) return false;
+    if (PageHeader::of(at.load(at.layout().page(head(c).item()))).pages < pages) return false;
   }
-  if (!found && run_class(pages) != run_class_for(pages)) {
-    const unsigned c = run_class(pages);
-    const StackHead known = StackHead::of(header[kRuns + c]);
-    if (known.empty() || known.item() >= at.layout().pages || PageHeader::of(at.load(at.layout().page(known.item()))).pages < pages) return false;
-    found = pop(at, c, known, run);
-  }
-  if (!found) return false;
+  const Hand hand(at);
+  if (!pop(at, c, head(c), run)) return false;
   if (run.pages < pages) {   // the top was another one after all
     give(at, run.first, run.pages);
     return false;
@@ -111,6 +130,7 @@ bool HeapRuns::take_unused(HeapAccess& at, std::uint64_t pages, std::uint64_t us
 /// Joins neighbours among all free runs. busy: somebody else does so just now. found: the last one and unused pages behind it make a run of `pages`.
 HeapRuns::Joined HeapRuns::join(HeapAccess& at, std::uint64_t pages, HeapRoom& room, HeapRun& run) {
   if (at.compare_swap(offsetof(HeapHeader, joining), 0, 1) != 0) return Joined::busy;
+  const Hand hand(at);
   struct Piece {
     std::uint64_t first, pages;
   };

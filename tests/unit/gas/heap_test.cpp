@@ -229,6 +229,29 @@ TEST(Heap, RunsAreSplitAndJoinedAgain) {
   });
 }
 
+// All that is free is one run, which everybody wants a part of: nobody is told that there is nothing while others have the rest of it in hand.
+TEST(Heap, NobodyIsRefusedWhileTheRestOfARunIsInAnotherHand) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Job job(3, seed, 4 << 20);
+    job.on(0, [](SimRank& here, comm::Blocking& io) { here.heap->free(io, 0, here.heap->allocate(io, 0, 4 << 20, 16, Placement::local).value()); });
+    std::uint64_t got = 0;
+    bool refused = false;
+    for (std::uint32_t t = 0; t < 6; ++t) {
+      job.spawn(t % 3, [&, t](SimRank& here, comm::Blocking& io) {
+        for (;;) {
+          const bool after_refusal = refused;
+          if (!here.heap->allocate(io, t / 3, kHeapPageBytes, 16, Placement::on(Rank{0}))) break;
+          EXPECT_FALSE(after_refusal) << "there was something after all, seed " << seed;
+          ++got;
+        }
+        refused = true;
+      });
+    }
+    job.run();
+    EXPECT_EQ(got, 64u) << "seed " << seed;
+  }
+}
+
 TEST(Heap, RunsGrowAndShrinkWhereTheyAre) {
   Job job(1, 1, 16 << 20);
   job.on(0, [](SimRank& here, comm::Blocking& io) {
