@@ -315,6 +315,7 @@ void* kasane_key_get(kasane_key_t key);            /**< of the calling thread; N
   X(address_recalls, "ranks that a move asked to forget a page's location")   \
   X(heap_trips_allocate, "one-sided trips of allocations at other ranks")     \
   X(heap_trips_free, "one-sided trips of frees at other ranks")               \
+  X(trips, "one-sided operations sent to ranks that are not mapped here")     \
   X(sleeps, "times an idle worker went to sleep")                             \
   X(ns_idle, "time without a thread to run, asleep or looking, ns")           \
   X(ns_steal, "time in remote steals that succeeded, ns")                     \

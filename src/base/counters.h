@@ -36,6 +36,7 @@ namespace kasane {
   X(address_recalls, "ranks that a move asked to forget a page's location")       \
   X(heap_trips_allocate, "operations of allocations on words of another rank's heap")  \
   X(heap_trips_free, "operations of frees on words of another rank's heap")       \
+  X(trips, "one-sided operations sent to ranks that are not mapped here")         \
   X(sleeps, "times an idle worker went to sleep")                                 \
   X(ns_idle, "time without a thread to run, asleep or looking, ns")               \
   X(ns_steal, "time in remote steals that succeeded, ns")                         \

@@ -38,8 +38,11 @@ void complete(Waiter& waiter, const F& post) {
   waiter.until([&] { return done.is_set(); });
 }
 
-std::uint64_t rmw(Transport& t, Waiter& w, AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare = 0) {
+std::uint64_t rmw(Blocking& io, AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare = 0) {
+  Transport& t = io.transport();
+  Waiter& w = io.waiter();
   std::uint64_t old = 0;
+  io.count_trip(at);
   complete(w, [&](Completion* c) { return t.atomic(op, at, operand, compare, &old, c); });
   return old;
 }
@@ -47,36 +50,38 @@ std::uint64_t rmw(Transport& t, Waiter& w, AtomicOp op, RemoteAddr at, std::uint
 }  // namespace
 
 void Blocking::read(RemoteAddr from, void* to, std::size_t bytes) {
+  count_trip(from);
   complete(waiter_, [&](Completion* c) { return transport_.read(from, to, bytes, c); });
 }
 
 void Blocking::write(RemoteAddr to, const void* from, std::size_t bytes) {
+  count_trip(to);
   complete(waiter_, [&](Completion* c) { return transport_.write(to, from, bytes, c); });
 }
 
 // An addition of nothing: the contract has no atomic load, and a plain read may be torn.
-std::uint64_t Blocking::load(RemoteAddr at) { return rmw(transport_, waiter_, AtomicOp::fetch_add, at, 0); }
+std::uint64_t Blocking::load(RemoteAddr at) { return rmw(*this, AtomicOp::fetch_add, at, 0); }
 
-void Blocking::store(RemoteAddr at, std::uint64_t value) { rmw(transport_, waiter_, AtomicOp::swap, at, value); }
+void Blocking::store(RemoteAddr at, std::uint64_t value) { rmw(*this, AtomicOp::swap, at, value); }
 
 std::uint64_t Blocking::fetch_add(RemoteAddr at, std::uint64_t operand) {
-  return rmw(transport_, waiter_, AtomicOp::fetch_add, at, operand);
+  return rmw(*this, AtomicOp::fetch_add, at, operand);
 }
 
 std::uint64_t Blocking::fetch_and(RemoteAddr at, std::uint64_t operand) {
-  return rmw(transport_, waiter_, AtomicOp::fetch_and, at, operand);
+  return rmw(*this, AtomicOp::fetch_and, at, operand);
 }
 
 std::uint64_t Blocking::fetch_or(RemoteAddr at, std::uint64_t operand) {
-  return rmw(transport_, waiter_, AtomicOp::fetch_or, at, operand);
+  return rmw(*this, AtomicOp::fetch_or, at, operand);
 }
 
 std::uint64_t Blocking::swap(RemoteAddr at, std::uint64_t operand) {
-  return rmw(transport_, waiter_, AtomicOp::swap, at, operand);
+  return rmw(*this, AtomicOp::swap, at, operand);
 }
 
 std::uint64_t Blocking::compare_swap(RemoteAddr at, std::uint64_t expected, std::uint64_t desired) {
-  return rmw(transport_, waiter_, AtomicOp::compare_swap, at, desired, expected);
+  return rmw(*this, AtomicOp::compare_swap, at, desired, expected);
 }
 
 void Blocking::send(Rank to, HandlerId handler, std::span<const std::byte> payload) {

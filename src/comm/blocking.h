@@ -27,6 +27,11 @@ class Blocking {
   void send(Rank to, HandlerId handler, std::span<const std::byte> payload);
   std::uint64_t request(Rank to, HandlerId handler, std::span<const std::byte> payload);
 
+  /// Counts a one-sided operation, if the target is not mapped here.
+  void count_trip(RemoteAddr at) noexcept {
+    if (counters_ != nullptr && transport_.mapped(at.rank, at.region) == nullptr) count(counters_->trips);
+  }
+
   [[nodiscard]] Transport& transport() const noexcept { return transport_; }
   [[nodiscard]] Waiter& waiter() const noexcept { return waiter_; }
   [[nodiscard]] Counters* counters() const noexcept { return counters_; }

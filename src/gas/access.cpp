@@ -152,6 +152,7 @@ Access::Found Access::read_batch(comm::Blocking& io, Outstanding& o, const Batch
   const Rank owner = only_here ? addresses_.find_here(io, batch.page) : addresses_.find(io, batch.page);
   if (owner == kNoRank) return only_here ? Found::not_here : Found::nowhere;
   o.begin();
+  io.count_trip({owner, kFrames, 0});
   post(io, [&] {
     const comm::Piece& p = batch.pieces[0];
     if (batch.count == 1) {
@@ -187,6 +188,7 @@ Access::Found Access::write_batch(comm::Blocking& io, Outstanding& o, Batch& bat
   Rank owner{};
   const Found found = use(io, part, batch.page, only_here, owner);
   if (found != Found::yes) return drop(part), found;
+  io.count_trip({owner, kFrames, 0});
   post(io, [&] {
     const comm::Piece& p = batch.pieces[0];
     if (batch.count == 1) {
@@ -223,6 +225,7 @@ Access::Found Access::accumulate_batch(comm::Blocking& io, Outstanding& o, comm:
   if (source == Source::copied) stage(io, part, batch);
   Rank owner{};
   if (use(io, part, batch.page, false, owner) != Found::yes) return drop(part), Found::nowhere;
+  io.count_trip({owner, kFrames, 0});
   for (const comm::Piece& p : all(batch.pieces, batch.count)) {
     part.left.fetch_add(1, std::memory_order_relaxed);   // relaxed: our own keeps it above 0
     post(io, [&] {
@@ -244,6 +247,7 @@ Result<void> Access::atomic(comm::Blocking& io, Outstanding& o, comm::AtomicOp o
   Part& part = take_part(io, o);
   Rank owner{};
   if (use(io, part, mem::page_of(at), false, owner) != Found::yes) return drop(part), wild(at);
+  io.count_trip({owner, kFrames, 0});
   post(io, [&] {
     return engine_.try_atomic_async({.op = op, .width = width, .at = {owner, kFrames, at}, .operand = operand, .compare = compare, .result = result, .on_complete = ends(part)});
   });
@@ -261,6 +265,7 @@ Result<void> Access::copy(comm::Blocking& io, Outstanding& o, std::uint64_t from
     Part& part = take_part(io, o);
     Rank owner{};
     if (use(io, part, mem::page_of(there), false, owner) != Found::yes) return drop(part), wild(there);
+    io.count_trip({owner, kFrames, 0});
     post(io, [&] { return engine_.try_copy_async({.from = {source, kFrames, here}, .to = {owner, kFrames, there}, .bytes = n, .on_complete = ends(part)}); });
     done += n;
   }

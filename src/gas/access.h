@@ -67,6 +67,8 @@ class Access {
   /// Counts until everything that this rank issued before has completed at its owner.
   void flush(comm::Blocking&, Outstanding&);
 
+  [[nodiscard]] comm::Engine& engine() const noexcept { return engine_; }
+  [[nodiscard]] const AddressCache& addresses() const noexcept { return addresses_; }
   [[nodiscard]] comm::Transport& transport() const noexcept { return engine_.transport(); }
 
   /// Where the bytes can be read here at once: their owner's frame, if it and the directory are mapped here and they lie in one page; else null.

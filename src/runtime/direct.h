@@ -56,6 +56,8 @@ class Direct {
     return access_.write_near(contexts_.here().io, space_.offset(to), from, bytes);
   }
 
+  [[nodiscard]] gas::Access& access() noexcept { return access_; }
+
   // id null: blocking. Else *id is 0, or what an earlier call of put, accumulate or copy gave: then this one counts on it, too (another kind is waited for first).
   // A Cursor's pieces are relative to both addresses.
   Result<void> get(void* to, const void* from, const comm::Cursor&, Id* id);

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// kasane bench gas: what direct access to global memory costs beside the same operation of comm alone, and what it costs to bring a page here (figures 5.7 and 5.8 of W. Endo's thesis).
+//   kasane-bench-gas [--quick] [--json FILE] [--only SYSTEM …]
+//
+// Claims: over UCX a get of 8 bytes whose page is known costs at most 1.2 times comm's read, one that is not known at most 3 times; over shared memory at most comm's read and
+// 10 ns. own of a page with one other sharer costs at most 4 round trips of a message. Each case says how many one-sided trips it takes (where peers are mapped: none).
+//
+// Each system runs several times, in turn with the others; within a run the cases take turns, too. Reported are medians over all, and ratios to comm-read and am-round-trip of the
+// same system. The player checks what it read.
+#include <sys/wait.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace {
+
+using kasane::Json;
+
+struct System {
+  const char* name;
+  const char* environment;
+  const char* transport;
+};
+constexpr System kSystems[] = {{"kasane-shm", "", "shm"},
+                               {"kasane-ucx", "UCX_TLS=sm,self", "ucx"},
+                               {"kasane-ucx-tcp", "UCX_TLS=tcp,self UCX_NET_DEVICES=lo", "ucx"}};
+constexpr const char* kCases[] = {"comm-read", "get-hit", "get-uncached", "get-miss", "put-hit", "am-round-trip", "own", "own-target-computes"};
+
+struct Samples {
+  std::vector<double> us, trips;
+};
+using Cases = std::map<std::string, Samples>;
+
+double at(std::vector<double> v, double part) {
+  if (v.empty()) return 0;
+  std::sort(v.begin(), v.end());
+  return v[std::min(v.size() - 1, static_cast<std::size_t>(part * static_cast<double>(v.size())))];
+}
+
+bool play(const System& system, const std::string& here, unsigned repetitions, unsigned calls, Cases& cases) {
+  const std::string command = std::string(system.environment) + " timeout 300 '" + here + "/kasane' run -n 3 --workers 1 --main all --transport " + system.transport + " -- '" +
+                              here + "/kasane-gas-player' " + std::to_string(repetitions) + " " + std::to_string(calls);
+  std::FILE* in = ::popen(command.c_str(), "r");
+  if (in == nullptr) return false;
+  char name[32];
+  double us, trips;
+  while (std::fscanf(in, "%31s %lf %lf", name, &us, &trips) == 3) {
+    cases[name].us.push_back(us);
+    cases[name].trips.push_back(trips);
+  }
+  return ::pclose(in) == 0;
+}
+
+void report(const System& system, const Cases& cases, Json& rows) {
+  const auto median = [&](const char* name) { return cases.count(name) != 0 ? at(cases.at(name).us, 0.5) : 0.0; };
+  for (const char* name : kCases) {
+    const auto found = cases.find(name);
+    if (found == cases.end()) continue;
+    const bool moves = std::string(name).rfind("own", 0) == 0;
+    const double value = at(found->second.us, 0.5), base = moves ? median("am-round-trip") : median("comm-read"), trips = at(found->second.trips, 0.5);
+    std::printf("%-16s %-20s %12.4f %12.4f %12.4f %9.2f x %-14s %6.2f\n", system.name, name, value, at(found->second.us, 0.25), at(found->second.us, 0.75),
+                base != 0 ? value / base : 0, moves ? "am-round-trip" : "comm-read", trips);
+    rows.push_back({{"suite", "gas"}, {"case", name}, {"system", system.name}, {"ranks", 3}, {"threads", 1}, {"bytes", moves ? 65536 : 8}, {"value", value},
+                    {"unit", "us"}, {"repetitions", found->second.us.size()}, {"low", at(found->second.us, 0.25)}, {"high", at(found->second.us, 0.75)}, {"trips", trips},
+                    {"ratio", base != 0 ? value / base : 0}});
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("What direct access to global memory and moving a page cost, beside comm's read and messages in the same run", "kasane bench gas");
+  bool quick = false;
+  std::string json;
+  std::vector<std::string> only, names;
+  for (const System& s : kSystems) names.emplace_back(s.name);
+  app.add_flag("--quick", quick, "fewer repetitions: seconds instead of a minute");
+  app.add_option("--json", json, "write the rows to FILE too (- for standard output)")->type_name("FILE");
+  app.add_option("--only", only, "only these systems")->check(CLI::IsMember(names));
+  CLI11_PARSE(app, argc, argv);
+
+  const std::string here = std::filesystem::canonical("/proc/self/exe").parent_path().string();
+  std::map<std::string, Cases> samples;
+  bool failed = false;
+  for (unsigned turn = 0; turn < (quick ? 1u : 5u); ++turn) {
+    for (const System& system : kSystems) {
+      if (!only.empty() && std::find(only.begin(), only.end(), system.name) == only.end()) continue;
+      std::fprintf(stderr, "%s, turn %u …\n", system.name, turn + 1);
+      if (!play(system, here, quick ? 5 : 11, quick ? 200 : 1000, samples[system.name])) {
+        std::fprintf(stderr, "kasane bench gas: %s failed\n", system.name);
+        failed = true;
+      }
+    }
+  }
+  Json rows = Json::array();
+  if (json == "-") {   // the rows alone
+    std::fflush(stdout);
+    if (std::freopen("/dev/stderr", "w", stdout) == nullptr) return 1;
+  }
+  std::printf("%-16s %-20s %12s %12s %12s %28s %6s\n", "system", "case", "median us", "quartile", "quartile", "ratio", "trips");
+  for (const System& system : kSystems) {
+    if (samples.count(system.name) != 0) report(system, samples[system.name], rows);
+  }
+  if (!json.empty()) {
+    if (const auto written = kasane::write_json_file(json, rows); !written) {
+      std::fprintf(stderr, "kasane bench gas: %s\n", written.error().message.c_str());
+      return 1;
+    }
+  }
+  return failed ? 1 : 0;
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// One run of `kasane bench gas` in one job of three ranks, all of which run main: rank 0 measures; rank 1 owns what it asks for; rank 2 shares. Prints a line
+// "case microseconds trips" for each case of each repetition.
+//   kasane run -n 3 --main all -- kasane-gas-player REPETITIONS CALLS
+//
+// The others do what rank 0 tells them by messages, which their service threads take: their mains sleep, or compute without calling Kasane.
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <kasane/kasane.hpp>
+#include <vector>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "comm/blocking.h"
+#include "gas/access.h"
+#include "runtime/direct.h"
+#include "runtime/runtime.h"
+
+namespace {
+
+using namespace kasane;
+
+// Of those that the runtime leaves free.
+constexpr comm::HandlerId kTell{40}, kAsk{41}, kEcho{42};
+constexpr std::uint32_t kRanks = 3;
+
+enum class Command : std::uint64_t { none, own, put, compute, rest, quit };
+struct Order {
+  Command command;
+  std::uint64_t address;
+};
+
+std::atomic<std::uint64_t> g_command{0}, g_address{0};
+std::atomic<bool> g_computing{false}, g_ready{false};
+comm::Transport* g_transport = nullptr;
+
+void on_tell(void*, const comm::Message& m) noexcept {
+  Order order;
+  std::memcpy(&order, m.payload.data(), sizeof order);
+  g_address.store(order.address);
+  g_command.store(static_cast<std::uint64_t>(order.command));
+  g_computing.store(false);
+  g_transport->reply(m.token, 0);
+}
+void on_ask(void*, const comm::Message& m) noexcept { g_transport->reply(m.token, g_ready.load() && g_command.load() == 0 ? 1 : 0); }
+void on_echo(void*, const comm::Message& m) noexcept { g_transport->reply(m.token, 7); }
+
+/// Ranks 1 and 2.
+int serve() {
+  g_ready.store(true);
+  volatile std::uint64_t work = 0;
+  for (;;) {
+    const auto command = static_cast<Command>(g_command.load());
+    auto* const at = reinterpret_cast<std::uint64_t*>(g_address.load());
+    switch (command) {
+      case Command::none: ::usleep(100); continue;
+      case Command::own: KASANE_CHECK(runtime::Runtime::current()->own(at, 8).has_value()); break;
+      case Command::put: kasane::put(global_ptr<std::uint64_t>(at + 1), std::uint64_t{1}); break;
+      case Command::compute:
+        g_computing.store(true);
+        g_command.store(0);
+        while (g_computing.load(std::memory_order_relaxed)) work = work + 1;   // relaxed: ends soon enough
+        continue;
+      case Command::rest: break;
+      case Command::quit: return 0;
+    }
+    g_command.store(0);
+  }
+}
+
+class Bench {
+ public:
+  Bench(int repetitions, unsigned calls)
+      : direct_(runtime::Runtime::current()->direct()), access_(direct_.access()), transport_(access_.transport()), waiter_(transport_),
+        io_(transport_, waiter_, &counters_), repetitions_(repetitions), calls_(calls) {
+    for (std::uint32_t r = 1; r < kRanks; ++r) wait_for(Rank{r});
+    find_pages();
+  }
+
+  void run() {
+    for (int i = 0; i < repetitions_; ++i) {
+      report("comm-read", calls_, [&] { return comm_read(offset_); });
+      report("am-round-trip", calls_, [&] { KASANE_CHECK_OP(io_.request(Rank{1}, kEcho, {}), ==, 7u); });
+      std::uint64_t word = 0;
+      kasane::get(&word, cell_);
+      report("get-hit", calls_, [&] { kasane::get(&word, cell_); });
+      KASANE_CHECK_OP(word, ==, kValue);
+      kasane::put(cell_ + 2, &word);
+      report("put-hit", calls_, [&] { kasane::put(cell_ + 2, &word); });
+      report("get-uncached", calls_, [&] {
+        const auto& directory = access_.addresses().directory();
+        KASANE_CHECK_OP(raw(directory.lookup(io_, mem::page_of(offset_)).owner), ==, 1u);
+        comm_read(offset_);
+      });
+      report("get-miss", static_cast<unsigned>(fresh_.size()) / static_cast<unsigned>(repetitions_), [&] { kasane::get(&word, fresh_[used_++]); });
+      for (const bool computes : {false, true}) {
+        for (unsigned k = 0; k < 8; ++k) own(computes);
+      }
+    }
+    for (std::uint32_t r = 1; r < kRanks; ++r) tell(Rank{r}, Command::quit, 0, false);
+  }
+
+ private:
+  static constexpr std::uint64_t kZero = 0;
+  static constexpr std::uint64_t kValue = 0x1234567890abcdef;
+
+  std::uint64_t trips() const {
+    return counters_.trips.load() + statistics(0).trips;   // Bench's own, and this thread's inside of Kasane
+  }
+
+  template <class F>
+  void report(const char* name, unsigned calls, const F& call) {
+    const std::uint64_t before = trips(), start = now_ns();
+    for (unsigned i = 0; i < calls; ++i) call();
+    const std::uint64_t ns = now_ns() - start;
+    std::printf("%s %.5f %.2f\n", name, static_cast<double>(ns) / 1e3 / calls, static_cast<double>(trips() - before) / calls);
+  }
+
+  /// The same read by comm alone.
+  void comm_read(std::uint64_t offset) {
+    std::uint64_t word = 0;
+    gas::Outstanding o(1);
+    io_.count_trip({Rank{1}, gas::kFrames, offset});
+    const comm::Callback done{.fn = [](void* p, comm::Status s) noexcept { static_cast<gas::Outstanding*>(p)->end(s); }, .context = &o};
+    while (!access_.engine().try_read_async({.from = {Rank{1}, gas::kFrames, offset}, .to = comm::private_memory(&word), .bytes = 8, .on_complete = done})) {
+      transport_.progress();
+    }
+    waiter_.until([&] { return o.done(); });
+    KASANE_CHECK_OP(word, ==, kValue);
+  }
+
+  /// Rank 1 has the page, rank 2 knows where it is; this rank brings it.
+  void own(bool computes) {
+    tell(Rank{1}, Command::own, reinterpret_cast<std::uint64_t>(moving_));
+    tell(Rank{2}, Command::put, reinterpret_cast<std::uint64_t>(moving_));
+    if (computes) tell(Rank{1}, Command::compute, 0);
+    const std::uint64_t before = trips(), start = now_ns();
+    KASANE_CHECK(runtime::Runtime::current()->own(moving_, 8).has_value());
+    const std::uint64_t ns = now_ns() - start;
+    if (computes) tell(Rank{1}, Command::rest, 0);
+    std::printf("%s %.5f %.2f\n", computes ? "own-target-computes" : "own", static_cast<double>(ns) / 1e3, static_cast<double>(trips() - before));
+  }
+
+  void tell(Rank rank, Command command, std::uint64_t address, bool wait = true) {
+    const Order order{command, address};
+    io_.request(rank, kTell, comm::as_payload(order));
+    if (wait) wait_for(rank);
+  }
+  void wait_for(Rank rank) {
+    while (io_.request(rank, kAsk, {}) == 0) ::usleep(100);
+  }
+
+  /// Pages at rank 1 whose entries rank 0 does not manage.
+  void find_pages() {
+    const std::size_t fresh = static_cast<std::size_t>(repetitions_) * (calls_ < 200 ? calls_ : 200), pages = 4 * (fresh + 4);
+    auto* const memory = static_cast<std::byte*>(kasane::allocate(pages * mem::kPageBytes, mem::kPageBytes, placement::cyclic));
+    auto* const base = runtime::Runtime::current()->space_base();
+    for (std::size_t p = 0; p < pages && fresh_.size() < fresh; ++p) {
+      std::byte* const at = memory + p * mem::kPageBytes;
+      const auto offset = static_cast<std::uint64_t>(at - base);
+      const auto& directory = access_.addresses().directory();
+      if (raw(directory.lookup(io_, mem::page_of(offset)).owner) != 1 || raw(directory.manager(mem::page_of(offset))) == 0) continue;
+      auto* const word = reinterpret_cast<std::uint64_t*>(at);
+      if (cell_ == nullptr) {
+        cell_ = global_ptr<std::uint64_t>(word);
+        offset_ = offset;
+        kasane::put(cell_, kValue);
+      } else if (moving_ == nullptr) {
+        moving_ = word;
+      } else {
+        fresh_.push_back(global_ptr<std::uint64_t>(word));
+        // The memory is there, and mapped: a miss of the address is what is measured, not one of the kernel's.
+        io_.write({Rank{1}, gas::kFrames, offset}, &kZero, 8);
+      }
+    }
+    KASANE_CHECK_OP(fresh_.size(), ==, fresh);
+  }
+
+  runtime::Direct& direct_;
+  gas::Access& access_;
+  comm::Transport& transport_;
+  Counters counters_;
+  comm::PollWaiter waiter_;
+  comm::Blocking io_;
+  int repetitions_;
+  unsigned calls_;
+  global_ptr<std::uint64_t> cell_;
+  std::uint64_t offset_ = 0;
+  std::uint64_t* moving_ = nullptr;
+  std::vector<global_ptr<std::uint64_t>> fresh_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3 || kasane::ranks() != kRanks) {
+    std::fprintf(stderr, "kasane-gas-player REPETITIONS CALLS: on %u ranks, of which all run main\n", kRanks);
+    return 2;
+  }
+  g_transport = &kasane::runtime::Runtime::current()->direct().access().transport();
+  g_transport->set_handler(kTell, on_tell, nullptr);
+  g_transport->set_handler(kAsk, on_ask, nullptr);
+  g_transport->set_handler(kEcho, on_echo, nullptr);
+  if (kasane::rank() != 0) return serve();
+  ::usleep(300'000);   // the others have set their handlers: nothing else says so
+  Bench(std::atoi(argv[1]), static_cast<unsigned>(std::atoi(argv[2]))).run();
+  return 0;
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many one-sided trips the forms of the direct view cost over a network, by the counters: what is counted does not depend on the machine's load. On three ranks with
+// one worker each; main of rank 0 uses pages that other ranks own and manage.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <kasane/kasane.hpp>
+#include <vector>
+
+namespace {
+
+using kasane::global_ptr;
+
+struct Trips : testing::Test {
+  static constexpr std::size_t kPageWords = 65536 / 8, kPages = 60;
+
+  /// The one-sided operations of this rank during f, which must not lose its thread: nobody steals from main.
+  template <class F>
+  static std::uint64_t of(F&& f) {
+    const std::uint64_t before = kasane::statistics(0).trips;
+    f();
+    return kasane::statistics(0).trips - before;
+  }
+
+  /// Words in pages whose first access costs three: neither owned nor managed here.
+  static std::vector<global_ptr<std::uint64_t>> far_words() {
+    auto* const memory = static_cast<std::uint64_t*>(kasane::allocate(kPages * 65536, 65536, kasane::placement::cyclic));
+    std::vector<global_ptr<std::uint64_t>> far;
+    for (std::size_t p = 0; p < kPages; ++p) {
+      const global_ptr<std::uint64_t> word(memory + p * kPageWords);
+      std::uint64_t value;
+      if (of([&] { kasane::get(&value, word); }) == 3) far.push_back(word);
+    }
+    return far;
+  }
+};
+
+TEST_F(Trips, OneWhereThePageIsKnownThreeWhereNot) {
+  const auto far = far_words();
+  ASSERT_GE(far.size(), 10u);   // the first access of each cost three
+  const auto word = far[0];
+  std::uint64_t value = 7;
+  EXPECT_EQ(of([&] { kasane::get(&value, word); }), 1u);
+  EXPECT_EQ(of([&] { kasane::put(word, &value); }), 1u);
+  EXPECT_EQ(of([&] { kasane::fetch_add(word, 1); }), 1u);
+  EXPECT_EQ(of([&] { kasane::add(word, 1); }), 1u);
+  EXPECT_EQ(of([&] { kasane::compare_swap(word, 1, 2); }), 1u);
+  double x = 0;
+  EXPECT_EQ(of([&] { kasane::accumulate(global_ptr<double>(reinterpret_cast<double*>(word.get())), &x); }), 1u);
+  EXPECT_EQ(of([&] { kasane::get_async(&value, word).wait(); }), 1u);
+  EXPECT_EQ(of([&] { kasane::put_async(word, &value).wait(); }), 1u);
+  EXPECT_EQ(of([&] { kasane::copy(far[1], word, 100); }), 1u);
+  std::vector<std::uint64_t> rows(64);
+  EXPECT_EQ(of([&] { kasane::get_strided(rows.data(), global_ptr<const std::uint64_t>(word), {8, 8, 100, 8}); }), 1u);
+}
+
+TEST_F(Trips, OneAPageOfARange) {
+  const auto far = far_words();
+  ASSERT_GE(far.size(), 10u);
+  const auto first = *std::min_element(far.begin(), far.end());
+  std::vector<std::uint64_t> values(12 * kPageWords);
+  kasane::get(values.data(), first, values.size());
+  const std::uint64_t again = of([&] { kasane::get(values.data(), first, values.size()); });
+  EXPECT_GE(again, 4u);
+  EXPECT_LE(again, 12u + 4u);   // a page at this rank costs none, one that it manages a look for nothing
+  EXPECT_EQ(of([&] { kasane::get(values.data(), first, values.size()); }), again);
+}
+
+}  // namespace
