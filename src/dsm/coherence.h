@@ -80,6 +80,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void end_merge(comm::Blocking&, PageId, gas::ByteRange live, Rank from) override;
   void settle(PageId) override;
 
+  /// Rounds of acquire_all so far.
+  [[nodiscard]] std::uint64_t acquires() const noexcept { return acquires_.load(); }
   /// The state of a block, for tests and invariant walks.
   [[nodiscard]] BlockState state(BlockId) const noexcept;
 

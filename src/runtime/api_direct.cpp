@@ -77,11 +77,12 @@ bool right_scale(kasane_element_t e, const double scale[2]) noexcept {
   return scale == nullptr || (e != KASANE_INT32 && e != KASANE_INT64) || (scale[0] >= -0x1p63 && scale[0] < 0x1p63);
 }
 
-int accumulate(const char* call, void* global, const void* source, const Cursor& cursor, kasane_element_t element, const double scale[2], kasane_pending_t* pending) {
+int accumulate(const char* call, const void* site, void* global, const void* source, const Cursor& cursor, kasane_element_t element, const double scale[2], kasane_pending_t* pending) {
   Direct* d = direct_for(call);
   if (d == nullptr) return EPERM;
   if (!right_element(element)) return api_fail(EINVAL, call, "no such kind of element");
   if (!right_scale(element, scale)) return api_fail(EINVAL, call, "the scale of integers must be a number within 64 bits");
+  d->check(global, cursor, true, call, site);
   return answer(d->accumulate(global, source, cursor, static_cast<Element>(element), scale_of(scale), id_of(pending)), call);
 }
 
@@ -121,6 +122,7 @@ int kasane_get(void* destination, const void* global, size_t bytes) {
     return EPERM;
   if (d->get_here(destination, global, bytes)) [[likely]]
     return 0;
+  d->check(global, contiguous(bytes), false, call, __builtin_return_address(0));
   return answer(d->get(destination, global, contiguous(bytes), nullptr), call);
 }
 
@@ -129,6 +131,7 @@ int kasane_get_async(void* destination, const void* global, size_t bytes, kasane
   Direct* d = direct_for(call);
   if (d == nullptr) return EPERM;
   if (d->get_here(destination, global, bytes)) return 0;
+  d->check(global, contiguous(bytes), false, call, __builtin_return_address(0));
   return answer(d->get(destination, global, contiguous(bytes), id_of(pending)), call);
 }
 
@@ -139,6 +142,7 @@ int kasane_put(void* global, const void* source, size_t bytes) {
     return EPERM;
   if (d->put_here(global, source, bytes)) [[likely]]
     return 0;
+  d->check(global, contiguous(bytes), true, call, __builtin_return_address(0));
   return answer(d->put(global, source, contiguous(bytes), nullptr), call);
 }
 
@@ -147,19 +151,28 @@ int kasane_put_async(void* global, const void* source, size_t bytes, kasane_pend
   Direct* d = direct_for(call);
   if (d == nullptr) return EPERM;
   if (d->put_here(global, source, bytes)) return 0;
+  d->check(global, contiguous(bytes), true, call, __builtin_return_address(0));
   return answer(pending == nullptr ? d->put_detached(global, source, contiguous(bytes)) : d->put(global, source, contiguous(bytes), id_of(pending)), call);
 }
 
 int kasane_get_strided(void* destination, const void* global, const kasane_strides_t* shape, kasane_pending_t* pending) {
   constexpr const char* call = "kasane::get_strided";
   Direct* d = direct_for(call);
-  return d == nullptr ? EPERM : with_shape(shape, call, [&](const Cursor& c) { return d->get(destination, global, c, id_of(pending)); });
+  const void* site = __builtin_return_address(0);
+  return d == nullptr ? EPERM : with_shape(shape, call, [&](const Cursor& c) {
+    d->check(global, c, false, call, site);
+    return d->get(destination, global, c, id_of(pending));
+  });
 }
 
 int kasane_put_strided(void* global, const void* source, const kasane_strides_t* shape, kasane_pending_t* pending) {
   constexpr const char* call = "kasane::put_strided";
   Direct* d = direct_for(call);
-  return d == nullptr ? EPERM : with_shape(shape, call, [&](const Cursor& c) { return d->put(global, source, c, id_of(pending)); });
+  const void* site = __builtin_return_address(0);
+  return d == nullptr ? EPERM : with_shape(shape, call, [&](const Cursor& c) {
+    d->check(global, c, true, call, site);
+    return d->put(global, source, c, id_of(pending));
+  });
 }
 
 int kasane_get_vector(const kasane_piece_t* pieces, size_t count, kasane_pending_t* pending) {
@@ -168,6 +181,7 @@ int kasane_get_vector(const kasane_piece_t* pieces, size_t count, kasane_pending
   if (d == nullptr) return EPERM;
   std::byte* const base = Runtime::current()->space_base();
   const auto list = pieces_of(pieces, count, base);
+  d->check(base, Cursor(std::span<const kasane::comm::Piece>(list)), false, call, __builtin_return_address(0));
   return answer(d->get(nullptr, base, Cursor(std::span<const kasane::comm::Piece>(list)), id_of(pending)), call);
 }
 
@@ -177,6 +191,7 @@ int kasane_put_vector(const kasane_piece_t* pieces, size_t count, kasane_pending
   if (d == nullptr) return EPERM;
   std::byte* const base = Runtime::current()->space_base();
   const auto list = pieces_of(pieces, count, base);
+  d->check(base, Cursor(std::span<const kasane::comm::Piece>(list)), true, call, __builtin_return_address(0));
   return answer(d->put(base, nullptr, Cursor(std::span<const kasane::comm::Piece>(list)), id_of(pending)), call);
 }
 
@@ -184,15 +199,16 @@ int kasane_accumulate(void* global, const void* source, size_t count, kasane_ele
   constexpr const char* call = "kasane::accumulate";
   const std::size_t size = right_element(element) ? kasane::comm::element_bytes(static_cast<Element>(element)) : 1;
   if (count > static_cast<std::size_t>(-1) / size) return api_fail(EINVAL, call, "more elements than 64 bits can address");
-  return accumulate(call, global, source, contiguous(count * size), element, scale, pending);
+  return accumulate(call, __builtin_return_address(0), global, source, contiguous(count * size), element, scale, pending);
 }
 
 int kasane_accumulate_strided(void* global, const void* source, const kasane_strides_t* shape, kasane_element_t element, const double scale[2],
                               kasane_pending_t* pending) {
   constexpr const char* call = "kasane::accumulate_strided";
   int code = 0;
+  const void* site = __builtin_return_address(0);
   const int shaped = with_shape(shape, call, [&](const Cursor& c) {
-    code = accumulate(call, global, source, c, element, scale, pending);
+    code = accumulate(call, site, global, source, c, element, scale, pending);
     return kasane::Result<void>{};
   });
   return shaped != 0 ? shaped : code;
@@ -204,13 +220,17 @@ int kasane_atomic(kasane_atomic_op_t op, uint32_t width, void* global, uint64_t 
   if (d == nullptr) return EPERM;
   if (op < KASANE_FETCH_ADD || op > KASANE_COMPARE_SWAP) return api_fail(EINVAL, call, "no such operation");
   if (width != 4 && width != 8) return api_fail(EINVAL, call, "atomics are 4 or 8 bytes wide");
+  d->check(global, contiguous(width), true, call, __builtin_return_address(0));
   return answer(d->atomic(static_cast<AtomicOp>(op), static_cast<Width>(width), global, operand, compare, old, id_of(pending)), call);
 }
 
 int kasane_copy(void* to, const void* from, size_t bytes, kasane_pending_t* pending) {
   constexpr const char* call = "kasane::copy";
   Direct* d = direct_for(call);
-  return d == nullptr ? EPERM : answer(d->copy(to, from, bytes, id_of(pending)), call);
+  if (d == nullptr) return EPERM;
+  d->check(from, contiguous(bytes), false, call, __builtin_return_address(0));
+  d->check(to, contiguous(bytes), true, call, __builtin_return_address(0));
+  return answer(d->copy(to, from, bytes, id_of(pending)), call);
 }
 
 }  // extern "C"

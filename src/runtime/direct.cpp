@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/mixing_check.h"
 #include "runtime/yield_waiter.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
@@ -64,11 +65,16 @@ class Direct::RecordHere {
   std::uint32_t index_ = kNone;
 };
 
-Direct::Direct(gas::Access& access, mem::Space& space, ThreadContexts& contexts, std::byte* pending_region, const std::atomic<bool>& closed)
-    : access_(access), space_(space), contexts_(contexts), transport_(access.transport()), closed_(closed),
+Direct::Direct(gas::Access& access, mem::Space& space, ThreadContexts& contexts, std::byte* pending_region, MixingCheck* mixing)
+    : access_(access), space_(space), contexts_(contexts), transport_(access.transport()), mixing_(mixing), not_here_(mixing != nullptr),
       all_mapped_(transport_.facts().completes_inline), pending_(transport_.rank(), pending_region), records_(new Record[kRecords]), free_records_(kRecords) {}
 
 Direct::~Direct() = default;
+
+void Direct::check_mixing(const void* global, const comm::Cursor& cursor, bool changes, const char* call, const void* site) noexcept {
+  const ult::RuntimeSection section;
+  if (in_space(global) && !closed_.load()) mixing_->before(contexts_.here(), space_.offset(global), cursor, changes, call, site);
+}
 
 Result<std::uint64_t> Direct::offset_of(const void* p, const char* what) const {
   if (closed_.load()) return fail(Errc::unsupported, std::string(what) + ": the job has ended");

@@ -26,19 +26,21 @@
 
 namespace kasane::runtime {
 
+class MixingCheck;
+
 class Direct {
  public:
   /// What the caller of an asynchronous form gets: a number that wait() and test() know. 0: the operation has completed.
   using Id = std::uint64_t;
 
-  /// pending_region: this rank's region kPending. closed: set when nothing of other ranks can be reached any more.
-  Direct(gas::Access&, mem::Space&, ThreadContexts&, std::byte* pending_region, const std::atomic<bool>& closed);
+  /// pending_region: this rank's region kPending. mixing: null, or what is asked before each access.
+  Direct(gas::Access&, mem::Space&, ThreadContexts&, std::byte* pending_region, MixingCheck* mixing);
   ~Direct();
 
   /// get() of a few bytes that can be copied here at once. False: nothing happened.
   [[nodiscard]] bool get_here(void* to, const void* from, std::size_t bytes) noexcept {
     // relaxed: whoever set it before has told this thread otherwise, too.
-    if (closed_.load(std::memory_order_relaxed)) [[unlikely]] return false;
+    if (not_here_.load(std::memory_order_relaxed)) [[unlikely]] return false;
     const std::byte* here = access_.near(space_.offset(from), bytes);
     if (here == nullptr) return false;
     comm::copy_in(static_cast<std::byte*>(to), here, bytes);
@@ -47,13 +49,23 @@ class Direct {
 
   /// Likewise put(), from memory outside V or of a few words.
   [[nodiscard]] bool put_here(void* to, const void* from, std::size_t bytes) {
-    if (closed_.load(std::memory_order_relaxed)) [[unlikely]] return false;   // relaxed: as above
+    if (not_here_.load(std::memory_order_relaxed)) [[unlikely]] return false;   // relaxed: as above
     std::byte words[64];
     if (in_space(from)) {   // it may fault: not while the page is in use
       if (bytes > sizeof words) return false;
       from = std::memcpy(words, from, bytes);
     }
     return access_.write_near(contexts_.here().io, space_.offset(to), from, bytes);
+  }
+
+  /// The job has ended: nothing of other ranks can be reached any more.
+  void close() noexcept {
+    closed_.store(true);
+    not_here_.store(true);
+  }
+  /// --check-mixing: asks about a direct access that the program makes at `site`.
+  void check(const void* global, const comm::Cursor& cursor, bool changes, const char* call, const void* site) noexcept {
+    if (mixing_ != nullptr) [[unlikely]] check_mixing(global, cursor, changes, call, site);
   }
 
   [[nodiscard]] gas::Access& access() noexcept { return access_; }
@@ -81,6 +93,7 @@ class Direct {
   class RecordHere;
   struct Waiting;
 
+  void check_mixing(const void* global, const comm::Cursor&, bool changes, const char* call, const void* site) noexcept;
   [[nodiscard]] bool in_space(const void* p) const noexcept { return space_.contains(p); }
   [[nodiscard]] bool touches_space(const std::byte* local, comm::Cursor) const;
   [[nodiscard]] Result<std::uint64_t> offset_of(const void* p, const char* what) const;
@@ -100,7 +113,8 @@ class Direct {
   mem::Space& space_;
   ThreadContexts& contexts_;
   comm::Transport& transport_;
-  const std::atomic<bool>& closed_;
+  MixingCheck* mixing_;
+  std::atomic<bool> closed_{false}, not_here_;   ///< not_here_: closed, or each access is to be checked
   const bool all_mapped_;
   gas::PendingTable pending_;
   std::unique_ptr<Record[]> records_;   ///< of blocking operations

@@ -24,6 +24,7 @@ struct Options {
   bool heap_check = false;
   bool tag_output = false;
   bool statistics = false;
+  bool check_mixing = false;               ///< report data used by both views without a fence between
   std::uint64_t seed = 1;                  ///< of the order in which workers look for victims
   std::string log_level = "warning";
   comm::SessionOptions session;            ///< what runs between ranks

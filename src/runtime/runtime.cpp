@@ -39,6 +39,7 @@
 #include "runtime/global_malloc.h"
 #include "runtime/heap_report.h"
 #include "runtime/loaded_objects.h"
+#include "runtime/mixing_check.h"
 #include "runtime/peer_lost.h"
 #include "runtime/process_state.h"
 #include "runtime/segments.h"
@@ -108,6 +109,7 @@ struct Runtime::State {
   std::optional<gas::Giver> giver;
   std::optional<gas::Heap> heap;
   std::optional<ThreadContexts> contexts;
+  std::unique_ptr<MixingCheck> mixing;    ///< --check-mixing
   std::optional<Direct> direct;
   std::optional<Fences> fences;
   std::optional<Stacks> stacks;
@@ -304,7 +306,8 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   access = std::move(*made_access);
   auto pending = attach_region(*comm_engine, gas::kPending, gas::PendingTable::kRegionBytes);
   KASANE_TRY(pending);
-  direct.emplace(*access, *space, *contexts, pending->base, left);
+  if (options.check_mixing) mixing = std::make_unique<MixingCheck>(*space, *coherence, rank);
+  direct.emplace(*access, *space, *contexts, pending->base, mixing.get());
   return engine->start(&State::on_fault, this);
 }
 
@@ -348,6 +351,7 @@ bool Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted) {
   if (segments.in_stacks(offset, ranks) && (offset - segments.stacks_offset) % segments.slot_bytes < mem::kBlockBytes) {
     report_wild_access(space->v(offset), write, "stack overflow: the guard page of a thread's stack; raise --stack (KASANE_STACK)");
   }
+  if (mixing != nullptr) mixing->on_fault(offset, write);
   if (coherence->fault(contexts->here(), offset, wanted)) return true;
   report_wild_access(space->v(offset), write,
                      segments.in_stacks(offset, ranks) ? "a stack that is not in use: a large local variable overflowed this thread's stack (raise --stack, "
@@ -457,6 +461,7 @@ void Runtime::State::leave_together(bool all_joined) {
     return;
   }
   left.store(true);
+  direct->close();
   collectives.reset();
   comm_engine.reset();
   session.reset();

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/mixing_check.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/crash_stack.h"
+#include "runtime/crash_text.h"
+
+namespace kasane::runtime {
+namespace {
+
+void say(const CrashText& text) noexcept {
+  const int saved = errno;
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+  errno = saved;
+}
+
+void add_site(CrashText& text, const void* site) noexcept { describe(text, {.address = reinterpret_cast<std::uintptr_t>(site), .exact = false, .times = 1}); }
+
+}  // namespace
+
+class MixingCheck::Locked {
+ public:
+  explicit Locked(std::atomic_flag& flag) noexcept : flag_(flag) {
+    while (flag_.test_and_set(std::memory_order_acquire)) {}   // acquire, release: what it guards
+  }
+  ~Locked() { flag_.clear(std::memory_order_release); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  std::atomic_flag& flag_;
+};
+
+bool MixingCheck::first(const void* site, unsigned kind) noexcept {
+  const std::uintptr_t key = reinterpret_cast<std::uintptr_t>(site) * 2 + kind;
+  const Locked locked(lock_);
+  for (std::uintptr_t& slot : sites_) {
+    if (slot == key) return false;
+    if (slot == 0) return slot = key, true;
+  }
+  return false;   // more places than anybody reads
+}
+
+void MixingCheck::before(dsm::ThreadContext& context, std::uint64_t offset, comm::Cursor cursor, bool changes, const char* call, const void* site) noexcept {
+  while (!cursor.done()) {
+    const comm::Piece piece = cursor.piece();
+    const std::uint64_t from = offset + piece.remote_offset, to = from + piece.bytes;
+    cursor.consume(piece.bytes);
+    if (from >= space_.bytes() || to > space_.bytes() || to < from) return;   // the access itself says so
+    for (std::uint64_t begin = from; begin < to;) {
+      const std::uint64_t end = std::min(to, (begin / mem::kBlockBytes + 1) * mem::kBlockBytes);
+      const BlockId block = mem::block_of(begin);
+      const dsm::BlockState state = coherence_.state(block);
+      if (state.twin) {
+        const std::byte *now = space_.a(begin), *then = space_.t(begin);
+        const auto differs = static_cast<std::uint64_t>(std::mismatch(now, now + (end - begin), then).first - now);
+        if (differs != end - begin && first(site, 0)) report_unreleased(begin + differs, call, site);
+      }
+      if (changes && !state.owned && state.view != dsm::View::none) {
+        coherence_.take(context.io, begin, end - begin);
+        const Locked locked(lock_);
+        marks_[raw(block) % kMarks] = {raw(block) + 1, begin, end, coherence_.acquires(), call, site};
+      }
+      begin = end;
+    }
+  }
+}
+
+void MixingCheck::report_unreleased(std::uint64_t offset, const char* call, const void* site) noexcept {
+  CrashText text;
+  text.add("kasane: rank ").decimal(raw(rank_)).add(": ").add(call).add(" at ");
+  add_site(text, site);
+  say(text.add(" uses ").address(space_.v(offset)).add(" directly, but this rank has changed it by a store that no release has sent: the owner's copy is older, and the "
+                                                       "change may come later. Call kasane::release_all() between the store and the direct access.\n"));
+}
+
+void MixingCheck::on_fault(std::uint64_t offset, bool store) noexcept {
+  const std::uint64_t block = raw(mem::block_of(offset)) + 1;
+  Mark mark;
+  {
+    const Locked locked(lock_);
+    Mark& slot = marks_[raw(mem::block_of(offset)) % kMarks];
+    if (slot.block != block) return;
+    mark = slot;
+    slot.block = 0;
+  }
+  constexpr std::uint64_t widest = 63;   // an access that begins before the bytes may reach them
+  if (mark.acquires != coherence_.acquires() || offset + widest < mark.begin || offset >= mark.end || !first(mark.site, 1)) return;
+  CrashText text;
+  text.add("kasane: rank ").decimal(raw(rank_)).add(store ? ": a store to " : ": a load of ").address(space_.v(offset)).add(" after ").add(mark.call).add(" at ");
+  add_site(text, mark.site);
+  say(text.add(" changed it directly, without an acquire between: it may see the copy from before. Call kasane::acquire_all() between the direct access and the load or store.\n"));
+}
+
+}  // namespace kasane::runtime

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// --check-mixing: reports data that a program uses through the coherent view (loads and stores) and the direct view (get, put, atomics …) without a fence between, from
+// what this rank's block table knows. On standard error, once a place in the program:
+//
+//   direct access to bytes that this rank has changed and no release has sent      told by the block's twin, byte by byte
+//   a load or store of what this rank changed directly while its block was         the block is dropped from V and marked before the change; the first access
+//   cached here, without an acquire between                                        afterwards faults, and finds the mark as old as the last acquire
+//
+// It sees the first access of a block only, and nothing that other ranks hold. A program without such places behaves as without the check; one that has them may behave
+// better, since dropped blocks are fetched again.
+//
+// Thread safety: everything from any thread; on_fault() in fault handlers. A spin lock is held for a few instructions, never across an access to V.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "comm/engine/cursor.h"
+#include "dsm/coherence.h"
+#include "mem/space.h"
+
+namespace kasane::runtime {
+
+class MixingCheck {
+ public:
+  MixingCheck(mem::Space& space, dsm::Coherence& coherence, Rank rank) noexcept : space_(space), coherence_(coherence), rank_(rank) {}
+
+  /// Before a direct access at `site` (a return address) by `call`.
+  void before(dsm::ThreadContext&, std::uint64_t offset, comm::Cursor, bool changes, const char* call, const void* site) noexcept;
+  /// A load or store of this address faulted.
+  void on_fault(std::uint64_t offset, bool store) noexcept;
+
+ private:
+  struct Mark {
+    std::uint64_t block = 0;       ///< number + 1; 0: none
+    std::uint64_t begin = 0, end = 0, acquires = 0;
+    const char* call = nullptr;
+    const void* site = nullptr;
+  };
+  static constexpr std::size_t kMarks = 1024, kSites = 256;
+  class Locked;
+
+  /// True once for each pair.
+  bool first(const void* site, unsigned kind) noexcept;
+  void report_unreleased(std::uint64_t offset, const char* call, const void* site) noexcept;
+
+  mem::Space& space_;
+  dsm::Coherence& coherence_;
+  Rank rank_;
+  std::array<Mark, kMarks> marks_{};               ///< by block number; a later one takes its place
+  std::array<std::uintptr_t, kSites> sites_{};     ///< reported: address · 2 + kind
+  std::atomic_flag lock_;
+};
+
+}  // namespace kasane::runtime
