@@ -3,7 +3,7 @@
 // all its parts and returns; an Outstanding counts what has not ended.
 //
 //   get, put … of a range ─ split at pages ─▶ location cached? ─ yes ─▶ engine: one operation a page           all of these first,
-//                                             (gas/address_cache.h)  └ no ──▶ two trips to the directory ─▶ engine     then these
+//                                             (gas/address_cache.h)  └ no ──▶ all asked for together, two trips ─▶ engine    then these
 //
 // Whatever changes a page is a *use* of its entry in the address cache until it has completed at the owner: its completion gives the use back, on whichever
 // thread that runs. So its issuer may go on, or let its worker run other threads. Only between taking a use and the engine's accepting the operation nothing else is
@@ -149,7 +149,7 @@ class Access {
   template <class F>
   Result<void> each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor, const F& flush);
   template <class F>
-  Result<void> hits_first(std::uint64_t offset, std::uint64_t bytes, const F& part);
+  Result<void> hits_first(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes, const F& part);
 
   Found read_batch(comm::Blocking&, Outstanding&, const Batch&, bool only_here);
   Found write_batch(comm::Blocking&, Outstanding&, Batch&, Source, bool only_here);

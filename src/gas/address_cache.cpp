@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <string>
@@ -133,6 +134,62 @@ void AddressCache::end_put(PageId page) noexcept {
     if (step.action == AddressAction::answer_kept) owed = owed_[raw(page)];
   } while (!word.compare_exchange_weak(seen, step.after.word()));
   if (step.action == AddressAction::answer_kept && owed.requester != kNoRank) transport_.reply(owed, 0);
+}
+
+namespace {
+
+/// An atomic of several that are under way together.
+struct Asked : comm::Completion {
+  std::atomic<std::uint32_t>* left = nullptr;
+  std::uint64_t value = 0;
+};
+
+/// Posts all, and awaits all; operation(i) says what the i-th is.
+template <class Operation>
+void all_at_once(comm::Blocking& io, std::span<Asked> asked, comm::AtomicOp op, const Operation& operation) {
+  std::atomic<std::uint32_t> left{static_cast<std::uint32_t>(asked.size())};
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    Asked& one = asked[i];
+    one.left = &left;
+    // release: the value is there for who sees the count.
+    one.fn = [](comm::Completion* c) noexcept { static_cast<Asked*>(c)->left->fetch_sub(1, std::memory_order_release); };
+    const auto [at, operand] = operation(i);
+    io.count_trip(at);
+    comm::Post posted = comm::Post::again;
+    io.waiter().until([&, to = at, with = operand] {
+      if (posted == comm::Post::again) posted = io.transport().atomic(op, to, with, 0, &one.value, &one);
+      return posted != comm::Post::again;
+    });
+    if (posted == comm::Post::done) left.fetch_sub(1, std::memory_order_relaxed);   // relaxed: by this thread
+  }
+  io.waiter().until([&] { return left.load(std::memory_order_acquire) == 0; });   // acquire: pairs with the completions
+}
+
+}  // namespace
+
+/// fill() of many: each entry is read before its bit is set, and the bit is set before word 0 is read.
+void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages) {
+  std::array<PageId, kMostLearnt> asking;
+  std::array<std::uint64_t, kMostLearnt> before;
+  std::size_t n = 0;
+  for (const PageId page : pages) {
+    const std::uint64_t word = words_[raw(page)].load();
+    if (directory_.near(page) || next(AddressEntry::of(word), AddressEvent::read).action != AddressAction::fill) continue;
+    asking[n] = page;
+    before[n++] = word;
+  }
+  if (n < 2) return;   // one is asked for as well by who needs it
+  std::array<Asked, kMostLearnt> asked;
+  const std::span<Asked> used(asked.data(), n);
+  all_at_once(io, used, comm::AtomicOp::fetch_or, [&](std::size_t i) { return std::pair(directory_.word_at(asking[i], 2), directory_.own_holder_bit()); });
+  all_at_once(io, used, comm::AtomicOp::fetch_add, [&](std::size_t i) { return std::pair(directory_.word_at(asking[i], 0), std::uint64_t{0}); });
+  for (std::size_t i = 0; i < n; ++i) {
+    const Location where = Location::of(asked[i].value);
+    count_access(io, false);
+    if (!where.allocated || where.busy) continue;
+    std::uint64_t expected = before[i];   // else it was recalled or filled meanwhile
+    words_[raw(asking[i])].compare_exchange_strong(expected, filled(AddressEntry::of(before[i]), where.owner, AddressEvent::read).word());
+  }
 }
 
 bool AddressCache::fill(comm::Blocking& io, PageId page, const AddressEntry& entry, AddressEvent wanted, Location& where) {

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "base/result.h"
@@ -39,6 +40,11 @@ class AddressCache {
 
   /// As find(), if that needs no communication; else kNoRank.
   Rank find_here(comm::Blocking&, PageId);
+
+  /// Asks for the locations of all these pages at once, so that the calls that need them find them here: two round trips for all instead of each. At most
+  /// kMostLearnt. What moves or is recalled meanwhile is not kept, and asked for again by who needs it.
+  static constexpr std::size_t kMostLearnt = 64;
+  void learn(comm::Blocking&, std::span<const PageId>);
 
   struct OnlyHere {};
   static constexpr OnlyHere kOnlyHere{};

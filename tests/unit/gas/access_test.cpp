@@ -261,6 +261,30 @@ TEST(AccessTrips, OneAPageWhereItIsKnown) {
   });
 }
 
+// A range over many pages that are not known is three round trips long, not three a page.
+TEST(AccessTrips, AreUnderWayTogether) {
+  for (const bool writes : {false, true}) {
+    comm::sim::SimOptions never_full;
+    never_full.again_permille = 0;
+    never_full.operation_capacity = 1000;
+    Job job(3, 1, never_full);
+    assign_all(job, 3);
+    job.on(0, [&](SimRank& here, comm::Blocking& io) {
+      std::vector<std::byte> bytes(kAll - 100);
+      here.transport.trips();
+      here.waiter.waits = 0;
+      ASSERT_OK(writes ? put(io, *here.access, 50, bytes.data(), bytes.size()) : get(io, *here.access, bytes.data(), 50, bytes.size()));
+      // Pages 0 and 3 are its own and near. A write asks for those, too: its own directory words cost no trip.
+      EXPECT_EQ(here.transport.trips(), 4u * 3u);
+      EXPECT_LE(here.waiter.waits, 3u);
+      here.waiter.waits = 0;
+      ASSERT_OK(get(io, *here.access, bytes.data(), 50, bytes.size()));
+      EXPECT_EQ(here.transport.trips(), 4u);
+      EXPECT_EQ(here.waiter.waits, 1u);
+    });
+  }
+}
+
 // ---- everything at once --------------------------------------------------------------------------------------------
 
 /// Each thread owns a slice that no border of pages bounds, changes it by random forms, and compares it with its oracle. All add to shared words and numbers, and

@@ -28,9 +28,11 @@ inline constexpr std::uint64_t kPages = 20;
 class TurnWaiter final : public comm::Waiter {
  public:
   TurnWaiter(comm::sim::World& world, comm::Transport& transport) : world_(world), transport_(transport) {}
+  std::uint32_t waits = 0;
 
  protected:
   void wait(bool (*ready)(const void*), const void* arg) override {
+    ++waits;
     transport_.sleep(comm::Doorbell::messages, transport_.activity(comm::Doorbell::messages), 0);
     world_.waiter().until([ready, arg] { return ready(arg); });
   }
@@ -97,7 +99,7 @@ struct SimRank final : PageHolder {
 };
 
 struct Job {
-  Job(std::uint32_t ranks, std::uint64_t seed) : world(ranks, seed) {
+  Job(std::uint32_t ranks, std::uint64_t seed, const comm::sim::SimOptions& options = {}) : world(ranks, seed, options) {
     for (std::uint32_t r = 0; r < ranks; ++r) all.emplace_back(world, Rank{r}, ranks);
   }
   SimRank& operator[](std::uint32_t r) { return all[r]; }
