@@ -267,7 +267,8 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
   const PageId page = mem::page_of(first);
   for (;;) {
     const std::uint64_t acquires = acquires_.load();
-    const Rank owner = addresses_.find(ctx.io, page);
+    const auto found = addresses_.find(ctx.io, page);
+    const Rank owner = found.owner;
     if (owner == kNoRank) return Fetched::wild;
     if (owner == transport_.rank()) {
       // A cached location does not say whether the page is leaving: the owner may have been asked to yield before its entry was recalled.
@@ -280,7 +281,8 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
     ctx.io.read({owner, gas::kFrames, offset}, space_.a(offset), blocks * kBlockBytes);
     count(ctx.counters.blocks_fetched, blocks);
     count(ctx.counters.bytes_fetched, blocks * kBlockBytes);
-    if (acquires_.load() == acquires) return Fetched::yes;   // rule 2
+    // Rules 2 and 9.
+    if (acquires_.load() == acquires && addresses_.stood(ctx.io, page, found)) return Fetched::yes;
   }
 }
 
@@ -407,9 +409,12 @@ void Coherence::flush_block_live(comm::Blocking& io, Counters* counters, BlockId
 void Coherence::refresh(comm::Blocking& io, BlockId b, bool twin) {
   alignas(8) std::byte fresh[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);
-  const Rank owner = addresses_.find(io, mem::page_of(b));
-  if (owner == kNoRank || owner == transport_.rank()) return;
-  io.read({owner, gas::kFrames, at}, fresh, kBlockBytes);
+  gas::AddressCache::Found found;
+  do {
+    found = addresses_.find(io, mem::page_of(b));
+    if (found.owner == kNoRank || found.owner == transport_.rank()) return;
+    io.read({found.owner, gas::kFrames, at}, fresh, kBlockBytes);
+  } while (!addresses_.stood(io, mem::page_of(b), found));
   std::byte* mine = space_.a(at);
   std::byte* base = twin ? space_.t(at) : mine;
   for (std::size_t i = 0; i < kBlockBytes; ++i) {

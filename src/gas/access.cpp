@@ -159,7 +159,7 @@ Result<void> Access::read(comm::Blocking& io, Outstanding& o, std::uint64_t from
 }
 
 Access::Found Access::read_batch(comm::Blocking& io, Outstanding& o, const Batch& batch, bool only_here) {
-  const Rank owner = only_here ? addresses_.find_here(io, batch.page) : addresses_.find(io, batch.page);
+  const Rank owner = only_here ? addresses_.find_here(io, batch.page) : addresses_.find(io, batch.page).owner;
   if (owner == kNoRank) return only_here ? Found::not_here : Found::nowhere;
   o.begin();
   io.count_trip({owner, kFrames, 0});
@@ -270,7 +270,7 @@ Result<void> Access::copy(comm::Blocking& io, Outstanding& o, std::uint64_t from
   for (std::uint64_t done = 0; done < bytes;) {
     const std::uint64_t here = from + done, there = to + done;
     const std::uint64_t n = std::min({bytes - done, mem::kPageBytes - here % mem::kPageBytes, mem::kPageBytes - there % mem::kPageBytes});
-    const Rank source = addresses_.find(io, mem::page_of(here));
+    const Rank source = addresses_.find(io, mem::page_of(here)).owner;
     if (source == kNoRank) return wild(here);
     Part& part = take_part(io, o);
     Rank owner{};

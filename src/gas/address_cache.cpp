@@ -54,16 +54,30 @@ AddressCache::~AddressCache() {
 
 // ---- gets and puts -------------------------------------------------------------------------------------------------
 
-Rank AddressCache::find(comm::Blocking& io, PageId page) {
-  if (directory_.near(page)) return directory_.lookup(io, page).owner;
-  const AddressEntry entry = AddressEntry::of(words_[raw(page)].load());
+AddressCache::Found AddressCache::find(comm::Blocking& io, PageId page) {
+  if (directory_.near(page)) {
+    const Location where = directory_.lookup(io, page);
+    return {where.owner, false, where.word()};
+  }
+  const std::uint64_t seen = words_[raw(page)].load();
+  const AddressEntry entry = AddressEntry::of(seen);
   const AddressStep step = next(entry, AddressEvent::read);
   count_access(io, step.action == AddressAction::go);
-  if (step.action == AddressAction::go) return entry.owner;
-  if (step.action == AddressAction::look) return calm(io, page, entry, step.after).owner;
+  if (step.action == AddressAction::go) return {entry.owner, true, seen};
   Location where;
-  fill(io, page, entry, AddressEvent::read, where);   // filled or not: a read needs no more than to know where the page was just now
-  return where.owner;
+  if (step.action == AddressAction::look) {
+    where = calm(io, page, entry, step.after);
+  } else if (fill(io, page, entry, AddressEvent::read, where)) {
+    return {where.owner, true, filled(entry, where.owner, AddressEvent::read).word()};
+  }
+  return {where.owner, false, where.word()};   // not kept: a read needs no more than to know where the page was just now
+}
+
+bool AddressCache::stood(comm::Blocking& io, PageId page, const Found& found) const {
+  // acquire: the bytes, which a plain copy may have brought, were loaded before the word is.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (found.by_entry) return gas::stood(AddressEntry::of(found.word), AddressEntry::of(words_[raw(page)].load()));
+  return gas::stood(Location::of(found.word), directory_.lookup(io, page));
 }
 
 Rank AddressCache::find_here(comm::Blocking& io, PageId page) {
@@ -195,14 +209,14 @@ void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages) {
 bool AddressCache::fill(comm::Blocking& io, PageId page, const AddressEntry& entry, AddressEvent wanted, Location& where) {
   directory_.add_holder(io, page);
   where = directory_.lookup(io, page);
-  if (!where.allocated || where.busy) return false;
+  if (!keepable(where)) return false;
   std::uint64_t expected = entry.word();
   return words_[raw(page)].compare_exchange_strong(expected, filled(entry, where.owner, wanted).word());
 }
 
 Location AddressCache::calm(comm::Blocking& io, PageId page, const AddressEntry& entry, const AddressEntry& after) {
   const Location where = directory_.lookup(io, page);
-  if (where.allocated && !where.busy) {
+  if (keepable(where)) {
     std::uint64_t expected = entry.word();   // else somebody else was faster, or it was recalled again
     words_[raw(page)].compare_exchange_strong(expected, after.word());
   }

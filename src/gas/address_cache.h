@@ -34,9 +34,18 @@ class AddressCache {
 
   [[nodiscard]] const Directory& directory() const noexcept { return directory_; }
 
-  /// The owner, for somebody who reads the page's frame there next; kNoRank: not allocated. Never waits for a move: a page that is just
-  /// moving is read where it was.
-  Rank find(comm::Blocking&, PageId);
+  /// Where a page was found by somebody who reads its frame next.
+  struct Found {
+    Rank owner = kNoRank;         ///< kNoRank: not allocated
+    bool by_entry = false;        ///< through this rank's entry, else by word 0 of the directory
+    std::uint64_t word = 0;       ///< of the entry, or word 0
+  };
+  /// Never waits for a move: a page that is just moving is read where it was.
+  Found find(comm::Blocking&, PageId);
+  /// When the bytes are here: were they the page's? False: find() and read again; they may be those of a punched frame (rule 9).
+  ///
+  ///   do { found = find(io, page); read from found.owner; } while (!stood(io, page, found));
+  bool stood(comm::Blocking&, PageId, const Found&) const;
 
   /// As find(), if that needs no communication; else kNoRank.
   Rank find_here(comm::Blocking&, PageId);

@@ -5,8 +5,8 @@
 //   word     state 2 | owner+1 20 | uses 12 | stamp 30
 //
 // A *use* is a put under way through the entry: whoever moves the page waits for it, so its holder waits for nothing but its own completion.
-// A read is no use, since it may be a user-level thread's, which lets others run meanwhile: one that comes late to a frame that the page has
-// left finds there what the page held when the read began, or newer.
+// A read is no use, since it may be a user-level thread's, which lets others run meanwhile: it looks at its entry again when it has its bytes (stood()), and
+// reads again if it was recalled; so a frame may be punched when all have answered, whatever reads are under way (rule 9).
 //
 // Nobody waits for a rank that fills its entry: any number of threads may set the rank's bit and read word 0 at once. The stamp counts recalls, so that
 // what one of them read before a recall cannot become valid after it (a wrap needs 2^30 moves during one read of word 0).
@@ -109,6 +109,12 @@ struct AddressStep {
 /// The entry after word 0 named `owner`, not busy, where `before` (none) was read before the rank's bit was set.
 [[nodiscard]] constexpr AddressEntry filled(const AddressEntry& before, Rank owner, AddressEvent wanted) noexcept {
   return {AddressState::valid, owner, wanted == AddressEvent::put ? 1u : 0u, before.stamp};
+}
+
+/// Were the bytes that a read brought the page's, if it went through `before` and the entry is `after` now? Until its rank has been recalled, and has answered,
+/// nobody punches the frame.
+[[nodiscard]] constexpr bool stood(const AddressEntry& before, const AddressEntry& after) noexcept {
+  return before.state == after.state && before.stamp == after.stamp;
 }
 
 }  // namespace kasane::gas

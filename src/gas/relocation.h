@@ -4,7 +4,7 @@
 //   word 0   version 32 | reserved 9 | busy 1 | tier 2 | owner+1 20      where the page is
 //   word 1   writers 32 | readers 32                                     sharing summary (classification, a later step)
 //   word 2   holders of the location, a bit for ranks_per_bit ranks      address caches (gas/address_cache_protocol.h)
-//   word 3   kept zero                                                   a count of reads under way, once frames are punched (rule 9)
+//   word 3   kept zero
 //
 // Who takes a location into its cache and a move exclude each other without a lock: the rank sets its bit in word 2 and then reads word 0;
 // the mover sets busy in word 0 (a fetch-or, which also says where the page is) and then swaps word 2 with 0. Both are read-modify-writes followed by a look at the other's
@@ -47,6 +47,7 @@ enum class MoveVerdict : std::uint8_t {
   claim,           ///< the page is the mover's to move; nobody else changes word 0 until it is not busy any more
   already_there,   ///< likewise, but there is nothing to move: word 0 becomes what it was
   not_allocated,   ///< likewise
+  on_ssd,          ///< likewise; its owner must bring it in first
   wait,            ///< somebody else had set it
 };
 
@@ -59,7 +60,9 @@ struct MoveStep {
   if (l.busy) return {MoveVerdict::wait, l};
   Location claimed = l;
   claimed.busy = true;
-  return {!l.allocated ? MoveVerdict::not_allocated : l.owner == to ? MoveVerdict::already_there : MoveVerdict::claim, claimed};
+  if (!l.allocated) return {MoveVerdict::not_allocated, claimed};
+  if (l.tier != Tier::dram) return {MoveVerdict::on_ssd, claimed};
+  return {l.owner == to ? MoveVerdict::already_there : MoveVerdict::claim, claimed};
 }
 
 /// Word 0 when the bytes have arrived at `to`, or (to == old owner) when the owner refused.
@@ -69,6 +72,38 @@ struct MoveStep {
   l.owner = to;
   l.version = claimed.version + 1;
   return l;
+}
+
+// A page that leaves for SSD is moved by its owner: busy is set, and found to be the owner's (already_there); then begin_evict() is stored, so that whoever reads
+// by word 0 alone finds out; holders are recalled, puts drained and V is protected as for a move; the bytes are written, the frame is punched; end_evict() is stored. The way
+// back is the same without recalls (nobody holds the location of a page on SSD): busy, bytes, end_bring_in().
+
+[[nodiscard]] constexpr Location begin_evict(const Location& claimed) noexcept {
+  Location l = claimed;
+  l.tier = Tier::ssd;
+  return l;
+}
+[[nodiscard]] constexpr Location end_evict(const Location& evicting) noexcept {
+  Location l = end_move(evicting, evicting.owner);
+  l.tier = Tier::ssd;
+  return l;
+}
+[[nodiscard]] constexpr Location end_bring_in(const Location& claimed) noexcept {
+  Location l = end_move(claimed, claimed.owner);
+  l.tier = Tier::dram;
+  return l;
+}
+
+/// May a read go straight to the owner's frame? Not to one that may be punched. That the page moves does not matter: its frame stays as it is.
+[[nodiscard]] constexpr bool readable(const Location& l) noexcept { return l.allocated && l.tier == Tier::dram; }
+
+/// May the location be kept, in an address cache?
+[[nodiscard]] constexpr bool keepable(const Location& l) noexcept { return readable(l) && !l.busy; }
+
+/// Were the bytes that a read brought the page's, if word 0 was `before` (readable) when it began and is `after` now? No move has ended and no eviction has begun to
+/// punch: either would show in the version or the tier (rule 9).
+[[nodiscard]] constexpr bool stood(const Location& before, const Location& after) noexcept {
+  return before.version == after.version && before.tier == after.tier;
 }
 
 /// Word 2 has 64 bits: in larger jobs a bit stands for several consecutive ranks, all of which are asked to forget.

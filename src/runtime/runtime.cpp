@@ -718,7 +718,7 @@ Result<Rank> Runtime::where(const void* global) {
   auto& s = *state_;
   KASANE_TRY(check_range(*s.space, global, 1, "where"));
   KASANE_TRY(s.check_open("where"));
-  const Rank owner = s.addresses->find(s.contexts->here().io, mem::page_of(s.space->offset(global)));
+  const Rank owner = s.addresses->find(s.contexts->here().io, mem::page_of(s.space->offset(global))).owner;
   if (owner != kNoRank) return owner;
   return fail(Errc::out_of_range, fmt::format("where: {} is not allocated", global));
 }

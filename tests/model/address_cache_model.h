@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Coherent address caches as a System for the explorer: workers of several ranks get and put the two cells of one page through their ranks'
 // entries while others move the page. Every decision comes from the shipping functions gas::next(AddressEntry, …), gas::filled,
-// gas::begin_move, gas::end_move and gas::holder_bit; this file adds the machine around them: the directory words, messages, frames, and puts under
+// gas::begin_move, gas::end_move, gas::begin_evict, gas::end_evict, gas::end_bring_in, gas::readable, gas::keepable, gas::stood and gas::holder_bit; this file adds the machine around them: the directory words, messages, frames, and puts under
 // way, in the order in which address_cache.cpp, access.cpp and mover.cpp perform the steps, each step on its own.
 //
 // A step is what others can observe half-done: one look at or change of an entry or a directory word, one recall handled, one cell read, one put
@@ -10,8 +10,12 @@
 // Oracle: each cell has one writer, who puts 1, 2, 3, …. A get must return at least what was complete, or had been returned by a get that was
 // complete, when it began (so single-writer cells are linearizable), and nothing that was not begun.
 //
+// A page's owner may evict it: its bytes go to a disk, cell by cell, and its frame is punched, cell by cell. Whoever meets a page on SSD asks the owner to bring it in,
+// whose service does so, and then asks anew.
+//
 // Abstractions: the owner's answer to a yield is the other model's; here a move may be scripted to be refused. A waiting worker is disabled
-// until what it waits for has changed. Numbers of recalls (stamp) and versions do not wrap. A frame that the page has left stays as it is.
+// until what it waits for has changed. Numbers of recalls (stamp) and versions do not wrap. A frame that the page has left stays as it is,
+// unless it was evicted from there.
 #pragma once
 
 #include <array>
@@ -44,10 +48,18 @@ enum class Mutation : std::uint8_t {
   group_forgotten,        ///< one rank of the holder bit's ranks is asked, not all
   filler_not_counted,     ///< the put that filled the entry is not a use of it
   use_ends_early,         ///< the use ends before the put has completed
+  no_second_look,         ///< a read does not look whether its page was still there when the bytes came
+  second_look_by_state,   ///< … only at the state of its entry, not at its stamp
+  version_not_bumped,     ///< an eviction, and the way back, leave the version as it was
+  tier_after_punch,       ///< word 0 says ssd only when the frame is punched
+  evict_without_recall,   ///< holders are not asked to forget a page that is evicted
+  evict_undrained,        ///< the evictor's own puts are not awaited
+  fill_from_ssd,          ///< the location of a page on SSD is kept
+  move_from_ssd,          ///< a mover takes a page on SSD from the owner's frame
   last_use_keeps_silent,  ///< whoever ends the last use forgets the answer
 };
 
-enum class Do : std::uint8_t { get, put, own, own_refused, assign, end };
+enum class Do : std::uint8_t { get, near_get, put, own, own_refused, evict, assign, end };
 
 struct Instr {
   Do what = Do::end;
@@ -55,6 +67,8 @@ struct Instr {
   std::uint8_t value = 0;
 };
 inline Instr get() { return {Do::get}; }   ///< both cells, one after the other
+inline Instr near_get() { return {Do::near_get}; }   ///< by word 0 alone, where the directory is mapped
+inline Instr evict() { return {Do::evict}; }   ///< if the page is here
 inline Instr put(int cell, int value) { return {Do::put, static_cast<std::uint8_t>(cell), static_cast<std::uint8_t>(value)}; }
 inline Instr own() { return {Do::own}; }
 inline Instr own_refused() { return {Do::own_refused}; }   ///< the owner answers retry or pinned
@@ -91,13 +105,16 @@ class Addresses {
     std::uint8_t lands;                 // the put is under way
     std::uint8_t floor[kCells];         // of a get
     std::uint8_t read[kCells];
+    std::uint8_t by_entry, seen_state, seen_version;   // of a get: how it found the page
     std::uint8_t peeked, seen;          // of a move: the holders that it saw beside the mark; whether it has looked
     std::uint8_t holders, awaited;      //            who was to be asked, who has not answered
   };
 
  public:
   struct State {
-    std::uint8_t owner, busy, version, holders;   // words 0 and 2; owner + 1
+    std::uint8_t owner, busy, version, tier, holders;   // words 0 and 2; owner + 1
+    std::uint8_t disk[kCells];
+    std::uint8_t wanted, service;   // somebody asks the owner to bring the page in; how far it is with that
     Entry entry[R];
     std::uint8_t recall[R];   // under way to the rank: mover's worker + 1
     std::uint8_t kept[R];     // who is answered when the uses are over: worker + 1; kSelf: nobody, it looks for itself
@@ -124,6 +141,7 @@ class Addresses {
     }
     for (std::uint8_t r = 0; r < R; ++r)
       if (s.recall[r] != 0) on_recall(s, r, emit);
+    if (s.wanted) bring_in(s, emit);
   }
 
   /// A mutant is judged by what gets see, by puts that are lost and by deadlock, not by the protocol's own invariants.
@@ -136,11 +154,11 @@ class Addresses {
       if ((s.holders & bit(r)) == 0) return "an entry whose rank is no holder";
     }
     if (!finished(s)) return nullptr;
-    if (s.busy) return "the page stays busy";
+    if (s.busy) return s.service != 0 ? nullptr : "the page stays busy";
     for (std::uint8_t r = 0; r < R; ++r)
       if (s.entry[r].uses != 0) return "a use stays counted";
     for (std::uint8_t c = 0; c < kCells; ++c)
-      if (s.owner != 0 && s.frame[s.owner - 1][c] != s.complete[c]) return "a put is lost at the end";
+      if (s.owner != 0 && (s.tier != 0 ? s.disk[c] : s.frame[s.owner - 1][c]) != s.complete[c]) return "a put is lost at the end";
     return nullptr;
   }
 
@@ -154,16 +172,18 @@ class Addresses {
     static constexpr const char* kWords[] = {"begins", "looks at its rank's entry", "sets its rank's bit", "reads word 0", "fills the entry",
                                              "finds the entry recalled or filled", "finds the page moving", "reads cell", "ends the get", "issues its put",
                                              "'s put lands", "'s put has completed", "ends its use", "ends its use and answers", "move: looks at the holders",
-                                             "move: nothing to do", "makes its entry an empty one", "move: marks the page busy", "move: asks those that it saw", "move: takes the holders",
+                                             "move: nothing to do", "makes its entry an empty one", "finds that its page stood", "begins again", "asks the owner to bring the page in", "evict: word 0 says so",
+                                             "evict: writes cell", "evict: punches cell", "evict: has ended", "move: marks the page busy", "move: asks those that it saw", "move: takes the holders",
                                              "move: recalls its own rank's entry", "move: all have answered", "move: copies cell", "move: names the owner",
                                              "move: the owner refused", "assigns the page"};
+    if (step.kind == kService1) return "rank " + std::to_string(step.actor) + " brings the page in: step " + std::to_string(step.detail);
     if (step.kind == kRecall) return "rank " + std::to_string(step.actor) + " handles a recall: " + (step.detail != 0 ? "kept" : "answered");
     return "worker " + std::to_string(step.actor) + " (rank " + std::to_string(program_.workers[step.actor].rank) + ") " + kWords[step.kind] + " " +
            std::to_string(step.detail);
   }
 
   std::string show(const State& s) const {
-    std::string t = "word 0: owner " + std::to_string(s.owner - 1) + (s.busy ? " busy" : "") + " version " + std::to_string(s.version) + ", holders " +
+    std::string t = "word 0: owner " + std::to_string(s.owner - 1) + (s.busy ? " busy" : "") + (s.tier ? " on SSD" : "") + " version " + std::to_string(s.version) + ", holders " +
                     std::to_string(s.holders) + ", complete " + std::to_string(s.complete[0]) + "," + std::to_string(s.complete[1]);
     for (std::uint8_t r = 0; r < R; ++r) {
       static constexpr const char* kStates[] = {"none", "valid", "leaving", "wary"};
@@ -178,9 +198,10 @@ class Addresses {
 
  private:
   enum StepKind : std::uint16_t {
-    kBegin, kLook, kRegister, kRead0, kFill, kRecalled, kMoving, kReadCell, kGot, kIssue, kLand, kCompleted, kEnd, kEndAnswer, kPeek, kMoveNothing, kCalm,
+    kBegin, kLook, kRegister, kRead0, kFill, kRecalled, kMoving, kReadCell, kGot, kIssue, kLand, kCompleted, kEnd, kEndAnswer, kPeek, kMoveNothing, kCalm, kStood, kAgain, kAskOwner, kLeaving, kWrite, kPunch, kEvicted,
     kMark, kAsk, kTake, kOwnEntry, kAnswered, kCopy, kName, kRefused, kAssign,
     kRecall = 0x100,
+    kService1 = 0x200,
   };
   enum Stage : std::uint8_t {
     kStart,
@@ -191,7 +212,10 @@ class Addresses {
     kReading0,      //       word 0
     kFilling,       //       the entry
     kPaused,        // a put that met a moving page
+    kLookingNear,   // a near get
     kReadingCells,
+    kLookingAgain,
+    kAsked,         // the owner, to bring the page in
     kPutting,       // under way, until it has completed
     kEnding,
     kMarking,       // a move: busy, after word 2 was looked at
@@ -203,9 +227,14 @@ class Addresses {
     kAwaiting,
     kCopying,
     kNaming,
+    kDeclaring,     // an eviction: busy and on SSD
+    kWriting,
+    kPunching,
+    kUnwanted,      // a move of a page on SSD: the mark goes away, then the owner is asked
+    kAsking2,
   };
   enum : std::uint8_t { kNotUnderWay, kUnderWay, kLanded };
-  static constexpr std::uint8_t kSelf = 0xFF;
+  static constexpr std::uint8_t kSelf = 0xFF, kService = 0xFE;
 
   [[nodiscard]] bool without(Mutation m) const noexcept { return program_.without == m; }
   [[nodiscard]] const Instr& instr(const State& s, std::uint8_t a) const noexcept {
@@ -223,11 +252,12 @@ class Addresses {
                   static_cast<std::uint8_t>(e.uses), static_cast<std::uint8_t>(e.stamp)};
   }
   static gas::Location word0(const State& s) noexcept {
-    return {s.owner != 0, s.owner != 0 ? Rank{s.owner - 1u} : kNoRank, gas::Tier::dram, s.busy != 0, s.version};
+    return {s.owner != 0, s.owner != 0 ? Rank{s.owner - 1u} : kNoRank, static_cast<gas::Tier>(s.tier), s.busy != 0, s.version};
   }
   static void put_word0(State& s, const gas::Location& l) noexcept {
     s.owner = static_cast<std::uint8_t>(raw(l.owner) + 1);
     s.busy = l.busy;
+    s.tier = static_cast<std::uint8_t>(l.tier);
     s.version = static_cast<std::uint8_t>(l.version);
   }
   static void next_instr(State& n, std::uint8_t a) noexcept {
@@ -239,8 +269,10 @@ class Addresses {
   template <class Emit>
   void step(const State& s, std::uint8_t a, Emit&& emit) const {
     switch (instr(s, a).what) {
-      case Do::get: return access(s, a, Event::read, emit);
+      case Do::get:
+      case Do::near_get: return access(s, a, Event::read, emit);
       case Do::put: return access(s, a, Event::put, emit);
+      case Do::evict:
       case Do::own:
       case Do::own_refused: return move(s, a, emit);
       case Do::assign: {
@@ -271,7 +303,11 @@ class Addresses {
     switch (x.stage) {
       case kStart:
         if (event == Event::read) std::copy_n(s.complete, kCells, y.floor);
-        return to(kLooking, kBegin);
+        return to(i.what == Do::near_get ? kLookingNear : kLooking, kBegin);
+      case kLookingNear:
+        if (!gas::readable(word0(s))) return to(kAsked, kMoving);
+        found_by_word0(s, y);
+        return to(kReadingCells, kRead0, y.owner);
       case kLooking: {
         const gas::AddressEntry e = entry(s, me);
         gas::AddressStep step = gas::next(e, event);
@@ -292,11 +328,13 @@ class Addresses {
         put_entry(n, me, step.after);
         y.owner = static_cast<std::uint8_t>(raw(step.after.owner) + 1);
         y.counted = event == Event::put;
+        if (event == Event::read) found_by_entry(e, y);
         return to(going, kLook, y.owner);
       }
       case kCalming: {
         const gas::Location where = word0(s);   // of a page that somebody held: allocated
-        y.owner = static_cast<std::uint8_t>(raw(where.owner) + 1);
+        if (!gas::readable(where)) return to(kAsked, kMoving);
+        found_by_word0(s, y);
         if (where.busy) return to(event == Event::put ? kPaused : kReadingCells, kMoving);
         return to(kCalmed, kRead0, y.owner);
       }
@@ -315,7 +353,8 @@ class Addresses {
       case kReading0: {
         const gas::Location where = word0(s);
         if (!where.allocated) return to(kPaused, kMoving);   // its user is told so; here it asks anew
-        y.owner = static_cast<std::uint8_t>(raw(where.owner) + 1);
+        if (!gas::readable(where) && !without(Mutation::fill_from_ssd)) return to(kAsked, kMoving);
+        found_by_word0(s, y);
         if (where.busy && event == Event::put && without(Mutation::put_while_busy)) return to(kPutting, kMoving);
         if (where.busy && !without(Mutation::fill_while_busy)) return to(event == Event::put ? kPaused : kReadingCells, kMoving);
         return to(without(Mutation::read_before_register) ? kRegistering : kFilling, kRead0, y.owner);
@@ -334,19 +373,43 @@ class Addresses {
           y.owner = 0;
           return to(kLooking, kRecalled);
         }
-        put_entry(n, me, gas::filled(before, Rank{x.owner - 1u}, without(Mutation::filler_not_counted) ? Event::read : event));
-        y.stamp = 0;
+        const gas::AddressEntry full = gas::filled(before, Rank{x.owner - 1u}, without(Mutation::filler_not_counted) ? Event::read : event);
+        put_entry(n, me, full);
+        if (event == Event::read) found_by_entry(full, y);
+        if (event == Event::put) y.stamp = 0;
         y.counted = event == Event::put && !without(Mutation::filler_not_counted);
         return to(going, kFill, y.owner);
       }
       case kReadingCells: {
         const std::uint8_t value = s.frame[x.owner - 1][x.cell];
         y.read[x.cell] = value;
-        if (value < x.floor[x.cell]) return emit(n, Step{kReadCell, a, x.cell}, "a get returned an old value");
-        if (value > s.begun[x.cell]) return emit(n, Step{kReadCell, a, x.cell}, "a get returned a value that nobody has put");
         ++y.cell;
-        return to(y.cell == kCells ? kEnding : kReadingCells, kReadCell, x.cell);
+        return to(y.cell == kCells ? kLookingAgain : kReadingCells, kReadCell, x.cell);
       }
+      case kLookingAgain: {
+        const gas::AddressEntry before{static_cast<gas::AddressState>(x.seen_state), kNoRank, 0, x.stamp}, now = entry(s, me);
+        const gas::Location then{true, kNoRank, gas::Tier::dram, false, x.seen_version};
+        const bool by_state = without(Mutation::second_look_by_state) && now.state == before.state;
+        const bool good = without(Mutation::no_second_look) || (x.by_entry ? by_state || gas::stood(before, now) : gas::stood(then, word0(s)));
+        if (!good) {
+          start_again(y);
+          return to(i.what == Do::near_get ? kLookingNear : kLooking, kAgain);
+        }
+        for (std::uint8_t c = 0; c < kCells; ++c) {
+          if (x.read[c] < x.floor[c]) return emit(n, Step{kStood, a, c}, "a get returned an old value");
+          if (x.read[c] > s.begun[c]) return emit(n, Step{kStood, a, c}, "a get returned a value that nobody has put");
+        }
+        return to(kEnding, kStood);
+      }
+      case kAsked:   // the message is there at once; its answer comes when the page is in
+        if (y.seen_version == 0) {
+          n.wanted = 1;
+          y.seen_version = 1;
+          return to(kAsked, kAskOwner);
+        }
+        if (s.wanted) return;
+        start_again(y);
+        return to(i.what == Do::near_get ? kLookingNear : kLooking, kAgain);
       case kPutting:
         if (x.lands == kNotUnderWay) {
           n.begun[i.cell] = i.value;
@@ -368,6 +431,52 @@ class Addresses {
         return emit(n, Step{static_cast<std::uint16_t>(answered ? kEndAnswer : kEnd), a, 0});
       }
     }
+  }
+
+  static void found_by_word0(const State& s, Actor& y) {
+    y.owner = s.owner;
+    y.by_entry = 0;
+    y.seen_version = s.version;
+  }
+  static void found_by_entry(const gas::AddressEntry& e, Actor& y) {
+    y.by_entry = 1;
+    y.seen_state = static_cast<std::uint8_t>(e.state);
+    y.stamp = static_cast<std::uint8_t>(e.stamp);
+  }
+  /// As at the begin of the access, whose floor stays.
+  static void start_again(Actor& y) {
+    Actor fresh{};
+    fresh.pc = y.pc;
+    std::copy_n(y.floor, kCells, fresh.floor);
+    y = fresh;
+  }
+
+  /// The owner's service: asked for, it brings a page in that is on SSD. One look at word 0 and the mark are one fetch-or.
+  template <class Emit>
+  void bring_in(const State& s, Emit&& emit) const {
+    State n = s;
+    const auto at = static_cast<std::uint8_t>(s.owner - 1);
+    const Step label{kService1, at, s.service};
+    if (s.service == 0) {
+      if (s.busy) return;
+      if (s.tier == 0) {
+        n.wanted = 0;
+        return emit(n, label);
+      }
+      n.busy = 1;
+      n.service = 1;
+      return emit(n, label);
+    }
+    if (s.service <= kCells) {
+      n.frame[at][s.service - 1] = s.disk[s.service - 1];
+      ++n.service;
+      return emit(n, label);
+    }
+    put_word0(n, gas::end_bring_in(word0(s)));
+    if (without(Mutation::version_not_bumped)) n.version = s.version;
+    std::fill_n(n.disk, kCells, 0);
+    n.service = n.wanted = 0;
+    emit(n, label);
   }
 
   /// True if it was the last one that a mover waits for.
@@ -429,6 +538,7 @@ class Addresses {
       y.stage = stage;
       emit(n, Step{kind, a, detail});
     };
+    const bool evicts = instr(s, a).what == Do::evict;
     gas::Location claimed{true, x.owner != 0 ? Rank{x.owner - 1u} : kNoRank, gas::Tier::dram, true, x.version};
     switch (x.stage) {
       case kStart:   // two operations at once: the mark, and a look at the holders
@@ -447,13 +557,49 @@ class Addresses {
         ask(n, a, x.peeked);
         return to(without(Mutation::ask_before_busy) ? kMarking : kTaking, kAsk, x.peeked);
       case kTaking: return take(n, a, to);
+      case kUnwanted:
+        n.busy = 0;
+        if (evicts) next_instr(n, a);   // it is there already
+        y.stage = evicts ? 0 : static_cast<std::uint8_t>(kAsking2);
+        return emit(n, Step{kMoveNothing, a, 1});
+      case kAsking2:
+        if (y.seen == 0 || y.seen == 1) {
+          n.wanted = 1;
+          y.seen = 2;
+          return emit(n, Step{kAskOwner, a, 0});
+        }
+        if (s.wanted) return;
+        y = Actor{};
+        y.pc = x.pc;
+        return emit(n, Step{kAgain, a, 0});
+      case kDeclaring:
+        if (!without(Mutation::tier_after_punch)) put_word0(n, gas::begin_evict(claimed));
+        return to(without(Mutation::evict_without_recall) ? kWriting : x.seen ? kAsking : kPeeking, kLeaving);
+      case kWriting:
+        n.disk[x.cell] = s.frame[me][x.cell];
+        n.copied = 1;
+        y.cell = static_cast<std::uint8_t>((x.cell + 1) % kCells);
+        return to(y.cell == 0 ? kPunching : kWriting, kWrite, x.cell);
+      case kPunching:
+        if (x.cell == kCells) {
+          put_word0(n, gas::end_evict(gas::begin_evict(claimed)));
+          if (without(Mutation::version_not_bumped)) n.version = s.version;
+          n.copied = 0;
+          next_instr(n, a);
+          return emit(n, Step{kEvicted, a, me});
+        }
+        n.frame[me][x.cell] = 0;
+        ++y.cell;
+        return to(kPunching, kPunch, x.cell);
       case kRecallingOwn:
         if (!without(Mutation::own_entry_forgotten)) recall_entry(n, me, kSelf);
         return to(kAwaiting, kOwnEntry);
       case kAwaiting: {
         const bool own = s.entry[me].state == static_cast<std::uint8_t>(gas::AddressState::leaving) && !without(Mutation::own_entry_not_awaited) &&
+                         !without(Mutation::evict_undrained) &&
                          !without(Mutation::own_entry_forgotten);
         if ((x.awaited != 0 && !without(Mutation::no_wait_for_answers)) || own) return;
+        if (evicts) return to(kWriting, kAnswered);
         if (instr(s, a).what == Do::own_refused) {
           put_word0(n, gas::end_move(claimed, claimed.owner));
           next_instr(n, a);
@@ -506,7 +652,12 @@ class Addresses {
     y.owner = s.owner;
     y.version = s.version;
     const bool asked = without(Mutation::swap_before_busy);
-    if (step.verdict == gas::MoveVerdict::already_there) {
+    const bool evicts = instr(s, a).what == Do::evict;
+    if (step.verdict == gas::MoveVerdict::on_ssd && !without(Mutation::move_from_ssd)) {
+      y.stage = kUnwanted;
+    } else if (evicts && step.verdict == gas::MoveVerdict::already_there) {
+      y.stage = kDeclaring;
+    } else if (evicts || step.verdict == gas::MoveVerdict::already_there) {   // nothing to do: the mark goes away
       y.stage = kUnmarking;
     } else if (asked) {
       y.stage = kRecallingOwn;

@@ -80,8 +80,17 @@ Named fresh() {
 // Everything at once.
 Named four() { return {"two putters, two movers", {{{0, {put(0, 1), put(0, 2)}}, {1, {own(), put(1, 1)}}, {2, {own()}}, {2, {get()}}}}}; }
 
+// The owner sends the page to SSD while others use it; whoever needs it has it brought in.
+Named evicted() { return {"the page is evicted", {{{0, {put(1, 1), evict()}}, {1, {put(0, 1), get(), get()}}}}}; }
+Named evicted_under_readers() { return {"evicted under readers", {{{0, {evict()}}, {1, {put(0, 1), get(), get()}}, {2, {get(), put(1, 1)}}}}}; }
+Named evicted_twice() { return {"evicted twice", {{{0, {evict(), evict()}}, {1, {put(0, 1), get()}}, {2, {near_get(), near_get()}}}}}; }
+Named evicted_near() { return {"evicted under a reader of word 0", {{{0, {put(0, 1), evict(), put(0, 2)}}, {1, {near_get(), near_get()}}, {0, {put(1, 1), get()}}}}}; }
+Named evicted_under_two() { return {"evicted under two readers of one entry", {{{0, {evict()}}, {1, {put(0, 1), get(), get()}}, {1, {get()}}}}}; }
+Named evicted_and_moved() { return {"evicted and moved", {{{0, {put(0, 1), evict()}}, {1, {own(), evict(), get()}}, {2, {get(), put(1, 1)}}}}}; }
+Named evicted_by_both() { return {"two owners-to-be, both evict", {{{1, {own(), evict()}}, {2, {own(), put(0, 1), evict()}}, {0, {near_get(), put(1, 1)}}}}}; }
+
 std::vector<Named> programs() {
-  return {put_while_moving(), owner_too(), shared_entry(), movers_rank_puts(), two_movers(), to_and_fro(),
+  return {evicted(),          evicted_under_readers(), evicted_twice(), evicted_near(), evicted_under_two(), evicted_and_moved(), evicted_by_both(), put_while_moving(), owner_too(), shared_entry(), movers_rank_puts(), two_movers(), to_and_fro(),
           readers(),          refused(),   groups(),       one_group(),        fresh(),      four()};
 }
 
@@ -128,6 +137,15 @@ std::vector<Mutant> mutants() {
       {"group_forgotten", group_forgotten, groups()},
       {"filler_not_counted", filler_not_counted, put_while_moving()},
       {"use_ends_early", use_ends_early, put_while_moving()},
+      {"no_second_look", no_second_look, evicted()},
+      {"no_second_look_near", no_second_look, evicted_near()},
+      {"second_look_by_state", second_look_by_state, evicted_under_two()},
+      {"version_not_bumped", version_not_bumped, evicted_near()},
+      {"tier_after_punch", tier_after_punch, evicted_near()},
+      {"evict_without_recall", evict_without_recall, evicted_under_readers()},
+      {"evict_undrained", evict_undrained, evicted_near()},
+      {"fill_from_ssd", fill_from_ssd, evicted_under_readers()},
+      {"move_from_ssd", move_from_ssd, evicted_and_moved()},
       {"last_use_keeps_silent", last_use_keeps_silent, put_while_moving()},
   };
 }

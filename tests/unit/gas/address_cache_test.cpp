@@ -94,6 +94,68 @@ TEST_F(Trips, AMoveTakesTheLocationBack) {
   EXPECT_EQ(job[1].frames[kAt], std::byte{'c'});
 }
 
+TEST_F(Trips, AGetCostsThreeAfterARecallToo) {
+  const auto get_one = [](SimRank& here, comm::Blocking& io) {
+    char byte = 0;
+    here.transport.trips();
+    ASSERT_TRUE(get(io, *here.addresses, &byte, kAt, 1).has_value());
+  };
+  job.on(0, [&](SimRank& here, comm::Blocking& io) { get_one(here, io); });
+  job.on(1, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->bring(io, kPage, page_range(kPage)).has_value()); });
+  job.on(0, [&](SimRank& here, comm::Blocking& io) {
+    get_one(here, io);
+    EXPECT_EQ(here.transport.trips(), 3u);   // word 0, the byte, word 0 again
+    get_one(here, io);
+    EXPECT_EQ(here.transport.trips(), 3u);   // the bit, word 0, the byte
+    get_one(here, io);
+    EXPECT_EQ(here.transport.trips(), 1u);
+  });
+}
+
+// Rule 9: whatever way the page was found, bytes that come after it has left do not count.
+TEST_F(Trips, AReadKnowsWhetherItsPageStood) {
+  AddressCache::Found by_entry, by_word;
+  job.on(0, [&](SimRank& here, comm::Blocking& io) {
+    by_entry = here.addresses->find(io, kPage);
+    EXPECT_TRUE(by_entry.by_entry);
+    EXPECT_TRUE(here.addresses->stood(io, kPage, by_entry));
+  });
+  job.on(1, [&](SimRank& here, comm::Blocking& io) {
+    by_word = here.addresses->find(io, kPage);
+    EXPECT_FALSE(by_word.by_entry);
+    EXPECT_TRUE(here.addresses->stood(io, kPage, by_word));
+    ASSERT_TRUE(here.mover->bring(io, kPage, page_range(kPage)).has_value());
+    EXPECT_FALSE(here.addresses->stood(io, kPage, by_word));
+  });
+  job.on(0, [&](SimRank& here, comm::Blocking& io) {
+    EXPECT_FALSE(here.addresses->stood(io, kPage, by_entry));
+    char byte = 0;
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(get(io, *here.addresses, &byte, kAt, 1).has_value());
+    EXPECT_FALSE(here.addresses->stood(io, kPage, by_entry));   // the entry is valid again, but another one
+  });
+}
+
+// The owner marks the page as leaving for SSD in word 0 before it punches: a read by word 0 sees that.
+TEST_F(Trips, AReadByTheDirectorySeesAnEvictionBegin) {
+  job.on(1, [](SimRank& here, comm::Blocking& io) {
+    const auto found = here.addresses->find(io, kPage);
+    const Location before = here.directory->lookup(io, kPage);
+    const MoveStep step = begin_move(before, before.owner);
+    ASSERT_EQ(step.verdict, MoveVerdict::already_there);
+    ASSERT_TRUE(here.directory->replace(io, kPage, before, step.claimed));
+    EXPECT_TRUE(here.addresses->stood(io, kPage, found));   // busy alone moves no byte
+    const Location evicting = begin_evict(step.claimed);
+    ASSERT_TRUE(here.directory->replace(io, kPage, step.claimed, evicting));
+    EXPECT_FALSE(here.addresses->stood(io, kPage, found));
+    ASSERT_TRUE(here.directory->replace(io, kPage, evicting, end_evict(evicting)));
+    EXPECT_FALSE(readable(here.directory->lookup(io, kPage)));
+    EXPECT_EQ(begin_move(here.directory->lookup(io, kPage), Rank{0}).verdict, MoveVerdict::on_ssd);
+    ASSERT_TRUE(here.directory->replace(io, kPage, end_evict(evicting), end_bring_in(evicting)));
+    EXPECT_FALSE(here.addresses->stood(io, kPage, found));
+    EXPECT_TRUE(readable(here.directory->lookup(io, kPage)));
+  });
+}
+
 TEST_F(Trips, WhatIsNotAllocatedIsNotCached) {
   job.on(0, [](SimRank& here, comm::Blocking& io) {
     char byte = 0;
