@@ -24,12 +24,15 @@ class Batch {
   ~Batch() { await(); }
 
   void read(RemoteAddr from, void* to, std::size_t bytes) {
+    io_.count_trip(from);
     post([&] { return io_.transport().read(from, to, bytes, &done_); });
   }
   void write(RemoteAddr to, const void* from, std::size_t bytes) {
+    io_.count_trip(to);
     post([&] { return io_.transport().write(to, from, bytes, &done_); });
   }
   void atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result) {
+    io_.count_trip(at);
     post([&] { return io_.transport().atomic(op, at, operand, compare, result, &done_); });
   }
 

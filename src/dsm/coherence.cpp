@@ -202,7 +202,8 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
         if (fetched == Fetched::own && block_at(page, i) == b) after.pins = step.after.pins;
         finish(block_at(page, i), after);
       });
-      return fetched == Fetched::own ? Fault::served : fetched == Fetched::leaving ? Fault::again : Fault::wild;
+      if (fetched == Fetched::untouched) mover_->touch(ctx.io, page);   // with no bit held; the access then finds the page ours, or somebody else's
+      return fetched == Fetched::own ? Fault::served : fetched == Fetched::wild ? Fault::wild : Fault::again;
     }
   }
   for (const Action action : step.actions) {
@@ -270,6 +271,7 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
     const auto found = addresses_.find(ctx.io, page);
     const Rank owner = found.owner;
     if (owner == kNoRank) return Fetched::wild;
+    if (!found.by_entry && gas::Location::of(found.word).untouched) return gas::Location::of(found.word).busy ? Fetched::leaving : Fetched::untouched;
     if (owner == transport_.rank()) {
       // A cached location does not say whether the page is leaving: the owner may have been asked to yield before its entry was recalled.
       const gas::Location where = directory_.lookup(ctx.io, page);

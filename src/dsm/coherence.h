@@ -50,6 +50,9 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   Coherence(mem::Space&, mem::BlockTable&, mem::BlockSet& cached, mem::BlockSet& dirty, mem::FaultEngine&, comm::Transport&,
             gas::AddressCache&, std::atomic<std::uint64_t>& dirty_blocks);
 
+  /// Who brings pages here for faults, from the first fault on; null: pages stay where they are, and none is allocated untouched.
+  void set_mover(gas::Mover* mover) noexcept { mover_ = mover; }
+
   /// Makes the access possible. False: the address is not allocated (or faults for a reason that is not ours).
   bool fault(ThreadContext&, std::uint64_t offset, mem::Access);
 
@@ -88,7 +91,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
  private:
   /// Blocks of one page whose busy bits the caller holds: bit i stands for the page's i-th block.
   using Mask = std::uint32_t;
-  enum class Fetched { yes, own, leaving, wild };
+  enum class Fetched { yes, own, leaving, untouched, wild };
   struct Puts;
 
   [[nodiscard]] bool try_claim(BlockId, BlockState before, const Step&) noexcept;
@@ -134,6 +137,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   comm::Transport& transport_;
   gas::AddressCache& addresses_;
   const gas::Directory& directory_;
+  gas::Mover* mover_ = nullptr;
   std::atomic<std::uint64_t>& dirty_blocks_;
 
   std::atomic<std::uint64_t> acquires_{0};   ///< rule 2: a fetch that saw another number than the present one is repeated

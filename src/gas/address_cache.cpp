@@ -125,13 +125,17 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted) {
     Location where;
     if (step.action == AddressAction::look) {
       where = calm(io, page, entry, step.after);
-      if (where.allocated && !where.busy) continue;
+      if (keepable(where)) continue;
     } else {
       counted = fill(io, page, entry, AddressEvent::put, where);
     }
     if (counted || !where.allocated) {
       count_access(io, false);
       return where.owner;
+    }
+    if (where.untouched && !where.busy) {   // whoever of us succeeds: the page stays where it is now, and an entry of it can be filled
+      directory_.replace(io, page, where, touched(where));
+      continue;
     }
     for (; where.busy; where = directory_.lookup(io, page)) io.waiter().pause();   // not busy: recalled or filled meanwhile
   }
@@ -150,37 +154,6 @@ void AddressCache::end_put(PageId page) noexcept {
   if (step.action == AddressAction::answer_kept && owed.requester != kNoRank) transport_.reply(owed, 0);
 }
 
-namespace {
-
-/// An atomic of several that are under way together.
-struct Asked : comm::Completion {
-  std::atomic<std::uint32_t>* left = nullptr;
-  std::uint64_t value = 0;
-};
-
-/// Posts all, and awaits all; operation(i) says what the i-th is.
-template <class Operation>
-void all_at_once(comm::Blocking& io, std::span<Asked> asked, comm::AtomicOp op, const Operation& operation) {
-  std::atomic<std::uint32_t> left{static_cast<std::uint32_t>(asked.size())};
-  for (std::size_t i = 0; i < asked.size(); ++i) {
-    Asked& one = asked[i];
-    one.left = &left;
-    // release: the value is there for who sees the count.
-    one.fn = [](comm::Completion* c) noexcept { static_cast<Asked*>(c)->left->fetch_sub(1, std::memory_order_release); };
-    const auto [at, operand] = operation(i);
-    io.count_trip(at);
-    comm::Post posted = comm::Post::again;
-    io.waiter().until([&, to = at, with = operand] {
-      if (posted == comm::Post::again) posted = io.transport().atomic(op, to, with, 0, &one.value, &one);
-      return posted != comm::Post::again;
-    });
-    if (posted == comm::Post::done) left.fetch_sub(1, std::memory_order_relaxed);   // relaxed: by this thread
-  }
-  io.waiter().until([&] { return left.load(std::memory_order_acquire) == 0; });   // acquire: pairs with the completions
-}
-
-}  // namespace
-
 /// fill() of many: each entry is read before its bit is set, and the bit is set before word 0 is read.
 void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages) {
   std::array<PageId, kMostLearnt> asking;
@@ -193,14 +166,16 @@ void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages) {
     before[n++] = word;
   }
   if (n < 2) return;   // one is asked for as well by who needs it
-  std::array<Asked, kMostLearnt> asked;
-  const std::span<Asked> used(asked.data(), n);
-  all_at_once(io, used, comm::AtomicOp::fetch_or, [&](std::size_t i) { return std::pair(directory_.word_at(asking[i], 2), directory_.own_holder_bit()); });
-  all_at_once(io, used, comm::AtomicOp::fetch_add, [&](std::size_t i) { return std::pair(directory_.word_at(asking[i], 0), std::uint64_t{0}); });
+  std::array<std::uint64_t, kMostLearnt> found{};
+  comm::Batch batch(io);
+  for (std::size_t i = 0; i < n; ++i) directory_.add_holder(batch, asking[i], &found[i]);
+  batch.await();
+  for (std::size_t i = 0; i < n; ++i) directory_.lookup(batch, asking[i], &found[i]);
+  batch.await();
   for (std::size_t i = 0; i < n; ++i) {
-    const Location where = Location::of(asked[i].value);
+    const Location where = Location::of(found[i]);
     count_access(io, false);
-    if (!where.allocated || where.busy) continue;
+    if (!keepable(where)) continue;
     std::uint64_t expected = before[i];   // else it was recalled or filled meanwhile
     words_[raw(asking[i])].compare_exchange_strong(expected, filled(AddressEntry::of(before[i]), where.owner, AddressEvent::read).word());
   }

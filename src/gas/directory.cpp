@@ -25,6 +25,12 @@ void Directory::add_holder(comm::Blocking& io, PageId page) const {
   words_.fetch_or(io, manager(page), entry(page, 2), holder_bit(rank_, ranks_));
 }
 
+void Directory::add_holder(comm::Batch& batch, PageId page, std::uint64_t* before) const {
+  words_.fetch_or(batch, manager(page), entry(page, 2), holder_bit(rank_, ranks_), before);
+}
+
+void Directory::lookup(comm::Batch& batch, PageId page, std::uint64_t* word) const { words_.load(batch, manager(page), entry(page, 0), word); }
+
 void Directory::mark(comm::Batch& batch, PageId page, std::uint64_t* before) const {
   words_.fetch_or(batch, manager(page), entry(page, 0), kBusyBit, before);
 }

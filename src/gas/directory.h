@@ -46,11 +46,11 @@ class Directory {
   void take_holders(comm::Batch&, PageId, std::uint64_t* holders) const;
   /// Notes that this rank takes the page's location into its address cache.
   void add_holder(comm::Blocking&, PageId) const;
+  // The same of many pages at once.
+  void add_holder(comm::Batch&, PageId, std::uint64_t* before) const;
+  void lookup(comm::Batch&, PageId, std::uint64_t* word) const;
   /// Can the page's entry be read here by a plain load?
   [[nodiscard]] bool near(PageId page) const noexcept { return words_.is_direct(manager(page)); }
-  /// Where a word of the page's entry is, for one-sided operations under way together.
-  [[nodiscard]] comm::RemoteAddr word_at(PageId page, unsigned word) const noexcept { return {manager(page), kDirectory, entry(page, word)}; }
-  [[nodiscard]] std::uint64_t own_holder_bit() const noexcept { return holder_bit(rank_, ranks_); }
   /// The owner by such a load; kNoRank: not allocated, or not near.
   [[nodiscard]] Rank near_owner(PageId page) const noexcept {
     const std::atomic<std::uint64_t>* word = words_.here(manager(page), entry(page, 0));

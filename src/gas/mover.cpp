@@ -114,7 +114,7 @@ void Mover::travel(comm::Blocking& io, std::span<Trip> trips) {
     if (t.claimed()) {
       directory_.unmark(batch, t.page, end_move(t.step.claimed, t.yielded() ? me : before.owner), &t.last);
     } else if (t.step.verdict != MoveVerdict::wait) {
-      directory_.unmark(batch, t.page, before, &t.last);
+      directory_.unmark(batch, t.page, t.step.verdict == MoveVerdict::already_there ? touched(before) : before, &t.last);
     }
   }
   batch.await();
@@ -179,10 +179,64 @@ void Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
   }
 }
 
+void Mover::touch(comm::Blocking& io, PageId page) {
+  if (holder_.claim(io, page) == Claim::ours) return;
+  const Rank me = transport_.rank();
+  Location before;
+  {
+    comm::Batch batch(io);
+    std::uint64_t word = 0;
+    directory_.mark(batch, page, &word);
+    batch.await();
+    before = Location::of(word);
+  }
+  const MoveStep step = begin_move(before, me);
+  const bool first = before.untouched && (step.verdict == MoveVerdict::claim || step.verdict == MoveVerdict::already_there);
+  if (step.verdict != MoveVerdict::wait) {
+    KASANE_CHECK(directory_.replace(io, page, step.claimed, first ? end_touch(step.claimed, me) : before), "only its mover changes the entry of a page that moves");
+  }
+  if (first) {
+    holder_.settle(page);
+  } else {
+    holder_.give_up(page);
+  }
+}
+
+Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
+  const Rank me = transport_.rank();
+  for (;; io.waiter().pause()) {
+    const Location found = directory_.lookup(io, page);
+    if (found.busy) continue;
+    if (!found.allocated) {
+      if (directory_.replace(io, page, found, Location{true, me, Tier::dram, false, found.version + 1, true})) return {};
+      continue;
+    }
+    if (found.owner != me) {
+      KASANE_TRY(bring(io, page, ByteRange{}));
+      continue;
+    }
+    if (found.untouched) return {};
+    Trip trip{.page = page, .live = {}};
+    trip.step = begin_move(found, kNoRank);   // as if somebody else took it: holders are recalled, and our blocks disarmed
+    if (!directory_.replace(io, page, found, trip.step.claimed)) continue;
+    recall(io, {&trip, 1});
+    YieldAnswer answer = holder_.yield(page);
+    for (; answer == YieldAnswer::retry; answer = holder_.yield(page)) io.waiter().pause();
+    Location after = end_move(trip.step.claimed, me);
+    after.untouched = answer == YieldAnswer::yielded;
+    KASANE_CHECK(directory_.replace(io, page, trip.step.claimed, after));
+    if (after.untouched) return {};
+    return fail(Errc::busy, "first touch: the page at global offset " + std::to_string(mem::offset_of(page)) + " is pinned");
+  }
+}
+
 Result<void> Mover::assign(comm::Blocking& io, PageId page, Rank owner) {
   for (;;) {
     const Location before = directory_.lookup(io, page);
-    if (before.allocated && !before.busy && before.owner == owner) return {};
+    if (before.allocated && !before.busy && before.owner == owner) {
+      if (!before.untouched || directory_.replace(io, page, before, touched(before))) return {};
+      continue;
+    }
     if (!before.allocated) {
       if (!before.busy && directory_.replace(io, page, before, Location{true, owner, Tier::dram, false, before.version + 1})) return {};
       if (before.busy) io.waiter().pause();

@@ -77,6 +77,11 @@ class Mover {
   std::optional<Refusal> bring_all(comm::Blocking&, PageId first, std::uint64_t pages);
   /// Makes `to` the owner without data, where this rank owns the page and has stopped using its bytes.
   void hand_back(comm::Blocking&, PageId, Rank to);
+  /// Makes this rank the owner of a page that nobody has touched yet; afterwards somebody has. Waits for nothing but this rank's blocks.
+  void touch(comm::Blocking&, PageId);
+  /// Makes the page untouched, whatever it was, with this rank as its provisional owner: whoever faults on it first becomes its owner. The bytes are lost; nobody else may use the
+  /// page meanwhile. Refused where it is pinned.
+  Result<void> assign_untouched(comm::Blocking&, PageId);
   /// Names `owner` in the entry of a page whose bytes do not matter. A former owner elsewhere yields first.
   Result<void> assign(comm::Blocking&, PageId, Rank owner);
 

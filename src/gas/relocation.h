@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The directory entry of a page and its transitions, pure (docs/design/dsm.md). Four 64-bit words in the manager's memory:
 //
-//   word 0   version 32 | reserved 9 | busy 1 | tier 2 | owner+1 20      where the page is
-//   word 1   writers 32 | readers 32                                     sharing summary (classification, a later step)
-//   word 2   holders of the location, a bit for ranks_per_bit ranks      address caches (gas/address_cache_protocol.h)
+//   word 0   version 32 | reserved 8 | untouched 1 | busy 1 | tier 2 | owner+1 20   where the page is
+//   word 1   writers 32 | readers 32                                             sharing summary (classification, a later step)
+//   word 2   holders of the location, a bit for ranks_per_bit ranks              address caches (gas/address_cache_protocol.h)
 //   word 3   kept zero
 //
 // Who takes a location into its cache and a move exclude each other without a lock: the rank sets its bit in word 2 and then reads word 0;
@@ -25,17 +25,18 @@ struct Location {
   Tier tier = Tier::dram;
   bool busy = false;             ///< the page is moving; owner is still the old one
   std::uint32_t version = 0;
+  bool untouched = false;        ///< its bytes do not matter yet: whoever touches it first becomes its owner, without data; until then owner is provisional
 
   friend bool operator==(const Location&, const Location&) = default;
 
   [[nodiscard]] constexpr std::uint64_t word() const noexcept {
-    return (std::uint64_t{version} << 32) | (busy ? std::uint64_t{1} << 22 : 0) | (static_cast<std::uint64_t>(tier) << 20) |
+    return (std::uint64_t{version} << 32) | (busy ? std::uint64_t{1} << 22 : 0) | (untouched ? std::uint64_t{1} << 23 : 0) | (static_cast<std::uint64_t>(tier) << 20) |
            (allocated ? std::uint64_t{raw(owner)} + 1 : 0);
   }
   [[nodiscard]] static constexpr Location of(std::uint64_t word) noexcept {
     const auto id = static_cast<std::uint32_t>(word & 0xFFFFF);
     return {id != 0, id != 0 ? Rank{id - 1} : kNoRank, static_cast<Tier>((word >> 20) & 3), ((word >> 22) & 1) != 0,
-            static_cast<std::uint32_t>(word >> 32)};
+            static_cast<std::uint32_t>(word >> 32), ((word >> 23) & 1) != 0};
   }
 };
 
@@ -71,8 +72,19 @@ struct MoveStep {
   l.busy = false;
   l.owner = to;
   l.version = claimed.version + 1;
+  l.untouched = claimed.untouched && to == claimed.owner;
   return l;
 }
+
+// First touch. A page is allocated untouched, its allocator being the provisional owner, who keeps it disarmed like everybody else. The first rank that faults on it marks
+// it busy and, finding it untouched still, stores end_touch(): nothing is recalled, asked or copied, since nobody holds the location of an untouched page, puts to it or has its
+// blocks. A direct put is a touch by the provisional owner: it first compare-swaps to touched(). Direct gets read the provisional owner's frame and keep no location.
+
+[[nodiscard]] constexpr Location touched(Location l) noexcept {
+  l.untouched = false;
+  return l;
+}
+[[nodiscard]] constexpr Location end_touch(const Location& claimed, Rank by) noexcept { return touched(end_move(claimed, by)); }
 
 // A page that leaves for SSD is moved by its owner: busy is set, and found to be the owner's (already_there); then begin_evict() is stored, so that whoever reads
 // by word 0 alone finds out; holders are recalled, puts drained and V is protected as for a move; the bytes are written, the frame is punched; end_evict() is stored. The way
@@ -98,7 +110,7 @@ struct MoveStep {
 [[nodiscard]] constexpr bool readable(const Location& l) noexcept { return l.allocated && l.tier == Tier::dram; }
 
 /// May the location be kept, in an address cache?
-[[nodiscard]] constexpr bool keepable(const Location& l) noexcept { return readable(l) && !l.busy; }
+[[nodiscard]] constexpr bool keepable(const Location& l) noexcept { return readable(l) && !l.busy && !l.untouched; }
 
 /// Were the bytes that a read brought the page's, if word 0 was `before` (readable) when it began and is `after` now? No move has ended and no eviction has begun to
 /// punch: either would show in the version or the tier (rule 9).

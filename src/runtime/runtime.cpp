@@ -293,6 +293,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   coherence.emplace(*space, *table, *cached, *dirty, *engine, *transport, *addresses,
                     reinterpret_cast<gas::RankHeader*>(entries->base)->dirty_blocks);
   mover.emplace(*transport, *addresses, *coherence);
+  coherence->set_mover(&*mover);
   giver.emplace(*transport, *mover);
 
   const gas::Heap::Config heap_config{segments.heap_offset, segments.heap_bytes, workers, reinterpret_cast<std::uintptr_t>(space->v(0))};

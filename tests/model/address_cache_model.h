@@ -55,11 +55,14 @@ enum class Mutation : std::uint8_t {
   evict_without_recall,   ///< holders are not asked to forget a page that is evicted
   evict_undrained,        ///< the evictor's own puts are not awaited
   fill_from_ssd,          ///< the location of a page on SSD is kept
+  put_leaves_untouched,   ///< a put to an untouched page does not say that it is touched
+  untouched_is_kept,      ///< the location of an untouched page is kept
+  touch_without_look,     ///< whoever faults takes the page without data, though somebody was faster
   move_from_ssd,          ///< a mover takes a page on SSD from the owner's frame
   last_use_keeps_silent,  ///< whoever ends the last use forgets the answer
 };
 
-enum class Do : std::uint8_t { get, near_get, put, own, own_refused, evict, assign, end };
+enum class Do : std::uint8_t { get, near_get, put, own, own_refused, evict, touch, assign, end };
 
 struct Instr {
   Do what = Do::end;
@@ -68,6 +71,7 @@ struct Instr {
 };
 inline Instr get() { return {Do::get}; }   ///< both cells, one after the other
 inline Instr near_get() { return {Do::near_get}; }   ///< by word 0 alone, where the directory is mapped
+inline Instr touch() { return {Do::touch}; }   ///< a fault on a page that was allocated untouched
 inline Instr evict() { return {Do::evict}; }   ///< if the page is here
 inline Instr put(int cell, int value) { return {Do::put, static_cast<std::uint8_t>(cell), static_cast<std::uint8_t>(value)}; }
 inline Instr own() { return {Do::own}; }
@@ -82,6 +86,7 @@ struct Script {
 struct Program {
   std::vector<Script> workers;
   bool allocated = true;                          ///< with rank 0 as its owner
+  bool untouched = false;
   std::array<std::uint8_t, 3> group{0, 1, 2};     ///< the holder bit of each rank, as gas::holder_bit has it in larger jobs
   Mutation without = Mutation::none;
 };
@@ -112,7 +117,7 @@ class Addresses {
 
  public:
   struct State {
-    std::uint8_t owner, busy, version, tier, holders;   // words 0 and 2; owner + 1
+    std::uint8_t owner, busy, version, tier, untouched, holders;   // words 0 and 2; owner + 1
     std::uint8_t disk[kCells];
     std::uint8_t wanted, service;   // somebody asks the owner to bring the page in; how far it is with that
     Entry entry[R];
@@ -130,6 +135,7 @@ class Addresses {
     State s;
     std::memset(&s, 0, sizeof s);
     s.owner = program_.allocated ? 1 : 0;
+    s.untouched = program_.untouched;
     return s;
   }
 
@@ -172,7 +178,7 @@ class Addresses {
     static constexpr const char* kWords[] = {"begins", "looks at its rank's entry", "sets its rank's bit", "reads word 0", "fills the entry",
                                              "finds the entry recalled or filled", "finds the page moving", "reads cell", "ends the get", "issues its put",
                                              "'s put lands", "'s put has completed", "ends its use", "ends its use and answers", "move: looks at the holders",
-                                             "move: nothing to do", "makes its entry an empty one", "finds that its page stood", "begins again", "asks the owner to bring the page in", "evict: word 0 says so",
+                                             "move: nothing to do", "makes its entry an empty one", "finds that its page stood", "begins again", "asks the owner to bring the page in", "touches the page", "evict: word 0 says so",
                                              "evict: writes cell", "evict: punches cell", "evict: has ended", "move: marks the page busy", "move: asks those that it saw", "move: takes the holders",
                                              "move: recalls its own rank's entry", "move: all have answered", "move: copies cell", "move: names the owner",
                                              "move: the owner refused", "assigns the page"};
@@ -198,7 +204,7 @@ class Addresses {
 
  private:
   enum StepKind : std::uint16_t {
-    kBegin, kLook, kRegister, kRead0, kFill, kRecalled, kMoving, kReadCell, kGot, kIssue, kLand, kCompleted, kEnd, kEndAnswer, kPeek, kMoveNothing, kCalm, kStood, kAgain, kAskOwner, kLeaving, kWrite, kPunch, kEvicted,
+    kBegin, kLook, kRegister, kRead0, kFill, kRecalled, kMoving, kReadCell, kGot, kIssue, kLand, kCompleted, kEnd, kEndAnswer, kPeek, kMoveNothing, kCalm, kStood, kAgain, kAskOwner, kTouch, kLeaving, kWrite, kPunch, kEvicted,
     kMark, kAsk, kTake, kOwnEntry, kAnswered, kCopy, kName, kRefused, kAssign,
     kRecall = 0x100,
     kService1 = 0x200,
@@ -212,6 +218,7 @@ class Addresses {
     kReading0,      //       word 0
     kFilling,       //       the entry
     kPaused,        // a put that met a moving page
+    kTouching,      // a put, to an untouched page
     kLookingNear,   // a near get
     kReadingCells,
     kLookingAgain,
@@ -252,12 +259,13 @@ class Addresses {
                   static_cast<std::uint8_t>(e.uses), static_cast<std::uint8_t>(e.stamp)};
   }
   static gas::Location word0(const State& s) noexcept {
-    return {s.owner != 0, s.owner != 0 ? Rank{s.owner - 1u} : kNoRank, static_cast<gas::Tier>(s.tier), s.busy != 0, s.version};
+    return {s.owner != 0, s.owner != 0 ? Rank{s.owner - 1u} : kNoRank, static_cast<gas::Tier>(s.tier), s.busy != 0, s.version, s.untouched != 0};
   }
   static void put_word0(State& s, const gas::Location& l) noexcept {
     s.owner = static_cast<std::uint8_t>(raw(l.owner) + 1);
     s.busy = l.busy;
     s.tier = static_cast<std::uint8_t>(l.tier);
+    s.untouched = l.untouched;
     s.version = static_cast<std::uint8_t>(l.version);
   }
   static void next_instr(State& n, std::uint8_t a) noexcept {
@@ -272,6 +280,7 @@ class Addresses {
       case Do::get:
       case Do::near_get: return access(s, a, Event::read, emit);
       case Do::put: return access(s, a, Event::put, emit);
+      case Do::touch: return touch(s, a, emit);
       case Do::evict:
       case Do::own:
       case Do::own_refused: return move(s, a, emit);
@@ -335,6 +344,8 @@ class Addresses {
         const gas::Location where = word0(s);   // of a page that somebody held: allocated
         if (!gas::readable(where)) return to(kAsked, kMoving);
         found_by_word0(s, y);
+        if (where.untouched && event == Event::read) return to(kReadingCells, kRead0, y.owner);
+        if (where.untouched && !where.busy) return to(kTouching, kRead0, y.owner);
         if (where.busy) return to(event == Event::put ? kPaused : kReadingCells, kMoving);
         return to(kCalmed, kRead0, y.owner);
       }
@@ -356,8 +367,19 @@ class Addresses {
         if (!gas::readable(where) && !without(Mutation::fill_from_ssd)) return to(kAsked, kMoving);
         found_by_word0(s, y);
         if (where.busy && event == Event::put && without(Mutation::put_while_busy)) return to(kPutting, kMoving);
+        if (where.untouched && !where.busy && !without(Mutation::untouched_is_kept)) {
+          if (event == Event::read) return to(kReadingCells, kRead0, y.owner);
+          if (!without(Mutation::put_leaves_untouched)) return to(kTouching, kRead0, y.owner);
+        }
         if (where.busy && !without(Mutation::fill_while_busy)) return to(event == Event::put ? kPaused : kReadingCells, kMoving);
         return to(without(Mutation::read_before_register) ? kRegistering : kFilling, kRead0, y.owner);
+      }
+      case kTouching: {   // a compare-swap
+        gas::Location seen = word0(s);
+        const bool same = seen.untouched && !seen.busy && s.version == x.seen_version && s.owner == x.owner;
+        if (same) put_word0(n, gas::touched(seen));
+        start_again(y);
+        return to(kLooking, kTouch, same);
       }
       case kPaused:
         if (s.busy || s.owner == 0) return;
@@ -539,7 +561,7 @@ class Addresses {
       emit(n, Step{kind, a, detail});
     };
     const bool evicts = instr(s, a).what == Do::evict;
-    gas::Location claimed{true, x.owner != 0 ? Rank{x.owner - 1u} : kNoRank, gas::Tier::dram, true, x.version};
+    gas::Location claimed{true, x.owner != 0 ? Rank{x.owner - 1u} : kNoRank, gas::Tier::dram, true, x.version, s.untouched != 0};
     switch (x.stage) {
       case kStart:   // two operations at once: the mark, and a look at the holders
         if (without(Mutation::swap_before_busy)) return take(n, a, to);
@@ -549,6 +571,7 @@ class Addresses {
       case kPeeking: return peek(s, a, emit);
       case kUnmarking: {
         claimed.busy = false;
+        if (x.owner == me + 1) claimed = gas::touched(claimed);
         put_word0(n, claimed);
         next_instr(n, a);
         return emit(n, Step{kMoveNothing, a, 0});
@@ -618,6 +641,31 @@ class Addresses {
         next_instr(n, a);
         return emit(n, Step{kName, a, me});
     }
+  }
+
+  /// A fault, as Mover::touch: the mark, then the entry.
+  template <class Emit>
+  void touch(const State& s, std::uint8_t a, Emit&& emit) const {
+    const Rank me{program_.workers[a].rank};
+    State n = s;
+    Actor& y = n.actor[a];
+    if (y.stage == kStart) {
+      const gas::MoveStep step = gas::begin_move(word0(s), me);
+      if (step.verdict == gas::MoveVerdict::wait) return;   // give up, pause: the fault comes again
+      put_word0(n, step.claimed);
+      y.stage = kNaming;
+      y.seen = s.untouched != 0 || without(Mutation::touch_without_look);
+      return emit(n, Step{kMark, a, s.owner});
+    }
+    gas::Location l = word0(s);
+    if (y.seen) {
+      l = gas::end_touch(l, me);
+    } else {
+      l.busy = false;
+    }
+    put_word0(n, l);
+    next_instr(n, a);
+    emit(n, Step{kTouch, a, y.seen});
   }
 
   /// Sends recalls, which are under way from here on, in any order.

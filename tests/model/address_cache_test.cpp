@@ -89,8 +89,19 @@ Named evicted_under_two() { return {"evicted under two readers of one entry", {{
 Named evicted_and_moved() { return {"evicted and moved", {{{0, {put(0, 1), evict()}}, {1, {own(), evict(), get()}}, {2, {get(), put(1, 1)}}}}}; }
 Named evicted_by_both() { return {"two owners-to-be, both evict", {{{1, {own(), evict()}}, {2, {own(), put(0, 1), evict()}}, {0, {near_get(), put(1, 1)}}}}}; }
 
+// Allocated untouched with rank 0 as its provisional owner.
+Named untouched(const char* name, std::vector<Script> workers) {
+  Named n{name, {std::move(workers)}};
+  n.program.untouched = true;
+  return n;
+}
+Named touched_by_two() { return untouched("two touch a page first", {{1, {touch(), put(0, 1), get()}}, {2, {touch(), put(1, 1), get()}}, {0, {get(), get()}}}); }
+Named put_and_touch() { return untouched("a put and a touch", {{1, {put(0, 1), get()}}, {2, {get(), touch(), put(1, 1)}}}); }
+Named get_put_touch() { return untouched("a get, then a put; a touch", {{1, {get(), put(0, 1)}}, {2, {touch(), get()}}, {0, {touch(), put(1, 1)}}}); }
+Named touch_and_own() { return untouched("a touch and an owner-to-be", {{0, {own(), put(0, 1)}}, {1, {own(), put(1, 1)}}, {2, {touch(), get()}}}); }
+
 std::vector<Named> programs() {
-  return {evicted(),          evicted_under_readers(), evicted_twice(), evicted_near(), evicted_under_two(), evicted_and_moved(), evicted_by_both(), put_while_moving(), owner_too(), shared_entry(), movers_rank_puts(), two_movers(), to_and_fro(),
+  return {touched_by_two(), put_and_touch(), get_put_touch(), touch_and_own(), evicted(),          evicted_under_readers(), evicted_twice(), evicted_near(), evicted_under_two(), evicted_and_moved(), evicted_by_both(), put_while_moving(), owner_too(), shared_entry(), movers_rank_puts(), two_movers(), to_and_fro(),
           readers(),          refused(),   groups(),       one_group(),        fresh(),      four()};
 }
 
@@ -145,6 +156,9 @@ std::vector<Mutant> mutants() {
       {"evict_without_recall", evict_without_recall, evicted_under_readers()},
       {"evict_undrained", evict_undrained, evicted_near()},
       {"fill_from_ssd", fill_from_ssd, evicted_under_readers()},
+      {"put_leaves_untouched", put_leaves_untouched, put_and_touch()},
+      {"untouched_is_kept", untouched_is_kept, get_put_touch()},
+      {"touch_without_look", touch_without_look, put_and_touch()},
       {"move_from_ssd", move_from_ssd, evicted_and_moved()},
       {"last_use_keeps_silent", last_use_keeps_silent, put_while_moving()},
   };

@@ -64,6 +64,7 @@ class SimRank {
     coherence.emplace(space, *table_, *cached_, *dirty_, *engine, transport, *addresses,
                       reinterpret_cast<gas::RankHeader*>(entries)->dirty_blocks);
     mover.emplace(transport, *addresses, *coherence);
+    coherence->set_mover(&*mover);
     const gas::Heap::Config config{SimLayout::kHeapOffset, SimLayout::kSpaceBytes - SimLayout::kHeapOffset,
                                    SimLayout::kCaches};
     attach(gas::kHeap, gas::Heap::region_bytes(config, ranks), heap_memory_);

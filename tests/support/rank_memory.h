@@ -44,6 +44,7 @@ class RankMemory {
                       reinterpret_cast<gas::RankHeader*>(entries)->dirty_blocks);
     mover.emplace(*transport, *addresses, *coherence);
     access = gas::Access::create(*comm_engine, *addresses, kSpaceBytes, base).value();
+    coherence->set_mover(&*mover);
     const gas::Heap::Config config{kHeapOffset, kSpaceBytes - kHeapOffset, 2};
     attach(gas::kHeap, gas::Heap::region_bytes(config, job.ranks));
     heap.emplace(*transport, config, *directory, *mover, *coherence);
@@ -86,6 +87,8 @@ class RankMemory {
   std::uint64_t allocate(std::size_t bytes, gas::Placement placement = gas::Placement::local) {
     return heap->allocate(context().io, gas::Heap::kShared, bytes, 16, placement).value();
   }
+  /// What the heap does before memory is given out again: what is cached of it here is dropped.
+  void heap_take(std::uint64_t offset, std::size_t bytes) { coherence->take(context().io, offset, bytes); }
   std::uint64_t broadcast(Rank root, std::uint64_t value) {
     collectives.broadcast(root, std::as_writable_bytes(std::span(&value, 1)));
     return value;

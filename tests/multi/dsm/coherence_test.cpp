@@ -90,6 +90,90 @@ TEST_P(CoherenceTest, PlacementsAreOwnedAsAsked) {
   });
 }
 
+// Ranks r touches page r first: by a store, a load, a pin, a direct put (which leaves it with the provisional owner) in turn; then all of it is rewritten and done again.
+TEST_P(CoherenceTest, UntouchedPagesBelongToWhoeverTouchesThemFirst) {
+  on_ranks(GetParam(), [](RankMemory& m) {
+    const auto ranks = m.transport->ranks();
+    const std::uint32_t me = raw(m.rank());
+    const std::uint64_t pages = 4 * ranks;
+    const std::uint64_t data = m.broadcast(Rank{0}, me == 0 ? m.allocate(pages * mem::kPageBytes, gas::Placement::block) : 0);
+    for (unsigned round = 1; round <= 3; ++round) {
+      const std::uint32_t allocator = round % ranks;
+      if (me == allocator) {
+        m.heap_take(data, pages * mem::kPageBytes);
+        for (std::uint64_t p = 0; p < pages; ++p) ASSERT_TRUE(m.mover->assign_untouched(m.context().io, mem::page_of(data + p * mem::kPageBytes)).has_value());
+      }
+      m.collectives.barrier();
+      m.coherence->acquire_all(m.context());
+      for (std::uint64_t p = me; p < pages; p += ranks) {
+        const std::uint64_t at = data + p * mem::kPageBytes + 128;
+        auto* word = m.at<std::uint64_t>(at);
+        const std::uint64_t value = p * 10 + round;
+        switch (p / ranks) {
+          case 0: *word = value; break;
+          case 1:
+            static_cast<void>(*static_cast<volatile std::uint64_t*>(word));
+            *word = value;
+            break;
+          case 2:
+            ASSERT_TRUE(m.coherence->pin(m.context(), at, 8, true).has_value());
+            *word = value;
+            m.coherence->unpin(m.context(), at, 8);
+            break;
+          default: ASSERT_TRUE(gas::put(m.context().io, *m.access, at, &value, sizeof value).has_value());
+        }
+      }
+      m.coherence->release_all(m.context());
+      m.collectives.barrier();
+      m.coherence->acquire_all(m.context());
+      for (std::uint64_t p = 0; p < pages; ++p) {
+        const std::uint64_t at = data + p * mem::kPageBytes + 128;
+        const auto where = m.directory->lookup(m.context().io, mem::page_of(at));
+        EXPECT_EQ(raw(where.owner), p / ranks == 3 ? allocator : p % ranks) << "page " << p;
+        EXPECT_FALSE(where.busy || (where.untouched && ranks > 1));   // with one rank a put leaves that to the next fault
+        std::uint64_t direct = 0;
+        ASSERT_TRUE(gas::get(m.context().io, *m.access, &direct, at, sizeof direct).has_value());
+        ASSERT_EQ(direct, p * 10 + round);
+        ASSERT_EQ(*m.at<std::uint64_t>(at), p * 10 + round);
+      }
+      m.collectives.barrier();
+    }
+  });
+}
+
+// Everybody runs for the same pages: each has one owner, and nobody's word is lost.
+TEST_P(CoherenceTest, ManyMayTouchAPageFirst) {
+  on_ranks(GetParam(), [](RankMemory& m) {
+    const auto ranks = m.transport->ranks();
+    const std::uint32_t me = raw(m.rank());
+    const std::uint64_t data = m.broadcast(Rank{0}, me == 0 ? m.allocate(16 * mem::kPageBytes, gas::Placement::block) : 0);
+    for (unsigned round = 1; round <= 6; ++round) {
+      if (me == 0) {
+        m.heap_take(data, 16 * mem::kPageBytes);
+        for (std::uint64_t p = 0; p < 16; ++p) ASSERT_TRUE(m.mover->assign_untouched(m.context().io, mem::page_of(data + p * mem::kPageBytes)).has_value());
+      }
+      m.collectives.barrier();
+      m.coherence->acquire_all(m.context());
+      for (std::uint64_t p = 0; p < 16; ++p) {
+        const std::uint64_t at = data + p * mem::kPageBytes + me * 8;
+        const std::uint64_t value = p * 100 + round;
+        if ((p + me) % 2 == 0) {
+          *m.at<std::uint64_t>(at) = value;
+        } else {
+          ASSERT_TRUE(gas::put(m.context().io, *m.access, at, &value, sizeof value).has_value());
+        }
+      }
+      m.coherence->release_all(m.context());
+      m.collectives.barrier();
+      m.coherence->acquire_all(m.context());
+      for (std::uint64_t p = 0; p < 16; ++p) {
+        for (std::uint32_t r = 0; r < ranks; ++r) ASSERT_EQ(*m.at<std::uint64_t>(data + p * mem::kPageBytes + r * 8), p * 100 + round) << "page " << p << " rank " << r;
+      }
+      m.collectives.barrier();
+    }
+  });
+}
+
 TEST_P(CoherenceTest, APageMovesWithItsUnreleasedNeighboursBytes) {
   on_ranks(GetParam(), [](RankMemory& m) {
     const auto ranks = m.transport->ranks();
