@@ -43,22 +43,29 @@ void pattern(const std::string& suffix, unsigned rounds, std::uint32_t rank) {
   print("free-" + suffix, static_cast<double>(after.free - before.free) / operations, "trips");
 }
 
-/// Nothing that is freed can be taken from the own cache: everything is allocated by this thread at another rank, given back at once, by a flood of other sizes.
-void cold(unsigned rounds, std::uint32_t rank) {
-  std::vector<double> allocating;
+/// So many objects of one size at another rank that what a worker keeps of them does not matter: groups of 64 come and go.
+void flood(unsigned rounds, std::uint32_t rank) {
+  constexpr std::size_t kObjects = 8192;
+  std::vector<double> allocating, freeing;
+  std::vector<void*> all(kObjects);
+  std::mt19937_64 random(2);
   const Trips before = trips();
-  std::size_t n = 0;
   for (unsigned round = 0; round < rounds; ++round) {
-    std::vector<void*> all(64);
     const std::uint64_t start = kasane::now_ns();
-    for (auto& p : all) p = kasane_allocate_at(1024, 16, rank);   // a group has 64 of them
-    allocating.push_back(static_cast<double>(kasane::now_ns() - start) / 64);
-    n += all.size();
+    for (auto& p : all) p = kasane_allocate_at(1024, 16, rank);
+    const std::uint64_t middle = kasane::now_ns();
+    std::shuffle(all.begin(), all.end(), random);
+    const std::uint64_t again = kasane::now_ns();
     for (void* p : all) kasane_free(p);
+    allocating.push_back(static_cast<double>(middle - start) / kObjects);
+    freeing.push_back(static_cast<double>(kasane::now_ns() - again) / kObjects);
   }
   const Trips after = trips();
+  const double operations = static_cast<double>(rounds) * kObjects;
   print("malloc-remote-1024", kasane::bench::median_of(std::move(allocating)), "ns");
-  print("malloc-remote-1024", static_cast<double>(after.allocate - before.allocate) / static_cast<double>(n), "trips");
+  print("free-remote-1024", kasane::bench::median_of(std::move(freeing)), "ns");
+  print("malloc-remote-1024", static_cast<double>(after.allocate - before.allocate) / operations, "trips");
+  print("free-remote-1024", static_cast<double>(after.free - before.free) / operations, "trips");
 }
 
 /// The target's only worker computes and does not call Kasane.
@@ -112,7 +119,7 @@ int main(int argc, char** argv) {
     if (cases == "pattern") {
       pattern("local", rounds, kasane::rank());
       if (kasane::ranks() > 1) pattern("remote", rounds, kasane::ranks() - 1 - kasane::rank());
-      if (kasane::ranks() > 1) cold(rounds, kasane::ranks() - 1 - kasane::rank());
+      if (kasane::ranks() > 1) flood(quick ? 3 : 20, kasane::ranks() - 1 - kasane::rank());
     } else if (cases == "busy") {
       busy(rounds, quick ? 1 : 3);
     } else {

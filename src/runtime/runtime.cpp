@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -633,7 +634,11 @@ Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement 
 void Runtime::deallocate(void* p) {
   const ult::RuntimeSection section;
   auto& s = *state_;
-  KASANE_CHECK(s.space->contains(p) && s.heap->contains(s.space->offset(p)), "free: the pointer is not from the global heap");
+  if (!in_heap(p)) [[unlikely]] {
+    char text[80];
+    std::snprintf(text, sizeof text, "free: the pointer %p is not from the global heap", p);
+    KASANE_CHECK(in_heap(p), text);
+  }
   if (s.left.load()) return;   // the memory is gone with the job
   const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
   s.heap->free(s.contexts->here().io, cache, s.space->offset(p));
