@@ -93,7 +93,7 @@ class Bench {
       report("put-hit", calls_, [&] { kasane::put(cell_ + 2, &word); });
       report("get-uncached", calls_, [&] {
         const auto& directory = access_.addresses().directory();
-        KASANE_CHECK_OP(raw(directory.lookup(io_, mem::page_of(offset_)).owner), ==, 1u);
+        KASANE_CHECK_OP(raw(directory.lookup(io_, directory.pages().page_of(offset_)).owner), ==, 1u);
         comm_read(offset_);
       });
       report("get-miss", static_cast<unsigned>(fresh_.size()) / static_cast<unsigned>(repetitions_), [&] { kasane::get(&word, fresh_[used_++]); });
@@ -163,7 +163,7 @@ class Bench {
       std::byte* const at = memory + p * mem::kPageBytes;
       const auto offset = static_cast<std::uint64_t>(at - base);
       const auto& directory = access_.addresses().directory();
-      if (raw(directory.lookup(io_, mem::page_of(offset)).owner) != 1 || raw(directory.manager(mem::page_of(offset))) == 0) continue;
+      if (raw(directory.lookup(io_, directory.pages().page_of(offset)).owner) != 1 || raw(directory.manager(directory.pages().page_of(offset))) == 0) continue;
       auto* const word = reinterpret_cast<std::uint64_t*>(at);
       if (cell_ == nullptr) {
         cell_ = global_ptr<std::uint64_t>(word);

@@ -9,7 +9,7 @@
 namespace kasane {
 
 enum class Rank : std::uint32_t {};      ///< A process of the job, one coherence domain: 0 … ranks-1.
-enum class PageId : std::uint64_t {};    ///< offset in the space / page size
+enum class PageId : std::uint64_t {};    ///< in the order of their offsets, over all segments (mem/pages.h)
 enum class BlockId : std::uint64_t {};   ///< offset in the space / block size
 enum class SlotId : std::uint32_t {};    ///< a stack slot (and so a thread), numbered over the whole job
 

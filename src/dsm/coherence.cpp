@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <bitset>
 #include <cstring>
 #include <utility>
 
@@ -14,13 +15,21 @@ namespace kasane::dsm {
 using mem::Access;
 using mem::BlockRange;
 using mem::kBlockBytes;
-using mem::kBlocksPerPage;
 
 namespace {
 
-[[nodiscard]] BlockId first_block(PageId page) noexcept { return BlockId{raw(page) * kBlocksPerPage}; }
-[[nodiscard]] BlockId block_at(PageId page, unsigned i) noexcept { return BlockId{raw(page) * kBlocksPerPage + i}; }
-[[nodiscard]] unsigned index_in_page(BlockId b) noexcept { return static_cast<unsigned>(raw(b) % kBlocksPerPage); }
+constexpr std::uint64_t kWindowBlocks = 16;
+
+[[nodiscard]] BlockId window_of(BlockId b) noexcept { return BlockId{raw(b) / kWindowBlocks * kWindowBlocks}; }
+[[nodiscard]] unsigned index_in_window(BlockId b) noexcept { return static_cast<unsigned>(raw(b) % kWindowBlocks); }
+[[nodiscard]] BlockId block_at(BlockId window, std::uint64_t i) noexcept { return BlockId{raw(window) + i}; }
+[[nodiscard]] std::uint64_t end_of(BlockRange blocks) noexcept { return raw(blocks.first) + blocks.count; }
+
+/// The blocks of the page that lie in the window, as a mask of it.
+[[nodiscard]] std::uint32_t part_of_window(BlockRange page, BlockId window) noexcept {
+  const std::uint64_t begin = std::max(raw(page.first), raw(window)), end = std::min(end_of(page), raw(window) + kWindowBlocks);
+  return ((1u << (end - begin)) - 1) << (begin - raw(window));
+}
 
 template <class F>
 void for_each_bit(std::uint32_t mask, const F& f) {
@@ -81,7 +90,7 @@ struct Coherence::Puts : comm::Completion {
 Coherence::Coherence(mem::Space& space, mem::BlockTable& table, mem::BlockSet& cached, mem::BlockSet& dirty, mem::FaultEngine& engine,
                      comm::Transport& transport, gas::AddressCache& addresses, std::atomic<std::uint64_t>& dirty_blocks)
     : space_(space), table_(table), cached_(cached), dirty_(dirty), engine_(engine), transport_(transport),
-      addresses_(addresses), directory_(addresses.directory()), dirty_blocks_(dirty_blocks) {
+      addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), dirty_blocks_(dirty_blocks) {
   transport_.set_handler(gas::kReleaseHandler, &Coherence::on_release, this);
 }
 
@@ -137,8 +146,8 @@ void Coherence::protect(BlockRange run, Access access) noexcept {
   }
 }
 
-void Coherence::protect(PageId page, Mask mask, Access access) noexcept {
-  for_each_run(mask, [&](unsigned first, unsigned count) { protect({block_at(page, first), count}, access); });
+void Coherence::protect(BlockId window, Mask mask, Access access) noexcept {
+  for_each_run(mask, [&](unsigned first, unsigned count) { protect({block_at(window, first), count}, access); });
 }
 
 /// Merges mappings: drops clean cached blocks that nobody uses or pins. Never waits.
@@ -185,87 +194,105 @@ bool Coherence::hopeless(ThreadContext& ctx, std::uint64_t offset) noexcept {
 
 /// The caller holds b's bit for a load, store or pin, and has given it back when this returns.
 Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
-  const PageId page = mem::page_of(b);
+  const BlockId window = window_of(b);
   const bool fetches = step.actions[0] == Action::fetch;
-  Mask mask = Mask{1} << index_in_page(b);
+  Mask mask = Mask{1} << index_in_window(b);
   if (step.actions[0] != Action::end) mask |= claim_window(ctx, b, event, step);
   if (fetches) {
     // Before the fetch begins: an acquire that does not see the block here began before it and needs nothing of it.
-    for_each_bit(mask, [&](unsigned i) { cached_.insert(block_at(page, i)); });
-    const Fetched fetched = fetch(ctx, b, static_cast<std::uint32_t>(std::popcount(mask)));
+    for_each_bit(mask, [&](unsigned i) { cached_.insert(block_at(window, i)); });
+    const auto blocks = static_cast<std::uint32_t>(std::popcount(mask));
+    const Fetched fetched = fetch(ctx, b, blocks);
     if (fetched != Fetched::yes) {
-      for_each_bit(mask, [&](unsigned i) { cached_.erase(block_at(page, i)); });
-      if (fetched == Fetched::own) mask |= claim_rest_of_page(b, mask);
-      if (fetched == Fetched::own) protect(page, mask, Access::write);
-      for_each_bit(mask, [&](unsigned i) {
-        BlockState after = fetched == Fetched::own ? next(BlockState{true}, Event::found_own).after : BlockState{};
-        if (fetched == Fetched::own && block_at(page, i) == b) after.pins = step.after.pins;
-        finish(block_at(page, i), after);
-      });
-      if (fetched == Fetched::untouched) mover_->touch(ctx.io, page);   // with no bit held; the access then finds the page ours, or somebody else's
-      return fetched == Fetched::own ? Fault::served : fetched == Fetched::wild ? Fault::wild : Fault::again;
+      for_each_bit(mask, [&](unsigned i) { cached_.erase(block_at(window, i)); });
+      if (fetched == Fetched::own) {
+        arm_own_page(b, blocks, step.after.pins);
+        return Fault::served;
+      }
+      for_each_bit(mask, [&](unsigned i) { finish(block_at(window, i), BlockState{}); });
+      if (fetched == Fetched::untouched) mover_->touch(ctx.io, pages_.page_of(b));   // with no bit held; the access then finds the page ours, or somebody else's
+      return fetched == Fetched::wild ? Fault::wild : Fault::again;
     }
   }
   for (const Action action : step.actions) {
     if (action == Action::make_twin) {
       for_each_run(mask, [&](unsigned first, unsigned n) {
-        const std::uint64_t at = mem::offset_of(block_at(page, first));
+        const std::uint64_t at = mem::offset_of(block_at(window, first));
         std::memcpy(space_.t(at), space_.a(at), n * kBlockBytes);
       });
-      for_each_bit(mask, [&](unsigned i) { mark_dirty(block_at(page, i)); });
+      for_each_bit(mask, [&](unsigned i) { mark_dirty(block_at(window, i)); });
     } else if (action == Action::allow_read) {
-      protect(page, mask, Access::read);
+      protect(window, mask, Access::read);
     } else if (action == Action::allow_write) {
-      protect(page, mask, Access::write);
+      protect(window, mask, Access::write);
     }
   }
   for_each_bit(mask, [&](unsigned i) {
     BlockState after = step.after;
-    if (block_at(page, i) != b) after.pins = 0;
-    finish(block_at(page, i), after);
+    if (block_at(window, i) != b) after.pins = 0;
+    finish(block_at(window, i), after);
   });
   return Fault::served;
 }
 
-/// Read-ahead and write-ahead: claims the blocks that follow b in its page and need the same actions, as many as b's sweep deserves.
+/// Read-ahead and write-ahead: claims the blocks that follow b in its page and window and need the same actions, as many as b's sweep deserves.
 Coherence::Mask Coherence::claim_window(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
   auto sweep = std::find_if(ctx.sweeps.begin(), ctx.sweeps.end(), [&](const auto& s) { return s.expected == raw(b); });
   if (sweep == ctx.sweeps.end()) {
     sweep = ctx.sweeps.begin() + ctx.next_sweep++ % ctx.sweeps.size();
     sweep->window = 1;
   } else {
-    sweep->window = std::min<std::uint32_t>(sweep->window * 2, kBlocksPerPage);
+    sweep->window = std::min<std::uint32_t>(sweep->window * 2, kWindowBlocks);
   }
   Mask mask = 0;
   std::uint64_t end = raw(b) + 1;
+  const std::uint64_t stop = std::min({raw(b) + sweep->window, raw(window_of(b)) + kWindowBlocks, end_of(pages_.blocks_of(pages_.page_of(b)))});
   const Event alike = event == Event::store || event == Event::pin_write ? Event::store : Event::load;
-  for (unsigned i = index_in_page(b) + 1; i < kBlocksPerPage && end - raw(b) < sweep->window; ++i, ++end) {
+  for (; end < stop; ++end) {
     const BlockState s = state(BlockId{end});
     const Step ahead = next(s, alike);
     if (ahead.verdict != Verdict::proceed || ahead.actions != step.actions || s.pins != 0 || !try_claim(BlockId{end}, s, ahead)) break;
-    mask |= Mask{1} << i;
+    mask |= Mask{1} << index_in_window(BlockId{end});
   }
   sweep->expected = end;
   return mask;
 }
 
-/// The page is ours but not armed yet: whatever of it is still absent is armed at once.
-Coherence::Mask Coherence::claim_rest_of_page(BlockId b, Mask held) noexcept {
-  const PageId page = mem::page_of(b);
-  Mask mask = 0;
-  for (unsigned i = 0; i < kBlocksPerPage; ++i) {
-    if ((held >> i & 1) != 0) continue;
-    const BlockState s = state(block_at(page, i));
+/// The page is ours but not armed yet, and the caller holds the bits of `held` blocks from b on: these are armed with whatever of the page is still absent, in
+/// runs. b's bit comes free last: while it is held, the page cannot leave.
+void Coherence::arm_own_page(BlockId b, std::uint32_t held, std::uint32_t pins) noexcept {
+  BlockState after = next(BlockState{true}, Event::found_own).after;
+  BlockRange run{b, 0};
+  const auto arm_run = [&] {
+    if (run.count == 0) return;
+    protect(run, Access::write);
+    for (std::uint64_t i = 0; i < run.count; ++i) {
+      if (block_at(run.first, i) != b) finish(block_at(run.first, i), after);
+    }
+    run.count = 0;
+  };
+  const auto claim_absent = [this](BlockId absent) {
+    const BlockState s = state(absent);
     const Step step = next(s, Event::load);
-    if (step.verdict == Verdict::proceed && step.actions[0] == Action::fetch && try_claim(block_at(page, i), s, step)) mask |= Mask{1} << i;
+    return step.verdict == Verdict::proceed && step.actions[0] == Action::fetch && try_claim(absent, s, step);
+  };
+  const BlockRange page = pages_.blocks_of(pages_.page_of(b));
+  for (std::uint64_t i = raw(page.first); i < end_of(page); ++i) {
+    if (i - raw(b) >= held && !claim_absent(BlockId{i})) {
+      arm_run();
+    } else if (run.count++ == 0) {
+      run.first = BlockId{i};
+    }
   }
-  return mask;
+  arm_run();
+  after.pins = pins;
+  finish(b, after);
 }
 
 /// Owner's bytes of `count` blocks, all of one page and claimed by the caller, into M.
 Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint32_t blocks) {
   const std::uint64_t offset = mem::offset_of(first);
-  const PageId page = mem::page_of(first);
+  const PageId page = pages_.page_of(first);
   for (;;) {
     const std::uint64_t acquires = acquires_.load();
     const auto found = addresses_.find(ctx.io, page);
@@ -302,9 +329,9 @@ void Coherence::release_all(ThreadContext& ctx) {
 void Coherence::flush_dirty(ThreadContext& ctx) {
   bool left = false;
   for (std::uint64_t b = dirty_.next(0); b != ~std::uint64_t{0};) {
-    const PageId page = mem::page_of(BlockId{b});
-    left |= flush_page(ctx.io, &ctx.counters, page);
-    b = dirty_.next(raw(first_block(page)) + kBlocksPerPage);
+    const BlockId window = window_of(BlockId{b});
+    left |= flush_window(ctx.io, &ctx.counters, window);
+    b = dirty_.next(raw(window) + kWindowBlocks);
   }
   if (left) dirty_.for_each([&](BlockId b) { flush_block(ctx.io, &ctx.counters, b); });
 }
@@ -314,17 +341,17 @@ void Coherence::flush_block(comm::Blocking& io, Counters* counters, BlockId b) {
   if (step.verdict != Verdict::proceed) return;
   if (step.actions[0] == Action::diff_put_live) return flush_block_live(io, counters, b, step);
   protect({b, 1}, Access::read);
-  put_diffs(io, counters, mem::page_of(b), Mask{1} << index_in_page(b));
+  put_diffs(io, counters, window_of(b), Mask{1} << index_in_window(b));
   mark_clean(b);
   finish(b, step.after);
 }
 
-bool Coherence::flush_page(comm::Blocking& io, Counters* counters, PageId page) {
+bool Coherence::flush_window(comm::Blocking& io, Counters* counters, BlockId window) {
   Mask mask = 0;
   bool left = false;
-  std::array<BlockState, kBlocksPerPage> after;
-  for (unsigned i = 0; i < kBlocksPerPage; ++i) {
-    const BlockId b = block_at(page, i);
+  std::array<BlockState, kWindowBlocks> after;
+  for (unsigned i = 0; i < kWindowBlocks; ++i) {
+    const BlockId b = block_at(window, i);
     const BlockState s = state(b);
     const Step step = next(s, Event::release);
     if (step.verdict == Verdict::wait) left |= dirty_.contains(b);
@@ -340,22 +367,32 @@ bool Coherence::flush_page(comm::Blocking& io, Counters* counters, PageId page) 
     after[i] = step.after;
   }
   if (mask == 0) return left;
-  protect(page, mask, Access::read);
-  put_diffs(io, counters, page, mask);
+  protect(window, mask, Access::read);
+  put_diffs(io, counters, window, mask);
   for_each_bit(mask, [&](unsigned i) {
-    mark_clean(block_at(page, i));
-    finish(block_at(page, i), after[i]);
+    mark_clean(block_at(window, i));
+    finish(block_at(window, i), after[i]);
   });
   return left;
 }
 
-/// The page's masked blocks are claimed and not writable: puts what differs from the twins, and returns when it has arrived.
-void Coherence::put_diffs(comm::Blocking& io, Counters* counters, PageId page, Mask mask) {
+/// The window's masked blocks are claimed and not writable: puts what differs from the twins, and returns when it has arrived. Page by page: a put under way may
+/// wait for nothing but its completion, so also not for the move of the next page to end.
+void Coherence::put_diffs(comm::Blocking& io, Counters* counters, BlockId window, Mask mask) {
+  while (mask != 0) {
+    const PageId page = pages_.page_of(block_at(window, static_cast<unsigned>(std::countr_zero(mask))));
+    const Mask part = mask & part_of_window(pages_.blocks_of(page), window);
+    put_diffs_of_page(io, counters, page, window, part);
+    mask &= ~part;
+  }
+}
+
+void Coherence::put_diffs_of_page(comm::Blocking& io, Counters* counters, PageId page, BlockId window, Mask mask) {
   const gas::AddressCache::Put put(addresses_, io, page);
   if (put.owner() == kNoRank || put.owner() == transport_.rank()) return;   // freed meanwhile, so nobody will read it; or our M is the master copy
   Puts puts;
   for_each_bit(mask, [&](unsigned i) {
-    const std::uint64_t at = mem::offset_of(block_at(page, i));
+    const std::uint64_t at = mem::offset_of(block_at(window, i));
     put_changed(io, counters, put.owner(), at, space_.a(at), space_.t(at), puts);
   });
   puts.await(io);
@@ -397,7 +434,7 @@ void Coherence::flush_block_live(comm::Blocking& io, Counters* counters, BlockId
   alignas(8) std::byte now[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);
   snapshot(now, space_.a(at));
-  if (const gas::AddressCache::Put put(addresses_, io, mem::page_of(b)); put.owner() != kNoRank) {
+  if (const gas::AddressCache::Put put(addresses_, io, pages_.page_of(b)); put.owner() != kNoRank) {
     Puts puts;
     put_changed(io, counters, put.owner(), at, now, space_.t(at), puts);
     puts.await(io);
@@ -411,12 +448,13 @@ void Coherence::flush_block_live(comm::Blocking& io, Counters* counters, BlockId
 void Coherence::refresh(comm::Blocking& io, BlockId b, bool twin) {
   alignas(8) std::byte fresh[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);
+  const PageId page = pages_.page_of(b);
   gas::AddressCache::Found found;
   do {
-    found = addresses_.find(io, mem::page_of(b));
+    found = addresses_.find(io, page);
     if (found.owner == kNoRank || found.owner == transport_.rank()) return;
     io.read({found.owner, gas::kFrames, at}, fresh, kBlockBytes);
-  } while (!addresses_.stood(io, mem::page_of(b), found));
+  } while (!addresses_.stood(io, page, found));
   std::byte* mine = space_.a(at);
   std::byte* base = twin ? space_.t(at) : mine;
   for (std::size_t i = 0; i < kBlockBytes; ++i) {
@@ -491,7 +529,7 @@ void Coherence::perform_acquire(comm::Blocking& io, Counters* counters, BlockId 
   }
   protect({b, 1}, Access::none);
   if (step.actions[1] == Action::diff_put) {
-    put_diffs(io, counters, mem::page_of(b), Mask{1} << index_in_page(b));
+    put_diffs(io, counters, window_of(b), Mask{1} << index_in_window(b));
     mark_clean(b);
   }
   cached_.erase(b);
@@ -564,12 +602,11 @@ void Coherence::unpin(ThreadContext& ctx, std::uint64_t offset, std::size_t byte
 // ---- memory that changes hands (rule 7) ----------------------------------------------------------------------------
 
 void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
-  KASANE_CHECK(offset % mem::kPageBytes == 0 && bytes % mem::kPageBytes == 0);
-  for (std::uint64_t page = raw(mem::page_of(offset)); page < raw(mem::page_of(offset + bytes)); ++page) {
-    for (unsigned i = 0; i < kBlocksPerPage; ++i) claim_block(io, block_at(PageId{page}, i), Event::arrive_blank);
-  }
-  protect({mem::block_of(offset), bytes / kBlockBytes}, Access::write);
-  for (std::uint64_t b = raw(mem::block_of(offset)); b < raw(mem::block_of(offset + bytes)); ++b) {
+  KASANE_CHECK(pages_.whole(offset, bytes));
+  const BlockRange all{mem::block_of(offset), bytes / kBlockBytes};
+  for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, Event::arrive_blank);
+  protect(all, Access::write);
+  for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) {
     const BlockState s = state(BlockId{b});
     if (!s.busy) continue;   // was armed already
     if (s.twin) mark_clean(BlockId{b});
@@ -597,91 +634,111 @@ void Coherence::discard(comm::Blocking& io, std::uint64_t offset, std::size_t by
 // ---- relocation (gas::Mover) ---------------------------------------------------------------------------------------
 
 gas::YieldAnswer Coherence::yield(PageId page) noexcept {
-  Mask mask = 0;
-  const auto give_back = [&](gas::YieldAnswer answer) {
-    for_each_bit(mask, [&](unsigned i) {
-      BlockState s = state(block_at(page, i));
-      s.busy = false;
-      finish(block_at(page, i), s);
-    });
-    return answer;
-  };
-  for (unsigned i = 0; i < kBlocksPerPage; ++i) {
-    const BlockId b = block_at(page, i);
-    const BlockState s = state(b);
-    const Step step = next(s, Event::yield);
-    if (step.verdict == Verdict::refuse) return give_back(gas::YieldAnswer::pinned);
-    if (step.verdict == Verdict::done) continue;
-    if (step.verdict == Verdict::wait || !try_claim(b, s, step)) return give_back(gas::YieldAnswer::retry);
-    mask |= Mask{1} << i;
+  const BlockRange all = pages_.blocks_of(page);
+  std::bitset<mem::kMostBlocksOfAPage> taken;   // those that are ours; a page may have others, which no fault has armed
+  const auto answer = [&] {
+    for (std::uint64_t i = 0; i < all.count; ++i) {
+      const BlockId b = block_at(all.first, i);
+      const BlockState s = state(b);
+      const Step step = next(s, Event::yield);
+      if (step.verdict == Verdict::refuse) return gas::YieldAnswer::pinned;
+      if (step.verdict == Verdict::done) continue;
+      if (step.verdict == Verdict::wait || !try_claim(b, s, step)) return gas::YieldAnswer::retry;
+      taken[i] = true;
+    }
+    return gas::YieldAnswer::yielded;
+  }();
+  for (std::uint64_t i = 0; i < all.count;) {
+    std::uint64_t end = i;
+    while (end < all.count && taken[end]) ++end;
+    const BlockRange run{block_at(all.first, i), end - i};
+    if (answer != gas::YieldAnswer::yielded) {
+      give_back(run.first, run.count);
+    } else if (run.count != 0) {
+      protect(run, Access::none);
+      for (std::uint64_t k = 0; k < run.count; ++k) finish(block_at(run.first, k), BlockState{});
+    }
+    i = end + 1;
   }
-  protect(page, mask, Access::none);
-  for_each_bit(mask, [&](unsigned i) { finish(block_at(page, i), BlockState{}); });
-  return gas::YieldAnswer::yielded;
+  return answer;
 }
 
-/// Gives the bits of the page's first blocks back, whose words are otherwise as they were.
-void Coherence::free_first(PageId page, unsigned blocks) noexcept {
-  while (blocks-- > 0) {
-    BlockState s = state(block_at(page, blocks));
+/// Frees the bits of claimed blocks, which stay what they were.
+void Coherence::give_back(BlockId first, std::uint64_t count) noexcept {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    BlockState s = state(block_at(first, i));
     s.busy = false;
-    finish(block_at(page, blocks), s);
+    finish(block_at(first, i), s);
   }
 }
 
 gas::Claim Coherence::claim(comm::Blocking& io, PageId page) {
-  for (unsigned i = 0; i < kBlocksPerPage; ++i) {
+  const BlockRange all = pages_.blocks_of(page);
+  for (std::uint64_t i = 0; i < all.count; ++i) {
     // Ascending order among movers; others that hold a bit never wait for a second one.
-    if (claim_block(io, block_at(page, i), Event::arrive).verdict == Verdict::proceed) continue;
-    free_first(page, i);
+    if (claim_block(io, block_at(all.first, i), Event::arrive).verdict == Verdict::proceed) continue;
+    give_back(all.first, i);
     return gas::Claim::ours;
   }
   return gas::Claim::taken;
 }
 
 gas::Claim Coherence::try_claim(PageId page) noexcept {
-  for (unsigned i = 0; i < kBlocksPerPage; ++i) {
-    const BlockId b = block_at(page, i);
+  const BlockRange all = pages_.blocks_of(page);
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    const BlockId b = block_at(all.first, i);
     const BlockState s = state(b);
     const Step step = next(s, Event::arrive);
     if (step.verdict == Verdict::proceed && try_claim(b, s, step)) continue;
-    free_first(page, i);
+    give_back(all.first, i);
     return step.verdict == Verdict::done ? gas::Claim::ours : gas::Claim::in_use;
   }
   return gas::Claim::taken;
 }
 
-void Coherence::give_up(PageId page) noexcept { free_first(page, kBlocksPerPage); }
-
-void Coherence::begin_merge(comm::Batch& batch, PageId page, gas::ByteRange live, Rank from) {
-  Mask plain = 0;
-  for (unsigned i = 0; i < kBlocksPerPage; ++i) plain |= Mask{!state(block_at(page, i)).twin} << i;
-  for_each_run(plain, [&](unsigned first, unsigned count) {
-    const std::uint64_t at = mem::offset_of(block_at(page, first));
-    const std::uint64_t begin = std::max(live.begin, at), end = std::min(live.end, at + count * kBlockBytes);
-    if (begin < end) batch.read({from, gas::kFrames, begin}, space_.a(begin), end - begin);
-  });
+void Coherence::give_up(PageId page) noexcept {
+  const BlockRange all = pages_.blocks_of(page);
+  give_back(all.first, all.count);
 }
 
-void Coherence::end_merge(comm::Blocking& io, PageId page, gas::ByteRange live, Rank from) {
-  for (unsigned i = 0; i < kBlocksPerPage; ++i) {
-    const BlockId b = block_at(page, i);
-    const std::uint64_t begin = std::max(live.begin, mem::offset_of(b)), end = std::min(live.end, mem::offset_of(b) + kBlockBytes);
-    if (begin >= end || !state(b).twin) continue;
-    // Our threads may be storing to this block: only bytes that we have not changed are taken (rule 4).
-    alignas(8) std::byte fresh[kBlockBytes];
-    io.read({from, gas::kFrames, begin}, fresh, end - begin);
-    std::byte *mine = space_.a(begin), *base = space_.t(begin);
-    for (std::size_t k = 0; k < end - begin; ++k) {
-      if (fresh[k] != base[k]) mine[k] = fresh[k];
-    }
+/// Calls part(offset, bytes, has a twin) for the live bytes of the page in order: for blocks without a twin a run at a time, for the others one by one.
+template <class F>
+void Coherence::for_each_arriving(PageId page, gas::ByteRange live, const F& part) const {
+  const std::uint64_t end = std::min(live.end, pages_.end_of(page));
+  const auto end_of_block = [end](std::uint64_t offset) { return std::min(end, mem::offset_of(mem::block_of(offset)) + kBlockBytes); };
+  for (std::uint64_t at = std::max(live.begin, pages_.offset_of(page)); at < end;) {
+    std::uint64_t next_at = end_of_block(at);
+    const bool twin = state(mem::block_of(at)).twin;
+    while (!twin && next_at < end && !state(mem::block_of(next_at)).twin) next_at = end_of_block(next_at);
+    part(at, next_at - at, twin);
+    at = next_at;
   }
 }
 
+void Coherence::begin_merge(comm::Batch& batch, PageId page, gas::ByteRange live, Rank from) {
+  for_each_arriving(page, live, [&](std::uint64_t at, std::uint64_t bytes, bool twin) {
+    if (!twin) batch.read({from, gas::kFrames, at}, space_.a(at), bytes);
+  });
+}
+
+/// Our threads may be storing to blocks with a twin: only bytes that we have not changed are taken (rule 4).
+void Coherence::end_merge(comm::Blocking& io, PageId page, gas::ByteRange live, Rank from) {
+  for_each_arriving(page, live, [&](std::uint64_t at, std::uint64_t bytes, bool twin) {
+    if (!twin) return;
+    alignas(8) std::byte fresh[kBlockBytes];
+    io.read({from, gas::kFrames, at}, fresh, bytes);
+    std::byte *mine = space_.a(at), *base = space_.t(at);
+    for (std::size_t k = 0; k < bytes; ++k) {
+      if (fresh[k] != base[k]) mine[k] = fresh[k];
+    }
+  });
+}
+
 void Coherence::settle(PageId page) {
-  protect({first_block(page), kBlocksPerPage}, Access::write);
-  for (unsigned i = 0; i < kBlocksPerPage; ++i) {
-    const BlockId b = block_at(page, i);
+  const BlockRange all = pages_.blocks_of(page);
+  protect(all, Access::write);
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    const BlockId b = block_at(all.first, i);
     BlockState s = state(b);
     if (s.twin) mark_clean(b);
     cached_.erase(b);

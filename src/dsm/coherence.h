@@ -89,7 +89,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   [[nodiscard]] BlockState state(BlockId) const noexcept;
 
  private:
-  /// Blocks of one page whose busy bits the caller holds: bit i stands for the page's i-th block.
+  /// Blocks of one window whose busy bits the caller holds: bit i stands for the window's i-th block. A window is 16 blocks in a row, aligned, and is named by
+  /// its first: a part of a page, a page, or several small pages. What goes over a whole page (a move) goes block by block and keeps no mask.
   using Mask = std::uint32_t;
   enum class Fetched { yes, own, leaving, untouched, wild };
   struct Puts;
@@ -101,31 +102,34 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void wait_free(comm::Blocking&, BlockId);
 
   void protect(mem::BlockRange, mem::Access) noexcept;
-  void protect(PageId, Mask, mem::Access) noexcept;
+  void protect(BlockId window, Mask, mem::Access) noexcept;
   void make_room() noexcept;
 
   static bool hopeless(ThreadContext&, std::uint64_t offset) noexcept;
   enum class Fault { served, again, wild };
   Fault carry_out_fault(ThreadContext&, BlockId, Event, const Step&);
   Mask claim_window(ThreadContext&, BlockId, Event, const Step&);
-  Mask claim_rest_of_page(BlockId, Mask held) noexcept;
+  void arm_own_page(BlockId, std::uint32_t held, std::uint32_t pins) noexcept;
   Fetched fetch(ThreadContext&, BlockId first, std::uint32_t count);
 
   void flush_dirty(ThreadContext&);
   void drop_cached(ThreadContext&);
-  /// Claims and flushes the page's free dirty blocks; true if a busy one was left.
-  bool flush_page(comm::Blocking&, Counters*, PageId);
+  /// Claims and flushes the window's free dirty blocks; true if a busy one was left.
+  bool flush_window(comm::Blocking&, Counters*, BlockId window);
   void flush_block(comm::Blocking&, Counters*, BlockId);
   void flush_block_live(comm::Blocking&, Counters*, BlockId, const Step&);
   void acquire_block(comm::Blocking&, Counters*, BlockId);
   void perform_acquire(comm::Blocking&, Counters*, BlockId, const Step&);
-  void put_diffs(comm::Blocking&, Counters*, PageId, Mask);
+  void put_diffs(comm::Blocking&, Counters*, BlockId window, Mask);
+  void put_diffs_of_page(comm::Blocking&, Counters*, PageId, BlockId window, Mask);
   void put_changed(comm::Blocking&, Counters*, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base, Puts&);
   void refresh(comm::Blocking&, BlockId, bool twin);
+  template <class F>
+  void for_each_arriving(PageId, gas::ByteRange live, const F& part) const;
+  void give_back(BlockId first, std::uint64_t count) noexcept;
   void mark_dirty(BlockId) noexcept;
   void mark_clean(BlockId) noexcept;
 
-  void free_first(PageId, unsigned blocks) noexcept;
 
   static void on_release(void* self, const comm::Message&) noexcept;
 
@@ -138,6 +142,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   gas::AddressCache& addresses_;
   const gas::Directory& directory_;
   gas::Mover* mover_ = nullptr;
+  const mem::Pages& pages_;
   std::atomic<std::uint64_t>& dirty_blocks_;
 
   std::atomic<std::uint64_t> acquires_{0};   ///< rule 2: a fetch that saw another number than the present one is repeated

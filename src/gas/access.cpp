@@ -49,7 +49,7 @@ Result<Access::Store> Access::Store::create() {
 }
 
 Access::Access(comm::Engine& engine, AddressCache& addresses, std::uint64_t bytes, const std::byte* base, Store&& store)
-    : engine_(engine), addresses_(addresses), bytes_(bytes), cpu_atomics_(engine.transport().facts().atomics_coherent_with_cpu), base_(base), frames_(std::make_unique<std::byte*[]>(engine.transport().ranks())),
+    : engine_(engine), addresses_(addresses), pages_(addresses.directory().pages()), bytes_(bytes), cpu_atomics_(engine.transport().facts().atomics_coherent_with_cpu), base_(base), frames_(std::make_unique<std::byte*[]>(engine.transport().ranks())),
       store_(std::move(store)), free_parts_(kParts), staging_(store_.words.get(), kStagingWords, store_.memory.get(), kStagingUnit) {
   for (std::uint32_t r = 0; r < engine.transport().ranks(); ++r) frames_[r] = engine.transport().mapped(Rank{r}, kFrames);
   for (std::uint32_t i = 0; i < kParts; ++i) {
@@ -85,7 +85,7 @@ Result<void> Access::hits_first(comm::Blocking& io, std::uint64_t offset, std::u
     const auto each = [&](const auto& f) {
       std::uint64_t at = done;
       for (unsigned i = 0; i < window && at < bytes; ++i) {
-        const std::uint64_t n = std::min(bytes - at, mem::kPageBytes - (offset + at) % mem::kPageBytes);
+        const std::uint64_t n = std::min(bytes - at, rest_of_page(offset + at));
         if (!f(i, at, n)) return ~std::uint64_t{0};
         at += n;
       }
@@ -100,7 +100,7 @@ Result<void> Access::hits_first(comm::Blocking& io, std::uint64_t offset, std::u
       std::array<PageId, window> pages;
       std::size_t n = 0;
       each([&](unsigned i, std::uint64_t at, std::uint64_t) {
-        if ((missed >> i & 1) != 0) pages[n++] = mem::page_of(offset + at);
+        if ((missed >> i & 1) != 0) pages[n++] = pages_.page_of(offset + at);
         return true;
       });
       addresses_.learn(io, std::span<const PageId>(pages.data(), n));
@@ -125,13 +125,13 @@ Result<void> Access::each_batch(std::uint64_t remote, std::uintptr_t local, comm
     const comm::Piece piece = cursor.piece();
     const std::uint64_t at = remote + piece.remote_offset;
     KASANE_TRY(check(at, piece.bytes));
-    const std::uint64_t n = std::min(piece.bytes, mem::kPageBytes - at % mem::kPageBytes);
-    if (batch.count != 0 && (batch.page != mem::page_of(at) || batch.count == Batch::kMost || batch.bytes + n > kMostBytes)) {
+    const std::uint64_t n = std::min(piece.bytes, rest_of_page(at));
+    if (batch.count != 0 && (batch.page != pages_.page_of(at) || batch.count == Batch::kMost || batch.bytes + n > kMostBytes)) {
       if (flush(batch) != Found::yes) return wild(batch.pieces[0].remote_offset);
       batch.count = 0;
     }
     if (batch.count == 0) batch.bytes = 0;
-    batch.page = mem::page_of(at);
+    batch.page = pages_.page_of(at);
     batch.pieces[batch.count++] = {at, local + piece.local_offset, n};
     batch.bytes += n;
     cursor.consume(n);
@@ -153,7 +153,7 @@ Result<void> Access::read(comm::Blocking& io, Outstanding& o, std::uint64_t from
 Result<void> Access::read(comm::Blocking& io, Outstanding& o, std::uint64_t from, void* to, std::size_t bytes) {
   return hits_first(io, from, bytes, [&](std::uint64_t done, std::uint64_t n, bool only_here) {
     Batch batch;
-    batch.one(from + done, reinterpret_cast<std::uintptr_t>(to) + done, n);
+    batch.one(pages_.page_of(from + done), from + done, reinterpret_cast<std::uintptr_t>(to) + done, n);
     return read_batch(io, o, batch, only_here);
   });
 }
@@ -187,7 +187,7 @@ Result<void> Access::write(comm::Blocking& io, Outstanding& o, std::uint64_t to,
 Result<void> Access::write(comm::Blocking& io, Outstanding& o, std::uint64_t to, const void* from, std::size_t bytes, Source source) {
   return hits_first(io, to, bytes, [&](std::uint64_t done, std::uint64_t n, bool only_here) {
     Batch batch;
-    batch.one(to + done, reinterpret_cast<std::uintptr_t>(from) + done, n);
+    batch.one(pages_.page_of(to + done), to + done, reinterpret_cast<std::uintptr_t>(from) + done, n);
     return write_batch(io, o, batch, source, only_here);
   });
 }
@@ -256,7 +256,7 @@ Result<void> Access::atomic(comm::Blocking& io, Outstanding& o, comm::AtomicOp o
   }
   Part& part = take_part(io, o);
   Rank owner{};
-  if (use(io, part, mem::page_of(at), false, owner) != Found::yes) return drop(part), wild(at);
+  if (use(io, part, pages_.page_of(at), false, owner) != Found::yes) return drop(part), wild(at);
   io.count_trip({owner, kFrames, 0});
   post(io, [&] {
     return engine_.try_atomic_async({.op = op, .width = width, .at = {owner, kFrames, at}, .operand = operand, .compare = compare, .result = result, .on_complete = ends(part)});
@@ -269,12 +269,12 @@ Result<void> Access::copy(comm::Blocking& io, Outstanding& o, std::uint64_t from
   KASANE_TRY(check(to, bytes));
   for (std::uint64_t done = 0; done < bytes;) {
     const std::uint64_t here = from + done, there = to + done;
-    const std::uint64_t n = std::min({bytes - done, mem::kPageBytes - here % mem::kPageBytes, mem::kPageBytes - there % mem::kPageBytes});
-    const Rank source = addresses_.find(io, mem::page_of(here)).owner;
+    const std::uint64_t n = std::min({bytes - done, rest_of_page(here), rest_of_page(there)});
+    const Rank source = addresses_.find(io, pages_.page_of(here)).owner;
     if (source == kNoRank) return wild(here);
     Part& part = take_part(io, o);
     Rank owner{};
-    if (use(io, part, mem::page_of(there), false, owner) != Found::yes) return drop(part), wild(there);
+    if (use(io, part, pages_.page_of(there), false, owner) != Found::yes) return drop(part), wild(there);
     io.count_trip({owner, kFrames, 0});
     post(io, [&] { return engine_.try_copy_async({.from = {source, kFrames, here}, .to = {owner, kFrames, there}, .bytes = n, .on_complete = ends(part)}); });
     done += n;

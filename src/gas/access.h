@@ -73,16 +73,17 @@ class Access {
 
   /// Where the bytes can be read here at once: their owner's frame, if it and the directory are mapped here and they lie in one page; else null.
   [[nodiscard]] const std::byte* near(std::uint64_t offset, std::size_t bytes) const noexcept {
-    const std::uint64_t in_page = offset % mem::kPageBytes;
-    if (offset >= bytes_ || bytes > mem::kPageBytes - in_page) return nullptr;
-    const Rank owner = addresses_.directory().near_owner(mem::page_of(offset));
+    const PageId page = pages_.page_of(offset);
+    if (offset >= bytes_ || bytes > pages_.end_of(page) - offset) return nullptr;
+    const Rank owner = addresses_.directory().near_owner(page);
     return owner == kNoRank || frames_[raw(owner)] == nullptr ? nullptr : frames_[raw(owner)] + offset;
   }
 
   /// write() of bytes in one page, at once, if its owner is known here and mapped; from: not in V. False: nothing happened.
   [[nodiscard]] bool write_near(comm::Blocking& io, std::uint64_t offset, const void* from, std::size_t bytes) {
-    if (offset >= bytes_ || bytes > mem::kPageBytes - offset % mem::kPageBytes) return false;
-    const AddressCache::Put put(addresses_, io, mem::page_of(offset), AddressCache::kOnlyHere);
+    const PageId page = pages_.page_of(offset);
+    if (offset >= bytes_ || bytes > pages_.end_of(page) - offset) return false;
+    const AddressCache::Put put(addresses_, io, page, AddressCache::kOnlyHere);
     if (put.owner() == kNoRank || frames_[raw(put.owner())] == nullptr) return false;
     comm::copy_out(frames_[raw(put.owner())] + offset, static_cast<const std::byte*>(from), bytes);
     return true;
@@ -93,7 +94,7 @@ class Access {
     if (!cpu_atomics_ || at >= bytes_ || at % static_cast<std::uint64_t>(width) != 0) return false;
     std::uint64_t old;
     {
-      const AddressCache::Put put(addresses_, io, mem::page_of(at), AddressCache::kOnlyHere);
+      const AddressCache::Put put(addresses_, io, pages_.page_of(at), AddressCache::kOnlyHere);
       if (put.owner() == kNoRank || frames_[raw(put.owner())] == nullptr) return false;
       old = comm::cpu_atomic(op, width, frames_[raw(put.owner())] + at, operand, compare);
     }
@@ -123,8 +124,8 @@ class Access {
     std::uint64_t bytes = 0;
     comm::Piece pieces[kMost];   ///< of absolute offsets and addresses
 
-    void one(std::uint64_t offset, std::uintptr_t address, std::uint64_t n) noexcept {
-      page = mem::page_of(offset);
+    void one(PageId of, std::uint64_t offset, std::uintptr_t address, std::uint64_t n) noexcept {
+      page = of;
       count = 1;
       bytes = n;
       pieces[0] = {offset, address, n};
@@ -133,7 +134,7 @@ class Access {
   enum class Found : std::uint8_t { yes, not_here, nowhere };
 
   static constexpr std::uint32_t kParts = 1024;
-  static constexpr std::uint64_t kMostBytes = mem::kPageBytes;   ///< of one operation
+  static constexpr std::uint64_t kMostBytes = 64 * 1024;   ///< of one operation
 
   struct Store {
     std::unique_ptr<Part[]> parts;
@@ -146,6 +147,10 @@ class Access {
   [[nodiscard]] Result<void> check(std::uint64_t offset, std::uint64_t bytes) const;
   [[nodiscard]] Result<void> wild(std::uint64_t offset) const;
   [[nodiscard]] std::string name(std::uint64_t offset) const;
+  /// Bytes from here to the page's end, as many as one operation takes.
+  [[nodiscard]] std::uint64_t rest_of_page(std::uint64_t offset) const noexcept {
+    return std::min(kMostBytes, pages_.end_of(pages_.page_of(offset)) - offset);
+  }
   template <class F>
   Result<void> each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor, const F& flush);
   template <class F>
@@ -165,6 +170,7 @@ class Access {
 
   comm::Engine& engine_;
   AddressCache& addresses_;
+  const mem::Pages& pages_;
   std::uint64_t bytes_;
   bool cpu_atomics_;
   const std::byte* base_;                  ///< the address of offset 0, for messages

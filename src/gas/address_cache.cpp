@@ -33,10 +33,10 @@ constexpr comm::ReplyToken kNobody{kNoRank, 0, 0};
 }  // namespace
 
 Result<std::unique_ptr<AddressCache>> AddressCache::create(comm::Transport& transport, const Directory& directory) {
-  auto words = map_zeros(directory.pages() * sizeof(Word));
+  auto words = map_zeros(directory.pages().count() * sizeof(Word));
   KASANE_TRY(words);
-  auto owed = map_zeros(directory.pages() * sizeof(comm::ReplyToken));
-  if (!owed) ::munmap(*words, directory.pages() * sizeof(Word));
+  auto owed = map_zeros(directory.pages().count() * sizeof(comm::ReplyToken));
+  if (!owed) ::munmap(*words, directory.pages().count() * sizeof(Word));
   KASANE_TRY(owed);
   return std::unique_ptr<AddressCache>(
       new AddressCache(transport, directory, static_cast<Word*>(*words), static_cast<comm::ReplyToken*>(*owed)));
@@ -48,8 +48,8 @@ AddressCache::AddressCache(comm::Transport& transport, const Directory& director
 }
 
 AddressCache::~AddressCache() {
-  ::munmap(words_, directory_.pages() * sizeof(Word));
-  ::munmap(owed_, directory_.pages() * sizeof(comm::ReplyToken));
+  ::munmap(words_, directory_.pages().count() * sizeof(Word));
+  ::munmap(owed_, directory_.pages().count() * sizeof(comm::ReplyToken));
 }
 
 // ---- gets and puts -------------------------------------------------------------------------------------------------

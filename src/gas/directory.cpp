@@ -5,12 +5,12 @@
 
 namespace kasane::gas {
 
-std::size_t Directory::region_bytes(std::uint64_t pages, std::uint32_t ranks) noexcept {
-  const std::size_t bytes = kHeaderBytes + (pages / ranks + 1) * kEntryBytes;
+std::size_t Directory::region_bytes(const mem::Pages& pages, std::uint32_t ranks) noexcept {
+  const std::size_t bytes = kHeaderBytes + (pages.count() / ranks + 1) * kEntryBytes;
   return (bytes + mem::kBlockBytes - 1) / mem::kBlockBytes * mem::kBlockBytes;
 }
 
-Directory::Directory(comm::Transport& transport, std::uint64_t pages)
+Directory::Directory(comm::Transport& transport, const mem::Pages& pages)
     : rank_(transport.rank()), ranks_(transport.ranks()), pages_(pages), words_(transport, kDirectory) {}
 
 Location Directory::lookup(comm::Blocking& io, PageId page) const {

@@ -14,7 +14,7 @@
 #include "comm/region_words.h"
 #include "gas/regions.h"
 #include "gas/relocation.h"
-#include "mem/space.h"
+#include "mem/pages.h"
 
 namespace kasane::gas {
 
@@ -25,14 +25,15 @@ struct RankHeader {
 
 class Directory {
  public:
-  /// Bytes of each rank's directory region for a space of pages pages.
-  static std::size_t region_bytes(std::uint64_t pages, std::uint32_t ranks) noexcept;
+  /// Bytes of each rank's directory region.
+  static std::size_t region_bytes(const mem::Pages& pages, std::uint32_t ranks) noexcept;
 
   /// After the region was attached.
-  Directory(comm::Transport& transport, std::uint64_t pages);
+  Directory(comm::Transport& transport, const mem::Pages& pages);
 
   [[nodiscard]] Rank manager(PageId page) const noexcept { return Rank{static_cast<std::uint32_t>(raw(page) % ranks_)}; }
-  [[nodiscard]] std::uint64_t pages() const noexcept { return pages_; }
+  /// Which pages the space has; whoever has a directory, or an address cache above it, asks here.
+  [[nodiscard]] const mem::Pages& pages() const noexcept { return pages_; }
 
   Location lookup(comm::Blocking&, PageId) const;
   /// Word 0 from `from` to `to`, if it still is `from`.
@@ -106,7 +107,7 @@ class Directory {
 
   Rank rank_;
   std::uint32_t ranks_;
-  std::uint64_t pages_;
+  mem::Pages pages_;
   comm::RegionWords words_;
 };
 

@@ -188,13 +188,15 @@ Result<std::uint64_t> Heap::slab_space(HeapAccess& at, std::uint64_t pages) {
 Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, Placement placement) {
   const Rank me = transport_.rank();
   const std::uint64_t offset = offset_of(at.rank(), run.first), bytes = pages * kHeapPageBytes;
-  const PageId first = mem::page_of(offset);
-  const auto owner = [&](PageId page) { return placement.owner(raw(page) - raw(first), pages, kHeapPageBytes, me, ranks_); };
+  const mem::PageRange range = directory_.pages().in(offset, bytes);   // of the directory: their size is the segment's
+  const PageId first{range.first};
+  const std::uint64_t page_bytes = directory_.pages().page_bytes_at(offset);
+  const auto owner = [&](PageId page) { return placement.owner(raw(page) - range.first, range.size(), page_bytes, me, ranks_); };
   if (run.fresh) {
-    directory_.name_fresh(at.io(), first, pages, owner);
+    directory_.name_fresh(at.io(), first, range.size(), owner);
   } else {
     Result<void> assigned;
-    directory_.look_at(at.io(), first, pages, [&](PageId page, const Location& where) {
+    directory_.look_at(at.io(), first, range.size(), [&](PageId page, const Location& where) {
       if (assigned && !(where.allocated && !where.busy && where.owner == owner(page))) assigned = mover_.assign(at.io(), page, owner(page));
     });
     KASANE_TRY(assigned);

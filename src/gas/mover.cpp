@@ -29,7 +29,7 @@ struct Mover::Trip {
 };
 
 Mover::Mover(comm::Transport& transport, AddressCache& addresses, PageHolder& holder)
-    : transport_(transport), addresses_(addresses), directory_(addresses.directory()), holder_(holder) {
+    : transport_(transport), addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), holder_(holder) {
   transport_.set_handler(kYieldHandler, &Mover::on_yield, this);
 }
 
@@ -44,7 +44,7 @@ void Mover::on_yield(void* self, const comm::Message& message) noexcept {
 Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
   const auto refusal = bring_one(io, page, live);
   if (!refusal) return {};
-  const std::string where = "the page at global offset " + std::to_string(mem::offset_of(page));
+  const std::string where = "the page at global offset " + std::to_string(pages_.offset_of(page));
   return fail(refusal->why, refusal->why == Errc::busy ? "own: " + where + " is pinned by its owner" : "own: " + where + " is not allocated");
 }
 
@@ -70,7 +70,7 @@ std::optional<Refusal> Mover::bring_all(comm::Blocking& io, PageId first, std::u
       const PageId page{raw(first) + done + i};
       const Claim claim = holder_.try_claim(page);
       if (claim == Claim::in_use) left[left_count++] = page;
-      if (claim == Claim::taken) trips[travellers++] = Trip{.page = page, .live = {mem::offset_of(page), mem::offset_of(page) + mem::kPageBytes}};
+      if (claim == Claim::taken) trips[travellers++] = Trip{.page = page, .live = all_of(page)};
     }
     travel(io, {trips.data(), travellers});
     std::optional<Refusal> refusal;
@@ -79,7 +79,7 @@ std::optional<Refusal> Mover::bring_all(comm::Blocking& io, PageId first, std::u
       if (t.outcome == Trip::Outcome::refused && !refusal) refusal = Refusal{t.why, t.page};
     }
     for (std::size_t i = 0; i < left_count && !refusal; ++i) {
-      refusal = bring_one(io, left[i], {mem::offset_of(left[i]), mem::offset_of(left[i]) + mem::kPageBytes});
+      refusal = bring_one(io, left[i], all_of(left[i]));
     }
     if (refusal) return refusal;
   }
@@ -226,7 +226,7 @@ Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
     after.untouched = answer == YieldAnswer::yielded;
     KASANE_CHECK(directory_.replace(io, page, trip.step.claimed, after));
     if (after.untouched) return {};
-    return fail(Errc::busy, "first touch: the page at global offset " + std::to_string(mem::offset_of(page)) + " is pinned");
+    return fail(Errc::busy, "first touch: the page at global offset " + std::to_string(pages_.offset_of(page)) + " is pinned");
   }
 }
 

@@ -94,11 +94,13 @@ class Mover {
   void travel(comm::Blocking&, std::span<Trip>);
   void recall(comm::Blocking&, std::span<Trip>);
   std::optional<Refusal> bring_one(comm::Blocking&, PageId, ByteRange live);
+  [[nodiscard]] ByteRange all_of(PageId page) const noexcept { return {pages_.offset_of(page), pages_.end_of(page)}; }
   static void on_yield(void* self, const comm::Message&) noexcept;
 
   comm::Transport& transport_;
   AddressCache& addresses_;
   const Directory& directory_;
+  const mem::Pages& pages_;
   PageHolder& holder_;
 };
 

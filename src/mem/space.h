@@ -18,14 +18,10 @@
 namespace kasane::mem {
 
 inline constexpr std::size_t kBlockBytes = 4096;        ///< unit of transfer and protection; the OS page
-inline constexpr std::size_t kPageBytes = 64 * 1024;    ///< unit of placement and relocation
-inline constexpr std::size_t kBlocksPerPage = kPageBytes / kBlockBytes;
+inline constexpr std::size_t kPageBytes = 64 * 1024;    ///< unit of placement and relocation where no other page size was chosen (mem/pages.h)
 
 [[nodiscard]] constexpr BlockId block_of(std::uint64_t offset) noexcept { return BlockId{offset / kBlockBytes}; }
-[[nodiscard]] constexpr PageId page_of(std::uint64_t offset) noexcept { return PageId{offset / kPageBytes}; }
-[[nodiscard]] constexpr PageId page_of(BlockId b) noexcept { return PageId{raw(b) / kBlocksPerPage}; }
 [[nodiscard]] constexpr std::uint64_t offset_of(BlockId b) noexcept { return raw(b) * kBlockBytes; }
-[[nodiscard]] constexpr std::uint64_t offset_of(PageId p) noexcept { return raw(p) * kPageBytes; }
 
 /// A run of blocks [first, first + count).
 struct BlockRange {

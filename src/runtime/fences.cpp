@@ -9,7 +9,6 @@
 namespace kasane::runtime {
 
 using mem::kBlockBytes;
-using mem::kPageBytes;
 
 // ---- edges -------------------------------------------------------------------------------------------------------
 
@@ -36,15 +35,15 @@ void Fences::acquire() { coherence_.acquire_all(contexts_.here()); }
 
 // ---- stacks ------------------------------------------------------------------------------------------------------
 
-Stacks::Stacks(gas::Mover& mover, dsm::Coherence& coherence, ThreadContexts& contexts, mem::Space& space, const Segments& segments) noexcept
-    : mover_(mover), coherence_(coherence), contexts_(contexts), space_(space), segments_(segments) {}
+Stacks::Stacks(gas::Mover& mover, dsm::Coherence& coherence, ThreadContexts& contexts, mem::Space& space, const mem::Pages& pages,
+               const Segments& segments) noexcept
+    : mover_(mover), coherence_(coherence), contexts_(contexts), space_(space), pages_(pages), segments_(segments) {}
 
 void Stacks::adopt(SlotId slot, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank) {
   auto& context = contexts_.here();
   const gas::ByteRange live{space_.offset(reinterpret_cast<void*>(live_lo)), space_.offset(reinterpret_cast<void*>(live_hi - 1)) + 1};
-  const std::uint64_t begin = segments_.slot_offset(slot), end = begin + segments_.slot_bytes;
-  for (std::uint64_t at = begin; at < end; at += kPageBytes) {
-    const auto moved = mover_.bring(context.io, mem::page_of(at), live);
+  for (const PageId page : pages_.in(segments_.slot_offset(slot), segments_.slot_bytes)) {
+    const auto moved = mover_.bring(context.io, page, live);
     KASANE_CHECK(moved.has_value(), "a stack that waits to be run is not pinned");
   }
   count(context.counters.bytes_moved, live.end - live.begin);
@@ -52,10 +51,7 @@ void Stacks::adopt(SlotId slot, std::uintptr_t live_lo, std::uintptr_t live_hi, 
 
 void Stacks::surrender(SlotId slot) {
   auto& context = contexts_.here();
-  const std::uint64_t begin = segments_.slot_offset(slot);
-  for (std::uint64_t at = begin; at < begin + segments_.slot_bytes; at += kPageBytes) {
-    mover_.hand_back(context.io, mem::page_of(at), birth_rank(slot));
-  }
+  for (const PageId page : pages_.in(segments_.slot_offset(slot), segments_.slot_bytes)) mover_.hand_back(context.io, page, birth_rank(slot));
 }
 
 void Stacks::reclaim(SlotId slot) {
@@ -66,8 +62,8 @@ void Stacks::prepare(SlotId slot, Rank me) {
   const std::uint64_t begin = segments_.slot_offset(slot);
   if (birth_rank(slot) == me) {
     auto& context = contexts_.here();
-    for (std::uint64_t at = begin; at < begin + segments_.slot_bytes; at += kPageBytes) {
-      const auto assigned = mover_.assign(context.io, mem::page_of(at), me);
+    for (const PageId page : pages_.in(begin, segments_.slot_bytes)) {
+      const auto assigned = mover_.assign(context.io, page, me);
       KASANE_CHECK(assigned.has_value());
     }
     coherence_.arm_owned(context.io, begin, segments_.slot_bytes);

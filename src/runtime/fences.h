@@ -26,7 +26,7 @@ class Fences final : public ult::Edges {
 
 class Stacks final : public ult::StackMover {
  public:
-  Stacks(gas::Mover&, dsm::Coherence&, ThreadContexts&, mem::Space&, const Segments&) noexcept;
+  Stacks(gas::Mover&, dsm::Coherence&, ThreadContexts&, mem::Space&, const mem::Pages&, const Segments&) noexcept;
   void adopt(SlotId, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank from) override;
   void surrender(SlotId) override;
   void reclaim(SlotId) override;
@@ -40,6 +40,7 @@ class Stacks final : public ult::StackMover {
   dsm::Coherence& coherence_;
   ThreadContexts& contexts_;
   mem::Space& space_;
+  const mem::Pages& pages_;
   const Segments& segments_;
 };
 

@@ -274,10 +274,11 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   space.emplace(std::move(*made_space));
   KASANE_TRY(comm_engine->attach(gas::kFrames, space->frames_fd(), space->a(0), space->bytes()));
 
-  const std::uint64_t pages = space->bytes() / mem::kPageBytes;
-  auto entries = attach_region(*comm_engine, gas::kDirectory, gas::Directory::region_bytes(pages, ranks));
+  const auto pages = Segments::pages(space->bytes());
+  KASANE_TRY(pages);
+  auto entries = attach_region(*comm_engine, gas::kDirectory, gas::Directory::region_bytes(*pages, ranks));
   KASANE_TRY(entries);
-  directory.emplace(*transport, pages);
+  directory.emplace(*transport, *pages);
   auto made_addresses = gas::AddressCache::create(*transport, *directory);
   KASANE_TRY(made_addresses);
   addresses = std::move(*made_addresses);
@@ -317,7 +318,7 @@ Result<void> Runtime::State::build_threads() {
   auto region = attach_region(*comm_engine, gas::kThreads, ult::threads_region_bytes(workers, static_cast<std::uint32_t>(segments.slots_per_rank)));
   KASANE_TRY(region);
   fences.emplace(*coherence, *contexts);
-  stacks.emplace(*mover, *coherence, *contexts, *space, segments);
+  stacks.emplace(*mover, *coherence, *contexts, *space, directory->pages(), segments);
   words.emplace(*transport, gas::kThreads);
 
   ult::Config config;
@@ -543,9 +544,7 @@ void Runtime::State::read_counters(Rank of, std::uint64_t* values) {
 
 Result<void> Runtime::State::give_main_a_stack() {
   auto& context = contexts->here();
-  for (std::uint64_t at = 0; at < segments.main_bytes; at += mem::kPageBytes) {
-    KASANE_TRY(mover->assign(context.io, mem::page_of(segments.main_offset + at), rank));
-  }
+  for (const PageId page : directory->pages().in(segments.main_offset, segments.main_bytes)) KASANE_TRY(mover->assign(context.io, page, rank));
   coherence->arm_owned(context.io, segments.main_offset, segments.main_bytes);
   main_stack_low = space->v(segments.main_offset);
   return {};
@@ -692,39 +691,32 @@ Result<void> Runtime::State::check_movable(const void* p, std::size_t bytes, con
 
 Result<void> Runtime::State::explain(const std::optional<gas::Refusal>& refusal, const char* what) const {
   if (!refusal) return {};
-  const void* page = space->v(mem::offset_of(refusal->page));
+  const void* page = space->v(directory->pages().offset_of(refusal->page));
   return fail(refusal->why, fmt::format("{}: the page at {} {}", what, page,
                                         refusal->why == Errc::busy ? "is pinned by its owner; try again when the pin has ended" : "is not allocated"));
 }
 
-namespace {
-/// Pages that a range touches.
-std::uint64_t pages_of(std::uint64_t offset, std::size_t bytes) {
-  return bytes == 0 ? 0 : raw(mem::page_of(offset + bytes - 1)) - raw(mem::page_of(offset)) + 1;
-}
-}  // namespace
-
 Result<void> Runtime::own(const void* global, std::size_t bytes) {
   auto& s = *state_;
   KASANE_TRY(s.check_movable(global, bytes, "own"));
-  const std::uint64_t offset = s.space->offset(global);
   // By polling: pages on their way are held, so the thread must not give way to others.
-  return s.explain(s.mover->bring_all(s.contexts->here().io, mem::page_of(offset), pages_of(offset, bytes)), "own");
+  const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
+  return s.explain(s.mover->bring_all(s.contexts->here().io, PageId{pages.first}, pages.size()), "own");
 }
 
 Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
   auto& s = *state_;
   KASANE_TRY(s.check_movable(global, bytes, "give"));
   if (raw(to) >= s.ranks) return fail(Errc::invalid_argument, fmt::format("give: there is no rank {}; the job has {}", raw(to), s.ranks));
-  const std::uint64_t offset = s.space->offset(global);
-  return s.explain(s.giver->give(s.contexts->here().io, mem::page_of(offset), pages_of(offset, bytes), to), "give");
+  const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
+  return s.explain(s.giver->give(s.contexts->here().io, PageId{pages.first}, pages.size(), to), "give");
 }
 
 Result<Rank> Runtime::where(const void* global) {
   auto& s = *state_;
   KASANE_TRY(check_range(*s.space, global, 1, "where"));
   KASANE_TRY(s.check_open("where"));
-  const Rank owner = s.addresses->find(s.contexts->here().io, mem::page_of(s.space->offset(global))).owner;
+  const Rank owner = s.addresses->find(s.contexts->here().io, s.directory->pages().page_of(s.space->offset(global))).owner;
   if (owner != kNoRank) return owner;
   return fail(Errc::out_of_range, fmt::format("where: {} is not allocated", global));
 }

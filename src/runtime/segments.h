@@ -13,7 +13,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "mem/space.h"
+#include "mem/pages.h"
 
 namespace kasane::runtime {
 
@@ -29,6 +29,9 @@ struct Segments {
   [[nodiscard]] SlotId slot_at(std::uint64_t offset) const noexcept {
     return SlotId{static_cast<std::uint32_t>((offset - stacks_offset) / slot_bytes)};
   }
+
+  /// The page sizes of its parts.
+  [[nodiscard]] static Result<mem::Pages> pages(std::uint64_t space_bytes) { return mem::Pages::uniform(space_bytes); }
 
   /// slots 0: as many as an eighth of the space holds, at most 65536 a rank.
   static Result<Segments> divide(std::uint64_t space_bytes, std::uint32_t ranks, std::uint64_t slot_bytes, std::uint64_t slots,

@@ -103,7 +103,7 @@ class SimJob {
     }
     threads_[t].slot = r * SimLayout::kSlotsPerRank + next_slot_[r]++;
     const std::uint64_t at = SimLayout::slot_offset(threads_[t].slot);
-    KASANE_CHECK(rank.mover->assign(context(t).io, mem::page_of(at), Rank{r}).has_value());
+    KASANE_CHECK(rank.mover->assign(context(t).io, ranks_[0].directory->pages().page_of(at), Rank{r}).has_value());
     rank.coherence->arm_owned(context(t).io, at, mem::kPageBytes);
   }
   [[nodiscard]] std::uint32_t birth_rank(std::uint32_t t) const {
@@ -126,7 +126,7 @@ class SimJob {
     there.coherence->ask_release(context(t, thief), Rank{victim});
     const std::uint64_t at = SimLayout::slot_offset(me.slot);
     const gas::ByteRange live{at + kFrameAt - world_.random(256), at + mem::kPageBytes};
-    KASANE_CHECK(there.mover->bring(context(t, thief).io, mem::page_of(at), live).has_value(),
+    KASANE_CHECK(there.mover->bring(context(t, thief).io, ranks_[0].directory->pages().page_of(at), live).has_value(),
                  "a stack that waits to be run is not pinned");
     there.coherence->acquire_all(context(t, thief));
     me.rank = thief;
@@ -152,7 +152,7 @@ class SimJob {
     // The exit: what ran elsewhere goes back to its birth rank without data, then the fact.
     ThreadState& me = threads_[t];
     if (birth_rank(t) != me.rank)
-      here(t).mover->hand_back(context(t).io, mem::page_of(SimLayout::slot_offset(me.slot)), Rank{birth_rank(t)});
+      here(t).mover->hand_back(context(t).io, ranks_[0].directory->pages().page_of(SimLayout::slot_offset(me.slot)), Rank{birth_rank(t)});
     faults = counters_.faults_read.load() + counters_.faults_write.load();
     me.exited = true;
   }

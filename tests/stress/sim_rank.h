@@ -53,7 +53,7 @@ class SimRank {
         reservation_(mem::reserve_space(SimLayout::kSpaceBytes).value()),
         space(mem::Space::create(reservation_, SimLayout::kSpaceBytes).value()) {
     KASANE_CHECK(transport.attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
-    const std::uint64_t pages = SimLayout::kSpaceBytes / mem::kPageBytes;
+    const mem::Pages pages = mem::Pages::uniform(SimLayout::kSpaceBytes).value();
     std::byte* entries = attach(gas::kDirectory, gas::Directory::region_bytes(pages, ranks), directory_memory_);
     directory.emplace(transport, pages);
     addresses = gas::AddressCache::create(transport, *directory).value();

@@ -33,8 +33,9 @@ class RankMemory {
         space(mem::Space::create(base, kSpaceBytes).value()) {
     comm_engine = comm::Engine::create(*transport).value();
     KASANE_CHECK(comm_engine->attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
-    std::byte* entries = attach(gas::kDirectory, gas::Directory::region_bytes(kSpaceBytes / mem::kPageBytes, job.ranks));
-    directory.emplace(*transport, kSpaceBytes / mem::kPageBytes);
+    const mem::Pages pages = mem::Pages::uniform(kSpaceBytes).value();
+    std::byte* entries = attach(gas::kDirectory, gas::Directory::region_bytes(pages, job.ranks));
+    directory.emplace(*transport, pages);
     addresses = gas::AddressCache::create(*transport, *directory).value();
     table.emplace(mem::BlockTable::create(space.blocks()).value());
     cached.emplace(mem::BlockSet::create(space.blocks()).value());

@@ -71,7 +71,7 @@ TEST_P(CoherenceTest, PlacementsAreOwnedAsAsked) {
     for (const auto placement : {gas::Placement::block, gas::Placement::cyclic}) {
       const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(8 * mem::kPageBytes, placement) : 0);
       for (std::uint64_t i = 0; i < 8; ++i) {
-        const auto where = m.directory->lookup(m.context().io, mem::page_of(data + i * mem::kPageBytes));
+        const auto where = m.directory->lookup(m.context().io, m.directory->pages().page_of(data + i * mem::kPageBytes));
         const auto ranks = m.transport->ranks();
         EXPECT_EQ(raw(where.owner), placement == gas::Placement::cyclic ? i % ranks : i * ranks / 8);
       }
@@ -101,7 +101,7 @@ TEST_P(CoherenceTest, UntouchedPagesBelongToWhoeverTouchesThemFirst) {
       const std::uint32_t allocator = round % ranks;
       if (me == allocator) {
         m.heap_take(data, pages * mem::kPageBytes);
-        for (std::uint64_t p = 0; p < pages; ++p) ASSERT_TRUE(m.mover->assign_untouched(m.context().io, mem::page_of(data + p * mem::kPageBytes)).has_value());
+        for (std::uint64_t p = 0; p < pages; ++p) ASSERT_TRUE(m.mover->assign_untouched(m.context().io, m.directory->pages().page_of(data + p * mem::kPageBytes)).has_value());
       }
       m.collectives.barrier();
       m.coherence->acquire_all(m.context());
@@ -128,7 +128,7 @@ TEST_P(CoherenceTest, UntouchedPagesBelongToWhoeverTouchesThemFirst) {
       m.coherence->acquire_all(m.context());
       for (std::uint64_t p = 0; p < pages; ++p) {
         const std::uint64_t at = data + p * mem::kPageBytes + 128;
-        const auto where = m.directory->lookup(m.context().io, mem::page_of(at));
+        const auto where = m.directory->lookup(m.context().io, m.directory->pages().page_of(at));
         EXPECT_EQ(raw(where.owner), p / ranks == 3 ? allocator : p % ranks) << "page " << p;
         EXPECT_FALSE(where.busy || (where.untouched && ranks > 1));   // with one rank a put leaves that to the next fault
         std::uint64_t direct = 0;
@@ -150,7 +150,7 @@ TEST_P(CoherenceTest, ManyMayTouchAPageFirst) {
     for (unsigned round = 1; round <= 6; ++round) {
       if (me == 0) {
         m.heap_take(data, 16 * mem::kPageBytes);
-        for (std::uint64_t p = 0; p < 16; ++p) ASSERT_TRUE(m.mover->assign_untouched(m.context().io, mem::page_of(data + p * mem::kPageBytes)).has_value());
+        for (std::uint64_t p = 0; p < 16; ++p) ASSERT_TRUE(m.mover->assign_untouched(m.context().io, m.directory->pages().page_of(data + p * mem::kPageBytes)).has_value());
       }
       m.collectives.barrier();
       m.coherence->acquire_all(m.context());
@@ -182,11 +182,11 @@ TEST_P(CoherenceTest, APageMovesWithItsUnreleasedNeighboursBytes) {
     for (unsigned round = 1; round <= 12; ++round) {
       bytes[raw(m.rank())] = static_cast<unsigned char>(round);   // dirty here, maybe unreleased when the page moves
       if (raw(m.rank()) == round % ranks) {
-        ASSERT_TRUE(m.mover->bring(m.context().io, mem::page_of(data), {data, data + mem::kPageBytes}).has_value());
+        ASSERT_TRUE(m.mover->bring(m.context().io, m.directory->pages().page_of(data), {data, data + mem::kPageBytes}).has_value());
       }
       m.coherence->release_all(m.context());
       m.collectives.barrier();
-      EXPECT_EQ(raw(m.directory->lookup(m.context().io, mem::page_of(data)).owner), round % ranks);
+      EXPECT_EQ(raw(m.directory->lookup(m.context().io, m.directory->pages().page_of(data)).owner), round % ranks);
       m.coherence->acquire_all(m.context());
       for (std::uint32_t r = 0; r < ranks; ++r) ASSERT_EQ(bytes[r], round) << "byte of rank " << r;
       m.collectives.barrier();
@@ -271,8 +271,8 @@ TEST_P(CoherenceTest, PutsLoseNothingWhileTheirPagesMove) {
           const std::uint64_t at = cell(raw(m.rank()) * 2 + worker, page);
           ASSERT_TRUE(gas::put(io, *m.access, at, &i, sizeof i).has_value());
           if (random() % 100 == 0) {
-            const std::uint64_t begin = mem::offset_of(mem::page_of(at));
-            ASSERT_TRUE(m.mover->bring(io, mem::page_of(at), {begin, begin + mem::kPageBytes}).has_value());
+            const std::uint64_t begin = m.directory->pages().offset_of(m.directory->pages().page_of(at));
+            ASSERT_TRUE(m.mover->bring(io, m.directory->pages().page_of(at), {begin, begin + mem::kPageBytes}).has_value());
           }
           std::uint32_t got = 0;
           ASSERT_TRUE(gas::get(io, *m.access, &got, at, sizeof got).has_value());
@@ -313,7 +313,7 @@ TEST_P(CoherenceTest, CountersUnderALockSurviveMovesOfTheirPage) {
         auto* counters = m.at<std::uint64_t>(data);
         for (int k = 0; k < 4; ++k) ++counters[(k * 2048) % 16384 / 2];
         if (random() % 8 == 0) {
-          ASSERT_TRUE(m.mover->bring(io, mem::page_of(data), {data, data + mem::kPageBytes}).has_value());
+          ASSERT_TRUE(m.mover->bring(io, m.directory->pages().page_of(data), {data, data + mem::kPageBytes}).has_value());
         }
         words.store(io, Rank{0}, 24, raw(m.rank()) + 1);
         words.fetch_add(io, Rank{0}, 16, 1);

@@ -30,7 +30,7 @@ using test::TurnWaiter;
 /// A rank with a heap and without coherence: nobody touches the memory. Notes what the heap asks of coherence.
 struct SimRank final : PageHolder, HeapHooks {
   SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, std::uint64_t heap_bytes)
-      : transport(world.transport(rank)), waiter(world, transport), pages((kHeapOffset + heap_bytes) / mem::kPageBytes),
+      : transport(world.transport(rank)), waiter(world, transport), pages(mem::Pages::uniform(kHeapOffset + heap_bytes).value()),
         entries(Directory::region_bytes(pages, ranks) / 8) {
     const Heap::Config config{kHeapOffset, heap_bytes, 4, 0x7000'0000'0000};
     words.resize(Heap::region_bytes(config, ranks) / 8);
@@ -64,7 +64,7 @@ struct SimRank final : PageHolder, HeapHooks {
   test::CountingTransport transport;
   TurnWaiter waiter;
   Counters counters;
-  std::uint64_t pages;
+  mem::Pages pages;
   std::vector<std::uint64_t> entries, words;
   std::optional<Directory> directory;
   std::unique_ptr<AddressCache> addresses;
@@ -279,7 +279,7 @@ TEST(Heap, PagesAreOwnedAsAsked) {
     const auto owners = [&](Placement where) {
       const std::uint64_t at = here.heap->allocate(io, 0, 9 * kHeapPageBytes, 16, where).value();
       std::string text;
-      for (std::uint64_t i = 0; i < 9; ++i) text += std::to_string(raw(here.directory->lookup(io, mem::page_of(at + i * kHeapPageBytes)).owner));
+      for (std::uint64_t i = 0; i < 9; ++i) text += std::to_string(raw(here.directory->lookup(io, here.pages.page_of(at + i * kHeapPageBytes)).owner));
       here.heap->free(io, 0, at);
       return text;
     };

@@ -27,9 +27,11 @@ class YieldingWaiter final : public comm::Waiter {
 
 struct NoCoherence final : PageHolder, HeapHooks {
   YieldAnswer yield(PageId) noexcept override { return YieldAnswer::yielded; }
-  bool claim(comm::Blocking&, PageId) override { return false; }
+  Claim claim(comm::Blocking&, PageId) override { return Claim::ours; }
+  Claim try_claim(PageId) noexcept override { return Claim::ours; }
   void give_up(PageId) noexcept override {}
-  void merge(comm::Blocking&, PageId, ByteRange, Rank) override {}
+  void begin_merge(comm::Batch&, PageId, ByteRange, Rank) override {}
+  void end_merge(comm::Blocking&, PageId, ByteRange, Rank) override {}
   void settle(PageId) override {}
   void arm_owned(comm::Blocking&, std::uint64_t, std::size_t) override {}
   void take(comm::Blocking&, std::uint64_t, std::size_t) override {}
@@ -46,11 +48,12 @@ TEST(HeapThreads, NothingIsHandedOutTwiceOrLost) {
   comm::sim::World world(1, 1);
   comm::Transport& transport = world.transport(Rank{0});
   const Heap::Config config{0, kHeapBytes, 2, 0};
-  std::vector<std::uint64_t> entries(Directory::region_bytes(kHeapBytes / mem::kPageBytes, 1) / 8), words(Heap::region_bytes(config, 1) / 8);
+  const mem::Pages pages = mem::Pages::uniform(kHeapBytes).value();
+  std::vector<std::uint64_t> entries(Directory::region_bytes(pages, 1) / 8), words(Heap::region_bytes(config, 1) / 8);
   std::vector<unsigned char> memory(kHeapBytes);
   KASANE_CHECK(transport.attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8).has_value());
   KASANE_CHECK(transport.attach(kHeap, -1, reinterpret_cast<std::byte*>(words.data()), words.size() * 8).has_value());
-  Directory directory(transport, kHeapBytes / mem::kPageBytes);
+  Directory directory(transport, pages);
   auto addresses = AddressCache::create(transport, directory).value();
   NoCoherence hooks;
   Mover mover(transport, *addresses, hooks);

@@ -12,13 +12,13 @@
 namespace kasane::gas {
 namespace {
 
-using test::Job, test::kPages, test::page_range, test::SimRank;
+using test::Job, test::kPages, test::offset_of, test::page_range, test::SimRank;
 
 void assign(Job& job, std::uint64_t first, std::uint64_t pages, std::uint32_t owner) {
   job.on(owner, [&](SimRank& here, comm::Blocking& io) {
     for (std::uint64_t p = first; p < first + pages; ++p) {
       ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{owner}).has_value());
-      here.frames[mem::offset_of(PageId{p}) + 5] = std::byte(p + 1);
+      here.frames[offset_of(PageId{p}) + 5] = std::byte(p + 1);
     }
   });
 }
@@ -27,7 +27,7 @@ void assign(Job& job, std::uint64_t first, std::uint64_t pages, std::uint32_t ow
 void use(Job& job, std::uint32_t r, std::uint64_t page) {
   job.on(r, [&](SimRank& here, comm::Blocking& io) {
     const char byte = 'u';
-    ASSERT_TRUE(put(io, *here.access, mem::offset_of(PageId{page}), &byte, 1).has_value());
+    ASSERT_TRUE(put(io, *here.access, offset_of(PageId{page}), &byte, 1).has_value());
   });
 }
 
@@ -52,8 +52,8 @@ TEST(RoundTrips, AMoveWithOneOtherSharerTakesFourOfWhichOneIsByMessage) {
     EXPECT_EQ(chain.one_sided, 3u);
     EXPECT_EQ(chain.requests, 1u);
     EXPECT_EQ(here.transport.requests, 2u);
-    EXPECT_EQ(here.frames[mem::offset_of(PageId{4}) + 5], std::byte{5});
-    EXPECT_EQ(here.frames[mem::offset_of(PageId{4})], std::byte{'u'});
+    EXPECT_EQ(here.frames[offset_of(PageId{4}) + 5], std::byte{5});
+    EXPECT_EQ(here.frames[offset_of(PageId{4})], std::byte{'u'});
   });
   EXPECT_EQ(raw(where(job, 4).owner), 3u);
 }
@@ -71,7 +71,7 @@ TEST(RoundTrips, ManyHoldersAndManyPagesGoAtOnce) {
     EXPECT_EQ(here.transport.requests, 12u);
     EXPECT_LE(chain.all(), 6u);   // some are refused for a moment and posted later; one page after the other takes 16
     EXPECT_EQ(here.counters.pages_moved.load(), 4u);
-    for (std::uint64_t p = 6; p < 10; ++p) EXPECT_EQ(here.frames[mem::offset_of(PageId{p}) + 5], std::byte(p + 1));
+    for (std::uint64_t p = 6; p < 10; ++p) EXPECT_EQ(here.frames[offset_of(PageId{p}) + 5], std::byte(p + 1));
   });
   for (std::uint64_t p = 6; p < 10; ++p) EXPECT_EQ(raw(where(job, p).owner), 3u);
 }
@@ -141,7 +141,7 @@ TEST_F(Gifts, ArriveWithTheirBytes) {
   for (std::uint64_t p = 3; p < 7; ++p) EXPECT_EQ(raw(where(job, p).owner), 2u);
   for (std::uint64_t p = 7; p < 9; ++p) EXPECT_EQ(raw(where(job, p).owner), 0u);
   EXPECT_EQ(raw(where(job, 9).owner), 1u);
-  for (std::uint64_t p = 3; p < 7; ++p) EXPECT_EQ(job[2].frames[mem::offset_of(PageId{p}) + 5], std::byte(p + 1));
+  for (std::uint64_t p = 3; p < 7; ++p) EXPECT_EQ(job[2].frames[offset_of(PageId{p}) + 5], std::byte(p + 1));
 }
 
 TEST_F(Gifts, SayWhyAndWhichPageWasRefused) {
@@ -183,7 +183,7 @@ TEST_F(Gifts, CrosswiseEndAndLoseNothing) {
     for (std::uint64_t p = 0; p < 12; ++p) {
       const Location l = where(job, p);
       ASSERT_FALSE(l.busy);
-      ASSERT_EQ(job[raw(l.owner)].frames[mem::offset_of(PageId{p}) + 5], std::byte(p + 1));
+      ASSERT_EQ(job[raw(l.owner)].frames[offset_of(PageId{p}) + 5], std::byte(p + 1));
     }
   }
 }

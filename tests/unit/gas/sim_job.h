@@ -24,6 +24,9 @@ using kasane::test::CountingTransport;
 
 inline constexpr std::uint64_t kPages = 20;
 
+inline mem::Pages pages() { return mem::Pages::uniform(kPages * mem::kPageBytes).value(); }
+inline std::uint64_t offset_of(PageId page) { return raw(page) * mem::kPageBytes; }
+
 /// Gives others a turn before each look: callers that only pause would otherwise spin where nobody else can run.
 class TurnWaiter final : public comm::Waiter {
  public:
@@ -46,13 +49,13 @@ class TurnWaiter final : public comm::Waiter {
 struct SimRank final : PageHolder {
   SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks)
       : transport(world.transport(rank)), waiter(world, transport), frames(kPages * mem::kPageBytes),
-        entries(Directory::region_bytes(kPages, ranks) / 8) {
+        entries(Directory::region_bytes(pages(), ranks) / 8) {
     // Who delivers makes progress below the counting: the engine's part of it must run there.
     world.transport(rank).set_poll_hook([](void* t) noexcept { return static_cast<CountingTransport*>(t)->run_poll_hook(); }, &transport);
     engine = comm::Engine::create(transport, {.operations = 64, .packs = 8, .parcels = 8}).value();
     KASANE_CHECK(engine->attach(kFrames, -1, frames.data(), frames.size()).has_value());
     KASANE_CHECK(engine->attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8).has_value());
-    directory.emplace(transport, kPages);
+    directory.emplace(transport, pages());
     addresses = AddressCache::create(transport, *directory).value();
     mover.emplace(transport, *addresses, *this);
     giver.emplace(transport, *mover);
@@ -121,6 +124,6 @@ struct Job {
 };
 
 /// What is live of a page here.
-inline ByteRange page_range(PageId page) { return {mem::offset_of(page), mem::offset_of(page) + 64}; }
+inline ByteRange page_range(PageId page) { return {offset_of(page), offset_of(page) + 64}; }
 
 }  // namespace kasane::gas::test

@@ -42,7 +42,7 @@ TEST(Space, KnowsItsAddresses) {
   EXPECT_FALSE(s.contains(nullptr));
   EXPECT_FALSE(s.contains(s.a(0)));
   EXPECT_EQ(s.offset(s.v(12345)), 12345u);
-  EXPECT_EQ(s.blocks(), 4 * kBlocksPerPage);
+  EXPECT_EQ(s.blocks(), 4 * kPageBytes / kBlockBytes);
 }
 
 TEST(Space, CostsNothingUntilTouched) {
@@ -56,10 +56,10 @@ TEST(Space, PopulatedFramesAreThereAndUnchanged) {
   Space s = make_space(4 * kPageBytes);
   *s.a(kPageBytes + 100) = std::byte{9};
   populate(s.a(kPageBytes + 1), kPageBytes - 1);
-  EXPECT_EQ(frames_in_use(s), kBlocksPerPage);
+  EXPECT_EQ(frames_in_use(s), kPageBytes / kBlockBytes);
   EXPECT_EQ(*s.a(kPageBytes + 100), std::byte{9});
   populate(s.v(0), kPageBytes);   // not armed: no frame, no harm
-  EXPECT_EQ(frames_in_use(s), kBlocksPerPage);
+  EXPECT_EQ(frames_in_use(s), kPageBytes / kBlockBytes);
 }
 
 TEST(Space, MovesAndGivesItsAddressesBack) {

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pages of the space: in which page a byte lies, where a page lies and how long it is. Each segment of the space has a page size of its own, a power
+// of two from 4 KiB to 2 MiB; together the segments cover all of the space.
+//
+//   offset   0 ───────────────── a ──────────────────── b ───────────────── bytes
+//   pages    64 KiB each         4 KiB each             2 MiB each
+//   PageId   0, 1, …             a/64K, a/64K + 1, …    …                   count()
+//
+// Numbers are dense and ascend with the offset, so a table with an entry a page is as long as there are pages, and the pages of a range are consecutive.
+//
+// Thread safety: constant after create(). A value: each layer may keep a copy.
+// Invariants: a page begins at a multiple of its size and lies within one segment; so a block (4 KiB) lies within one page.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "mem/space.h"
+
+namespace kasane::mem {
+
+inline constexpr std::uint64_t kSmallestPageBytes = kBlockBytes;
+inline constexpr std::uint64_t kLargestPageBytes = 2 * 1024 * 1024;
+inline constexpr std::uint64_t kMostBlocksOfAPage = kLargestPageBytes / kBlockBytes;
+
+/// Pages in a row, for `for (PageId page : range)`.
+struct PageRange {
+  struct Iterator {
+    std::uint64_t at;
+    PageId operator*() const noexcept { return PageId{at}; }
+    Iterator& operator++() noexcept {
+      ++at;
+      return *this;
+    }
+    friend bool operator==(const Iterator&, const Iterator&) = default;
+  };
+  std::uint64_t first = 0, last = 0;   ///< numbers [first, last)
+
+  [[nodiscard]] Iterator begin() const noexcept { return {first}; }
+  [[nodiscard]] Iterator end() const noexcept { return {last}; }
+  [[nodiscard]] std::uint64_t size() const noexcept { return last - first; }
+};
+
+class Pages {
+ public:
+  /// A segment reaches to the next one's offset, the last one to the end of the space.
+  struct Segment {
+    std::uint64_t offset = 0;
+    std::uint64_t page_bytes = kPageBytes;
+  };
+  static constexpr std::size_t kMostSegments = 8;
+
+  /// The segments in the order of their offsets, the first at 0; each begins and ends at a multiple of its page size.
+  static Result<Pages> create(std::uint64_t space_bytes, std::span<const Segment>);
+
+  /// One segment.
+  static Result<Pages> uniform(std::uint64_t space_bytes, std::uint64_t page_bytes = kPageBytes);
+
+  /// Pages of the space.
+  [[nodiscard]] std::uint64_t count() const noexcept { return rows_[rows_used_ - 1].end_page; }
+  [[nodiscard]] bool contains(PageId page) const noexcept { return raw(page) < count(); }
+
+  /// The page of a byte. Beyond the space: a number that no page has.
+  [[nodiscard]] PageId page_of(std::uint64_t offset) const noexcept {
+    const Row& row = row_of(offset);
+    return PageId{row.first_page + ((offset - row.offset) >> row.shift)};
+  }
+  [[nodiscard]] PageId page_of(BlockId b) const noexcept { return page_of(mem::offset_of(b)); }
+
+  [[nodiscard]] std::uint64_t offset_of(PageId page) const noexcept {
+    const Row& row = row_of(page);
+    return row.offset + ((raw(page) - row.first_page) << row.shift);
+  }
+  [[nodiscard]] std::uint64_t bytes_of(PageId page) const noexcept { return std::uint64_t{1} << row_of(page).shift; }
+  [[nodiscard]] std::uint64_t end_of(PageId page) const noexcept { return offset_of(page) + bytes_of(page); }
+  /// Of the segment in which the byte lies.
+  [[nodiscard]] std::uint64_t page_bytes_at(std::uint64_t offset) const noexcept { return std::uint64_t{1} << row_of(offset).shift; }
+  [[nodiscard]] BlockRange blocks_of(PageId page) const noexcept { return {block_of(offset_of(page)), bytes_of(page) / kBlockBytes}; }
+
+  /// Every page that has a byte of [offset, offset + bytes), which lies in the space.
+  [[nodiscard]] PageRange in(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+    if (bytes == 0) return {};
+    return {raw(page_of(offset)), raw(page_of(offset + bytes - 1)) + 1};
+  }
+  /// Does the range consist of whole pages?
+  [[nodiscard]] bool whole(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+    return bytes == 0 || (offset_of(page_of(offset)) == offset && end_of(page_of(offset + bytes - 1)) == offset + bytes);
+  }
+
+ private:
+  struct Row {
+    std::uint64_t offset, end;            ///< bytes [offset, end)
+    std::uint64_t first_page, end_page;   ///< pages [first_page, end_page)
+    unsigned shift;                       ///< a page has 1 << shift bytes
+  };
+
+  Pages() = default;
+  // A handful of rows: compares that the processor predicts, and the last row for whatever lies beyond.
+  [[nodiscard]] const Row& row_of(std::uint64_t offset) const noexcept {
+    const Row* row = rows_.data();
+    while (offset >= row->end && row != &rows_[rows_used_ - 1]) ++row;
+    return *row;
+  }
+  [[nodiscard]] const Row& row_of(PageId page) const noexcept {
+    const Row* row = rows_.data();
+    while (raw(page) >= row->end_page && row != &rows_[rows_used_ - 1]) ++row;
+    return *row;
+  }
+
+  std::array<Row, kMostSegments> rows_{};
+  std::size_t rows_used_ = 0;
+};
+
+}  // namespace kasane::mem
