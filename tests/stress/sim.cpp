@@ -2,7 +2,7 @@
 // Runs random data-race-free programs (program.h) as scripts over the simulator: the shipping coherence, relocation and allocator of several ranks in
 // one OS thread, on a network that delays, reorders and tears as the seed says. The same seed is the same history.
 //
-//   stress_sim --seed 1 --count 100 [--ranks 3] [--show]
+//   stress_sim --seed 1 --count 100 [--ranks 3] [--page 4096]      --page 0: every page size in turn, one a seed
 //
 // Scheduling is a caricature of sched's that takes more liberties: at a fork the parent's continuation is stolen by a random rank half of the time
 // (claim, release of the victim, the stack moves, acquire), a blocked thread goes on where it last ran. Edges are those of docs/design/sched.md.
@@ -19,18 +19,19 @@
 namespace kasane::stress {
 namespace {
 
-constexpr std::uint64_t kFrameAt = mem::kPageBytes - 1024;  // the frame's offset in its stack's page
+constexpr std::uint64_t kFrameAt = SimLayout::kSlotBytes - 1024;  // the frame's offset in its stack
 
 class SimJob {
  public:
-  SimJob(const Program& p, std::uint32_t ranks)
+  SimJob(const Program& p, std::uint32_t ranks, std::uint64_t page_bytes)
       : p_(p),
+        pages_(SimLayout::pages(page_bytes)),
         world_(ranks, p.seed),
         threads_(p.threads.size()),
         where_(p.objects.size()),
         barriers_(p.barriers.size()),
         free_slots_(ranks) {
-    for (std::uint32_t r = 0; r < ranks; ++r) ranks_.emplace_back(world_, Rank{r}, ranks);
+    for (std::uint32_t r = 0; r < ranks; ++r) ranks_.emplace_back(world_, Rank{r}, ranks, pages_);
     next_slot_.assign(ranks, 0);
   }
 
@@ -41,7 +42,7 @@ class SimJob {
     if (auto ran = world_.run(); !ran && wrong_.empty()) wrong_ = ran.error().message;
     return wrong_;
   }
-  std::uint64_t hops = 0, faults = 0;
+  std::uint64_t hops = 0, owns = 0, faults = 0;
 
  private:
   /// A scripted thread wherever it runs: a context for each rank.
@@ -98,13 +99,14 @@ class SimJob {
       const Slot slot = free.front();
       free.pop_front();
       threads_[t].slot = slot.number;
-      if (slot.moved) rank.coherence->arm_owned(context(t).io, SimLayout::slot_offset(slot.number), mem::kPageBytes);
+      if (slot.moved) rank.coherence->arm_owned(context(t).io, SimLayout::slot_offset(slot.number), SimLayout::kSlotBytes);
       return;
     }
     threads_[t].slot = r * SimLayout::kSlotsPerRank + next_slot_[r]++;
     const std::uint64_t at = SimLayout::slot_offset(threads_[t].slot);
-    KASANE_CHECK(rank.mover->assign(context(t).io, ranks_[0].directory->pages().page_of(at), Rank{r}).has_value());
-    rank.coherence->arm_owned(context(t).io, at, mem::kPageBytes);
+    for (const PageId page : pages_.in(at, SimLayout::kSlotBytes))
+      KASANE_CHECK(rank.mover->assign(context(t).io, page, Rank{r}).has_value());
+    rank.coherence->arm_owned(context(t).io, at, SimLayout::kSlotBytes);
   }
   [[nodiscard]] std::uint32_t birth_rank(std::uint32_t t) const {
     return static_cast<std::uint32_t>(threads_[t].slot / SimLayout::kSlotsPerRank);
@@ -125,9 +127,10 @@ class SimJob {
     SimRank& there = ranks_[thief];
     there.coherence->ask_release(context(t, thief), Rank{victim});
     const std::uint64_t at = SimLayout::slot_offset(me.slot);
-    const gas::ByteRange live{at + kFrameAt - world_.random(256), at + mem::kPageBytes};
-    KASANE_CHECK(there.mover->bring(context(t, thief).io, ranks_[0].directory->pages().page_of(at), live).has_value(),
-                 "a stack that waits to be run is not pinned");
+    const gas::ByteRange live{at + kFrameAt - world_.random(256), at + SimLayout::kSlotBytes};
+    for (const PageId page : pages_.in(at, SimLayout::kSlotBytes))
+      KASANE_CHECK(there.mover->bring(context(t, thief).io, page, live).has_value(),
+                   "a stack that waits to be run is not pinned");
     there.coherence->acquire_all(context(t, thief));
     me.rank = thief;
   }
@@ -152,7 +155,8 @@ class SimJob {
     // The exit: what ran elsewhere goes back to its birth rank without data, then the fact.
     ThreadState& me = threads_[t];
     if (birth_rank(t) != me.rank)
-      here(t).mover->hand_back(context(t).io, ranks_[0].directory->pages().page_of(SimLayout::slot_offset(me.slot)), Rank{birth_rank(t)});
+      for (const PageId page : pages_.in(SimLayout::slot_offset(me.slot), SimLayout::kSlotBytes))
+        here(t).mover->hand_back(context(t).io, page, Rank{birth_rank(t)});
     faults = counters_.faults_read.load() + counters_.faults_write.load();
     me.exited = true;
   }
@@ -166,7 +170,15 @@ class SimJob {
     }
   }
   std::uint64_t allocate(std::uint32_t t, std::size_t bytes) {
-    return here(t).heap->allocate(context(t).io, t % SimLayout::kCaches, bytes, 16, gas::Placement::local).value();
+    const auto placement = world_.random(8) == 0 ? gas::Placement::cyclic : gas::Placement::local;
+    return here(t).heap->allocate(context(t).io, t % SimLayout::kCaches, bytes, 16, placement).value();
+  }
+  /// Now and then the heap page that a thread is about to use moves to its rank: results may not depend on it.
+  void maybe_own(std::uint32_t t, std::uint64_t at) {
+    if (at < SimLayout::kHeapOffset || world_.random(12) != 0) return;
+    const PageId page = pages_.page_of(at);
+    KASANE_CHECK(here(t).mover->bring(context(t).io, page, {pages_.offset_of(page), pages_.end_of(page)}).has_value());
+    ++owns;
   }
   void fail(std::uint32_t t, std::uint32_t index, std::uint64_t got, std::uint64_t right) {
     if (!wrong_.empty()) return;
@@ -181,9 +193,13 @@ class SimJob {
     const Op& op = p_.ops[p_.threads[t].first_op + index];
     ThreadState& me = threads_[t];
     switch (op.kind) {
-      case OpKind::write: here(t).write(context(t), where_[op.target] + op.offset, &op.value, op.width); break;
+      case OpKind::write:
+        maybe_own(t, where_[op.target] + op.offset);
+        here(t).write(context(t), where_[op.target] + op.offset, &op.value, op.width);
+        break;
       case OpKind::read: {
         std::uint64_t got = 0;
+        maybe_own(t, where_[op.target] + op.offset);
         here(t).read(context(t), where_[op.target] + op.offset, &got, op.width);
         if (got != op.value) fail(t, index, got, op.value);
         break;
@@ -241,6 +257,7 @@ class SimJob {
   }
 
   const Program& p_;
+  const mem::Pages pages_;
   comm::sim::World world_;
   std::deque<SimRank> ranks_;
   Counters counters_;
@@ -264,26 +281,29 @@ std::uint64_t number(int argc, char** argv, const char* name, std::uint64_t othe
 int main_of(int argc, char** argv) {
   const std::uint64_t first = number(argc, argv, "--seed", 1), count = number(argc, argv, "--count", 100);
   const auto ranks = static_cast<std::uint32_t>(number(argc, argv, "--ranks", 0));
+  const std::uint64_t page = number(argc, argv, "--page", mem::kPageBytes);
   Limits limits;
   limits.threads = 24;
   limits.actions = 8;
-  std::uint64_t hops = 0, faults = 0;
+  std::uint64_t hops = 0, owns = 0, faults = 0;
   int failed = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const Program p = generate(seed, limits);
     const std::uint32_t n = ranks != 0 ? ranks : 2 + static_cast<std::uint32_t>(seed % 3);
-    SimJob job(p, n);
+    const std::uint64_t page_bytes = page != 0 ? page : mem::kSmallestPageBytes << (seed % 10);
+    SimJob job(p, n, page_bytes);
     const std::string wrong = job.run();
     hops += job.hops;
+    owns += job.owns;
     faults += job.faults;
     if (wrong.empty()) continue;
-    std::fprintf(stderr, "stress_sim: %s\n  replay: stress_sim --seed %llu --count 1 --ranks %u\n", wrong.c_str(),
-                 static_cast<unsigned long long>(seed), n);
+    std::fprintf(stderr, "stress_sim: %s\n  replay: stress_sim --seed %llu --count 1 --ranks %u --page %llu\n", wrong.c_str(),
+                 static_cast<unsigned long long>(seed), n, static_cast<unsigned long long>(page_bytes));
     if (++failed == 5) break;
   }
-  std::printf("stress_sim: seeds %llu … %llu: %d wrong; %llu hops, %llu faults\n",
+  std::printf("stress_sim: seeds %llu … %llu: %d wrong; %llu hops, %llu pages owned, %llu faults\n",
               static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), failed,
-              static_cast<unsigned long long>(hops), static_cast<unsigned long long>(faults));
+              static_cast<unsigned long long>(hops), static_cast<unsigned long long>(owns), static_cast<unsigned long long>(faults));
   return failed == 0 ? 0 : 1;
 }
 

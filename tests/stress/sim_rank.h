@@ -7,6 +7,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 
@@ -20,11 +22,17 @@ namespace kasane::stress {
 
 /// Where things lie in the space of a simulated job.
 struct SimLayout {
-  static constexpr std::size_t kSpaceBytes = 64 << 20;
-  static constexpr std::uint64_t kSlotsPerRank = 64;  ///< stacks, a page each
+  static constexpr std::size_t kSpaceBytes = 256 << 20;
+  static constexpr std::uint64_t kSlotsPerRank = 64;      ///< stacks
+  static constexpr std::uint64_t kSlotBytes = 64 * 1024;  ///< a page, or several smaller ones
   static constexpr std::uint64_t kHeapOffset = 32 << 20;
   static constexpr std::uint32_t kCaches = 128;  ///< one a scripted thread
-  [[nodiscard]] static constexpr std::uint64_t slot_offset(std::uint64_t slot) { return slot * mem::kPageBytes; }
+  [[nodiscard]] static constexpr std::uint64_t slot_offset(std::uint64_t slot) { return slot * kSlotBytes; }
+  /// The heap has pages of page_bytes, stacks too as far as that fits.
+  [[nodiscard]] static mem::Pages pages(std::uint64_t page_bytes) {
+    const std::array segments{mem::Pages::Segment{0, std::min(page_bytes, kSlotBytes)}, mem::Pages::Segment{kHeapOffset, page_bytes}};
+    return mem::Pages::create(kSpaceBytes, segments).value();
+  }
 };
 
 /// Waits as the simulator does, but always gives others a turn first: callers that only pause (their predicate is true at the second
@@ -46,14 +54,13 @@ class TurnWaiter final : public comm::Waiter {
 
 class SimRank {
  public:
-  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks)
+  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, const mem::Pages& pages)
       : world_(world),
         transport(world.transport(rank)),
         waiter(world, transport),
         reservation_(mem::reserve_space(SimLayout::kSpaceBytes).value()),
         space(mem::Space::create(reservation_, SimLayout::kSpaceBytes).value()) {
     KASANE_CHECK(transport.attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
-    const mem::Pages pages = mem::Pages::uniform(SimLayout::kSpaceBytes).value();
     std::byte* entries = attach(gas::kDirectory, gas::Directory::region_bytes(pages, ranks), directory_memory_);
     directory.emplace(transport, pages);
     addresses = gas::AddressCache::create(transport, *directory).value();

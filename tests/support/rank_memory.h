@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -24,16 +25,17 @@ namespace kasane::test {
 
 class RankMemory {
  public:
-  static constexpr std::size_t kSpaceBytes = 64 << 20;
+  static constexpr std::size_t kSpaceBytes = 256 << 20;
   static constexpr std::size_t kHeapOffset = 16 << 20;
 
-  /// base: from mem::reserve_space before the fork.
-  RankMemory(const comm::Job& job, std::byte* base)
-      : transport(std::move(comm::shm::create(job).value())), start_waiter(*transport), collectives(*transport, start_waiter),
+  /// base: from mem::reserve_space before the fork. heap_page_bytes: of the heap's segment; the rest of the space has pages of 64 KiB.
+  RankMemory(const comm::Job& job, std::byte* base, std::uint64_t heap_page_bytes = mem::kPageBytes)
+      : page_bytes(heap_page_bytes), transport(std::move(comm::shm::create(job).value())), start_waiter(*transport), collectives(*transport, start_waiter),
         space(mem::Space::create(base, kSpaceBytes).value()) {
     comm_engine = comm::Engine::create(*transport).value();
     KASANE_CHECK(comm_engine->attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
-    const mem::Pages pages = mem::Pages::uniform(kSpaceBytes).value();
+    const std::array segments{mem::Pages::Segment{}, mem::Pages::Segment{kHeapOffset, heap_page_bytes}};
+    const mem::Pages pages = mem::Pages::create(kSpaceBytes, segments).value();
     std::byte* entries = attach(gas::kDirectory, gas::Directory::region_bytes(pages, job.ranks));
     directory.emplace(*transport, pages);
     addresses = gas::AddressCache::create(*transport, *directory).value();
@@ -76,6 +78,7 @@ class RankMemory {
   dsm::ThreadContext& context() { return *t_context; }
 
   Rank rank() const { return transport->rank(); }
+  const mem::Pages& pages() const { return directory->pages(); }
   template <class T>
   T* at(std::uint64_t offset) {
     return reinterpret_cast<T*>(space.v(offset));
@@ -95,6 +98,7 @@ class RankMemory {
     return value;
   }
 
+  const std::uint64_t page_bytes;   ///< of the heap
   std::unique_ptr<comm::Transport> transport;
   std::unique_ptr<comm::Engine> comm_engine;   ///< of the transport
   comm::PollWaiter start_waiter;

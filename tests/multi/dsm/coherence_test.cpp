@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// gas and dsm over shm with real faults, at 1, 2 and 4 ranks: what one rank wrote and released, another that acquires reads.
+// gas and dsm over shm with real faults, at 1, 2 and 4 ranks and pages of 4 KiB, 64 KiB and 2 MiB: what one rank wrote and released, another that acquires reads.
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "support/rank_memory.h"
@@ -15,17 +16,21 @@ namespace {
 
 using test::RankMemory;
 
-void on_ranks(std::uint32_t ranks, const std::function<void(RankMemory&)>& body) {
+using Parameter = std::tuple<std::uint32_t, std::uint64_t>;   // ranks, bytes of a page
+
+void on_ranks(Parameter parameter, const std::function<void(RankMemory&)>& body) {
   std::byte* base = mem::reserve_space(RankMemory::kSpaceBytes).value();
-  test::run_ranks(ranks, [&](const comm::Job& job) {
-    RankMemory memory(job, base);
+  const auto [ranks, page_bytes] = parameter;
+  test::run_ranks(ranks, [&, page = page_bytes](const comm::Job& job) {
+    RankMemory memory(job, base, page);
     body(memory);
   });
   ::munmap(base, RankMemory::kSpaceBytes);
 }
 
-class CoherenceTest : public testing::TestWithParam<std::uint32_t> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, CoherenceTest, testing::Values(1, 2, 4));
+class CoherenceTest : public testing::TestWithParam<Parameter> {};
+INSTANTIATE_TEST_SUITE_P(RanksAndPages, CoherenceTest, testing::Combine(testing::Values(1, 2, 4), testing::Values(4096, mem::kPageBytes, 2 << 20)),
+                         [](const auto& of) { return std::to_string(std::get<0>(of.param)) + "ranks_" + std::to_string(std::get<1>(of.param) / 1024) + "KiB"; });
 
 TEST_P(CoherenceTest, WhatOneRankWritesTheOthersReadAfterAnEdge) {
   on_ranks(GetParam(), [](RankMemory& m) {
@@ -69,15 +74,16 @@ TEST_P(CoherenceTest, FalselySharedBytesOfOneBlockAllSurvive) {
 TEST_P(CoherenceTest, PlacementsAreOwnedAsAsked) {
   on_ranks(GetParam(), [](RankMemory& m) {
     for (const auto placement : {gas::Placement::block, gas::Placement::cyclic}) {
-      const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(8 * mem::kPageBytes, placement) : 0);
-      for (std::uint64_t i = 0; i < 8; ++i) {
-        const auto where = m.directory->lookup(m.context().io, m.directory->pages().page_of(data + i * mem::kPageBytes));
+      const std::uint64_t pages = m.page_bytes > mem::kPageBytes ? 4 : 8;
+      const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(pages * m.page_bytes, placement) : 0);
+      for (std::uint64_t i = 0; i < pages; ++i) {
+        const auto where = m.directory->lookup(m.context().io, m.pages().page_of(data + i * m.page_bytes));
         const auto ranks = m.transport->ranks();
-        EXPECT_EQ(raw(where.owner), placement == gas::Placement::cyclic ? i % ranks : i * ranks / 8);
+        EXPECT_EQ(raw(where.owner), placement == gas::Placement::cyclic ? i % ranks : i * ranks / pages);
       }
       // Each writes its part, everybody reads all.
       auto* words = m.at<std::uint32_t>(data);
-      const std::size_t n = 8 * mem::kPageBytes / 4;
+      const std::size_t n = pages * m.page_bytes / 4;
       for (std::size_t i = raw(m.rank()); i < n; i += m.transport->ranks()) words[i] = static_cast<std::uint32_t>(i * 7);
       m.coherence->release_all(m.context());
       m.collectives.barrier();
@@ -177,18 +183,92 @@ TEST_P(CoherenceTest, ManyMayTouchAPageFirst) {
 TEST_P(CoherenceTest, APageMovesWithItsUnreleasedNeighboursBytes) {
   on_ranks(GetParam(), [](RankMemory& m) {
     const auto ranks = m.transport->ranks();
-    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(mem::kPageBytes * 2) : 0);
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(2 * m.page_bytes) : 0);
     auto* bytes = m.at<unsigned char>(data);
     for (unsigned round = 1; round <= 12; ++round) {
       bytes[raw(m.rank())] = static_cast<unsigned char>(round);   // dirty here, maybe unreleased when the page moves
       if (raw(m.rank()) == round % ranks) {
-        ASSERT_TRUE(m.mover->bring(m.context().io, m.directory->pages().page_of(data), {data, data + mem::kPageBytes}).has_value());
+        ASSERT_TRUE(m.mover->bring(m.context().io, m.pages().page_of(data), {data, data + m.page_bytes}).has_value());
       }
       m.coherence->release_all(m.context());
       m.collectives.barrier();
-      EXPECT_EQ(raw(m.directory->lookup(m.context().io, m.directory->pages().page_of(data)).owner), round % ranks);
+      EXPECT_EQ(raw(m.directory->lookup(m.context().io, m.pages().page_of(data)).owner), round % ranks);
       m.coherence->acquire_all(m.context());
       for (std::uint32_t r = 0; r < ranks; ++r) ASSERT_EQ(bytes[r], round) << "byte of rank " << r;
+      m.collectives.barrier();
+    }
+  });
+}
+
+/// Which blocks have a twin here when the page arrives is the mover's business: the others come in runs, those byte by byte.
+TEST_P(CoherenceTest, APageArrivesInRunsBetweenBlocksThatAreDirtyHere) {
+  on_ranks(GetParam(), [](RankMemory& m) {
+    const auto ranks = m.transport->ranks();
+    const std::uint64_t blocks = 2 * std::max<std::uint64_t>(m.page_bytes / mem::kBlockBytes, 16);   // two pages or more
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(blocks * mem::kBlockBytes) : 0);
+    auto* bytes = m.at<unsigned char>(data);
+    const auto dirty = [](std::uint64_t block, unsigned round) { return block % 7 == round % 7 || block % 11 < 3; };
+    for (unsigned round = 1; round <= 3 * ranks; ++round) {
+      const auto mark = static_cast<unsigned char>(round);
+      if (raw(m.rank()) == (round - 1) % ranks) {
+        for (std::uint64_t b = 0; b < blocks; ++b) bytes[b * mem::kBlockBytes + 50 + b % 50] = mark;   // the owner's
+      }
+      m.collectives.barrier();
+      if (raw(m.rank()) == round % ranks) {
+        for (std::uint64_t b = 0; b < blocks; ++b) {
+          if (dirty(b, round)) bytes[b * mem::kBlockBytes + 100] = mark;
+        }
+        const gas::ByteRange live{data + 50, data + blocks * mem::kBlockBytes - 50};   // its ends need not be those of blocks
+        for (const PageId page : m.pages().in(data, blocks * mem::kBlockBytes)) ASSERT_TRUE(m.mover->bring(m.context().io, page, live).has_value());
+      }
+      m.collectives.barrier();
+      m.coherence->release_all(m.context());
+      m.collectives.barrier();
+      m.coherence->acquire_all(m.context());
+      for (std::uint64_t b = 0; b < blocks; ++b) {
+        ASSERT_EQ(bytes[b * mem::kBlockBytes + 50 + b % 50], mark) << "block " << b << " round " << round;
+        if (!dirty(b, round)) continue;
+        ASSERT_EQ(bytes[b * mem::kBlockBytes + 100], mark) << "block " << b << " round " << round;
+      }
+      for (const PageId page : m.pages().in(data, blocks * mem::kBlockBytes)) {
+        ASSERT_EQ(raw(m.directory->lookup(m.context().io, page).owner), round % ranks);
+      }
+      m.collectives.barrier();
+    }
+  });
+}
+
+/// Pages that were given to a rank before it touched them are armed by its first fault there, while others take them away.
+TEST_P(CoherenceTest, PagesMoveWhileTheirOwnersTouchThemForTheFirstTime) {
+  on_ranks(GetParam(), [](RankMemory& m) {
+    const auto ranks = m.transport->ranks();
+    const std::uint64_t bytes = 2 * ranks * std::max<std::uint64_t>(m.page_bytes, 16384), blocks = bytes / mem::kBlockBytes;
+    for (unsigned round = 1; round <= 10; ++round) {
+      const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(bytes, gas::Placement::cyclic) : 0);
+      const auto cell = [&](std::uint64_t block, unsigned worker) { return m.at<unsigned char>(data + block * mem::kBlockBytes + 2 * worker); };
+      const auto work = [&](unsigned worker) {   // numbered over the job
+        m.enter();
+        std::mt19937 random(round * 100 + worker);
+        for (std::uint64_t i = 0; i < blocks; ++i) {
+          const std::uint64_t block = (i * 7 + worker * blocks / 5) % blocks;   // 7: no divisor of the number of blocks, a power of two
+          *cell(block, worker) = static_cast<unsigned char>(round);
+          if (random() % std::max<std::uint64_t>(16, m.page_bytes / mem::kBlockBytes) != 0) continue;
+          const PageId page = m.pages().page_of(data + random() % blocks * mem::kBlockBytes);
+          ASSERT_TRUE(m.mover->bring(m.context().io, page, {m.pages().offset_of(page), m.pages().end_of(page)}).has_value());
+        }
+      };
+      std::thread second(work, 2 * raw(m.rank()) + 1);
+      work(2 * raw(m.rank()));
+      second.join();
+      m.collectives.barrier();
+      m.coherence->release_all(m.context());
+      m.collectives.barrier();
+      m.coherence->acquire_all(m.context());
+      for (std::uint64_t b = 0; b < blocks; ++b) {
+        for (unsigned worker = 0; worker < 2 * ranks; ++worker) ASSERT_EQ(*cell(b, worker), round) << "block " << b << " worker " << worker;
+      }
+      m.collectives.barrier();
+      if (raw(m.rank()) == round % ranks) m.heap->free(m.context().io, gas::Heap::kShared, data);
       m.collectives.barrier();
     }
   });
@@ -242,14 +322,14 @@ TEST_P(CoherenceTest, MemoryFreedHereIsReusedThereWithoutOldBytes) {
 
 TEST_P(CoherenceTest, DirectAccessReadsAndWritesTheOwnersCopy) {
   on_ranks(GetParam(), [](RankMemory& m) {
-    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(3 * mem::kPageBytes, gas::Placement::cyclic) : 0);
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(3 * m.page_bytes, gas::Placement::cyclic) : 0);
     const std::vector<char> text(1000, static_cast<char>('a' + raw(m.rank())));
-    const std::uint64_t at = data + mem::kPageBytes - 500 + raw(m.rank()) * 1000;
+    const std::uint64_t at = data + m.page_bytes - 500 + raw(m.rank()) * 1000;
     ASSERT_TRUE(gas::put(m.context().io, *m.access, at, text.data(), text.size()).has_value());
     m.collectives.barrier();
     for (std::uint32_t r = 0; r < m.transport->ranks(); ++r) {
       std::vector<char> got(1000);
-      ASSERT_TRUE(gas::get(m.context().io, *m.access, got.data(), data + mem::kPageBytes - 500 + r * 1000, 1000).has_value());
+      ASSERT_TRUE(gas::get(m.context().io, *m.access, got.data(), data + m.page_bytes - 500 + r * 1000, 1000).has_value());
       EXPECT_EQ(got, std::vector<char>(1000, static_cast<char>('a' + r)));
     }
     EXPECT_FALSE(gas::get(m.context().io, *m.access, nullptr, 0, 1).has_value());
@@ -259,9 +339,9 @@ TEST_P(CoherenceTest, DirectAccessReadsAndWritesTheOwnersCopy) {
 TEST_P(CoherenceTest, PutsLoseNothingWhileTheirPagesMove) {
   on_ranks(GetParam(), [](RankMemory& m) {
     const auto ranks = m.transport->ranks();
-    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(2 * mem::kPageBytes) : 0);
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(2 * m.page_bytes) : 0);
     constexpr std::uint32_t kRounds = 2000;
-    const auto cell = [&](std::uint64_t owner, std::uint64_t page) { return data + page * mem::kPageBytes + owner * 4; };
+    const auto cell = [&](std::uint64_t owner, std::uint64_t page) { return data + page * m.page_bytes + owner * 4; };
     const auto work = [&](unsigned worker) {
       m.enter();
       std::mt19937 random(raw(m.rank()) * 10 + worker);
@@ -271,8 +351,8 @@ TEST_P(CoherenceTest, PutsLoseNothingWhileTheirPagesMove) {
           const std::uint64_t at = cell(raw(m.rank()) * 2 + worker, page);
           ASSERT_TRUE(gas::put(io, *m.access, at, &i, sizeof i).has_value());
           if (random() % 100 == 0) {
-            const std::uint64_t begin = m.directory->pages().offset_of(m.directory->pages().page_of(at));
-            ASSERT_TRUE(m.mover->bring(io, m.directory->pages().page_of(at), {begin, begin + mem::kPageBytes}).has_value());
+            const std::uint64_t begin = m.pages().offset_of(m.pages().page_of(at));
+            ASSERT_TRUE(m.mover->bring(io, m.pages().page_of(at), {begin, begin + m.page_bytes}).has_value());
           }
           std::uint32_t got = 0;
           ASSERT_TRUE(gas::get(io, *m.access, &got, at, sizeof got).has_value());
@@ -298,7 +378,7 @@ TEST_P(CoherenceTest, PutsLoseNothingWhileTheirPagesMove) {
 TEST_P(CoherenceTest, CountersUnderALockSurviveMovesOfTheirPage) {
   on_ranks(GetParam(), [](RankMemory& m) {
     const auto ranks = m.transport->ranks();
-    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(2 * mem::kPageBytes) : 0);
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(2 * 65536) : 0);
     // Words 8 and 16 of rank 0's directory header play the lock: ticket and serving, then the last holder.
     const comm::RegionWords words(*m.transport, gas::kDirectory);
     const auto work = [&](unsigned worker) {
@@ -313,7 +393,8 @@ TEST_P(CoherenceTest, CountersUnderALockSurviveMovesOfTheirPage) {
         auto* counters = m.at<std::uint64_t>(data);
         for (int k = 0; k < 4; ++k) ++counters[(k * 2048) % 16384 / 2];
         if (random() % 8 == 0) {
-          ASSERT_TRUE(m.mover->bring(io, m.directory->pages().page_of(data), {data, data + mem::kPageBytes}).has_value());
+          const PageId page = m.pages().page_of(data + random() % 4 * 8192);   // a counter's
+          ASSERT_TRUE(m.mover->bring(io, page, {m.pages().offset_of(page), m.pages().end_of(page)}).has_value());
         }
         words.store(io, Rank{0}, 24, raw(m.rank()) + 1);
         words.fetch_add(io, Rank{0}, 16, 1);

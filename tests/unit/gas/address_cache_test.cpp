@@ -15,7 +15,7 @@
 namespace kasane::gas {
 namespace {
 
-using test::Job, test::page_range, test::SimRank;
+using test::Job, test::kPages, test::page_range, test::SimRank;
 
 // ---- trips ---------------------------------------------------------------------------------------------------------
 
@@ -206,9 +206,9 @@ TEST(OneRank, LooksAtItsDirectoryAndCachesNothing) {
 // ---- puts, gets and moves at once --------------------------------------------------------------------------------
 
 /// Each thread has a byte of its own in each page and puts growing numbers there, reads others' bytes, which must not go back, and moves pages.
-void hammer(std::uint32_t ranks, std::uint32_t threads, std::uint32_t pages, int rounds, std::uint64_t seed) {
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  Job job(ranks, seed);
+void hammer(std::uint32_t ranks, std::uint32_t threads, std::uint32_t pages, int rounds, std::uint64_t seed, std::uint64_t page_bytes = mem::kPageBytes) {
+  SCOPED_TRACE("seed " + std::to_string(seed) + ", pages of " + std::to_string(page_bytes));
+  Job job(ranks, seed, {}, page_bytes);
   job.on(0, [&](SimRank& here, comm::Blocking& io) {
     for (std::uint32_t p = 0; p < pages; ++p) ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{p % ranks}).has_value());
   });
@@ -223,13 +223,13 @@ void hammer(std::uint32_t ranks, std::uint32_t threads, std::uint32_t pages, int
       for (int i = 1; i <= rounds; ++i) {
         for (std::uint32_t p = 0; p < pages; ++p) {
           const auto value = static_cast<std::uint8_t>(i);
-          ASSERT_TRUE(put(io, *here.access, p * mem::kPageBytes + t, &value, 1).has_value());
+          ASSERT_TRUE(put(io, *here.access, p * page_bytes + t, &value, 1).has_value());
           complete[p][t] = value;
         }
         const auto p = static_cast<std::uint32_t>(random() % pages);
         const auto floor = complete[p];
         std::array<std::uint8_t, 64> got{};
-        ASSERT_TRUE(get(io, *here.access, got.data(), p * mem::kPageBytes, got.size()).has_value());
+        ASSERT_TRUE(get(io, *here.access, got.data(), p * page_bytes, got.size()).has_value());
         for (std::uint32_t k = 0; k < threads; ++k) {
           ASSERT_GE(got[k], floor[k]) << "byte " << k << " of page " << p << " goes back";
           complete[p][k] = std::max(complete[p][k], got[k]);
@@ -237,7 +237,7 @@ void hammer(std::uint32_t ranks, std::uint32_t threads, std::uint32_t pages, int
         if (random() % 3 == 0) {
           const PageId page{random() % pages};
           here.refusals += random() % 4 == 0 ? 1 : 0;
-          ASSERT_TRUE(here.mover->bring(io, page, page_range(page)).has_value());
+          ASSERT_TRUE(here.mover->bring(io, page, page_range(page, page_bytes)).has_value());
         }
       }
     });
@@ -248,12 +248,41 @@ void hammer(std::uint32_t ranks, std::uint32_t threads, std::uint32_t pages, int
     Rank owner{0};
     job.on(0, [&](SimRank& here, comm::Blocking& io) { owner = here.directory->lookup(io, PageId{p}).owner; });
     for (std::uint32_t t = 0; t < threads; ++t)
-      ASSERT_EQ(job[raw(owner)].frames[p * mem::kPageBytes + t], std::byte(rounds)) << "byte " << t << " of page " << p;
+      ASSERT_EQ(job[raw(owner)].frames[p * page_bytes + t], std::byte(rounds)) << "byte " << t << " of page " << p;
   }
 }
 
 TEST(PutsAndMoves, LoseNothing) {
   for (std::uint64_t seed = 1; seed <= 400; ++seed) hammer(2 + seed % 3, 6, 2, 12, seed);
+}
+
+TEST(PutsAndMoves, LoseNothingWithSmallAndLargePages) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 4096);
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 2 << 20);
+}
+
+// A put and a get go through every page that their range touches, each to and from its owner.
+TEST(Ranges, OverSeveralPagesGoToTheirOwners) {
+  for (const std::uint64_t page_bytes : {4096, 65536, 2 << 20}) {
+    SCOPED_TRACE("pages of " + std::to_string(page_bytes));
+    Job job(3, 5, {}, page_bytes);
+    job.on(0, [&](SimRank& here, comm::Blocking& io) {
+      for (std::uint32_t p = 0; p < 5; ++p) ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{p % 3}).has_value());
+      std::vector<std::byte> bytes(3 * page_bytes + 20);
+      for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(1 + i % 251);
+      ASSERT_TRUE(put(io, *here.access, page_bytes - 10, bytes.data(), bytes.size()).has_value());
+      std::vector<std::byte> got(bytes.size());
+      ASSERT_TRUE(get(io, *here.access, got.data(), page_bytes - 10, got.size()).has_value());
+      EXPECT_TRUE(got == bytes);
+      for (std::size_t i = 0; i < bytes.size(); i += 509) {
+        const std::uint64_t at = page_bytes - 10 + i;
+        for (std::uint32_t r = 0; r < 3; ++r) EXPECT_EQ(job[r].frames[at], at / page_bytes % 3 == r ? bytes[i] : std::byte{0}) << at;
+      }
+      EXPECT_FALSE(put(io, *here.access, 5 * page_bytes - 1, bytes.data(), 2).has_value()) << "page 5 is not allocated";
+      EXPECT_FALSE(get(io, *here.access, got.data(), kPages * page_bytes, 1).has_value()) << "beyond the space";
+      EXPECT_FALSE(get(io, *here.access, got.data(), ~std::uint64_t{0} - 5, 1).has_value());
+    });
+  }
 }
 
 TEST(PutsAndMoves, LoseNothingWhereABitStandsForSeveralRanks) {

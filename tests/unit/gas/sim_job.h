@@ -24,7 +24,7 @@ using kasane::test::CountingTransport;
 
 inline constexpr std::uint64_t kPages = 20;
 
-inline mem::Pages pages() { return mem::Pages::uniform(kPages * mem::kPageBytes).value(); }
+inline mem::Pages pages_of(std::uint64_t page_bytes) { return mem::Pages::uniform(kPages * page_bytes, page_bytes).value(); }
 inline std::uint64_t offset_of(PageId page) { return raw(page) * mem::kPageBytes; }
 
 /// Gives others a turn before each look: callers that only pause would otherwise spin where nobody else can run.
@@ -47,15 +47,15 @@ class TurnWaiter final : public comm::Waiter {
 
 /// A rank without coherence: frames, directory, address cache and mover. Blocks are never in use; a yield may be refused.
 struct SimRank final : PageHolder {
-  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks)
-      : transport(world.transport(rank)), waiter(world, transport), frames(kPages * mem::kPageBytes),
-        entries(Directory::region_bytes(pages(), ranks) / 8) {
+  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, std::uint64_t page_bytes)
+      : transport(world.transport(rank)), waiter(world, transport), frames(kPages * page_bytes),
+        entries(Directory::region_bytes(pages_of(page_bytes), ranks) / 8) {
     // Who delivers makes progress below the counting: the engine's part of it must run there.
     world.transport(rank).set_poll_hook([](void* t) noexcept { return static_cast<CountingTransport*>(t)->run_poll_hook(); }, &transport);
     engine = comm::Engine::create(transport, {.operations = 64, .packs = 8, .parcels = 8}).value();
     KASANE_CHECK(engine->attach(kFrames, -1, frames.data(), frames.size()).has_value());
     KASANE_CHECK(engine->attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8).has_value());
-    directory.emplace(transport, pages());
+    directory.emplace(transport, pages_of(page_bytes));
     addresses = AddressCache::create(transport, *directory).value();
     mover.emplace(transport, *addresses, *this);
     giver.emplace(transport, *mover);
@@ -102,8 +102,9 @@ struct SimRank final : PageHolder {
 };
 
 struct Job {
-  Job(std::uint32_t ranks, std::uint64_t seed, const comm::sim::SimOptions& options = {}) : world(ranks, seed, options) {
-    for (std::uint32_t r = 0; r < ranks; ++r) all.emplace_back(world, Rank{r}, ranks);
+  Job(std::uint32_t ranks, std::uint64_t seed, const comm::sim::SimOptions& options = {}, std::uint64_t page_bytes = mem::kPageBytes)
+      : world(ranks, seed, options) {
+    for (std::uint32_t r = 0; r < ranks; ++r) all.emplace_back(world, Rank{r}, ranks, page_bytes);
   }
   SimRank& operator[](std::uint32_t r) { return all[r]; }
   /// Runs body as a thread of the rank, alone.
@@ -124,6 +125,6 @@ struct Job {
 };
 
 /// What is live of a page here.
-inline ByteRange page_range(PageId page) { return {offset_of(page), offset_of(page) + 64}; }
+inline ByteRange page_range(PageId page, std::uint64_t page_bytes = mem::kPageBytes) { return {raw(page) * page_bytes, raw(page) * page_bytes + 64}; }
 
 }  // namespace kasane::gas::test
