@@ -75,12 +75,15 @@ Result<std::uint64_t> Heap::allocate_slowly(comm::Blocking& io, std::uint32_t ca
   const bool at_one_rank = placement.kind == Placement::Kind::local || placement.kind == Placement::Kind::one_rank;
   if (!at_one_rank || bytes > kLargestSmall || align > kLargestSmall) return allocate_large(io, bytes, placement);
   const unsigned c = align <= 16 ? kClassTable[(bytes + 15) / 16] : class_of(bytes, align);
-  return allocate_small(io, cache, placement.kind == Placement::Kind::local ? transport_.rank() : placement.rank, c);
+  const Rank rank = placement.kind == Placement::Kind::local ? transport_.rank() : placement.rank;
+  auto got = allocate_small(io, cache, rank, c, align);
+  if (!got) got.error().message = "allocate: no room for " + std::to_string(bytes) + " bytes: " + got.error().message;
+  return got;
 }
 
 // ---- small objects ------------------------------------------------------------------------------------------------
 
-Result<std::uint64_t> Heap::allocate_small(comm::Blocking& io, std::uint32_t cache, Rank rank, unsigned size_class) {
+Result<std::uint64_t> Heap::allocate_small(comm::Blocking& io, std::uint32_t cache, Rank rank, unsigned size_class, std::size_t align) {
   for (;;) {
     HeapBin* mine = nullptr;
     {
@@ -89,12 +92,35 @@ Result<std::uint64_t> Heap::allocate_small(comm::Blocking& io, std::uint32_t cac
       const std::uint64_t offset = mine->take(size_class);
       if (offset != kNoObject) return offset;
     }
-    KASANE_TRY(refill(io, cache, *mine, rank, size_class));
+    const auto refilled = refill(io, cache, *mine, rank, size_class, true);
+    if (refilled) continue;
+    const std::uint64_t larger = allocate_larger(io, cache, rank, size_class, align);
+    if (larger != kNoObject) return larger;
+    return tl::unexpected<Error>(refilled.error());
   }
 }
 
-/// Fills the bin with a group that has free objects, or with one of a new slab.
-Result<void> Heap::refill(comm::Blocking& io, std::uint32_t cache, HeapBin& bin, Rank rank, unsigned size_class) {
+/// No page is left for a slab of the class: slabs stay what they are, so an object of another class has to do.
+std::uint64_t Heap::allocate_larger(comm::Blocking& io, std::uint32_t cache, Rank rank, unsigned size_class, std::size_t align) {
+  for (unsigned c = size_class + 1; c < kSizeClasses; ++c) {
+    if (kClassBytes[c] % align != 0) continue;
+    for (;;) {
+      HeapBin* mine = nullptr;
+      {
+        const auto guard = lock(cache);
+        mine = &bin(cache, rank, c);
+        const std::uint64_t offset = mine->take(c);
+        if (offset != kNoObject) return offset;
+      }
+      const auto refilled = refill(io, cache, *mine, rank, c, false);
+      if (!refilled || !*refilled) break;
+    }
+  }
+  return kNoObject;
+}
+
+/// Fills the bin with a group that has free objects, or with one of a new slab. False: there was none, and it was not to be made.
+Result<bool> Heap::refill(comm::Blocking& io, std::uint32_t cache, HeapBin& bin, Rank rank, unsigned size_class, bool grow) {
   HeapAccess at = access(io, rank, Trips::allocate);
   StackHead known;
   {
@@ -106,6 +132,7 @@ Result<void> Heap::refill(comm::Blocking& io, std::uint32_t cache, HeapBin& bin,
   known = taking.head;
   Holding fresh{taking.bits, taking.item, offset_of(rank, size_class, taking.item)};
   if (taking.state == Taking::State::empty) {
+    if (!grow) return false;
     auto made = new_slab(at, size_class, known);
     if (!made) return tl::unexpected<Error>(std::move(made.error()));
     fresh = *made;
@@ -127,7 +154,7 @@ Result<void> Heap::refill(comm::Blocking& io, std::uint32_t cache, HeapBin& bin,
     bin.current = place;
   }
   if (displaced.bits != 0) give_back(at, size_class, displaced, known);
-  return {};
+  return true;
 }
 
 /// The first group of a new slab; the others are on the rank's stack then.
@@ -329,7 +356,7 @@ Result<std::uint64_t> Heap::allocate_large(comm::Blocking& io, std::size_t bytes
   }
   HeapAccess at = access(io, share, Trips::allocate);
   const auto run = HeapRuns::take(at, pages);
-  if (!run) return tl::unexpected<Error>(run.error());
+  if (!run) return fail(run.error().code, "allocate: " + run.error().message);
   if (auto owned = own(at, *run, pages, placement); !owned) {
     HeapRuns::give(at, run->first, pages);
     return tl::unexpected<Error>(std::move(owned.error()));

@@ -114,9 +114,10 @@ class Heap {
   [[noreturn, gnu::cold, gnu::noinline]] void misuse(std::uint64_t offset, const char* what) const;
 
   Result<std::uint64_t> allocate_slowly(comm::Blocking&, std::uint32_t cache, std::size_t bytes, std::size_t align, Placement);
-  Result<std::uint64_t> allocate_small(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class);
+  Result<std::uint64_t> allocate_small(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class, std::size_t align);
+  std::uint64_t allocate_larger(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class, std::size_t align);
   Result<std::uint64_t> allocate_large(comm::Blocking&, std::size_t bytes, Placement);
-  Result<void> refill(comm::Blocking&, std::uint32_t cache, HeapBin&, Rank, unsigned size_class);
+  Result<bool> refill(comm::Blocking&, std::uint32_t cache, HeapBin&, Rank, unsigned size_class, bool grow);
   Result<Holding> new_slab(HeapAccess&, unsigned size_class, StackHead& known);
   Result<std::uint64_t> slab_space(HeapAccess&, std::uint64_t pages);
   Result<void> own(HeapAccess&, const HeapRun&, std::uint64_t pages, Placement);

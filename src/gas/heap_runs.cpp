@@ -63,7 +63,7 @@ Result<HeapRun> HeapRuns::take(HeapAccess& at, std::uint64_t pages) {
         break;
     }
   }
-  return fail(Errc::out_of_memory, "allocate: rank " + std::to_string(raw(at.rank())) + " has no " + bytes_of(pages) + " bytes in a row left of its " +
+  return fail(Errc::out_of_memory, "rank " + std::to_string(raw(at.rank())) + " has no " + bytes_of(pages) + " bytes in a row left of its " +
                                        bytes_of(at.layout().pages) + ": " + bytes_of(room.free_pages) + " are free, the largest piece has " +
                                        bytes_of(room.largest_run) + " (raise --space)");
 }

@@ -15,6 +15,7 @@
 #include "comm/collectives.h"
 #include "comm/requests.h"
 #include "comm/sim/sim.h"
+#include "comm/transfers.h"
 
 namespace kasane::comm::sim {
 namespace {
@@ -341,6 +342,35 @@ TEST(SimDeathTest, WhatTheCallerGotWrongIsACheck) {
         while (ranks.world.step()) {}
       },
       "never set");
+}
+
+// More than there is room for at once, refused now and then, in pieces: all have arrived when await() returns, and they were under way together.
+TEST(Transfers, AllHaveCompletedAndTakeTheirTimeTogether) {
+  std::uint64_t together = 0, in_turn = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Ranks ranks(2, seed);
+    ranks.world.spawn(Rank{0}, [&] {
+      Blocking io = ranks.at(0);
+      std::array<std::uint64_t, kWords> from, back{};
+      for (std::size_t i = 0; i < kWords; ++i) from[i] = seed * 1000 + i;
+      const std::uint64_t start = ranks.world.steps();
+      {
+        Transfers transfers(io);
+        for (std::size_t i = 0; i < kWords; ++i) transfers.write({Rank{1}, kRegion, i * 8}, &from[i], 8);
+        transfers.await();
+        EXPECT_EQ(ranks.memory[1], from);
+        for (std::size_t i = 0; i < kWords; ++i) transfers.read({Rank{1}, kRegion, i * 8}, &back[i], 8);
+      }
+      EXPECT_EQ(back, from);
+      const std::uint64_t middle = ranks.world.steps();
+      for (std::size_t i = 0; i < kWords; ++i) io.write({Rank{1}, kRegion, i * 8}, &from[i], 8);
+      for (std::size_t i = 0; i < kWords; ++i) io.read({Rank{1}, kRegion, i * 8}, &back[i], 8);
+      together += middle - start;
+      in_turn += ranks.world.steps() - middle;
+    });
+    ASSERT_TRUE(ranks.world.run().has_value());
+  }
+  EXPECT_LT(together, in_turn);
 }
 
 }  // namespace

@@ -405,11 +405,18 @@ TEST(Heap, AnExhaustedShareSaysWhichAndTheOthersGoOn) {
       all.push_back(*got);
     }
     EXPECT_GE(all.size(), 120u);
-    for (const char* part : {"rank 1", "262144 bytes", "4194304", "are free", "--space"}) EXPECT_NE(message.find(part), std::string::npos) << message;
+    for (const char* part : {"rank 1", "30000", "262144 bytes", "4194304", "are free", "--space"}) EXPECT_NE(message.find(part), std::string::npos) << message;
     const auto large = here.heap->allocate(io, 0, 100 << 20, 16, Placement::on(Rank{1}));
     ASSERT_FALSE(large.has_value());
     EXPECT_NE(large.error().message.find("104857600"), std::string::npos) << large.error().message;
     EXPECT_TRUE(here.heap->allocate(io, 0, 30'000, 16, Placement::local).has_value());
+    // Slabs stay slabs of their size: what is free in them serves smaller requests, too.
+    EXPECT_FALSE(here.heap->allocate(io, 0, 1000, 16, Placement::on(Rank{1})).has_value());
+    here.heap->free(io, 0, all.back());
+    const auto smaller = here.heap->allocate(io, 0, 1000, 1024, Placement::on(Rank{1}));
+    ASSERT_TRUE(smaller.has_value()) << smaller.error().message;
+    EXPECT_EQ(*smaller, all.back());
+    EXPECT_GE(here.heap->usable_size(io, *smaller), 30'000u);
     for (const auto offset : all) here.heap->free(io, 0, offset);
     EXPECT_TRUE(here.heap->allocate(io, 0, 30'000, 16, Placement::on(Rank{1})).has_value());
   });

@@ -70,7 +70,7 @@ TEST(HeapThreads, NothingIsHandedOutTwiceOrLost) {
       const std::uint32_t cache = t < 2 ? t : Heap::kShared;
       std::mt19937_64 random(t);
       std::uint64_t seen_wrong = 0;
-      for (int i = 0; i < 4000; ++i) {
+      for (int i = 0; i < 1500; ++i) {
         if (random() % 2 == 0) {
           const std::size_t bytes = random() % 16 != 0 ? 1 + random() % (std::size_t{16} << (random() % 12)) : 40'000 + random() % 400'000;
           const auto got = heap.allocate(io, cache, bytes, 16, Placement::local);
