@@ -100,11 +100,15 @@ kasane_thread_t kasane_thread_self(void);
 
 /* ---- memory ------------------------------------------------------------------------------------------------------------- */
 
-/** Which rank owns the pages (64 KiB) of an allocation at first. Owners serve misses and take diffs; the address is the same everywhere. */
+/** Which rank owns the pages of an allocation at first. Owners serve misses and take diffs; the address is the same everywhere. */
 typedef enum kasane_placement {
   KASANE_PLACEMENT_LOCAL = 0, /**< the allocating rank */
   KASANE_PLACEMENT_BLOCK = 1, /**< ranks consecutive parts of about equal size, the first at rank 0 */
-  KASANE_PLACEMENT_CYCLIC = 2 /**< page by page in turn */
+  KASANE_PLACEMENT_CYCLIC = 2, /**< page by page in turn */
+  KASANE_PLACEMENT_BLOCK_CYCLIC = 3, /**< `argument` bytes, a multiple of the page, at each rank in turn */
+  KASANE_PLACEMENT_ONE_RANK = 4, /**< rank `argument`, which takes no part in it */
+  KASANE_PLACEMENT_NUMA = 5, /**< the allocating rank, its memory bound to NUMA node `argument` of its machine, as the operating system counts them */
+  KASANE_PLACEMENT_FIRST_TOUCH = 6 /**< whoever loads or stores a page first; until then the allocating rank stands for it */
 } kasane_placement_t;
 
 /** Global memory, not initialised, aligned to 16 bytes, owned by this rank. NULL: ENOMEM, as the message says with the number. kasane_malloc(0) is a unique pointer. */
@@ -115,11 +119,17 @@ void* kasane_aligned_alloc(size_t alignment, size_t bytes);
 void* kasane_allocate(size_t bytes, size_t alignment, kasane_placement_t placement);
 /** As kasane_aligned_alloc, at `rank`, which takes no part in it. EINVAL: no such rank. */
 void* kasane_allocate_at(size_t bytes, size_t alignment, uint32_t rank);
-/** As kasane_allocate; ranks own `block_bytes` (a multiple of 65536) in turn. */
-void* kasane_allocate_block_cyclic(size_t bytes, size_t alignment, size_t block_bytes);
-/** As kasane_allocate; this rank owns the pages, and their memory is bound to the NUMA node of that number (as the operating system counts) of its machine.
- *  EINVAL: no such node. EAGAIN: the kernel does not let this process bind. */
-void* kasane_allocate_numa(size_t bytes, size_t alignment, uint32_t numa_node);
+
+/* Bytes of a page: what has one owner at a time, and moves as a whole. Transfers are finer (4 KiB) whatever the page. */
+#define KASANE_PAGE_SMALL ((size_t)4096)         /**< data that ranks own closely side by side */
+#define KASANE_PAGE_DEFAULT ((size_t)65536)      /**< of all calls that do not say */
+#define KASANE_PAGE_LARGE ((size_t)2097152)      /**< large arrays: fewer places to know and to move */
+/**
+ * As kasane_allocate, with the argument of the placement (see there; 0 where it has none), in pages of page_bytes, one of the three above. Of the space (--space) they
+ * have a 32nd, half and 7/32, in this order and in equal parts a rank. EINVAL: another page size; no such rank or NUMA node; block bytes that are no multiple of
+ * the page. EAGAIN: the kernel does not let this process bind memory.
+ */
+void* kasane_allocate_placed(size_t bytes, size_t alignment, kasane_placement_t placement, uint64_t argument, size_t page_bytes);
 /** Room for `count` objects of `bytes` each, all zero. */
 void* kasane_calloc(size_t count, size_t bytes);
 /**

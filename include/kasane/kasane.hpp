@@ -88,36 +88,40 @@ auto run(F&& f) -> std::invoke_result_t<F&> {
 
 // ---- memory -----------------------------------------------------------------------------------------------------------------
 
-/// Which rank owns the pages (64 KiB) of an allocation at first. A value, also for template arguments.
-struct placement {
-  enum class kind_type : unsigned char { local, block, cyclic, block_cyclic, one_rank, numa };
-  kind_type kind = kind_type::local;
-  std::uint32_t number = 0;      ///< of the rank or NUMA node
-  std::size_t block_bytes = 0;
+/// Bytes of a page: what has one owner at a time, and moves as a whole.
+inline constexpr std::size_t page_small = KASANE_PAGE_SMALL;      ///< 4 KiB: data that ranks own closely side by side
+inline constexpr std::size_t page_default = KASANE_PAGE_DEFAULT;  ///< 64 KiB
+inline constexpr std::size_t page_large = KASANE_PAGE_LARGE;      ///< 2 MiB: large arrays
 
-  static const placement local;    ///< the allocating rank
-  static const placement block;    ///< each rank one consecutive part, the first at rank 0
-  static const placement cyclic;   ///< page by page in turn
-  /// `bytes` (a multiple of 65536) at each rank in turn.
-  [[nodiscard]] static constexpr placement block_cyclic(std::size_t bytes) noexcept { return {kind_type::block_cyclic, 0, bytes}; }
+/// Which rank owns the pages of an allocation at first, and how large they are. A value, also for template arguments.
+struct placement {
+  kasane_placement_t kind = KASANE_PLACEMENT_LOCAL;
+  std::uint64_t argument = 0;      ///< as kasane_placement_t says
+  std::size_t page_bytes = page_default;
+
+  static const placement local;         ///< the allocating rank
+  static const placement block;         ///< each rank one consecutive part, the first at rank 0
+  static const placement cyclic;        ///< page by page in turn
+  static const placement first_touch;   ///< whoever loads or stores a page first
+  /// `bytes` (a multiple of the page) at each rank in turn.
+  [[nodiscard]] static constexpr placement block_cyclic(std::size_t bytes) noexcept { return {KASANE_PLACEMENT_BLOCK_CYCLIC, bytes}; }
   /// At one rank, which takes no part in it.
-  [[nodiscard]] static constexpr placement on(std::uint32_t rank) noexcept { return {kind_type::one_rank, rank, 0}; }
+  [[nodiscard]] static constexpr placement on(std::uint32_t rank) noexcept { return {KASANE_PLACEMENT_ONE_RANK, rank}; }
   /// The allocating rank, with its memory bound to a NUMA node of its machine, as the operating system counts them.
-  [[nodiscard]] static constexpr placement numa(std::uint32_t node) noexcept { return {kind_type::numa, node, 0}; }
+  [[nodiscard]] static constexpr placement numa(std::uint32_t node) noexcept { return {KASANE_PLACEMENT_NUMA, node}; }
+  /// The same in pages of another size: page_small, page_default or page_large.
+  [[nodiscard]] constexpr placement in_pages(std::size_t bytes) const noexcept { return {kind, argument, bytes}; }
 
   friend bool operator==(const placement&, const placement&) = default;
 };
-inline constexpr placement placement::local{kind_type::local, 0, 0};
-inline constexpr placement placement::block{kind_type::block, 0, 0};
-inline constexpr placement placement::cyclic{kind_type::cyclic, 0, 0};
+inline constexpr placement placement::local{KASANE_PLACEMENT_LOCAL};
+inline constexpr placement placement::block{KASANE_PLACEMENT_BLOCK};
+inline constexpr placement placement::cyclic{KASANE_PLACEMENT_CYCLIC};
+inline constexpr placement placement::first_touch{KASANE_PLACEMENT_FIRST_TOUCH};
 
-/// Global memory of `bytes`, not initialised, aligned to `align` (a power of two up to 64 KiB). Throws out_of_memory. No fence.
+/// Global memory of `bytes`, not initialised, aligned to `align` (a power of two up to 64 KiB). Throws out_of_memory; error EINVAL: a placement that cannot be. No fence.
 [[nodiscard]] inline void* allocate(std::size_t bytes, std::size_t align = 16, placement where = placement::local) {
-  using kind = placement::kind_type;
-  void* p = where.kind == kind::one_rank       ? kasane_allocate_at(bytes, align, where.number)
-            : where.kind == kind::block_cyclic ? kasane_allocate_block_cyclic(bytes, align, where.block_bytes)
-            : where.kind == kind::numa         ? kasane_allocate_numa(bytes, align, where.number)
-                                               : kasane_allocate(bytes, align, static_cast<kasane_placement_t>(where.kind));
+  void* p = kasane_allocate_placed(bytes, align, where.kind, where.argument, where.page_bytes);
   if (p == nullptr) [[unlikely]]
     detail::throw_last_error();
   return p;

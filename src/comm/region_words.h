@@ -23,6 +23,7 @@ class RegionWords {
     if (!transport.facts().atomics_coherent_with_cpu) bases_.assign(bases_.size(), nullptr);
   }
 
+  [[nodiscard]] RegionId region() const noexcept { return region_; }
   /// Are the rank's words mapped here?
   [[nodiscard]] bool is_direct(Rank rank) const noexcept { return bases_[raw(rank)] != nullptr; }
 

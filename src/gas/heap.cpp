@@ -30,8 +30,9 @@ std::size_t Heap::region_bytes(const Config& config, std::uint32_t ranks) noexce
 }
 
 Heap::Heap(comm::Transport& transport, const Config& config, Directory& directory, Mover& mover, HeapHooks& hooks)
-    : transport_(transport), config_(config), directory_(directory), mover_(mover), hooks_(hooks), words_(transport, kHeap),
-      ranks_(transport.ranks()), layout_{config.bytes / kHeapPageBytes / ranks_}, first_own_page_(raw(transport.rank()) * layout_.pages), alone_(ranks_ == 1),
+    : transport_(transport), config_(config), directory_(directory), mover_(mover), hooks_(hooks), words_(transport, config.region),
+      ranks_(transport.ranks()), page_bytes_(directory.pages().page_bytes_at(config.offset)), unit_(std::max<std::uint64_t>(1, page_bytes_ / kHeapPageBytes)),
+      layout_{config.bytes / kHeapPageBytes / ranks_ / unit_ * unit_}, first_own_page_(raw(transport.rank()) * layout_.pages), alone_(ranks_ == 1),
       caches_(HeapCache::make<HeapCache>(config.caches + 1)), extents_(HeapCache::make<Extent>(transport.ranks())) {
   KASANE_CHECK_OP(layout_.pages * kGroupsPerPage, <, std::uint64_t{1} << StackHead::kTopBits);
   void* known = ::mmap(nullptr, config.bytes / kHeapPageBytes * sizeof *known_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -68,12 +69,12 @@ Result<std::uint64_t> Heap::allocate_slowly(comm::Blocking& io, std::uint32_t ca
   if (placement.kind == Placement::Kind::one_rank && raw(placement.rank) >= ranks_) {
     return fail(Errc::invalid_argument, "allocate: there is no rank " + std::to_string(raw(placement.rank)) + ", the job has " + std::to_string(ranks_));
   }
-  if (placement.kind == Placement::Kind::block_cyclic && (placement.block_bytes == 0 || placement.block_bytes % kHeapPageBytes != 0)) {
-    return fail(Errc::invalid_argument, "allocate: a block of " + std::to_string(placement.block_bytes) + " bytes is not a multiple of a page (65536)");
+  if (placement.kind == Placement::Kind::block_cyclic && (placement.block_bytes == 0 || placement.block_bytes % page_bytes_ != 0)) {
+    return fail(Errc::invalid_argument, "allocate: a block of " + std::to_string(placement.block_bytes) + " bytes is not a multiple of a page (" + std::to_string(page_bytes_) + ")");
   }
   if (bytes == 0) bytes = 1;
   const bool at_one_rank = placement.kind == Placement::Kind::local || placement.kind == Placement::Kind::one_rank;
-  if (!at_one_rank || bytes > kLargestSmall || align > kLargestSmall) return allocate_large(io, bytes, placement);
+  if (!at_one_rank || bytes > kLargestSmall || align > kLargestSmall || unit_ > 1) return allocate_large(io, bytes, placement);
   const unsigned c = align <= 16 ? kClassTable[(bytes + 15) / 16] : class_of(bytes, align);
   const Rank rank = placement.kind == Placement::Kind::local ? transport_.rank() : placement.rank;
   auto got = allocate_small(io, cache, rank, c, align);
@@ -217,10 +218,12 @@ Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, 
   const std::uint64_t offset = offset_of(at.rank(), run.first), bytes = pages * kHeapPageBytes;
   const mem::PageRange range = directory_.pages().in(offset, bytes);   // of the directory: their size is the segment's
   const PageId first{range.first};
-  const std::uint64_t page_bytes = directory_.pages().page_bytes_at(offset);
-  const auto owner = [&](PageId page) { return placement.owner(raw(page) - range.first, range.size(), page_bytes, me, ranks_); };
+  const auto owner = [&](PageId page) { return placement.owner(raw(page) - range.first, range.size(), page_bytes_, me, ranks_); };
+  const bool untouched = placement.kind == Placement::Kind::first_touch && !alone_;
   if (run.fresh) {
-    directory_.name_fresh(at.io(), first, range.size(), owner);
+    directory_.name_fresh(at.io(), first, range.size(), owner, untouched);
+  } else if (untouched) {
+    for (const PageId page : range) KASANE_TRY(mover_.assign_untouched(at.io(), page));
   } else {
     Result<void> assigned;
     directory_.look_at(at.io(), first, range.size(), [&](PageId page, const Location& where) {
@@ -228,7 +231,7 @@ Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, 
     });
     KASANE_TRY(assigned);
   }
-  if (placement.together() && owner(first) == me) {
+  if ((placement.together() && owner(first) == me) || alone_) {
     hooks_.arm_owned(at.io(), offset, bytes);
   } else if (!run.fresh) {
     hooks_.take(at.io(), offset, bytes);
@@ -348,7 +351,7 @@ void Heap::flush(comm::Blocking& io, std::uint32_t cache) {
 // ---- large runs ---------------------------------------------------------------------------------------------------
 
 Result<std::uint64_t> Heap::allocate_large(comm::Blocking& io, std::size_t bytes, Placement placement) {
-  const std::uint64_t pages = bytes / kHeapPageBytes + (bytes % kHeapPageBytes != 0 ? 1 : 0);
+  const std::uint64_t pages = pages_for(bytes);
   const Rank share = placement.kind == Placement::Kind::one_rank ? placement.rank : transport_.rank();
   if (pages > layout_.pages) {
     return fail(Errc::out_of_memory, "allocate: " + std::to_string(bytes) + " bytes are more than rank " + std::to_string(raw(share)) + " has in all, " +
@@ -378,8 +381,8 @@ bool Heap::resize(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   const std::size_t usable = usable_size(io, offset);
   if (known_[(offset - config_.offset) / kHeapPageBytes].load(std::memory_order_relaxed) != 0) return bytes <= usable && (bytes > usable / 2 || usable <= 128);
   const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes % layout_.pages, pages = usable / kHeapPageBytes;
-  const std::uint64_t wanted = bytes / kHeapPageBytes + (bytes % kHeapPageBytes != 0 ? 1 : 0);
-  if (bytes <= kLargestSmall) return false;
+  const std::uint64_t wanted = pages_for(bytes);
+  if (bytes <= kLargestSmall && unit_ == 1) return false;
   if (wanted == pages) return true;
   const Rank share = share_of(offset);
   HeapAccess at = access(io, share, Trips::allocate);

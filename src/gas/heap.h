@@ -30,20 +30,30 @@ struct HeapStatistics {
   std::uint64_t slabs = 0, slab_bytes = 0, slab_free_bytes = 0;
   std::uint64_t runs = 0, run_bytes = 0;
   std::uint64_t free_runs = 0, free_run_bytes = 0;
+
+  HeapStatistics& operator+=(const HeapStatistics& o) noexcept {
+    share_bytes += o.share_bytes, touched_bytes += o.touched_bytes;
+    slabs += o.slabs, slab_bytes += o.slab_bytes, slab_free_bytes += o.slab_free_bytes;
+    runs += o.runs, run_bytes += o.run_bytes;
+    free_runs += o.free_runs, free_run_bytes += o.free_run_bytes;
+    return *this;
+  }
 };
 
 class Heap {
  public:
-  /// The heap segment [offset, offset + bytes) of the space, shared out equally; caches: number of cache indices (workers).
+  /// The heap segment [offset, offset + bytes) of the space, shared out equally; caches: number of cache indices (workers). A job may have several heaps, each in a
+  /// segment of one page size and with a region of its own.
   struct Config {
     std::uint64_t offset = 0, bytes = 0;
     std::uint32_t caches = 1;
     std::uintptr_t space = 0;   ///< the address of offset 0, for messages
+    comm::RegionId region = kHeap;
   };
   static constexpr std::uint32_t kShared = ~std::uint32_t{0};
   static std::size_t region_bytes(const Config&, std::uint32_t ranks) noexcept;
 
-  /// After region kHeap was attached, zeroed.
+  /// After its region was attached, zeroed.
   Heap(comm::Transport&, const Config&, Directory&, Mover&, HeapHooks&);
   ~Heap();
   Heap(const Heap&) = delete;
@@ -117,6 +127,11 @@ class Heap {
   Result<std::uint64_t> allocate_small(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class, std::size_t align);
   std::uint64_t allocate_larger(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class, std::size_t align);
   Result<std::uint64_t> allocate_large(comm::Blocking&, std::size_t bytes, Placement);
+  /// Heap pages for so many bytes, in whole pages of the segment.
+  [[nodiscard]] std::uint64_t pages_for(std::size_t bytes) const noexcept {
+    const std::uint64_t unit_bytes = unit_ * kHeapPageBytes;
+    return (bytes / unit_bytes + (bytes % unit_bytes != 0 ? 1 : 0)) * unit_;
+  }
   Result<bool> refill(comm::Blocking&, std::uint32_t cache, HeapBin&, Rank, unsigned size_class, bool grow);
   Result<Holding> new_slab(HeapAccess&, unsigned size_class, StackHead& known);
   Result<std::uint64_t> slab_space(HeapAccess&, std::uint64_t pages);
@@ -143,6 +158,8 @@ class Heap {
   HeapHooks& hooks_;
   comm::RegionWords words_;
   std::uint32_t ranks_;
+  std::uint64_t page_bytes_;            ///< of the segment
+  std::uint64_t unit_;                  ///< heap pages in a page of the segment, at least 1: runs are multiples of it, and begin at one
   HeapLayout layout_;
   std::uint64_t first_own_page_;
   bool alone_;                          ///< the job has one rank: nothing is cached, nothing to drop or discard

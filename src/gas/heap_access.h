@@ -36,13 +36,13 @@ class HeapAccess {
   /// Words that nobody else changes now, or of which a torn or old value does no harm.
   void read(std::uint64_t at, std::uint64_t* to, std::size_t words) {
     tick();
-    if (!direct()) return io_.read({rank_, kHeap, at}, to, words * 8);
+    if (!direct()) return io_.read({rank_, words_.region(), at}, to, words * 8);
     for (std::size_t i = 0; i < words; ++i) to[i] = words_.load(io_, rank_, at + i * 8);
   }
   /// Words that nobody else looks at before they learn of the operation's end by another.
   void write(std::uint64_t at, const std::uint64_t* from, std::size_t words) {
     tick();
-    if (!direct()) return io_.write({rank_, kHeap, at}, from, words * 8);
+    if (!direct()) return io_.write({rank_, words_.region(), at}, from, words * 8);
     for (std::size_t i = 0; i < words; ++i) words_.store(io_, rank_, at + i * 8, from[i]);
   }
 

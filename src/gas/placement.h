@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/ids.h"
+#include "mem/space.h"
 
 namespace kasane::gas {
 
@@ -17,29 +18,32 @@ struct Placement {
     block_cyclic,   ///< block_bytes by block_bytes in turn
     one_rank,       ///< at `rank`
     numa,           ///< at the allocating rank, on the NUMA node `numa` of its machine
+    first_touch,    ///< at whoever faults on a page first (gas/relocation.h); until then at the allocating rank
   };
   Kind kind = Kind::local;
   Rank rank{0};
-  std::uint64_t block_bytes = 0;   ///< a multiple of a heap page
+  std::uint64_t block_bytes = 0;   ///< a multiple of a page
   std::uint32_t numa = 0;          ///< the operating system's number
+  std::uint64_t page_bytes = mem::kPageBytes;   ///< which heap: of pages of this size
 
-  static const Placement local, block, cyclic;
-  [[nodiscard]] static constexpr Placement on(Rank rank) noexcept { return {Kind::one_rank, rank, 0, 0}; }
-  [[nodiscard]] static constexpr Placement block_cyclic(std::uint64_t bytes) noexcept { return {Kind::block_cyclic, Rank{0}, bytes, 0}; }
-  [[nodiscard]] static constexpr Placement on_numa(std::uint32_t node) noexcept { return {Kind::numa, Rank{0}, 0, node}; }
+  static const Placement local, block, cyclic, first_touch;
+  [[nodiscard]] static constexpr Placement on(Rank rank) noexcept { return {.kind = Kind::one_rank, .rank = rank}; }
+  [[nodiscard]] static constexpr Placement block_cyclic(std::uint64_t bytes) noexcept { return {.kind = Kind::block_cyclic, .block_bytes = bytes}; }
+  [[nodiscard]] static constexpr Placement on_numa(std::uint32_t node) noexcept { return {.kind = Kind::numa, .numa = node}; }
 
   /// Do all pages live at one rank?
   [[nodiscard]] constexpr bool together() const noexcept { return kind == Kind::local || kind == Kind::one_rank || kind == Kind::numa; }
 
   /// The owner of page `i` of `pages`, allocated by rank `me` of `ranks`.
-  [[nodiscard]] constexpr Rank owner(std::uint64_t i, std::uint64_t pages, std::uint64_t page_bytes, Rank me, std::uint32_t ranks) const noexcept {
+  [[nodiscard]] constexpr Rank owner(std::uint64_t i, std::uint64_t pages, std::uint64_t bytes_a_page, Rank me, std::uint32_t ranks) const noexcept {
     switch (kind) {
       case Kind::block: return Rank{static_cast<std::uint32_t>(i * ranks / pages)};
       case Kind::cyclic: return Rank{static_cast<std::uint32_t>(i % ranks)};
-      case Kind::block_cyclic: return Rank{static_cast<std::uint32_t>(i / std::max<std::uint64_t>(1, block_bytes / page_bytes) % ranks)};
+      case Kind::block_cyclic: return Rank{static_cast<std::uint32_t>(i / std::max<std::uint64_t>(1, block_bytes / bytes_a_page) % ranks)};
       case Kind::one_rank: return rank;
       case Kind::local:
-      case Kind::numa: break;
+      case Kind::numa:
+      case Kind::first_touch: break;
     }
     return me;
   }
@@ -47,8 +51,9 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-inline constexpr Placement Placement::local{Placement::Kind::local, Rank{0}, 0, 0};
-inline constexpr Placement Placement::block{Placement::Kind::block, Rank{0}, 0, 0};
-inline constexpr Placement Placement::cyclic{Placement::Kind::cyclic, Rank{0}, 0, 0};
+inline constexpr Placement Placement::local{.kind = Placement::Kind::local};
+inline constexpr Placement Placement::block{.kind = Placement::Kind::block};
+inline constexpr Placement Placement::cyclic{.kind = Placement::Kind::cyclic};
+inline constexpr Placement Placement::first_touch{.kind = Placement::Kind::first_touch};
 
 }  // namespace kasane::gas

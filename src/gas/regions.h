@@ -12,6 +12,8 @@ inline constexpr comm::RegionId kThreads{2};     ///< ult/layout.h
 inline constexpr comm::RegionId kHeap{3};        ///< gas/heap.h
 inline constexpr comm::RegionId kStatistics{4};  ///< base/counters.h, one a worker
 inline constexpr comm::RegionId kPending{5};     ///< gas/pending.h
+inline constexpr comm::RegionId kHeapOfSmallPages{6};   ///< as kHeap
+inline constexpr comm::RegionId kHeapOfLargePages{7};
 
 // Active messages: 0 is comm's collectives.
 inline constexpr comm::HandlerId kYieldHandler{1};

@@ -3,6 +3,7 @@
 // pool or the runtime, and turns their answers into codes and texts. Synchronisation is in api_sync.cpp, errors in api_error.cpp.
 //
 // Thread safety: as the header says. Invariant: a call that is made where it makes no sense says so and changes nothing.
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -159,20 +160,32 @@ kasane_thread_t kasane_thread_self(void) { return Pool::self() == kasane::kNoSlo
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
+void* kasane_allocate_placed(size_t bytes, size_t alignment, kasane_placement_t placement, uint64_t argument, size_t page_bytes) {
+  Placement where{.kind = static_cast<Placement::Kind>(placement), .page_bytes = page_bytes};
+  switch (placement) {
+    case KASANE_PLACEMENT_LOCAL:
+    case KASANE_PLACEMENT_BLOCK:
+    case KASANE_PLACEMENT_CYCLIC:
+    case KASANE_PLACEMENT_FIRST_TOUCH: break;
+    case KASANE_PLACEMENT_BLOCK_CYCLIC: where.block_bytes = argument; break;
+    case KASANE_PLACEMENT_ONE_RANK: where.rank = Rank{static_cast<std::uint32_t>(std::min<std::uint64_t>(argument, ~std::uint32_t{0}))}; break;
+    case KASANE_PLACEMENT_NUMA: where.numa = static_cast<std::uint32_t>(std::min<std::uint64_t>(argument, ~std::uint32_t{0})); break;
+    default:
+      api_fail(EINVAL, kAllocate, "no such placement");
+      return nullptr;
+  }
+  return allocate(bytes, alignment, where, KASANE_CALL_SITE);
+}
 void* kasane_allocate(size_t bytes, size_t alignment, kasane_placement_t placement) {
   if (placement < KASANE_PLACEMENT_LOCAL || placement > KASANE_PLACEMENT_CYCLIC) {
-    api_fail(EINVAL, kAllocate, "no such placement");
+    api_fail(EINVAL, kAllocate, "no such placement without an argument");
     return nullptr;
   }
-  return allocate(bytes, alignment, Placement{static_cast<Placement::Kind>(placement), Rank{0}, 0, 0}, KASANE_CALL_SITE);
+  return allocate(bytes, alignment, Placement{.kind = static_cast<Placement::Kind>(placement)}, KASANE_CALL_SITE);
 }
 void* kasane_aligned_alloc(size_t alignment, size_t bytes) { return allocate(bytes, alignment, Placement::local, KASANE_CALL_SITE); }
 void* kasane_malloc(size_t bytes) { return allocate(bytes, 16, Placement::local, KASANE_CALL_SITE); }
 void* kasane_allocate_at(size_t bytes, size_t alignment, uint32_t rank) { return allocate(bytes, alignment, Placement::on(Rank{rank}), KASANE_CALL_SITE); }
-void* kasane_allocate_block_cyclic(size_t bytes, size_t alignment, size_t block_bytes) {
-  return allocate(bytes, alignment, Placement::block_cyclic(block_bytes), KASANE_CALL_SITE);
-}
-void* kasane_allocate_numa(size_t bytes, size_t alignment, uint32_t numa_node) { return allocate(bytes, alignment, Placement::on_numa(numa_node), KASANE_CALL_SITE); }
 
 void* kasane_calloc(size_t count, size_t bytes) {
   size_t all = 0;

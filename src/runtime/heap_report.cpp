@@ -11,9 +11,12 @@
 
 namespace kasane::runtime {
 
-std::string heap_table(gas::Heap& heap, comm::Blocking& io, std::uint32_t ranks) {
+std::string heap_table(std::span<gas::Heap* const> heaps, comm::Blocking& io, std::uint32_t ranks) {
   std::vector<gas::HeapStatistics> of;
-  for (std::uint32_t r = 0; r < ranks; ++r) of.push_back(heap.statistics(io, Rank{r}));
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    of.emplace_back();
+    for (gas::Heap* heap : heaps) of.back() += heap->statistics(io, Rank{r});
+  }
   std::string text;
   const auto row = [&](const char* name, const char* help, auto value) {
     std::string line = fmt::format("{:<18}", name);
@@ -36,13 +39,13 @@ std::string heap_table(gas::Heap& heap, comm::Blocking& io, std::uint32_t ranks)
   return text;
 }
 
-std::string leak_report(gas::Heap& heap, comm::Blocking& io, gas::Access& access, const mem::Space& space, Rank rank) {
+std::string leak_report(std::span<gas::Heap* const> heaps, comm::Blocking& io, gas::Access& access, const mem::Space& space, Rank rank) {
   struct Sum {
     std::uint64_t allocations = 0, bytes = 0;
   };
   std::map<const void*, Sum> by_site;
   Sum all;
-  heap.for_each_live(io, [&](std::uint64_t offset, std::size_t bytes) {
+  const auto live = [&](std::uint64_t offset, std::size_t bytes) {
     alignas(8) std::byte start[16], record[kRecordBytes];
     if (!gas::get(io, access, start, offset, sizeof start)) return;
     const std::uint64_t at = record_offset(reinterpret_cast<std::uintptr_t>(space.v(offset)), start);
@@ -53,7 +56,8 @@ std::string leak_report(gas::Heap& heap, comm::Blocking& io, gas::Access& access
       ++s->allocations;
       s->bytes += found ? found->bytes : bytes;
     }
-  });
+  };
+  for (gas::Heap* heap : heaps) heap->for_each_live(io, live);
   if (all.allocations == 0) return fmt::format("kasane: rank {}: heap check: everything was freed\n", raw(rank));
   std::vector<std::pair<const void*, Sum>> sorted(by_site.begin(), by_site.end());
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });

@@ -3,6 +3,7 @@
 // Thread safety: when no worker runs any more.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "gas/access.h"
@@ -12,8 +13,8 @@
 namespace kasane::runtime {
 
 /// Lines of the table, a column a rank.
-std::string heap_table(gas::Heap&, comm::Blocking&, std::uint32_t ranks);
+std::string heap_table(std::span<gas::Heap* const>, comm::Blocking&, std::uint32_t ranks);
 /// What of this rank's share was not freed. After all ranks have released: the records lie in the allocations.
-std::string leak_report(gas::Heap&, comm::Blocking&, gas::Access&, const mem::Space&, Rank);
+std::string leak_report(std::span<gas::Heap* const>, comm::Blocking&, gas::Access&, const mem::Space&, Rank);
 
 }  // namespace kasane::runtime

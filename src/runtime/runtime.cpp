@@ -108,7 +108,7 @@ struct Runtime::State {
   std::optional<dsm::Coherence> coherence;
   std::optional<gas::Mover> mover;
   std::optional<gas::Giver> giver;
-  std::optional<gas::Heap> heap;
+  std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;   ///< as in segments
   std::optional<ThreadContexts> contexts;
   std::unique_ptr<MixingCheck> mixing;    ///< --check-mixing
   std::optional<Direct> direct;
@@ -141,6 +141,10 @@ struct Runtime::State {
   bool join_workers();
   void stop_service();
   Result<void> check_open(const char* what) const;
+  /// Null: no heap has such pages, or no heap's.
+  [[nodiscard]] gas::Heap* heap_of(std::uint64_t page_bytes) noexcept;
+  [[nodiscard]] gas::Heap* heap_at(const void*) noexcept;
+  [[nodiscard]] std::array<gas::Heap*, std::tuple_size_v<decltype(Segments::heaps)>> all_heaps() noexcept { return {&*heaps[0], &*heaps[1], &*heaps[2]}; }
   /// Refuses ranges that are not all in the heap, whose pages are what programs may move.
   Result<void> check_movable(const void* p, std::size_t bytes, const char* what) const;
   Result<void> explain(const std::optional<gas::Refusal>&, const char* what) const;
@@ -274,7 +278,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   space.emplace(std::move(*made_space));
   KASANE_TRY(comm_engine->attach(gas::kFrames, space->frames_fd(), space->a(0), space->bytes()));
 
-  const auto pages = Segments::pages(space->bytes());
+  const auto pages = segments.pages(space->bytes());
   KASANE_TRY(pages);
   auto entries = attach_region(*comm_engine, gas::kDirectory, gas::Directory::region_bytes(*pages, ranks));
   KASANE_TRY(entries);
@@ -298,9 +302,12 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   coherence->set_mover(&*mover);
   giver.emplace(*transport, *mover);
 
-  const gas::Heap::Config heap_config{segments.heap_offset, segments.heap_bytes, workers, reinterpret_cast<std::uintptr_t>(space->v(0))};
-  KASANE_TRY(attach_region(*comm_engine, gas::kHeap, gas::Heap::region_bytes(heap_config, ranks)));
-  heap.emplace(*transport, heap_config, *directory, *mover, *coherence);
+  constexpr std::array regions{gas::kHeap, gas::kHeapOfSmallPages, gas::kHeapOfLargePages};
+  for (std::size_t i = 0; i < heaps.size(); ++i) {
+    const gas::Heap::Config config{segments.heaps[i].offset, segments.heaps[i].bytes, workers, reinterpret_cast<std::uintptr_t>(space->v(0)), regions[i]};
+    KASANE_TRY(attach_region(*comm_engine, config.region, gas::Heap::region_bytes(config, ranks)));
+    heaps[i].emplace(*transport, config, *directory, *mover, *coherence);
+  }
 
   KASANE_TRY(attach_region(*comm_engine, gas::kStatistics, (workers + 2) * sizeof(Counters)));
   contexts.emplace(*transport, own_counters(), workers);
@@ -483,12 +490,14 @@ void Runtime::State::settle_heap(bool all_joined) {
   if (!options.heap_check && !options.statistics) return;
   auto& context = contexts->here();
   if (all_joined) {   // else threads that were detached still use the caches
-    for (std::uint32_t w = 0; w < workers; ++w) heap->flush(context.io, w);
-    heap->flush(context.io, gas::Heap::kShared);
+    for (gas::Heap* heap : all_heaps()) {
+      for (std::uint32_t w = 0; w < workers; ++w) heap->flush(context.io, w);
+      heap->flush(context.io, gas::Heap::kShared);
+    }
   }
   if (options.heap_check) coherence->release_all(context);
   collectives->barrier();
-  if (options.heap_check) std::fputs(leak_report(*heap, context.io, *access, *space, rank).c_str(), stderr);
+  if (options.heap_check) std::fputs(leak_report(all_heaps(), context.io, *access, *space, rank).c_str(), stderr);
   collectives->barrier();
 }
 
@@ -513,7 +522,7 @@ void Runtime::State::print_statistics() {
   }
   KASANE_COUNTERS(X)
 #undef X
-  text += heap_table(*heap, contexts->here().io, ranks);
+  text += heap_table(all_heaps(), contexts->here().io, ranks);
   std::fputs(text.c_str(), stderr);
 }
 
@@ -604,7 +613,7 @@ std::uint32_t Runtime::ranks() const noexcept { return state_->ranks; }
 std::uint32_t Runtime::workers() const noexcept { return state_->workers; }
 const Options& Runtime::options() const noexcept { return state_->options; }
 bool Runtime::contains(const void* p) const noexcept { return state_->space->contains(p); }
-bool Runtime::in_heap(const void* p) const noexcept { return contains(p) && state_->heap->contains(state_->space->offset(p)); }
+bool Runtime::in_heap(const void* p) const noexcept { return state_->heap_at(p) != nullptr; }
 std::byte* Runtime::space_base() const noexcept { return state_->space->v(0); }
 
 /// After the end of a job over a network nothing of other ranks can be reached: static objects' destructors come here.
@@ -613,17 +622,38 @@ Result<void> Runtime::State::check_open(const char* what) const {
   return fail(Errc::unsupported, std::string(what) + ": the job has ended");
 }
 
+gas::Heap* Runtime::State::heap_of(std::uint64_t page_bytes) noexcept {
+  for (std::size_t i = 0; i < heaps.size(); ++i) {
+    if (segments.heaps[i].page_bytes == page_bytes) [[likely]] return &*heaps[i];
+  }
+  return nullptr;
+}
+
+gas::Heap* Runtime::State::heap_at(const void* p) noexcept {
+  if (!space->contains(p)) return nullptr;
+  for (auto& heap : heaps) {
+    if (heap->contains(space->offset(p))) [[likely]] return &*heap;
+  }
+  return nullptr;
+}
+
 Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement placement) {
   const ult::RuntimeSection section;
   auto& s = *state_;
   KASANE_TRY(s.check_open("allocate"));
   const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
-  auto offset = s.heap->allocate(s.contexts->here().io, cache, bytes, align, placement);
+  gas::Heap* const heap = s.heap_of(placement.page_bytes);
+  if (heap == nullptr) [[unlikely]] {
+    const auto& [usual, small, large] = s.segments.heaps;
+    return fail(Errc::invalid_argument, "allocate: there are no pages of " + std::to_string(placement.page_bytes) + " bytes; a page has " +
+                                            std::to_string(small.page_bytes) + ", " + std::to_string(usual.page_bytes) + " or " + std::to_string(large.page_bytes));
+  }
+  auto offset = heap->allocate(s.contexts->here().io, cache, bytes, align, placement);
   if (!offset) return tl::unexpected<Error>(std::move(offset.error()));
   if (placement.kind == Placement::Kind::numa) {
     const std::size_t whole = (bytes + gas::kHeapPageBytes - 1) / gas::kHeapPageBytes * gas::kHeapPageBytes;
     if (auto bound = topo::bind_memory(s.space->a(*offset), whole, placement.numa); !bound) {
-      s.heap->free(s.contexts->here().io, cache, *offset);
+      heap->free(s.contexts->here().io, cache, *offset);
       return tl::unexpected<Error>(std::move(bound.error()));
     }
   }
@@ -633,27 +663,28 @@ Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement 
 void Runtime::deallocate(void* p) {
   const ult::RuntimeSection section;
   auto& s = *state_;
-  if (!in_heap(p)) [[unlikely]] {
+  gas::Heap* const heap = s.heap_at(p);
+  if (heap == nullptr) [[unlikely]] {
     char text[80];
     std::snprintf(text, sizeof text, "free: the pointer %p is not from the global heap", p);
-    KASANE_CHECK(in_heap(p), text);
+    KASANE_CHECK(heap != nullptr, text);
   }
   if (s.left.load()) return;   // the memory is gone with the job
   const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
-  s.heap->free(s.contexts->here().io, cache, s.space->offset(p));
+  heap->free(s.contexts->here().io, cache, s.space->offset(p));
 }
 
 bool Runtime::resize(void* p, std::size_t bytes) {
   const ult::RuntimeSection section;
   auto& s = *state_;
-  return !s.left.load() && s.heap->resize(s.contexts->here().io, s.space->offset(p), bytes);
+  return !s.left.load() && s.heap_at(p)->resize(s.contexts->here().io, s.space->offset(p), bytes);
 }
 
-Rank Runtime::share_of(const void* p) const noexcept { return state_->heap->share_of(state_->space->offset(p)); }
+Rank Runtime::share_of(const void* p) const noexcept { return state_->heap_at(p)->share_of(state_->space->offset(p)); }
 
 std::size_t Runtime::usable_size(const void* p) const {
   const ult::RuntimeSection section;
-  return state_->heap->usable_size(state_->contexts->here().io, state_->space->offset(p));
+  return state_->heap_at(p)->usable_size(state_->contexts->here().io, state_->space->offset(p));
 }
 
 void Runtime::release_all() {
@@ -684,8 +715,10 @@ void Runtime::unpin(void* p, std::size_t bytes) {
 Result<void> Runtime::State::check_movable(const void* p, std::size_t bytes, const char* what) const {
   KASANE_TRY(check_range(*space, p, bytes, what));
   KASANE_TRY(check_open(what));
-  const std::uint64_t offset = space->offset(p);
-  if (heap->contains(offset) && (bytes == 0 || heap->contains(offset + bytes - 1))) return {};
+  for (const auto& heap : heaps) {
+    const std::uint64_t offset = space->offset(p);
+    if (heap->contains(offset) && (bytes == 0 || heap->contains(offset + bytes - 1))) return {};
+  }
   return fail(Errc::invalid_argument, fmt::format("{}: {} + {} bytes is not memory that was allocated (the owner of a stack is the rank that runs its thread)", what, p, bytes));
 }
 

@@ -4,10 +4,13 @@
 //   0            nothing: small offsets from the base are wild pointers
 //   1/64         main's stack (rank 0)          grows down; what lies below it is not allocated
 //   1/8          stack slots, ranks × slots × slot bytes
-//   1/4 … end    the heap, an equal share a rank
+//   1/4          heap in pages of 4 KiB     each heap in equal shares a rank
+//   9/32         heap in pages of 2 MiB
+//   1/2 … end    heap in pages of 64 KiB, which is used unless a program asks for another; so has all that is no heap
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -20,7 +23,11 @@ namespace kasane::runtime {
 struct Segments {
   std::uint64_t main_offset = 0, main_bytes = 0;
   std::uint64_t stacks_offset = 0, slot_bytes = 0, slots_per_rank = 0;
-  std::uint64_t heap_offset = 0, heap_bytes = 0;
+  struct Heap {
+    std::uint64_t offset = 0, bytes = 0, page_bytes = 0;
+  };
+  /// The first one's pages are the usual ones.
+  std::array<Heap, 3> heaps{};
 
   [[nodiscard]] std::uint64_t slot_offset(SlotId slot) const noexcept { return stacks_offset + raw(slot) * slot_bytes; }
   [[nodiscard]] bool in_stacks(std::uint64_t offset, std::uint32_t ranks) const noexcept {
@@ -30,8 +37,13 @@ struct Segments {
     return SlotId{static_cast<std::uint32_t>((offset - stacks_offset) / slot_bytes)};
   }
 
-  /// The page sizes of its parts.
-  [[nodiscard]] static Result<mem::Pages> pages(std::uint64_t space_bytes) { return mem::Pages::uniform(space_bytes); }
+  /// The page sizes of all its parts.
+  [[nodiscard]] Result<mem::Pages> pages(std::uint64_t space_bytes) const {
+    const auto& [usual, small, large] = heaps;
+    const std::array parts{mem::Pages::Segment{0, usual.page_bytes}, mem::Pages::Segment{small.offset, small.page_bytes},
+                           mem::Pages::Segment{large.offset, large.page_bytes}, mem::Pages::Segment{usual.offset, usual.page_bytes}};
+    return mem::Pages::create(space_bytes, parts);
+  }
 
   /// slots 0: as many as an eighth of the space holds, at most 65536 a rank.
   static Result<Segments> divide(std::uint64_t space_bytes, std::uint32_t ranks, std::uint64_t slot_bytes, std::uint64_t slots,
@@ -55,9 +67,13 @@ struct Segments {
       return fail(Errc::limit, "--slots " + std::to_string(slots) + " (KASANE_SLOTS) with --stack " + std::to_string(slot_bytes) +
                                    ": an eighth of --space holds " + std::to_string(room) + " stacks a rank; raise --space");
     }
-    s.heap_offset = page_up(space_bytes / 4);
-    const std::uint64_t share = ranks * page;
-    s.heap_bytes = (space_bytes - s.heap_offset) / share * share;
+    const auto large_page_up = [](std::uint64_t n) { return (n + mem::kLargestPageBytes - 1) / mem::kLargestPageBytes * mem::kLargestPageBytes; };
+    const auto heap = [ranks](std::uint64_t begin, std::uint64_t end, std::uint64_t page_bytes) {
+      const std::uint64_t share = ranks * (page_bytes < page ? page : page_bytes);
+      return Heap{begin, (end - begin) / share * share, page_bytes};
+    };
+    const std::uint64_t small = large_page_up(space_bytes / 4), large = large_page_up(space_bytes / 32 * 9), usual = large_page_up(space_bytes / 2);
+    s.heaps = {heap(usual, space_bytes, page), heap(small, large, mem::kSmallestPageBytes), heap(large, usual, mem::kLargestPageBytes)};
     return s;
   }
 };

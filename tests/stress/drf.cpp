@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs random data-race-free programs (program.h) with real threads, pointers and moving stacks, and compares every read with the oracle.
 //
-//   kasane run -n 4 --workers 2 -- stress_drf --seed 1 --count 100
+//   [STRESS_PAGE=4096] kasane run -n 4 --workers 2 -- stress_drf --seed 1 --count 100
 //
 // A read that differs prints seed, thread, operation and the command that replays it; exit status 1. Everything threads share lies in
 // global memory: the program's tables too, so that a thread can run anywhere. The table of object addresses is itself
@@ -15,6 +15,7 @@
 #include <new>
 #include <string>
 
+#include "stress/page_bytes.h"
 #include "stress/program.h"
 
 namespace {
@@ -54,10 +55,11 @@ struct Shared {
   std::fprintf(stderr,
                "stress_drf: seed %llu thread %u operation %u (kind %d, object %u, offset %llu, width %d) on rank %u: "
                "got %llx, should be %llx\n"
-               "  replay: kasane run -n %u --workers %u -- stress_drf --seed %llu --count 1\n",
+               "  replay: STRESS_PAGE=%zu kasane run -n %u --workers %u -- stress_drf --seed %llu --count 1\n",
                static_cast<unsigned long long>(s.seed), thread, index, static_cast<int>(op.kind), op.target,
                static_cast<unsigned long long>(op.offset), static_cast<int>(op.width), kasane::rank(),
-               static_cast<unsigned long long>(got), static_cast<unsigned long long>(op.value), kasane::ranks(),
+               static_cast<unsigned long long>(got), static_cast<unsigned long long>(op.value),
+               kasane::stress::page_bytes(), kasane::ranks(),
                kasane::workers(), static_cast<unsigned long long>(s.seed));
   const std::lock_guard hold(*s.failing);
   ++*s.failures;
@@ -118,7 +120,8 @@ void run_thread(const Shared* shared, std::uint32_t thread);
     }
     case OpKind::barrier: s.barriers[op.target].arrive_and_wait(); break;
     case OpKind::allocate:
-      s.where[op.target] = static_cast<std::byte*>(kasane::allocate(s.objects[op.target].bytes));
+      s.where[op.target] = static_cast<std::byte*>(
+          kasane::allocate(s.objects[op.target].bytes, 16, kasane::placement::local.in_pages(kasane::stress::page_bytes())));
       break;
     case OpKind::release: kasane::deallocate(s.where[op.target]); break;
     case OpKind::work: work(op.value); break;
@@ -143,7 +146,8 @@ void run_thread(const Shared* shared, std::uint32_t thread) {
 
 template <class T>
 T* copy_of(const std::vector<T>& v) {
-  auto* p = static_cast<T*>(kasane::allocate(v.size() * sizeof(T) + 1, 64));
+  auto* p = static_cast<T*>(
+      kasane::allocate(v.size() * sizeof(T) + 1, 64, kasane::placement::local.in_pages(kasane::stress::page_bytes())));
   if (!v.empty()) std::memcpy(p, v.data(), v.size() * sizeof(T));
   return p;
 }
@@ -152,11 +156,12 @@ T* copy_of(const std::vector<T>& v) {
 std::uint64_t run_program(const Program& p) {
   auto* s = static_cast<Shared*>(kasane::allocate(sizeof(Shared)));
   *s = {p.seed, copy_of(p.ops), copy_of(p.threads), copy_of(p.objects), nullptr, nullptr, nullptr, nullptr, nullptr};
-  s->where = static_cast<std::byte**>(kasane::allocate(p.objects.size() * sizeof(std::byte*), 64));
+  s->where = static_cast<std::byte**>(
+      kasane::allocate(p.objects.size() * sizeof(std::byte*), 64, kasane::placement::local.in_pages(kasane::stress::page_bytes())));
   std::memset(static_cast<void*>(s->where), 0, p.objects.size() * sizeof(std::byte*));
   s->counters = static_cast<Counter*>(kasane::allocate(kLocks * sizeof(Counter), 64));
   auto* seconds =
-      static_cast<std::uint64_t*>(kasane::allocate(kLocks * sizeof(std::uint64_t), 64, kasane::placement::cyclic));
+      static_cast<std::uint64_t*>(kasane::allocate(kLocks * sizeof(std::uint64_t), 64, kasane::placement::cyclic.in_pages(kasane::stress::page_bytes())));
   for (std::uint32_t i = 0; i < kLocks; ++i) {
     new (&s->counters[i]) Counter;
     s->counters[i].second = &seconds[i];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Litmus tests on the public API: what data-race-free programs may never see, however their threads are spread over ranks.
 //
-//   kasane run -n 4 --workers 2 -- stress_litmus [--rounds N] [CASE …]
+//   [STRESS_PAGE=4096] kasane run -n 4 --workers 2 -- stress_litmus [--rounds N] [CASE …]
 //
 // Threads are spread by force: a child waits until its parent's continuation has been taken over by another worker (the
 // continuation says so by an uncached put), for a bounded time, so that a job of one worker ends too. The last line tells how often ranks really
@@ -17,6 +17,8 @@
 #include <memory>
 #include <mutex>
 #include <new>
+
+#include "stress/page_bytes.h"
 
 namespace {
 
@@ -34,7 +36,7 @@ struct Tally {
 /// A word that is only put and got: no fence comes with it, so it orders nothing.
 class Signal {
  public:
-  Signal() : word_(static_cast<std::uint64_t*>(kasane::allocate(4096, 4096))) { give(0); }
+  Signal() : word_(static_cast<std::uint64_t*>(kasane::allocate(4096, 4096, kasane::placement::local.in_pages(kasane::stress::page_bytes())))) { give(0); }
   Signal(const Signal&) = delete;
   Signal& operator=(const Signal&) = delete;
   ~Signal() { kasane::deallocate(word_); }
@@ -82,7 +84,7 @@ bool differ(const std::array<std::uint32_t, N>& ranks) {
 template <class T>
 struct Global {
   explicit Global(kasane::placement where = kasane::placement::cyclic)
-      : p(new(kasane::allocate(sizeof(T), 64, where)) T()) {}
+      : p(new(kasane::allocate(sizeof(T), 64, where.in_pages(kasane::stress::page_bytes()))) T()) {}
   Global(const Global&) = delete;
   Global& operator=(const Global&) = delete;
   ~Global() {
@@ -225,7 +227,7 @@ void iriw(Tally& tally) {
 // Four writers own every fourth byte of one page, and read each other's after a barrier, again and again.
 void false_sharing(Tally& tally) {
   constexpr unsigned kWriters = 4, kPhases = 4, kBytes = 4096;
-  auto* page = static_cast<volatile unsigned char*>(kasane::allocate(kBytes, 4096, kasane::placement::cyclic));
+  auto* page = static_cast<volatile unsigned char*>(kasane::allocate(kBytes, 4096, kasane::placement::cyclic.in_pages(kasane::stress::page_bytes())));
   for (unsigned i = 0; i < kBytes; ++i) page[i] = 0;
   kasane::barrier barrier(kWriters);
   unsigned wrong[kWriters] = {};
@@ -252,7 +254,7 @@ void reuse(Tally& tally) {
   unsigned wrong[2] = {};
   const auto user = [&](unsigned me) {
     for (unsigned round = 0; round < 50; ++round) {
-      auto* p = static_cast<volatile unsigned char*>(kasane::allocate(64));
+      auto* p = static_cast<volatile unsigned char*>(kasane::allocate(64, 16, kasane::placement::local.in_pages(kasane::stress::page_bytes())));
       for (unsigned i = 0; i < 64; ++i) p[i] = static_cast<unsigned char>(round % 3);
       kasane::thread child([&, p] {
         for (unsigned i = 0; i < 64; ++i) wrong[me] += p[i] != round % 3;

@@ -15,7 +15,7 @@
 #include "comm/collectives.h"
 #include "comm/requests.h"
 #include "comm/sim/sim.h"
-#include "comm/transfers.h"
+#include "comm/batch.h"
 
 namespace kasane::comm::sim {
 namespace {
@@ -345,7 +345,7 @@ TEST(SimDeathTest, WhatTheCallerGotWrongIsACheck) {
 }
 
 // More than there is room for at once, refused now and then, in pieces: all have arrived when await() returns, and they were under way together.
-TEST(Transfers, AllHaveCompletedAndTakeTheirTimeTogether) {
+TEST(Batch, AllHaveCompletedAndTakeTheirTimeTogether) {
   std::uint64_t together = 0, in_turn = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Ranks ranks(2, seed);
@@ -355,11 +355,11 @@ TEST(Transfers, AllHaveCompletedAndTakeTheirTimeTogether) {
       for (std::size_t i = 0; i < kWords; ++i) from[i] = seed * 1000 + i;
       const std::uint64_t start = ranks.world.steps();
       {
-        Transfers transfers(io);
-        for (std::size_t i = 0; i < kWords; ++i) transfers.write({Rank{1}, kRegion, i * 8}, &from[i], 8);
-        transfers.await();
+        Batch batch(io);
+        for (std::size_t i = 0; i < kWords; ++i) batch.write({Rank{1}, kRegion, i * 8}, &from[i], 8);
+        batch.await();
         EXPECT_EQ(ranks.memory[1], from);
-        for (std::size_t i = 0; i < kWords; ++i) transfers.read({Rank{1}, kRegion, i * 8}, &back[i], 8);
+        for (std::size_t i = 0; i < kWords; ++i) batch.read({Rank{1}, kRegion, i * 8}, &back[i], 8);
       }
       EXPECT_EQ(back, from);
       const std::uint64_t middle = ranks.world.steps();

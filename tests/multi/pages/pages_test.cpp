@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Allocations in pages of 4 KiB, 64 KiB and 2 MiB: each has the pages it asked for, and keeps what threads write while its pages move from rank to rank.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <kasane/kasane.hpp>
+#include <set>
+#include <vector>
+
+#include "runtime/runtime.h"
+
+namespace {
+
+using kasane::placement;
+
+constexpr std::size_t kSizes[] = {kasane::page_small, kasane::page_default, kasane::page_large};
+constexpr placement kPlacements[] = {placement::local, placement::block, placement::cyclic};
+
+/// The calling thread's rank becomes the owner of the range's pages.
+bool own(void* p, std::size_t bytes) { return kasane::runtime::Runtime::current()->own(p, bytes).has_value(); }
+
+TEST(Pages, AnAllocationHasThoseItAskedFor) {
+  for (const std::size_t page : kSizes) {
+    for (const placement where : kPlacements) {
+      const auto [aligned, moved] = kasane::run([&] {
+        constexpr std::size_t kBytes = 4 << 20;
+        auto* p = static_cast<char*>(kasane::allocate(kBytes, 64, where.in_pages(page)));
+        // Nothing else runs, so no page but these is counted.
+        const std::uint64_t before = kasane::statistics(kasane::rank()).pages_moved;
+        if (!own(p, kBytes)) return std::pair{false, std::uint64_t{0}};
+        const std::uint64_t after = kasane::statistics(kasane::rank()).pages_moved;
+        const bool is_aligned = reinterpret_cast<std::uintptr_t>(p) % page == 0;
+        kasane::deallocate(p);
+        return std::pair{is_aligned, after - before};
+      });
+      EXPECT_TRUE(aligned);
+      EXPECT_EQ(moved, (4u << 20) / page) << "pages of " << page;
+    }
+  }
+}
+
+// Many threads, wherever they run, write bytes of their own all over the memory and take its pages in passing.
+TEST(Pages, KeepWhatThreadsWriteWhileTheyMove) {
+  for (const std::size_t page : kSizes) {
+    for (const placement where : kPlacements) {
+      const std::uint64_t wrong = kasane::run([&] {
+        constexpr int kThreads = 16, kRounds = 4;
+        const std::size_t bytes = 512 * 1024 < 2 * page ? 2 * page : 512 * 1024, cells = bytes / 1024;
+        auto* p = static_cast<unsigned char*>(kasane::allocate(bytes, 64, where.in_pages(page)));
+        std::uint64_t all_wrong = 0;
+        for (int round = 1; round <= kRounds; ++round) {
+          kasane::parallel_for(0, kThreads, [=](int t) {
+            for (std::size_t i = 0; i < cells; ++i) {
+              const std::size_t cell = (i * 5 + static_cast<std::size_t>(t) * 97) % cells;   // 5: no divisor, cells are a power of two
+              p[cell * 1024 + static_cast<std::size_t>(t)] = static_cast<unsigned char>(16 * round + t);
+              if (i % (cells / 4) == 3) own(p + cell * 1024, 1);   // refused for none: nothing is pinned
+            }
+          }, 1);
+          all_wrong += kasane::parallel_reduce(std::size_t{0}, cells, std::uint64_t{0}, [=](std::size_t cell) {
+            std::uint64_t n = 0;
+            for (int t = 0; t < kThreads; ++t) n += p[cell * 1024 + static_cast<std::size_t>(t)] != static_cast<unsigned char>(16 * round + t);
+            return n;
+          }, [](std::uint64_t a, std::uint64_t b) { return a + b; });
+        }
+        kasane::deallocate(p);
+        return all_wrong;
+      });
+      EXPECT_EQ(wrong, 0u) << "pages of " << page;
+    }
+  }
+}
+
+TEST(Pages, SmallObjectsOfEachSizeAreFreedAndGivenAgain) {
+  for (const std::size_t page : kSizes) {
+    EXPECT_TRUE(kasane::run([&] {
+      bool good = true;
+      for (int round = 0; round < 3; ++round) {
+        std::vector<unsigned char*> objects;
+        for (int i = 0; i < 300; ++i) {
+          objects.push_back(static_cast<unsigned char*>(kasane::allocate(100, 16, placement::local.in_pages(page))));
+          std::memset(objects.back(), i % 200, 100);
+        }
+        good = good && std::set<unsigned char*>(objects.begin(), objects.end()).size() == objects.size();
+        kasane::thread([&] {   // maybe on another rank
+          for (int i = 0; i < 300; ++i) {
+            good = good && objects[static_cast<std::size_t>(i)][99] == i % 200;
+            kasane::deallocate(objects[static_cast<std::size_t>(i)]);
+          }
+        }).join();
+      }
+      return good;
+    }));
+  }
+}
+
+TEST(Pages, OfOtherSizesAreRefusedWithTheList) {
+  kasane::run([] {
+    for (const std::size_t page : {std::size_t{0}, std::size_t{1}, std::size_t{8192}, std::size_t{4} << 20}) {
+      try {
+        kasane::deallocate(kasane::allocate(100, 16, placement::local.in_pages(page)));
+        ADD_FAILURE() << page;
+      } catch (const kasane::error& e) {
+        EXPECT_EQ(e.code(), EINVAL);
+        EXPECT_NE(std::string(e.what()).find("4096, 65536 or 2097152"), std::string::npos) << e.what();
+      }
+    }
+  });
+}
+
+TEST(Pages, AHeapThatIsTooSmallSaysSo) {
+  for (const std::size_t page : kSizes) {
+    kasane::run([&] {
+      try {
+        kasane::deallocate(kasane::allocate(std::size_t{1} << 50, 16, placement::local.in_pages(page)));
+        ADD_FAILURE() << page;
+      } catch (const std::bad_alloc& e) {
+        EXPECT_NE(std::string(e.what()).find("--space"), std::string::npos) << e.what();
+      }
+    });
+  }
+}
+
+}  // namespace

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whatever the size of the space and the number of ranks: its parts do not meet, and each begins and ends at pages of its own size.
+#include "runtime/segments.h"
+
+#include <gtest/gtest.h>
+
+namespace kasane::runtime {
+namespace {
+
+constexpr std::uint64_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
+
+TEST(Segments, DoNotMeetAndConsistOfWholePages) {
+  for (const std::uint64_t space : {64 * kMiB, 64 * kMiB + 64 * kKiB, 100 * kMiB + 64 * kKiB, 3 * kGiB + 192 * kKiB, 1024 * kGiB}) {
+    for (const std::uint32_t ranks : {1u, 2u, 3u, 4u, 7u, 64u}) {
+      SCOPED_TRACE(std::to_string(space) + " bytes, " + std::to_string(ranks) + " ranks");
+      const auto divided = Segments::divide(space, ranks, 64 * kKiB, 0, 8 * kMiB);
+      ASSERT_TRUE(divided.has_value()) << divided.error().message;
+      const Segments& s = *divided;
+      const mem::Pages pages = s.pages(space).value();
+      const auto& [usual, small, large] = s.heaps;
+      EXPECT_EQ(usual.page_bytes, 64 * kKiB);
+      EXPECT_EQ(small.page_bytes, 4 * kKiB);
+      EXPECT_EQ(large.page_bytes, 2 * kMiB);
+      const std::uint64_t stacks = ranks * s.slots_per_rank * s.slot_bytes;
+      EXPECT_LE(s.main_offset + s.main_bytes, s.stacks_offset);
+      EXPECT_LE(s.stacks_offset + stacks, small.offset);
+      EXPECT_LE(small.offset + small.bytes, large.offset);
+      EXPECT_LE(large.offset + large.bytes, usual.offset);
+      EXPECT_LE(usual.offset + usual.bytes, space);
+      EXPECT_TRUE(pages.whole(s.main_offset, s.main_bytes));
+      EXPECT_TRUE(pages.whole(s.stacks_offset, stacks));
+      for (const Segments::Heap& heap : s.heaps) {
+        EXPECT_EQ(pages.page_bytes_at(heap.offset), heap.page_bytes);
+        EXPECT_TRUE(pages.whole(heap.offset, heap.bytes / ranks)) << "a rank's share";
+        EXPECT_EQ(heap.bytes % ranks, 0u);
+        if (heap.bytes == 0) continue;   // more ranks than pages: such a heap gives nothing
+        EXPECT_EQ(pages.page_bytes_at(heap.offset + heap.bytes - 1), heap.page_bytes);
+      }
+      EXPECT_GE(usual.bytes, space / 2 - ranks * 64 * kKiB - 2 * kMiB);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kasane::runtime
