@@ -25,7 +25,7 @@ namespace kasane::test {
 
 class RankMemory {
  public:
-  static constexpr std::size_t kSpaceBytes = 256 << 20;
+  static constexpr std::size_t kSpaceBytes = 64 << 20;
   static constexpr std::size_t kHeapOffset = 16 << 20;
 
   /// base: from mem::reserve_space before the fork. heap_page_bytes: of the heap's segment; the rest of the space has pages of 64 KiB.

@@ -242,7 +242,7 @@ TEST_P(CoherenceTest, APageArrivesInRunsBetweenBlocksThatAreDirtyHere) {
 TEST_P(CoherenceTest, PagesMoveWhileTheirOwnersTouchThemForTheFirstTime) {
   on_ranks(GetParam(), [](RankMemory& m) {
     const auto ranks = m.transport->ranks();
-    const std::uint64_t bytes = 2 * ranks * std::max<std::uint64_t>(m.page_bytes, 16384), blocks = bytes / mem::kBlockBytes;
+    const std::uint64_t bytes = ranks * std::max<std::uint64_t>(m.page_bytes, 32768), blocks = bytes / mem::kBlockBytes;
     for (unsigned round = 1; round <= 10; ++round) {
       const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(bytes, gas::Placement::cyclic) : 0);
       const auto cell = [&](std::uint64_t block, unsigned worker) { return m.at<unsigned char>(data + block * mem::kBlockBytes + 2 * worker); };
