@@ -53,6 +53,14 @@ void for_each_run(std::uint32_t mask, const F& f) {
   return w;
 }
 
+constexpr std::size_t kLineBytes = 64;   ///< of a cache line
+
+[[nodiscard]] bool same_line(const std::byte* a, const std::byte* b) noexcept {
+  std::uint64_t differ = 0;
+  for (std::size_t i = 0; i < kLineBytes; i += 8) differ |= word_at(a + i) ^ word_at(b + i);
+  return differ == 0;
+}
+
 /// Copies a block that other threads may be storing to: every byte is loaded exactly once.
 void snapshot(std::byte* to, const std::byte* from) noexcept {
   for (std::size_t i = 0; i < kBlockBytes; i += 8) {
@@ -409,6 +417,10 @@ void Coherence::put_changed(comm::Blocking& io, Counters* counters, Rank owner, 
     run = 0;
   };
   for (std::size_t i = 0; i < kBlockBytes; i += 8) {
+    if (i % kLineBytes == 0 && run == 0) {   // most lines have no change: one branch for each of those
+      while (i < kBlockBytes && same_line(bytes + i, base + i)) i += kLineBytes;
+      if (i == kBlockBytes) break;
+    }
     const std::uint64_t differs = word_at(bytes + i) ^ word_at(base + i);
     if (differs == 0) {
       put_run(i);
