@@ -182,7 +182,7 @@ int kasane_unpin(void* pointer, size_t bytes);
  * stores and before direct access anywhere, kasane_acquire_all after direct changes and before loads (`kasane run --check-mixing` reports what lacks one).
  *
  * The names after W. Endo's thesis (2017), chapter 5 (MGAS-2: get, put), and ARMCI (accumulate, strided, vector). Local memory is any memory, global or private.
- * Addresses of global memory may be null nowhere; ranges may span any number of pages, which are accessed concurrently. From any thread of any rank.
+ * Ranges may span any number of pages, which are accessed concurrently. From any thread of any rank.
  * Errors: EINVAL: a range that is not (wholly) in global memory or not allocated, with its address; an atomic or element that is not aligned. EIO: a peer was lost.
  * Parts of a range that fails may have been done.
  *

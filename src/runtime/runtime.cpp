@@ -262,7 +262,8 @@ Result<void> Runtime::State::compare_objects() {
 /// of create().
 Result<void> Runtime::State::build_engine() {
   comm::EngineOptions wanted;
-  // Where every peer is mapped operations need no records.
+  // As many as Access has parts; where every peer is mapped operations need no records.
+  wanted.operations = 1024;
   if (transport->facts().completes_inline) wanted.operations = wanted.packs = wanted.parcels = 16;
   auto chosen = comm::engine_options_from_environment(wanted);
   KASANE_TRY(chosen);
@@ -442,6 +443,13 @@ void Runtime::shut_down() noexcept {
     s.stop_asked.wait(false);   // exit() in a main of every rank: rank 0 ends the job
   }
   const bool joined = s.join_workers();
+  if (s.over_network()) {   // puts that nobody waits for; by polling, wherever exit() was called
+    auto& io = s.contexts->here().io;
+    (void)gas::await(io, [&](gas::Outstanding& o) {
+      s.access->flush(io, o);
+      return Result<void>();
+    });
+  }
   s.settle_heap(joined);
   if (s.ranks > 1 && s.over_network()) return s.leave_together(joined);
   s.stop_service();
