@@ -30,6 +30,7 @@ namespace kasane {
   X(acquires_combined, "acquire_all calls served by another's round")             \
   X(blocks_dropped, "cached blocks dropped by acquires")                          \
   X(pages_moved, "pages that changed their owner to this rank")                   \
+  X(pages_drawn, "pages that moved to this rank by themselves, since it alone used them") \
   X(bytes_moved, "live bytes that moved with them")                               \
   X(address_hits, "accesses to a page whose location was cached here")            \
   X(address_misses, "accesses that asked the directory where a page is")         \

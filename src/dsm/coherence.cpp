@@ -319,7 +319,9 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
     count(ctx.counters.blocks_fetched, blocks);
     count(ctx.counters.bytes_fetched, blocks * kBlockBytes);
     // Rules 2 and 9.
-    if (acquires_.load() == acquires && addresses_.stood(ctx.io, page, found)) return Fetched::yes;
+    if (acquires_.load() != acquires || !addresses_.stood(ctx.io, page, found)) continue;
+    if (attractor_ != nullptr) attractor_->used(page);
+    return Fetched::yes;
   }
 }
 
@@ -615,8 +617,29 @@ void Coherence::unpin(ThreadContext& ctx, std::uint64_t offset, std::size_t byte
 
 void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   KASANE_CHECK(pages_.whole(offset, bytes));
-  const BlockRange all{mem::block_of(offset), bytes / kBlockBytes};
-  for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, Event::arrive_blank);
+  const mem::PageRange range = pages_.in(offset, bytes);
+  std::uint64_t run = range.first;   // pages [run, page) are claimed
+  for (const PageId page : range) {
+    const BlockRange all = pages_.blocks_of(page);
+    for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, Event::arrive_blank);
+    if (attractor_ == nullptr || !attractor_->draws(page)) continue;
+    // A rank that used this memory before it was freed may just draw it away. While we hold the bits nobody is told that we yield; what was told before shows here.
+    const gas::Location where = directory_.lookup(io, page);
+    if (where.owner == transport_.rank() && !where.busy) continue;
+    for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) {
+      if (state(BlockId{b}).busy) give_back(BlockId{b}, 1);
+    }
+    arm_claimed(run, raw(page));   // hold nothing while we may wait
+    KASANE_CHECK(mover_->bring(io, page, {}).has_value(), "memory that is allocated anew is pinned elsewhere");
+    run = raw(page) + 1;
+  }
+  arm_claimed(run, range.last);
+}
+
+/// Makes pages [first, last) ours and writable, of whose blocks we hold those that were not so.
+void Coherence::arm_claimed(std::uint64_t first, std::uint64_t last) noexcept {
+  if (first == last) return;
+  const BlockRange all{mem::block_of(pages_.offset_of(PageId{first})), (pages_.end_of(PageId{last - 1}) - pages_.offset_of(PageId{first})) / kBlockBytes};
   protect(all, Access::write);
   for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) {
     const BlockState s = state(BlockId{b});

@@ -17,6 +17,7 @@
 #include "dsm/protocol.h"
 #include "dsm/rounds.h"
 #include "gas/address_cache.h"
+#include "gas/attractor.h"
 #include "gas/heap_hooks.h"
 #include "gas/mover.h"
 #include "mem/block_table.h"
@@ -50,8 +51,11 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   Coherence(mem::Space&, mem::BlockTable&, mem::BlockSet& cached, mem::BlockSet& dirty, mem::FaultEngine&, comm::Transport&,
             gas::AddressCache&, std::atomic<std::uint64_t>& dirty_blocks);
 
-  /// Who brings pages here for faults, from the first fault on; null: pages stay where they are, and none is allocated untouched.
-  void set_mover(gas::Mover* mover) noexcept { mover_ = mover; }
+  /// Before the first fault: who brings untouched pages here (null: there are none), and who draws pages that are used here (null: they stay where they are).
+  void set_movers(gas::Mover* mover, gas::Attractor* attractor) noexcept {
+    mover_ = mover;
+    attractor_ = attractor;
+  }
 
   /// Makes the access possible. False: the address is not allocated (or faults for a reason that is not ours).
   bool fault(ThreadContext&, std::uint64_t offset, mem::Access);
@@ -130,6 +134,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void mark_dirty(BlockId) noexcept;
   void mark_clean(BlockId) noexcept;
 
+  void arm_claimed(std::uint64_t first, std::uint64_t last) noexcept;
 
   static void on_release(void* self, const comm::Message&) noexcept;
 
@@ -143,6 +148,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   const gas::Directory& directory_;
   gas::Mover* mover_ = nullptr;
   const mem::Pages& pages_;
+  gas::Attractor* attractor_ = nullptr;
   std::atomic<std::uint64_t>& dirty_blocks_;
 
   std::atomic<std::uint64_t> acquires_{0};   ///< rule 2: a fetch that saw another number than the present one is repeated

@@ -31,6 +31,12 @@ void Directory::add_holder(comm::Batch& batch, PageId page, std::uint64_t* befor
 
 void Directory::lookup(comm::Batch& batch, PageId page, std::uint64_t* word) const { words_.load(batch, manager(page), entry(page, 0), word); }
 
+std::uint64_t Directory::usage(comm::Blocking& io, PageId page) const { return words_.load(io, manager(page), entry(page, 3)); }
+
+void Directory::replace_usage(comm::Blocking& io, PageId page, std::uint64_t from, std::uint64_t to) const {
+  words_.compare_swap(io, manager(page), entry(page, 3), from, to);
+}
+
 void Directory::mark(comm::Batch& batch, PageId page, std::uint64_t* before) const {
   words_.fetch_or(batch, manager(page), entry(page, 0), kBusyBit, before);
 }

@@ -38,6 +38,11 @@ class Directory {
   Location lookup(comm::Blocking&, PageId) const;
   /// Word 0 from `from` to `to`, if it still is `from`.
   bool replace(comm::Blocking&, PageId, Location from, Location to) const;
+  /// Word 3: who used the page last, for gas/attraction.h.
+  std::uint64_t usage(comm::Blocking&, PageId) const;
+  /// From `from` to `to`, if it still is `from`.
+  void replace_usage(comm::Blocking&, PageId, std::uint64_t from, std::uint64_t to) const;
+
   // The steps of a move, without waiting: *before is set when the batch has been awaited.
   /// Marks the page busy, whoever owns it; word 0 as it was (gas::begin_move says what follows).
   void mark(comm::Batch&, PageId, std::uint64_t* before) const;

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/assert.h"
-#include "base/clock.h"
 
 namespace kasane::gas {
 namespace {
@@ -44,35 +43,13 @@ void Giver::on_give(void* self, const comm::Message& message) noexcept {
   Noted noted{.gift = {}, .token = message.token};
   KASANE_CHECK_OP(message.payload.size(), ==, sizeof noted.gift);
   std::memcpy(&noted.gift, message.payload.data(), sizeof noted.gift);
-  if (!giver.note(noted)) return giver.transport_.reply(message.token, kAgain);
+  if (!giver.noted_.add(noted)) return giver.transport_.reply(message.token, kAgain);
   giver.transport_.wake(giver.transport_.rank(), comm::Doorbell::messages);   // we may run on a worker: the service thread must look
-}
-
-bool Giver::note(const Noted& noted) noexcept {
-  while (noting_.test_and_set(std::memory_order_acquire)) relax();
-  const std::uint32_t n = asked_.load(std::memory_order_relaxed);   // noting_ is held
-  if (n != kMost) {
-    noted_[n] = noted;
-    asked_.store(n + 1);
-  }
-  noting_.clear(std::memory_order_release);
-  return n != kMost;
-}
-
-bool Giver::take_one(Noted& noted) noexcept {
-  if (asked_.load() == 0) return false;
-  while (noting_.test_and_set(std::memory_order_acquire)) relax();
-  const std::uint32_t n = asked_.load(std::memory_order_relaxed);   // noting_ is held
-  noted = noted_[0];
-  std::copy(noted_.begin() + 1, noted_.begin() + n, noted_.begin());
-  asked_.store(n - 1);
-  noting_.clear(std::memory_order_release);
-  return true;
 }
 
 bool Giver::serve(comm::Blocking& io) {
   Noted noted;
-  if (!take_one(noted)) return false;
+  if (!noted_.take(noted)) return false;
   // What is left of a gift keeps its turn here: other messages are served between the turns, other gifts after it.
   while (noted.gift.pages != 0) {
     const std::uint64_t now = std::min(kTurn, noted.gift.pages);
@@ -81,7 +58,7 @@ bool Giver::serve(comm::Blocking& io) {
       return true;
     }
     noted.gift = {PageId{raw(noted.gift.first) + now}, noted.gift.pages - now};
-    if (noted.gift.pages != 0 && note(noted)) return true;   // at the end, so that gifts take turns; no room: go on
+    if (noted.gift.pages != 0 && noted_.add(noted)) return true;   // at the end, so that gifts take turns; no room: go on
   }
   transport_.reply(noted.token, 0);
   return true;

@@ -12,9 +12,7 @@
 // Thread safety: give() from any thread; serve() by one thread; handlers run in progress().
 #pragma once
 
-#include <atomic>
-#include <array>
-
+#include "base/notes.h"
 #include "gas/mover.h"
 
 namespace kasane::gas {
@@ -28,8 +26,6 @@ class Giver {
   std::optional<Refusal> give(comm::Blocking&, PageId first, std::uint64_t pages, Rank to);
   /// The service thread's part: brings some pages of one gift. True if there was something to do.
   bool serve(comm::Blocking&);
-  /// Is there a gift to take? Cheap; for the service thread before it sleeps.
-  [[nodiscard]] bool asked() const noexcept { return asked_.load() != 0; }
 
  private:
   /// Pages after which the service thread looks at what else it is asked.
@@ -44,15 +40,11 @@ class Giver {
     comm::ReplyToken token;
   };
 
-  bool note(const Noted&) noexcept;
-  bool take_one(Noted&) noexcept;
   static void on_give(void* self, const comm::Message&) noexcept;
 
   comm::Transport& transport_;
   Mover& mover_;
-  std::atomic_flag noting_;                ///< guards noted_; held for a few instructions, never across a wait
-  std::atomic<std::uint32_t> asked_{0};    ///< of noted_
-  std::array<Noted, kMost> noted_;
+  Notes<Noted, kMost> noted_;
 };
 
 }  // namespace kasane::gas

@@ -202,7 +202,7 @@ Result<std::uint64_t> Heap::slab_space(HeapAccess& at, std::uint64_t pages) {
     if (!run) run = HeapRuns::take(at, pages);
     if (!run) return tl::unexpected<Error>(std::move(run.error()));
     if (!run->fresh) at.store(layout_.page(run->first), PageHeader{}.word());   // no run any more, and no slab yet
-    KASANE_TRY(own(at, *run, run->pages, Placement::on(at.rank())));
+    KASANE_TRY(own(at, *run, run->pages, run->pages * kHeapPageBytes, Placement::on(at.rank())));
     Extent left{run->first, run->first + run->pages};
     {
       const std::lock_guard guard(extent_mutex_);
@@ -212,13 +212,15 @@ Result<std::uint64_t> Heap::slab_space(HeapAccess& at, std::uint64_t pages) {
   }
 }
 
-/// Names the owners of a run's first pages. Where that is this rank, they are present and writable; elsewhere nothing of former uses is cached here.
-Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, Placement placement) {
+/// Names the owners of a run's first pages, of which the first asked_bytes are shared out; what small pages lie behind them in the last heap page go with the last part.
+/// Where that is this rank, they are present and writable; elsewhere nothing of former uses is cached here.
+Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, std::uint64_t asked_bytes, Placement placement) {
   const Rank me = transport_.rank();
   const std::uint64_t offset = offset_of(at.rank(), run.first), bytes = pages * kHeapPageBytes;
   const mem::PageRange range = directory_.pages().in(offset, bytes);   // of the directory: their size is the segment's
   const PageId first{range.first};
-  const auto owner = [&](PageId page) { return placement.owner(raw(page) - range.first, range.size(), page_bytes_, me, ranks_); };
+  const std::uint64_t shared = directory_.pages().in(offset, asked_bytes).size();
+  const auto owner = [&](PageId page) { return placement.owner(std::min(raw(page) - range.first, shared - 1), shared, page_bytes_, me, ranks_); };
   const bool untouched = placement.kind == Placement::Kind::first_touch && !alone_;
   if (run.fresh) {
     directory_.name_fresh(at.io(), first, range.size(), owner, untouched);
@@ -360,7 +362,7 @@ Result<std::uint64_t> Heap::allocate_large(comm::Blocking& io, std::size_t bytes
   HeapAccess at = access(io, share, Trips::allocate);
   const auto run = HeapRuns::take(at, pages);
   if (!run) return fail(run.error().code, "allocate: " + run.error().message);
-  if (auto owned = own(at, *run, pages, placement); !owned) {
+  if (auto owned = own(at, *run, pages, bytes, placement); !owned) {
     HeapRuns::give(at, run->first, pages);
     return tl::unexpected<Error>(std::move(owned.error()));
   }
@@ -395,7 +397,7 @@ bool Heap::resize(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   }
   if (!HeapRuns::extend(at, page, pages, wanted)) return false;
   const HeapRun more{page + pages, wanted - pages, true};
-  if (!own(at, more, more.pages, Placement::on(share))) {
+  if (!own(at, more, more.pages, more.pages * kHeapPageBytes, Placement::on(share))) {
     HeapRuns::give(at, more.first, more.pages);
     return false;
   }

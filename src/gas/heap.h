@@ -135,7 +135,7 @@ class Heap {
   Result<bool> refill(comm::Blocking&, std::uint32_t cache, HeapBin&, Rank, unsigned size_class, bool grow);
   Result<Holding> new_slab(HeapAccess&, unsigned size_class, StackHead& known);
   Result<std::uint64_t> slab_space(HeapAccess&, std::uint64_t pages);
-  Result<void> own(HeapAccess&, const HeapRun&, std::uint64_t pages, Placement);
+  Result<void> own(HeapAccess&, const HeapRun&, std::uint64_t pages, std::uint64_t asked_bytes, Placement);
   void free_slowly(comm::Blocking&, std::uint32_t cache, std::uint64_t offset);
   void free_large(comm::Blocking&, std::uint64_t offset, PageHeader);
   void drop_or_discard(comm::Blocking&, const Holding&, unsigned size_class, bool drop);

@@ -158,15 +158,26 @@ void Mover::recall(comm::Blocking& io, std::span<Trip> trips) {
   }
 }
 
-void Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
+bool Mover::draw(comm::Blocking& io, PageId page) {
+  if (!keepable(directory_.lookup(io, page)) || holder_.try_claim(page) != Claim::taken) return false;
+  Trip trip{.page = page, .live = all_of(page)};
+  travel(io, {&trip, 1});
+  return trip.outcome == Trip::Outcome::here && trip.claimed();
+}
+
+bool Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
   for (;; io.waiter().pause()) {
     Trip trip{.page = page, .live = {}};
     comm::Batch batch(io);
     directory_.mark(batch, page, &trip.before);
     batch.await();
     trip.step = begin_move(Location::of(trip.before), to);
-    KASANE_CHECK(trip.claimed() || trip.step.verdict == MoveVerdict::wait, "only the owner hands a page back");
-    if (!trip.claimed()) continue;
+    if (trip.step.verdict == MoveVerdict::wait) continue;
+    if (Location::of(trip.before).owner != transport_.rank()) {
+      directory_.unmark(batch, page, Location::of(trip.before), &trip.last);
+      return false;
+    }
+    KASANE_CHECK(trip.claimed(), "a page is handed to somebody else");
     recall(io, {&trip, 1});
     // With busy set no fault here can make the page ours again; a fault already at work ends without waiting for us.
     YieldAnswer answer = holder_.yield(page);
@@ -175,7 +186,7 @@ void Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
     directory_.unmark(batch, page, end_move(trip.step.claimed, to), &trip.last);
     batch.await();
     KASANE_CHECK(trip.last == trip.step.claimed.word());
-    return;
+    return true;
   }
 }
 
@@ -243,8 +254,7 @@ Result<void> Mover::assign(comm::Blocking& io, PageId page, Rank owner) {
       continue;
     }
     KASANE_TRY(bring(io, page, ByteRange{}));
-    if (owner != transport_.rank()) hand_back(io, page, owner);
-    return {};
+    if (owner == transport_.rank() || hand_back(io, page, owner)) return {};   // else somebody who had used the page drew it away in between
   }
 }
 

@@ -75,8 +75,10 @@ class Mover {
   Result<void> bring(comm::Blocking&, PageId, ByteRange live);
   /// Brings whole pages, several at once. At the first refusal it stops; others may have moved.
   std::optional<Refusal> bring_all(comm::Blocking&, PageId first, std::uint64_t pages);
-  /// Makes `to` the owner without data, where this rank owns the page and has stopped using its bytes.
-  void hand_back(comm::Blocking&, PageId, Rank to);
+  /// Brings a whole page if it can be had at once. False: it is here already, moves, is in use, is pinned, or nobody has touched it.
+  bool draw(comm::Blocking&, PageId);
+  /// Makes `to` the owner without data, where this rank owns the page and has stopped using its bytes. False: it does not own it (any more).
+  [[nodiscard]] bool hand_back(comm::Blocking&, PageId, Rank to);
   /// Makes this rank the owner of a page that nobody has touched yet; afterwards somebody has. Waits for nothing but this rank's blocks.
   void touch(comm::Blocking&, PageId);
   /// Makes the page untouched, whatever it was, with this rank as its provisional owner: whoever faults on it first becomes its owner. The bytes are lost; nobody else may use the

@@ -44,6 +44,7 @@ class Direct {
     const std::byte* here = access_.near(space_.offset(from), bytes);
     if (here == nullptr) return false;
     comm::copy_in(static_cast<std::byte*>(to), here, bytes);
+    note_use(space_.offset(from), bytes);
     return true;
   }
 
@@ -55,9 +56,16 @@ class Direct {
       if (bytes > sizeof words) return false;
       from = std::memcpy(words, from, bytes);
     }
-    return access_.write_near(contexts_.here().io, space_.offset(to), from, bytes);
+    if (!access_.write_near(contexts_.here().io, space_.offset(to), from, bytes)) return false;
+    note_use(space_.offset(to), bytes);
+    return true;
   }
 
+  /// Who wants to know what the program reads and writes directly. Before other threads use it.
+  void tell_uses(void (*fn)(void*, std::uint64_t offset, std::size_t bytes), void* context) noexcept {
+    used_ = fn;
+    used_context_ = context;
+  }
   /// The job has ended: nothing of other ranks can be reached any more.
   void close() noexcept {
     closed_.store(true);
@@ -113,7 +121,13 @@ class Direct {
   mem::Space& space_;
   ThreadContexts& contexts_;
   comm::Transport& transport_;
+  void note_use(std::uint64_t offset, std::size_t bytes) {
+    if (used_ != nullptr) used_(used_context_, offset, bytes);
+  }
+
   MixingCheck* mixing_;
+  void (*used_)(void*, std::uint64_t, std::size_t) = nullptr;
+  void* used_context_ = nullptr;
   std::atomic<bool> closed_{false}, not_here_;   ///< not_here_: closed, or each access is to be checked
   const bool all_mapped_;
   gas::PendingTable pending_;

@@ -51,7 +51,9 @@ void Stacks::adopt(SlotId slot, std::uintptr_t live_lo, std::uintptr_t live_hi, 
 
 void Stacks::surrender(SlotId slot) {
   auto& context = contexts_.here();
-  for (const PageId page : pages_.in(segments_.slot_offset(slot), segments_.slot_bytes)) mover_.hand_back(context.io, page, birth_rank(slot));
+  for (const PageId page : pages_.in(segments_.slot_offset(slot), segments_.slot_bytes)) {
+    KASANE_CHECK(mover_.hand_back(context.io, page, birth_rank(slot)), "the rank that ran a thread owns its stack");
+  }
 }
 
 void Stacks::reclaim(SlotId slot) {

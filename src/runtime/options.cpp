@@ -15,6 +15,8 @@ OptionTable option_table(Options& o) {
       .choice("--new", "KASANE_NEW", o.new_in_space, "local", "space", "where operator new on a user-level thread takes memory: each rank's own heap, or the space")
       .choice("--malloc", "KASANE_MALLOC", o.malloc_in_space, "local", "space", "where the program's malloc on a user-level thread takes memory: each rank's own heap, or the space")
       .flag("--heap-check", "KASANE_HEAP_CHECK", o.heap_check, "notice writes beside allocations of global memory when they are freed, and tell at the end what was not freed")
+      .choice("--relocate", "KASANE_RELOCATE", o.relocation_off, "auto", "off", "move a page to the rank that alone uses it, or only where the program says so (kasane::own, give)")
+      .count("--relocate-after", "KASANE_RELOCATE_AFTER", o.relocate_after, "fetches, gets and puts by one rank alone after which a page moves there (doubled with each move of the page)", {1, 1 << 20})
       .flag("--tag-output", "KASANE_TAG_OUTPUT", o.tag_output, "put the rank before every line of output")
       .flag("--stats", "KASANE_STATS", o.statistics, "print a table of counters for each rank at the end")
       .flag("--check-mixing", "KASANE_CHECK_MIXING", o.check_mixing, "report where loads and stores and direct access meet without a fence between; slower")

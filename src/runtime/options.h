@@ -22,6 +22,8 @@ struct Options {
   bool new_in_space = true;
   bool malloc_in_space = false;
   bool heap_check = false;
+  bool relocation_off = false;             ///< pages move only where they are told to
+  std::uint64_t relocate_after = 16;       ///< uses by one rank alone after which a page moves there
   bool tag_output = false;
   bool statistics = false;
   bool check_mixing = false;               ///< report data used by both views without a fence between

@@ -28,6 +28,7 @@
 #include "comm/engine/environment.h"
 #include "comm/session/session.h"
 #include "gas/access.h"
+#include "gas/attractor.h"
 #include "gas/giver.h"
 #include "gas/heap.h"
 #include "gas/pending.h"
@@ -109,6 +110,7 @@ struct Runtime::State {
   std::optional<gas::Mover> mover;
   std::optional<gas::Giver> giver;
   std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;   ///< as in segments
+  std::unique_ptr<gas::Attractor> attractor;   ///< null: pages stay where they are
   std::optional<ThreadContexts> contexts;
   std::unique_ptr<MixingCheck> mixing;    ///< --check-mixing
   std::optional<Direct> direct;
@@ -147,6 +149,8 @@ struct Runtime::State {
   [[nodiscard]] std::array<gas::Heap*, std::tuple_size_v<decltype(Segments::heaps)>> all_heaps() noexcept { return {&*heaps[0], &*heaps[1], &*heaps[2]}; }
   /// Refuses ranges that are not all in the heap, whose pages are what programs may move.
   Result<void> check_movable(const void* p, std::size_t bytes, const char* what) const;
+  /// The range was got or put directly: pages of other ranks may come here.
+  void used(std::uint64_t offset, std::size_t bytes);
   Result<void> explain(const std::optional<gas::Refusal>&, const char* what) const;
   /// Peers are not mapped here, and operations complete later.
   [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
@@ -300,7 +304,13 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   coherence.emplace(*space, *table, *cached, *dirty, *engine, *transport, *addresses,
                     reinterpret_cast<gas::RankHeader*>(entries->base)->dirty_blocks);
   mover.emplace(*transport, *addresses, *coherence);
-  coherence->set_mover(&*mover);
+  if (!options.relocation_off && ranks > 1) {
+    const std::uint64_t all_offset = segments.heaps[1].offset;   // the heaps lie side by side, the usual one last
+    auto made_attractor = gas::Attractor::create(*transport, *directory, *mover, {all_offset, segments.heaps[0].offset + segments.heaps[0].bytes - all_offset, static_cast<std::uint32_t>(options.relocate_after)});
+    KASANE_TRY(made_attractor);
+    attractor = std::move(*made_attractor);
+  }
+  coherence->set_movers(&*mover, attractor.get());
   giver.emplace(*transport, *mover);
 
   constexpr std::array regions{gas::kHeap, gas::kHeapOfSmallPages, gas::kHeapOfLargePages};
@@ -319,6 +329,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   KASANE_TRY(pending);
   if (options.check_mixing) mixing = std::make_unique<MixingCheck>(*space, *coherence, rank);
   direct.emplace(*access, *space, *contexts, pending->base, mixing.get());
+  if (attractor != nullptr) direct->tell_uses([](void* self, std::uint64_t offset, std::size_t bytes) { static_cast<State*>(self)->used(offset, bytes); }, this);
   return engine->start(&State::on_fault, this);
 }
 
@@ -399,6 +410,7 @@ void Runtime::State::service_loop() {
     bool busy = transport->progress();
     busy |= coherence->serve(context);
     busy |= giver->serve(context.io);
+    if (attractor != nullptr) busy |= attractor->serve(context.io);
     if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
   }
 }
@@ -735,6 +747,14 @@ Result<void> Runtime::State::explain(const std::optional<gas::Refusal>& refusal,
   const void* page = space->v(directory->pages().offset_of(refusal->page));
   return fail(refusal->why, fmt::format("{}: the page at {} {}", what, page,
                                         refusal->why == Errc::busy ? "is pinned by its owner; try again when the pin has ended" : "is not allocated"));
+}
+
+void Runtime::State::used(std::uint64_t offset, std::size_t bytes) {
+  auto& io = contexts->here().io;
+  for (const PageId page : directory->pages().in(offset, bytes)) {
+    // The service thread would find out too, but an array that is accessed directly by its owner would wake it again and again.
+    if (attractor->draws(page) && addresses->known_elsewhere(io, page)) attractor->used(page);
+  }
 }
 
 Result<void> Runtime::own(const void* global, std::size_t bytes) {

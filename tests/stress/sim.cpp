@@ -31,7 +31,8 @@ class SimJob {
         where_(p.objects.size()),
         barriers_(p.barriers.size()),
         free_slots_(ranks) {
-    for (std::uint32_t r = 0; r < ranks; ++r) ranks_.emplace_back(world_, Rank{r}, ranks, pages_);
+    // Every second seed with pages that move by themselves.
+    for (std::uint32_t r = 0; r < ranks; ++r) ranks_.emplace_back(world_, Rank{r}, ranks, pages_, p.seed % 2 == 0);
     next_slot_.assign(ranks, 0);
   }
 
@@ -42,7 +43,7 @@ class SimJob {
     if (auto ran = world_.run(); !ran && wrong_.empty()) wrong_ = ran.error().message;
     return wrong_;
   }
-  std::uint64_t hops = 0, owns = 0, faults = 0;
+  std::uint64_t hops = 0, owns = 0, faults = 0, moves = 0;
 
  private:
   /// A scripted thread wherever it runs: a context for each rank.
@@ -80,13 +81,15 @@ class SimJob {
     world_.waiter().until(ready);
   }
 
-  /// The service thread of a rank: releases for whoever asks.
+  /// The service thread of a rank: releases for whoever asks, draws pages here.
   void serve(std::uint32_t r) {
     dsm::ThreadContext ctx(ranks_[r].transport, ranks_[r].waiter, counters_);
     for (;;) {
-      until([&] { return over_ || ranks_[r].coherence->asked(); });
+      until([&] { return over_ || ranks_[r].coherence->asked() || ranks_[r].attractor->asked(); });
       if (over_) return;
       ranks_[r].coherence->serve(ctx);
+      ranks_[r].attractor->serve(ctx.io);
+      moves = counters_.pages_drawn.load();
     }
   }
 
@@ -156,7 +159,7 @@ class SimJob {
     ThreadState& me = threads_[t];
     if (birth_rank(t) != me.rank)
       for (const PageId page : pages_.in(SimLayout::slot_offset(me.slot), SimLayout::kSlotBytes))
-        here(t).mover->hand_back(context(t).io, page, Rank{birth_rank(t)});
+        KASANE_CHECK(here(t).mover->hand_back(context(t).io, page, Rank{birth_rank(t)}));
     faults = counters_.faults_read.load() + counters_.faults_write.load();
     me.exited = true;
   }
@@ -285,7 +288,7 @@ int main_of(int argc, char** argv) {
   Limits limits;
   limits.threads = 24;
   limits.actions = 8;
-  std::uint64_t hops = 0, owns = 0, faults = 0;
+  std::uint64_t hops = 0, owns = 0, faults = 0, moves = 0;
   int failed = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const Program p = generate(seed, limits);
@@ -296,14 +299,15 @@ int main_of(int argc, char** argv) {
     hops += job.hops;
     owns += job.owns;
     faults += job.faults;
+    moves += job.moves;
     if (wrong.empty()) continue;
     std::fprintf(stderr, "stress_sim: %s\n  replay: stress_sim --seed %llu --count 1 --ranks %u --page %llu\n", wrong.c_str(),
                  static_cast<unsigned long long>(seed), n, static_cast<unsigned long long>(page_bytes));
     if (++failed == 5) break;
   }
-  std::printf("stress_sim: seeds %llu … %llu: %d wrong; %llu hops, %llu pages owned, %llu faults\n",
-              static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), failed,
-              static_cast<unsigned long long>(hops), static_cast<unsigned long long>(owns), static_cast<unsigned long long>(faults));
+  std::printf("stress_sim: seeds %llu … %llu: %d wrong; %llu hops, %llu pages owned, %llu faults, %llu pages drawn\n",
+              static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), failed, static_cast<unsigned long long>(hops),
+              static_cast<unsigned long long>(owns), static_cast<unsigned long long>(faults), static_cast<unsigned long long>(moves));
   return failed == 0 ? 0 : 1;
 }
 

@@ -54,7 +54,7 @@ class TurnWaiter final : public comm::Waiter {
 
 class SimRank {
  public:
-  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, const mem::Pages& pages)
+  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, const mem::Pages& pages, bool draws = false)
       : world_(world),
         transport(world.transport(rank)),
         waiter(world, transport),
@@ -71,11 +71,13 @@ class SimRank {
     coherence.emplace(space, *table_, *cached_, *dirty_, *engine, transport, *addresses,
                       reinterpret_cast<gas::RankHeader*>(entries)->dirty_blocks);
     mover.emplace(transport, *addresses, *coherence);
-    coherence->set_mover(&*mover);
     const gas::Heap::Config config{SimLayout::kHeapOffset, SimLayout::kSpaceBytes - SimLayout::kHeapOffset,
                                    SimLayout::kCaches};
     attach(gas::kHeap, gas::Heap::region_bytes(config, ranks), heap_memory_);
     heap.emplace(transport, config, *directory, *mover, *coherence);
+    // Every use of a page at another rank draws it here.
+    attractor = gas::Attractor::create(transport, *directory, *mover, {config.offset, config.bytes, 1}).value();
+    coherence->set_movers(&*mover, draws ? &*attractor : nullptr);
     KASANE_CHECK(engine->start(&SimRank::on_fault, this).has_value());
     engine->set_preemption(&SimRank::preempt, this);
   }
@@ -150,6 +152,7 @@ class SimRank {
   std::unique_ptr<mem::CheckedEngine> engine;
   std::optional<dsm::Coherence> coherence;
   std::optional<gas::Mover> mover;
+  std::unique_ptr<gas::Attractor> attractor;
   std::optional<gas::Heap> heap;
   dsm::ThreadContext* current = nullptr;
 };

@@ -29,7 +29,8 @@ class RankMemory {
   static constexpr std::size_t kHeapOffset = 16 << 20;
 
   /// base: from mem::reserve_space before the fork. heap_page_bytes: of the heap's segment; the rest of the space has pages of 64 KiB.
-  RankMemory(const comm::Job& job, std::byte* base, std::uint64_t heap_page_bytes = mem::kPageBytes)
+  /// draw_after: uses after which a page moves to the rank that alone uses it; 0: never.
+  RankMemory(const comm::Job& job, std::byte* base, std::uint64_t heap_page_bytes = mem::kPageBytes, std::uint32_t draw_after = 0)
       : page_bytes(heap_page_bytes), transport(std::move(comm::shm::create(job).value())), start_waiter(*transport), collectives(*transport, start_waiter),
         space(mem::Space::create(base, kSpaceBytes).value()) {
     comm_engine = comm::Engine::create(*transport).value();
@@ -47,17 +48,18 @@ class RankMemory {
                       reinterpret_cast<gas::RankHeader*>(entries)->dirty_blocks);
     mover.emplace(*transport, *addresses, *coherence);
     access = gas::Access::create(*comm_engine, *addresses, kSpaceBytes, base).value();
-    coherence->set_mover(&*mover);
     const gas::Heap::Config config{kHeapOffset, kSpaceBytes - kHeapOffset, 2};
     attach(gas::kHeap, gas::Heap::region_bytes(config, job.ranks));
     heap.emplace(*transport, config, *directory, *mover, *coherence);
+    if (draw_after != 0) attractor = gas::Attractor::create(*transport, *directory, *mover, {config.offset, config.bytes, draw_after}).value();
+    coherence->set_movers(&*mover, attractor.get());
     KASANE_CHECK(engine->start(&RankMemory::on_fault, this).has_value());
     enter();
     service = std::thread([this] {
       enter();
       while (!stop.load()) {
         const auto seen = transport->activity(comm::Doorbell::messages);
-        const bool busy = transport->progress() | coherence->serve(context());
+        const bool busy = transport->progress() | coherence->serve(context()) | (attractor != nullptr && attractor->serve(context().io));
         if (!busy && !stop.load()) transport->sleep(comm::Doorbell::messages, seen, 10'000'000);
       }
     });
@@ -112,6 +114,7 @@ class RankMemory {
   std::unique_ptr<mem::FaultEngine> engine;
   std::optional<dsm::Coherence> coherence;
   std::optional<gas::Mover> mover;
+  std::unique_ptr<gas::Attractor> attractor;
   std::optional<gas::Heap> heap;
 
  private:

@@ -18,11 +18,11 @@ using test::RankMemory;
 
 using Parameter = std::tuple<std::uint32_t, std::uint64_t>;   // ranks, bytes of a page
 
-void on_ranks(Parameter parameter, const std::function<void(RankMemory&)>& body) {
+void on_ranks(Parameter parameter, const std::function<void(RankMemory&)>& body, std::uint32_t draw_after = 0) {
   std::byte* base = mem::reserve_space(RankMemory::kSpaceBytes).value();
   const auto [ranks, page_bytes] = parameter;
   test::run_ranks(ranks, [&, page = page_bytes](const comm::Job& job) {
-    RankMemory memory(job, base, page);
+    RankMemory memory(job, base, page, draw_after);
     body(memory);
   });
   ::munmap(base, RankMemory::kSpaceBytes);
@@ -96,7 +96,60 @@ TEST_P(CoherenceTest, PlacementsAreOwnedAsAsked) {
   });
 }
 
-// Ranks r touches page r first: by a store, a load, a pin, a direct put (which leaves it with the provisional owner) in turn; then all of it is rewritten and done again.
+// Rank 1 works on rank 0's array: its pages come, and then a round costs no fault and no fetch.
+TEST_P(CoherenceTest, AnArrayThatOneRankUsesBecomesItsOwn) {
+  if (GetParam() == 1) return;
+  on_ranks(GetParam(), [](RankMemory& m) {
+    constexpr std::uint64_t kPages = 8, kWords = kPages * mem::kPageBytes / 8;
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kPages * mem::kPageBytes) : 0);
+    auto* words = m.at<std::uint64_t>(data);
+    if (raw(m.rank()) == 0) std::fill_n(words, kWords, 7);
+    m.coherence->release_all(m.context());
+    m.collectives.barrier();
+    std::uint64_t rounds = 0;
+    if (raw(m.rank()) == 1) {
+      const auto faults = [&] { return m.context().counters.faults_read.load() + m.context().counters.faults_write.load(); };
+      for (std::uint64_t before = ~std::uint64_t{0}; before != faults() && rounds < 100'000; ++rounds) {   // until one costs nothing
+        before = faults();
+        m.coherence->acquire_all(m.context());
+        for (std::uint64_t i = 0; i < kWords; ++i) words[i] += 1;
+        m.coherence->release_all(m.context());
+      }
+      EXPECT_LT(rounds, 100'000u);
+      for (std::uint64_t p = 0; p < kPages; ++p) EXPECT_EQ(raw(m.directory->lookup(m.context().io, mem::page_of(data + p * mem::kPageBytes)).owner), 1u);
+    }
+    rounds = m.broadcast(Rank{1}, rounds);
+    m.coherence->acquire_all(m.context());
+    for (std::uint64_t i = 0; i < kWords; ++i) ASSERT_EQ(words[i], 7 + rounds);
+    m.collectives.barrier();
+  }, 4);
+}
+
+// All ranks work on the same array in turn, with every use drawing its page: nothing is lost, and the pages move ever less.
+TEST_P(CoherenceTest, RanksThatTakeTurnsLoseNothingToPagesThatMove) {
+  on_ranks(GetParam(), [](RankMemory& m) {
+    constexpr std::uint64_t kPages = 4, kWords = kPages * mem::kPageBytes / 8;
+    const auto ranks = m.transport->ranks();
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kPages * mem::kPageBytes) : 0);
+    auto* words = m.at<std::uint64_t>(data);
+    if (raw(m.rank()) == 0) std::fill_n(words, kWords, 0);
+    m.coherence->release_all(m.context());
+    m.collectives.barrier();
+    for (std::uint64_t round = 0; round < 40 * ranks; ++round) {
+      m.coherence->acquire_all(m.context());
+      if (round % ranks == raw(m.rank())) {
+        for (std::uint64_t i = 0; i < kWords; i += 64) {
+          ASSERT_EQ(words[i], round);
+          ++words[i];
+        }
+      }
+      m.coherence->release_all(m.context());
+      m.collectives.barrier();
+    }
+  }, 1);
+}
+
+// Rank r touches page r first: by a store, a load, a pin, a direct put (which leaves it with the provisional owner) in turn; then all of it is rewritten and done again.
 TEST_P(CoherenceTest, UntouchedPagesBelongToWhoeverTouchesThemFirst) {
   on_ranks(GetParam(), [](RankMemory& m) {
     const auto ranks = m.transport->ranks();

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <kasane/kasane.hpp>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "runtime/runtime.h"
@@ -23,19 +24,28 @@ bool own(void* p, std::size_t bytes) { return kasane::runtime::Runtime::current(
 TEST(Pages, AnAllocationHasThoseItAskedFor) {
   for (const std::size_t page : kSizes) {
     for (const placement where : kPlacements) {
-      const auto [aligned, moved] = kasane::run([&] {
+      const auto [aligned, misplaced, elsewhere, moved] = kasane::run([&] {
         constexpr std::size_t kBytes = 4 << 20;
+        const std::size_t pages = kBytes / page;
         auto* p = static_cast<char*>(kasane::allocate(kBytes, 64, where.in_pages(page)));
+        std::size_t wrong = 0, foreign = 0;
+        for (std::size_t i = 0; i < pages; ++i) {
+          const std::uint32_t first = kasane::where(p + i * page), last = kasane::where(p + (i + 1) * page - 1);
+          const std::size_t expected = where == placement::local ? kasane::rank() : where == placement::block ? i * kasane::ranks() / pages : i % kasane::ranks();
+          wrong += first != expected || last != expected;
+          foreign += first != kasane::rank();
+        }
         // Nothing else runs, so no page but these is counted.
         const std::uint64_t before = kasane::statistics(kasane::rank()).pages_moved;
-        if (!own(p, kBytes)) return std::pair{false, std::uint64_t{0}};
+        const bool owned = own(p, kBytes);
         const std::uint64_t after = kasane::statistics(kasane::rank()).pages_moved;
         const bool is_aligned = reinterpret_cast<std::uintptr_t>(p) % page == 0;
         kasane::deallocate(p);
-        return std::pair{is_aligned, after - before};
+        return std::tuple{owned && is_aligned, wrong, foreign, after - before};
       });
       EXPECT_TRUE(aligned);
-      EXPECT_EQ(moved, (4u << 20) / page) << "pages of " << page;
+      EXPECT_EQ(misplaced, 0u) << "pages of " << page;
+      EXPECT_EQ(moved, elsewhere) << "pages of " << page;
     }
   }
 }
@@ -75,15 +85,16 @@ TEST(Pages, SmallObjectsOfEachSizeAreFreedAndGivenAgain) {
   for (const std::size_t page : kSizes) {
     EXPECT_TRUE(kasane::run([&] {
       bool good = true;
+      const int count = page == kasane::page_large ? 5 : 300;   // each takes whole pages of these
       for (int round = 0; round < 3; ++round) {
         std::vector<unsigned char*> objects;
-        for (int i = 0; i < 300; ++i) {
+        for (int i = 0; i < count; ++i) {
           objects.push_back(static_cast<unsigned char*>(kasane::allocate(100, 16, placement::local.in_pages(page))));
           std::memset(objects.back(), i % 200, 100);
         }
         good = good && std::set<unsigned char*>(objects.begin(), objects.end()).size() == objects.size();
         kasane::thread([&] {   // maybe on another rank
-          for (int i = 0; i < 300; ++i) {
+          for (int i = 0; i < count; ++i) {
             good = good && objects[static_cast<std::size_t>(i)][99] == i % 200;
             kasane::deallocate(objects[static_cast<std::size_t>(i)]);
           }

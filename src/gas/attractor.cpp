@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gas/attractor.h"
+
+#include <sys/mman.h>
+
+#include <string>
+
+namespace kasane::gas {
+
+Result<std::unique_ptr<Attractor>> Attractor::create(comm::Transport& transport, const Directory& directory, Mover& mover, const Config& config) {
+  const std::size_t bytes = directory.pages().in(config.offset, config.bytes).size() * sizeof(Count);
+  void* got = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);   // costs memory where pages are used
+  if (got == MAP_FAILED) return fail_errno(Errc::out_of_memory, "cannot map " + std::to_string(bytes) + " bytes to count the uses of pages");
+  ::madvise(got, bytes, MADV_NOHUGEPAGE);
+  return std::unique_ptr<Attractor>(new Attractor(transport, directory, mover, config, static_cast<Count*>(got)));
+}
+
+Attractor::Attractor(comm::Transport& transport, const Directory& directory, Mover& mover, const Config& config, Count* uses) noexcept
+    : transport_(transport), directory_(directory), mover_(mover), first_(directory.pages().in(config.offset, config.bytes).first),
+      pages_(directory.pages().in(config.offset, config.bytes).size()),
+      threshold_(config.threshold), uses_(uses) {}
+
+Attractor::~Attractor() { ::munmap(uses_, pages_ * sizeof(Count)); }
+
+void Attractor::note(PageId page) noexcept {
+  // No room: the next `threshold` uses will do.
+  if (noted_.add(page)) transport_.wake(transport_.rank(), comm::Doorbell::messages);
+}
+
+bool Attractor::serve(comm::Blocking& io) {
+  PageId page;
+  if (!noted_.take(page)) return false;
+  // relaxed: uses that others count meanwhile may be lost; they are estimates.
+  Count& uses = uses_[raw(page) - first_];
+  const std::uint64_t seen = directory_.usage(io, page);
+  const Attraction what = consider(Usage::of(seen), transport_.rank(), uses.load(std::memory_order_relaxed), threshold_);
+  if (what.take || what.streak == 0) uses.store(0, std::memory_order_relaxed);
+  // Also where the page then does not come, because it is pinned or in use: the next try takes twice as long.
+  if (what.after.word() != seen) directory_.replace_usage(io, page, seen, what.after.word());
+  if (what.take && mover_.draw(io, page) && io.counters() != nullptr) count(io.counters()->pages_drawn);
+  return true;
+}
+
+}  // namespace kasane::gas

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Draws pages to the rank that uses them (gas/attraction.h decides). A use is counted where it happens, by one addition; every `threshold` of them
+// the page is noted, and the rank's service thread looks at word 3 and brings the page if it should come. So neither a fault nor an access takes a trip more, and none
+// moves a page while its thread has something under way that a move waits for.
+//
+// Only pages of one range are drawn (the heap: the owner of a stack is the scheduler's business), and none that is pinned or in use at the moment.
+//
+// Thread safety: used() from any thread, also in a fault handler; serve() by one thread. Nothing allocates after create().
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "base/notes.h"
+#include "gas/attraction.h"
+#include "gas/mover.h"
+
+namespace kasane::gas {
+
+class Attractor {
+ public:
+  struct Config {
+    std::uint64_t offset = 0, bytes = 0;   ///< the pages that may be drawn
+    std::uint32_t threshold = 16;
+  };
+  static Result<std::unique_ptr<Attractor>> create(comm::Transport&, const Directory&, Mover&, const Config&);
+  Attractor(const Attractor&) = delete;
+  Attractor& operator=(const Attractor&) = delete;
+  ~Attractor();
+
+  /// This rank has used the page at another rank: fetched of it, got or put.
+  void used(PageId page) noexcept {
+    const std::uint64_t i = raw(page) - first_;
+    if (i >= pages_) return;
+    // relaxed: a count, nothing hangs on it.
+    const std::uint32_t n = uses_[i].fetch_add(1, std::memory_order_relaxed) + 1;
+    if (n % threshold_ == 0) [[unlikely]]
+      note(page);
+  }
+  /// May others draw the page away at any moment?
+  [[nodiscard]] bool draws(PageId page) const noexcept { return raw(page) - first_ < pages_; }
+  /// The service thread's part. True if there was something to do.
+  bool serve(comm::Blocking&);
+  [[nodiscard]] bool asked() const noexcept { return noted_.any(); }
+
+ private:
+  using Count = std::atomic<std::uint32_t>;
+  Attractor(comm::Transport&, const Directory&, Mover&, const Config&, Count*) noexcept;
+  void note(PageId) noexcept;
+
+  comm::Transport& transport_;
+  const Directory& directory_;
+  Mover& mover_;
+  std::uint64_t first_, pages_;
+  std::uint32_t threshold_;
+  Count* uses_;             ///< one a page: uses that count towards a streak
+  Notes<PageId, 64> noted_;
+};
+
+}  // namespace kasane::gas

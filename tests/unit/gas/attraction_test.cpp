@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which pages move to whom by themselves: the decision under patterns of use, and the driver over the simulated network.
+#include "gas/attraction.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "gas/access.h"
+#include "gas/attractor.h"
+#include "unit/gas/sim_job.h"
+
+namespace kasane::gas {
+namespace {
+
+constexpr std::uint32_t kThreshold = 8;
+
+/// One page, used by ranks that look at every kThreshold-th use, as Attractor does. The owner's uses are not seen.
+struct Page {
+  Usage usage;
+  Rank owner{0};
+  std::map<Rank, std::uint32_t> uses;
+  std::uint32_t moves = 0, remote = 0;
+
+  void use(std::uint32_t r, std::uint32_t times = 1) {
+    const Rank me{r};
+    for (std::uint32_t i = 0; i < times && owner != me; ++i) {
+      ++remote;
+      if (++uses[me] % kThreshold != 0) continue;
+      const Attraction a = consider(usage, me, uses[me], kThreshold);
+      usage = Usage::of(a.after.word());
+      uses[me] = a.streak;
+      if (!a.take) continue;
+      owner = me;
+      ++moves;
+    }
+  }
+};
+
+TEST(Attraction, APageThatOneRankUsesMovesOnce) {
+  Page page;
+  page.use(2, 10'000);
+  EXPECT_EQ(page.owner, Rank{2});
+  EXPECT_EQ(page.moves, 1u);
+  EXPECT_EQ(page.remote, kThreshold);
+}
+
+TEST(Attraction, APageThatSeveralUseStays) {
+  for (const std::uint32_t turn : {1u, 3u, 8u, 11u, 100u}) {
+    Page page;
+    for (int i = 0; i < 2'000; ++i) {
+      page.use(1, std::min(turn, kThreshold - 1));
+      page.use(2, turn);
+    }
+    // Rank 2 may look several times in a row before rank 1 does; not more than the doublings allow.
+    EXPECT_LE(page.moves, 1 + kMostDoublings) << turn;
+  }
+  Page page;   // three look in turn: whoever does not own it finds the other
+  for (int i = 0; i < 20'000; ++i) {
+    for (const std::uint32_t r : {1u, 2u, 3u}) page.use(r, kThreshold);
+  }
+  EXPECT_LE(page.moves, 1u);
+}
+
+// The owner's own uses are not seen, so each rank in turn draws the page, ever more slowly: the moves cost less than a percent of the fetches, counting a move as 16.
+TEST(Attraction, TurnsOfTwoRanksDampItToLessThanAPercent) {
+  for (const std::uint32_t turn : {4u, 8u, 20u, 64u}) {
+    Page page;
+    for (int i = 0; i < 200'000 / static_cast<int>(turn); ++i) {
+      page.use(0, turn);
+      page.use(1, turn);
+    }
+    EXPECT_LE(page.moves, kMostDoublings + 100'000 * 2 / streak_needed({Rank{0}, kMostDoublings}, kThreshold) + 1) << turn;
+    EXPECT_LE(page.moves * 16 * 100, page.remote * 4) << turn << ": " << page.moves << " moves, " << page.remote << " fetches";
+  }
+}
+
+TEST(Attraction, PhasesAreFollowed) {
+  Page page;
+  for (std::uint32_t phase = 0; phase < 8; ++phase) {
+    const std::uint32_t before = page.remote;
+    page.use(1 + phase % 3, 100'000);
+    EXPECT_EQ(page.owner, Rank{1 + phase % 3});
+    EXPECT_LE(page.remote - before, kThreshold * ((2u << phase) + 1)) << phase;
+  }
+  EXPECT_EQ(page.moves, 8u);
+}
+
+TEST(Usage, SurvivesItsWord) {
+  for (const Usage& u : {Usage{}, Usage{Rank{0}, 0}, Usage{Rank{kMaxRanks - 1}, Usage::kMostMoves}}) EXPECT_EQ(Usage::of(u.word()), u);
+  EXPECT_EQ(Usage{}.word(), 0u);   // a fresh directory
+  EXPECT_EQ(streak_needed({Rank{0}, 200}, 16), 16u << kMostDoublings);
+}
+
+// ---- driver --------------------------------------------------------------------------------------------------------
+
+struct Drawn : testing::Test {
+  Drawn() : job(3, 1) {
+    for (auto& rank : job.all) {
+      attractors.push_back(Attractor::create(rank.transport, *rank.directory, *rank.mover, {mem::kPageBytes, 4 * mem::kPageBytes, 4}).value());
+    }
+    job.on(1, [](SimRank& here, comm::Blocking& io) {
+      for (std::uint64_t p = 0; p < 6; ++p) ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{1}).has_value());
+    });
+  }
+  Location where(std::uint64_t page) {
+    Location l;
+    job.on(0, [&](SimRank& here, comm::Blocking& io) { l = here.directory->lookup(io, PageId{page}); });
+    return l;
+  }
+  void use(std::uint32_t r, std::uint64_t page, int times) {
+    job.on(r, [&](SimRank&, comm::Blocking& io) {
+      for (int i = 0; i < times; ++i) attractors[r]->used(PageId{page});
+      while (attractors[r]->serve(io)) {
+      }
+    });
+  }
+  Job job;
+  std::vector<std::unique_ptr<Attractor>> attractors;
+};
+
+TEST_F(Drawn, APageComesAfterEnoughUses) {
+  use(2, 2, 3);
+  EXPECT_EQ(where(2).owner, Rank{1});
+  use(2, 2, 1);
+  EXPECT_EQ(where(2).owner, Rank{2});
+  EXPECT_EQ(job[2].counters.pages_drawn.load(), 1u);
+  use(0, 2, 4);   // rank 2 was the last to look
+  use(0, 2, 4);
+  EXPECT_EQ(where(2).owner, Rank{2});
+  use(0, 2, 4);
+  EXPECT_EQ(where(2).owner, Rank{0});
+}
+
+TEST_F(Drawn, PagesOutsideOfItsRangeStay) {
+  use(2, 0, 100);
+  use(2, 5, 100);
+  EXPECT_EQ(where(0).owner, Rank{1});
+  EXPECT_EQ(where(5).owner, Rank{1});
+}
+
+TEST_F(Drawn, APinnedPageStaysAndIsAskedForLessAndLess) {
+  job[1].pinned = true;
+  job[2].transport.requests = 0;
+  use(2, 3, 4 * 64);
+  EXPECT_EQ(where(3).owner, Rank{1});
+  EXPECT_FALSE(where(3).busy);
+  EXPECT_LE(job[2].transport.requests, 6u);
+  job[1].pinned = false;
+}
+
+TEST_F(Drawn, WhatNobodyHasTouchedOrIsNotAllocatedStays) {
+  job.on(1, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign_untouched(io, PageId{4}).has_value()); });
+  use(2, 4, 100);
+  EXPECT_EQ(where(4).owner, Rank{1});
+  EXPECT_TRUE(where(4).untouched);
+}
+
+}  // namespace
+}  // namespace kasane::gas
