@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <bit>
 #include <string>
 
 namespace kasane::gas {
@@ -17,8 +18,7 @@ Result<std::unique_ptr<Attractor>> Attractor::create(comm::Transport& transport,
 
 Attractor::Attractor(comm::Transport& transport, const Directory& directory, Mover& mover, const Config& config, Count* uses) noexcept
     : transport_(transport), directory_(directory), mover_(mover), first_(directory.pages().in(config.offset, config.bytes).first),
-      pages_(directory.pages().in(config.offset, config.bytes).size()),
-      threshold_(config.threshold), uses_(uses) {}
+      pages_(directory.pages().in(config.offset, config.bytes).size()), threshold_(config.threshold), look_mask_(std::bit_floor(config.threshold) - 1), uses_(uses) {}
 
 Attractor::~Attractor() { ::munmap(uses_, pages_ * sizeof(Count)); }
 

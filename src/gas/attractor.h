@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Draws pages to the rank that uses them (gas/attraction.h decides). A use is counted where it happens, by one addition; every `threshold` of them
-// the page is noted, and the rank's service thread looks at word 3 and brings the page if it should come. So neither a fault nor an access takes a trip more, and none
+// (a power of two, not more) the page is noted, and the rank's service thread looks at word 3 and brings the page if it should come. So neither a fault nor an access takes a trip more, and none
 // moves a page while its thread has something under way that a move waits for.
 //
 // Only pages of one range are drawn (the heap: the owner of a stack is the scheduler's business), and none that is pinned or in use at the moment.
@@ -32,9 +32,10 @@ class Attractor {
   void used(PageId page) noexcept {
     const std::uint64_t i = raw(page) - first_;
     if (i >= pages_) return;
-    // relaxed: a count, nothing hangs on it.
-    const std::uint32_t n = uses_[i].fetch_add(1, std::memory_order_relaxed) + 1;
-    if (n % threshold_ == 0) [[unlikely]]
+    // relaxed, and not one atomic step: an estimate that nothing hangs on, on the way of every access. Threads that lose each other's counts look a little later.
+    const std::uint32_t n = uses_[i].load(std::memory_order_relaxed) + 1;
+    uses_[i].store(n, std::memory_order_relaxed);
+    if ((n & look_mask_) == 0) [[unlikely]]
       note(page);
   }
   /// May others draw the page away at any moment?
@@ -52,7 +53,7 @@ class Attractor {
   const Directory& directory_;
   Mover& mover_;
   std::uint64_t first_, pages_;
-  std::uint32_t threshold_;
+  std::uint32_t threshold_, look_mask_;
   Count* uses_;             ///< one a page: uses that count towards a streak
   Notes<PageId, 64> noted_;
 };

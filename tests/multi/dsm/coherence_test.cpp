@@ -98,7 +98,7 @@ TEST_P(CoherenceTest, PlacementsAreOwnedAsAsked) {
 
 // Rank 1 works on rank 0's array: its pages come, and then a round costs no fault and no fetch.
 TEST_P(CoherenceTest, AnArrayThatOneRankUsesBecomesItsOwn) {
-  if (GetParam() == 1) return;
+  if (std::get<0>(GetParam()) == 1) return;
   on_ranks(GetParam(), [](RankMemory& m) {
     constexpr std::uint64_t kPages = 8, kWords = kPages * mem::kPageBytes / 8;
     const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kPages * mem::kPageBytes) : 0);
@@ -116,7 +116,7 @@ TEST_P(CoherenceTest, AnArrayThatOneRankUsesBecomesItsOwn) {
         m.coherence->release_all(m.context());
       }
       EXPECT_LT(rounds, 100'000u);
-      for (std::uint64_t p = 0; p < kPages; ++p) EXPECT_EQ(raw(m.directory->lookup(m.context().io, mem::page_of(data + p * mem::kPageBytes)).owner), 1u);
+      for (std::uint64_t p = 0; p < kPages; ++p) EXPECT_EQ(raw(m.directory->lookup(m.context().io, m.pages().page_of(data + p * mem::kPageBytes)).owner), 1u);
     }
     rounds = m.broadcast(Rank{1}, rounds);
     m.coherence->acquire_all(m.context());

@@ -14,6 +14,8 @@
 namespace kasane::gas {
 namespace {
 
+using test::Job, test::SimRank;
+
 constexpr std::uint32_t kThreshold = 8;
 
 /// One page, used by ranks that look at every kThreshold-th use, as Attractor does. The owner's uses are not seen.
