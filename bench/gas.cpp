@@ -46,7 +46,7 @@ double at(std::vector<double> v, double part) {
 }
 
 bool play(const System& system, const std::string& here, unsigned repetitions, Cases& cases) {
-  const std::string command = std::string(system.environment) + " timeout 300 '" + here + "/kasane' run -n 3 --workers 1 --main all --transport " + system.transport + " -- '" +
+  const std::string command = std::string(system.environment) + " timeout 300 '" + here + "/kasane' run -n 3 --workers 1 --main all --relocate off --transport " + system.transport + " -- '" +
                               here + "/kasane-gas-player' " + std::to_string(repetitions) + " " + std::to_string(system.calls);
   std::FILE* in = ::popen(command.c_str(), "r");
   if (in == nullptr) return false;

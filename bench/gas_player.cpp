@@ -157,7 +157,7 @@ class Bench {
   /// Pages at rank 1 whose entries rank 0 does not manage.
   void find_pages() {
     const std::size_t fresh = static_cast<std::size_t>(repetitions_) * (calls_ < 200 ? calls_ : 200), pages = 4 * (fresh + 4);
-    auto* const memory = static_cast<std::byte*>(kasane::allocate(pages * mem::kPageBytes, mem::kPageBytes, placement::cyclic));
+    auto* const memory = static_cast<std::byte*>(kasane::allocate(pages * mem::kPageBytes, mem::kPageBytes, placement::on(1)));
     auto* const base = runtime::Runtime::current()->space_base();
     for (std::size_t p = 0; p < pages && fresh_.size() < fresh; ++p) {
       std::byte* const at = memory + p * mem::kPageBytes;

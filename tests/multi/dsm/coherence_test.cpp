@@ -98,6 +98,7 @@ TEST_P(CoherenceTest, PlacementsAreOwnedAsAsked) {
 
 // Rank 1 works on rank 0's array: its pages come, and then a round costs no fault and no fetch.
 TEST_P(CoherenceTest, AnArrayThatOneRankUsesBecomesItsOwn) {
+  if (std::get<1>(GetParam()) > mem::kPageBytes) GTEST_SKIP() << "the space of these tests has no room for so many large pages";
   if (std::get<0>(GetParam()) == 1) return;
   on_ranks(GetParam(), [](RankMemory& m) {
     constexpr std::uint64_t kPages = 8, kWords = kPages * mem::kPageBytes / 8;
@@ -151,6 +152,7 @@ TEST_P(CoherenceTest, RanksThatTakeTurnsLoseNothingToPagesThatMove) {
 
 // Rank r touches page r first: by a store, a load, a pin, a direct put (which leaves it with the provisional owner) in turn; then all of it is rewritten and done again.
 TEST_P(CoherenceTest, UntouchedPagesBelongToWhoeverTouchesThemFirst) {
+  if (std::get<1>(GetParam()) > mem::kPageBytes) GTEST_SKIP() << "the space of these tests has no room for so many large pages";
   on_ranks(GetParam(), [](RankMemory& m) {
     const auto ranks = m.transport->ranks();
     const std::uint32_t me = raw(m.rank());
@@ -202,6 +204,7 @@ TEST_P(CoherenceTest, UntouchedPagesBelongToWhoeverTouchesThemFirst) {
 
 // Everybody runs for the same pages: each has one owner, and nobody's word is lost.
 TEST_P(CoherenceTest, ManyMayTouchAPageFirst) {
+  if (std::get<1>(GetParam()) > mem::kPageBytes) GTEST_SKIP() << "the space of these tests has no room for so many large pages";
   on_ranks(GetParam(), [](RankMemory& m) {
     const auto ranks = m.transport->ranks();
     const std::uint32_t me = raw(m.rank());
@@ -347,6 +350,7 @@ TEST_P(CoherenceTest, PinnedBlocksStayThroughFencesAndSeeOthersBytes) {
 }
 
 TEST_P(CoherenceTest, MemoryFreedHereIsReusedThereWithoutOldBytes) {
+  if (std::get<1>(GetParam()) > mem::kPageBytes) GTEST_SKIP() << "a heap of large pages has no small objects";
   on_ranks(GetParam(), [](RankMemory& m) {
     const auto ranks = m.transport->ranks();
     // Rank r's object is written and freed by its neighbour, unreleased; then r takes it again.
