@@ -350,6 +350,28 @@ TEST(Memory, LivesWhereItIsAskedFor) {
   EXPECT_EQ(code_of([] { (void)kasane::allocate(8, 16, kasane::placement::numa(12'345)); }, "no NUMA node 12345"), EINVAL);
 }
 
+TEST(Memory, LivesWhereItIsTouchedFirst) {
+  for (const std::size_t page : {kasane::page_small, kasane::page_default, kasane::page_large}) {
+    for (int round = 0; round < 3; ++round) {   // the later ones in memory that was freed, maybe by another rank
+      EXPECT_EQ(kasane::run([=] {
+        constexpr std::size_t kPages = 24;
+        auto* p = static_cast<unsigned char*>(kasane::allocate(kPages * page, 64, kasane::placement::first_touch.in_pages(page)));
+        const auto elsewhere = kasane::parallel_reduce(std::size_t{0}, kPages, std::size_t{0}, [=](std::size_t i) {
+          p[i * page + i] = static_cast<unsigned char>(i + 1);
+          const std::size_t wrong = kasane::where(p + i * page) != kasane::rank();   // nothing between moves the thread
+          volatile int work = 0;
+          while (work < 20'000) work = work + 1;
+          return wrong;
+        }, [](std::size_t x, std::size_t y) { return x + y; }, 1);
+        std::size_t lost = 0;
+        for (std::size_t i = 0; i < kPages; ++i) lost += p[i * page + i] != static_cast<unsigned char>(i + 1);
+        kasane::thread([p] { kasane::deallocate(p); }).join();
+        return std::pair(elsewhere, lost);
+      }), std::pair(std::size_t{0}, std::size_t{0})) << "pages of " << page;
+    }
+  }
+}
+
 TEST(Memory, ChangesItsSizeAndKeepsItsBytes) {
   EXPECT_TRUE(kasane::run([] {
     bool good = true;
