@@ -74,8 +74,7 @@ AddressCache::Found AddressCache::find(comm::Blocking& io, PageId page) {
 }
 
 bool AddressCache::stood(comm::Blocking& io, PageId page, const Found& found) const {
-  // acquire: the bytes, which a plain copy may have brought, were loaded before the word is.
-  std::atomic_thread_fence(std::memory_order_acquire);
+  // The word is loaded after the bytes were: reads of comm end with an acquire, be they copies (comm/copy.h) or completions.
   if (found.by_entry) return gas::stood(AddressEntry::of(found.word), AddressEntry::of(words_[raw(page)].load()));
   return gas::stood(Location::of(found.word), directory_.lookup(io, page));
 }
