@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Parallel algorithms with the names and the order of arguments of the C++ standard library.
+///
+///     kasane::run([&] {
+///       auto x = kasane::make_array<double>(n, kasane::placement::block);
+///       kasane::fill(x.get(), x.get() + n, 1.0);
+///       kasane::inclusive_scan(x.get(), x.get() + n, x.get());
+///       double sum = kasane::reduce(x.get(), x.get() + n);
+///       kasane::sort(x.get(), x.get() + n, std::greater<>());
+///     });
+///
+/// **Ranges** are given by random access iterators, or, for algorithms over one range, by the range itself (a vector, a span). Their elements are reached by all ranks: they
+/// lie in global memory or on threads' stacks. Output ranges do not overlap input ranges, except that they may be equal where it says so.
+///
+/// **How**: a range is halved into pieces, each run in order by one thread; where elements are contiguous, pieces meet at multiples of 4 KiB, so that no two ranks write
+/// one block. `grain` (last argument, default `automatic`) bounds the elements of a piece: about eight pieces a worker, of at most 64 KiB or 2048 elements.
+///
+/// **Functions** given are called by several threads at once, on copies or on the caller's object, and may throw: the exception that comes first in serial order is thrown
+/// after all pieces have ended, and the elements written by then are unspecified. Operators of reductions and scans are associative; they need not be commutative.
+///
+/// **Consistency**: as of the threads they fork: all that the caller did before is visible to the functions, all that they did to the caller afterwards.
+///
+/// **Thread safety**: on user-level threads (inside of run()); calls on ranges that do not overlap are independent. Throws error EPERM elsewhere, out_of_memory where
+/// an algorithm says that it allocates.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <kasane/kasane.hpp>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <ranges>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace kasane {
+
+namespace detail {
+
+/// Where a range of n elements may be cut: at multiples of `unit` elements, counted from `phase` elements before its first.
+struct Cut {
+  std::uint64_t grain;
+  std::uint64_t unit = 1;
+  std::uint64_t phase = 0;
+
+  [[nodiscard]] std::uint64_t middle(std::uint64_t begin, std::uint64_t end) const noexcept {
+    const std::uint64_t half = begin + (end - begin) / 2;
+    const std::uint64_t down = (half + phase) / unit * unit;
+    return down > begin + phase ? down - phase : half;
+  }
+};
+
+inline constexpr std::uint64_t kBlockBytes = 4096;          ///< what ranks do not write together
+inline constexpr std::uint64_t kPieceBytes = 64 * 1024;
+
+/// The cut of a range, of which `written` is the beginning of what its pieces write, or read.
+template <std::random_access_iterator I>
+[[nodiscard]] Cut cut_for(I written, std::uint64_t n, std::uint64_t grain) {
+  constexpr std::uint64_t size = sizeof(std::iter_value_t<I>);
+  constexpr std::uint64_t most = kPieceBytes / size > 2048 ? kPieceBytes / size : 2048;
+  const std::uint64_t even = n / (std::uint64_t{8} * ranks() * workers());
+  Cut cut{grain != automatic ? grain : std::clamp<std::uint64_t>(even, 1, most)};
+  if constexpr (std::contiguous_iterator<I> && kBlockBytes % size == 0) {
+    const auto address = reinterpret_cast<std::uintptr_t>(std::to_address(written));
+    if (cut.grain >= kBlockBytes / size && address % size == 0) cut = {cut.grain, kBlockBytes / size, address % kBlockBytes / size};
+  }
+  return cut;
+}
+
+template <class I>
+[[nodiscard]] std::uint64_t count_of(I first, I last) {
+  return static_cast<std::uint64_t>(last - first);
+}
+template <class I>
+[[nodiscard]] I advanced(I first, std::uint64_t n) {
+  return first + static_cast<std::iter_difference_t<I>>(n);
+}
+
+/// f(begin, end) for the pieces of [begin, end).
+template <class F>
+void each_piece(std::uint64_t begin, std::uint64_t end, Carried<F> f, Cut cut) {
+  if (end - begin <= cut.grain) {
+    if (begin != end) (*f)(begin, end);
+    return;
+  }
+  const std::uint64_t middle = cut.middle(begin, end);
+  fork_join([=] { each_piece<F>(begin, middle, f, cut); }, [&] { each_piece<F>(middle, end, f, cut); });
+}
+template <class F>
+void pieces(std::uint64_t n, Cut cut, F f) {
+  each_piece<F>(0, n, Carried<F>(f), cut);
+}
+
+/// combine of f(begin, end) over the pieces, in order.
+template <class T, class F, class Combine>
+T reduce_each(std::uint64_t begin, std::uint64_t end, Carried<F> f, Carried<Combine> combine, Cut cut) {
+  if (end - begin <= cut.grain) return (*f)(begin, end);
+  const std::uint64_t middle = cut.middle(begin, end);
+  std::optional<T> left, right;
+  fork_join([=, out = &left] { out->emplace(reduce_each<T, F, Combine>(begin, middle, f, combine, cut)); },
+            [&] { right.emplace(reduce_each<T, F, Combine>(middle, end, f, combine, cut)); });
+  return std::invoke(*combine, std::move(*left), std::move(*right));
+}
+
+template <class R>
+concept algorithm_range = std::ranges::random_access_range<R> && std::ranges::common_range<R>;
+
+/// A word in global memory that all ranks use through the direct view.
+class SharedIndex {
+ public:
+  explicit SharedIndex(std::uint64_t value) : word_(static_cast<std::uint64_t*>(allocate(sizeof(std::uint64_t)))) { put(at(), value); }
+  SharedIndex(const SharedIndex&) = delete;
+  SharedIndex& operator=(const SharedIndex&) = delete;
+  ~SharedIndex() { deallocate(word_); }
+  [[nodiscard]] global_ptr<std::uint64_t> at() const noexcept { return global_ptr<std::uint64_t>(word_); }
+
+  static void lower_to(global_ptr<std::uint64_t> at, std::uint64_t value) {
+    for (std::uint64_t seen = get(at); value < seen;) {
+      const std::uint64_t old = compare_swap(at, seen, value);
+      if (old == seen) return;
+      seen = old;
+    }
+  }
+
+ private:
+  std::uint64_t* word_;
+};
+
+}  // namespace detail
+
+// ---- each element by itself ---------------------------------------------------------------------------------------------------------
+
+/// f(x) for each element x.
+template <std::random_access_iterator I, class F>
+void for_each(I first, I last, F f, std::size_t grain = automatic) {
+  const std::uint64_t n = detail::count_of(first, last);
+  detail::pieces(n, detail::cut_for(first, n, grain), [first, f = detail::Carried<F>(f)](std::uint64_t begin, std::uint64_t end) mutable {
+    for (I i = detail::advanced(first, begin), e = detail::advanced(first, end); i != e; ++i) std::invoke(*f, *i);
+  });
+}
+template <detail::algorithm_range R, class F>
+void for_each(R&& range, F f, std::size_t grain = automatic) {
+  kasane::for_each(std::ranges::begin(range), std::ranges::end(range), std::move(f), grain);
+}
+
+/// *out = f(x) for each element; the end of the output, which may be the input.
+template <std::random_access_iterator I, std::random_access_iterator O, class F>
+  requires std::invocable<F&, std::iter_reference_t<I>>
+O transform(I first, I last, O out, F f, std::size_t grain = automatic) {
+  const std::uint64_t n = detail::count_of(first, last);
+  detail::pieces(n, detail::cut_for(out, n, grain), [first, out, f = detail::Carried<F>(f)](std::uint64_t begin, std::uint64_t end) mutable {
+    std::transform(detail::advanced(first, begin), detail::advanced(first, end), detail::advanced(out, begin), std::ref(*f));
+  });
+  return detail::advanced(out, n);
+}
+/// *out = f(x, y) for elements of two ranges, the second as long as the first.
+template <std::random_access_iterator I, std::random_access_iterator J, std::random_access_iterator O, class F>
+  requires std::invocable<F&, std::iter_reference_t<I>, std::iter_reference_t<J>>
+O transform(I first, I last, J second, O out, F f, std::size_t grain = automatic) {
+  const std::uint64_t n = detail::count_of(first, last);
+  detail::pieces(n, detail::cut_for(out, n, grain), [first, second, out, f = detail::Carried<F>(f)](std::uint64_t begin, std::uint64_t end) mutable {
+    std::transform(detail::advanced(first, begin), detail::advanced(first, end), detail::advanced(second, begin), detail::advanced(out, begin), std::ref(*f));
+  });
+  return detail::advanced(out, n);
+}
+
+/// Copies the elements; the end of the output.
+template <std::random_access_iterator I, std::random_access_iterator O>
+  requires std::indirectly_copyable<I, O>
+O copy(I first, I last, O out, std::size_t grain = automatic) {
+  const std::uint64_t n = detail::count_of(first, last);
+  detail::pieces(n, detail::cut_for(out, n, grain), [=](std::uint64_t begin, std::uint64_t end) {
+    std::copy(detail::advanced(first, begin), detail::advanced(first, end), detail::advanced(out, begin));
+  });
+  return detail::advanced(out, n);
+}
+
+/// Assigns value to each element.
+template <std::random_access_iterator I, class T = std::iter_value_t<I>>
+void fill(I first, I last, const T& value, std::size_t grain = automatic) {
+  const std::uint64_t n = detail::count_of(first, last);
+  detail::pieces(n, detail::cut_for(first, n, grain), [first, value](std::uint64_t begin, std::uint64_t end) {
+    std::fill(detail::advanced(first, begin), detail::advanced(first, end), value);
+  });
+}
+template <detail::algorithm_range R, class T = std::ranges::range_value_t<R>>
+void fill(R&& range, const T& value, std::size_t grain = automatic) {
+  kasane::fill(std::ranges::begin(range), std::ranges::end(range), value, grain);
+}
+
+// ---- reductions ----------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+/// reduce(init, value(i) for i in [0, n)), in order.
+template <class T, class Reduce, class Value>
+[[nodiscard]] T fold(std::uint64_t n, T init, Reduce reduce, Value value, Cut cut) {
+  if (n == 0) return init;
+  auto part = [reduce = Carried<Reduce>(reduce), value](std::uint64_t begin, std::uint64_t end) mutable {
+    T sum(value(begin));
+    for (std::uint64_t i = begin + 1; i != end; ++i) sum = std::invoke(*reduce, std::move(sum), T(value(i)));
+    return sum;
+  };
+  using Part = decltype(part);
+  T all = reduce_each<T, Part, Reduce>(0, n, Carried<Part>(part), Carried<Reduce>(reduce), cut);
+  return std::invoke(reduce, std::move(init), std::move(all));
+}
+}  // namespace detail
+
+/// reduce(init, f(x) of each element x) in order. The value has the type of init.
+template <std::random_access_iterator I, class T, class Reduce, class F>
+  requires std::invocable<F&, std::iter_reference_t<I>>
+[[nodiscard]] T transform_reduce(I first, I last, T init, Reduce reduce, F f, std::size_t grain = automatic) {
+  const std::uint64_t n = detail::count_of(first, last);
+  const auto value = [first, f = detail::Carried<F>(f)](std::uint64_t i) mutable -> decltype(auto) { return std::invoke(*f, *detail::advanced(first, i)); };
+  return detail::fold(n, std::move(init), std::move(reduce), value, detail::cut_for(first, n, grain));
+}
+/// reduce(init, f(x, y) of the elements of two ranges): by default their inner product.
+template <std::random_access_iterator I, std::random_access_iterator J, class T, class Reduce = std::plus<>, class F = std::multiplies<>>
+  requires std::invocable<F&, std::iter_reference_t<I>, std::iter_reference_t<J>>
+[[nodiscard]] T transform_reduce(I first, I last, J second, T init, Reduce reduce = {}, F f = {}, std::size_t grain = automatic) {
+  const std::uint64_t n = detail::count_of(first, last);
+  const auto value = [first, second, f = detail::Carried<F>(f)](std::uint64_t i) mutable -> decltype(auto) {
+    return std::invoke(*f, *detail::advanced(first, i), *detail::advanced(second, i));
+  };
+  return detail::fold(n, std::move(init), std::move(reduce), value, detail::cut_for(first, n, grain));
+}
+
+/// reduce(init, the elements), in order; by default their sum from zero.
+template <std::random_access_iterator I, class T, class Reduce = std::plus<>>
+[[nodiscard]] T reduce(I first, I last, T init, Reduce reduce = {}, std::size_t grain = automatic) {
+  return kasane::transform_reduce(first, last, std::move(init), std::move(reduce), std::identity(), grain);
+}
+template <std::random_access_iterator I>
+[[nodiscard]] std::iter_value_t<I> reduce(I first, I last) {
+  return kasane::reduce(first, last, std::iter_value_t<I>{});
+}
+template <detail::algorithm_range R, class T, class Reduce = std::plus<>>
+[[nodiscard]] T reduce(R&& range, T init, Reduce reduce = {}, std::size_t grain = automatic) {
+  return kasane::reduce(std::ranges::begin(range), std::ranges::end(range), std::move(init), std::move(reduce), grain);
+}
+
+/// How many elements satisfy the predicate.
+template <std::random_access_iterator I, class Predicate>
+[[nodiscard]] std::iter_difference_t<I> count_if(I first, I last, Predicate predicate, std::size_t grain = automatic) {
+  using Count = std::iter_difference_t<I>;
+  return kasane::transform_reduce(
+      first, last, Count{0}, std::plus<>(),
+      [p = detail::Carried<Predicate>(predicate)](auto&& x) mutable { return std::invoke(*p, x) ? Count{1} : Count{0}; }, grain);
+}
+template <std::random_access_iterator I, class T>
+[[nodiscard]] std::iter_difference_t<I> count(I first, I last, const T& value, std::size_t grain = automatic) {
+  return kasane::count_if(first, last, [value](const auto& x) { return x == value; }, grain);
+}
+
+namespace detail {
+/// The first element that is the best, where better(a, b): a before b.
+template <class I, class Better>
+[[nodiscard]] I best_element(I first, I last, Better better, std::size_t grain) {
+  const std::uint64_t n = count_of(first, last);
+  if (n == 0) return last;
+  auto part = [first, better = Carried<Better>(better)](std::uint64_t begin, std::uint64_t end) mutable {
+    std::uint64_t best = begin;
+    for (std::uint64_t i = begin + 1; i != end; ++i)
+      if (std::invoke(*better, *advanced(first, i), *advanced(first, best))) best = i;
+    return best;
+  };
+  auto combine = [first, better = Carried<Better>(better)](std::uint64_t a, std::uint64_t b) mutable {
+    return std::invoke(*better, *advanced(first, b), *advanced(first, a)) ? b : a;
+  };
+  using Part = decltype(part);
+  using Combine = decltype(combine);
+  return advanced(first, reduce_each<std::uint64_t, Part, Combine>(0, n, Carried<Part>(part), Carried<Combine>(combine), cut_for(first, n, grain)));
+}
+}  // namespace detail
+
+/// The first smallest, the first largest element; last if there is none.
+template <std::random_access_iterator I, class Less = std::less<>>
+[[nodiscard]] I min_element(I first, I last, Less less = {}, std::size_t grain = automatic) {
+  return detail::best_element(first, last, std::move(less), grain);
+}
+template <std::random_access_iterator I, class Less = std::less<>>
+[[nodiscard]] I max_element(I first, I last, Less less = {}, std::size_t grain = automatic) {
+  return detail::best_element(
+      first, last, [less = detail::Carried<Less>(less)](const auto& a, const auto& b) mutable { return static_cast<bool>(std::invoke(*less, b, a)); }, grain);
+}
+
+// ---- searches ------------------------------------------------------------------------------------------------------------------------
+
+/// The first element that satisfies the predicate, else last. Pieces behind one that was found are not begun; those under way run to their first hit.
+/// Allocates a word.
+template <std::random_access_iterator I, class Predicate>
+[[nodiscard]] I find_if(I first, I last, Predicate predicate, std::size_t grain = automatic) {
+  const std::uint64_t n = detail::count_of(first, last);
+  const detail::Cut cut = detail::cut_for(first, n, grain);
+  if (n <= cut.grain) return std::find_if(first, last, std::ref(predicate));
+  const detail::SharedIndex found(n);
+  detail::pieces(n, cut, [first, at = found.at(), p = detail::Carried<Predicate>(predicate)](std::uint64_t begin, std::uint64_t end) mutable {
+    if (get(at) <= begin) return;
+    const I stop = detail::advanced(first, end);
+    const I hit = std::find_if(detail::advanced(first, begin), stop, std::ref(*p));
+    if (hit != stop) detail::SharedIndex::lower_to(at, detail::count_of(first, hit));
+  });
+  return detail::advanced(first, get(found.at()));
+}
+template <detail::algorithm_range R, class Predicate>
+[[nodiscard]] auto find_if(R&& range, Predicate predicate, std::size_t grain = automatic) {
+  return kasane::find_if(std::ranges::begin(range), std::ranges::end(range), std::move(predicate), grain);
+}
+template <std::random_access_iterator I, class T>
+[[nodiscard]] I find(I first, I last, const T& value, std::size_t grain = automatic) {
+  return kasane::find_if(first, last, [value](const auto& x) { return x == value; }, grain);
+}
+template <std::random_access_iterator I, class Predicate>
+[[nodiscard]] bool any_of(I first, I last, Predicate predicate, std::size_t grain = automatic) {
+  return kasane::find_if(first, last, std::move(predicate), grain) != last;
+}
+template <std::random_access_iterator I, class Predicate>
+[[nodiscard]] bool none_of(I first, I last, Predicate predicate, std::size_t grain = automatic) {
+  return !kasane::any_of(first, last, std::move(predicate), grain);
+}
+template <std::random_access_iterator I, class Predicate>
+[[nodiscard]] bool all_of(I first, I last, Predicate predicate, std::size_t grain = automatic) {
+  return kasane::none_of(
+      first, last, [p = detail::Carried<Predicate>(predicate)](const auto& x) mutable { return !std::invoke(*p, x); }, grain);
+}
+
+// ---- scans ---------------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// Two sweeps (Blelloch, Prefix Sums and Their Applications, 1990): every piece's sum; then each piece again, begun with the sum of all before it.
+/// sweep(begin, end, sum before, if any) writes a piece.
+template <class T, class I, class O, class Op, class Sweep>
+O scan(I first, I last, O out, std::optional<T> init, Op op, Sweep sweep, std::size_t grain) {
+  const std::uint64_t n = count_of(first, last);
+  if (n == 0) return out;
+  const Cut cut = cut_for(out, n, grain);
+  const std::uint64_t step = (cut.grain + cut.unit - 1) / cut.unit * cut.unit;
+  // Equal pieces, and so numbered, the first shorter by the phase.
+  const auto begin_of = [n, step, phase = cut.phase](std::uint64_t piece) { return piece == 0 ? 0 : std::min(n, piece * step - phase); };
+  const std::uint64_t count = (n + cut.phase + step - 1) / step;
+  std::vector<std::optional<T>, allocator<std::optional<T>>> sums(count);
+  parallel_for(std::uint64_t{0}, count - 1, [first, begin_of, to = sums.data(), op = Carried<Op>(op)](std::uint64_t piece) mutable {
+    I i = advanced(first, begin_of(piece));
+    const I e = advanced(first, begin_of(piece + 1));
+    T sum(*i);
+    for (++i; i != e; ++i) sum = std::invoke(*op, std::move(sum), *i);
+    to[piece + 1] = std::move(sum);
+  }, 1);
+  sums[0] = std::move(init);
+  for (std::uint64_t p = 1; p < count; ++p)
+    if (sums[p - 1]) sums[p] = std::invoke(op, *sums[p - 1], std::move(*sums[p]));
+  parallel_for(std::uint64_t{0}, count, [begin_of, from = sums.data(), sweep = Carried<Sweep>(sweep)](std::uint64_t piece) mutable {
+    (*sweep)(begin_of(piece), begin_of(piece + 1), from[piece]);
+  }, 1);
+  return advanced(out, n);
+}
+
+}  // namespace detail
+
+/// out[i] = op(init, the elements up to and with i). out may be first. The end of the output. Allocates a value for each piece.
+template <std::random_access_iterator I, std::random_access_iterator O, class Op = std::plus<>, class T = std::iter_value_t<I>>
+O inclusive_scan(I first, I last, O out, Op op = {}, std::optional<T> init = std::nullopt, std::size_t grain = automatic) {
+  auto sweep = [first, out, op = detail::Carried<Op>(op)](std::uint64_t begin, std::uint64_t end, const std::optional<T>& before) mutable {
+    const I i = detail::advanced(first, begin), e = detail::advanced(first, end);
+    if (before)
+      std::inclusive_scan(i, e, detail::advanced(out, begin), std::ref(*op), *before);
+    else
+      std::inclusive_scan(i, e, detail::advanced(out, begin), std::ref(*op));
+  };
+  return detail::scan<T>(first, last, out, std::move(init), op, sweep, grain);
+}
+/// out[i] = op(init, the elements before i). Else as inclusive_scan.
+template <std::random_access_iterator I, std::random_access_iterator O, class T, class Op = std::plus<>>
+O exclusive_scan(I first, I last, O out, T init, Op op = {}, std::size_t grain = automatic) {
+  auto sweep = [first, out, op = detail::Carried<Op>(op)](std::uint64_t begin, std::uint64_t end, const std::optional<T>& before) mutable {
+    std::exclusive_scan(detail::advanced(first, begin), detail::advanced(first, end), detail::advanced(out, begin), *before, std::ref(*op));
+  };
+  return detail::scan<T>(first, last, out, std::optional<T>(std::move(init)), op, sweep, grain);
+}
+
+// ---- order ---------------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// How elements of a merge leave their place: by copy into an output range; or moved into raw memory; or moved back, which leaves raw memory behind.
+enum class Transfer : std::uint8_t { copy, to_raw, from_raw };
+
+template <Transfer How, class I, class J, class O, class Less>
+void merge_here(I a, I a_end, J b, J b_end, O out, Less& less) {
+  const auto take = [&out](auto& from) {
+    using Value = std::iter_value_t<O>;
+    if constexpr (How == Transfer::copy)
+      *out = *from;
+    else if constexpr (How == Transfer::to_raw)
+      std::construct_at(std::to_address(out), std::move(*from));
+    else {
+      *out = std::move(*from);
+      std::destroy_at(std::to_address(from));
+    }
+    static_assert(How == Transfer::copy || std::is_nothrow_move_constructible_v<Value>);
+    ++out, ++from;
+  };
+  while (a != a_end && b != b_end) {
+    if (std::invoke(less, *b, *a))
+      take(b);
+    else
+      take(a);
+  }
+  while (a != a_end) take(a);
+  while (b != b_end) take(b);
+}
+
+/// Stable: of equal elements those of a come first. The longer run is cut in the middle, the other where that element belongs.
+template <Transfer How, class I, class J, class O, class Less>
+void merge_runs(I a, I a_end, J b, J b_end, O out, Carried<Less> less, Cut cut) {
+  const std::uint64_t na = count_of(a, a_end), nb = count_of(b, b_end);
+  if (na + nb <= cut.grain || na + nb < 4) {
+    merge_here<How>(a, a_end, b, b_end, out, *less);
+    return;
+  }
+  I a_cut = advanced(a, na / 2);
+  J b_cut = advanced(b, nb / 2);
+  if (na >= nb)
+    b_cut = std::lower_bound(b, b_end, *a_cut, std::ref(*less));
+  else
+    a_cut = std::upper_bound(a, a_end, *b_cut, std::ref(*less));
+  const O out_cut = advanced(out, count_of(a, a_cut) + count_of(b, b_cut));
+  fork_join([=] { merge_runs<How, I, J, O, Less>(a, a_cut, b, b_cut, out, less, cut); },
+            [&] { merge_runs<How, I, J, O, Less>(a_cut, a_end, b_cut, b_end, out_cut, less, cut); });
+}
+
+/// Sorts a[0, n); tmp[0, n) is raw memory before and afterwards. Quarters, merged into tmp and back, as Cilk's cilksort.
+template <bool Stable, class I, class Less>
+void sort_runs(I a, std::iter_value_t<I>* tmp, std::uint64_t n, Carried<Less> less, Cut cut) {
+  if (n <= cut.grain || n < 8) {
+    if constexpr (Stable)
+      std::stable_sort(a, advanced(a, n), std::ref(*less));
+    else
+      std::sort(a, advanced(a, n), std::ref(*less));
+    return;
+  }
+  const std::uint64_t half = cut.middle(0, n), q1 = cut.middle(0, half), q3 = cut.middle(half, n);
+  const auto sorted = [=](std::uint64_t begin, std::uint64_t end) {
+    return [=] { sort_runs<Stable, I, Less>(advanced(a, begin), tmp + begin, end - begin, less, {cut.grain, cut.unit, (cut.phase + begin) % cut.unit}); };
+  };
+  const auto merged = [=](std::uint64_t begin, std::uint64_t middle, std::uint64_t end) {
+    return [=] {
+      merge_runs<Transfer::to_raw, I, I, std::iter_value_t<I>*, Less>(advanced(a, begin), advanced(a, middle), advanced(a, middle), advanced(a, end), tmp + begin,
+                                                                     less, cut);
+    };
+  };
+  fork_join([=] { fork_join(sorted(0, q1), sorted(q1, half)); }, [&] { fork_join(sorted(half, q3), sorted(q3, n)); });
+  fork_join(merged(0, q1, half), merged(half, q3, n));
+  merge_runs<Transfer::from_raw, std::iter_value_t<I>*, std::iter_value_t<I>*, I, Less>(tmp, tmp + half, tmp + half, tmp + n, a, less, cut);
+}
+
+template <bool Stable, class I, class Less>
+void sort(I first, I last, Less less, std::size_t grain) {
+  using T = std::iter_value_t<I>;
+  static_assert(std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_assignable_v<T> && std::is_nothrow_destructible_v<T>,
+                "a parallel sort moves elements to and fro, which must not throw");
+  const std::uint64_t n = count_of(first, last);
+  const Cut cut = cut_for(first, n, grain != automatic ? grain : std::clamp<std::uint64_t>(n / (std::uint64_t{8} * ranks() * workers()), 2048, 32768));
+  if (n <= cut.grain) {
+    sort_runs<Stable, I, Less>(first, nullptr, n, Carried<Less>(less), cut);
+    return;
+  }
+  const std::unique_ptr<void, array_deleter> tmp(allocate(n * sizeof(T), std::max<std::size_t>(alignof(T), 64), placement::block));
+  sort_runs<Stable, I, Less>(first, static_cast<T*>(tmp.get()), n, Carried<Less>(less), cut);
+}
+
+}  // namespace detail
+
+/// Merges two sorted ranges into one at `out`, which overlaps neither; of equal elements those of the first come first. The end of the output.
+template <std::random_access_iterator I, std::random_access_iterator J, std::random_access_iterator O, class Less = std::less<>>
+  requires std::mergeable<I, J, O, Less>
+O merge(I first1, I last1, J first2, J last2, O out, Less less = {}, std::size_t grain = automatic) {
+  const std::uint64_t n = detail::count_of(first1, last1) + detail::count_of(first2, last2);
+  detail::merge_runs<detail::Transfer::copy, I, J, O, Less>(first1, last1, first2, last2, out, detail::Carried<Less>(less), detail::cut_for(out, n, grain));
+  return detail::advanced(out, n);
+}
+
+/// Sorts the elements, whose moves do not throw. Allocates as much again. If less throws, elements may be lost: those of trivially copyable types get unspecified
+/// values, others must not be compared by a function that throws.
+template <std::random_access_iterator I, class Less = std::less<>>
+void sort(I first, I last, Less less = {}, std::size_t grain = automatic) {
+  detail::sort<false>(first, last, std::move(less), grain);
+}
+template <detail::algorithm_range R, class Less = std::less<>>
+void sort(R&& range, Less less = {}, std::size_t grain = automatic) {
+  kasane::sort(std::ranges::begin(range), std::ranges::end(range), std::move(less), grain);
+}
+/// The same, and equal elements keep their order.
+template <std::random_access_iterator I, class Less = std::less<>>
+void stable_sort(I first, I last, Less less = {}, std::size_t grain = automatic) {
+  detail::sort<true>(first, last, std::move(less), grain);
+}
+
+}  // namespace kasane

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every parallel algorithm gives what the standard library's gives, for many lengths, alignments and grains. Threads compute, main expects.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <functional>
+#include <kasane/algorithm.hpp>
+#include <numeric>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Values = std::vector<std::int64_t, kasane::allocator<std::int64_t>>;
+
+/// Lengths around blocks and pieces, and where in an array a range begins.
+struct Shape {
+  std::size_t n, at, grain;
+};
+constexpr Shape kShapes[] = {{0, 0, 0}, {1, 0, 0}, {2, 3, 1}, {7, 0, 1}, {511, 5, 64}, {512, 0, 512}, {513, 0, 1000}, {4096, 1, 0}, {50'000, 77, 0}, {50'000, 0, 700}, {200'001, 511, 0}};
+
+Values random_values(std::size_t n, std::uint64_t seed, std::int64_t below) {
+  Values v(n);
+  std::mt19937_64 random(seed);
+  for (auto& x : v) x = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
+  return v;
+}
+
+/// Runs body(shape, input) for all shapes as root threads; the first shape whose body is false fails.
+template <class F>
+void for_shapes(F body) {
+  std::uint64_t seed = 1;
+  for (const Shape& s : kShapes) {
+    const bool right = kasane::run([&, seed] {
+      Values v = random_values(s.at + s.n, seed, 1000);
+      return body(s, v.data() + s.at, v.data() + s.at + s.n);
+    });
+    EXPECT_TRUE(right) << "n " << s.n << ", at " << s.at << ", grain " << s.grain << ", seed " << seed;
+    ++seed;
+  }
+}
+
+TEST(Algorithm, ForEachAndFillReachEveryElementOnce) {
+  for_shapes([](const Shape& s, std::int64_t* first, std::int64_t* last) {
+    const Values before(first, last);
+    kasane::for_each(first, last, [](std::int64_t& x) { ++x; }, s.grain);
+    for (std::size_t i = 0; i < s.n; ++i)
+      if (first[i] != before[i] + 1) return false;
+    kasane::fill(std::span(first, last), -3, s.grain);
+    return std::count(first, last, -3) == static_cast<std::ptrdiff_t>(s.n);
+  });
+}
+
+TEST(Algorithm, TransformAndCopyWriteTheirRangeAndNothingBeside) {
+  for_shapes([](const Shape& s, std::int64_t* first, std::int64_t* last) {
+    Values out(s.n + 2, 0), expected(s.n);
+    out.front() = out.back() = 4711;
+    const auto twice = [](std::int64_t x) { return 2 * x; };
+    auto end = kasane::transform(first, last, out.begin() + 1, twice, s.grain);
+    std::transform(first, last, expected.begin(), twice);
+    if (end != out.end() - 1 || !std::equal(expected.begin(), expected.end(), out.begin() + 1)) return false;
+    end = kasane::transform(first, last, out.begin() + 1, out.begin() + 1, std::minus<>(), s.grain);
+    for (std::size_t i = 0; i < s.n; ++i)
+      if (out[i + 1] != -first[i]) return false;
+    end = kasane::copy(first, last, out.begin() + 1, s.grain);
+    return end == out.end() - 1 && std::equal(first, last, out.begin() + 1) && out.front() == 4711 && out.back() == 4711;
+  });
+}
+
+/// x -> a x + b, composed: associative, not commutative.
+struct Affine {
+  std::uint64_t a = 1, b = 0;
+  friend bool operator==(const Affine&, const Affine&) = default;
+};
+constexpr auto then = [](Affine f, Affine g) { return Affine{f.a * g.a, f.b * g.a + g.b}; };
+
+TEST(Algorithm, ReductionsKeepTheOrder) {
+  for_shapes([](const Shape& s, std::int64_t* first, std::int64_t* last) {
+    const auto affine = [](std::int64_t x) { return Affine{static_cast<std::uint64_t>(x) | 1, static_cast<std::uint64_t>(x)}; };
+    const Affine init{3, 5};
+    Affine expected = init;
+    for (const std::int64_t* p = first; p != last; ++p) expected = then(expected, affine(*p));
+    if (kasane::transform_reduce(first, last, init, then, affine, s.grain) != expected) return false;
+    if (kasane::reduce(first, last) != std::accumulate(first, last, std::int64_t{0})) return false;
+    if (kasane::reduce(std::span(first, last), std::int64_t{-1}, [](std::int64_t a, std::int64_t b) { return std::max(a, b); }, s.grain) !=
+        std::accumulate(first, last, std::int64_t{-1}, [](std::int64_t a, std::int64_t b) { return std::max(a, b); }))
+      return false;
+    return kasane::transform_reduce(first, last, first, std::int64_t{1}) == std::inner_product(first, last, first, std::int64_t{1});
+  });
+}
+
+TEST(Algorithm, ReducesWhatOwnsMemory) {
+  const std::string text = kasane::run([] {
+    std::vector<std::string, kasane::allocator<std::string>> words;
+    for (int i = 0; i < 3000; ++i) words.push_back(std::to_string(i) + ",");
+    return kasane::reduce(words.begin(), words.end(), std::string("["), std::plus<>(), 16);
+  });
+  std::string expected = "[";
+  for (int i = 0; i < 3000; ++i) expected += std::to_string(i) + ",";
+  EXPECT_EQ(text, expected);
+}
+
+TEST(Algorithm, CountsAndExtremes) {
+  for_shapes([](const Shape& s, std::int64_t* first, std::int64_t* last) {
+    return kasane::count(first, last, 7, s.grain) == std::count(first, last, 7) &&
+           kasane::count_if(first, last, [](std::int64_t x) { return x % 3 == 0; }, s.grain) == std::count_if(first, last, [](std::int64_t x) { return x % 3 == 0; }) &&
+           kasane::min_element(first, last, std::less<>(), s.grain) == std::min_element(first, last) &&
+           kasane::max_element(first, last, std::less<>(), s.grain) == std::max_element(first, last);
+  });
+}
+
+TEST(Algorithm, FindsTheFirst) {
+  for_shapes([](const Shape& s, std::int64_t* first, std::int64_t* last) {
+    for (const std::int64_t wanted : {std::int64_t{0}, std::int64_t{999}, std::int64_t{-1}})
+      if (kasane::find(first, last, wanted, s.grain) != std::find(first, last, wanted)) return false;
+    return kasane::any_of(first, last, [](std::int64_t x) { return x == 5; }, s.grain) == (std::find(first, last, 5) != last) &&
+           kasane::all_of(first, last, [](std::int64_t x) { return x >= 0; }, s.grain) &&
+           kasane::none_of(first, last, [](std::int64_t x) { return x < 0; }, s.grain);
+  });
+}
+
+// With one worker in the job pieces run in order, so those behind the hit are the ones that must not be looked at.
+TEST(Algorithm, AFoundElementEndsTheSearch) {
+  const std::uint64_t looked = kasane::run([] {
+    Values v(1 << 20, 0);
+    v[1000] = 1;
+    std::uint64_t* const count = static_cast<std::uint64_t*>(kasane::allocate(8));
+    const kasane::global_ptr<std::uint64_t> at(count);
+    kasane::put(at, std::uint64_t{0});
+    (void)kasane::find_if(v.begin(), v.end(), [at](std::int64_t x) {
+      kasane::add(at, 1);
+      return x == 1;
+    }, 512);
+    const std::uint64_t n = kasane::get(at);
+    kasane::deallocate(count);
+    return n;
+  });
+  if (kasane::ranks() * kasane::workers() == 1)
+    EXPECT_EQ(looked, 1001U);
+  else
+    EXPECT_LT(looked, std::uint64_t{1} << 20);
+}
+
+TEST(Algorithm, ScansKeepTheOrderAlsoInPlace) {
+  for_shapes([](const Shape& s, std::int64_t* first, std::int64_t* last) {
+    Values expected(s.n), out(s.n);
+    std::inclusive_scan(first, last, expected.begin());
+    if (kasane::inclusive_scan(first, last, out.begin(), std::plus<>(), {}, s.grain) != out.end() || out != expected) return false;
+    std::exclusive_scan(first, last, expected.begin(), std::int64_t{9});
+    kasane::exclusive_scan(first, last, out.begin(), std::int64_t{9}, std::plus<>(), s.grain);
+    if (out != expected) return false;
+
+    std::vector<Affine, kasane::allocator<Affine>> steps, sums(s.n);
+    for (const std::int64_t* p = first; p != last; ++p) steps.push_back({static_cast<std::uint64_t>(*p) | 1, static_cast<std::uint64_t>(*p)});
+    std::inclusive_scan(steps.begin(), steps.end(), sums.begin(), then, Affine{2, 3});
+    kasane::inclusive_scan(steps.begin(), steps.end(), steps.begin(), then, std::optional(Affine{2, 3}), s.grain);
+    return steps == sums;
+  });
+}
+
+TEST(Algorithm, SortsAndMerges) {
+  for_shapes([](const Shape& s, std::int64_t* first, std::int64_t* last) {
+    Values expected(first, last), other = random_values(s.n / 3, s.n + 1, 500);
+    std::sort(expected.begin(), expected.end());
+    kasane::sort(first, last, std::less<>(), s.grain);
+    if (!std::equal(expected.begin(), expected.end(), first)) return false;
+    kasane::sort(other, std::less<>(), s.grain);
+    Values merged(s.n + other.size()), expected_merge(merged.size());
+    std::merge(expected.begin(), expected.end(), other.begin(), other.end(), expected_merge.begin());
+    if (kasane::merge(first, last, other.begin(), other.end(), merged.begin(), std::less<>(), s.grain) != merged.end()) return false;
+    return merged == expected_merge;
+  });
+}
+
+struct Keyed {
+  std::uint32_t key, place;
+  friend bool operator==(const Keyed&, const Keyed&) = default;
+};
+
+TEST(Algorithm, StableSortKeepsEqualElementsInOrder) {
+  EXPECT_TRUE(kasane::run([] {
+    std::vector<Keyed, kasane::allocator<Keyed>> v(60'000);
+    std::mt19937 random(5);
+    for (std::uint32_t i = 0; i < v.size(); ++i) v[i] = {static_cast<std::uint32_t>(random() % 50), i};
+    auto expected = v;
+    const auto less = [](const Keyed& a, const Keyed& b) { return a.key < b.key; };
+    std::stable_sort(expected.begin(), expected.end(), less);
+    kasane::stable_sort(v.begin(), v.end(), less, 1000);
+    return v == expected;
+  }));
+}
+
+TEST(Algorithm, SortsWhatOwnsMemory) {
+  EXPECT_TRUE(kasane::run([] {
+    std::vector<std::string, kasane::allocator<std::string>> v;
+    std::mt19937 random(6);
+    for (int i = 0; i < 20'000; ++i) v.push_back(std::string(random() % 40, 'a') + std::to_string(random()));
+    auto expected = v;
+    std::sort(expected.begin(), expected.end(), std::greater<>());
+    kasane::sort(v, std::greater<>(), 300);
+    return v == expected;
+  }));
+}
+
+TEST(Algorithm, ExceptionsPassAfterAllPiecesHaveEnded) {
+  EXPECT_THROW(kasane::run([] {
+    Values v(10'000, 1);
+    v[7'000] = 2;
+    kasane::for_each(v, [](std::int64_t x) { if (x == 2) throw std::out_of_range("seven"); }, 100);
+  }), std::out_of_range);
+  EXPECT_THROW(kasane::run([] {
+    Values v = random_values(10'000, 3, 100);
+    kasane::sort(v, [](std::int64_t a, std::int64_t b) { if (a == 50) throw std::domain_error("fifty"); return a < b; }, 100);
+  }), std::domain_error);
+}
+
+TEST(Algorithm, OutsideOfRunItSaysSo) {
+  std::vector<int> v(100'000);
+  try {
+    kasane::fill(v, 1);
+    FAIL();
+  } catch (const kasane::error& e) {
+    EXPECT_EQ(e.code(), EPERM);
+  }
+}
+
+}  // namespace
