@@ -8,6 +8,8 @@
 
 namespace kasane {
 
+class TraceLog;
+
 // name, what it counts
 #define KASANE_COUNTERS(X)                                                        \
   X(threads, "threads run to their end")                                          \
@@ -50,6 +52,7 @@ struct alignas(64) Counters {
 #define X(name, help) std::atomic<std::uint64_t> name{0};
   KASANE_COUNTERS(X)
 #undef X
+  TraceLog* log = nullptr;   ///< of the same thread, in its own process: base/trace.h; null where nothing is traced
 };
 
 /// Adds to a counter that only the calling thread writes.

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "base/clock.h"
+#include "base/trace.h"
 
 namespace kasane::dsm {
 
@@ -176,7 +176,7 @@ void Coherence::make_room() noexcept {
 // ---- faults --------------------------------------------------------------------------------------------------------
 
 bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
-  const std::uint64_t start = now_ns();
+  const Timed timed(ctx.counters, ctx.counters.ns_fault, wanted == Access::write ? TraceKind::store_fault : TraceKind::load_fault, offset);
   const Event event = wanted == Access::write ? Event::store : Event::load;
   count(wanted == Access::write ? ctx.counters.faults_write : ctx.counters.faults_read);
   const BlockId b = mem::block_of(offset);
@@ -190,7 +190,6 @@ bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
     good = fault != Fault::wild;
   }
   if (engine_.crowded()) make_room();
-  count(ctx.counters.ns_fault, now_ns() - start);
   return good;
 }
 
@@ -315,7 +314,10 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
       // taken now could later send another rank's old byte as our change (found by tests/model, r8_use_while_leaving).
       return where.busy ? Fetched::leaving : Fetched::own;
     }
-    ctx.io.read({owner, gas::kFrames, offset}, space_.a(offset), blocks * kBlockBytes);
+    {
+      const Traced traced(&ctx.counters, TraceKind::fetch, blocks * kBlockBytes);
+      ctx.io.read({owner, gas::kFrames, offset}, space_.a(offset), blocks * kBlockBytes);
+    }
     count(ctx.counters.blocks_fetched, blocks);
     count(ctx.counters.bytes_fetched, blocks * kBlockBytes);
     // Rules 2 and 9.
@@ -329,10 +331,9 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
 
 void Coherence::release_all(ThreadContext& ctx) {
   if (dirty_blocks_.load() == 0) return;
-  const std::uint64_t start = now_ns();
+  const Timed timed(ctx.counters, ctx.counters.ns_release, TraceKind::release);
   const bool led = release_rounds_.join(ctx.io.waiter(), [&] { flush_dirty(ctx); });
   count(led ? ctx.counters.releases : ctx.counters.releases_combined);
-  count(ctx.counters.ns_release, now_ns() - start);
 }
 
 /// Rule 3 and rule 11: first everything that is free, then what others hold.
@@ -400,6 +401,7 @@ void Coherence::put_diffs(comm::Blocking& io, Counters* counters, BlockId window
 void Coherence::put_diffs_of_page(comm::Blocking& io, Counters* counters, PageId page, BlockId window, Mask mask) {
   const gas::AddressCache::Put put(addresses_, io, page);
   if (put.owner() == kNoRank || put.owner() == transport_.rank()) return;   // freed meanwhile, so nobody will read it; or our M is the master copy
+  const Traced traced(counters, TraceKind::put_changes, static_cast<std::uint64_t>(std::popcount(mask)));
   Puts puts;
   for_each_bit(mask, [&](unsigned i) {
     const std::uint64_t at = mem::offset_of(block_at(window, i));
@@ -481,10 +483,9 @@ void Coherence::refresh(comm::Blocking& io, BlockId b, bool twin) {
 // ---- acquire -------------------------------------------------------------------------------------------------------
 
 void Coherence::acquire_all(ThreadContext& ctx) {
-  const std::uint64_t start = now_ns();
+  const Timed timed(ctx.counters, ctx.counters.ns_acquire, TraceKind::acquire);
   const bool led = acquire_rounds_.join(ctx.io.waiter(), [&] { drop_cached(ctx); });
   count(led ? ctx.counters.acquires : ctx.counters.acquires_combined);
-  count(ctx.counters.ns_acquire, now_ns() - start);
 }
 
 /// Rule 2: everything that is cached and free is dropped, in runs; then what others hold, when they have finished.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/assert.h"
+#include "base/trace.h"
 
 namespace kasane::gas {
 
@@ -88,6 +89,7 @@ std::optional<Refusal> Mover::bring_all(comm::Blocking& io, PageId first, std::u
 
 void Mover::travel(comm::Blocking& io, std::span<Trip> trips) {
   const Rank me = transport_.rank();
+  const Traced traced(io.counters(), TraceKind::move_pages, trips.size());
   comm::Batch batch(io);
   for (Trip& t : trips) {
     directory_.mark(batch, t.page, &t.before);

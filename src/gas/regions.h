@@ -14,6 +14,7 @@ inline constexpr comm::RegionId kStatistics{4};  ///< base/counters.h, one a wor
 inline constexpr comm::RegionId kPending{5};     ///< gas/pending.h
 inline constexpr comm::RegionId kHeapOfSmallPages{6};   ///< as kHeap
 inline constexpr comm::RegionId kHeapOfLargePages{7};
+inline constexpr comm::RegionId kTrace{8};       ///< runtime/trace_file.h; only with --trace
 
 // Active messages: 0 is comm's collectives.
 inline constexpr comm::HandlerId kYieldHandler{1};

@@ -2,7 +2,7 @@
 #include "runtime/fences.h"
 
 #include "base/assert.h"
-#include "base/clock.h"
+#include "base/trace.h"
 #include "mem/populate.h"
 #include "mem/stack_guard.h"
 
@@ -14,19 +14,17 @@ using mem::kBlockBytes;
 
 void Fences::cross(Rank source) {
   auto& context = contexts_.here();
-  const std::uint64_t start = now_ns();
+  const Timed timed(context.counters, context.counters.ns_cross, TraceKind::cross, raw(source));
   coherence_.ask_release(context, source);
   coherence_.acquire_all(context);
   count(context.counters.crossings);
-  count(context.counters.ns_cross, now_ns() - start);
 }
 
 void Fences::ask_release(Rank source) {
   auto& context = contexts_.here();
-  const std::uint64_t start = now_ns();
+  const Timed timed(context.counters, context.counters.ns_cross, TraceKind::cross, raw(source));
   coherence_.ask_release(context, source);
   count(context.counters.crossings);
-  count(context.counters.ns_cross, now_ns() - start);
 }
 
 void Fences::release() { coherence_.release_all(contexts_.here()); }

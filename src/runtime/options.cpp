@@ -19,6 +19,8 @@ OptionTable option_table(Options& o) {
       .count("--relocate-after", "KASANE_RELOCATE_AFTER", o.relocate_after, "fetches, gets and puts by one rank alone after which a page moves there (doubled with each move of the page)", {1, 1 << 20})
       .flag("--tag-output", "KASANE_TAG_OUTPUT", o.tag_output, "put the rank before every line of output")
       .flag("--stats", "KASANE_STATS", o.statistics, "print a table of counters for each rank at the end")
+      .text("--trace", "KASANE_TRACE", o.trace, "write when each worker stole, faulted, fetched, put, fenced and idled to this file, for Perfetto or chrome://tracing")
+      .count("--trace-events", "KASANE_TRACE_EVENTS", o.trace_events, "events that --trace keeps of a thread, 32 bytes each; later ones are counted and lost", {1, 1 << 30})
       .flag("--check-mixing", "KASANE_CHECK_MIXING", o.check_mixing, "report where loads and stores and direct access meet without a fence between; slower")
       .count("--seed", "KASANE_SEED", o.seed, "of the random order in which workers look for work")
       .choice("--log", "KASANE_LOG", o.log_level, {"trace", "debug", "info", "warning", "error", "off"}, "least severe messages printed");

@@ -26,6 +26,8 @@ struct Options {
   std::uint64_t relocate_after = 16;       ///< uses by one rank alone after which a page moves there
   bool tag_output = false;
   bool statistics = false;
+  std::string trace;                       ///< the file; empty: nothing is traced
+  std::uint64_t trace_events = 1 << 20;    ///< that a thread keeps
   bool check_mixing = false;               ///< report data used by both views without a fence between
   std::uint64_t seed = 1;                  ///< of the order in which workers look for victims
   std::string log_level = "warning";

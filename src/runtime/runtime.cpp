@@ -46,6 +46,7 @@
 #include "runtime/process_state.h"
 #include "runtime/segments.h"
 #include "runtime/thread_contexts.h"
+#include "runtime/trace_file.h"
 #include "sched/scheduler.h"
 #include "sched/words.h"
 #include "topo/topo.h"
@@ -111,6 +112,7 @@ struct Runtime::State {
   std::optional<gas::Giver> giver;
   std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;   ///< as in segments
   std::unique_ptr<gas::Attractor> attractor;   ///< null: pages stay where they are
+  std::optional<TraceRegion> trace;       ///< --trace
   std::optional<ThreadContexts> contexts;
   std::unique_ptr<MixingCheck> mixing;    ///< --check-mixing
   std::optional<Direct> direct;
@@ -134,6 +136,7 @@ struct Runtime::State {
   Result<void> build_memory(std::byte* space_base);
   Result<void> build_threads();
   Result<void> compare_objects();
+  void report();
   void print_statistics();
   void settle_heap(bool all_joined);
   void read_counters(Rank, std::uint64_t* values);
@@ -183,6 +186,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
     return tl::unexpected(std::move(attached.error()));
   }
   runtime->state_->collectives->barrier();   // every rank has its handlers and memory before the first message
+  if (runtime->state_->trace) runtime->state_->trace->note_start();
   return runtime;
 }
 
@@ -321,6 +325,12 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   }
 
   KASANE_TRY(attach_region(*comm_engine, gas::kStatistics, (workers + 2) * sizeof(Counters)));
+  if (!options.trace.empty()) {
+    if (raw(rank) == 0) KASANE_TRY(TraceRegion::can_write(options.trace));
+    auto logs = attach_region(*comm_engine, gas::kTrace, TraceRegion::bytes(workers + 2, options.trace_events));
+    KASANE_TRY(logs);
+    trace.emplace(logs->base, own_counters(), workers + 2, options.trace_events);
+  }
   contexts.emplace(*transport, own_counters(), workers);
   auto made_access = gas::Access::create(*comm_engine, *addresses, space->bytes(), space->v(0));
   KASANE_TRY(made_access);
@@ -467,7 +477,7 @@ void Runtime::shut_down() noexcept {
   s.stop_service();
   s.running.store(false);
   s.standing.store(!joined);
-  if (raw(s.rank) == 0 && s.options.statistics) s.print_statistics();
+  if (raw(s.rank) == 0) s.report();
   s.session->end_mpi();   // all ranks wait for each other in it, and after exit() nobody destroys the session
 }
 
@@ -479,7 +489,7 @@ void Runtime::State::leave_together(bool all_joined) {
   std::vector<std::byte> joined(ranks);
   collectives->allgather({&mine, 1}, joined);
   expect_peers_to_leave();
-  if (raw(rank) == 0 && options.statistics) print_statistics();
+  if (raw(rank) == 0) report();
   collectives->barrier();
   stop_service();
   running.store(false);
@@ -519,6 +529,17 @@ void Runtime::State::settle_heap(bool all_joined) {
   collectives->barrier();
   if (options.heap_check) std::fputs(leak_report(all_heaps(), context.io, *access, *space, rank).c_str(), stderr);
   collectives->barrier();
+}
+
+/// What the whole job did, by rank 0 when nobody works any more.
+void Runtime::State::report() {
+  if (trace) {
+    const auto& here = session->job().host_ranks();
+    const auto same_clock = [&](Rank r) { return here.empty() || std::find(here.begin(), here.end(), r) != here.end(); };
+    const auto written = trace->write(options.trace, contexts->here().io, {ranks, same_clock, space->v(0)});
+    std::fputs(written ? written->c_str() : ("kasane: " + written.error().message + "\n").c_str(), stderr);
+  }
+  if (options.statistics) print_statistics();
 }
 
 /// --stats: one line a counter that counted something, a column a rank, on standard error.

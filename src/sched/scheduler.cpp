@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/trace.h"
 #include "base/counters.h"
 #include "comm/blocking.h"
 #include "gas/regions.h"
@@ -87,8 +88,10 @@ SlotId Scheduler::steal_from(std::uint32_t worker, Rank victim, std::uint32_t de
     s = theft.next(result, result2);
   }
   if (s.outcome != Steal::taken) return kNoSlot;
+  const std::uint64_t end = now_ns();
   count_for(worker, &Counters::steals_remote);
-  count_for(worker, &Counters::ns_steal, now_ns() - start);
+  count_for(worker, &Counters::ns_steal, end - start);
+  if (config_.counters != nullptr && config_.counters[worker].log != nullptr) config_.counters[worker].log->add(TraceKind::steal_rank, start, end, raw(victim));
   return theft.slot();
 }
 

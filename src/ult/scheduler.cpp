@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "base/clock.h"
+#include "base/trace.h"
 #include "ult/context.h"
 #include "ult/pool_core.h"
 #include "ult/runtime_section.h"
@@ -232,6 +233,7 @@ SlotId PoolCore::steal_here(Worker& worker) {
     SlotId slot;
     if (workers[victim]->queue.steal(slot) != Steal::taken) continue;
     count(worker.counters->steals_local);
+    const Traced traced(worker.counters, TraceKind::steal_here, victim);
     return slot;
   }
   return kNoSlot;
@@ -258,8 +260,8 @@ bool PoolCore::something_to_do(Worker& worker, SlotId root) {
 }
 
 SlotId PoolCore::search(Worker& worker, SlotId root) {
-  const std::uint64_t begin = now_ns();
-  std::uint64_t give_up = begin + kSpinNs;
+  const Timed timed(*worker.counters, worker.counters->ns_idle, TraceKind::idle);
+  std::uint64_t give_up = now_ns() + kSpinNs;
   SlotId slot = kNoSlot;
   idlers.start_search();
   while (!finished(root)) {
@@ -278,7 +280,6 @@ SlotId PoolCore::search(Worker& worker, SlotId root) {
     give_up = now_ns() + kSpinNs;
   }
   idlers.found();
-  count(worker.counters->ns_idle, now_ns() - begin);
   return slot;
 }
 

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a thread did when, for --trace: stretches of time in a log beside its counters (base/counters.h), in registered memory so that rank 0 can read it.
+//
+//   { Timed timed(counters, counters.ns_fault, TraceKind::load_fault, offset); … }      // counted always, and written down where there is a log
+//   { Traced traced(counters, TraceKind::fetch, bytes); … }                             // costs a branch where there is none
+//
+// Thread safety: add() from any thread, wait-free, async-signal-safe. A log is read by others while it grows: an entry counts once its kind is there.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/counters.h"
+
+namespace kasane {
+
+// kind, its name, its category, what its number is
+#define KASANE_TRACE_KINDS(X)                                   \
+  X(load_fault, "load fault", "memory", "address")              \
+  X(store_fault, "store fault", "memory", "address")            \
+  X(fetch, "fetch", "transfer", "bytes")                        \
+  X(put_changes, "put changes", "transfer", "blocks")           \
+  X(move_pages, "move pages", "transfer", "pages")              \
+  X(release, "release", "fence", "")                            \
+  X(acquire, "acquire", "fence", "")                            \
+  X(cross, "edge from another rank", "fence", "rank")           \
+  X(steal_here, "steal in the rank", "threads", "worker")       \
+  X(steal_rank, "steal from a rank", "threads", "rank")         \
+  X(idle, "idle", "threads", "")
+
+enum class TraceKind : std::uint32_t {
+  none,   ///< not written yet
+#define X(kind, name, category, number) kind,
+  KASANE_TRACE_KINDS(X)
+#undef X
+};
+
+class alignas(64) TraceLog {
+ public:
+  struct Event {
+    std::uint64_t begin_ns, end_ns, number;
+    std::atomic<TraceKind> kind;
+  };
+
+  /// Memory of a log, which begins as zeros.
+  [[nodiscard]] static constexpr std::size_t bytes(std::uint64_t capacity) noexcept { return sizeof(TraceLog) + (capacity * sizeof(Event) + 63) / 64 * 64; }
+  /// Before the first add().
+  void open(std::uint64_t capacity) noexcept { capacity_ = capacity; }
+
+  void add(TraceKind kind, std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t number) noexcept {
+    // relaxed: only a place; the entry is published by its kind.
+    const std::uint64_t i = used_.fetch_add(1, std::memory_order_relaxed);
+    if (i >= capacity_) return;
+    Event& e = events()[i];
+    e.begin_ns = begin_ns;
+    e.end_ns = end_ns;
+    e.number = number;
+    e.kind.store(kind, std::memory_order_release);   // with an acquire in for_each(): who sees the kind sees the rest
+  }
+
+  [[nodiscard]] std::uint64_t kept() const noexcept {
+    const std::uint64_t n = used_.load(std::memory_order_relaxed);   // a number
+    return n < capacity_ ? n : capacity_;
+  }
+  /// Events for which there was no room.
+  [[nodiscard]] std::uint64_t lost() const noexcept { return used_.load(std::memory_order_relaxed) - kept(); }
+  template <class F>
+  void for_each(const F& f) const {
+    for (std::uint64_t i = 0, n = kept(); i < n; ++i) {
+      const TraceKind kind = events()[i].kind.load(std::memory_order_acquire);
+      if (kind != TraceKind::none) f(kind, events()[i].begin_ns, events()[i].end_ns, events()[i].number);
+    }
+  }
+
+ private:
+  [[nodiscard]] Event* events() noexcept { return reinterpret_cast<Event*>(this + 1); }
+  [[nodiscard]] const Event* events() const noexcept { return reinterpret_cast<const Event*>(this + 1); }
+
+  std::atomic<std::uint64_t> used_{0};
+  std::uint64_t capacity_ = 0;
+};
+static_assert(sizeof(TraceLog) == 64 && sizeof(TraceLog::Event) == 32);
+
+/// Writes down how long it lives, where there is a log.
+class Traced {
+ public:
+  Traced(const Counters* counters, TraceKind kind, std::uint64_t number = 0) noexcept
+      : log_(counters != nullptr ? counters->log : nullptr), kind_(kind), number_(number), begin_(log_ != nullptr ? now_ns() : 0) {}
+  Traced(const Traced&) = delete;
+  Traced& operator=(const Traced&) = delete;
+  ~Traced() {
+    if (log_ != nullptr) [[unlikely]] log_->add(kind_, begin_, now_ns(), number_);
+  }
+
+ private:
+  TraceLog* log_;
+  TraceKind kind_;
+  std::uint64_t number_, begin_;
+};
+
+/// Adds how long it lives to a counter of nanoseconds, and writes it down where there is a log.
+class Timed {
+ public:
+  Timed(const Counters& counters, std::atomic<std::uint64_t>& total, TraceKind kind, std::uint64_t number = 0) noexcept
+      : total_(total), log_(counters.log), kind_(kind), number_(number), begin_(now_ns()) {}
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+  ~Timed() {
+    const std::uint64_t end = now_ns();
+    count(total_, end - begin_);
+    if (log_ != nullptr) [[unlikely]] log_->add(kind_, begin_, end, number_);
+  }
+
+ private:
+  std::atomic<std::uint64_t>& total_;
+  TraceLog* log_;
+  TraceKind kind_;
+  std::uint64_t number_, begin_;
+};
+
+}  // namespace kasane

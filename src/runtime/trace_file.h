@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// --trace FILE: what all threads of all ranks did when, as one file in the trace event format of Chrome, which Perfetto reads too: a process a rank, a track a worker.
+//
+//   each rank: a log a thread (base/trace.h) in region kTrace ─ at the end ─▶ rank 0 reads them all, and writes the file
+//
+// Clocks: those of one host are one; another host's is set by the moment at which all ranks left one barrier at the start, to some microseconds.
+// Thread safety: by the threads that build the runtime and end it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/trace.h"
+#include "comm/blocking.h"
+
+namespace kasane::runtime {
+
+class TraceRegion {
+ public:
+  /// Of a rank with so many threads that have counters.
+  [[nodiscard]] static std::size_t bytes(std::uint32_t threads, std::uint64_t events) noexcept { return kHeaderBytes + threads * TraceLog::bytes(events); }
+
+  /// Fails now rather than after the run if there can be no such file.
+  static Result<> can_write(const std::string& path);
+
+  /// memory: zeros. Gives every block of counters its log.
+  TraceRegion(std::byte* memory, Counters* counters, std::uint32_t threads, std::uint64_t events) noexcept;
+  /// When all ranks have left the barrier that sets the clocks.
+  void note_start() noexcept;
+
+  struct Job {
+    std::uint32_t ranks;
+    std::function<bool(Rank)> same_clock;   ///< is it on this host?
+    const std::byte* space_base;
+  };
+  /// Reads the logs of all ranks and writes them to the file at path. A line for the user where events were lost.
+  Result<std::string> write(const std::string& path, comm::Blocking&, const Job&) const;
+
+ private:
+  static constexpr std::size_t kHeaderBytes = 64;
+  struct Copy;
+
+  std::byte* memory_;
+  std::uint32_t threads_;
+  std::uint64_t events_;
+};
+
+}  // namespace kasane::runtime
