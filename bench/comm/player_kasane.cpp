@@ -2,7 +2,7 @@
 // Plays Kasane: Session for the ranks, Engine for the operations, as any program on comm would.
 //   --transport shm|ucx|mpi    what runs between the two ranks; mpi: started by mpirun, else the two ranks are forked here
 //   --mpi openmpi|mpich        whose mpirun that was
-//   --offload                  the engine's own threads issue and complete; else the calling thread
+// KASANE_ISSUE says whose threads issue and complete: the caller's (direct, if nothing is said), the engine's own, or those that the engine prefers.
 // Completions set a flag of their operation's slot: no two threads store to one word, whoever completes what.
 #include <signal.h>
 #include <sys/mman.h>
@@ -16,6 +16,7 @@
 
 #include "comm/collectives.h"
 #include "comm/engine/engine.h"
+#include "comm/engine/environment.h"
 #include "comm/session/session.h"
 #include "comm/shm/shm_transport.h"
 #include "player_main.h"
@@ -28,7 +29,6 @@ constexpr comm::HandlerId kRequest{16}, kSend{17};
 
 struct Settings {
   comm::SessionOptions session;
-  bool offload = false;
   comm::Job job;
 };
 Settings settings;
@@ -171,8 +171,9 @@ class KasaneSystem {
     transport.set_handler(kRequest, [](void* t, const comm::Message& m) noexcept { static_cast<comm::Transport*>(t)->reply(m.token, 1); }, &transport);
     transport.set_handler(kSend, [](void*, const comm::Message&) noexcept {}, nullptr);
     comm::EngineOptions options;
-    options.mode = settings.offload ? comm::Mode::offload : comm::Mode::direct;
-    engine_ = take(comm::Engine::create(transport, options), "the engine");
+    options.mode = comm::Mode::direct;
+    options.busy_threads = 2 * window.lanes() + options.executors;   // every lane of both ranks, and the peer's executors
+    engine_ = take(comm::Engine::create(transport, take(comm::engine_options_from_environment(options), "the engine's options")), "the engine");
     attach(window.bytes());
     mapped_ = transport.mapped(Rank{1 - rank()}, kRegion) != nullptr;
     for (unsigned t = 0; t < window.lanes(); ++t) lanes_.emplace_back(window, *engine_, mine_, mapped_, t);
@@ -183,8 +184,8 @@ class KasaneSystem {
   KasaneSystem& operator=(const KasaneSystem&) = delete;
 
   [[nodiscard]] unsigned rank() const { return rank_; }
-  /// In offload mode one thread of the engine works beside ours, though not where memory is mapped.
-  [[nodiscard]] unsigned helpers() const { return settings.offload && !mapped_ ? 1 : 0; }
+  /// Where the engine offloads, one thread of its own works beside ours, though not where memory is mapped.
+  [[nodiscard]] unsigned helpers() const { return engine_->mode() == comm::Mode::offload && !mapped_ ? 1 : 0; }
   [[nodiscard]] static std::string refuse(const Order&) { return ""; }
   KasaneLane& lane(unsigned t) { return lanes_[t]; }
   void serve() { session_->transport().progress(); }
@@ -212,8 +213,7 @@ class KasaneSystem {
 void parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "--offload") settings.offload = true;
-    else if (word == "--transport" && i + 1 < argc) settings.session.transport = argv[++i];
+    if (word == "--transport" && i + 1 < argc) settings.session.transport = argv[++i];
     else if (word == "--mpi" && i + 1 < argc) settings.session.mpi = argv[++i];
   }
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <functional>
 #include <sstream>
@@ -16,13 +17,13 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 
 /// A row of the table: empty launch: not over this.
 struct Known {
-  const char* name;
+  std::string name;
   const char* player;        ///< the program that must be there
   const char* launcher;      ///< and the one that starts it, or null
   const char* description;
   bool ours, limit, one_sided;
-  bool target_works[2];      ///< over memory, over tcp
-  Launch (*launch)(const std::string& player, Over over);
+  std::array<bool, 2> target_works;   ///< over memory, over tcp
+  std::function<Launch(const std::string& player, Over over)> launch;
 };
 
 const Variables kUcxMemory{{"UCX_TLS", "sm,self"}};
@@ -66,20 +67,39 @@ Launch forked(const std::string& player, Words how, const Variables& variables) 
   return {std::move(how), true, variables};
 }
 
+/// Kasane's rows once for each mode of its engine; the others as they are.
+std::vector<Known> in_each_mode(const std::vector<Known>& rows) {
+  const struct {
+    const char *suffix, *mode, *description;
+  } modes[] = {{"", "direct", nullptr}, {"-offload", "offload", "… its engine in offload mode"}, {"-auto", "automatic", "… its engine in automatic mode"}};
+  std::vector<Known> all;
+  for (const Known& row : rows) {
+    if (!row.ours) {
+      all.push_back(row);
+      continue;
+    }
+    for (const auto& m : modes) {
+      Known& one = all.emplace_back(row);
+      one.name += m.suffix;
+      if (m.description != nullptr) one.description = m.description;
+      one.launch = [launch = row.launch, mode = m.mode](const std::string& player, Over over) {
+        Launch in_mode = launch(player, over);
+        in_mode.environment.emplace_back("KASANE_ISSUE", mode);
+        return in_mode;
+      };
+    }
+  }
+  return all;
+}
+
 const std::vector<Known>& known() {
-  static const std::vector<Known> table{
+  static const std::vector<Known> table = in_each_mode({
       {"kasane-shm", "kasane", nullptr, "Kasane over the host's memory", true, false, true, {false, false},
        [](const std::string& p, Over over) { return over == Over::memory ? forked(p, {"--transport", "shm"}, {}) : Launch{}; }},
-      {"kasane-shm-offload", "kasane", nullptr, "… its engine in offload mode", true, false, true, {false, false},
-       [](const std::string& p, Over over) { return over == Over::memory ? forked(p, {"--transport", "shm", "--offload"}, {}) : Launch{}; }},
       {"kasane-ucx", "kasane", nullptr, "Kasane over UCX", true, false, true, {true, true},
        [](const std::string& p, Over over) { return forked(p, {"--transport", "ucx"}, ucx_variables(over)); }},
-      {"kasane-ucx-offload", "kasane", nullptr, "… its engine in offload mode", true, false, true, {true, true},
-       [](const std::string& p, Over over) { return forked(p, {"--transport", "ucx", "--offload"}, ucx_variables(over)); }},
       {"kasane-mpi", "kasane", "mpirun.openmpi", "Kasane over Open MPI", true, false, true, {true, true},
        [](const std::string& p, Over over) { return openmpi(p, {"--transport", "mpi", "--mpi", "openmpi"}, over); }},
-      {"kasane-mpi-offload", "kasane", "mpirun.openmpi", "… its engine in offload mode", true, false, true, {true, true},
-       [](const std::string& p, Over over) { return openmpi(p, {"--transport", "mpi", "--mpi", "openmpi", "--offload"}, over); }},
       {"kasane-mpich", "kasane", "mpirun.mpich", "Kasane over MPICH", true, false, true, {true, true},
        [](const std::string& p, Over over) { return mpich(p, {"--transport", "mpi", "--mpi", "mpich"}, over); }},
       {"raw", "raw", nullptr, "loads, stores and memcpy on shared memory: the limit", false, true, true, {false, false},
@@ -123,7 +143,7 @@ const std::vector<Known>& known() {
        [](const std::string& p, Over over) { return twice({p}, lci_variables(over)); }},
       {"lci-put", "lci", nullptr, "LCI 2, put with signal", false, false, false, {true, true},
        [](const std::string& p, Over over) { return twice({p, "--put"}, lci_variables(over)); }},
-  };
+  });
   return table;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <map>
 #include <set>
 
 #include "comm/match.h"
@@ -117,6 +118,27 @@ TEST(Systems, AreHereOnceWhateverTheyRunOver) {
   }
   EXPECT_EQ(here, std::multiset<std::string>(expected.begin(), expected.end()));
   EXPECT_EQ(here.count("raw"), 1u);
+}
+
+/// Kasane plays in each mode of its engine, on every transport that is here, and each player is told which.
+TEST(Systems, KasanePlaysInEachMode) {
+  std::map<std::string, std::string> modes;
+  for (const System& system : installed_systems(KASANE_BIN)) {
+    for (const auto& [variable, value] : system.launch.environment) {
+      if (variable == "KASANE_ISSUE") modes[system.name] = value;
+    }
+    EXPECT_EQ(modes.count(system.name) != 0, system.ours) << system.name;
+  }
+  std::size_t transports = 0;
+  for (const std::string transport : {"kasane-shm", "kasane-ucx", "kasane-mpi", "kasane-mpich"}) {
+    if (modes.count(transport) == 0) continue;   // its library is not here
+    ++transports;
+    EXPECT_EQ(modes[transport], "direct") << transport;
+    EXPECT_EQ(modes[transport + "-offload"], "offload") << transport;
+    EXPECT_EQ(modes[transport + "-auto"], "automatic") << transport;
+  }
+  EXPECT_EQ(modes.size(), 3 * transports);
+  EXPECT_GE(transports, 1u);
 }
 
 /// Every system that is built and installed here delivers what was sent, over everything that it runs on.
