@@ -191,6 +191,7 @@ class Reader final : public Issuer {
     c.on_complete.fn(c.on_complete.context, Status::ok);
     return Issued::done;
   }
+  void hold(Command&) noexcept override {}
 
  private:
   Transport& transport_;

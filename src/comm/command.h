@@ -2,12 +2,13 @@
 // What a requester hands to the offload engine (comm/offload), and who carries it out. After the thesis's §4.4: the requester copies its parameters into
 // a command, the executor issues it, the completer runs the callback.
 //
-//   Engine::try_*_async ──checks, counts──▶ Command ──ring──▶ executor ──▶ Issuer::issue (the Engine's) ──▶ Transport ──▶ progress() ──▶ callback
+//   Engine::try_*_async ──checks──▶ Command ──ring──▶ executor ──▶ Issuer::issue (the Engine's) ──counts──▶ Transport ──▶ progress() ──▶ callback
 //
 // Both lie in comm so that neither the engine nor the offloader includes the other's folder the wrong way round: the engine builds an offloader,
 // which knows of the engine no more than Issuer.
 //
-// Thread safety: Command is plain data. issue() is called by any number of executors at once, each command once until it says done.
+// Thread safety: Command is plain data. issue() is called by any number of executors at once, each command once until it says done; hold() at
+// most once for each, by the executor that took it from its ring.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +23,7 @@ namespace kasane::comm {
 /// of the engine's pool by the requester, and the command names it.
 struct Command {
   enum class Kind : std::uint8_t { read, write, write_notify, atomic, prepared };
+  static constexpr std::uint8_t kUncounted = 0xFF;
   struct Transfer {
     LocalAddr local;
     std::uint64_t bytes;
@@ -35,7 +37,7 @@ struct Command {
   Kind kind;
   AtomicOp op;                 ///< atomic only
   Width width;                 ///< atomic only
-  std::uint8_t epoch;          ///< of the peer's flush counters in which it was counted when it was accepted
+  std::uint8_t epoch = kUncounted;   ///< of the peer's flush counters in which it counts
   std::uint32_t record;        ///< prepared only: index in the engine's pool
   RemoteAddr remote;           ///< remote.rank is whom it goes to, also where kind is prepared: a blocked peer should hold up its own commands only
   Callback on_complete;
@@ -53,6 +55,8 @@ enum class [[nodiscard]] Issued : std::uint8_t { done, again };
 class Issuer {
  public:
   virtual Issued issue(const Command&) noexcept = 0;
+  /// It was answered again, or its peer's older ones were: the command has left the ring and will be issued later. May change it.
+  virtual void hold(Command&) noexcept = 0;
 
  protected:
   ~Issuer() = default;

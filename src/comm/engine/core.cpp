@@ -13,6 +13,18 @@
 #include "base/assert.h"
 
 namespace kasane::comm {
+namespace {
+
+/// The command that names a record.
+Command prepared(const Operation& op, Rank to) noexcept {
+  Command c{};
+  c.kind = Command::Kind::prepared;
+  c.record = op.index;
+  c.remote.rank = to;
+  return c;
+}
+
+}  // namespace
 
 Engine::Core::Core(Engine& engine, const EngineOptions& o)
     : engine_(engine),
@@ -169,31 +181,40 @@ void Engine::Core::completed(Completion* done) noexcept {
 
 // ---- single operations -------------------------------------------------------------------------------------------
 
-bool Engine::Core::submit(Command& c) noexcept {
-  c.epoch = static_cast<std::uint8_t>(peers_[raw(c.remote.rank)].epochs.post());   // before it can complete
-  const bool accepted = offloader_ != nullptr ? offloader_->try_push(c) : issue(c) == Issued::done;
-  if (!accepted) uncount(c.remote.rank, c.epoch);
-  return accepted;
-}
+bool Engine::Core::submit(const Command& c) noexcept { return offloader_ != nullptr ? offloader_->try_push(c) : issue(c) == Issued::done; }
 
 Issued Engine::Core::issue(const Command& c) noexcept {
+  const bool counted = c.epoch != Command::kUncounted;
   if (c.kind == Command::Kind::prepared) {
-    start(operations_[c.record]);   // what is full is tried again from the hook
+    Operation& op = operations_[c.record];
+    if (op.kind == Operation::Kind::flush) return issue_flush(op);
+    op.epoch = counted ? c.epoch : count(op.peer);
+    start(op);   // what is full is tried again from the hook
     return Issued::done;
   }
   Operation* op = take();
   if (op == nullptr) return Issued::again;
   op->kind = Operation::Kind::transfer;
   op->peer = c.remote.rank;
-  op->epoch = c.epoch;
   op->on_complete = c.on_complete;
+  op->epoch = counted ? c.epoch : count(c.remote.rank);   // before it can complete
   if (packable(c) && pack(c, *op) == Packed::yes) return Issued::done;
   switch (post(c, op)) {
     case Post::done: finish(*op, 1, Status::ok); break;
     case Post::pending: break;
-    case Post::again: put(*op); return Issued::again;
+    case Post::again:
+      const std::uint8_t epoch = op->epoch;
+      put(*op);
+      if (!counted) uncount(c.remote.rank, epoch);
+      return Issued::again;
   }
   return Issued::done;
+}
+
+/// A flush that comes through the ring behind it must find it counted.
+void Engine::Core::hold(Command& c) noexcept {
+  const bool flush = c.kind == Command::Kind::prepared && operations_[c.record].kind == Operation::Kind::flush;
+  if (!flush) c.epoch = count(c.remote.rank);
 }
 
 Post Engine::Core::post(const Command& c, Completion* done) noexcept {
@@ -219,15 +240,7 @@ Operation* Engine::Core::prepare(Operation::Kind kind, Rank peer, Callback on_co
   op->kind = kind;
   op->peer = peer;
   op->on_complete = on_complete;
-  op->epoch = static_cast<std::uint8_t>(peers_[raw(peer)].epochs.post());
   return op;
-}
-
-void Engine::Core::drop(Operation& op) noexcept {
-  const Rank peer = op.peer;
-  const std::uint32_t epoch = op.epoch;
-  put(op);
-  uncount(peer, epoch);
 }
 
 /// Pages for a list of pieces; null: there are none.
@@ -241,15 +254,12 @@ Piece* Engine::Core::map_pieces(Operation& op, std::size_t bytes) noexcept {
 
 bool Engine::Core::launch(Operation& op) noexcept {
   if (offloader_ == nullptr) {
+    op.epoch = count(op.peer);
     start(op);
     return true;
   }
-  Command c{};
-  c.kind = Command::Kind::prepared;
-  c.record = op.index;
-  c.remote.rank = op.peer;
-  if (offloader_->try_push(c)) return true;
-  drop(op);
+  if (offloader_->try_push(prepared(op, op.peer))) return true;
+  put(op);
   return false;
 }
 
@@ -342,9 +352,12 @@ bool Engine::Core::try_flush(const FlushParams& p) noexcept {
   const bool all = p.rank == kNoRank;
   Rank peer = all ? Rank{0} : p.rank;
   const Rank last = all ? Rank{engine_.ranks_ - 1} : p.rank;
-  while (peers_[raw(peer)].epochs.idle()) {   // what this thread posted and has not completed is counted there
-    if (peer == last) return Engine::call(p.on_complete);
-    peer = Rank{raw(peer) + 1};
+  // What was posted and has not completed is in a ring, or counted.
+  if (offloader_ == nullptr || offloader_->issued_everything()) {
+    while (peers_[raw(peer)].epochs.idle()) {
+      if (peer == last) return Engine::call(p.on_complete);
+      peer = Rank{raw(peer) + 1};
+    }
   }
   Operation* op = take_prepared();
   if (op == nullptr) return false;
@@ -352,8 +365,29 @@ bool Engine::Core::try_flush(const FlushParams& p) noexcept {
   op->peer = peer;
   op->all = all;
   op->on_complete = p.on_complete;
-  continue_flush(*op);
+  op->ring = 0;
+  if (offloader_ == nullptr) {
+    continue_flush(*op);
+  } else if (!push_flush(*op)) {
+    put(*op);
+    return false;
+  }
   return true;
+}
+
+/// Behind everything that its ring holds. In the name of this rank, so that a peer that takes nothing does not hold it up: what is held counts.
+bool Engine::Core::push_flush(const Operation& op) noexcept { return offloader_->try_push(prepared(op, engine_.me_), op.ring); }
+
+/// Out of one ring, into the next; behind the last one everything posted before it has been counted.
+Issued Engine::Core::issue_flush(Operation& op) noexcept {
+  if (op.ring + 1 == offloader_->executors()) {
+    continue_flush(op);
+    return Issued::done;
+  }
+  ++op.ring;
+  if (push_flush(op)) return Issued::done;   // it is the next executor's now
+  --op.ring;
+  return Issued::again;
 }
 
 /// Goes through the ranks until one still has something under way, and waits there.

@@ -11,7 +11,8 @@
 // for others).
 //
 // Thread safety: everything from any thread. No lock is waited for: gates are tried. Invariants: nothing that can be moved on lies on a list while all threads sleep
-// (see released() and retry_later()); a record is freed before its callback runs, and counts towards flushes until it has run.
+// (see released() and retry_later()); a record is freed before its callback runs; an operation counts towards flushes from its issue, or from when it left its ring,
+// until its callback has run.
 #pragma once
 
 #include <algorithm>
@@ -34,11 +35,11 @@ namespace kasane::comm {
   return o.busy_threads != 0 && std::uint64_t{o.busy_threads} + o.executors + (o.separate_completer ? 1 : 0) <= cores;
 }
 
-/// As many operations may count towards one rank at once: those with a record, and what the offloader has accepted and not issued.
+/// As many operations may count towards one rank at once: those with a record, and what the offloader holds until it can be issued.
 [[nodiscard]] constexpr std::uint64_t most_counted(const EngineOptions& o, bool offloads, std::uint32_t ranks) noexcept {
   const std::uint64_t records = std::uint64_t{2} * o.operations;
-  const std::uint64_t waiting = std::min<std::uint64_t>(offload::Executor::most_waiting(o.ring_commands, ranks), 1u << 20);   // enough to be refused
-  return offloads ? records + o.executors * waiting : records;
+  const std::uint64_t held = std::min<std::uint64_t>(offload::Executor::most_held(o.ring_commands, ranks), 1u << 20);   // enough to be refused
+  return offloads ? records + o.executors * held : records;
 }
 /// FlushState counts to 65535. What is left is for what counts without being under way: calls that will be refused, callbacks that post.
 inline constexpr std::uint64_t kMostCounted = 65535 - 8191;
@@ -53,11 +54,12 @@ class Engine::Core final : public Issuer {
 
   // ---- posting; arguments were checked --------------------------------------------------------------------------
   /// A single operation: issues it, or hands it to the offloader. False: a queue is full and nothing happened.
-  [[nodiscard]] bool submit(Command&) noexcept;
+  [[nodiscard]] bool submit(const Command&) noexcept;
   Issued issue(const Command&) noexcept override;
+  void hold(Command&) noexcept override;
   /// A record for an operation of several steps; null: none is free. To be filled in and launched, or dropped.
   [[nodiscard]] Operation* prepare(Operation::Kind, Rank peer, Callback, bool with_parcel) noexcept;
-  void drop(Operation&) noexcept;
+  void drop(Operation& op) noexcept { put(op); }
   [[nodiscard]] Piece* map_pieces(Operation&, std::size_t bytes) noexcept;
   /// Drives it, or hands it to the offloader; false: the ring is full, the record is dropped and nothing happened.
   [[nodiscard]] bool launch(Operation&) noexcept;
@@ -110,6 +112,7 @@ class Engine::Core final : public Issuer {
   void put(Operation&) noexcept;
   void finish(Operation&, std::uint32_t pieces, Status) noexcept;
   void complete(Operation&) noexcept;
+  [[nodiscard]] std::uint8_t count(Rank peer) noexcept { return static_cast<std::uint8_t>(peers_[raw(peer)].epochs.post()); }
   void uncount(Rank peer, std::uint32_t epoch) noexcept;
   void released() noexcept;
   static void completed(Completion*) noexcept;
@@ -128,6 +131,8 @@ class Engine::Core final : public Issuer {
   void ring() noexcept { transport_.wake(transport_.rank(), Doorbell::messages); }
 
   // ---- flush (core.cpp)
+  Issued issue_flush(Operation&) noexcept;
+  [[nodiscard]] bool push_flush(const Operation&) noexcept;
   void continue_flush(Operation&) noexcept;
   void resume_flushes(Rank) noexcept;
 

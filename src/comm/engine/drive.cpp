@@ -124,9 +124,12 @@ bool Engine::Core::try_request(const RequestParams& p) noexcept {
     if (!p.payload.empty()) std::memcpy(parcel(*op).bytes.data(), p.payload.data(), p.payload.size());
     return launch(*op);
   }
+  op->epoch = count(p.to);   // before its answer can come
   const std::uint32_t before = activity();
   if (transport_.request(p.to, p.handler, p.payload, op->reply) == Post::again) {
-    drop(*op);
+    const std::uint8_t epoch = op->epoch;
+    put(*op);
+    uncount(p.to, epoch);
     return false;
   }
   await(*op, before);

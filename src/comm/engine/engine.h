@@ -62,7 +62,7 @@ class Engine {
 
   /// One engine a transport; create it on every rank before the transport's first message and before other threads make progress. Collective: it attaches
   /// kLockRegion. Regions are attached through the engine. In mode offload its threads make progress from here on: set all handlers before.
-  /// Errors: options without room to count (2 · operations + executors · (2 · ring_commands + 1024) ≤ 57344 always does), no memory, no threads.
+  /// Errors: options without room to count (2 · operations + executors · (ring_commands + 1024) ≤ 57344 always does), no memory, no threads.
   static Result<std::unique_ptr<Engine>> create(Transport&, const EngineOptions& = {});
   ~Engine();   ///< after everything has completed (flush) and a barrier, when no other thread makes progress
   Engine(const Engine&) = delete;

@@ -78,7 +78,7 @@ bool Executor::take_one(const Command& command) noexcept {
 }
 
 void Executor::hold(const Command& command) noexcept {
-  held_.hold(command, taken_);
+  issuer_.hold(held_.hold(command, taken_));
   if (held_.held(command.remote.rank) >= kPeerQuota) {
     closed_[raw(command.remote.rank)].store(true, std::memory_order_relaxed);   // relaxed: a hint to requesters
   }

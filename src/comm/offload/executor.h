@@ -59,9 +59,9 @@ class Executor {
     return push != Push::full;
   }
 
-  /// As many commands may be accepted and not issued: those in the ring, and those that are held.
-  [[nodiscard]] static constexpr std::uint64_t most_waiting(std::uint64_t ring_commands, std::uint32_t ranks) noexcept {
-    return ring_commands + most_held(ring_commands, ranks);
+  /// As many commands may have left the ring and not been issued.
+  [[nodiscard]] static constexpr std::uint64_t most_held(std::uint64_t ring_commands, std::uint32_t ranks) noexcept {
+    return ring_commands + std::uint64_t{kPeerQuota} * (ranks < kClosedPeers ? ranks : kClosedPeers);
   }
   /// Commands that were accepted so far (or are being accepted).
   [[nodiscard]] std::uint64_t accepted() const noexcept { return ring_.claimed(); }
@@ -79,10 +79,6 @@ class Executor {
   static constexpr std::uint32_t kPeerQuota = 16;      // held commands of a peer before it is closed
   static constexpr std::uint32_t kClosedPeers = 64;    // peers that can be closed without others waiting
   static constexpr std::uint32_t kUnpublishedLooks = 16;
-
-  static constexpr std::uint64_t most_held(std::uint64_t ring_commands, std::uint32_t ranks) noexcept {
-    return ring_commands + std::uint64_t{kPeerQuota} * (ranks < kClosedPeers ? ranks : kClosedPeers);
-  }
 
   bool look() noexcept;
   bool retry_held() noexcept;

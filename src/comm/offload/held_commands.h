@@ -33,8 +33,8 @@ class HeldCommands {
   [[nodiscard]] bool full() const noexcept { return free_ == kNone; }
   [[nodiscard]] std::uint32_t held(Rank peer) const noexcept { return peers_[raw(peer)].count; }
 
-  /// Keeps command behind the others of its peer. position: its place in the ring. Pre: !full().
-  void hold(const Command& command, std::uint64_t position) noexcept {
+  /// Keeps command behind the others of its peer; the copy that will be retried. position: its place in the ring. Pre: !full().
+  Command& hold(const Command& command, std::uint64_t position) noexcept {
     const std::uint32_t slot = free_;
     free_ = slots_[slot].next;
     slots_[slot] = {command, position, kNone};
@@ -46,6 +46,7 @@ class HeldCommands {
       slots_[peer.last].next = slot;
     }
     peer.last = slot;
+    return slots_[slot].command;
   }
 
   /// issue(command) for the oldest of each peer, and on with the same peer while it says true, at most `turn` times. left(peer, held) after each peer.

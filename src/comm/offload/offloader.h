@@ -12,6 +12,7 @@
 // destructor from threads that run no callbacks.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -45,6 +46,14 @@ class Offloader {
   /// the moment; nothing happened, try again later.
   [[nodiscard]] bool try_push(const Command& command) noexcept {
     return executors_.size() == 1 ? executors_.front()->try_push(command) : own_executor().try_push(command);
+  }
+
+  /// Into the ring of that executor, for what has to go through all of them.
+  [[nodiscard]] bool try_push(const Command& command, std::uint32_t executor) noexcept { return executors_[executor]->try_push(command); }
+  [[nodiscard]] std::uint32_t executors() const noexcept { return static_cast<std::uint32_t>(executors_.size()); }
+  /// Has everything accepted before the call been issued? Never waits.
+  [[nodiscard]] bool issued_everything() const noexcept {
+    return std::all_of(executors_.begin(), executors_.end(), [](const auto& e) { return e->issued_all_before(e->accepted()); });
   }
 
   /// Returns when everything accepted before the call has been issued (which is not to say completed).

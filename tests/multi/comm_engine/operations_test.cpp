@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "multi/comm_engine/engine_env.h"
 
@@ -398,6 +399,30 @@ TEST_P(EngineTest, FlushComesAfterEverythingBeforeIt) {
   });
 }
 
+// A flush goes through the rings of all executors, also of those that its own thread does not use, and through full ones.
+TEST_P(EngineTest, FlushCountsWhatOtherThreadsPosted) {
+  if (GetParam().over == Over::sim) GTEST_SKIP() << "its ranks share one thread";
+  with_engines(GetParam(), {.executors = 3, .ring_commands = 4}, [](EngineEnv& env) {
+    constexpr std::uint64_t kThreads = 4, kEach = 12;
+    for (int n = env.rounds(50, 10); n > 0; --n) {
+      Counter writes;
+      std::vector<std::thread> threads;
+      for (std::uint64_t t = 0; t < kThreads; ++t) {
+        threads.emplace_back([&, t] {
+          PollWaiter waiter(env.transport);
+          for (std::uint64_t i = 0; i < kEach; ++i) {
+            env.post(&Engine::try_write_async, {.to = env.at(env.next(), 8192 * t + 8 * i), .from = env.here(kSource), .bytes = 8,
+                                                .on_complete = writes.callback()}, waiter);
+          }
+        });
+      }
+      for (auto& thread : threads) thread.join();
+      ASSERT_DONE(env.io().flush(n % 2 == 0 ? kNoRank : env.next()));
+      EXPECT_EQ(writes.completed(), kThreads * kEach);
+    }
+  });
+}
+
 /// A chain of operations, each posted by the callback of the one before.
 struct Chain {
   EngineEnv& env;
@@ -515,10 +540,10 @@ TEST_P(EngineTest, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
 
 TEST_P(EngineTest, MoreThanCanBeCountedIsRefused) {
   with_engines(GetParam(), {}, [](EngineEnv& env) {
-    const auto ring = Engine::create(env.transport, {.mode = Mode::offload, .ring_commands = 32768});
+    const auto ring = Engine::create(env.transport, {.mode = Mode::offload, .ring_commands = 65536});
     ASSERT_FALSE(ring);
-    EXPECT_NE(ring.error().message.find("1 rings of 32768 commands"), std::string::npos) << ring.error().message;
-    const auto rings = Engine::create(env.transport, {.mode = Mode::offload, .executors = 16, .ring_commands = 2048});
+    EXPECT_NE(ring.error().message.find("1 rings of 65536 commands"), std::string::npos) << ring.error().message;
+    const auto rings = Engine::create(env.transport, {.mode = Mode::offload, .executors = 16, .ring_commands = 4096});
     ASSERT_FALSE(rings);
     EXPECT_NE(rings.error().message.find("57344"), std::string::npos) << rings.error().message;
   }, 1);

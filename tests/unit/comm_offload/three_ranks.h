@@ -166,6 +166,11 @@ class TestIssuer final : public Issuer {
     }
     return Issued::done;
   }
+  /// Once at most for a command; retries get the copy that was marked here.
+  void hold(Command& c) noexcept override {
+    EXPECT_EQ(c.epoch, Command::kUncounted);
+    c.epoch = 0;
+  }
 
  private:
   static constexpr std::size_t kRecords = 12;   // a peer
