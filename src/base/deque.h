@@ -84,28 +84,14 @@ class Deque {
   }
   /// The same; fills value only if it returns true. For hot paths: an optional's two parts may be written apart and read together, which stalls.
   [[nodiscard]] bool pop(std::uint64_t& value) noexcept {
-    const std::uint64_t b = bottom_.load(std::memory_order_relaxed) - 1;  // relaxed: only the owner writes it.
-    // seq_cst, both: either this store is before a thief's load of bottom in S, and the thief sees that value b is not for
-    // it, or the thief's earlier load of top is before ours, and we see how far top had come. (Dekker's pattern.)
-    bottom_.store(b, std::memory_order_seq_cst);
-    std::uint64_t t = top_.load(std::memory_order_seq_cst);
-    const auto left = static_cast<std::int64_t>(b - t);
-    if (left > 0) [[likely]] {
+    return pop_with([&](std::uint64_t b) {
       // relaxed: we wrote it ourselves, and no other thread writes slots.
       value = slot(b).load(std::memory_order_relaxed);
-      return true;
-    }
-    bool mine = false;
-    if (left == 0) {
-      // The last one: thieves may be after it too, so it is taken at the top like theirs.
-      const std::uint64_t last = slot(b).load(std::memory_order_relaxed);
-      // seq_cst: a step of top in S like the thief's. Failure relaxed: nothing is read on the strength of it.
-      mine = top_.compare_exchange_strong(t, t + 1, std::memory_order_seq_cst, std::memory_order_relaxed);
-      if (mine) value = last;
-    }
-    // relaxed: back to bottom = top, which is empty; a thief that reads it with an older top fails its compare-swap.
-    bottom_.store(b + 1, std::memory_order_relaxed);
-    return mine;
+    });
+  }
+  /// The same for an owner that knows which value it is, if any, and saves the look at it.
+  [[nodiscard]] bool pop_known([[maybe_unused]] std::uint64_t value) noexcept {
+    return pop_with([&](std::uint64_t b) { KASANE_ASSERT(slot(b).load(std::memory_order_relaxed) == value); });
   }
 
   /// Anybody, also a process that maps the memory elsewhere. Fills value only if taken.
@@ -147,6 +133,31 @@ class Deque {
 
  private:
   explicit Deque(std::uint64_t capacity) noexcept : mask_(capacity - 1) {}
+
+  // take(index) reads what was popped.
+  template <class Take>
+  bool pop_with(Take&& take) noexcept {
+    const std::uint64_t b = bottom_.load(std::memory_order_relaxed) - 1;  // relaxed: only the owner writes it.
+    // seq_cst, both: either this store is before a thief's load of bottom in S, and the thief sees that value b is not for
+    // it, or the thief's earlier load of top is before ours, and we see how far top had come. (Dekker's pattern.)
+    bottom_.store(b, std::memory_order_seq_cst);
+    std::uint64_t t = top_.load(std::memory_order_seq_cst);
+    const auto left = static_cast<std::int64_t>(b - t);
+    if (left > 0) [[likely]] {
+      take(b);
+      return true;
+    }
+    bool mine = false;
+    if (left == 0) {
+      // The last one: thieves may be after it too, so it is taken at the top like theirs.
+      // seq_cst: a step of top in S like the thief's. Failure relaxed: nothing is read on the strength of it.
+      mine = top_.compare_exchange_strong(t, t + 1, std::memory_order_seq_cst, std::memory_order_relaxed);
+      if (mine) take(b);   // still in its place: only the owner, who is here, writes slots
+    }
+    // relaxed: back to bottom = top, which is empty; a thief that reads it with an older top fails its compare-swap.
+    bottom_.store(b + 1, std::memory_order_relaxed);
+    return mine;
+  }
 
   [[nodiscard]] Word& slot(std::uint64_t index) noexcept {
     return reinterpret_cast<Word*>(reinterpret_cast<std::byte*>(this) + kRingOffset)[index & mask_];

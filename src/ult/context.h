@@ -26,6 +26,12 @@ namespace kasane::ult {
 
 struct Worker;
 
+/// Whom a child may return into, and by which control block (null: born elsewhere). In two registers, which kasane_ult_fork keeps for it.
+struct Parent {
+  SlotControl* control;
+  Word slot;
+};
+
 /// A child that came back into its parent: the worker, and the child's control block. In two registers.
 struct ChildReturned {
   Worker* worker;
@@ -46,11 +52,11 @@ void kasane_ult_fork(kasane::ult::Word* save_sp, void* argument, kasane::ult::Wo
 // kasane_ult_fork keep function and argument over the first for nothing: they are saved already.
 
 /// Makes the parent available to others.
-void kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane::ult::SlotControl* control, std::uint32_t slot);
+kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane::ult::SlotControl* control, std::uint32_t slot);
 /// Calls function(argument) and catches what it throws.
 void kasane_ult_thread_run(void (*function)(void*), void* argument);
 /// Returns only if the thread was never switched out and its parent is still here.
-kasane::ult::ChildReturned kasane_ult_thread_end();
+kasane::ult::ChildReturned kasane_ult_thread_end(kasane::ult::Parent parent);
 /// What is left to do on the parent's stack (pool.cpp); the only caller is kasane_ult_fork.
 void kasane_ult_child_returned(kasane::ult::Worker* worker, kasane::ult::SlotControl* child);
 

@@ -64,7 +64,11 @@ kasane_ult_fork:
         call    kasane_ult_thread_begin
         movq    %r12, %rdi
         movq    %r13, %rsi
+        movq    %rax, %r12              // the parent
+        movq    %rdx, %r13
         call    kasane_ult_thread_run
+        movq    %r12, %rdi
+        movq    %r13, %rsi
         call    kasane_ult_thread_end
         movq    %rbx, %rsp              // nobody took the parent: its frame is as we left it; the calls preserved r14 and r15
         .cfi_restore_state

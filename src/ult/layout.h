@@ -46,7 +46,7 @@ struct alignas(128) SlotControl {
   Word generation;     ///< low 32 bits: which thread of this slot; odd, grows when the slot is freed
   Word rank;           ///< the rank that runs the thread, or ran it last; of a free slot: its birth rank
   Word exception;      ///< what it exited with: the pointer inside a std::exception_ptr, or 0
-  Word reserved;
+  Word stack_end;      ///< highest address of its stack, exclusive; set when it is first taken
 
   Word eh[2];          ///< its __cxa_eh_globals while it does not run (ult/exception_state.h)
   Word reserved2[2];

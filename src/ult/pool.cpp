@@ -11,7 +11,9 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <typeinfo>
 
+#include <cxxabi.h>
 #include <sched.h>
 
 #include "base/assert.h"
@@ -26,6 +28,9 @@ constinit thread_local kasane::ult::Worker* kasane_ult_worker = nullptr;
 
 namespace kasane::ult {
 namespace {
+
+/// Slots are multiples of it.
+constexpr std::size_t kSmallestSlotBytes = 64 * 1024;
 
 /// What exit() throws. No base class: only the thread's first frame, or catch (...), sees it.
 struct ThreadExit {};
@@ -81,8 +86,10 @@ void run_root_call(void* call) {
 
 // ---- the body of a thread ----
 
-// Where the thread runs now, which need not be where it began.
-[[gnu::noinline]] void keep_exception(std::exception_ptr exception) {
+// In the handler of what the thread's function threw, where the thread runs now, which need not be where it began. Nothing is kept of exit()'s.
+[[gnu::noinline]] void keep_exception() noexcept {
+  if (*abi::__cxa_current_exception_type() == typeid(ThreadExit)) return;
+  std::exception_ptr exception = std::current_exception();
   Word word;
   std::memcpy(&word, static_cast<const void*>(&exception), sizeof word);
   new (&exception) std::exception_ptr;   // its reference is the word's now
@@ -102,7 +109,7 @@ void run_root_call(void* call) {
 inline Pool::Allocated make_thread(PoolCore& core, SlotId slot, std::size_t alignment, std::size_t size) {
   SlotControl& control = *core.controls.local(slot);
   const std::uintptr_t align = alignment < 16 ? 16 : alignment;
-  const std::uintptr_t argument = (core.slots.stack_end(slot) - size) & ~(align - 1);
+  const std::uintptr_t argument = (control.stack_end - size) & ~(align - 1);
   // relaxed: whoever learns of the thread does so through something that orders memory.
   atomic(control.join).store(kRunning, std::memory_order_relaxed);
   return {ThreadId{Word{raw(slot)} << 32 | (control.generation & 0xFFFFFFFFu)}, reinterpret_cast<void*>(argument)};
@@ -133,45 +140,54 @@ void adopt_for_fork(Worker& worker, Pool::Allocated thread) {
   core.controls.put(slot, offsetof(SlotControl, rank), raw(core.config.rank));
 }
 
+SlotId slot_of(Parent parent) noexcept { return SlotId{static_cast<std::uint32_t>(parent.slot)}; }
+
 // The less usual half of kasane_ult_thread_begin: a root; a parent born elsewhere, or in the middle of a catch block (what the next to run it must
 // know goes to its control block); somebody to be woken; a full deque.
-[[gnu::noinline]] void begin_slowly(Worker& worker, SlotControl* own, SlotId slot) {
-  const SlotId parent = worker.self;
-  if (parent != kNoSlot) {
+[[gnu::noinline]] Parent begin_slowly(Worker& worker, SlotControl* own, SlotId slot) {
+  const Parent parent{worker.control, raw(worker.self)};
+  const bool none = worker.self == kNoSlot;   // a root
+  if (!none) {
     worker.core->save_exceptions(worker);
-    if (worker.control == nullptr) worker.core->controls.put(parent, offsetof(SlotControl, sp), worker.foreign_sp);
+    if (worker.control == nullptr) worker.core->controls.put(worker.self, offsetof(SlotControl, sp), worker.foreign_sp);
   }
   worker.self = slot;
   worker.control = own;
-  if (parent != kNoSlot) worker.core->push(worker, parent);
+  if (!none) worker.core->push(worker, slot_of(parent));
+  return parent;
 }
 
-[[gnu::noinline]] void push_slowly(Worker& worker, SlotId parent) { worker.core->push(worker, parent); }
-[[gnu::noinline]] void wake_slowly(PoolCore& core) { core.wake_for_push(); }
+[[gnu::noinline]] Parent push_slowly(Worker& worker, Parent parent) {
+  worker.core->push(worker, slot_of(parent));
+  return parent;
+}
+[[gnu::noinline]] Parent wake_slowly(PoolCore& core, Parent parent) {
+  core.wake_for_push();
+  return parent;
+}
 
 // Back to the parent, which pop gave. Last on the child's stack.
-KASANE_ULT_SWITCHES inline ChildReturned return_to(Worker& worker, SlotId parent) {
+KASANE_ULT_SWITCHES inline ChildReturned return_to(Worker& worker, Parent parent) {
   SlotControl* const child = worker.control;
   PoolCore& core = *worker.core;
-  worker.self = parent;
-  worker.control = core.controls.local_or_null(parent);
-  if (core.controls.get(parent, offsetof(SlotControl, flags)) & kSlotExceptionState) core.restore_exceptions(worker);
-  core.slots.sanitizer.leaving_to_thread(parent);
+  worker.self = slot_of(parent);
+  worker.control = parent.control;
+  if (core.controls.get(worker.self, offsetof(SlotControl, flags)) & kSlotExceptionState) core.restore_exceptions(worker);
+  core.slots.sanitizer.leaving_to_thread(worker.self);
   return {&worker, child};
 }
 
 // The less usual half of kasane_ult_thread_end: a thread that was switched out, or has values to destroy (which may switch it out), or whose parent is
 // in the overflow list.
-[[gnu::noinline]] KASANE_ULT_SWITCHES ChildReturned end_slowly() {
+[[gnu::noinline]] KASANE_ULT_SWITCHES ChildReturned end_slowly(Parent parent) {
   Locals::destroy_all();
   Worker& here = *current_worker();
   if (here.control == nullptr || here.control->flags != 0) here.core->leave_for_good(here);
-  const SlotId parent = here.queue.pop(here.core->controls);
-  if (parent == kNoSlot) here.core->leave_for_good(here);
+  if (here.queue.pop(here.core->controls) == kNoSlot) here.core->leave_for_good(here);
   return return_to(here, parent);
 }
 
-[[gnu::noinline]] KASANE_ULT_SWITCHES ChildReturned return_slowly(Worker& worker, SlotId parent) { return return_to(worker, parent); }
+[[gnu::noinline]] KASANE_ULT_SWITCHES ChildReturned return_slowly(Worker& worker, Parent parent) { return return_to(worker, parent); }
 
 [[noreturn, gnu::noinline]] void leave_slowly(Worker& worker) { worker.core->leave_for_good(worker); }
 
@@ -275,7 +291,7 @@ Result<std::unique_ptr<Pool>> Pool::create(const Config& config) {
   if (config.slots_per_rank == 0) return wrong("slots_per_rank is 0; set KASANE_SLOTS to at least 1");
   if (std::uint64_t{config.ranks} * config.slots_per_rank >= raw(kNoSlot))
     return wrong("ranks × slots_per_rank must be below 2^32 - 1; set KASANE_SLOTS to less");
-  if (config.slot_bytes == 0 || config.slot_bytes % (64 * 1024) != 0) return wrong("slot_bytes must be a multiple of 64 KiB");
+  if (config.slot_bytes == 0 || config.slot_bytes % kSmallestSlotBytes != 0) return wrong("slot_bytes must be a multiple of 64 KiB");
   if (config.slots == nullptr || config.region == nullptr || config.counters == nullptr)
     return wrong("slots, region and counters must be given");
   if (raw(config.rank) >= config.ranks) return wrong("rank must be below ranks");
@@ -349,7 +365,7 @@ void RuntimeSection::leave() noexcept {
 
 Pool::Allocated Pool::allocate(std::size_t alignment, std::size_t size) {
   Worker& worker = worker_of_thread();
-  if (worker.cache.empty() || size + alignment > worker.core->config.slot_bytes / 2 || kSanitized) [[unlikely]]
+  if (worker.cache.empty() || size + alignment > kSmallestSlotBytes / 2 || kSanitized) [[unlikely]]
     return allocate_slowly(worker, alignment, size);
   return make_thread(*worker.core, worker.cache.pop(), alignment, size);
 }
@@ -468,47 +484,43 @@ void Pool::acquire() {
 // The three parts of a thread's life on its own stack, called in turn by kasane_ult_fork. Nothing but the function and its argument is kept from one to
 // the next: what the end needs is asked of the worker of then.
 
-void kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane::ult::SlotControl* own, std::uint32_t slot) {
+kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane::ult::SlotControl* own, std::uint32_t slot) {
   using namespace kasane;
   using namespace kasane::ult;
   SanitizerSlots::arrived();
   if (worker->control == nullptr || !worker->exceptions->empty()) [[unlikely]] return begin_slowly(*worker, own, SlotId{slot});
-  const SlotId parent = worker->self;
+  const Parent parent{worker->control, raw(worker->self)};
   PoolCore& core = *worker->core;
   worker->self = SlotId{slot};
   worker->control = own;
   // From the push on the parent may run elsewhere; it finds sp in its control block (the push releases).
-  if (!worker->queue.try_push(parent)) [[unlikely]] return push_slowly(*worker, parent);
-  if (core.wake_wanted()) [[unlikely]] wake_slowly(core);
+  if (!worker->queue.try_push(slot_of(parent))) [[unlikely]] return push_slowly(*worker, parent);
+  if (core.wake_wanted()) [[unlikely]] return wake_slowly(core, parent);
+  return parent;
 }
 
 void kasane_ult_thread_run(void (*function)(void*), void* argument) {
   using namespace kasane::ult;
   try {
     function(argument);
-  } catch (const ThreadExit&) {
   } catch (...) {
-    keep_exception(std::current_exception());
+    keep_exception();
   }
 }
 
-KASANE_ULT_SWITCHES kasane::ult::ChildReturned kasane_ult_thread_end() {
+KASANE_ULT_SWITCHES kasane::ult::ChildReturned kasane_ult_thread_end(kasane::ult::Parent parent) {
   using namespace kasane;
   using namespace kasane::ult;
   Worker* const here = current_worker();
   SlotControl* const child = here->control;
-  if (child == nullptr || child->flags != 0 || here->queue.overflowing()) [[unlikely]] return end_slowly();
+  if (child == nullptr || child->flags != 0 || here->queue.overflowing()) [[unlikely]] return end_slowly(parent);
   // Never switched out: this is the worker of the beginning, and all that was pushed after the parent has been popped or stolen.
   // So a pop gives the parent, or nothing if it was stolen.
-  const SlotId parent = here->queue.pop_deque();
-  if (parent == kNoSlot) [[unlikely]] leave_slowly(*here);
-  const Controls& controls = here->core->controls;
-  if (!controls.is_local(parent)) [[unlikely]] return return_slowly(*here, parent);
-  SlotControl* const control = controls.local(parent);
-  if (control->flags & kSlotExceptionState) [[unlikely]] return return_slowly(*here, parent);
-  here->self = parent;
-  here->control = control;
-  here->core->slots.sanitizer.leaving_to_thread(parent);
+  if (!here->queue.pop_known(slot_of(parent))) [[unlikely]] leave_slowly(*here);
+  if (parent.control == nullptr || parent.control->flags & kSlotExceptionState) [[unlikely]] return return_slowly(*here, parent);
+  here->self = slot_of(parent);
+  here->control = parent.control;
+  here->core->slots.sanitizer.leaving_to_thread(slot_of(parent));
   return {here, child};
 }
 

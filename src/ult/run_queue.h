@@ -26,16 +26,15 @@ class RunQueue {
   }
   [[nodiscard]] SlotId pop(const Controls& controls) {
     if (overflow_ != kNoSlot) [[unlikely]] return pop_overflow(controls);
-    return pop_deque();
+    std::uint64_t value;
+    return deque_->pop(value) ? SlotId{static_cast<std::uint32_t>(value)} : kNoSlot;
   }
 
   // The usual halves of push and pop, for callers that keep the other out of line.
   [[nodiscard]] bool overflowing() const noexcept { return overflow_ != kNoSlot; }
   [[nodiscard]] bool try_push(SlotId slot) noexcept { return overflow_ == kNoSlot && deque_->push(raw(slot)); }
-  [[nodiscard]] SlotId pop_deque() noexcept {
-    std::uint64_t value;
-    return deque_->pop(value) ? SlotId{static_cast<std::uint32_t>(value)} : kNoSlot;
-  }
+  /// Pops slot, which was pushed last of those that are still here, unless it was stolen.
+  [[nodiscard]] bool pop_known(SlotId slot) noexcept { return deque_->pop_known(raw(slot)); }
 
   [[nodiscard]] bool empty_for_owner() const noexcept { return overflow_ == kNoSlot && deque_->size_hint() == 0; }
 

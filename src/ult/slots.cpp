@@ -76,6 +76,7 @@ SlotId Slots::take_never_used() {
   }
   const SlotId slot = controls_.layout().slot_at(config_.rank, index);
   if (config_.prepare_slot) config_.prepare_slot(config_.prepare_context, slot);
+  controls_.local(slot)->stack_end = stack_end(slot);
   controls_.local(slot)->generation = 1;
   controls_.local(slot)->rank = raw(config_.rank);
   return slot;
