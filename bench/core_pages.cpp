@@ -46,7 +46,7 @@ struct Results {
 double us(std::uint64_t ns, std::size_t n) { return static_cast<double>(ns) / 1e3 / static_cast<double>(n); }
 
 /// The kernel's part of a fault: a handler that only lets the access pass.
-bool open_block(void*, void* address, bool, void*) {
+bool open_block(void*, void* address, bool, int) {
   auto* block = reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(address) / kBlockBytes * kBlockBytes);
   return ::mprotect(block, kBlockBytes, PROT_READ | PROT_WRITE) == 0;
 }

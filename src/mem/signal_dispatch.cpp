@@ -74,14 +74,14 @@ bool is_page_fault(int signal, const siginfo_t& info) {
                            : info.si_code == BUS_ADRERR;
 }
 
-bool call(Slot& slot, int signal, std::uintptr_t address, bool write, void* ucontext) {
+bool call(Slot& slot, int signal, std::uintptr_t address, bool write) {
   // seq_cst, both: see the top of the file (store to users, then load of live, against the reverse in unregister_range).
   slot.users.fetch_add(1, std::memory_order_seq_cst);
   bool answered = false;
   if (slot.live.load(std::memory_order_seq_cst) && slot.holds(address) &&
       (signal == SIGSEGV || slot.signals == FaultSignals::segv_and_bus)) {
     serving = true;
-    answered = slot.function(slot.context, reinterpret_cast<void*>(address), write, ucontext);
+    answered = slot.function(slot.context, reinterpret_cast<void*>(address), write, signal);
     serving = false;
   }
   // release: what the function did with its context comes before unregister_range() returns.
@@ -95,7 +95,7 @@ bool serve(int signal, const siginfo_t& info, void* ucontext) {
   if (!kind.served) return false;
   const auto address = reinterpret_cast<std::uintptr_t>(info.si_addr);
   for (Slot& slot : slots)
-    if (slot.holds(address)) return call(slot, signal, address, kind.write, ucontext);
+    if (slot.holds(address)) return call(slot, signal, address, kind.write);
   return false;
 }
 

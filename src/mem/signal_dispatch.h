@@ -24,9 +24,9 @@
 
 namespace kasane::mem {
 
-/// An access at address was not possible. true: it is now, run it again; false: not ours to answer. Where the machine does not say
-/// whether it was a store, write is true. Runs on the alternate stack: async-signal-safe code only; errno is kept by the caller.
-using FaultFunction = bool (*)(void* context, void* address, bool write, void* ucontext);
+/// An access at address was not possible, which came as signal (SIGSEGV or SIGBUS). true: it is now, run it again; false: not ours to answer. Where the
+/// machine does not say whether it was a store, write is true. Runs on the alternate stack: async-signal-safe code only; errno is kept by the caller.
+using FaultFunction = bool (*)(void* context, void* address, bool write, int signal);
 
 /// What happens to a fault that no range answers; the arguments of an SA_SIGINFO handler. Returning runs the instruction again.
 using FaultFallback = void (*)(int signal, siginfo_t* info, void* ucontext);

@@ -13,6 +13,7 @@
 #include "fixtures.h"
 #include "mem/alt_stack.h"
 #include "mem/block_table.h"
+#include "mem/mappings.h"
 
 namespace kasane::mem {
 namespace {

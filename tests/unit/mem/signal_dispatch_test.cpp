@@ -31,7 +31,7 @@ class Pages {
   }
   void unwatch() { unregister_range(const_cast<char*>(base)); }
 
-  static bool open(void* context, void* address, bool write, void*) {
+  static bool open(void* context, void* address, bool write, int) {
     auto* self = static_cast<Pages*>(context);
     ++self->faults;
     self->last = static_cast<char*>(address) - self->base;
@@ -116,10 +116,10 @@ TEST_F(SignalDispatch, AFaultOnTheAlternateStackIsAnsweredThere) {
   Pages pages;
   watched = &pages;
   stack = &stack_;
-  ASSERT_TRUE(pages.watch([](void* context, void* address, bool write, void* ucontext) {
+  ASSERT_TRUE(pages.watch([](void* context, void* address, bool write, int signal) {
     int here = 0;
     on_stack = stack->contains(&here);
-    return Pages::open(context, address, write, ucontext);
+    return Pages::open(context, address, write, signal);
   }));
   struct sigaction action {};
   struct sigaction before {};
@@ -139,10 +139,10 @@ TEST_F(SignalDispatch, UnregisteringWaitsForWhoIsInTheFunction) {
     Pages pages;
     static std::atomic<int> inside, left;
     inside = left = 0;
-    ASSERT_TRUE(pages.watch([](void* context, void* address, bool write, void* ucontext) {
+    ASSERT_TRUE(pages.watch([](void* context, void* address, bool write, int signal) {
       ++inside;
       for (int i = 0; i < 20; ++i) ::sched_yield();
-      const bool answered = Pages::open(context, address, write, ucontext);
+      const bool answered = Pages::open(context, address, write, signal);
       ++left;
       return answered;
     }));
@@ -179,7 +179,7 @@ TEST_F(SignalDispatchDeathTest, ARefusedFaultGoesToTheFallback) {
       {
         AltStack own = alt_stack();
         Pages pages;
-        if (!pages.watch([](void*, void*, bool, void*) { return false; })) ::_exit(1);
+        if (!pages.watch([](void*, void*, bool, int) { return false; })) ::_exit(1);
         set_fallback(exit_with_42);
         pages.base[1] = 1;
       },
@@ -192,7 +192,7 @@ TEST_F(SignalDispatchDeathTest, AFaultInsideAFaultFunctionGoesToTheFallback) {
       {
         AltStack own = alt_stack();
         Pages pages;
-        if (!pages.watch([](void* context, void*, bool, void*) {
+        if (!pages.watch([](void* context, void*, bool, int) {
               static_cast<Pages*>(context)->base[kBlockBytes] = 1;
               return true;
             }))
@@ -227,7 +227,7 @@ TEST_F(SignalDispatchDeathTest, ABusErrorGoesToTheFallbackUnlessTheRangeWantsIt)
         {
           AltStack own = alt_stack();
           void* page = ::mmap(nullptr, kBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-          if (!register_range(page, kBlockBytes, [](void*, void*, bool, void*) -> bool { ::_exit(41); }, nullptr, signals))
+          if (!register_range(page, kBlockBytes, [](void*, void*, bool, int signal) -> bool { ::_exit(signal == SIGBUS ? 41 : 3); }, nullptr, signals))
             ::_exit(1);
           set_fallback([](int signal, siginfo_t*, void*) { ::_exit(signal == SIGBUS ? 42 : 2); });
           *static_cast<volatile char*>(page) = 1;
@@ -284,7 +284,7 @@ TEST_F(SignalDispatchDeathTest, TheSignalStackItselfHasAGuard) {
   auto overflow = [] {
     AltStack own = alt_stack();
     Pages pages;
-    if (!pages.watch([](void*, void*, bool, void*) {
+    if (!pages.watch([](void*, void*, bool, int) {
           volatile char* below = static_cast<char*>(__builtin_frame_address(0));
           for (std::size_t i = 0; i <= AltStack::kBytes + kBlockBytes; i += 512) *(below - i) = 1;
           return false;

@@ -14,6 +14,7 @@
 
 #include "fixtures.h"
 #include "mem/alt_stack.h"
+#include "mem/mappings.h"
 #include "mem/mprotect_engine.h"
 #include "mem/signal_dispatch.h"
 
