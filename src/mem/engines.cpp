@@ -1,34 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mem/engines.h"
 
-#include <fcntl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <utility>
 
-#include <cerrno>
-#include <system_error>
+#include "mem/mprotect_engine.h"
+#include "mem/uffd_engine.h"
+#include "mem/userfaultfd.h"
 
 namespace kasane::mem {
-namespace {
-
-constexpr long kUserModeOnly = 1;   // UFFD_USER_MODE_ONLY
-
-// What the kernel says to userfaultfd(2): whole (system calls into V would work), from user mode only, or why not.
-std::string probe_userfaultfd() {
-  for (long mode : {0L, kUserModeOnly}) {
-    const long fd = ::syscall(SYS_userfaultfd, O_CLOEXEC | mode);
-    if (fd < 0) continue;
-    ::close(static_cast<int>(fd));
-    return mode == 0 ? "the kernel offers userfaultfd" : "the kernel offers userfaultfd for user mode only";
-  }
-  return "the kernel refuses userfaultfd: " + std::generic_category().message(errno);
-}
-
-}  // namespace
 
 std::vector<EngineInfo> engines() {
-  return {{"mprotect", true, "SIGSEGV and mprotect; any kernel"},
-          {"uffd", false, "not built yet (" + probe_userfaultfd() + ")"}};
+  std::string missing = probe_userfaultfd();
+  const bool offered = missing.empty();
+  return {{"uffd", offered, offered ? "userfaultfd, its faults as SIGBUS in place; needs no privileges" : std::move(missing)},
+          {"mprotect", true, "SIGSEGV and mprotect; any kernel"}};
+}
+
+std::vector<std::string> engine_choices() { return {"auto", "uffd", "mprotect"}; }
+
+Result<std::unique_ptr<FaultEngine>> make_fault_engine(const Space& space, std::string_view name) {
+  if (name == "mprotect") return make_mprotect_engine(space);
+  auto uffd = make_uffd_engine(space);
+  if (uffd) return uffd;
+  if (name == "auto") return make_mprotect_engine(space);
+  return fail(uffd.error().code, "the fault engine uffd (--faults, KASANE_FAULTS) cannot be had here: " + uffd.error().message + "; auto takes what can be had");
 }
 
 }  // namespace kasane::mem

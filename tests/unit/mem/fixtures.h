@@ -5,8 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "mem/engines.h"
+#include "mem/mprotect_engine.h"
 #include "mem/space.h"
+#include "mem/uffd_engine.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kSanitized = true;
@@ -28,6 +35,23 @@ inline Space make_space(std::size_t bytes) {
   if (!space) throw std::runtime_error(space.error().message);
   return std::move(*space);
 }
+
+/// The engine of that name, with a limit of mappings of its own.
+inline std::unique_ptr<FaultEngine> make_engine(std::string_view name, const Space& space, std::uint64_t mapping_limit = 0) {
+  if (name == "mprotect") return make_mprotect_engine(space, mapping_limit);
+  auto made = make_uffd_engine(space, mapping_limit);
+  if (!made) throw std::runtime_error(made.error().message);
+  return std::move(*made);
+}
+
+/// The names of those that this kernel allows.
+inline std::vector<std::string> engines_here() {
+  std::vector<std::string> names;
+  for (const EngineInfo& e : engines())
+    if (e.available) names.emplace_back(e.name);
+  return names;
+}
+inline std::string engine_test_name(const ::testing::TestParamInfo<std::string>& info) { return info.param; }
 
 /// A small, seeded generator; two threads use two of them.
 class Random {

@@ -15,7 +15,6 @@
 #include "fixtures.h"
 #include "mem/alt_stack.h"
 #include "mem/mappings.h"
-#include "mem/mprotect_engine.h"
 #include "mem/signal_dispatch.h"
 
 namespace kasane::mem {
@@ -23,25 +22,28 @@ namespace {
 
 constexpr std::size_t kSlotBytes = 4 * kPageBytes;
 
+class StackGuard : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Engines, StackGuard, ::testing::ValuesIn(engines_here()), engine_test_name);
+
 bool refuse(void*, std::uint64_t, Access) { return false; }
 
-TEST(StackGuard, MarkersMakeNoMappings) {
+TEST_P(StackGuard, MarkersMakeNoMappings) {
   if (!guards_available()) GTEST_SKIP() << "no guard markers on this kernel";
   Space space = make_space(2048 * kPageBytes);
-  auto engine = make_mprotect_engine(space);
+  auto engine = make_engine(GetParam(), space);
   ASSERT_TRUE(engine->protect({BlockId{0}, space.blocks()}, Access::write));
   const std::uint64_t before = count_mappings();
   for (std::uint64_t page = 0; page < 2048; ++page) ASSERT_TRUE(install_guard(space.v(page * kPageBytes)));
   EXPECT_LE(count_mappings(), before + 2);
 }
 
-TEST(StackGuard, AMarkerOutlivesChangesOfRights) {
+TEST_P(StackGuard, AMarkerOutlivesChangesOfRights) {
   if (!guards_available()) GTEST_SKIP() << "no guard markers on this kernel";
   EXPECT_EXIT(
       {
         auto stack = AltStack::create();
         Space space = make_space(kPageBytes);
-        auto engine = make_mprotect_engine(space);
+        auto engine = make_engine(GetParam(), space);
         if (!stack || !engine->start(refuse, nullptr)) ::_exit(1);
         if (!install_guard(space.v(0))) ::_exit(2);   // over no rights at all
         for (Access access : {Access::write, Access::none, Access::read, Access::write})
@@ -69,7 +71,7 @@ bool forget_markers() {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-TEST(StackGuard, WithoutMarkersGuardsWorkUpToABound) {
+TEST_P(StackGuard, WithoutMarkersGuardsWorkUpToABound) {
   // A process of its own from the start: this one may have probed already.
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
@@ -77,7 +79,7 @@ TEST(StackGuard, WithoutMarkersGuardsWorkUpToABound) {
         if (!forget_markers() || guards_available()) ::_exit(1);
         auto stack = AltStack::create();
         Space space = make_space((kFallbackGuards + 1) * kPageBytes);
-        auto engine = make_mprotect_engine(space);
+        auto engine = make_engine(GetParam(), space);
         if (!stack || !engine->start(refuse, nullptr)) ::_exit(2);
         if (!engine->protect({BlockId{0}, space.blocks()}, Access::write)) ::_exit(3);
         for (std::uint64_t page = 0; page < kFallbackGuards; ++page)
@@ -108,12 +110,12 @@ void* overflow(void*) {
 }
 
 // A thread whose stack is a slot in V, and which never returns from its recursion.
-TEST(StackGuard, AnOverflowIsFoundAtTheGuard) {
+TEST_P(StackGuard, AnOverflowIsFoundAtTheGuard) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's stacks are larger";
   EXPECT_EXIT(
       {
         Space space = make_space(2 * kSlotBytes);
-        auto engine = make_mprotect_engine(space);
+        auto engine = make_engine(GetParam(), space);
         if (!engine->start(refuse, nullptr)) ::_exit(1);
         if (!engine->protect({BlockId{0}, space.blocks()}, Access::write)) ::_exit(2);
         guard_page = reinterpret_cast<char*>(space.v(kSlotBytes));

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// See uffd_engine.h. The kernel may take a translation away that we made (it reclaims memory), so a byte a block says which rights V has; a fault that they
+// allow is served here, without the handler: the block is mapped again. Such a thread counts itself in that byte, and protect() waits until nobody who came
+// under the old rights is left; it holds nothing else, so that wait ends.
+//
+// Invariants: the low bits of a byte change only in protect(), whose caller holds the block's busy bit. plain implies write. A registered block is mapped
+// with more than its rights only while a protect() of it runs.
+#include "mem/uffd_engine.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "base/assert.h"
+#include "mem/mappings.h"
+#include "mem/signal_dispatch.h"
+#include "mem/userfaultfd.h"
+
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24   // Linux 5.18: as MADV_DONTNEED, and where the program said mlockall(), too
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace kasane::mem {
+namespace {
+
+// A block's byte.
+constexpr std::uint8_t kRights = 3;     // an Access
+constexpr std::uint8_t kPlain = 4;      // not registered
+constexpr std::uint8_t kState = kRights | kPlain;
+constexpr std::uint8_t kServing = 8;    // one thread that maps it under its rights; up to 31
+
+// The longest run of blocks that a fault makes accessible at once. Longer ones are memory of our own, and fresh as a rule.
+constexpr std::uint64_t kWindowBlocks = 16;
+
+constexpr std::uint8_t state_of(Access access) { return static_cast<std::uint8_t>(access); }
+
+class UffdEngine final : public FaultEngine {
+ public:
+  UffdEngine(const Space& space, Userfaultfd uffd, std::atomic<std::uint8_t>* blocks, std::uint64_t limit)
+      : v_(space.v(0)), a_(space.a(0)), bytes_(space.bytes()), uffd_(std::move(uffd)), blocks_(blocks), mappings_(limit) {}
+
+  Result<void> open() {
+    if (const int result = uffd_.add(v_, bytes_); result != 0)
+      return fail_errno(Errc::unsupported, "userfaultfd does not take a space of " + std::to_string(bytes_) + " bytes", result);
+    // Only now: until here the protection of the whole map kept everybody out.
+    if (::mprotect(v_, bytes_, PROT_READ | PROT_WRITE) == 0) return {};
+    return fail_errno(Errc::limit, "cannot make a space of " + std::to_string(bytes_) + " bytes accessible");
+  }
+
+  ~UffdEngine() override {
+    stop();
+    ::mprotect(v_, bytes_, PROT_NONE);   // before our descriptor closes, which makes all of V plain
+    ::munmap(blocks_, bytes_ / kBlockBytes);
+  }
+
+  std::string_view name() const noexcept override { return "uffd"; }
+
+  Result<void> start(FaultHandler handler, void* context) override {
+    KASANE_CHECK(handler != nullptr && handler_ == nullptr);
+    handler_ = handler;
+    context_ = context;
+    auto registered = register_range(v_, bytes_, on_fault, this, FaultSignals::segv_and_bus);
+    if (!registered) handler_ = nullptr;
+    return registered;
+  }
+
+  void stop() noexcept override {
+    if (handler_ == nullptr) return;
+    unregister_range(v_);
+    handler_ = nullptr;
+  }
+
+  bool protect(BlockRange run, Access access) noexcept override {
+    const std::uint64_t blocks = bytes_ / kBlockBytes;
+    KASANE_CHECK(raw(run.first) <= blocks && run.count <= blocks - raw(run.first));
+    if (access == Access::none) return forbid(run);
+    for (BlockRange rest = run; rest.count != 0;) {
+      const BlockRange alike = first_alike(rest);
+      if (!(access == Access::read ? allow_read(alike) : allow_write(alike))) return false;
+      rest = {BlockId{raw(alike.first) + alike.count}, rest.count - alike.count};
+    }
+    return true;
+  }
+
+  /// Dropping cached blocks would merge nothing: they split nothing.
+  bool crowded() const noexcept override { return false; }
+
+ private:
+  std::byte* v(BlockRange run) const noexcept { return v_ + offset_of(run.first); }
+  static std::size_t bytes(BlockRange run) noexcept { return run.count * kBlockBytes; }
+  std::atomic<std::uint8_t>& byte(std::uint64_t block) const noexcept { return blocks_[block]; }
+  // relaxed: the caller holds the busy bit, so the state is what the last protect() left.
+  std::uint8_t state(std::uint64_t block) const noexcept { return byte(block).load(std::memory_order_relaxed) & kState; }
+
+  BlockRange first_alike(BlockRange run) const noexcept {
+    const std::uint64_t first = raw(run.first), end = first + run.count;
+    std::uint64_t at = first + 1;
+    while (at != end && state(at) == state(first)) ++at;
+    return {run.first, at - first};
+  }
+
+  /// The blocks, all of one state, get another; returns when nobody maps one of them under the old rights any more.
+  void set(BlockRange run, std::uint8_t to) noexcept {
+    const std::uint64_t first = raw(run.first);
+    const auto change = static_cast<std::uint8_t>(state(first) ^ to);
+    // acq_rel: release, so that who comes under the new rights sees the bytes put into the frame before.
+    for (std::uint64_t b = first; b != first + run.count; ++b) byte(b).fetch_xor(change, std::memory_order_acq_rel);
+    for (std::uint64_t b = first; b != first + run.count; ++b) await_servers(b);
+  }
+
+  // Those of the new rights are waited for as well; they hold nothing.
+  void await_servers(std::uint64_t block) const noexcept {
+    // acquire: what they mapped is mapped for whoever takes it away next.
+    while (byte(block).load(std::memory_order_acquire) >= kServing) ::sched_yield();
+  }
+
+  bool forbid(BlockRange run) noexcept {
+    const std::uint64_t end = raw(run.first) + run.count;
+    bool plain = false, any = false;
+    for (std::uint64_t b = raw(run.first); b != end; ++b) {
+      plain |= (state(b) & kPlain) != 0;
+      any |= (state(b) & kRights) != 0;
+    }
+    if (!any) return true;
+    if (plain && !watch(run)) return false;
+    for (BlockRange rest = run; rest.count != 0;) {
+      const BlockRange alike = first_alike(rest);
+      set(alike, state_of(Access::none));
+      rest = {BlockId{raw(alike.first) + alike.count}, rest.count - alike.count};
+    }
+    KASANE_CHECK(::madvise(v(run), bytes(run), MADV_DONTNEED_LOCKED) == 0);
+    return true;
+  }
+
+  bool allow_read(BlockRange run) noexcept {
+    const std::uint8_t before = state(raw(run.first));
+    if (before == state_of(Access::read)) return true;
+    if ((before & kPlain) != 0) {
+      // So that system calls can go on reading it: from now on nobody but us maps what is not mapped yet. Best effort, for the guard of a stack.
+      ::madvise(v(run), bytes(run), MADV_POPULATE_READ);
+      if (!watch(run)) return false;
+    }
+    set(run, state_of(Access::read));
+    if (before == state_of(Access::none)) {
+      map(run, Access::read);
+    } else {
+      KASANE_CHECK_OP(uffd_.protect(v(run), bytes(run), true), ==, 0);
+    }
+    return true;
+  }
+
+  bool allow_write(BlockRange run) noexcept {
+    const std::uint8_t before = state(raw(run.first));
+    if ((before & kRights) == state_of(Access::write)) return true;
+    set(run, state_of(Access::write));
+    if (before == state_of(Access::read)) {
+      KASANE_CHECK_OP(uffd_.protect(v(run), bytes(run), false), ==, 0);
+      return true;
+    }
+    const std::uint64_t mapped = run.count > kWindowBlocks ? 0 : map(run, Access::write);
+    if (mapped != run.count) leave_to_kernel({BlockId{raw(run.first) + mapped}, run.count - mapped});
+    return true;
+  }
+
+  /// Maps registered blocks of equal rights. Those to be written: up to the first hole of M, and says how many that were. Those to be read: all that have a
+  /// frame. A hole gets none here: a guard's block must not, since it is a hole that keeps us from mapping over the guard.
+  std::uint64_t map(BlockRange run, Access access) noexcept {
+    std::size_t at = 0;
+    while (at != bytes(run)) {
+      std::size_t done = 0;
+      const int result = uffd_.map(v(run) + at, bytes(run) - at, access == Access::read, done);
+      at += done;
+      if (result == 0) break;
+      if (result == EEXIST || (result == EFAULT && access == Access::read)) {
+        at += kBlockBytes;   // somebody who faulted on it was faster; or it is mapped when it is touched
+      } else {
+        break;   // likewise the rest. ENOENT: a guard of the kind that splits the map; ENOMEM: no page table
+      }
+    }
+    return at / kBlockBytes;
+  }
+
+  bool make_frame(std::uint64_t offset) const noexcept { return ::madvise(a_ + offset, kBlockBytes, MADV_POPULATE_WRITE) == 0; }
+
+  /// The blocks, writable, become plain; where mappings are crowded they stay registered, to be mapped as they are touched.
+  void leave_to_kernel(BlockRange run) noexcept {
+    if (mappings_.crowded()) return;
+    mappings_.spend();
+    if (uffd_.remove(v(run), bytes(run)) == 0) {
+      set(run, state_of(Access::write) | kPlain);
+    } else {
+      mappings_.refused();
+    }
+  }
+
+  /// Faults of the run come to us again.
+  bool watch(BlockRange run) noexcept {
+    mappings_.spend();
+    const int result = uffd_.add(v(run), bytes(run));
+    if (result == 0) return true;
+    KASANE_CHECK_OP(result, ==, ENOMEM);
+    mappings_.refused();
+    return false;
+  }
+
+  static bool on_fault(void* self, void* address, bool write, int signal) {
+    auto& engine = *static_cast<UffdEngine*>(self);
+    const auto offset = static_cast<std::uint64_t>(static_cast<std::byte*>(address) - engine.v_);
+    const Access wanted = write ? Access::write : Access::read;
+    // A SIGSEGV is the guard of a stack: no mapping cures it.
+    if (signal == SIGBUS && engine.enter(raw(block_of(offset)), wanted)) return engine.serve_and_leave(raw(block_of(offset)), wanted);
+    return engine.handler_(engine.context_, offset, wanted);
+  }
+
+  /// Counts the caller in, unless the block's rights do not suffice.
+  bool enter(std::uint64_t block, Access wanted) noexcept {
+    std::uint8_t old = byte(block).load(std::memory_order_relaxed);   // relaxed: the exchange decides
+    while ((old & kRights) >= state_of(wanted)) {
+      if (old >= 31 * kServing) {
+        ::sched_yield();
+        old = byte(block).load(std::memory_order_relaxed);
+        continue;
+      }
+      // acquire: the bytes that whoever gave these rights put there.
+      if (byte(block).compare_exchange_weak(old, static_cast<std::uint8_t>(old + kServing), std::memory_order_acquire, std::memory_order_relaxed)) return true;
+    }
+    return false;
+  }
+
+  /// False: there is no memory for the frame.
+  bool serve_and_leave(std::uint64_t block, Access wanted) noexcept {
+    const BlockRange run{BlockId{block}, 1};
+    const bool read_only = (byte(block).load(std::memory_order_relaxed) & kRights) == state_of(Access::read);   // relaxed: we came in under it
+    std::size_t done = 0;
+    int result = uffd_.map(v(run), kBlockBytes, read_only, done);
+    // ENOENT: it is plain by now, and will be mapped when the access runs again, unless there is no memory: then that would never end.
+    if (result == EFAULT || result == ENOENT) {
+      const bool holds = make_frame(offset_of(run.first));
+      if (result == ENOENT) result = holds ? 0 : EFAULT;
+      else if (holds) result = uffd_.map(v(run), kBlockBytes, read_only, done);
+    }
+    // Mapped by somebody else, but perhaps when it was read-only.
+    if (result == EEXIST) result = wanted == Access::write ? uffd_.protect(v(run), kBlockBytes, false) : 0;
+    byte(block).fetch_sub(kServing, std::memory_order_release);   // release: await_servers()
+    return result == 0;
+  }
+
+  std::byte* const v_;
+  std::byte* const a_;
+  const std::size_t bytes_;
+  Userfaultfd uffd_;
+  std::atomic<std::uint8_t>* const blocks_;
+  MappingBudget mappings_;
+  FaultHandler handler_ = nullptr;   // constant between start() and stop()
+  void* context_ = nullptr;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<FaultEngine>> make_uffd_engine(const Space& space, std::uint64_t mapping_limit) {
+  if (std::string missing = probe_userfaultfd(); !missing.empty()) return fail(Errc::unsupported, std::move(missing));
+  auto uffd = Userfaultfd::open();
+  KASANE_TRY(uffd);
+  void* bytes = ::mmap(nullptr, space.blocks(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (bytes == MAP_FAILED) return fail_errno(Errc::out_of_memory, "cannot map " + std::to_string(space.blocks()) + " bytes for the rights of blocks");
+  ::madvise(bytes, space.blocks(), MADV_NOHUGEPAGE);   // a touched byte would commit 2 MiB
+  auto engine = std::make_unique<UffdEngine>(space, std::move(*uffd), static_cast<std::atomic<std::uint8_t>*>(bytes), mapping_limit);
+  KASANE_TRY(engine->open());
+  return engine;
+}
+
+}  // namespace kasane::mem

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fault engine over userfaultfd: V is one registered mapping, rights stand in page table entries, faults come as SIGBUS in place. A block that changes
+// its rights splits no mapping, and whole windows of blocks change with one cheap call.
+//
+//   rights    a registered block                              a plain block (memory of our own that nobody else wrote yet)
+//   none      no translation: SIGBUS                          -
+//   read      mapped protected: a store is SIGBUS             -
+//   write     mapped                                          the kernel serves it: frames come with the first touch, in user code and in system calls
+//
+// Why plain blocks: without them each first touch of a fresh page would be a signal, and a system call into a buffer just allocated would fail with EFAULT. A
+// run becomes plain when it is made writable and has holes in M; it is registered again when it loses the right to store. Only that splits mappings,
+// at the seams between memory of our own and of others; where these are many (mem/mappings.h), a run with holes stays registered and its blocks are
+// mapped one by one as they are touched.
+//
+// Thread safety: protect() and crowded() from any thread and in fault handlers; start() and stop() from one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/result.h"
+#include "mem/fault_engine.h"
+
+namespace kasane::mem {
+
+/// The engine of this space, whose maps must outlive it; when it ends, V has no access rights. mapping_limit: how many mappings of the process count as crowded;
+/// 0: half of vm.max_map_count. Threads that touch V need an alternate signal stack (AltStack). Errc::unsupported: what the kernel lacks.
+Result<std::unique_ptr<FaultEngine>> make_uffd_engine(const Space& space, std::uint64_t mapping_limit = 0);
+
+}  // namespace kasane::mem

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// UFFD_USER_MODE_ONLY always: it is allowed without privileges, and with delivery by SIGBUS a whole userfaultfd would give nothing more, since system calls
+// fail with EFAULT either way.
+#include "mem/userfaultfd.h"
+
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "mem/space.h"
+
+namespace kasane::mem {
+namespace {
+
+// Newer than Debian 12's headers; the probe finds out whether the kernel knows it.
+constexpr std::uint64_t kContinueModeWp = 1u << 1;   // UFFDIO_CONTINUE_MODE_WP, Linux 6.4
+constexpr long kUserModeOnly = 1;                    // UFFD_USER_MODE_ONLY, Linux 5.11
+
+struct Feature {
+  std::uint64_t bit;
+  const char* name;
+};
+constexpr Feature kFeatures[] = {{UFFD_FEATURE_SIGBUS, "SIGBUS (Linux 4.14)"},
+                                 {UFFD_FEATURE_MISSING_SHMEM, "MISSING_SHMEM (Linux 4.11)"},
+                                 {UFFD_FEATURE_MINOR_SHMEM, "MINOR_SHMEM (Linux 5.14)"},
+                                 {UFFD_FEATURE_WP_HUGETLBFS_SHMEM, "WP_HUGETLBFS_SHMEM (Linux 5.19)"}};
+
+int new_userfaultfd() { return static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | kUserModeOnly)); }
+
+// The first feature of ours that this kernel does not have, or null. A handshake that asks for more than there is fails, so a first one asks for nothing.
+const char* missing_feature() {
+  const int fd = new_userfaultfd();
+  uffdio_api api{UFFD_API, 0, 0};
+  const bool told = fd >= 0 && ::ioctl(fd, UFFDIO_API, &api) == 0;
+  if (fd >= 0) ::close(fd);
+  if (!told) return "UFFD_API";
+  for (const Feature& f : kFeatures)
+    if ((api.features & f.bit) == 0) return f.name;
+  return nullptr;
+}
+
+template <class Argument>
+int call(int fd, unsigned long request, Argument& argument) noexcept {
+  const int saved = errno;
+  const int result = ::ioctl(fd, request, &argument) == 0 ? 0 : errno;
+  errno = saved;
+  return result;
+}
+
+uffdio_range range_of(std::byte* address, std::size_t bytes) noexcept { return {reinterpret_cast<std::uintptr_t>(address), bytes}; }
+
+// Maps a page that the file has, protected: the one thing that no feature bit tells.
+int try_protected_map(const Userfaultfd& u, int file) {
+  constexpr int kBoth = PROT_READ | PROT_WRITE;
+  void* view = ::mmap(nullptr, kBlockBytes, kBoth, MAP_SHARED, file, 0);
+  if (view == MAP_FAILED) return errno;
+  auto* page = static_cast<std::byte*>(view);
+  std::size_t done = 0;
+  int result = u.add(page, kBlockBytes);
+  if (result == 0) result = u.map(page, kBlockBytes, true, done);
+  ::munmap(view, kBlockBytes);
+  return result;
+}
+
+}  // namespace
+
+Result<Userfaultfd> Userfaultfd::open() {
+  const int fd = new_userfaultfd();
+  if (fd < 0) return fail_errno(Errc::unsupported, "the kernel refuses userfaultfd");
+  Userfaultfd u(fd);
+  uffdio_api api{UFFD_API, 0, 0};
+  for (const Feature& f : kFeatures) api.features |= f.bit;
+  if (::ioctl(fd, UFFDIO_API, &api) == 0) return u;
+  const char* missing = missing_feature();
+  return fail(Errc::unsupported, std::string("the kernel's userfaultfd has no ") + (missing != nullptr ? missing : "UFFD_API"));
+}
+
+Userfaultfd::Userfaultfd(Userfaultfd&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
+
+Userfaultfd::~Userfaultfd() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+int Userfaultfd::add(std::byte* address, std::size_t bytes) const noexcept {
+  uffdio_register r{};
+  r.range = range_of(address, bytes);
+  r.mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR | UFFDIO_REGISTER_MODE_WP;
+  return call(fd_, UFFDIO_REGISTER, r);
+}
+
+int Userfaultfd::remove(std::byte* address, std::size_t bytes) const noexcept {
+  uffdio_range r = range_of(address, bytes);
+  return call(fd_, UFFDIO_UNREGISTER, r);
+}
+
+int Userfaultfd::map(std::byte* address, std::size_t bytes, bool protect, std::size_t& done) const noexcept {
+  done = 0;
+  for (;;) {
+    uffdio_continue c{};
+    c.range = range_of(address + done, bytes - done);
+    c.mode = protect ? kContinueModeWp : 0;
+    const int result = call(fd_, UFFDIO_CONTINUE, c);
+    if (result == 0) done = bytes;
+    if (result != EAGAIN) return result;
+    if (c.mapped > 0) done += static_cast<std::size_t>(c.mapped);   // a part; the next call says what stands in the way
+  }
+}
+
+int Userfaultfd::protect(std::byte* address, std::size_t bytes, bool on) const noexcept {
+  uffdio_writeprotect w{};
+  w.range = range_of(address, bytes);
+  w.mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : 0;
+  int result;
+  while ((result = call(fd_, UFFDIO_WRITEPROTECT, w)) == EAGAIN) {
+  }
+  return result;
+}
+
+std::string probe_userfaultfd() {
+  const auto u = Userfaultfd::open();
+  if (!u) return u.error().message;
+  const int file = ::memfd_create("kasane-probe", MFD_CLOEXEC);
+  const std::byte byte{1};
+  int result = errno;
+  if (file >= 0) {
+    result = ::pwrite(file, &byte, 1, 0) == 1 ? try_protected_map(*u, file) : errno;
+    ::close(file);
+  }
+  if (result == 0) return {};
+  if (result == EINVAL) return "the kernel's userfaultfd cannot map a page protected (UFFDIO_CONTINUE_MODE_WP, Linux 6.4)";
+  return "trying the kernel's userfaultfd failed: " + std::generic_category().message(result);
+}
+
+}  // namespace kasane::mem

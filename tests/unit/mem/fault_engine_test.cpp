@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every fault engine promises, on each that this kernel allows; then what is one engine's own.
+#include "mem/fault_engine.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "fixtures.h"
+#include "mem/alt_stack.h"
+#include "mem/block_table.h"
+#include "mem/mappings.h"
+#include "mem/signal_dispatch.h"
+#include "mem/userfaultfd.h"
+
+namespace kasane::mem {
+namespace {
+
+/// A space under the engine with the smallest handler that is right for many threads: a busy bit a block, rights that only grow in it.
+class World {
+ public:
+  World(std::string_view name, std::size_t bytes, std::uint64_t limit = 0)
+      : space(make_space(bytes)), engine(make_engine(name, space, limit)), table(make_table(space.blocks())) {
+    if (!engine->start(on_fault, this)) std::abort();
+  }
+
+  /// Changes the rights of one block under its busy bit.
+  bool set(BlockId b, Access access, bool only_more) {
+    std::atomic<std::uint32_t>& word = table[b];
+    while (word.fetch_or(kBusy, std::memory_order_acquire) & kBusy) ::sched_yield();
+    const auto now = static_cast<Access>(word.load(std::memory_order_relaxed) >> 1);
+    const bool change = !only_more || now < access;
+    const bool done = !change || engine->protect({b, 1}, access);
+    word.store(static_cast<std::uint32_t>(change && done ? access : now) << 1, std::memory_order_release);
+    return done;
+  }
+
+  volatile std::uint64_t& word(std::uint64_t offset) { return *reinterpret_cast<volatile std::uint64_t*>(space.v(offset)); }
+
+  Space space;
+  std::unique_ptr<FaultEngine> engine;
+  BlockTable table;
+  std::atomic<std::uint64_t> reads{0}, writes{0};
+  std::atomic<std::uint64_t> last{~std::uint64_t{0}};
+
+ private:
+  static constexpr std::uint32_t kBusy = 1;
+  static BlockTable make_table(std::uint64_t blocks) {
+    auto made = BlockTable::create(blocks);
+    if (!made) std::abort();
+    return std::move(*made);
+  }
+  static bool on_fault(void* context, std::uint64_t offset, Access wanted) {
+    auto* self = static_cast<World*>(context);
+    ++(wanted == Access::write ? self->writes : self->reads);
+    self->last = offset;
+    return self->set(block_of(offset), wanted, /*only_more=*/true);
+  }
+};
+
+AltStack alt_stack() {
+  auto stack = AltStack::create();
+  if (!stack) std::abort();
+  return std::move(*stack);
+}
+
+class EngineTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  AltStack stack_ = alt_stack();
+};
+INSTANTIATE_TEST_SUITE_P(Engines, EngineTest, ::testing::ValuesIn(engines_here()), engine_test_name);
+
+TEST_P(EngineTest, ReportsOffsetAndKindOfEachAccessNotAllowed) {
+  World w(GetParam(), 16 * kPageBytes);
+  EXPECT_EQ(w.engine->name(), GetParam());
+  *reinterpret_cast<std::uint64_t*>(w.space.a(5 * kBlockBytes + 16)) = 77;
+  EXPECT_EQ(w.word(5 * kBlockBytes + 16), 77u);
+  EXPECT_EQ(w.last, 5 * kBlockBytes + 16);
+  EXPECT_EQ(w.reads, 1u);
+  EXPECT_EQ(w.writes, 0u);
+  EXPECT_EQ(w.word(5 * kBlockBytes + 24), 0u);
+  EXPECT_EQ(w.reads, 1u) << "allowed by now";
+  w.word(5 * kBlockBytes + 32) = 78;
+  EXPECT_EQ(w.last, 5 * kBlockBytes + 32);
+  EXPECT_EQ(w.writes, 1u);
+  EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(w.space.a(5 * kBlockBytes + 32)), 78u);
+  w.word(w.space.bytes() - 8) = 79;
+  EXPECT_EQ(w.last, w.space.bytes() - 8);
+  EXPECT_EQ(w.writes, 2u);
+  EXPECT_EQ(w.reads, 1u) << "write includes read";
+}
+
+TEST_P(EngineTest, TakesRightsOfWholeRunsBack) {
+  World w(GetParam(), 4 * kPageBytes);
+  ASSERT_TRUE(w.engine->protect({BlockId{0}, w.space.blocks()}, Access::write));
+  w.word(0) = 1;
+  w.word(w.space.bytes() - 8) = 1;
+  EXPECT_EQ(w.writes, 0u);
+  ASSERT_TRUE(w.engine->protect({BlockId{0}, w.space.blocks()}, Access::read));
+  w.word(8) = w.word(0) + 1;
+  EXPECT_EQ(w.writes, 1u);
+  EXPECT_EQ(w.reads, 0u);
+  EXPECT_TRUE(w.engine->protect({BlockId{w.space.blocks()}, 0}, Access::none)) << "an empty run at the end";
+}
+
+// Rule 10: the kernel does not wait for a handler on behalf of a system call.
+TEST_P(EngineTest, ASystemCallIntoAProtectedBlockFailsWithoutAFault) {
+  World w(GetParam(), 4 * kPageBytes);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::write(ends[1], "12345678", 8), 8);
+  EXPECT_EQ(::read(ends[0], w.space.v(64), 8), -1);
+  EXPECT_EQ(errno, EFAULT);
+  EXPECT_EQ(w.reads + w.writes, 0u);
+  EXPECT_EQ(::read(ends[0], w.space.a(64), 8), 8) << "through the alias it works";
+  EXPECT_EQ(std::memcmp(w.space.a(64), "12345678", 8), 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+// Memory of our own that nobody touched yet: what a program hands to the kernel right after it was allocated.
+TEST_P(EngineTest, ASystemCallFillsFreshWritableMemory) {
+  World w(GetParam(), 64 * kPageBytes);
+  ASSERT_TRUE(w.engine->protect({BlockId{16}, 16}, Access::write));    // as one page
+  ASSERT_TRUE(w.engine->protect({BlockId{64}, 500}, Access::write));   // as a large allocation
+  ASSERT_TRUE(w.engine->protect({BlockId{600}, 1}, Access::write));
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  for (std::uint64_t block : {16, 31, 64, 300, 563, 600}) {
+    ASSERT_EQ(::write(ends[1], "12345678", 8), 8);
+    EXPECT_EQ(::read(ends[0], w.space.v(block * kBlockBytes + 8), 8), 8) << block;
+    EXPECT_EQ(std::memcmp(w.space.a(block * kBlockBytes + 8), "12345678", 8), 0);
+  }
+  EXPECT_EQ(w.reads + w.writes, 0u);
+  // And after another rank's turn with it.
+  ASSERT_TRUE(w.engine->protect({BlockId{64}, 500}, Access::none));
+  ASSERT_EQ(::write(ends[1], "12345678", 8), 8);
+  EXPECT_EQ(::read(ends[0], w.space.v(300 * kBlockBytes), 8), -1);
+  EXPECT_EQ(errno, EFAULT);
+  ASSERT_TRUE(w.engine->protect({BlockId{300}, 1}, Access::write));
+  EXPECT_EQ(::read(ends[0], w.space.v(300 * kBlockBytes), 8), 8);
+  ASSERT_TRUE(w.engine->protect({BlockId{300}, 1}, Access::read));
+  EXPECT_EQ(::write(ends[1], w.space.v(300 * kBlockBytes), 8), 8) << "what can be read, system calls read";
+  EXPECT_EQ(::read(ends[0], w.space.v(300 * kBlockBytes), 8), -1);
+  EXPECT_EQ(errno, EFAULT);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+// Every change of rights there is, of blocks with and without a frame, alone and in runs: what a byte shows and what is reported follow the rights alone.
+TEST_P(EngineTest, RightsFollowAModelUnderRandomRuns) {
+  constexpr std::uint64_t kBlocks = 96;
+  for (std::uint64_t limit : {0, 1}) {   // 1: crowded from the start
+    World w(GetParam(), kBlocks * kBlockBytes, limit);
+    Random random(7 + limit);
+    std::vector<Access> rights(kBlocks, Access::none);
+    std::vector<std::uint64_t> bytes(kBlocks, 0);
+    for (int step = 0; step < (kSanitized ? 2'000 : 20'000); ++step) {
+      const std::uint64_t first = random.below(kBlocks), count = 1 + random.below(std::min<std::uint64_t>(kBlocks - first, random.below(4) == 0 ? 64 : 20));
+      switch (random.below(4)) {
+        case 0:
+        case 1: {
+          const auto access = static_cast<Access>(random.below(3));
+          ASSERT_TRUE(w.engine->protect({BlockId{first}, count}, access));
+          for (std::uint64_t b = first; b < first + count; ++b) {
+            rights[b] = access;
+            w.table[BlockId{b}].store(static_cast<std::uint32_t>(access) << 1, std::memory_order_relaxed);
+          }
+          break;
+        }
+        case 2:   // another rank's bytes arrive
+          reinterpret_cast<volatile std::uint64_t&>(*w.space.a(first * kBlockBytes)) = bytes[first] = random.below(1000);
+          break;
+        default: {
+          const bool store = random.below(2) != 0;
+          const std::uint64_t reported = w.reads + w.writes;
+          if (store) w.word(first * kBlockBytes) = bytes[first] = random.below(1000);
+          ASSERT_EQ(w.word(first * kBlockBytes), bytes[first]);
+          const Access wanted = store ? Access::write : Access::read;
+          ASSERT_EQ(w.reads + w.writes - reported, rights[first] < wanted) << "step " << step << ", block " << first;
+          rights[first] = std::max(rights[first], wanted);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(EngineTest, StartsAgainAfterAStop) {
+  World w(GetParam(), kPageBytes);
+  w.engine->stop();
+  w.engine->stop();
+  ASSERT_TRUE(w.engine->start(
+      [](void* context, std::uint64_t offset, Access wanted) {
+        return static_cast<World*>(context)->set(block_of(offset), wanted, true);
+      },
+      &w));
+  w.word(0) = 5;
+  EXPECT_EQ(w.writes, 0u) << "the old handler";
+  EXPECT_EQ(w.word(0), 5u);
+}
+
+// Threads fault on the same blocks and on different ones while another takes rights away all the time: every store arrives.
+TEST_P(EngineTest, NoStoreIsLostUnderManyFaultsAtOnce) {
+  constexpr std::uint64_t kThreads = 4, kBlocks = 48;
+  const std::uint64_t rounds = kSanitized ? 300 : 3000;
+  World w(GetParam(), kBlocks * kBlockBytes);
+  std::atomic<bool> stop{false};
+  std::thread taker([&] {
+    Random random(99);
+    while (!stop) EXPECT_TRUE(w.set(BlockId{random.below(kBlocks)}, random.below(2) ? Access::none : Access::read, false));
+  });
+  std::vector<std::vector<std::uint64_t>> sums(kThreads, std::vector<std::uint64_t>(kBlocks));
+  std::atomic<std::uint64_t> wrong{0};
+  std::vector<std::thread> threads;
+  for (std::uint64_t self = 0; self < kThreads; ++self)
+    threads.emplace_back([&, self] {
+      AltStack own = alt_stack();
+      Random random(self);
+      for (std::uint64_t i = 0; i < rounds; ++i) {
+        const std::uint64_t b = random.below(kBlocks), at = b * kBlockBytes + self * 8;
+        if (w.word(at) != sums[self][b]) ++wrong;
+        sums[self][b] += i;
+        w.word(at) = sums[self][b];
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  stop = true;
+  taker.join();
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_GT(w.reads + w.writes, 0u);
+  for (std::uint64_t self = 0; self < kThreads; ++self)
+    for (std::uint64_t b = 0; b < kBlocks; ++b)
+      EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(w.space.a(b * kBlockBytes + self * 8)), sums[self][b]);
+}
+
+// Fresh memory costs nothing until it is touched.
+TEST_P(EngineTest, FreshMemoryComesPageByPage) {
+  World w(GetParam(), 4096 * kPageBytes);
+  ASSERT_TRUE(w.engine->protect({BlockId{0}, w.space.blocks()}, Access::write));
+  w.word(17 * kBlockBytes) = 1;
+  struct stat file {};
+  ASSERT_EQ(::fstat(w.space.frames_fd(), &file), 0);
+  EXPECT_LE(file.st_blocks * 512, 2 << 20);
+}
+
+class MprotectEngineTest : public ::testing::Test {
+ protected:
+  AltStack stack_ = alt_stack();
+};
+
+// Every other block armed: two mappings each, far more than the kernel allows. Who heeds crowded() never gets there.
+TEST_F(MprotectEngineTest, MappingsStayBoundedForWhoHeedsCrowded) {
+  constexpr std::uint64_t kArmed = 40'000, kLimit = 8'000;
+  World w("mprotect", ((2 * kArmed * kBlockBytes) / kPageBytes + 1) * kPageBytes, kLimit);
+  EXPECT_FALSE(w.engine->crowded());
+  std::uint64_t drops = 0, most = 0;
+  for (std::uint64_t i = 0; i < kArmed; ++i) {
+    ASSERT_TRUE(w.engine->protect({BlockId{2 * i}, 1}, Access::write)) << i;
+    if (!w.engine->crowded()) continue;
+    ++drops;
+    most = std::max(most, count_mappings());
+    EXPECT_GE(count_mappings(), kLimit) << "crowded() is true only where it is exact";
+    ASSERT_TRUE(w.engine->protect({BlockId{0}, 2 * i + 1}, Access::none));
+    // The verdict follows within an eighth of the limit.
+    for (std::uint64_t n = 0; n < kLimit / 8 && w.engine->crowded(); ++n)
+      ASSERT_TRUE(w.engine->protect({BlockId{0}, 1}, Access::none));
+    EXPECT_FALSE(w.engine->crowded());
+  }
+  EXPECT_GE(drops, 9u) << "2 × 40 000 mappings under a limit of 8 000";
+  EXPECT_LE(most, kLimit + kLimit / 8 + 16);
+}
+
+// Neighbours merge: the cheap bound passes the limit again and again, the exact count never does.
+TEST_F(MprotectEngineTest, ManySmallRunsThatMergeAreNotCrowded) {
+  World w("mprotect", 512 * kPageBytes, 2'000);
+  for (std::uint64_t b = 0; b < w.space.blocks(); ++b) {
+    ASSERT_TRUE(w.engine->protect({BlockId{b}, 1}, Access::write));
+    ASSERT_FALSE(w.engine->crowded()) << b;
+  }
+}
+
+TEST_F(MprotectEngineTest, AtTheKernelsLimitProtectSaysSoAndRecovers) {
+  std::uint64_t limit = 0;
+  std::ifstream("/proc/sys/vm/max_map_count") >> limit;
+  if (limit == 0 || limit > 100'000 || kSanitized) GTEST_SKIP() << "vm.max_map_count is " << limit;
+  World w("mprotect", (limit * kBlockBytes / kPageBytes + 2) * kPageBytes);
+  std::uint64_t armed = 0;
+  while (armed < limit && w.engine->protect({BlockId{2 * armed % w.space.blocks()}, 1}, Access::write)) ++armed;
+  EXPECT_LT(armed, limit);
+  EXPECT_TRUE(w.engine->crowded());
+  ASSERT_TRUE(w.engine->protect({BlockId{0}, 2 * armed}, Access::none)) << "merging needs no new mapping";
+  EXPECT_TRUE(w.engine->protect({BlockId{2 * armed}, 1}, Access::write));
+}
+
+class UffdEngineTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = probe_userfaultfd(); !missing.empty()) GTEST_SKIP() << missing;
+  }
+  AltStack stack_ = alt_stack();
+};
+
+TEST_F(UffdEngineTest, CachedBlocksMakeNoMappings) {
+  World w("uffd", 512 * kPageBytes);
+  for (std::uint64_t b = 0; b < w.space.blocks(); b += 2) *w.space.a(b * kBlockBytes) = std::byte{1};
+  const std::uint64_t before = count_mappings();
+  for (std::uint64_t b = 0; b < w.space.blocks(); b += 2) ASSERT_TRUE(w.engine->protect({BlockId{b}, 1}, b % 4 == 0 ? Access::write : Access::read));
+  for (std::uint64_t b = 0; b < w.space.blocks(); b += 8) ASSERT_TRUE(w.engine->protect({BlockId{b}, 1}, b % 16 == 0 ? Access::none : Access::read));
+  EXPECT_LE(count_mappings(), before + 2);
+  EXPECT_FALSE(w.engine->crowded());
+}
+
+// Pages of our own between those of others, none of them touched: plain as long as mappings are few, then served one by one.
+TEST_F(UffdEngineTest, MappingsOfOurOwnMemoryAreBounded) {
+  constexpr std::uint64_t kLimit = 2'000, kPages = 8'192;
+  World w("uffd", kPages * kPageBytes, kLimit);
+  for (std::uint64_t p = 0; p < kPages; p += 2) ASSERT_TRUE(w.engine->protect({block_of(p * kPageBytes), 16}, Access::write));
+  EXPECT_LE(count_mappings(), kLimit + kLimit / 8 + 16);
+  for (std::uint64_t p = 0; p < kPages; p += 2) w.word(p * kPageBytes + 8) = p;
+  for (std::uint64_t p = 0; p < kPages; p += 2) EXPECT_EQ(w.word(p * kPageBytes + 8), p);
+  EXPECT_EQ(w.reads + w.writes, 0u);
+  ASSERT_TRUE(w.engine->protect({BlockId{0}, w.space.blocks()}, Access::none));
+  EXPECT_EQ(w.word(8), 0u);
+  EXPECT_EQ(w.reads, 1u);
+}
+
+// The kernel may take a translation away as it likes: that is nobody's fault but ours to serve.
+TEST_F(UffdEngineTest, WhatTheKernelReclaimsComesBackUnderItsRights) {
+  World w("uffd", 4 * kPageBytes);
+  for (std::uint64_t b = 0; b < 16; ++b) *w.space.a(b * kBlockBytes) = std::byte{static_cast<unsigned char>(b)};
+  ASSERT_TRUE(w.engine->protect({BlockId{0}, 8}, Access::read));
+  ASSERT_TRUE(w.engine->protect({BlockId{8}, 8}, Access::write));
+  ASSERT_EQ(::madvise(w.space.v(0), 16 * kBlockBytes, MADV_DONTNEED), 0);
+  for (std::uint64_t b = 0; b < 16; ++b) EXPECT_EQ(w.word(b * kBlockBytes), b);
+  ASSERT_EQ(::madvise(w.space.v(0), 16 * kBlockBytes, MADV_DONTNEED), 0);
+  w.word(8 * kBlockBytes) = 1;
+  EXPECT_EQ(w.reads + w.writes, 0u);
+  w.word(0) = 1;
+  EXPECT_EQ(w.writes, 1u) << "still only to be read";
+}
+
+TEST_F(UffdEngineTest, VIsClosedWhenTheEngineEnds) {
+  EXPECT_EXIT(
+      {
+        AltStack own = alt_stack();
+        World w("uffd", kPageBytes);
+        if (!w.engine->protect({BlockId{0}, 16}, Access::write)) ::_exit(1);
+        w.engine.reset();
+        set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
+        w.word(0) = 1;
+        ::_exit(2);
+      },
+      ::testing::ExitedWithCode(42), "");
+}
+
+using EngineDeathTest = EngineTest;
+INSTANTIATE_TEST_SUITE_P(Engines, EngineDeathTest, ::testing::ValuesIn(engines_here()), engine_test_name);
+
+TEST_P(EngineDeathTest, ARunBeyondTheSpaceIsOurBug) {
+  World w(GetParam(), kPageBytes);
+  EXPECT_DEATH((void)w.engine->protect({BlockId{w.space.blocks() - 1}, 2}, Access::none), "");
+}
+
+}  // namespace
+}  // namespace kasane::mem
