@@ -21,6 +21,7 @@ struct Options {
   bool main_in_every_rank = false;
   bool new_in_space = true;
   bool malloc_in_space = false;
+  std::string faults = "auto";             ///< the fault engine (mem/engines.h)
   bool heap_check = false;
   bool relocation_off = false;             ///< pages move only where they are told to
   std::uint64_t relocate_after = 16;       ///< uses by one rank alone after which a page moves there

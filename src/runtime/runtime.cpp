@@ -33,7 +33,7 @@
 #include "gas/heap.h"
 #include "gas/pending.h"
 #include "mem/alt_stack.h"
-#include "mem/mprotect_engine.h"
+#include "mem/engines.h"
 #include "runtime/agreement.h"
 #include "runtime/crash.h"
 #include "runtime/direct.h"
@@ -304,7 +304,9 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
     KASANE_TRY(made);
     set->emplace(std::move(*made));
   }
-  engine = mem::make_mprotect_engine(*space);
+  auto made_engine = mem::make_fault_engine(*space, options.faults);
+  KASANE_TRY(made_engine);
+  engine = std::move(*made_engine);
   coherence.emplace(*space, *table, *cached, *dirty, *engine, *transport, *addresses,
                     reinterpret_cast<gas::RankHeader*>(entries->base)->dirty_blocks);
   mover.emplace(*transport, *addresses, *coherence);

@@ -8,8 +8,10 @@
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 #include "base/assert.h"
@@ -19,7 +21,7 @@
 #include "gas/access.h"
 #include "gas/heap.h"
 #include "mem/alt_stack.h"
-#include "mem/mprotect_engine.h"
+#include "mem/engines.h"
 
 namespace kasane::test {
 
@@ -29,8 +31,9 @@ class RankMemory {
   static constexpr std::size_t kHeapOffset = 16 << 20;
 
   /// base: from mem::reserve_space before the fork. heap_page_bytes: of the heap's segment; the rest of the space has pages of 64 KiB.
-  /// draw_after: uses after which a page moves to the rank that alone uses it; 0: never.
-  RankMemory(const comm::Job& job, std::byte* base, std::uint64_t heap_page_bytes = mem::kPageBytes, std::uint32_t draw_after = 0)
+  /// draw_after: uses after which a page moves to the rank that alone uses it; 0: never. faults: the fault engine's name.
+  RankMemory(const comm::Job& job, std::byte* base, std::uint64_t heap_page_bytes = mem::kPageBytes, std::uint32_t draw_after = 0,
+             std::string_view faults = faults_under_test())
       : page_bytes(heap_page_bytes), transport(std::move(comm::shm::create(job).value())), start_waiter(*transport), collectives(*transport, start_waiter),
         space(mem::Space::create(base, kSpaceBytes).value()) {
     comm_engine = comm::Engine::create(*transport).value();
@@ -43,7 +46,7 @@ class RankMemory {
     table.emplace(mem::BlockTable::create(space.blocks()).value());
     cached.emplace(mem::BlockSet::create(space.blocks()).value());
     dirty.emplace(mem::BlockSet::create(space.blocks()).value());
-    engine = mem::make_mprotect_engine(space);
+    engine = mem::make_fault_engine(space, faults).value();
     coherence.emplace(space, *table, *cached, *dirty, *engine, *transport, *addresses,
                       reinterpret_cast<gas::RankHeader*>(entries)->dirty_blocks);
     mover.emplace(*transport, *addresses, *coherence);
@@ -70,6 +73,12 @@ class RankMemory {
     stop.store(true);
     transport->wake(transport->rank(), comm::Doorbell::messages);
     service.join();
+  }
+
+  /// What KASANE_FAULTS says, as for a job.
+  static std::string_view faults_under_test() {
+    const char* said = std::getenv("KASANE_FAULTS");
+    return said != nullptr && *said != '\0' ? said : "auto";
   }
 
   /// The calling OS thread may use V and context() from now on. Its alternate stack and context live until the process ends.
