@@ -2,8 +2,12 @@
 // What every fault engine promises, on each that this kernel allows; then what is one engine's own.
 #include "mem/fault_engine.h"
 
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -19,6 +23,7 @@
 #include "mem/mappings.h"
 #include "mem/signal_dispatch.h"
 #include "mem/userfaultfd.h"
+#include "older_kernel.h"
 
 namespace kasane::mem {
 namespace {
@@ -344,6 +349,24 @@ TEST_F(UffdEngineTest, WhatTheKernelReclaimsComesBackUnderItsRights) {
   EXPECT_EQ(w.reads + w.writes, 0u);
   w.word(0) = 1;
   EXPECT_EQ(w.writes, 1u) << "still only to be read";
+}
+
+/// What becomes of the wish for an engine in a process whose kernel refuses a system call: 42 if uffd is refused with that reason and auto takes mprotect.
+int wishes_under(long number, unsigned argument, std::uint32_t value, int error, const char* reason) {
+  if (!refuse_system_call(number, argument, value, error)) return 1;
+  const Space space = make_space(kPageBytes);
+  const auto forced = make_fault_engine(space, "uffd");
+  if (forced || forced.error().code != Errc::unsupported || forced.error().message.find(reason) == std::string::npos) return 2;
+  const auto chosen = make_fault_engine(space, "auto");
+  if (!chosen || (*chosen)->name() != "mprotect") return 3;
+  if (engines()[0].available || engines()[0].reason.find(reason) == std::string::npos) return 4;
+  return 42;
+}
+
+TEST_F(UffdEngineTest, WhereTheKernelRefusesItAutoTakesTheOther) {
+  constexpr std::uint32_t kContinue = static_cast<std::uint32_t>(UFFDIO_CONTINUE);
+  EXPECT_EXIT(::_exit(wishes_under(SYS_userfaultfd, 0, O_CLOEXEC | 1, EPERM, "refuses userfaultfd: Operation not permitted")), ::testing::ExitedWithCode(42), "");
+  EXPECT_EXIT(::_exit(wishes_under(SYS_ioctl, 1, kContinue, EINVAL, "UFFDIO_CONTINUE_MODE_WP, Linux 6.4")), ::testing::ExitedWithCode(42), "");
 }
 
 TEST_F(UffdEngineTest, VIsClosedWhenTheEngineEnds) {

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mem/stack_guard.h"
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
 
 #include "fixtures.h"
 #include "mem/alt_stack.h"
 #include "mem/mappings.h"
 #include "mem/signal_dispatch.h"
+#include "older_kernel.h"
 
 namespace kasane::mem {
 namespace {
@@ -57,26 +54,13 @@ TEST_P(StackGuard, AMarkerOutlivesChangesOfRights) {
       ::testing::ExitedWithCode(42), "");
 }
 
-// Makes this process see a kernel without guard markers: madvise(…, 102) is an unknown advice.
-bool forget_markers() {
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 102, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  sock_fprog filter{static_cast<unsigned short>(std::size(program)), program};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-}
-
 TEST_P(StackGuard, WithoutMarkersGuardsWorkUpToABound) {
   // A process of its own from the start: this one may have probed already.
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {
-        if (!forget_markers() || guards_available()) ::_exit(1);
+        // MADV_GUARD_INSTALL is an unknown advice there.
+        if (!refuse_system_call(SYS_madvise, 2, 102, EINVAL) || guards_available()) ::_exit(1);
         auto stack = AltStack::create();
         Space space = make_space((kFallbackGuards + 1) * kPageBytes);
         auto engine = make_engine(GetParam(), space);
