@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kasane bench core: what the core operations cost, each beside its peers or its physical limit in the same run (docs/performance.md).
-//   kasane-bench-core [--quick] [--json FILE] [--only CASE …]
+//   kasane-bench-core [--quick] [--json FILE] [--only CASE …] [--faults ENGINE …]
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -44,10 +44,11 @@ int main(int argc, char** argv) {
   CLI::App app("What Kasane's core operations cost, beside their peers in the same run", "kasane bench core");
   bool quick = false;
   std::string json;
-  std::vector<std::string> only;
+  std::vector<std::string> only, engines;
   app.add_flag("--quick", quick, "smaller sizes and fewer repetitions: seconds instead of minutes");
   app.add_option("--json", json, "write the rows to FILE too (- for standard output)")->type_name("FILE");
   app.add_option("--only", only, "only these groups")->check(CLI::IsMember({"fork-join", "pages", "apps"}));
+  app.add_option("--faults", engines, "measure the pages with these fault engines only; else with all that the kernel allows")->check(CLI::IsMember({"uffd", "mprotect"}));
   CLI11_PARSE(app, argc, argv);
 
   const auto wanted = [&](const char* group) { return only.empty() || std::find(only.begin(), only.end(), group) != only.end(); };
@@ -55,7 +56,7 @@ int main(int argc, char** argv) {
     std::vector<Row> rows;
     // The pages first: they fork ranks, which wants a process of one thread.
     std::fputs("pages: misses, releases, fences between two ranks …\n", stderr);
-    if (wanted("pages")) append(rows, kasane::bench::core_pages(quick));
+    if (wanted("pages")) append(rows, kasane::bench::core_pages(quick, engines));
     if (wanted("apps")) {
       std::fputs("apps: cilksort and uts at 1, 2 and 4 ranks …\n", stderr);
       const auto here = std::filesystem::canonical("/proc/self/exe").parent_path();

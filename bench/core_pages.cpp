@@ -14,7 +14,9 @@
 
 #include "base/clock.h"
 #include "comm/bootstrap/job.h"
+#include "mem/engines.h"
 #include "mem/signal_dispatch.h"
+#include "mem/userfaultfd.h"
 #include "support/rank_memory.h"
 
 namespace kasane::bench {
@@ -39,16 +41,35 @@ struct Samples {
 };
 
 struct Results {
-  Samples miss, miss_inside, stream, write_miss, release_page, release_clean, acquire_clean, epoch, fault, protect, copy;
+  Samples miss, miss_inside, stream, write_miss, release_page, release_clean, acquire_clean, epoch, fault, fault_uffd, protect, copy;
   bool wrong;
 };
 
 double us(std::uint64_t ns, std::size_t n) { return static_cast<double>(ns) / 1e3 / static_cast<double>(n); }
 
+std::byte* block_of(void* address) { return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(address) / kBlockBytes * kBlockBytes); }
+
 /// The kernel's part of a fault: a handler that only lets the access pass.
 bool open_block(void*, void* address, bool, int) {
-  auto* block = reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(address) / kBlockBytes * kBlockBytes);
-  return ::mprotect(block, kBlockBytes, PROT_READ | PROT_WRITE) == 0;
+  return ::mprotect(block_of(address), kBlockBytes, PROT_READ | PROT_WRITE) == 0;
+}
+
+bool map_block(void* uffd, void* address, bool write, int) {
+  std::size_t done;
+  return static_cast<mem::Userfaultfd*>(uffd)->map(block_of(address), kBlockBytes, !write, done) == 0;
+}
+
+double measure_fault_uffd(int file, std::size_t blocks, const std::vector<std::size_t>& order) {
+  auto uffd = mem::Userfaultfd::open().value();
+  auto* base = static_cast<std::byte*>(::mmap(nullptr, blocks * kBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+  KASANE_CHECK(uffd.add(base, blocks * kBlockBytes) == 0);
+  KASANE_CHECK(mem::register_range(base, blocks * kBlockBytes, map_block, &uffd, mem::FaultSignals::segv_and_bus).has_value());
+  const std::uint64_t start = now_ns();
+  for (const std::size_t b : order) static_cast<void>(*static_cast<volatile std::byte*>(base + b * kBlockBytes));
+  const std::uint64_t end = now_ns();
+  mem::unregister_range(base);
+  ::munmap(base, blocks * kBlockBytes);
+  return us(end - start, blocks);
 }
 
 void measure_fault(Results& results, std::size_t blocks, const std::vector<std::size_t>& order) {
@@ -67,6 +88,7 @@ void measure_fault(Results& results, std::size_t blocks, const std::vector<std::
   results.protect.add(us(now_ns() - again, blocks));
   mem::unregister_range(const_cast<char*>(base));
   ::munmap(const_cast<char*>(base), blocks * kBlockBytes);
+  if (mem::probe_userfaultfd().empty()) results.fault_uffd.add(measure_fault_uffd(fd, blocks, order));
   ::munmap(alias, blocks * kBlockBytes);
   ::close(fd);
 }
@@ -135,8 +157,8 @@ void measure_false_sharing(Results& results, RankMemory& m, std::uint64_t data, 
   }
 }
 
-void body(const comm::Job& job, std::byte* base, Results& results, unsigned repetitions, std::size_t blocks) {
-  RankMemory m(job, base);
+void body(const comm::Job& job, std::byte* base, const std::string& engine, Results& results, unsigned repetitions, std::size_t blocks) {
+  RankMemory m(job, base, mem::kPageBytes, 0, engine);
   const bool owner = raw(m.rank()) == 0;
   const std::uint64_t data = m.broadcast(Rank{0}, owner ? m.allocate(blocks * kBlockBytes) : 0);
   if (owner) {
@@ -179,35 +201,49 @@ void run_pair(const std::function<void(const comm::Job&)>& run) {
 
 }  // namespace
 
-std::vector<Row> core_pages(bool quick) {
-  const unsigned repetitions = quick ? 5 : 21;
+std::vector<Row> core_pages(bool quick, std::vector<std::string> engines) {
+  if (engines.empty()) {
+    for (const mem::EngineInfo& e : mem::engines())
+      if (e.available) engines.emplace_back(e.name);
+  }
+  constexpr unsigned kRounds = 3;   // the engines take turns
+  const unsigned repetitions = quick ? 2 : 7;
   const std::size_t blocks = quick ? 512 : 4096;
-  auto* results = static_cast<Results*>(::mmap(nullptr, sizeof(Results), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const std::size_t bytes = engines.size() * sizeof(Results);
+  auto* results = static_cast<Results*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   std::byte* base = mem::reserve_space(RankMemory::kSpaceBytes).value();
-  run_pair([&](const comm::Job& job) { body(job, base, *results, repetitions, blocks); });
+  for (unsigned round = 0; round < kRounds; ++round) {
+    for (std::size_t e = 0; e < engines.size(); ++e)
+      run_pair([&](const comm::Job& job) { body(job, base, engines[e], results[e], repetitions, blocks); });
+  }
   ::munmap(base, RankMemory::kSpaceBytes);
-  if (results->wrong) throw std::runtime_error("core_pages: wrong bytes were read");
 
-  const auto row = [&](const char* name, const char* system, Samples& samples, const char* unit) {
-    return Row{"core", name, system, 2, 1, kBlockBytes, samples.median(), unit, samples.n};
+  std::vector<Row> rows;
+  const auto row = [&](const char* name, const std::string& system, Samples& samples, const char* unit) {
+    if (samples.n != 0) rows.push_back({"core", name, system, 2, 1, kBlockBytes, samples.median(), unit, samples.n});
   };
-  std::vector<Row> rows{row("page-miss", "kasane", results->miss, "us"),
-                        row("page-miss", "kasane, in the handler", results->miss_inside, "us"),
-                        row("page-miss", "fault", results->fault, "us"),
-                        row("page-miss", "mprotect", results->protect, "us"),
-                        row("page-miss", "memcpy", results->copy, "us"),
-                        row("page-stream", "kasane", results->stream, "us"),
-                        row("page-stream", "memcpy", results->copy, "us"),
-                        row("write-miss", "kasane", results->write_miss, "us"),
-                        row("release-page", "kasane", results->release_page, "us"),
-                        row("release-clean", "kasane", results->release_clean, "ns"),
-                        row("acquire-clean", "kasane", results->acquire_clean, "ns"),
-                        row("false-sharing-epoch", "kasane", results->epoch, "us")};
+  for (std::size_t e = 0; e < engines.size(); ++e) {
+    Results& r = results[e];
+    if (r.wrong) throw std::runtime_error("core_pages: wrong bytes were read with the fault engine " + engines[e]);
+    const std::string kasane = "kasane, " + engines[e];
+    row("page-miss", kasane, r.miss, "us");
+    row("page-miss", kasane + ", inside", r.miss_inside, "us");
+    row("page-stream", kasane, r.stream, "us");
+    row("write-miss", kasane, r.write_miss, "us");
+    row("release-page", kasane, r.release_page, "us");
+    row("release-clean", kasane, r.release_clean, "ns");
+    row("acquire-clean", kasane, r.acquire_clean, "ns");
+    row("false-sharing-epoch", kasane, r.epoch, "us");
+  }
+  row("page-miss", "fault, mprotect", results[0].fault, "us");
+  row("page-miss", "fault, uffd", results[0].fault_uffd, "us");
+  row("page-miss", "mprotect", results[0].protect, "us");
+  row("page-miss", "memcpy", results[0].copy, "us");
   for (Row& r : rows) {
     if (r.case_.ends_with("-clean")) r.bytes = 0;
     if (r.case_ == "false-sharing-epoch") r.threads = 2;
   }
-  ::munmap(results, sizeof(Results));
+  ::munmap(results, bytes);
   return rows;
 }
 

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Claims: a page of another rank costs no more than its fault, its transfer and a microsecond of bookkeeping; a release sends a changed page in a few
-// microseconds; clean fences cost next to nothing. Two ranks of this host over shm, real faults; what is read is checked.
+// microseconds; clean fences cost next to nothing. Two ranks of this host over shm, real faults; what is read is checked. The fault engines take turns in one
+// run, so that their numbers can be compared.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "row.h"
 
 namespace kasane::bench {
 
-/// Rows suite "core", cases page-miss, page-stream, release-page, release-clean, acquire-clean, false-sharing-epoch, systems kasane and the physical
-/// limits beside them: "fault" (a SIGSEGV whose handler only changes the protection of its page: what the kernel alone takes), "mprotect" (that call by itself) and "memcpy" (the page's
-/// bytes alone). Throws std::runtime_error if bytes are wrong or a rank fails.
-std::vector<Row> core_pages(bool quick);
+/// Rows suite "core", cases page-miss, page-stream, write-miss, release-page, release-clean, acquire-clean, false-sharing-epoch, systems "kasane, ENGINE" for each
+/// fault engine named (none: all that the kernel allows), and the physical limits beside them: "fault, mprotect" (a SIGSEGV whose handler only changes the
+/// protection of its page: what the kernel alone takes), "fault, uffd" (a SIGBUS whose handler only maps it), "mprotect" (that call by itself) and "memcpy" (the
+/// page's bytes alone). Throws std::runtime_error if bytes are wrong, a rank fails, or an engine cannot be had.
+std::vector<Row> core_pages(bool quick, std::vector<std::string> engines);
 
 }  // namespace kasane::bench
