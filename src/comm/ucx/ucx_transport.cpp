@@ -136,7 +136,12 @@ class UcxTransport final : public Transport {
   Result<std::string> announce(RegionId id, std::byte* local, std::size_t bytes);
 
   [[nodiscard]] bool own(Rank r) const noexcept { return r == rank(); }
-  [[nodiscard]] std::uint32_t own_lane() const noexcept { return thread_number() % static_cast<std::uint32_t>(lanes_.size()); }
+  /// The lane of this thread alone, or nearly so: lane 0 is everybody's.
+  [[nodiscard]] std::uint32_t own_lane() const noexcept {
+    const auto others = static_cast<std::uint32_t>(lanes_.size()) - 1;
+    return others == 0 ? 0 : 1 + thread_number() % others;
+  }
+  [[nodiscard]] std::uint32_t lane_to_post_on() noexcept;
   void check(RemoteAddr at, std::size_t bytes) const noexcept;
   [[nodiscard]] std::byte* here(RemoteAddr at) const noexcept { return peers_.regions[raw(at.region)].local + at.offset; }
   void ring_messages() noexcept { bells_[raw(Doorbell::messages)].ring(); }
@@ -202,6 +207,7 @@ class UcxTransport final : public Transport {
   std::atomic<LateReply*> late_replies_{nullptr};
   std::atomic<std::uint32_t> suspects_{0};                 ///< 1: some peer is lost and not reported
   std::atomic<std::uint32_t> attention_{0};                ///< lanes (bits) that had an event
+  std::atomic<std::uint32_t> inbound_user_{0};             ///< number + 1 of the thread that posts on lane 0
 };
 
 // ---- start ---------------------------------------------------------------------------------------------------------
@@ -544,11 +550,23 @@ void UcxTransport::check(RemoteAddr at, std::size_t bytes) const noexcept {
 
 // ---- one-sided operations --------------------------------------------------------------------------------------------
 
-/// Posts on this thread's lane, or on another whose lock is free.
+/// Lane 0, unless another thread has something under way there; then this thread's own. Everything that comes in comes to lane 0, so who posts there has one worker
+/// to look at while it waits; and a peer that does likewise answers on the connection on which it was asked: over TCP each segment of a one-way connection
+/// costs an acknowledgement by itself, on the path of who reads it.
+std::uint32_t UcxTransport::lane_to_post_on() noexcept {
+  const std::uint32_t me = thread_number() + 1;
+  // relaxed, all: hints; every lane will do.
+  if (inbound_user_.load(std::memory_order_relaxed) == me) return 0;
+  if (lanes_[0]->busy()) return own_lane();
+  inbound_user_.store(me, std::memory_order_relaxed);
+  return 0;
+}
+
+/// Posts on the lane that suits this thread best, or on another whose lock is free.
 template <class F>
 Post UcxTransport::post(const F& on_lane) noexcept {
   const auto count = static_cast<std::uint32_t>(lanes_.size());
-  std::uint32_t index = own_lane();
+  std::uint32_t index = lane_to_post_on();
   for (std::uint32_t i = 0; i < count; ++i) {
     Lane& lane = *lanes_[index];
     if (lane.lock.try_lock()) {
