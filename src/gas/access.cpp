@@ -30,10 +30,11 @@ void post(comm::Blocking& io, const F& accepted) {
 
 // ---- start ---------------------------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<Access>> Access::create(comm::Engine& engine, AddressCache& addresses, std::uint64_t bytes, const std::byte* base) {
+Result<std::unique_ptr<Access>> Access::create(comm::Engine& engine, AddressCache& addresses, Attractor* attractor, std::uint64_t bytes,
+                                               const std::byte* base) {
   auto store = Store::create();
   KASANE_TRY(store);
-  return std::unique_ptr<Access>(new Access(engine, addresses, bytes, base, std::move(*store)));
+  return std::unique_ptr<Access>(new Access(engine, addresses, attractor, bytes, base, std::move(*store)));
 }
 
 Result<Access::Store> Access::Store::create() {
@@ -48,8 +49,9 @@ Result<Access::Store> Access::Store::create() {
   return store;
 }
 
-Access::Access(comm::Engine& engine, AddressCache& addresses, std::uint64_t bytes, const std::byte* base, Store&& store)
-    : engine_(engine), addresses_(addresses), pages_(addresses.directory().pages()), bytes_(bytes), cpu_atomics_(engine.transport().facts().atomics_coherent_with_cpu), base_(base), frames_(std::make_unique<std::byte*[]>(engine.transport().ranks())),
+Access::Access(comm::Engine& engine, AddressCache& addresses, Attractor* attractor, std::uint64_t bytes, const std::byte* base, Store&& store)
+    : engine_(engine), addresses_(addresses), attractor_(attractor), pages_(addresses.directory().pages()), rank_(engine.transport().rank()), bytes_(bytes),
+      cpu_atomics_(engine.transport().facts().atomics_coherent_with_cpu), base_(base), frames_(std::make_unique<std::byte*[]>(engine.transport().ranks())),
       store_(std::move(store)), free_parts_(kParts), staging_(store_.words.get(), kStagingWords, store_.memory.get(), kStagingUnit) {
   for (std::uint32_t r = 0; r < engine.transport().ranks(); ++r) frames_[r] = engine.transport().mapped(Rank{r}, kFrames);
   for (std::uint32_t i = 0; i < kParts; ++i) {
@@ -161,6 +163,7 @@ Result<void> Access::read(comm::Blocking& io, Outstanding& o, std::uint64_t from
 Access::Found Access::read_batch(comm::Blocking& io, Outstanding& o, const Batch& batch, bool only_here) {
   const Rank owner = only_here ? addresses_.find_here(io, batch.page) : addresses_.find(io, batch.page).owner;
   if (owner == kNoRank) return only_here ? Found::not_here : Found::nowhere;
+  note_use(batch.page, owner);
   o.begin();
   io.count_trip({owner, kFrames, 0});
   post(io, [&] {
@@ -272,6 +275,7 @@ Result<void> Access::copy(comm::Blocking& io, Outstanding& o, std::uint64_t from
     const std::uint64_t n = std::min({bytes - done, rest_of_page(here), rest_of_page(there)});
     const Rank source = addresses_.find(io, pages_.page_of(here)).owner;
     if (source == kNoRank) return wild(here);
+    note_use(pages_.page_of(here), source);
     Part& part = take_part(io, o);
     Rank owner{};
     if (use(io, part, pages_.page_of(there), false, owner) != Found::yes) return drop(part), wild(there);
@@ -326,12 +330,14 @@ Access::Found Access::use(comm::Blocking& io, Part& part, PageId page, bool only
     AddressCache::Put put(addresses_, io, page, AddressCache::kOnlyHere);
     owner = put.owner();
     part.counted = put.hand_over();
-    return owner == kNoRank ? Found::not_here : Found::yes;
+  } else {
+    AddressCache::Put put(addresses_, io, page);
+    owner = put.owner();
+    part.counted = put.hand_over();
   }
-  AddressCache::Put put(addresses_, io, page);
-  owner = put.owner();
-  part.counted = put.hand_over();
-  return owner == kNoRank ? Found::nowhere : Found::yes;
+  if (owner == kNoRank) return only_here ? Found::not_here : Found::nowhere;
+  note_use(page, owner);
+  return Found::yes;
 }
 
 /// Nothing was posted for it.

@@ -27,6 +27,7 @@
 #include "comm/engine/engine.h"
 #include "comm/index_pool.h"
 #include "gas/address_cache.h"
+#include "gas/attractor.h"
 #include "gas/outstanding.h"
 #include "gas/staging.h"
 
@@ -42,8 +43,9 @@ enum class Source : std::uint8_t { kept, copied };
 
 class Access {
  public:
-  /// kFrames is attached through the engine, with `bytes` on every rank. base: the address that programs have for offset 0.
-  static Result<std::unique_ptr<Access>> create(comm::Engine&, AddressCache&, std::uint64_t bytes, const std::byte* base);
+  /// kFrames is attached through the engine, with `bytes` on every rank. base: the address that programs have for offset 0. Attractor: hears which pages of others are
+  /// used; null: nobody does.
+  static Result<std::unique_ptr<Access>> create(comm::Engine&, AddressCache&, Attractor*, std::uint64_t bytes, const std::byte* base);
   ~Access();   ///< after everything has completed
   Access(const Access&) = delete;
   Access& operator=(const Access&) = delete;
@@ -71,32 +73,40 @@ class Access {
   [[nodiscard]] const AddressCache& addresses() const noexcept { return addresses_; }
   [[nodiscard]] comm::Transport& transport() const noexcept { return engine_.transport(); }
 
-  /// Where the bytes can be read here at once: their owner's frame, if it and the directory are mapped here and they lie in one page; else null.
-  [[nodiscard]] const std::byte* near(std::uint64_t offset, std::size_t bytes) const noexcept {
-    const PageId page = pages_.page_of(offset);
-    if (offset >= bytes_ || bytes > pages_.end_of(page) - offset) return nullptr;
+  /// read() of bytes in one page, at once, if its owner's frame and the directory are mapped here; to: may lie in V. False: nothing happened.
+  [[nodiscard]] bool read_near(void* to, std::uint64_t offset, std::size_t bytes) noexcept {
+    if (offset >= bytes_) return false;
+    const auto [page, end] = pages_.place_of(offset);
+    if (bytes > end - offset) return false;
     const Rank owner = addresses_.directory().near_owner(page);
-    return owner == kNoRank || frames_[raw(owner)] == nullptr ? nullptr : frames_[raw(owner)] + offset;
+    if (owner == kNoRank || frames_[raw(owner)] == nullptr) return false;
+    comm::copy_in(static_cast<std::byte*>(to), frames_[raw(owner)] + offset, bytes);
+    note_use(page, owner);
+    return true;
   }
 
   /// write() of bytes in one page, at once, if its owner is known here and mapped; from: not in V. False: nothing happened.
   [[nodiscard]] bool write_near(comm::Blocking& io, std::uint64_t offset, const void* from, std::size_t bytes) {
-    const PageId page = pages_.page_of(offset);
-    if (offset >= bytes_ || bytes > pages_.end_of(page) - offset) return false;
+    if (offset >= bytes_) return false;
+    const auto [page, end] = pages_.place_of(offset);
+    if (bytes > end - offset) return false;
     const AddressCache::Put put(addresses_, io, page, AddressCache::kOnlyHere);
     if (put.owner() == kNoRank || frames_[raw(put.owner())] == nullptr) return false;
     comm::copy_out(frames_[raw(put.owner())] + offset, static_cast<const std::byte*>(from), bytes);
+    note_use(page, put.owner());
     return true;
   }
   /// Likewise atomic(), where the CPU's atomics are the transport's.
   [[nodiscard]] bool atomic_near(comm::Blocking& io, comm::AtomicOp op, comm::Width width, std::uint64_t at, std::uint64_t operand, std::uint64_t compare,
                                  std::uint64_t* result) {
     if (!cpu_atomics_ || at >= bytes_ || at % static_cast<std::uint64_t>(width) != 0) return false;
+    const PageId page = pages_.page_of(at);
     std::uint64_t old;
     {
-      const AddressCache::Put put(addresses_, io, pages_.page_of(at), AddressCache::kOnlyHere);
+      const AddressCache::Put put(addresses_, io, page, AddressCache::kOnlyHere);
       if (put.owner() == kNoRank || frames_[raw(put.owner())] == nullptr) return false;
       old = comm::cpu_atomic(op, width, frames_[raw(put.owner())] + at, operand, compare);
+      note_use(page, put.owner());
     }
     if (result != nullptr) *result = old;   // after the use: it may lie in V, and fault
     return true;
@@ -143,13 +153,17 @@ class Access {
     static Result<Store> create();
   };
 
-  Access(comm::Engine&, AddressCache&, std::uint64_t bytes, const std::byte* base, Store&&);
+  Access(comm::Engine&, AddressCache&, Attractor*, std::uint64_t bytes, const std::byte* base, Store&&);
   [[nodiscard]] Result<void> check(std::uint64_t offset, std::uint64_t bytes) const;
   [[nodiscard]] Result<void> wild(std::uint64_t offset) const;
   [[nodiscard]] std::string name(std::uint64_t offset) const;
   /// Bytes from here to the page's end, as many as one operation takes.
   [[nodiscard]] std::uint64_t rest_of_page(std::uint64_t offset) const noexcept {
-    return std::min(kMostBytes, pages_.end_of(pages_.page_of(offset)) - offset);
+    return std::min(kMostBytes, pages_.place_of(offset).end - offset);
+  }
+  /// Of each operation; automatic relocation lives by it.
+  void note_use(PageId page, Rank owner) noexcept {
+    if (attractor_ != nullptr && owner != rank_) attractor_->used(page);
   }
   template <class F>
   Result<void> each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor, const F& flush);
@@ -170,7 +184,9 @@ class Access {
 
   comm::Engine& engine_;
   AddressCache& addresses_;
+  Attractor* attractor_;   ///< may be null
   const mem::Pages& pages_;
+  Rank rank_;
   std::uint64_t bytes_;
   bool cpu_atomics_;
   const std::byte* base_;                  ///< the address of offset 0, for messages

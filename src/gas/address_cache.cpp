@@ -102,11 +102,6 @@ Rank AddressCache::begin_put_here(comm::Blocking& io, PageId page, bool& counted
   }
 }
 
-bool AddressCache::known_elsewhere(comm::Blocking& io, PageId page) const {
-  const Rank owner = directory_.near(page) ? directory_.lookup(io, page).owner : AddressEntry::of(words_[raw(page)].load()).owner;
-  return owner != kNoRank && owner != transport_.rank();
-}
-
 Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted) {
   if (transport_.ranks() == 1) return directory_.lookup(io, page).owner;
   Word& word = words_[raw(page)];

@@ -55,9 +55,6 @@ class AddressCache {
   static constexpr std::size_t kMostLearnt = 64;
   void learn(comm::Blocking&, std::span<const PageId>);
 
-  /// Is the page elsewhere, as far as is known here without communication?
-  [[nodiscard]] bool known_elsewhere(comm::Blocking&, PageId) const;
-
   struct OnlyHere {};
   static constexpr OnlyHere kOnlyHere{};
 

@@ -28,7 +28,7 @@ class Attractor {
   Attractor& operator=(const Attractor&) = delete;
   ~Attractor();
 
-  /// This rank has used the page at another rank: fetched of it, got or put.
+  /// This rank has used the page at another rank: fetched of it (dsm), got or put (gas::Access).
   void used(PageId page) noexcept {
     const std::uint64_t i = raw(page) - first_;
     if (i >= pages_) return;

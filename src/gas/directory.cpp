@@ -11,7 +11,7 @@ std::size_t Directory::region_bytes(const mem::Pages& pages, std::uint32_t ranks
 }
 
 Directory::Directory(comm::Transport& transport, const mem::Pages& pages)
-    : rank_(transport.rank()), ranks_(transport.ranks()), pages_(pages), words_(transport, kDirectory) {}
+    : rank_(transport.rank()), ranks_(transport.ranks()), by_ranks_(ranks_), pages_(pages), words_(transport, kDirectory) {}
 
 Location Directory::lookup(comm::Blocking& io, PageId page) const {
   return Location::of(words_.load(io, manager(page), entry(page, 0)));

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/divisor.h"
 #include "comm/region_words.h"
 #include "gas/regions.h"
 #include "gas/relocation.h"
@@ -31,7 +32,7 @@ class Directory {
   /// After the region was attached.
   Directory(comm::Transport& transport, const mem::Pages& pages);
 
-  [[nodiscard]] Rank manager(PageId page) const noexcept { return Rank{static_cast<std::uint32_t>(raw(page) % ranks_)}; }
+  [[nodiscard]] Rank manager(PageId page) const noexcept { return Rank{by_ranks_.divide(raw(page)).remainder}; }
   /// Which pages the space has; whoever has a directory, or an address cache above it, asks here.
   [[nodiscard]] const mem::Pages& pages() const noexcept { return pages_; }
 
@@ -59,7 +60,8 @@ class Directory {
   [[nodiscard]] bool near(PageId page) const noexcept { return words_.is_direct(manager(page)); }
   /// The owner by such a load; kNoRank: not allocated, or not near.
   [[nodiscard]] Rank near_owner(PageId page) const noexcept {
-    const std::atomic<std::uint64_t>* word = words_.here(manager(page), entry(page, 0));
+    const auto [row, manager] = by_ranks_.divide(raw(page));
+    const std::atomic<std::uint64_t>* word = words_.here(Rank{manager}, at_row(row, 0));
     return word != nullptr ? Location::of(word->load()).owner : kNoRank;
   }
 
@@ -90,8 +92,9 @@ class Directory {
   static constexpr std::uint64_t kHeaderBytes = 4096;
   static constexpr std::uint64_t kEntryBytes = 32;
   [[nodiscard]] std::uint64_t entry(PageId page, unsigned word) const noexcept {
-    return kHeaderBytes + raw(page) / ranks_ * kEntryBytes + word * 8;
+    return at_row(by_ranks_.divide(raw(page)).quotient, word);
   }
+  [[nodiscard]] static std::uint64_t at_row(std::uint64_t row, unsigned word) noexcept { return kHeaderBytes + row * kEntryBytes + word * 8; }
   // Entries of consecutive pages of one manager are neighbours: a chunk of pages is kept manager by manager.
   static constexpr std::uint64_t kChunk = 64;
   using Entries = std::array<std::uint64_t, kChunk * kEntryBytes / 8>;
@@ -112,6 +115,7 @@ class Directory {
 
   Rank rank_;
   std::uint32_t ranks_;
+  Divisor by_ranks_;
   mem::Pages pages_;
   comm::RegionWords words_;
 };

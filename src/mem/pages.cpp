@@ -12,7 +12,6 @@ Result<Pages> Pages::create(std::uint64_t space_bytes, std::span<const Segment> 
                                             " are needed, the first at offset 0");
   }
   Pages pages;
-  std::uint64_t first_page = 0;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const auto [offset, page_bytes] = segments[i];
     const std::uint64_t end = i + 1 < segments.size() ? segments[i + 1].offset : space_bytes;
@@ -23,9 +22,8 @@ Result<Pages> Pages::create(std::uint64_t space_bytes, std::span<const Segment> 
       return fail(Errc::invalid_argument, "a segment [" + std::to_string(offset) + ", " + std::to_string(end) + ") of pages of " +
                                               std::to_string(page_bytes) + " bytes: it must have some, and begin and end at a multiple of them");
     }
-    const std::uint64_t end_page = first_page + (end - offset) / page_bytes;
-    pages.rows_[i] = {offset, end, first_page, end_page, static_cast<unsigned>(std::countr_zero(page_bytes))};
-    first_page = end_page;
+    pages.rows_[i] = {offset, pages.count_, static_cast<unsigned>(std::countr_zero(page_bytes))};
+    pages.count_ += (end - offset) / page_bytes;
   }
   pages.rows_used_ = segments.size();
   return pages;

@@ -59,14 +59,21 @@ class Pages {
   static Result<Pages> uniform(std::uint64_t space_bytes, std::uint64_t page_bytes = kPageBytes);
 
   /// Pages of the space.
-  [[nodiscard]] std::uint64_t count() const noexcept { return rows_[rows_used_ - 1].end_page; }
+  [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
   [[nodiscard]] bool contains(PageId page) const noexcept { return raw(page) < count(); }
 
-  /// The page of a byte. Beyond the space: a number that no page has.
-  [[nodiscard]] PageId page_of(std::uint64_t offset) const noexcept {
+  /// The page of a byte, and where it ends.
+  struct Place {
+    PageId page;
+    std::uint64_t end;
+  };
+  /// Beyond the space: a number that no page has.
+  [[nodiscard]] Place place_of(std::uint64_t offset) const noexcept {
     const Row& row = row_of(offset);
-    return PageId{row.first_page + ((offset - row.offset) >> row.shift)};
+    const std::uint64_t before = (offset - row.offset) >> row.shift;
+    return {PageId{row.first_page + before}, row.offset + ((before + 1) << row.shift)};
   }
+  [[nodiscard]] PageId page_of(std::uint64_t offset) const noexcept { return place_of(offset).page; }
   [[nodiscard]] PageId page_of(BlockId b) const noexcept { return page_of(mem::offset_of(b)); }
 
   [[nodiscard]] std::uint64_t offset_of(PageId page) const noexcept {
@@ -86,31 +93,31 @@ class Pages {
   }
   /// Does the range consist of whole pages?
   [[nodiscard]] bool whole(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-    return bytes == 0 || (offset_of(page_of(offset)) == offset && end_of(page_of(offset + bytes - 1)) == offset + bytes);
+    return bytes == 0 || (offset_of(page_of(offset)) == offset && place_of(offset + bytes - 1).end == offset + bytes);
   }
 
  private:
   struct Row {
-    std::uint64_t offset, end;            ///< bytes [offset, end)
-    std::uint64_t first_page, end_page;   ///< pages [first_page, end_page)
-    unsigned shift;                       ///< a page has 1 << shift bytes
+    std::uint64_t offset, first_page;   ///< where it begins
+    unsigned shift;                     ///< a page has 1 << shift bytes
   };
 
   Pages() = default;
-  // A handful of rows: compares that the processor predicts, and the last row for whatever lies beyond.
+  // From the last row, in which most memory lies and whatever lies beyond the space; the first begins at 0.
   [[nodiscard]] const Row& row_of(std::uint64_t offset) const noexcept {
-    const Row* row = rows_.data();
-    while (offset >= row->end && row != &rows_[rows_used_ - 1]) ++row;
+    const Row* row = &rows_[rows_used_ - 1];
+    while (offset < row->offset) --row;
     return *row;
   }
   [[nodiscard]] const Row& row_of(PageId page) const noexcept {
-    const Row* row = rows_.data();
-    while (raw(page) >= row->end_page && row != &rows_[rows_used_ - 1]) ++row;
+    const Row* row = &rows_[rows_used_ - 1];
+    while (raw(page) < row->first_page) --row;
     return *row;
   }
 
   std::array<Row, kMostSegments> rows_{};
   std::size_t rows_used_ = 0;
+  std::uint64_t count_ = 0;
 };
 
 }  // namespace kasane::mem

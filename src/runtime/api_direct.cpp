@@ -38,6 +38,16 @@ int answer(const kasane::Result<void>& result, const char* call) noexcept {
 
 Cursor contiguous(std::size_t bytes) noexcept { return Cursor(Strides{.dimensions = 1, .count = {bytes}}); }
 
+// Out of line: a Cursor is large, and what most calls do needs none.
+[[gnu::noinline]] int get_elsewhere(Direct& d, void* destination, const void* global, std::size_t bytes, const char* call, const void* site) {
+  d.check(global, contiguous(bytes), false, call, site);
+  return answer(d.get(destination, global, contiguous(bytes), nullptr), call);
+}
+[[gnu::noinline]] int put_elsewhere(Direct& d, void* global, const void* source, std::size_t bytes, const char* call, const void* site) {
+  d.check(global, contiguous(bytes), true, call, site);
+  return answer(d.put(global, source, contiguous(bytes), nullptr), call);
+}
+
 /// Calls with(cursor) for a patch of this shape; else says what is wrong with it.
 template <class With>
 int with_shape(const kasane_strides_t* shape, const char* call, const With& with) {
@@ -122,8 +132,7 @@ int kasane_get(void* destination, const void* global, size_t bytes) {
     return EPERM;
   if (d->get_here(destination, global, bytes)) [[likely]]
     return 0;
-  d->check(global, contiguous(bytes), false, call, __builtin_return_address(0));
-  return answer(d->get(destination, global, contiguous(bytes), nullptr), call);
+  return get_elsewhere(*d, destination, global, bytes, call, __builtin_return_address(0));
 }
 
 int kasane_get_async(void* destination, const void* global, size_t bytes, kasane_pending_t* pending) {
@@ -142,8 +151,7 @@ int kasane_put(void* global, const void* source, size_t bytes) {
     return EPERM;
   if (d->put_here(global, source, bytes)) [[likely]]
     return 0;
-  d->check(global, contiguous(bytes), true, call, __builtin_return_address(0));
-  return answer(d->put(global, source, contiguous(bytes), nullptr), call);
+  return put_elsewhere(*d, global, source, bytes, call, __builtin_return_address(0));
 }
 
 int kasane_put_async(void* global, const void* source, size_t bytes, kasane_pending_t* pending) {

@@ -41,11 +41,7 @@ class Direct {
   [[nodiscard]] bool get_here(void* to, const void* from, std::size_t bytes) noexcept {
     // relaxed: whoever set it before has told this thread otherwise, too.
     if (not_here_.load(std::memory_order_relaxed)) [[unlikely]] return false;
-    const std::byte* here = access_.near(space_.offset(from), bytes);
-    if (here == nullptr) return false;
-    comm::copy_in(static_cast<std::byte*>(to), here, bytes);
-    note_use(space_.offset(from), bytes);
-    return true;
+    return access_.read_near(to, space_.offset(from), bytes);
   }
 
   /// Likewise put(), from memory outside V or of a few words.
@@ -56,16 +52,9 @@ class Direct {
       if (bytes > sizeof words) return false;
       from = std::memcpy(words, from, bytes);
     }
-    if (!access_.write_near(contexts_.here().io, space_.offset(to), from, bytes)) return false;
-    note_use(space_.offset(to), bytes);
-    return true;
+    return access_.write_near(contexts_.here().io, space_.offset(to), from, bytes);
   }
 
-  /// Who wants to know what the program reads and writes directly. Before other threads use it.
-  void tell_uses(void (*fn)(void*, std::uint64_t offset, std::size_t bytes), void* context) noexcept {
-    used_ = fn;
-    used_context_ = context;
-  }
   /// The job has ended: nothing of other ranks can be reached any more.
   void close() noexcept {
     closed_.store(true);
@@ -121,13 +110,7 @@ class Direct {
   mem::Space& space_;
   ThreadContexts& contexts_;
   comm::Transport& transport_;
-  void note_use(std::uint64_t offset, std::size_t bytes) {
-    if (used_ != nullptr) used_(used_context_, offset, bytes);
-  }
-
   MixingCheck* mixing_;
-  void (*used_)(void*, std::uint64_t, std::size_t) = nullptr;
-  void* used_context_ = nullptr;
   std::atomic<bool> closed_{false}, not_here_;   ///< not_here_: closed, or each access is to be checked
   const bool all_mapped_;
   gas::PendingTable pending_;

@@ -153,7 +153,6 @@ struct Runtime::State {
   /// Refuses ranges that are not all in the heap, whose pages are what programs may move.
   Result<void> check_movable(const void* p, std::size_t bytes, const char* what) const;
   /// The range was got or put directly: pages of other ranks may come here.
-  void used(std::uint64_t offset, std::size_t bytes);
   Result<void> explain(const std::optional<gas::Refusal>&, const char* what) const;
   /// Peers are not mapped here, and operations complete later.
   [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
@@ -334,14 +333,13 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
     trace.emplace(logs->base, own_counters(), workers + 2, options.trace_events);
   }
   contexts.emplace(*transport, own_counters(), workers);
-  auto made_access = gas::Access::create(*comm_engine, *addresses, space->bytes(), space->v(0));
+  auto made_access = gas::Access::create(*comm_engine, *addresses, attractor.get(), space->bytes(), space->v(0));
   KASANE_TRY(made_access);
   access = std::move(*made_access);
   auto pending = attach_region(*comm_engine, gas::kPending, gas::PendingTable::kRegionBytes);
   KASANE_TRY(pending);
   if (options.check_mixing) mixing = std::make_unique<MixingCheck>(*space, *coherence, rank);
   direct.emplace(*access, *space, *contexts, pending->base, mixing.get());
-  if (attractor != nullptr) direct->tell_uses([](void* self, std::uint64_t offset, std::size_t bytes) { static_cast<State*>(self)->used(offset, bytes); }, this);
   return engine->start(&State::on_fault, this);
 }
 
@@ -770,14 +768,6 @@ Result<void> Runtime::State::explain(const std::optional<gas::Refusal>& refusal,
   const void* page = space->v(directory->pages().offset_of(refusal->page));
   return fail(refusal->why, fmt::format("{}: the page at {} {}", what, page,
                                         refusal->why == Errc::busy ? "is pinned by its owner; try again when the pin has ended" : "is not allocated"));
-}
-
-void Runtime::State::used(std::uint64_t offset, std::size_t bytes) {
-  auto& io = contexts->here().io;
-  for (const PageId page : directory->pages().in(offset, bytes)) {
-    // The service thread would find out too, but an array that is accessed directly by its owner would wake it again and again.
-    if (attractor->draws(page) && addresses->known_elsewhere(io, page)) attractor->used(page);
-  }
 }
 
 Result<void> Runtime::own(const void* global, std::size_t bytes) {

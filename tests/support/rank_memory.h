@@ -50,11 +50,11 @@ class RankMemory {
     coherence.emplace(space, *table, *cached, *dirty, *engine, *transport, *addresses,
                       reinterpret_cast<gas::RankHeader*>(entries)->dirty_blocks);
     mover.emplace(*transport, *addresses, *coherence);
-    access = gas::Access::create(*comm_engine, *addresses, kSpaceBytes, base).value();
     const gas::Heap::Config config{kHeapOffset, kSpaceBytes - kHeapOffset, 2};
     attach(gas::kHeap, gas::Heap::region_bytes(config, job.ranks));
     heap.emplace(*transport, config, *directory, *mover, *coherence);
     if (draw_after != 0) attractor = gas::Attractor::create(*transport, *directory, *mover, {config.offset, config.bytes, draw_after}).value();
+    access = gas::Access::create(*comm_engine, *addresses, attractor.get(), kSpaceBytes, base).value();
     coherence->set_movers(&*mover, attractor.get());
     KASANE_CHECK(engine->start(&RankMemory::on_fault, this).has_value());
     enter();

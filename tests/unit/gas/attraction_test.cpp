@@ -101,6 +101,7 @@ struct Drawn : testing::Test {
   Drawn() : job(3, 1) {
     for (auto& rank : job.all) {
       attractors.push_back(Attractor::create(rank.transport, *rank.directory, *rank.mover, {mem::kPageBytes, 4 * mem::kPageBytes, 4}).value());
+      rank.access = Access::create(*rank.engine, *rank.addresses, attractors.back().get(), rank.frames.size(), nullptr).value();
     }
     job.on(1, [](SimRank& here, comm::Blocking& io) {
       for (std::uint64_t p = 0; p < 6; ++p) ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{1}).has_value());
@@ -112,8 +113,12 @@ struct Drawn : testing::Test {
     return l;
   }
   void use(std::uint32_t r, std::uint64_t page, int times) {
-    job.on(r, [&](SimRank&, comm::Blocking& io) {
-      for (int i = 0; i < times; ++i) attractors[r]->used(PageId{page});
+    use_by(r, times, [&](SimRank&, comm::Blocking&) { attractors[r]->used(PageId{page}); });
+  }
+  template <class F>
+  void use_by(std::uint32_t r, int times, const F& call) {
+    job.on(r, [&](SimRank& here, comm::Blocking& io) {
+      for (int i = 0; i < times; ++i) call(here, io);
       while (attractors[r]->serve(io)) {
       }
     });
@@ -133,6 +138,40 @@ TEST_F(Drawn, APageComesAfterEnoughUses) {
   EXPECT_EQ(where(2).owner, Rank{2});
   use(0, 2, 4);
   EXPECT_EQ(where(2).owner, Rank{0});
+}
+
+// Each operation of direct access is a use of the page, whose fourth draws it; a copy is one of both its pages.
+TEST_F(Drawn, DirectAccessIsUse) {
+  constexpr std::uint64_t page = mem::kPageBytes;
+  std::uint64_t word = 0;
+  use_by(2, 3, [&](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(get(io, *here.access, &word, page, 8).has_value()); });
+  EXPECT_EQ(where(1).owner, Rank{1});
+  use_by(2, 1, [&](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(get(io, *here.access, &word, page, 8).has_value()); });
+  EXPECT_EQ(where(1).owner, Rank{2});
+  use_by(2, 4, [&](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(put(io, *here.access, 2 * page, &word, 8).has_value()); });
+  EXPECT_EQ(where(2).owner, Rank{2});
+  const auto add = [&](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(await(io, [&](Outstanding& o) {
+                  return here.access->atomic(io, o, comm::AtomicOp::fetch_add, comm::Width::eight, 3 * page, 1, 0, &word);
+                }).has_value());
+  };
+  use_by(0, 4, add);
+  EXPECT_EQ(where(3).owner, Rank{0});
+  use_by(0, 100, add);   // its own: not counted, so nobody looks
+  EXPECT_EQ(job[0].counters.pages_drawn.load(), 1u);
+  use_by(0, 4, [&](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(await(io, [&](Outstanding& o) { return here.access->copy(io, o, page, 4 * page, 64); }).has_value());
+  });
+  EXPECT_EQ(where(4).owner, Rank{0});
+  EXPECT_EQ(where(1).owner, Rank{2});   // its last user was another
+  use_by(0, 4, [&](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(await(io, [&](Outstanding& o) { return here.access->copy(io, o, page, 4 * page, 64); }).has_value());
+  });
+  EXPECT_EQ(where(1).owner, Rank{2});   // and it has moved before: twice the uses
+  use_by(0, 4, [&](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(await(io, [&](Outstanding& o) { return here.access->copy(io, o, page, 4 * page, 64); }).has_value());
+  });
+  EXPECT_EQ(where(1).owner, Rank{0});
 }
 
 TEST_F(Drawn, PagesOutsideOfItsRangeStay) {

@@ -59,9 +59,7 @@ struct SimRank final : PageHolder {
     addresses = AddressCache::create(transport, *directory).value();
     mover.emplace(transport, *addresses, *this);
     giver.emplace(transport, *mover);
-    access = Access::create(*engine, *addresses, frames.size(), nullptr).value();
-    giver.emplace(transport, *mover);
-    access = Access::create(*engine, *addresses, frames.size(), nullptr).value();
+    access = Access::create(*engine, *addresses, nullptr, frames.size(), nullptr).value();
   }
   comm::Blocking io() { return {transport, waiter, &counters}; }
 

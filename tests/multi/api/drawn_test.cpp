@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages that only one rank uses directly come to it by themselves, whatever joins the ranks. On at least two ranks; main of rank 0 uses pages of rank 1.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <kasane/kasane.hpp>
+
+namespace {
+
+using kasane::global_ptr;
+
+constexpr std::size_t kPageWords = 65536 / 8, kPages = 4;
+
+struct Drawn : testing::TestWithParam<std::function<void(global_ptr<std::uint64_t>)>> {};
+
+INSTANTIATE_TEST_SUITE_P(By, Drawn,
+                         testing::Values(
+                             [](global_ptr<std::uint64_t> word) {
+                               std::uint64_t value;
+                               kasane::get(&value, word);
+                             },
+                             [](global_ptr<std::uint64_t> word) { kasane::put(word, std::uint64_t{1}); },
+                             [](global_ptr<std::uint64_t> word) { kasane::fetch_add(word, 1); },
+                             [](global_ptr<std::uint64_t> word) {
+                               std::uint64_t value;
+                               kasane::get_async(&value, word).wait();
+                             }));
+
+TEST_P(Drawn, APageThatOneRankUsesComesToIt) {
+  if (kasane::ranks() == 1) GTEST_SKIP() << "nothing moves";
+  auto* const memory = static_cast<std::uint64_t*>(kasane::allocate(kPages * 65536, 65536, kasane::placement::on(1)));
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);   // a page that does not come must become a failure
+  for (std::size_t p = 0; p < kPages; ++p) {
+    const global_ptr<std::uint64_t> word(memory + p * kPageWords);
+    ASSERT_EQ(kasane::where(word.get()), 1u);
+    const std::uint64_t drawn = kasane::statistics(0).pages_drawn;
+    const auto late = [&] { return std::chrono::steady_clock::now() > limit; };
+    while (kasane::where(word.get()) != 0 && !late()) GetParam()(word);
+    EXPECT_EQ(kasane::where(word.get()), 0u) << "page " << p;
+    while (kasane::statistics(0).pages_drawn == drawn && !late()) {   // counted when the move has ended here, too
+    }
+    EXPECT_EQ(kasane::statistics(0).pages_drawn, drawn + 1);
+  }
+  kasane::deallocate(memory);
+}
+
+}  // namespace
