@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "base/assert.h"
@@ -40,11 +41,12 @@ Result<std::unique_ptr<Access>> Access::create(comm::Engine& engine, AddressCach
 Result<Access::Store> Access::Store::create() {
   Store store;
   store.parts.reset(new (std::nothrow) Part[kParts]);
+  store.reads.reset(new (std::nothrow) Read[kReads]);
   store.words.reset(new (std::nothrow) std::atomic<std::uint64_t>[kStagingWords]());
   constexpr std::size_t bytes = kStagingWords * Staging::kUnitsPerWord * kStagingUnit;
   store.memory.reset(new (std::nothrow) std::byte[bytes]);   // not written here: what no put uses costs nothing
-  if (store.parts == nullptr || store.words == nullptr || store.memory == nullptr) {
-    return fail(Errc::out_of_memory, "no memory for " + std::to_string(kParts) + " puts under way and " + std::to_string(bytes) + " bytes of their data");
+  if (store.parts == nullptr || store.reads == nullptr || store.words == nullptr || store.memory == nullptr) {
+    return fail(Errc::out_of_memory, "no memory for " + std::to_string(kReads) + " gets and " + std::to_string(kParts) + " puts under way and " + std::to_string(bytes) + " bytes of their data");
   }
   return store;
 }
@@ -52,11 +54,15 @@ Result<Access::Store> Access::Store::create() {
 Access::Access(comm::Engine& engine, AddressCache& addresses, Attractor* attractor, std::uint64_t bytes, const std::byte* base, Store&& store)
     : engine_(engine), addresses_(addresses), attractor_(attractor), pages_(addresses.directory().pages()), rank_(engine.transport().rank()), bytes_(bytes),
       cpu_atomics_(engine.transport().facts().atomics_coherent_with_cpu), base_(base), frames_(std::make_unique<std::byte*[]>(engine.transport().ranks())),
-      store_(std::move(store)), free_parts_(kParts), staging_(store_.words.get(), kStagingWords, store_.memory.get(), kStagingUnit) {
+      store_(std::move(store)), free_parts_(kParts), free_reads_(kReads), staging_(store_.words.get(), kStagingWords, store_.memory.get(), kStagingUnit) {
   for (std::uint32_t r = 0; r < engine.transport().ranks(); ++r) frames_[r] = engine.transport().mapped(Rank{r}, kFrames);
   for (std::uint32_t i = 0; i < kParts; ++i) {
     store_.parts[i].access = this;
     store_.parts[i].index = i;
+  }
+  for (std::uint32_t i = 0; i < kReads; ++i) {
+    store_.reads[i].access = this;
+    store_.reads[i].index = i;
   }
 }
 
@@ -161,20 +167,77 @@ Result<void> Access::read(comm::Blocking& io, Outstanding& o, std::uint64_t from
 }
 
 Access::Found Access::read_batch(comm::Blocking& io, Outstanding& o, const Batch& batch, bool only_here) {
-  const Rank owner = only_here ? addresses_.find_here(io, batch.page) : addresses_.find(io, batch.page).owner;
-  if (owner == kNoRank) return only_here ? Found::not_here : Found::nowhere;
-  note_use(batch.page, owner);
-  o.begin();
+  const AddressCache::Found found = only_here ? addresses_.find_here(io, batch.page) : addresses_.find(io, batch.page);
+  if (found.owner == kNoRank) return only_here ? Found::not_here : Found::nowhere;
+  note_use(batch.page, found.owner);
+  if (transport().facts().completes_inline) return read_in_place(io, o, batch, found);
+  Read& read = take_read(io, o, found, batch, false);
+  post_read(io, found.owner, read.batch, ends(read));
+  return Found::yes;
+}
+
+void Access::post_read(comm::Blocking& io, Rank owner, const Batch& batch, comm::Callback ended) {
   io.count_trip({owner, kFrames, 0});
   post(io, [&] {
     const comm::Piece& p = batch.pieces[0];
     if (batch.count == 1) {
-      return engine_.try_read_async({.from = {owner, kFrames, p.remote_offset}, .to = {comm::kPrivateMemory, p.local_offset}, .bytes = p.bytes, .on_complete = ends(o)});
+      return engine_.try_read_async({.from = {owner, kFrames, p.remote_offset}, .to = {comm::kPrivateMemory, p.local_offset}, .bytes = p.bytes, .on_complete = ended});
     }
     return engine_.try_read_vector_async({.rank = owner, .remote_region = kFrames, .local_region = comm::kPrivateMemory,
-                                          .pieces = all(batch.pieces, batch.count), .on_complete = ends(o)});
+                                          .pieces = all(batch.pieces, batch.count), .on_complete = ended});
   });
-  return Found::yes;
+}
+
+/// Where all peers are mapped: the target may lie in V, so nobody but the caller may do it again.
+Access::Found Access::read_in_place(comm::Blocking& io, Outstanding& o, const Batch& batch, AddressCache::Found found) {
+  for (; found.owner != kNoRank; found = addresses_.find(io, batch.page)) {
+    o.begin();
+    post_read(io, found.owner, batch, ends(o));
+    if (addresses_.stood(io, batch.page, found)) return Found::yes;
+  }
+  return Found::nowhere;
+}
+
+Access::Read& Access::take_read(comm::Blocking& io, Outstanding& o, const AddressCache::Found& found, const Batch& batch, bool copies) {
+  std::uint32_t index = comm::IndexPool<>::kNone;
+  // Reads end by completions and by the service thread, which takes none.
+  io.waiter().until([&] { return index != comm::IndexPool<>::kNone || (index = free_reads_.take()) != comm::IndexPool<>::kNone; });
+  Read& read = store_.reads[index];
+  o.begin();
+  read.outstanding = &o;
+  read.found = found;
+  read.copies = copies;
+  read.batch = batch;
+  return read;
+}
+
+void Access::end(Read& read, comm::Status status) noexcept {
+  if (status != comm::Status::ok || addresses_.stood_here(read.batch.page, read.found)) return finish(read, status);
+  KASANE_CHECK(doubtful_.add(read.index), "there is room for every read");
+  transport().wake(rank_, comm::Doorbell::messages);
+}
+
+void Access::finish(Read& read, comm::Status status) noexcept {
+  Outstanding& o = *read.outstanding;
+  free_reads_.put(read.index);
+  o.end(status);
+}
+
+bool Access::serve(comm::Blocking& io) {
+  std::uint32_t index = 0;
+  if (!doubtful_.take(index)) return false;
+  Read& read = store_.reads[index];
+  if (addresses_.stood(io, read.batch.page, read.found)) return finish(read, comm::Status::ok), true;
+  if (io.counters() != nullptr) count(io.counters()->reads_again);
+  read.found = addresses_.find(io, read.batch.page);
+  if (read.found.owner == kNoRank) {   // it was freed, under the read
+    finish(read, comm::Status::peer_lost);
+  } else if (!read.copies) {
+    post_read(io, read.found.owner, read.batch, ends(read));
+  } else if (post_copy(io, read) != Found::yes) {
+    finish(read, comm::Status::peer_lost);
+  }
+  return true;
 }
 
 // ---- changes -------------------------------------------------------------------------------------------------------
@@ -273,17 +336,31 @@ Result<void> Access::copy(comm::Blocking& io, Outstanding& o, std::uint64_t from
   for (std::uint64_t done = 0; done < bytes;) {
     const std::uint64_t here = from + done, there = to + done;
     const std::uint64_t n = std::min({bytes - done, rest_of_page(here), rest_of_page(there)});
-    const Rank source = addresses_.find(io, pages_.page_of(here)).owner;
-    if (source == kNoRank) return wild(here);
-    note_use(pages_.page_of(here), source);
-    Part& part = take_part(io, o);
-    Rank owner{};
-    if (use(io, part, pages_.page_of(there), false, owner) != Found::yes) return drop(part), wild(there);
-    io.count_trip({owner, kFrames, 0});
-    post(io, [&] { return engine_.try_copy_async({.from = {source, kFrames, here}, .to = {owner, kFrames, there}, .bytes = n, .on_complete = ends(part)}); });
+    Batch batch;
+    batch.one(pages_.page_of(here), here, there, n);
+    const AddressCache::Found found = addresses_.find(io, batch.page);
+    if (found.owner == kNoRank) return wild(here);
+    note_use(batch.page, found.owner);
+    Read& read = take_read(io, o, found, batch, true);
+    if (post_copy(io, read) != Found::yes) return finish(read, comm::Status::ok), wild(there);
     done += n;
   }
   return {};
+}
+
+/// With a use of its own each time: nobody holds one while the source is looked at.
+Access::Found Access::post_copy(comm::Blocking& io, Read& read) {
+  const comm::Piece piece = read.batch.pieces[0];
+  const Rank source = read.found.owner;
+  Part& part = take_part(io, *read.outstanding);
+  Rank owner{};
+  if (use(io, part, pages_.page_of(piece.local_offset), false, owner) != Found::yes) return drop(part), Found::nowhere;
+  part.source = &read;
+  io.count_trip({owner, kFrames, 0});
+  post(io, [&] {
+    return engine_.try_copy_async({.from = {source, kFrames, piece.remote_offset}, .to = {owner, kFrames, piece.local_offset}, .bytes = piece.bytes, .on_complete = ends(part)});
+  });
+  return Found::yes;
 }
 
 void Access::flush(comm::Blocking& io, Outstanding& o) {
@@ -300,6 +377,7 @@ Access::Part& Access::take_part(comm::Blocking& io, Outstanding& o) {
   Part& part = store_.parts[index];
   o.begin();
   part.outstanding = &o;
+  part.source = nullptr;
   part.counted = false;
   part.staged = {};
   // relaxed, both: the part is ours alone until it is posted.
@@ -350,28 +428,26 @@ void Access::end(Part& part, comm::Status status) noexcept {
   if (part.counted) addresses_.end_put(part.page);
   if (part.staged.units != 0) staging_.put(part.staged);
   Outstanding& o = *part.outstanding;
+  Read* const source = part.source;
   const comm::Status worst = part.failed.load(std::memory_order_relaxed) ? comm::Status::peer_lost : comm::Status::ok;   // relaxed: ordered by left
   free_parts_.put(part.index);
   o.end(worst);
+  if (source != nullptr) end(*source, worst);   // which is counted by itself
 }
 
-comm::Callback Access::ends(Part& part) noexcept {
+template <class Record>
+comm::Callback Access::ends(Record& record) noexcept {
   return {.fn =
               [](void* p, comm::Status status) noexcept {
-                auto& ended = *static_cast<Part*>(p);
+                auto& ended = *static_cast<Record*>(p);
                 KASANE_CHECK(status != comm::Status::refused, "arguments were checked before");
-                ended.access->end(ended, status);
+                if constexpr (std::is_same_v<Record, Outstanding>) {
+                  ended.end(status);
+                } else {
+                  ended.access->end(ended, status);
+                }
               },
-          .context = &part};
-}
-
-comm::Callback Access::ends(Outstanding& o) noexcept {
-  return {.fn =
-              [](void* p, comm::Status status) noexcept {
-                KASANE_CHECK(status != comm::Status::refused, "arguments were checked before");
-                static_cast<Outstanding*>(p)->end(status);
-              },
-          .context = &o};
+          .context = &record};
 }
 
 }  // namespace kasane::gas

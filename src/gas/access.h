@@ -9,6 +9,9 @@
 // thread that runs. So its issuer may go on, or let its worker run other threads. Only between taking a use and the engine's accepting the operation nothing else is
 // waited for than room in a queue, so no two movers can wait for each other through us.
 //
+// A read holds nothing, so its page may move meanwhile and its frame be punched: its completion looks whether the page stood. Did it not, or is that not known here, the read is
+// not over: the rank's service thread, or who waits for it, does it again (serve).
+//
 // **Local memory** is never touched by a callback or handler (rule 10). Memory that lies in V is therefore no target of a read and no source without `copied`,
 // except where every peer is mapped here (then the calling thread itself copies, before the call returns, and holds nothing meanwhile).
 //
@@ -16,12 +19,14 @@
 // Nothing allocates after create(). Mixing direct and coherent access of one datum needs a fence between.
 #pragma once
 
+#include <algorithm>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "base/notes.h"
 #include "base/result.h"
 #include "comm/engine/cursor.h"
 #include "comm/engine/engine.h"
@@ -68,6 +73,9 @@ class Access {
   Result<void> copy(comm::Blocking&, Outstanding&, std::uint64_t from, std::uint64_t to, std::size_t bytes);
   /// Counts until everything that this rank issued before has completed at its owner.
   void flush(comm::Blocking&, Outstanding&);
+  /// The part of the service thread, and of whoever waits for a read: does one again whose page may not have stood. True if there was something to do.
+  bool serve(comm::Blocking&);
+  [[nodiscard]] bool asked() const noexcept { return doubtful_.any(); }
 
   [[nodiscard]] comm::Engine& engine() const noexcept { return engine_; }
   [[nodiscard]] const AddressCache& addresses() const noexcept { return addresses_; }
@@ -78,11 +86,15 @@ class Access {
     if (offset >= bytes_) return false;
     const auto [page, end] = pages_.place_of(offset);
     if (bytes > end - offset) return false;
-    const Rank owner = addresses_.directory().near_owner(page);
-    if (owner == kNoRank || frames_[raw(owner)] == nullptr) return false;
-    comm::copy_in(static_cast<std::byte*>(to), frames_[raw(owner)] + offset, bytes);
-    note_use(page, owner);
-    return true;
+    const std::atomic<std::uint64_t>* word = addresses_.directory().near_word(page);
+    if (word == nullptr) return false;
+    for (;;) {
+      const Location where = Location::of(word->load());
+      if (!where.allocated || frames_[raw(where.owner)] == nullptr) return false;
+      comm::copy_in(static_cast<std::byte*>(to), frames_[raw(where.owner)] + offset, bytes);
+      note_use(page, where.owner);
+      if (stood(where, Location::of(word->load()))) [[likely]] return true;
+    }
   }
 
   /// write() of bytes in one page, at once, if its owner is known here and mapped; from: not in V. False: nothing happened.
@@ -113,10 +125,12 @@ class Access {
   }
 
  private:
+  struct Read;
   /// One operation that changes a page, under way.
   struct Part {
     Access* access;
     Outstanding* outstanding;
+    Read* source;                      ///< of a copy, else null
     PageId page;
     std::uint32_t index;
     bool counted;                      ///< as a use of the page's entry
@@ -134,6 +148,15 @@ class Access {
     std::uint64_t bytes = 0;
     comm::Piece pieces[kMost];   ///< of absolute offsets and addresses
 
+    Batch() = default;
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch& b) noexcept {
+      page = b.page;
+      count = b.count;
+      bytes = b.bytes;
+      std::copy_n(b.pieces, b.count, pieces);
+      return *this;
+    }
     void one(PageId of, std::uint64_t offset, std::uintptr_t address, std::uint64_t n) noexcept {
       page = of;
       count = 1;
@@ -141,13 +164,23 @@ class Access {
       pieces[0] = {offset, address, n};
     }
   };
+  /// One read of a page, or a copy from it, under way until it is known that the bytes were the page's.
+  struct Read {
+    Access* access;
+    Outstanding* outstanding;
+    AddressCache::Found found;
+    std::uint32_t index;
+    bool copies;   ///< local offsets are global ones
+    Batch batch;
+  };
   enum class Found : std::uint8_t { yes, not_here, nowhere };
 
-  static constexpr std::uint32_t kParts = 1024;
+  static constexpr std::uint32_t kParts = 1024, kReads = 1024;
   static constexpr std::uint64_t kMostBytes = 64 * 1024;   ///< of one operation
 
   struct Store {
     std::unique_ptr<Part[]> parts;
+    std::unique_ptr<Read[]> reads;
     std::unique_ptr<std::atomic<std::uint64_t>[]> words;
     std::unique_ptr<std::byte[]> memory;
     static Result<Store> create();
@@ -178,9 +211,15 @@ class Access {
   /// Takes a use for the part; its page's owner.
   Found use(comm::Blocking&, Part&, PageId, bool only_here, Rank& owner);
   void drop(Part&) noexcept;
-  comm::Callback ends(Part&) noexcept;
-  static comm::Callback ends(Outstanding&) noexcept;
+  Read& take_read(comm::Blocking&, Outstanding&, const AddressCache::Found&, const Batch&, bool copies);
+  void post_read(comm::Blocking&, Rank owner, const Batch&, comm::Callback);
+  Found read_in_place(comm::Blocking&, Outstanding&, const Batch&, AddressCache::Found);
+  Found post_copy(comm::Blocking&, Read&);
+  void finish(Read&, comm::Status) noexcept;
+  template <class Record>
+  static comm::Callback ends(Record&) noexcept;
   void end(Part&, comm::Status) noexcept;
+  void end(Read&, comm::Status) noexcept;
 
   comm::Engine& engine_;
   AddressCache& addresses_;
@@ -192,26 +231,35 @@ class Access {
   const std::byte* base_;                  ///< the address of offset 0, for messages
   std::unique_ptr<std::byte*[]> frames_;   ///< of each rank, null where they are not mapped
   Store store_;
-  comm::IndexPool<> free_parts_;
+  comm::IndexPool<> free_parts_, free_reads_;
+  Notes<std::uint32_t, kReads> doubtful_;   ///< reads to be looked at again
   Staging staging_;
 };
 
-/// Awaits what `issue` (called with an Outstanding) issues, by the waiter of io.
+/// Until what was issued has ended; by_polling: to do reads again with.
+inline void await(comm::Blocking& io, comm::Blocking& by_polling, Access& access, const Outstanding& o) {
+  for (;; access.serve(by_polling)) {
+    io.waiter().until([&] { return o.done() || access.asked(); });
+    if (o.done()) return;
+  }
+}
+
+/// Awaits what `issue` (called with an Outstanding) issues, by the waiter of io, which polls.
 template <class Issue>
-Result<void> await(comm::Blocking& io, const Issue& issue) {
+Result<void> await(comm::Blocking& io, Access& access, const Issue& issue) {
   Outstanding outstanding;
   auto issued = issue(outstanding);
-  io.waiter().until([&] { return outstanding.done(); });
+  await(io, io, access, outstanding);
   if (issued && outstanding.failed()) return fail(Errc::peer_lost, "a peer was lost before it answered");
   return issued;
 }
 
 /// The blocking forms, for those who wait by polling.
 inline Result<void> get(comm::Blocking& io, Access& access, void* local, std::uint64_t offset, std::size_t bytes) {
-  return await(io, [&](Outstanding& o) { return access.read(io, o, offset, local, bytes); });
+  return await(io, access, [&](Outstanding& o) { return access.read(io, o, offset, local, bytes); });
 }
 inline Result<void> put(comm::Blocking& io, Access& access, std::uint64_t offset, const void* local, std::size_t bytes) {
-  return await(io, [&](Outstanding& o) { return access.write(io, o, offset, local, bytes); });
+  return await(io, access, [&](Outstanding& o) { return access.write(io, o, offset, local, bytes); });
 }
 
 }  // namespace kasane::gas

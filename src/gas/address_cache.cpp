@@ -30,6 +30,8 @@ void count_access(const comm::Blocking& io, bool hit) noexcept {
 
 constexpr comm::ReplyToken kNobody{kNoRank, 0, 0};
 
+AddressCache::Found found_by(std::uint64_t word0) noexcept { return {Location::of(word0).owner, false, word0}; }
+
 }  // namespace
 
 Result<std::unique_ptr<AddressCache>> AddressCache::create(comm::Transport& transport, const Directory& directory) {
@@ -55,10 +57,7 @@ AddressCache::~AddressCache() {
 // ---- gets and puts -------------------------------------------------------------------------------------------------
 
 AddressCache::Found AddressCache::find(comm::Blocking& io, PageId page) {
-  if (directory_.near(page)) {
-    const Location where = directory_.lookup(io, page);
-    return {where.owner, false, where.word()};
-  }
+  if (const auto* near = directory_.near_word(page)) return found_by(near->load());
   const std::uint64_t seen = words_[raw(page)].load();
   const AddressEntry entry = AddressEntry::of(seen);
   const AddressStep step = next(entry, AddressEvent::read);
@@ -70,21 +69,28 @@ AddressCache::Found AddressCache::find(comm::Blocking& io, PageId page) {
   } else if (fill(io, page, entry, AddressEvent::read, where)) {
     return {where.owner, true, filled(entry, where.owner, AddressEvent::read).word()};
   }
-  return {where.owner, false, where.word()};   // not kept: a read needs no more than to know where the page was just now
+  return found_by(where.word());   // not kept: a read needs no more than to know where the page was just now
+}
+
+AddressCache::Found AddressCache::find_here(comm::Blocking& io, PageId page) {
+  if (const auto* near = directory_.near_word(page)) return found_by(near->load());
+  const std::uint64_t seen = words_[raw(page)].load();
+  const AddressEntry entry = AddressEntry::of(seen);
+  if (next(entry, AddressEvent::read).action != AddressAction::go) return {};
+  count_access(io, true);
+  return {entry.owner, true, seen};
+}
+
+// The word is loaded after the bytes were: reads of comm end with an acquire, be they copies (comm/copy.h) or completions.
+bool AddressCache::stood_here(PageId page, const Found& found) const noexcept {
+  if (found.by_entry) return gas::stood(AddressEntry::of(found.word), AddressEntry::of(words_[raw(page)].load()));
+  const auto* near = directory_.near_word(page);
+  return near != nullptr && gas::stood(Location::of(found.word), Location::of(near->load()));
 }
 
 bool AddressCache::stood(comm::Blocking& io, PageId page, const Found& found) const {
-  // The word is loaded after the bytes were: reads of comm end with an acquire, be they copies (comm/copy.h) or completions.
-  if (found.by_entry) return gas::stood(AddressEntry::of(found.word), AddressEntry::of(words_[raw(page)].load()));
+  if (found.by_entry || directory_.near(page)) return stood_here(page, found);
   return gas::stood(Location::of(found.word), directory_.lookup(io, page));
-}
-
-Rank AddressCache::find_here(comm::Blocking& io, PageId page) {
-  if (directory_.near(page)) return directory_.near_owner(page);
-  const AddressEntry entry = AddressEntry::of(words_[raw(page)].load());
-  if (next(entry, AddressEvent::read).action != AddressAction::go) return kNoRank;
-  count_access(io, true);
-  return entry.owner;
 }
 
 Rank AddressCache::begin_put_here(comm::Blocking& io, PageId page, bool& counted) {

@@ -47,8 +47,10 @@ class AddressCache {
   ///   do { found = find(io, page); read from found.owner; } while (!stood(io, page, found));
   bool stood(comm::Blocking&, PageId, const Found&) const;
 
-  /// As find(), if that needs no communication; else kNoRank.
-  Rank find_here(comm::Blocking&, PageId);
+  /// As find(), if that needs no communication; else its owner is kNoRank.
+  Found find_here(comm::Blocking&, PageId);
+  /// As stood(), if that needs no communication; else false. May be called in a completion.
+  [[nodiscard]] bool stood_here(PageId, const Found&) const noexcept;
 
   /// Asks for the locations of all these pages at once, so that the calls that need them find them here: two round trips for all instead of each. At most
   /// kMostLearnt. What moves or is recalled meanwhile is not kept, and asked for again by who needs it.

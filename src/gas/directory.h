@@ -58,10 +58,14 @@ class Directory {
   void lookup(comm::Batch&, PageId, std::uint64_t* word) const;
   /// Can the page's entry be read here by a plain load?
   [[nodiscard]] bool near(PageId page) const noexcept { return words_.is_direct(manager(page)); }
+  /// Word 0, to load it so; null where it is not near.
+  [[nodiscard]] const std::atomic<std::uint64_t>* near_word(PageId page) const noexcept {
+    const auto [row, manager] = by_ranks_.divide(raw(page));
+    return words_.here(Rank{manager}, at_row(row, 0));
+  }
   /// The owner by such a load; kNoRank: not allocated, or not near.
   [[nodiscard]] Rank near_owner(PageId page) const noexcept {
-    const auto [row, manager] = by_ranks_.divide(raw(page));
-    const std::atomic<std::uint64_t>* word = words_.here(Rank{manager}, at_row(row, 0));
+    const std::atomic<std::uint64_t>* word = near_word(page);
     return word != nullptr ? Location::of(word->load()).owner : kNoRank;
   }
 

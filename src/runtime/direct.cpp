@@ -97,7 +97,7 @@ bool Direct::touches_space(const std::byte* local, comm::Cursor cursor) const {
 
 /// Until what was issued, maybe in part, has completed.
 Result<void> Direct::await(Waiting& w, gas::Outstanding& o, Result<void> issued) {
-  w.free().waiter().until([&] { return o.done(); });
+  gas::await(w.free(), w.polling(), access_, o);
   if (issued && o.failed()) return tl::unexpected(lost());
   return issued;
 }
@@ -360,7 +360,7 @@ Result<void> Direct::wait(Id& id) {
   Waiting w(*this);
   const Id waited = std::exchange(id, 0);
   if (gas::PendingSlot* slot = pending_.find(waited); slot != nullptr) {
-    w.free().waiter().until([&] { return slot->outstanding.done(); });
+    gas::await(w.free(), w.polling(), access_, slot->outstanding);
     return finish(*slot);
   }
   if (raw(gas::PendingTable::rank_of(waited)) >= transport_.ranks() || gas::PendingTable::rank_of(waited) == transport_.rank()) return not_pending();
@@ -379,6 +379,7 @@ Result<bool> Direct::test(Id& id) {
   Waiting w(*this);
   if (gas::PendingSlot* slot = pending_.find(id); slot != nullptr) {
     transport_.progress();
+    access_.serve(w.polling());
     if (!slot->outstanding.done()) return false;
     id = 0;
     KASANE_TRY(finish(*slot));

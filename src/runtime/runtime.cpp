@@ -420,6 +420,7 @@ void Runtime::State::service_loop() {
     bool busy = transport->progress();
     busy |= coherence->serve(context);
     busy |= giver->serve(context.io);
+    busy |= access->serve(context.io);
     if (attractor != nullptr) busy |= attractor->serve(context.io);
     if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
   }
@@ -467,7 +468,7 @@ void Runtime::shut_down() noexcept {
   const bool joined = s.join_workers();
   if (s.over_network()) {   // puts that nobody waits for; by polling, wherever exit() was called
     auto& io = s.contexts->here().io;
-    (void)gas::await(io, [&](gas::Outstanding& o) {
+    (void)gas::await(io, *s.access, [&](gas::Outstanding& o) {
       s.access->flush(io, o);
       return Result<void>();
     });

@@ -62,7 +62,7 @@ class RankMemory {
       enter();
       while (!stop.load()) {
         const auto seen = transport->activity(comm::Doorbell::messages);
-        const bool busy = transport->progress() | coherence->serve(context()) | (attractor != nullptr && attractor->serve(context().io));
+        const bool busy = transport->progress() | coherence->serve(context()) | access->serve(context().io) | (attractor != nullptr && attractor->serve(context().io));
         if (!busy && !stop.load()) transport->sleep(comm::Doorbell::messages, seen, 10'000'000);
       }
     });

@@ -89,7 +89,7 @@ TEST_F(Forms, ARangeOverAllPagesIsWrittenAndRead) {
   job.on(1, [](SimRank& here, comm::Blocking& io) {
     const auto bytes = pattern(kAll - 200, 1);
     for (const Source source : {Source::kept, Source::copied}) {
-      ASSERT_OK(await(io, [&](Outstanding& o) { return here.access->write(io, o, 100, bytes.data(), bytes.size(), source); }));
+      ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->write(io, o, 100, bytes.data(), bytes.size(), source); }));
       std::vector<std::byte> got(bytes.size());
       ASSERT_OK(get(io, *here.access, got.data(), 100, got.size()));
       EXPECT_TRUE(got == bytes);
@@ -120,7 +120,7 @@ TEST_F(Forms, PatchesAndPieces) {
     // 100 rows of 24 bytes, 2000 bytes apart there (over three pages) and dense here.
     const auto rows = pattern(24 * 100, 3);
     const Strides shape{.dimensions = 2, .count = {24, 100}, .remote_stride = {1800}, .local_stride = {24}};
-    ASSERT_OK(await(io, [&](Outstanding& o) { return here.access->write(io, o, kPage + 16, rows.data(), Cursor(shape), Source::copied); }));
+    ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->write(io, o, kPage + 16, rows.data(), Cursor(shape), Source::copied); }));
     std::vector<std::byte> all(3 * kPage), back(rows.size());
     ASSERT_OK(get(io, *here.access, all.data(), kPage, all.size()));
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -128,12 +128,12 @@ TEST_F(Forms, PatchesAndPieces) {
       const std::byte expected = i >= 16 && row < 100 && in_row < 24 ? rows[row * 24 + in_row] : std::byte{0};
       ASSERT_EQ(all[i], expected) << i;
     }
-    ASSERT_OK(await(io, [&](Outstanding& o) { return here.access->read(io, o, kPage + 16, back.data(), Cursor(shape)); }));
+    ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->read(io, o, kPage + 16, back.data(), Cursor(shape)); }));
     EXPECT_TRUE(back == rows);
     // The same by pieces, the last first.
     std::vector<Piece> pieces;
     for (std::uint64_t i = 0; i < 100; ++i) pieces.push_back({(99 - i) * 1800, i * 24, 24});
-    ASSERT_OK(await(io, [&](Outstanding& o) { return here.access->read(io, o, kPage + 16, back.data(), Cursor(std::span<const Piece>(pieces))); }));
+    ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->read(io, o, kPage + 16, back.data(), Cursor(std::span<const Piece>(pieces))); }));
     for (std::size_t i = 0; i < 100; ++i) ASSERT_EQ(std::memcmp(&back[i * 24], &rows[(99 - i) * 24], 24), 0) << i;
   });
 }
@@ -146,7 +146,7 @@ TEST_F(Forms, AccumulateAddsOverPages) {
     const Cursor all(Strides{.dimensions = 1, .count = {n * 8}});
     ASSERT_OK(put(io, *here.access, 8, zeros.data(), n * 8));
     for (const Source source : {Source::kept, Source::copied}) {
-      ASSERT_OK(await(io, [&](Outstanding& o) {
+      ASSERT_OK(await(io, *here.access, [&](Outstanding& o) {
         return here.access->accumulate(io, o, Element::float64, {0.5, 0}, 8, reinterpret_cast<const std::byte*>(x.data()), all, source);
       }));
     }
@@ -162,7 +162,7 @@ TEST_F(Forms, AtomicsReturnTheOldValue) {
       std::uint64_t word = 0, old = 99;
       ASSERT_OK(put(io, *here.access, at, &word, 8));
       const auto rmw = [&](AtomicOp op, std::uint64_t operand, std::uint64_t compare = 0) {
-        EXPECT_TRUE(await(io, [&](Outstanding& o) { return here.access->atomic(io, o, op, width, at, operand, compare, &old); }).has_value());
+        EXPECT_TRUE(await(io, *here.access, [&](Outstanding& o) { return here.access->atomic(io, o, op, width, at, operand, compare, &old); }).has_value());
         return old;
       };
       EXPECT_EQ(rmw(AtomicOp::fetch_add, 5), 0u);
@@ -185,7 +185,7 @@ TEST_F(Forms, CopiesBetweenAnyTwoRanks) {
       for (const std::uint64_t to : {3 * kPage, 3 * kPage + 777, 4 * kPage - 8, 5 * kPage - 6000}) {
         const std::size_t n = std::min<std::uint64_t>({bytes.size(), kAll - to, 3 * kPage - from});
         ASSERT_OK(put(io, *here.access, from, bytes.data(), n));
-        ASSERT_OK(await(io, [&](Outstanding& o) { return here.access->copy(io, o, from, to, n); }));
+        ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, from, to, n); }));
         std::vector<std::byte> got(n);
         ASSERT_OK(get(io, *here.access, got.data(), to, n));
         EXPECT_EQ(std::memcmp(got.data(), bytes.data(), n), 0) << from << " to " << to;
@@ -199,14 +199,14 @@ TEST_F(Forms, WrongPlacesAreRefusedAndNamed) {
     std::uint64_t word = 0;
     const auto message = [&](const Result<void>& r) { return r ? std::string("nothing") : r.error().message; };
     EXPECT_NE(message(get(io, *here.access, &word, kAll - 4, 8)).find("not in global memory"), std::string::npos);
-    EXPECT_NE(message(await(io, [&](Outstanding& o) { return here.access->atomic(io, o, AtomicOp::swap, Width::eight, 12, 0, 0, nullptr); })).find("multiple of 8"),
+    EXPECT_NE(message(await(io, *here.access, [&](Outstanding& o) { return here.access->atomic(io, o, AtomicOp::swap, Width::eight, 12, 0, 0, nullptr); })).find("multiple of 8"),
               std::string::npos);
-    EXPECT_NE(message(await(io, [&](Outstanding& o) {
+    EXPECT_NE(message(await(io, *here.access, [&](Outstanding& o) {
                 return here.access->accumulate(io, o, Element::int64, 1.0, 4, reinterpret_cast<std::byte*>(&word), Cursor(Strides{.dimensions = 1, .count = {8}}));
               })).find("multiples of 8"), std::string::npos);
     // A complex number across the border of two pages.
     const std::array<double, 4> z{};
-    EXPECT_NE(message(await(io, [&](Outstanding& o) {
+    EXPECT_NE(message(await(io, *here.access, [&](Outstanding& o) {
                 return here.access->accumulate(io, o, Element::complex128, 1.0, kPage - 8, reinterpret_cast<const std::byte*>(z.data()),
                                                Cursor(Strides{.dimensions = 1, .count = {32}}));
               })).find("border of two pages"), std::string::npos);
@@ -222,8 +222,8 @@ TEST(Wild, WhatIsNotAllocatedIsNamedAndTheRestArrives) {
     ASSERT_FALSE(put_both.has_value());
     EXPECT_NE(put_both.error().message.find("0x20000 is not allocated"), std::string::npos) << put_both.error().message;
     EXPECT_FALSE(get(io, *here.access, two.data(), kPage, two.size()).has_value());
-    EXPECT_FALSE(await(io, [&](Outstanding& o) { return here.access->copy(io, o, kPage, 3 * kPage, 8); }).has_value());
-    EXPECT_FALSE(await(io, [&](Outstanding& o) { return here.access->copy(io, o, 3 * kPage, kPage, 8); }).has_value());
+    EXPECT_FALSE(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, kPage, 3 * kPage, 8); }).has_value());
+    EXPECT_FALSE(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, 3 * kPage, kPage, 8); }).has_value());
     ASSERT_TRUE(here.mover->bring(io, PageId{1}, {kPage, 2 * kPage}).has_value());   // no use was left behind
     EXPECT_EQ(here.frames[kPage], std::byte{1});
   });
@@ -239,7 +239,7 @@ TEST(AccessTrips, OneAPageWhereItIsKnown) {
     std::uint64_t word = 7, old = 0;
     here.transport.trips();
     const auto atomic = [&] {
-      ASSERT_OK(await(io, [&](Outstanding& o) { return here.access->atomic(io, o, AtomicOp::fetch_add, Width::eight, 2 * kPage, 1, 0, &old); }));
+      ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->atomic(io, o, AtomicOp::fetch_add, Width::eight, 2 * kPage, 1, 0, &old); }));
     };
     atomic();
     EXPECT_EQ(here.transport.trips(), 3u);   // the bit, word 0, the atomic
@@ -255,7 +255,7 @@ TEST(AccessTrips, OneAPageWhereItIsKnown) {
     ASSERT_OK(get(io, *here.access, many.data(), kPage + 100, kPage));
     EXPECT_EQ(here.transport.trips(), 2u);
     here.transport.requests = 0;
-    ASSERT_OK(await(io, [&](Outstanding& o) { return here.access->copy(io, o, kPage, 2 * kPage, 64); }));   // rank 1 is asked, and writes to rank 2
+    ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, kPage, 2 * kPage, 64); }));   // rank 1 is asked, and writes to rank 2
     EXPECT_EQ(here.transport.trips(), 0u);
     EXPECT_EQ(here.transport.requests, 1u);
   });
@@ -284,6 +284,55 @@ TEST(AccessTrips, AreUnderWayTogether) {
       EXPECT_EQ(here.waiter.waits, 1u);
     });
   }
+}
+
+// ---- a page that leaves under a read -------------------------------------------------------------------------------
+
+// Rank 0 reads page 2 by every form while rank 1 takes it from rank 2, which then overwrites its old frame, as one that is punched would read as zeros: nobody finds anything but
+// what the page held.
+TEST(LeavingUnderARead, NobodyFindsWhatCameIntoTheOldFrame) {
+  constexpr std::uint64_t kAt = 2 * kPage;
+  std::uint64_t again = 0;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Job job(3, seed);
+    assign_all(job, 3);
+    const auto expected = pattern(kPage, seed);
+    job.on(2, [&](SimRank& here, comm::Blocking&) { std::copy(expected.begin(), expected.end(), here.frames.begin() + kAt); });
+    if (seed % 2 == 0) {   // else the location is not known to rank 0
+      job.on(0, [&](SimRank& here, comm::Blocking& io) {
+        std::byte byte;
+        ASSERT_OK(get(io, *here.access, &byte, kAt, 1));
+      });
+    }
+    job.world.spawn(Rank{0}, [&] {
+      SimRank& here = job[0];
+      auto io = here.io();
+      for (int i = 0; i < 4; ++i) {
+        std::vector<std::byte> whole(500), rows(100), copied(200);
+        Outstanding o;
+        ASSERT_OK(here.access->read(io, o, kAt + 100, whole.data(), whole.size()));
+        const Strides shape{.dimensions = 2, .count = {10, 10}, .remote_stride = {300}, .local_stride = {10}};
+        ASSERT_OK(here.access->read(io, o, kAt, rows.data(), Cursor(shape)));
+        ASSERT_OK(here.access->copy(io, o, kAt + 1000, 0, copied.size()));
+        await(io, io, *here.access, o);
+        EXPECT_FALSE(o.failed());
+        EXPECT_TRUE(std::equal(whole.begin(), whole.end(), expected.begin() + 100));
+        for (std::size_t row = 0; row < 10; ++row) EXPECT_EQ(std::memcmp(&rows[row * 10], &expected[row * 300], 10), 0);
+        EXPECT_EQ(std::memcmp(here.frames.data(), &expected[1000], copied.size()), 0);
+      }
+    });
+    job.world.spawn(Rank{1}, [&] {
+      SimRank& here = job[1];
+      auto io = here.io();
+      for (std::uint32_t n = job.world.random(40); n != 0; --n) job.world.yield_point();
+      ASSERT_TRUE(here.mover->bring(io, PageId{2}, {kAt, kAt + kPage}).has_value());
+      std::fill_n(job[2].frames.begin() + kAt, kPage, std::byte{0xEE});
+    });
+    job.run();
+    again += job[0].counters.reads_again.load();
+  }
+  EXPECT_GT(again, 100u);   // of 1200
 }
 
 // ---- everything at once --------------------------------------------------------------------------------------------
@@ -325,7 +374,7 @@ struct Mix {
           const auto bytes = pattern(rows * row, random());
           for (std::uint64_t r = 0; r < rows; ++r) std::copy_n(&bytes[r * row], row, &oracle[at + r * stride]);
           const Strides shape{.dimensions = 2, .count = {row, rows}, .remote_stride = {stride}, .local_stride = {row}};
-          ASSERT_OK(await(io, [&](Outstanding& o) {
+          ASSERT_OK(await(io, *here.access, [&](Outstanding& o) {
             return here.access->write(io, o, base + at, bytes.data(), Cursor(shape), below(2) == 0 ? Source::kept : Source::copied);
           }));
           break;
@@ -333,12 +382,12 @@ struct Mix {
         case 2: {   // from one half of the slice to the other
           const std::uint64_t from = at % (kSlice / 2 - n), to = kSlice / 2 + from;
           std::copy_n(&oracle[from], n, &oracle[to]);
-          ASSERT_OK(await(io, [&](Outstanding& o) { return here.access->copy(io, o, base + from, base + to, n); }));
+          ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, base + from, base + to, n); }));
           break;
         }
         case 3: {   // a word that everybody adds to
           std::uint64_t old = 0;
-          ASSERT_OK(await(io, [&](Outstanding& o) {
+          ASSERT_OK(await(io, *here.access, [&](Outstanding& o) {
             return here.access->atomic(io, o, AtomicOp::fetch_add, Width::eight, kShared + below(32) * 8, 1, 0, below(2) == 0 ? nullptr : &old);
           }));
           ++added;
@@ -346,7 +395,7 @@ struct Mix {
         }
         case 4: {
           const std::array<std::int64_t, 3> x{1, 2, 3};
-          ASSERT_OK(await(io, [&](Outstanding& o) {
+          ASSERT_OK(await(io, *here.access, [&](Outstanding& o) {
             return here.access->accumulate(io, o, Element::int64, 2.0, kShared + 2048 + below(29) * 8, reinterpret_cast<const std::byte*>(x.data()),
                                            Cursor(Strides{.dimensions = 1, .count = {24}}), below(2) == 0 ? Source::kept : Source::copied);
           }));
@@ -362,7 +411,7 @@ struct Mix {
         case 6: {   // a patch back
           const Strides shape{.dimensions = 2, .count = {8, 32}, .remote_stride = {100}, .local_stride = {8}};
           std::array<std::byte, 256> got;
-          ASSERT_OK(await(io, [&](Outstanding& o) { return here.access->read(io, o, base + at, got.data(), Cursor(shape)); }));
+          ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->read(io, o, base + at, got.data(), Cursor(shape)); }));
           for (std::uint64_t r = 0; r < 32; ++r) ASSERT_EQ(std::memcmp(&got[r * 8], &oracle[at + r * 100], 8), 0) << "thread " << t << " round " << i << " row " << r;
           break;
         }

@@ -151,7 +151,7 @@ TEST_F(Drawn, DirectAccessIsUse) {
   use_by(2, 4, [&](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(put(io, *here.access, 2 * page, &word, 8).has_value()); });
   EXPECT_EQ(where(2).owner, Rank{2});
   const auto add = [&](SimRank& here, comm::Blocking& io) {
-    ASSERT_TRUE(await(io, [&](Outstanding& o) {
+    ASSERT_TRUE(await(io, *here.access, [&](Outstanding& o) {
                   return here.access->atomic(io, o, comm::AtomicOp::fetch_add, comm::Width::eight, 3 * page, 1, 0, &word);
                 }).has_value());
   };
@@ -160,16 +160,16 @@ TEST_F(Drawn, DirectAccessIsUse) {
   use_by(0, 100, add);   // its own: not counted, so nobody looks
   EXPECT_EQ(job[0].counters.pages_drawn.load(), 1u);
   use_by(0, 4, [&](SimRank& here, comm::Blocking& io) {
-    ASSERT_TRUE(await(io, [&](Outstanding& o) { return here.access->copy(io, o, page, 4 * page, 64); }).has_value());
+    ASSERT_TRUE(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, page, 4 * page, 64); }).has_value());
   });
   EXPECT_EQ(where(4).owner, Rank{0});
   EXPECT_EQ(where(1).owner, Rank{2});   // its last user was another
   use_by(0, 4, [&](SimRank& here, comm::Blocking& io) {
-    ASSERT_TRUE(await(io, [&](Outstanding& o) { return here.access->copy(io, o, page, 4 * page, 64); }).has_value());
+    ASSERT_TRUE(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, page, 4 * page, 64); }).has_value());
   });
   EXPECT_EQ(where(1).owner, Rank{2});   // and it has moved before: twice the uses
   use_by(0, 4, [&](SimRank& here, comm::Blocking& io) {
-    ASSERT_TRUE(await(io, [&](Outstanding& o) { return here.access->copy(io, o, page, 4 * page, 64); }).has_value());
+    ASSERT_TRUE(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, page, 4 * page, 64); }).has_value());
   });
   EXPECT_EQ(where(1).owner, Rank{0});
 }
