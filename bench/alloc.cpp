@@ -41,34 +41,19 @@ void same_process(std::vector<Row>& rows, const std::string& name, const Allocat
   rows.push_back({"alloc", "malloc-local", name, 1, 1, 0, t.allocate_ns, "ns", rounds});
   rows.push_back({"alloc", "free-local", name, 1, 1, 0, t.free_ns, "ns", rounds});
 
-  // The mixed workload by two threads: each frees what the other allocated.
-  constexpr std::size_t kTasks = 4;   // of a thread
-  const unsigned mixed_rounds = quick ? 20 : 100;
-  std::vector<void*> slots(2 * kTasks * kPatternAllocations);
-  std::vector<double> each;
-  std::barrier<> together(2);
+  const unsigned mixed_rounds = quick ? 50 : 400;
+  std::vector<void*> slots(2 * kasane::bench::kMixedAllocations);
+  std::array<double, 2> each{};
+  std::barrier<> barrier(2);
   const auto body = [&](std::size_t thread) {
-    for (unsigned round = 0; round < mixed_rounds; ++round) {
-      together.arrive_and_wait();
-      const std::uint64_t start = kasane::now_ns();
-      for (std::size_t task = thread * kTasks; task < (thread + 1) * kTasks; ++task) {
-        std::mt19937_64 random(round * 2 * kTasks + task);
-        for (std::size_t i = 0; i < kPatternAllocations; ++i) {
-          const std::size_t bytes = 1 + random() % kasane::bench::kPatternLargest;
-          static_cast<void>(random());
-          slots[task * kPatternAllocations + i] = a.allocate(bytes);
-        }
-      }
-      together.arrive_and_wait();
-      for (std::size_t i = (1 - thread) * kTasks * kPatternAllocations; i < (2 - thread) * kTasks * kPatternAllocations; ++i) a.free(slots[i]);
-      together.arrive_and_wait();
-      if (thread == 0) each.push_back(static_cast<double>(kasane::now_ns() - start) / static_cast<double>(2 * slots.size()));
-    }
+    each[thread] = kasane::bench::run_mixed(
+        mixed_rounds, thread, [&a](std::size_t bytes, std::uint64_t) { return a.allocate(bytes); }, a.free,
+        [&](std::vector<void*>& mine) { kasane::bench::hand_on(slots, thread, mine, [&barrier] { barrier.arrive_and_wait(); }); });
   };
   std::thread other(body, 1);
   body(0);
   other.join();
-  rows.push_back({"alloc", "mixed", name, 1, 2, 0, kasane::bench::median_of(std::move(each)), "ns", mixed_rounds});
+  rows.push_back({"alloc", "mixed", name, 1, 2, 0, (each[0] + each[1]) / 2, "ns", mixed_rounds});
 }
 
 /// Lines "case value unit" of the player.

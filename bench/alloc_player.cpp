@@ -3,10 +3,13 @@
 //   player-alloc CASES [--quick]      CASES: pattern | busy | mixed
 #include <kasane/kasane.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "alloc_pattern.h"
 
@@ -85,28 +88,34 @@ void busy(unsigned rounds, double seconds) {
   computing.join();
 }
 
-/// All ranks allocate, everywhere, and free what others allocated.
+/// A thread on each rank allocates, half of it anywhere, and frees what its neighbour allocated.
 void mixed(unsigned rounds) {
-  constexpr std::size_t kTasks = 8;
-  std::vector<void*> slots(kTasks * kPatternAllocations);
-  std::vector<double> each;
-  for (unsigned round = 0; round < rounds; ++round) {
-    const std::uint64_t start = kasane::now_ns();
-    kasane::parallel_for(std::size_t{0}, kTasks, [&](std::size_t task) {
-      std::mt19937_64 random(round * kTasks + task);
-      for (std::size_t i = 0; i < kPatternAllocations; ++i) {
-        const std::size_t bytes = 1 + random() % kasane::bench::kPatternLargest;
-        void* p = random() % 2 != 0 ? kasane_malloc(bytes) : kasane_allocate_at(bytes, 16, static_cast<std::uint32_t>(random() % kasane::ranks()));
-        if (p == nullptr) wrong();
-        slots[task * kPatternAllocations + i] = p;
-      }
-    }, 1);
-    kasane::parallel_for(std::size_t{0}, kTasks, [&](std::size_t task) {
-      for (std::size_t i = 0; i < kPatternAllocations; ++i) kasane_free(slots[(task + 3) % kTasks * kPatternAllocations + i]);
-    }, 1);
-    each.push_back(static_cast<double>(kasane::now_ns() - start) / (2.0 * kTasks * kPatternAllocations));
-  }
-  print("mixed", kasane::bench::median_of(std::move(each)), "ns");
+  const std::uint32_t ranks = kasane::ranks();
+  std::vector<void*> slots(ranks * kasane::bench::kMixedAllocations);
+  std::vector<double> each(ranks);
+  std::vector<std::uint32_t> at(ranks);
+  kasane::barrier barrier(ranks);
+  const auto body = [&](std::uint32_t thread) {
+    // The child runs here at once and holds the worker until another rank has taken its parent over.
+    for (const std::uint64_t end = kasane::now_ns() + 200'000'000; kasane::now_ns() < end;) {
+    }
+    at[thread] = kasane::rank();
+    each[thread] = kasane::bench::run_mixed(
+        rounds, thread,
+        [ranks](std::size_t bytes, std::uint64_t where) {
+          void* p = where % 2 != 0 ? kasane_malloc(bytes) : kasane_allocate_at(bytes, 16, static_cast<std::uint32_t>(where / 2 % ranks));
+          if (p == nullptr) wrong();
+          return p;
+        },
+        [](void* p) { kasane_free(p); },
+        [&](std::vector<void*>& mine) { kasane::bench::hand_on(slots, thread, mine, [&barrier] { barrier.arrive_and_wait(); }); });
+  };
+  std::vector<kasane::thread> threads;
+  for (std::uint32_t t = 0; t < ranks; ++t) threads.emplace_back(body, t);
+  for (auto& t : threads) t.join();
+  std::sort(at.begin(), at.end());
+  if (std::unique(at.begin(), at.end()) != at.end()) std::fputs("player-alloc: the threads of the mixed workload did not begin on different ranks\n", stderr);
+  print("mixed", std::accumulate(each.begin(), each.end(), 0.0) / ranks, "ns");
 }
 
 }  // namespace
@@ -123,7 +132,7 @@ int main(int argc, char** argv) {
     } else if (cases == "busy") {
       busy(rounds, quick ? 1 : 3);
     } else {
-      mixed(quick ? 20 : 100);
+      mixed(quick ? 50 : 400);
     }
   });
   return 0;

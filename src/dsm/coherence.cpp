@@ -653,12 +653,22 @@ void Coherence::arm_claimed(std::uint64_t first, std::uint64_t last) noexcept {
   }
 }
 
+/// Does the event mean anything to the block? The heap asks for whole ranges, of which most are not cached here, as often as it takes and gives groups: so the answer is one look,
+/// and the compiler leaves out all of next() that is about other events.
+template <Event event>
+[[gnu::flatten]] bool Coherence::concerns(BlockId b) const noexcept {
+  return next(BlockState::of(table_[b].load()), event).verdict != Verdict::done;
+}
+
 void Coherence::take(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
-  for (std::uint64_t b = raw(mem::block_of(offset)); b * kBlockBytes < offset + bytes; ++b) acquire_block(io, nullptr, BlockId{b});
+  for (std::uint64_t b = raw(mem::block_of(offset)); b * kBlockBytes < offset + bytes; ++b) {
+    if (concerns<Event::acquire>(BlockId{b})) acquire_block(io, nullptr, BlockId{b});
+  }
 }
 
 void Coherence::discard(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   for (std::uint64_t b = raw(mem::block_of(offset)); b * kBlockBytes < offset + bytes; ++b) {
+    if (!concerns<Event::discard>(BlockId{b})) continue;
     const Step step = claim_block(io, BlockId{b}, Event::discard);
     if (step.verdict != Verdict::proceed) continue;
     const std::uint64_t begin = std::max(offset, b * kBlockBytes), end = std::min(offset + bytes, (b + 1) * kBlockBytes);

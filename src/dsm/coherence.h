@@ -123,6 +123,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void flush_block(comm::Blocking&, Counters*, BlockId);
   void flush_block_live(comm::Blocking&, Counters*, BlockId, const Step&);
   void acquire_block(comm::Blocking&, Counters*, BlockId);
+  template <Event>
+  bool concerns(BlockId) const noexcept;
   void perform_acquire(comm::Blocking&, Counters*, BlockId, const Step&);
   void put_diffs(comm::Blocking&, Counters*, BlockId window, Mask);
   void put_diffs_of_page(comm::Blocking&, Counters*, PageId, BlockId window, Mask);
