@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gas/heap.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -11,6 +9,7 @@
 #include <string>
 
 #include "base/assert.h"
+#include "gas/heap_slabs.h"
 #include "mem/space.h"
 
 namespace kasane::gas {
@@ -18,33 +17,29 @@ namespace {
 
 constexpr std::uint64_t kExtentPages = 16;   // pages for slabs come in extents: one look at the directory, one protection change, one fault window each
 
-constexpr std::uint64_t objects_of(unsigned size_class) noexcept { return slab_pages(size_class) * kHeapPageBytes / class_bytes(size_class); }
 /// The lowest n bits.
 constexpr std::uint64_t low_bits(std::uint64_t n) noexcept { return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1; }
 
 }  // namespace
 
 std::size_t Heap::region_bytes(const Config& config, std::uint32_t ranks) noexcept {
-  const HeapLayout layout{config.bytes / kHeapPageBytes / ranks};
+  const HeapLayout layout{config.bytes / kHeapPageBytes / ranks, config.bytes / kHeapPageBytes};
   return (layout.bytes() + mem::kBlockBytes - 1) / mem::kBlockBytes * mem::kBlockBytes;
 }
 
 Heap::Heap(comm::Transport& transport, const Config& config, Directory& directory, Mover& mover, HeapHooks& hooks)
     : transport_(transport), config_(config), directory_(directory), mover_(mover), hooks_(hooks), words_(transport, config.region),
       ranks_(transport.ranks()), page_bytes_(directory.pages().page_bytes_at(config.offset)), unit_(std::max<std::uint64_t>(1, page_bytes_ / kHeapPageBytes)),
-      layout_{config.bytes / kHeapPageBytes / ranks_ / unit_ * unit_}, first_own_page_(raw(transport.rank()) * layout_.pages), alone_(ranks_ == 1),
+      layout_{config.bytes / kHeapPageBytes / ranks_ / unit_ * unit_, config.bytes / kHeapPageBytes}, first_own_page_(raw(transport.rank()) * layout_.pages), alone_(ranks_ == 1),
       caches_(HeapCache::make<HeapCache>(config.caches + 1)), extents_(HeapCache::make<Extent>(transport.ranks())) {
   KASANE_CHECK_OP(layout_.pages * kGroupsPerPage, <, std::uint64_t{1} << StackHead::kTopBits);
-  void* known = ::mmap(nullptr, config.bytes / kHeapPageBytes * sizeof *known_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  KASANE_CHECK(known != MAP_FAILED, "no address space for the allocator's own state");
-  known_ = static_cast<std::atomic<std::uint16_t>*>(known);
+  known_ = reinterpret_cast<std::atomic<std::uint16_t>*>(transport.mapped(transport.rank(), config.region) + layout_.known());
 }
 
 Heap::~Heap() {
   for (std::uint32_t i = 0; i <= config_.caches; ++i) caches_[i].destroy(ranks_);   // the transport may be gone
   std::free(caches_);
   std::free(extents_);
-  ::munmap(known_, config_.bytes / kHeapPageBytes * sizeof *known_);
 }
 
 HeapAccess Heap::access(comm::Blocking& io, Rank rank, Trips why) const noexcept {
@@ -101,9 +96,9 @@ Result<std::uint64_t> Heap::allocate_small(comm::Blocking& io, std::uint32_t cac
   }
 }
 
-/// No page is left for a slab of the class: slabs stay what they are, so an object of another class has to do.
+/// No page is left for a slab of the class: an object of a larger one has to do, if none of its own has come back meanwhile (who collects free slabs holds all groups for a while).
 std::uint64_t Heap::allocate_larger(comm::Blocking& io, std::uint32_t cache, Rank rank, unsigned size_class, std::size_t align) {
-  for (unsigned c = size_class + 1; c < kSizeClasses; ++c) {
+  for (unsigned c = size_class; c < kSizeClasses; ++c) {
     if (kClassBytes[c] % align != 0) continue;
     for (;;) {
       HeapBin* mine = nullptr;
@@ -170,11 +165,11 @@ Result<Holding> Heap::new_slab(HeapAccess& at, unsigned size_class, StackHead& k
     known_[raw(at.rank()) * layout_.pages + *page + i].store(static_cast<std::uint16_t>(size_class + 1 + (i << 8)), std::memory_order_relaxed);
   }
   at.write(layout_.page(*page), records.data(), pages * 2);
-  const std::uint64_t objects = objects_of(size_class), groups = (objects + 63) / 64, first = *page * kGroupsPerPage;
+  const std::uint64_t groups = groups_of(size_class), first = *page * kGroupsPerPage;
   if (groups > 1) {
     std::array<std::uint64_t, 2 * kGroupsPerPage> chain;
     for (std::uint64_t g = 1; g < groups; ++g) {
-      chain[g * 2] = low_bits(objects - g * 64);
+      chain[g * 2] = all_bits(size_class, g);
       chain[g * 2 + 1] = first + g + 2;   // the next group, + 1; the last one's is written when it is pushed
     }
     at.write(layout_.group(first + 1), chain.data() + 2, (groups - 1) * 2);
@@ -182,7 +177,7 @@ Result<Holding> Heap::new_slab(HeapAccess& at, unsigned size_class, StackHead& k
     at.drive(giving, HeapLayout::group_head(size_class), true);
     known = giving.head;
   }
-  return Holding{low_bits(objects), first, offset_of(at.rank(), *page)};
+  return Holding{all_bits(size_class, 0), first, offset_of(at.rank(), *page)};
 }
 
 /// Pages for one slab, owned by the rank.
@@ -347,6 +342,12 @@ void Heap::flush(comm::Blocking& io, std::uint32_t cache) {
         bin(cache, Rank{r}, c).known = head;
       }
     }
+    Extent left;
+    {
+      const std::lock_guard guard(extent_mutex_);
+      std::swap(left, extents_[r]);
+    }
+    if (left.end != left.next) HeapRuns::give(at, left.next, left.end - left.next);
   }
 }
 
@@ -430,8 +431,8 @@ HeapStatistics Heap::statistics(comm::Blocking& io, Rank rank) {
       case PageHeader::Kind::free: ++s.free_runs, s.free_run_bytes += run_bytes, page += header.pages; break;
       case PageHeader::Kind::slab: {
         const unsigned c = header.size_class;
-        ++s.slabs, s.slab_bytes += slab_pages(c) * kHeapPageBytes;
-        const std::uint64_t groups = (objects_of(c) + 63) / 64;
+        ++s.slabs, s.slab_bytes += objects_of(c) * kClassBytes[c];
+        const std::uint64_t groups = groups_of(c);
         std::array<std::uint64_t, 2 * kGroupsPerPage> words;
         at.read(layout_.group(page * kGroupsPerPage), words.data(), groups * 2);
         for (std::uint64_t g = 0; g < groups; ++g) s.slab_free_bytes += static_cast<std::uint64_t>(std::popcount(words[g * 2])) * kClassBytes[c];

@@ -27,7 +27,7 @@ namespace kasane::gas {
 struct HeapStatistics {
   std::uint64_t share_bytes = 0;     ///< all of it
   std::uint64_t touched_bytes = 0;   ///< was handed out at some time
-  std::uint64_t slabs = 0, slab_bytes = 0, slab_free_bytes = 0;
+  std::uint64_t slabs = 0, slab_bytes = 0, slab_free_bytes = 0;   ///< bytes of objects
   std::uint64_t runs = 0, run_bytes = 0;
   std::uint64_t free_runs = 0, free_run_bytes = 0;
 
@@ -71,7 +71,7 @@ class Heap {
   }
   void free(comm::Blocking& io, std::uint32_t cache, std::uint64_t offset) {
     const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes;
-    const std::uint16_t known = known_[page].load(std::memory_order_relaxed);   // never changes once it is not 0; it stands for nothing else
+    const std::uint16_t known = known_[page].load(std::memory_order_relaxed);   // stays as long as any object of the slab is allocated; it stands for nothing else
     if (known != 0 && cache != kShared && page - first_own_page_ < layout_.pages) [[likely]] {
       const Object object = object_of(offset, page - first_own_page_, known);
       if (caches_[cache].own[object.size_class].put(object.group, object.bit, object.size_class)) [[likely]]
@@ -89,7 +89,7 @@ class Heap {
     return Rank{static_cast<std::uint32_t>((offset - config_.offset) / kHeapPageBytes / layout_.pages)};
   }
 
-  /// Gives back what the cache keeps. For its thread, or when that runs no more.
+  /// Gives back what the cache keeps, and pages that were taken for slabs to come. For its thread, or when that runs no more.
   void flush(comm::Blocking&, std::uint32_t cache);
   /// Looks through a rank's share: exact when nobody allocates or frees.
   HeapStatistics statistics(comm::Blocking&, Rank);
@@ -163,7 +163,7 @@ class Heap {
   HeapLayout layout_;
   std::uint64_t first_own_page_;
   bool alone_;                          ///< the job has one rank: nothing is cached, nothing to drop or discard
-  std::atomic<std::uint16_t>* known_;   ///< one a page of the heap segment: 0, or size class + 1 | pages from the slab's first << 8. Slabs stay slabs
+  std::atomic<std::uint16_t>* known_;   ///< one a page of the heap segment: 0, or size class + 1 | pages from the slab's first << 8. In the region: who makes pages of a slab clears it
   HeapCache* caches_;                   ///< config_.caches + 1 of them
   Extent* extents_;                     ///< one a rank, under extent_mutex_
   std::mutex extent_mutex_;             ///< held for a few instructions

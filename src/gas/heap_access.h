@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "base/counters.h"
+#include "comm/batch.h"
 #include "comm/region_words.h"
 #include "gas/heap_layout.h"
 #include "gas/regions.h"
@@ -44,6 +45,15 @@ class HeapAccess {
     tick();
     if (!direct()) return io_.write({rank_, words_.region(), at}, from, words * 8);
     for (std::size_t i = 0; i < words; ++i) words_.store(io_, rank_, at + i * 8, from[i]);
+  }
+
+  /// The same bytes at every rank, under way at once.
+  void write_everywhere(std::uint64_t at, const void* from, std::size_t bytes) {
+    comm::Batch batch(io_);
+    for (std::uint32_t r = 0; r < io_.transport().ranks(); ++r) {
+      if (Rank{r} != io_.transport().rank()) tick();
+      batch.write({Rank{r}, words_.region(), at}, from, bytes);
+    }
   }
 
   /// Brings a machine to its end, on the stack whose head is at `head`.

@@ -4,6 +4,7 @@
 //   header            where never used pages begin, heads of stacks
 //   page records      16 bytes a page: what it is; the next run on its stack
 //   group records     16 bytes for each 64 objects of a slab (64 of them a page: objects have 16 bytes at least)
+//   known pages       2 bytes for each page of all shares: what this rank knows of it; others only ever write 0 there, when a slab becomes pages again
 //
 // Zeroed at start, which means: nothing was ever allocated. Memory behind it is populated as pages are used.
 #pragma once
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/ids.h"
 #include "gas/heap_protocol.h"
 #include "gas/size_classes.h"
 
@@ -40,7 +42,7 @@ struct HeapGroup {
 };
 static_assert(sizeof(HeapPage) == 16 && sizeof(HeapGroup) == 16);
 
-/// The first word of a page's record. A slab's never changes any more; a run's first page alone speaks for it, and pages inside say unused or free.
+/// The first word of a page's record. A slab's stays until all of its objects are free; a run's first page alone speaks for it, and pages inside say unused or free.
 struct PageHeader {
   enum class Kind : std::uint8_t { unused = 0, slab = 1, large = 2, free = 3 };
   Kind kind = Kind::unused;
@@ -61,11 +63,16 @@ struct PageHeader {
 struct HeapLayout {
   static constexpr std::uint64_t kHeaderBytes = 4096;
   static_assert(sizeof(HeapHeader) <= kHeaderBytes);
-  std::uint64_t pages;   ///< of a rank's share
+  static constexpr std::uint64_t kKnownBytes = 2;
+  std::uint64_t pages;       ///< of a rank's share
+  std::uint64_t all_pages;   ///< of the segment
 
   [[nodiscard]] constexpr std::uint64_t page(std::uint64_t index) const noexcept { return kHeaderBytes + index * sizeof(HeapPage); }
   [[nodiscard]] constexpr std::uint64_t group(std::uint64_t number) const noexcept { return page(pages) + number * sizeof(HeapGroup); }
-  [[nodiscard]] constexpr std::uint64_t bytes() const noexcept { return group(pages * kGroupsPerPage); }
+  /// Page 0 of the segment; page `page` of a rank's share.
+  [[nodiscard]] constexpr std::uint64_t known() const noexcept { return group(pages * kGroupsPerPage); }
+  [[nodiscard]] constexpr std::uint64_t known(Rank rank, std::uint64_t page) const noexcept { return known() + (raw(rank) * pages + page) * kKnownBytes; }
+  [[nodiscard]] constexpr std::uint64_t bytes() const noexcept { return known() + all_pages * kKnownBytes; }
   [[nodiscard]] static constexpr std::uint64_t run_head(unsigned c) noexcept { return offsetof(HeapHeader, runs) + std::uint64_t{c} * 8; }
   [[nodiscard]] static constexpr std::uint64_t group_head(unsigned c) noexcept { return offsetof(HeapHeader, groups) + std::uint64_t{c} * 8; }
 };

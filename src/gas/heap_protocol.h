@@ -112,13 +112,15 @@ struct Taking {
 /// Takes all items of a stack at once. They are linked below `top`, and the taker's alone.
 ///
 ///   look ─▶ clear ─▶ taken      the tag goes on growing, for those who still remember the head
-///             └─ the head had changed: clear, with the head that was found
+///             └─ the head had changed: clear, with the head that was found; taken if nothing is there any more
 struct TakingAll {
   enum class State : std::uint8_t { look, clear, taken };
   State state = State::look;
   StackHead head;
   std::uint64_t top = 0;   ///< item + 1; 0: there was none
 
+  /// With the head as last heard. Over at once where it was empty.
+  [[nodiscard]] static constexpr TakingAll begin(StackHead known) noexcept { return {known.empty() ? State::taken : State::clear, known, 0}; }
   [[nodiscard]] constexpr bool over() const noexcept { return state == State::taken; }
   [[nodiscard]] constexpr HeapOperation operation() const noexcept {
     using What = HeapOperation::What;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/assert.h"
-#include "base/malloc_allocator.h"
+#include "gas/heap_slabs.h"
 
 namespace kasane::gas {
 namespace {
@@ -127,16 +127,16 @@ bool HeapRuns::take_unused(HeapAccess& at, std::uint64_t pages, std::uint64_t us
   return false;
 }
 
-/// Joins neighbours among all free runs. busy: somebody else does so just now. found: the last one and unused pages behind it make a run of `pages`.
+/// Joins neighbours among all free runs and slabs that are wholly free. busy: somebody else does so just now. found: the last one and unused pages behind it make a run of `pages`.
 HeapRuns::Joined HeapRuns::join(HeapAccess& at, std::uint64_t pages, HeapRoom& room, HeapRun& run) {
   if (at.compare_swap(offsetof(HeapHeader, joining), 0, 1) != 0) return Joined::busy;
   const Hand hand(at);
-  struct Piece {
-    std::uint64_t first, pages;
-  };
-  std::vector<Piece, MallocAllocator<Piece>> pieces;
+  using Piece = FreeSlab;
+  auto pieces = collect_slabs(at);
+  std::array<std::uint64_t, kRunClasses> heads;
+  at.read(HeapLayout::run_head(0), heads.data(), heads.size());   // as in collect_slabs
   for (unsigned c = 0; c < kRunClasses; ++c) {
-    TakingAll all;
+    TakingAll all = TakingAll::begin(StackHead::of(heads[c]));
     at.drive(all, HeapLayout::run_head(c), false);
     for (std::uint64_t top = all.top; top != 0;) {
       std::uint64_t record[2];

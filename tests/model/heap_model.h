@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stacks of free groups as a System for the explorer: actors of several ranks take groups and give objects back, on one stack of one size class. Every
-// operation comes from the shipping machines gas::Taking and gas::Giving, and each operation on a shared word is a step of its own; what an actor
+// operation comes from the shipping machines gas::Taking, gas::TakingAll and gas::Giving, and each operation on a shared word is a step of its own; what an actor
 // heard last of the head it keeps from one call to the next, as a bin does.
 //
 // Oracle: who holds which object. An object that is handed to two, or given back by somebody and found by nobody in the end, is an error.
@@ -28,9 +28,14 @@ enum class Mutation : std::uint8_t {
   bits_before_pop,     ///< the bits are taken while the group is still on the stack
   link_once,           ///< after a push that failed, next is not written anew
   push_before_link,    ///< the head is changed before next is written
+  collect_any,         ///< a collector keeps groups of which some objects are in use
+  collect_bits,        ///< … does not clear the bits of those that it keeps
+  collect_chain,       ///< … puts the others back linked as they were
 };
 
-enum class Do : std::uint8_t { take, give, give_one };   ///< give: all that the actor holds of its oldest group at once; give_one: one object
+/// give: all that the actor holds of its oldest group at once; give_one: one object. collect: takes all groups, keeps those that are wholly free, and puts the others back, as
+/// gas/heap_slabs.cpp does (here a slab is one group). renew: makes slabs of what it kept, as a new slab is made.
+enum class Do : std::uint8_t { take, give, give_one, collect, renew };
 
 struct Program {
   std::vector<std::vector<Do>> actors;
@@ -49,6 +54,8 @@ class Stacks {
     std::uint8_t tag, top;           // the head as known
     std::uint8_t item, below, bits;  // of the machine
     std::uint8_t held[G];            // objects of each group
+    std::uint8_t walk, first, last;  // of a collector: the next group to look at, and the chain that goes back, + 1
+    std::uint8_t kept;               // groups that are slabs no more, a bit each
     std::uint8_t extra;              // of a mutant
   };
   struct State {
@@ -74,7 +81,13 @@ class Stacks {
   void successors(const State& s, Emit&& emit) const {
     for (std::uint8_t a = 0; a < A; ++a) {
       if (s.actor[a].pc >= program_.actors[a].size()) continue;
-      program_.actors[a][s.actor[a].pc] == Do::take ? take(s, a, emit) : give(s, a, emit);
+      switch (program_.actors[a][s.actor[a].pc]) {
+        case Do::take: take(s, a, emit); break;
+        case Do::give:
+        case Do::give_one: give(s, a, emit); break;
+        case Do::collect: collect(s, a, emit); break;
+        case Do::renew: renew(s, a, emit); break;
+      }
     }
   }
 
@@ -84,6 +97,7 @@ class Stacks {
       for (std::uint8_t a = 0; a < A; ++a) {
         if ((seen & s.actor[a].held[g]) != 0) return "an object is free and held, or held twice";
         seen |= s.actor[a].held[g];
+        if ((s.actor[a].kept >> g & 1) != 0 && s.actor[a].stage == 0 && s.bits[g] != 0) return "pages that are a slab no more have free objects";
       }
     }
     if (!finished(s)) return nullptr;
@@ -154,7 +168,7 @@ class Stacks {
   }
   static void end_call(Actor& y) noexcept {
     ++y.pc;
-    y.stage = y.item = y.below = y.bits = y.extra = 0;
+    y.stage = y.item = y.below = y.bits = y.extra = y.walk = y.first = y.last = 0;
   }
 
   template <class Emit>
@@ -209,6 +223,84 @@ class Stacks {
       end_call(y);
     }
     wrong != nullptr ? emit(n, step_of(a, op), wrong) : emit(n, step_of(a, op));
+  }
+
+  static constexpr std::uint8_t kWalking = 10, kPushing = 20;   // stages of a collector and of renew: pushing + the state of Giving
+  static Step look_at(std::uint8_t a, std::uint8_t group_1) noexcept { return {static_cast<std::uint16_t>(2 << 4), a, group_1}; }
+
+  template <class Emit>
+  void collect(const State& s, std::uint8_t a, Emit&& emit) const {
+    using T = gas::TakingAll;
+    const Actor& x = s.actor[a];
+    if (x.stage >= kPushing) return push_chain(s, a, emit);
+    State n = s;
+    Actor& y = n.actor[a];
+    if (x.stage == kWalking) {
+      const auto g = static_cast<std::uint8_t>(x.walk - 1);
+      y.walk = s.next[g];
+      if (s.bits[g] == kAll || without(Mutation::collect_any)) {
+        y.held[g] = kAll;
+        y.kept = static_cast<std::uint8_t>(y.kept | 1u << g);
+        if (!without(Mutation::collect_bits)) n.bits[g] = 0;
+      } else {
+        if (x.first == 0) y.first = x.walk;
+        else if (!without(Mutation::collect_chain)) n.next[x.last - 1] = x.walk;
+        y.last = x.walk;
+      }
+      if (y.walk == 0) y.first == 0 ? end_call(y) : begin_push(y);
+      return emit(n, look_at(a, x.walk));
+    }
+    T t;
+    if (x.stage != 0) {
+      t.state = static_cast<T::State>(x.stage - 1);
+      t.head = known(x);
+    }
+    const Op op = t.operation();
+    t.answer(perform(n, op));
+    const bool took = t.over() && t.top != 0;
+    remember(y, took ? t.head.changed(0) : t.head, took);
+    y.stage = static_cast<std::uint8_t>(static_cast<unsigned>(t.state) + 1);
+    if (t.over()) {
+      y.stage = kWalking;
+      y.walk = static_cast<std::uint8_t>(t.top);
+      if (t.top == 0) end_call(y);
+    }
+    emit(n, step_of(a, op));
+  }
+
+  /// All groups of what was kept become objects again: nobody looks at them, so one step writes them all; then the chain is pushed.
+  template <class Emit>
+  void renew(const State& s, std::uint8_t a, Emit&& emit) const {
+    if (s.actor[a].stage >= kPushing) return push_chain(s, a, emit);
+    State n = s;
+    Actor& y = n.actor[a];
+    for (std::uint8_t g = 0; g < program_.groups; ++g) {
+      if ((y.kept >> g & 1) == 0) continue;
+      y.kept = static_cast<std::uint8_t>(y.kept & ~(1u << g));
+      y.held[g] = 0;
+      n.bits[g] = kAll;
+      if (y.first == 0) y.first = static_cast<std::uint8_t>(g + 1);
+      else n.next[y.last - 1] = static_cast<std::uint8_t>(g + 1);
+      y.last = static_cast<std::uint8_t>(g + 1);
+    }
+    y.first == 0 ? end_call(y) : begin_push(y);
+    emit(n, look_at(a, 0));
+  }
+  static void begin_push(Actor& y) noexcept { y.stage = static_cast<std::uint8_t>(kPushing + static_cast<unsigned>(gas::Giving::State::link)); }
+  template <class Emit>
+  void push_chain(const State& s, std::uint8_t a, Emit&& emit) const {
+    using V = gas::Giving;
+    const Actor& x = s.actor[a];
+    State n = s;
+    Actor& y = n.actor[a];
+    V v = V::chain(x.first - 1u, x.last - 1u, known(x));
+    v.state = static_cast<V::State>(x.stage - kPushing);
+    const Op op = v.operation();
+    v.answer(perform(n, op));
+    remember(y, v.head, v.state == V::State::given);
+    y.stage = static_cast<std::uint8_t>(kPushing + static_cast<unsigned>(v.state));
+    if (v.over()) end_call(y);
+    emit(n, step_of(a, op));
   }
 
   template <class Emit>

@@ -26,7 +26,7 @@ Outcome walk(const Named& n) {
   return n.program.actors.size() == 2 ? explore(Stacks<2, 3>(n.program), bounds()) : explore(Stacks<3, 3>(n.program), bounds());
 }
 
-constexpr Do T = Do::take, V = Do::give, O = Do::give_one;
+constexpr Do T = Do::take, V = Do::give, O = Do::give_one, C = Do::collect, R = Do::renew;
 
 Named to_and_fro() { return {"two take and give", {{{T, V, T, V}, {T, V, T, V}}, 2}}; }
 Named one_by_one() { return {"objects one by one", {{{T, O, O, T}, {T, O, T, O}}, 2}}; }
@@ -34,7 +34,10 @@ Named one_group() { return {"one group for three", {{{T, O, O, T}, {T, O, T}, {T
 Named three_groups() { return {"three groups: the head comes back", {{{T, V}, {T, T, V, V, T}, {T, V}}, 3}}; }
 Named three() { return {"three actors", {{{T, V, T}, {T, O, O}, {T, V, T}}, 2}}; }
 
-std::vector<Named> all() { return {to_and_fro(), one_by_one(), one_group(), three_groups(), three()}; }
+Named collected() { return {"slabs are collected meanwhile", {{{T, O, O, T}, {T, V, T}, {C, R, C}}, 3}}; }
+Named collected_and_kept() { return {"the rest goes back", {{{T, O}, {T, V}, {T, O, C, R}}, 3}}; }
+
+std::vector<Named> all() { return {to_and_fro(), one_by_one(), one_group(), three_groups(), three(), collected(), collected_and_kept()}; }
 
 TEST(Heap, EveryOrderHandsEveryObjectOutOnce) {
   for (const Named& n : all()) {
@@ -65,7 +68,9 @@ TEST_P(HeapMutant, IsFound) {
 INSTANTIATE_TEST_SUITE_P(All, HeapMutant,
                          testing::Values(Mutant{"no_tag", Mutation::no_tag}, Mutant{"push_always", Mutation::push_always}, Mutant{"push_never", Mutation::push_never},
                                          Mutant{"bits_by_store", Mutation::bits_by_store}, Mutant{"bits_before_pop", Mutation::bits_before_pop},
-                                         Mutant{"link_once", Mutation::link_once}, Mutant{"push_before_link", Mutation::push_before_link}),
+                                         Mutant{"link_once", Mutation::link_once}, Mutant{"push_before_link", Mutation::push_before_link},
+                                         Mutant{"collect_any", Mutation::collect_any}, Mutant{"collect_bits", Mutation::collect_bits},
+                                         Mutant{"collect_chain", Mutation::collect_chain}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 // ---- runs of pages ---------------------------------------------------------------------------------------------------
