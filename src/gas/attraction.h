@@ -4,12 +4,17 @@
 // What is known of a page's use is what goes over the network: a rank that fetches a block of it, gets or puts, at another rank. Each rank counts its own uses of each foreign page, and
 // every `threshold` of them it looks at word 3 of the directory entry, which says who looked last and how often the page has moved:
 //
-//   word 3   reserved 36 | moves 8 | last user + 1 20
+//   word 3   time 32 | reserved 8 | moves 4 | last user + 1 20
 //
 // As long as nobody else has looked in between, the uses are a streak. Owners' own uses are not seen, so two ranks that use a page in turns draw it to and fro: each move
 // doubles the streak that the next one takes.
 //
-// Invariant: between two moves of a page lie at least threshold · 2^min(moves before, kMostDoublings) uses by the rank that takes it.
+// A move is forgotten after a while (kForgetSeconds): what a program did in another phase says nothing of this one, and moves that are so far apart cost nothing that can be
+// measured. `time` is until when moves have been forgotten: the second of the last move, and one step more for each that was forgotten. Hosts' clocks may differ: nothing but
+// estimates hangs on them, and time never runs backwards in word 3, so a clock that is ahead of the others forgets no faster than they do, but once.
+//
+// Invariants: between two moves of a page lie at least threshold · 2^moves uses by the rank that takes it, where moves are those, at most kMostMoves, that are not
+// forgotten; so in s seconds a page moves at most kMostMoves + s / kForgetSeconds times and once more for every threshold · 2^kMostMoves uses.
 #pragma once
 
 #include <algorithm>
@@ -19,28 +24,37 @@
 
 namespace kasane::gas {
 
+/// Streaks double up to this often: at the end a page that is used in turns moves once in 2^kMostMoves times the threshold, which costs less than a percent of those fetches.
+inline constexpr std::uint32_t kMostMoves = 10;
+inline constexpr std::uint32_t kForgetSeconds = 1;
+
 struct Usage {
   Rank last = kNoRank;        ///< who looked last; kNoRank: nobody yet
-  std::uint32_t moves = 0;    ///< how often the page was drawn to a rank, at most kMostMoves
-
-  static constexpr std::uint32_t kMostMoves = 0xFF;
+  std::uint32_t moves = 0;    ///< how often the page was drawn to a rank, less those forgotten, at most kMostMoves
+  std::uint32_t time = 0;     ///< seconds
 
   friend bool operator==(const Usage&, const Usage&) = default;
 
   [[nodiscard]] constexpr std::uint64_t word() const noexcept {
-    return std::uint64_t{moves} << 20 | (last != kNoRank ? std::uint64_t{raw(last)} + 1 : 0);
+    return std::uint64_t{time} << 32 | std::uint64_t{moves} << 20 | (last != kNoRank ? std::uint64_t{raw(last)} + 1 : 0);
   }
   [[nodiscard]] static constexpr Usage of(std::uint64_t word) noexcept {
     const auto id = static_cast<std::uint32_t>(word & 0xFFFFF);
-    return {id != 0 ? Rank{id - 1} : kNoRank, static_cast<std::uint32_t>(word >> 20) & kMostMoves};
+    return {id != 0 ? Rank{id - 1} : kNoRank, static_cast<std::uint32_t>(word >> 20) & 0xF, static_cast<std::uint32_t>(word >> 32)};
   }
 };
 
-/// Streaks double up to this often: at the end a page that is used in turns moves once in 2^kMostDoublings times the threshold, which costs less than a percent of those fetches.
-inline constexpr std::uint32_t kMostDoublings = 10;
-
 [[nodiscard]] constexpr std::uint32_t streak_needed(const Usage& usage, std::uint32_t threshold) noexcept {
-  return threshold << std::min(usage.moves, kMostDoublings);
+  return threshold << std::min(usage.moves, kMostMoves);
+}
+
+/// What is still known at this second.
+[[nodiscard]] constexpr Usage forget(Usage usage, std::uint32_t second) noexcept {
+  if (second <= usage.time) return usage;
+  const std::uint32_t forgotten = std::min((second - usage.time) / kForgetSeconds, usage.moves);
+  usage.moves -= forgotten;
+  usage.time += forgotten * kForgetSeconds;
+  return usage;
 }
 
 struct Attraction {
@@ -49,12 +63,13 @@ struct Attraction {
   Usage after;                 ///< word 3, unless it is so already
 };
 
-/// Rank `me` has used the page `streak` times since it last began to count, found word 3 to be `now`, and does not own the page.
-[[nodiscard]] constexpr Attraction consider(const Usage& now, Rank me, std::uint32_t streak, std::uint32_t threshold) noexcept {
-  if (now.last != me && now.last != kNoRank) return {false, 0, {me, now.moves}};
-  const Usage mine{me, now.moves};
+/// Rank `me` has used the page `streak` times since it last began to count, found word 3 to be `word` at this second, and does not own the page.
+[[nodiscard]] constexpr Attraction consider(const Usage& word, Rank me, std::uint32_t streak, std::uint32_t threshold, std::uint32_t second) noexcept {
+  const Usage now = forget(word, second);
+  const Usage mine{me, now.moves, now.time};
+  if (now.last != me && now.last != kNoRank) return {false, 0, mine};
   if (streak < streak_needed(now, threshold)) return {false, streak, mine};
-  return {true, 0, {me, std::min(now.moves + 1, Usage::kMostMoves)}};
+  return {true, 0, {me, std::min(now.moves + 1, kMostMoves), std::max(now.time, second)}};
 }
 
 }  // namespace kasane::gas

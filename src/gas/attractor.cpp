@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <bit>
+#include <ctime>
 #include <string>
 
 namespace kasane::gas {
@@ -18,9 +19,12 @@ Result<std::unique_ptr<Attractor>> Attractor::create(comm::Transport& transport,
 
 Attractor::Attractor(comm::Transport& transport, const Directory& directory, Mover& mover, const Config& config, Count* uses) noexcept
     : transport_(transport), directory_(directory), mover_(mover), first_(directory.pages().in(config.offset, config.bytes).first),
-      pages_(directory.pages().in(config.offset, config.bytes).size()), threshold_(config.threshold), look_mask_(std::bit_floor(config.threshold) - 1), uses_(uses) {}
+      pages_(directory.pages().in(config.offset, config.bytes).size()), threshold_(config.threshold), look_mask_(std::bit_floor(config.threshold) - 1),
+      second_(config.second), uses_(uses) {}
 
 Attractor::~Attractor() { ::munmap(uses_, pages_ * sizeof(Count)); }
+
+std::uint32_t Attractor::wall_second() { return static_cast<std::uint32_t>(std::time(nullptr)); }
 
 void Attractor::note(PageId page) noexcept {
   // No room: the next `threshold` uses will do.
@@ -33,7 +37,7 @@ bool Attractor::serve(comm::Blocking& io) {
   // relaxed: uses that others count meanwhile may be lost; they are estimates.
   Count& uses = uses_[raw(page) - first_];
   const std::uint64_t seen = directory_.usage(io, page);
-  const Attraction what = consider(Usage::of(seen), transport_.rank(), uses.load(std::memory_order_relaxed), threshold_);
+  const Attraction what = consider(Usage::of(seen), transport_.rank(), uses.load(std::memory_order_relaxed), threshold_, second_());
   if (what.take || what.streak == 0) uses.store(0, std::memory_order_relaxed);
   // Also where the page then does not come, because it is pinned or in use: the next try takes twice as long.
   if (what.after.word() != seen) directory_.replace_usage(io, page, seen, what.after.word());

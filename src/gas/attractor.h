@@ -19,9 +19,11 @@ namespace kasane::gas {
 
 class Attractor {
  public:
+  static std::uint32_t wall_second();
   struct Config {
     std::uint64_t offset = 0, bytes = 0;   ///< the pages that may be drawn
     std::uint32_t threshold = 16;
+    std::uint32_t (*second)() = &wall_second;   ///< the time, on about the same clock everywhere
   };
   static Result<std::unique_ptr<Attractor>> create(comm::Transport&, const Directory&, Mover&, const Config&);
   Attractor(const Attractor&) = delete;
@@ -54,6 +56,7 @@ class Attractor {
   Mover& mover_;
   std::uint64_t first_, pages_;
   std::uint32_t threshold_, look_mask_;
+  std::uint32_t (*second_)();
   Count* uses_;             ///< one a page: uses that count towards a streak
   Notes<PageId, 64> noted_;
 };

@@ -4,7 +4,7 @@
 //   word 0   version 32 | reserved 8 | untouched 1 | busy 1 | tier 2 | owner+1 20   where the page is
 //   word 1   writers 32 | readers 32                                             sharing summary (classification, a later step)
 //   word 2   holders of the location, a bit for ranks_per_bit ranks              address caches (gas/address_cache_protocol.h)
-//   word 3   who used the page last and how often it has moved (gas/attraction.h)
+//   word 3   who used the page last, how often it has moved, and when (gas/attraction.h)
 //
 // Who takes a location into its cache and a move exclude each other without a lock: the rank sets its bit in word 2 and then reads word 0;
 // the mover sets busy in word 0 (a fetch-or, which also says where the page is) and then swaps word 2 with 0. Both are read-modify-writes followed by a look at the other's

@@ -22,15 +22,15 @@ constexpr std::uint32_t kThreshold = 8;
 struct Page {
   Usage usage;
   Rank owner{0};
-  std::map<Rank, std::uint32_t> uses;
-  std::uint32_t moves = 0, remote = 0;
+  std::map<Rank, std::uint32_t> uses, ahead;   ///< ahead: how much a rank's clock is
+  std::uint32_t moves = 0, remote = 0, second = 0;
 
   void use(std::uint32_t r, std::uint32_t times = 1) {
     const Rank me{r};
     for (std::uint32_t i = 0; i < times && owner != me; ++i) {
       ++remote;
       if (++uses[me] % kThreshold != 0) continue;
-      const Attraction a = consider(usage, me, uses[me], kThreshold);
+      const Attraction a = consider(usage, me, uses[me], kThreshold, second + ahead[me]);
       usage = Usage::of(a.after.word());
       uses[me] = a.streak;
       if (!a.take) continue;
@@ -56,7 +56,7 @@ TEST(Attraction, APageThatSeveralUseStays) {
       page.use(2, turn);
     }
     // Rank 2 may look several times in a row before rank 1 does; not more than the doublings allow.
-    EXPECT_LE(page.moves, 1 + kMostDoublings) << turn;
+    EXPECT_LE(page.moves, 1 + kMostMoves) << turn;
   }
   Page page;   // three look in turn: whoever does not own it finds the other
   for (int i = 0; i < 20'000; ++i) {
@@ -73,7 +73,7 @@ TEST(Attraction, TurnsOfTwoRanksDampItToLessThanAPercent) {
       page.use(0, turn);
       page.use(1, turn);
     }
-    EXPECT_LE(page.moves, kMostDoublings + 100'000 * 2 / streak_needed({Rank{0}, kMostDoublings}, kThreshold) + 1) << turn;
+    EXPECT_LE(page.moves, kMostMoves + 100'000 * 2 / streak_needed({Rank{0}, kMostMoves}, kThreshold) + 1) << turn;
     EXPECT_LE(page.moves * 16 * 100, page.remote * 4) << turn << ": " << page.moves << " moves, " << page.remote << " fetches";
   }
 }
@@ -89,10 +89,49 @@ TEST(Attraction, PhasesAreFollowed) {
   EXPECT_EQ(page.moves, 8u);
 }
 
+// Phases that last some seconds are all followed as the first one was: what is long past counts no more.
+TEST(Attraction, LongPhasesAreFollowedAtOnce) {
+  Page page;
+  for (std::uint32_t phase = 0; phase < 50; ++phase) {
+    const std::uint32_t before = page.remote;
+    page.use(1 + phase % 3, 100'000);
+    EXPECT_EQ(page.owner, Rank{1 + phase % 3});
+    EXPECT_LE(page.remote - before, 3 * kThreshold) << phase;
+    page.second += 2 * kForgetSeconds;
+  }
+}
+
+// Forgetting lets a page that two ranks use in turns move once a second more, however often they use it; also where their clocks differ by much.
+TEST(Attraction, TurnsStayDampedAsTimePasses) {
+  for (const std::uint32_t ahead : {0u, 5u, 100'000u}) {
+    for (const std::uint32_t a_second : {100u, 10'000u, 1'000'000u}) {
+      Page page;
+      page.second = 1000;
+      page.ahead[Rank{1}] = ahead;
+      constexpr std::uint32_t kSeconds = 30, kTurn = 20;
+      for (std::uint32_t s = 0; s < kSeconds; ++s, ++page.second) {
+        for (std::uint32_t i = 0; i < a_second / kTurn; ++i) page.use(i % 2, kTurn);
+      }
+      const std::uint32_t forgotten = kSeconds / kForgetSeconds + (ahead != 0 ? kMostMoves : 0);   // a clock that is ahead, once
+      EXPECT_LE(page.moves, kMostMoves + 1 + forgotten + page.remote / streak_needed({Rank{0}, kMostMoves}, kThreshold)) << ahead << ", " << a_second;
+    }
+  }
+}
+
+TEST(Attraction, AMoveIsForgottenInItsTime) {
+  const Usage three{Rank{1}, 3, 100};
+  EXPECT_EQ(forget(three, 100 + kForgetSeconds - 1), three);
+  EXPECT_EQ(forget(three, 100 + kForgetSeconds), (Usage{Rank{1}, 2, 100 + kForgetSeconds}));
+  EXPECT_EQ(forget(forget(three, 101 * kForgetSeconds), 102 * kForgetSeconds), forget(three, 102 * kForgetSeconds));   // looks do not matter
+  EXPECT_EQ(forget(three, 1'000'000).moves, 0u);
+  EXPECT_EQ(forget(three, 50), three);   // somebody else's clock
+  EXPECT_EQ(forget({}, 1'000'000), Usage{});
+}
+
 TEST(Usage, SurvivesItsWord) {
-  for (const Usage& u : {Usage{}, Usage{Rank{0}, 0}, Usage{Rank{kMaxRanks - 1}, Usage::kMostMoves}}) EXPECT_EQ(Usage::of(u.word()), u);
+  for (const Usage& u : {Usage{}, Usage{Rank{0}, 0}, Usage{Rank{kMaxRanks - 1}, kMostMoves, 0xFFFFFFFF}}) EXPECT_EQ(Usage::of(u.word()), u);
   EXPECT_EQ(Usage{}.word(), 0u);   // a fresh directory
-  EXPECT_EQ(streak_needed({Rank{0}, 200}, 16), 16u << kMostDoublings);
+  EXPECT_EQ(streak_needed({Rank{0}, 200}, 16), 16u << kMostMoves);
 }
 
 // ---- driver --------------------------------------------------------------------------------------------------------
@@ -100,7 +139,7 @@ TEST(Usage, SurvivesItsWord) {
 struct Drawn : testing::Test {
   Drawn() : job(3, 1) {
     for (auto& rank : job.all) {
-      attractors.push_back(Attractor::create(rank.transport, *rank.directory, *rank.mover, {mem::kPageBytes, 4 * mem::kPageBytes, 4}).value());
+      attractors.push_back(Attractor::create(rank.transport, *rank.directory, *rank.mover, {mem::kPageBytes, 4 * mem::kPageBytes, 4, [] { return 0u; }}).value());
       rank.access = Access::create(*rank.engine, *rank.addresses, attractors.back().get(), rank.frames.size(), nullptr).value();
     }
     job.on(1, [](SimRank& here, comm::Blocking& io) {
