@@ -30,6 +30,10 @@ void CommandLine::number(const std::string& flag, std::uint64_t& value, const st
   parser_->app.add_option(flag, value, help)->check(CLI::Range(least, most))->type_name("N");
 }
 
+void CommandLine::real(const std::string& flag, double& value, const std::string& help, double least, double most) {
+  parser_->app.add_option(flag, value, help)->check(CLI::Range(least, most))->type_name("X");
+}
+
 void CommandLine::text(const std::string& flag, std::string& value, const std::string& help) {
   parser_->app.add_option(flag, value, help)->type_name("FILE");
 }

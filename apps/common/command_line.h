@@ -28,6 +28,7 @@ class CommandLine {
 
   /// Options write to the variable, whose value before is the default that --help shows.
   void number(const std::string& flag, std::uint64_t& value, const std::string& help, std::uint64_t least, std::uint64_t most);
+  void real(const std::string& flag, double& value, const std::string& help, double least, double most);
   void text(const std::string& flag, std::string& value, const std::string& help);
   void choice(const std::string& flag, std::string& value, const std::vector<std::string>& allowed, const std::string& help);
   /// flag and other must not be given together.

@@ -78,6 +78,8 @@ Report::~Report() = default;
 
 void Report::parameter(const std::string& name, std::uint64_t value) { state_->parameters[name] = value; }
 void Report::parameter(const std::string& name, const std::string& value) { state_->parameters[name] = value; }
+void Report::real_parameter(const std::string& name, double value) { state_->parameters[name] = value; }
+void Report::real_result(const std::string& name, double value) { state_->results[name] = value; }
 void Report::result(const std::string& name, std::uint64_t value) { state_->results[name] = value; }
 void Report::result(const std::string& name, const std::string& value) { state_->results[name] = value; }
 

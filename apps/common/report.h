@@ -4,6 +4,7 @@
 // Thread safety: none; main uses it. nlohmann-json stays in report.cpp.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -20,9 +21,11 @@ class Report {
 
   void parameter(const std::string& name, std::uint64_t value);
   void parameter(const std::string& name, const std::string& value);
+  void parameter(const std::string& name, std::same_as<double> auto value) { real_parameter(name, value); }
   /// A figure of the result (nodes, solutions …): shown, and in JSON under "result".
   void result(const std::string& name, std::uint64_t value);
   void result(const std::string& name, const std::string& value);
+  void result(const std::string& name, std::same_as<double> auto value) { real_result(name, value); }
 
   /// Takes the time of f and counts it as a run.
   template <class F>
@@ -54,6 +57,8 @@ class Report {
 
  private:
   [[nodiscard]] static double now();
+  void real_parameter(const std::string& name, double value);
+  void real_result(const std::string& name, double value);
   void begin();
   void end();
   void serial(double seconds);

@@ -1,23 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tree of the Unbalanced Tree Search benchmark (Olivier, Huan, Liu, Prins, Dinan, Sadayappan, Tseng: UTS, 2006), geometric with a
-// fixed branching factor: each node above the depth limit has geometrically distributed children with mean b0, drawn from
-// its own state; a child's state is the SHA-1 of its parent's and its number. So any part of the tree can be made anywhere from 20 bytes.
+// The trees of the Unbalanced Tree Search benchmark (Olivier, Huan, Liu, Prins, Dinan, Sadayappan, Tseng: UTS, 2006). How many children a node has is drawn
+// from its own state; a child's state is the SHA-1 of its parent's and its number. So any part of the tree can be made anywhere from 20 bytes. Two families:
+//
+//   geometric (of the fixed shape): each node above the depth limit has geometrically distributed children with mean b0.
+//   binomial: the root has b0 children; any other node has m with probability q, else none. With m q just below 1 most subtrees are tiny, a few huge and deep.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
+#include <string_view>
 
 #include "uts/sha1.h"
 
 namespace apps {
 
+enum class TreeFamily : std::uint8_t { geometric, binomial };
+
 struct TreeShape {
-  double b0 = 4;             ///< mean number of children
-  std::uint32_t depth = 10;  ///< nodes at this depth are leaves
+  TreeFamily family = TreeFamily::geometric;
   std::uint32_t seed = 19;
+  double b0 = 4;             ///< geometric: mean number of children; binomial: the root's
+  std::uint32_t depth = 10;  ///< geometric: nodes at this depth are leaves
+  std::uint32_t m = 0;       ///< binomial: children of a node that has any, …
+  double q = 0;              ///< … and the probability that it has
+  friend bool operator==(const TreeShape&, const TreeShape&) = default;
 };
 
 struct TreeNode {
@@ -34,8 +42,18 @@ struct TreeCount {
   friend bool operator==(const TreeCount&, const TreeCount&) = default;
 };
 
-/// The published counts of tree T1 (b0 4, depth 10, seed 19).
-inline constexpr TreeCount kT1{4'130'071, 3'305'118, 10};
+/// Sample trees of the benchmark's distribution, with their counts.
+struct PublishedTree {
+  std::string_view name;
+  TreeShape shape;
+  TreeCount count;
+};
+inline constexpr std::array<PublishedTree, 4> kPublishedTrees = {{
+    {"T1", {TreeFamily::geometric, 19, 4, 10, 0, 0}, {4'130'071, 3'305'118, 10}},
+    {"T1L", {TreeFamily::geometric, 29, 4, 13, 0, 0}, {102'181'082, 81'746'377, 13}},
+    {"T3", {TreeFamily::binomial, 42, 2000, 0, 8, 0.124875}, {4'112'897, 3'599'034, 1572}},
+    {"T3L", {TreeFamily::binomial, 7, 2000, 0, 5, 0.200014}, {111'345'631, 89'076'904, 17844}},
+}};
 
 [[nodiscard]] inline TreeNode root_of(const TreeShape& shape) noexcept {
   std::array<std::uint8_t, 20> message{};
@@ -51,9 +69,10 @@ inline constexpr TreeCount kT1{4'130'071, 3'305'118, 10};
 }
 
 [[nodiscard]] inline std::uint32_t children_of(const TreeShape& shape, const TreeNode& node) noexcept {
-  constexpr std::uint32_t kMost = 100;  // the benchmark's own bound
-  if (node.depth > 0 && node.depth >= shape.depth) return 0;
+  constexpr std::uint32_t kMost = 100;  // the benchmark's own bound, but for a binomial root
   const double u = static_cast<double>(detail::load_be(&node.state[16]) & 0x7FFFFFFFu) / 2147483648.0;
+  if (shape.family == TreeFamily::binomial) return node.depth == 0 ? static_cast<std::uint32_t>(shape.b0) : u < shape.q ? shape.m : 0;
+  if (node.depth > 0 && node.depth >= shape.depth) return 0;
   const double p = 1.0 / (1.0 + shape.b0);
   return std::min(kMost, static_cast<std::uint32_t>(std::floor(std::log(1 - u) / std::log(1 - p))));
 }

@@ -45,14 +45,19 @@ TEST(Sha1, GivesTheDigestsOfTheStandard) {
   EXPECT_EQ(hex(sha1("The quick brown fox jumps over the lazy dog")), "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12");
 }
 
-TEST(Uts, TheTreeT1HasItsPublishedSize) {
-  const apps::TreeShape shape;
-  EXPECT_EQ(apps::search<apps::Serial>(shape, apps::root_of(shape)), apps::kT1);
+TEST(Uts, TreesHaveTheirPublishedSizes) {
+  for (const auto& tree : apps::kPublishedTrees) {
+    if (tree.count.nodes > 10'000'000) continue;   // minutes
+    EXPECT_EQ(apps::search<apps::Serial>(tree.shape, apps::root_of(tree.shape)), tree.count) << tree.name;
+  }
 }
 
 TEST(Uts, AnotherSeedIsAnotherTree) {
-  const apps::TreeShape a{4, 5, 19}, b{4, 5, 20};
-  EXPECT_NE(apps::search<apps::Serial>(a, apps::root_of(a)), apps::search<apps::Serial>(b, apps::root_of(b)));
+  for (apps::TreeShape a : {apps::TreeShape{apps::TreeFamily::geometric, 19, 4, 5, 0, 0}, apps::TreeShape{apps::TreeFamily::binomial, 19, 50, 0, 4, 0.2}}) {
+    apps::TreeShape b = a;
+    b.seed = 20;
+    EXPECT_NE(apps::search<apps::Serial>(a, apps::root_of(a)), apps::search<apps::Serial>(b, apps::root_of(b)));
+  }
 }
 
 TEST(Queens, CountsAgreeWithTheTableForEveryNumberOfForkedRows) {
