@@ -2,10 +2,6 @@
 // Sorts random 64-bit keys, or the lines of a file, which lie in global memory, with a fork–join merge sort whose threads move between ranks.
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
-#include <new>
 #include <optional>
 #include <string>
 
@@ -16,6 +12,7 @@
 #include "common/command_line.h"
 #include "common/parallel.h"
 #include "common/patterns.h"
+#include "common/private_array.h"
 #include "common/progress.h"
 #include "common/random.h"
 #include "common/report.h"
@@ -36,23 +33,6 @@ struct Arguments {
                                    : kasane::placement::block;
   }
   [[nodiscard]] apps::Cutoff cutoff() const { return {leaf, leaf}; }
-};
-
-/// Memory of this process alone: what the sequential elision and std::sort work on.
-template <class T>
-class PrivateArray {
- public:
-  PrivateArray(const T* from, std::size_t n) : p_(static_cast<T*>(std::malloc(n * sizeof(T) + 1))) {
-    if (!p_) throw std::bad_alloc();
-    std::memcpy(p_.get(), from, n * sizeof(T));
-  }
-  [[nodiscard]] T* get() noexcept { return p_.get(); }
-
- private:
-  struct Free {
-    void operator()(T* p) const noexcept { std::free(p); }
-  };
-  std::unique_ptr<T, Free> p_;
 };
 
 template <class T>
@@ -76,7 +56,7 @@ class Rivals {
 
   void sort(apps::Report& report, apps::Cutoff cutoff) {
     {
-      PrivateArray<T> tmp(a_.get(), n_);
+      apps::PrivateArray<T> tmp(a_.get(), n_);
       report.measure_serial([&] { apps::cilksort<apps::Serial>(a_.get(), tmp.get(), n_, cutoff); });
     }
     report.measure_part("std_sort", [&] { std::sort(b_.get(), b_.get() + n_); });
@@ -90,7 +70,7 @@ class Rivals {
 
  private:
   std::size_t n_;
-  PrivateArray<T> a_, b_;
+  apps::PrivateArray<T> a_, b_;
 };
 
 /// Fills, sorts and checks a[0, n), `repeat` times. fill(a) makes the unsorted elements anew.

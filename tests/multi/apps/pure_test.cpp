@@ -19,6 +19,7 @@
 #include "cilksort/text_file.h"
 #include "common/patterns.h"
 #include "common/random.h"
+#include "matrix.h"
 #include "queens.h"
 #include "uts/sha1.h"
 #include "uts/tree.h"
@@ -93,6 +94,31 @@ TEST(Cilksort, MergesRunsOfVeryDifferentLengths) {
     std::sort(expected.begin(), expected.end());
     apps::merge<apps::Serial, std::uint64_t>({a.data(), a.data() + left}, {a.data() + left, a.data() + 1000}, out.data(), {1, 8});
     EXPECT_EQ(out, expected) << left;
+  }
+}
+
+// Against the triple loop, for sizes that fill their tiles and sizes that do not.
+TEST(Matrix, ProductsAreThoseOfTheTripleLoop) {
+  for (std::size_t n : {1u, 7u, 8u, 64u, 65u, 130u, 200u}) {
+    const apps::Tiling tiling(n);
+    ASSERT_GE(tiling.tile << tiling.levels, n);
+    std::vector<double> a(tiling.elements()), b = a, c = a;
+    const auto at = [&](std::vector<double>& m, std::uint64_t seed) {
+      for (std::size_t z = 0; z < tiling.tiles(); ++z)
+        tiling.for_tile(m.data(), z, [&](std::size_t i, std::size_t j, double& x) { x = apps::small_at(seed, i, j); });
+    };
+    at(a, 1), at(b, 2);
+    apps::multiply_add<apps::Serial>(c.data(), a.data(), b.data(), tiling.tile, tiling.levels, 0);
+    std::size_t seen = 0;
+    for (std::size_t z = 0; z < tiling.tiles(); ++z) {
+      tiling.for_tile(c.data(), z, [&](std::size_t i, std::size_t j, double x) {
+        double sum = 0;
+        for (std::size_t k = 0; k < n; ++k) sum += apps::small_at(1, i, k) * apps::small_at(2, k, j);
+        ASSERT_EQ(x, sum) << n << ": " << i << ", " << j;
+        ++seen;
+      });
+    }
+    EXPECT_EQ(seen, n * n);
   }
 }
 
