@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <random>
@@ -11,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cilksort/check.h"
@@ -18,7 +20,9 @@
 #include "cilksort/sort.h"
 #include "cilksort/text_file.h"
 #include "common/patterns.h"
+#include "common/pieces.h"
 #include "common/random.h"
+#include "grid.h"
 #include "matrix.h"
 #include "queens.h"
 #include "uts/sha1.h"
@@ -120,6 +124,43 @@ TEST(Matrix, ProductsAreThoseOfTheTripleLoop) {
     }
     EXPECT_EQ(seen, n * n);
   }
+}
+
+// The same bits whatever forks: the cuts depend on the range alone.
+TEST(Pieces, CoverARangeOnceAndInOrder) {
+  for (std::size_t n : {1u, 2u, 17u, 1000u}) {
+    for (std::size_t grain : {1u, 3u, 2000u}) {
+      std::vector<std::size_t> seen;
+      apps::for_pieces<apps::Serial>(5, 5 + n, grain, [&seen, grain](std::size_t begin, std::size_t end) {
+        EXPECT_LE(end - begin, grain);
+        for (; begin != end; ++begin) seen.push_back(begin);
+      });
+      ASSERT_EQ(seen.size(), n);
+      for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(seen[i], 5 + i);
+      EXPECT_EQ(apps::sum_pieces<apps::Serial>(5, 5 + n, grain, [](std::size_t begin, std::size_t end) { return end - begin; }), n);
+    }
+  }
+}
+
+// A row that a step missed is seen: its error is far above what rounding can do.
+TEST(Grid, StepsFollowTheExactSolutionAndALostRowDoesNot) {
+  const apps::Grid grid{40, 61};
+  std::vector<double> a(grid.points()), b(grid.points());
+  const auto error_after = [&](std::size_t lost_at) {
+    grid.set_rows(a.data(), 0, grid.rows + 2);
+    grid.set_rows(b.data(), 0, grid.rows + 2);
+    for (std::size_t s = 0; s < 100; ++s, std::swap(a, b)) {
+      grid.step_rows(b.data(), a.data(), 1, 20);
+      grid.step_rows(b.data(), a.data(), s == lost_at ? 21 : 20, grid.rows + 1);
+    }
+    double error = 0;
+    for (std::size_t i = 1; i <= grid.rows; ++i)
+      for (std::size_t j = 1; j <= grid.columns; ++j) error = std::max(error, std::abs(a[i * grid.pitch() + j] - std::pow(grid.decay(), 100) * grid.mode(i, j)));
+    return error;
+  };
+  EXPECT_LE(error_after(1000), 1e-13);
+  EXPECT_GE(error_after(0), 1e-6);
+  EXPECT_GE(error_after(99), 1e-6);
 }
 
 TEST(Check, SeesOneLostKeyAndOneInversion) {
