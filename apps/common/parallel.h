@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <kasane/algorithm.hpp>
 #include <kasane/kasane.hpp>
 #include <utility>
 
@@ -16,6 +17,10 @@ struct Parallel {
   template <class T, class F>
   static T sum(std::uint32_t n, T zero, F&& f) {
     return kasane::parallel_reduce(std::uint32_t{0}, n, zero, f, [](T a, T b) { return a + b; }, 1);
+  }
+  template <class T>
+  static void sort(T* first, T* last) {
+    kasane::sort(first, last);
   }
 };
 

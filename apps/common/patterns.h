@@ -3,6 +3,7 @@
 // This file holds the plain one and needs no runtime; parallel.h holds Kasane's.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace apps {
@@ -18,6 +19,10 @@ struct Serial {
   static T sum(std::uint32_t n, T zero, F&& f) {
     for (std::uint32_t i = 0; i < n; ++i) zero = zero + f(i);
     return zero;
+  }
+  template <class T>
+  static void sort(T* first, T* last) {
+    std::sort(first, last);
   }
 };
 

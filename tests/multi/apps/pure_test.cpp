@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "barnes_hut/simulation.h"
 #include "cilksort/check.h"
 #include "cilksort/line.h"
 #include "cilksort/sort.h"
@@ -161,6 +162,68 @@ TEST(Grid, StepsFollowTheExactSolutionAndALostRowDoesNot) {
   EXPECT_LE(error_after(1000), 1e-13);
   EXPECT_GE(error_after(0), 1e-6);
   EXPECT_GE(error_after(99), 1e-6);
+}
+
+/// Bodies, their fields, and what a simulation needs.
+struct Universe {
+  explicit Universe(std::size_t n) : bodies(n), spare(n), fields(n), order(n), keys(n) {}
+  [[nodiscard]] apps::Bodies arrays() { return {bodies.size(), bodies.data(), spare.data(), fields.data(), order.data(), keys.data()}; }
+  std::vector<apps::Body> bodies, spare;
+  std::vector<apps::Field> fields;
+  std::vector<apps::Keyed> order;
+  std::vector<std::uint64_t> keys;
+};
+
+TEST(BarnesHut, ATreeHoldsEachBodyOnceInACellThatIsItsPlace) {
+  Universe u(2000);
+  apps::Simulation<apps::Serial> simulation(u.arrays(), 0.5);
+  simulation.set(5);
+  const apps::Body* const bodies = simulation.bodies().bodies;
+  const auto tree = apps::build_cell<apps::Serial>(bodies, bodies + 2000, u.keys.data(), 0, 1, 16);
+  std::vector<const apps::Body*> found;
+  const auto visit = [&](const auto& self, const apps::Cell& cell) -> double {
+    if (cell.leaf) {
+      EXPECT_LE(cell.last - cell.first, static_cast<std::ptrdiff_t>(apps::kBodiesOfLeaf));
+      for (const apps::Body* b = cell.first; b != cell.last; ++b) found.push_back(b);
+      return static_cast<double>(cell.last - cell.first) / 2000;
+    }
+    double mass = 0;
+    const apps::Body* next = cell.first;
+    for (const auto& c : cell.children) {
+      if (!c) continue;
+      EXPECT_EQ(c->first, next);
+      EXPECT_EQ(c->side, cell.side / 2);
+      next = c->last;
+      mass += self(self, *c);
+    }
+    EXPECT_EQ(next, cell.last);
+    EXPECT_NEAR(cell.mass, mass, 1e-12);
+    return mass;
+  };
+  EXPECT_NEAR(visit(visit, *tree), 1, 1e-12);
+  ASSERT_EQ(found.size(), 2000u);
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i], bodies + i);
+}
+
+TEST(BarnesHut, BodiesAtOnePlaceEndTheTree) {
+  Universe u(50);
+  for (auto& b : u.bodies) b = {1.0 / 50, {1, 2, 3}, {}};
+  std::fill(u.keys.begin(), u.keys.end(), 7);
+  const auto tree = apps::build_cell<apps::Serial>(u.bodies.data(), u.bodies.data() + 50, u.keys.data(), 0, 1, 16);
+  apps::Field field{};
+  apps::walk(field, *tree, u.bodies.data(), {1, 2, 3}, 0.5);
+  EXPECT_NEAR(field.potential, -49.0 / 50 / apps::kSoftening, 1e-9);
+}
+
+TEST(BarnesHut, FieldsAreNearTheirDirectSumsAndEqualThemWhereEveryCellIsOpened) {
+  for (const auto& [theta, most] : {std::pair(0.0, 1e-13), std::pair(0.3, 0.009), std::pair(1.0, 0.1)}) {
+    Universe u(1000);
+    apps::Simulation<apps::Serial> simulation(u.arrays(), theta);
+    simulation.set(8);
+    EXPECT_LE(apps::error_of_sample(simulation.bodies(), 1000), most) << theta;
+    simulation.bodies().fields[500].acceleration.x += 1;
+    EXPECT_GE(apps::error_of_sample(simulation.bodies(), 1000), 0.01);
+  }
 }
 
 TEST(Check, SeesOneLostKeyAndOneInversion) {
