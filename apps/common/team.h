@@ -1,60 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// A team: one thread for each worker of the job, which stays there and has its part of the data, for programs that go over the same arrays step by step. What a member touched
-// first (placement::first_touch) it finds at hand in the next step; only what it reads of others' parts travels.
+// A team: one thread for each worker of the job, which stays there and has its part of the data, for programs that go over the same arrays step by step.
+// What a member touched first (placement::first_touch) it finds at hand in the next step; only what it reads of others' parts travels.
 //
-//   apps::team([=](apps::Member& me) {              apps::team_of_one(…): the sequential elision, the same code
+//   apps::team([=](apps::Member& me) {              alone: member.h
 //     auto [first, last] = me.part(0, n);
 //     for (…) { step(first, last); me.wait(); }
 //   });
 //
-// How members get to their workers: a fork runs the child at once, and its parent can only go on elsewhere while the child keeps its worker. So each child sleeps (as its worker's
-// OS thread) until all have started. Over a network a look at the count lets the worker run others: there members may start together and part at later waits.
+// How members get to their workers: a fork runs the child at once, and its parent can only go on elsewhere while the child keeps its worker. So each child
+// sleeps (as its worker's OS thread) until all have started. Over a network a look at the count lets the worker run others: there members may start together
+// and part at later waits.
 #pragma once
 
 #include <time.h>
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <kasane/kasane.hpp>
 #include <vector>
 
+#include "common/member.h"
+
 namespace apps {
 
-/// [first, last).
-struct Part {
-  std::size_t first, last;
-};
-
-class Member {
- public:
-  Member(std::size_t index, std::size_t size, kasane::barrier* barrier) noexcept : index_(index), size_(size), barrier_(barrier) {}
-
-  [[nodiscard]] std::size_t index() const noexcept { return index_; }
-  /// This member's part of [begin, end); all parts but the last are multiples of `unit`.
-  [[nodiscard]] Part part(std::size_t begin, std::size_t end, std::size_t unit = 1) const noexcept {
-    const std::size_t units = (end - begin + unit - 1) / unit;
-    const auto cut = [&](std::size_t i) { return std::min(end, begin + units * i / size_ * unit); };
-    return {cut(index_), cut(index_ + 1)};
-  }
-  /// Until all members are here.
-  void wait() {
-    if (barrier_ != nullptr) barrier_->arrive_and_wait();
-  }
-
- private:
-  std::size_t index_, size_;
-  kasane::barrier* barrier_;   // null: alone
-};
-
-template <class F>
-void team_of_one(F&& body) {
-  Member me(0, 1, nullptr);
-  body(me);
-}
-
 namespace detail {
-/// A seat for each member, those of a rank side by side, so that a member's index names the same rank in every team; a word each, 1 if it is taken. The last word counts.
+/// A seat for each member, those of a rank side by side, so that a member's index names the same rank in every team; a word each, 1 if it is taken. The last
+/// word counts.
 class Seats {
  public:
   Seats() : size_(kasane::ranks() * kasane::workers()), words_(kasane::make_array<std::uint32_t>(size_ + 1)) {
@@ -84,7 +54,7 @@ void team(F body) {
     const detail::Seats seats;
     kasane::barrier barrier(seats.size());
     const auto member = [&seats, &barrier, &body] {
-      Member me(seats.take(), seats.size(), &barrier);
+      Member me(seats.take(), seats.size(), &barrier, [](void* b) { static_cast<kasane::barrier*>(b)->arrive_and_wait(); });
       while (!seats.all_taken()) {
         const timespec moment{0, 50'000};
         ::nanosleep(&moment, nullptr);

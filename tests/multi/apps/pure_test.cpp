@@ -16,10 +16,13 @@
 #include <vector>
 
 #include "barnes_hut/simulation.h"
+#include "cg/matrix.h"
+#include "cg/solve.h"
 #include "cilksort/check.h"
 #include "cilksort/line.h"
 #include "cilksort/sort.h"
 #include "cilksort/text_file.h"
+#include "common/member.h"
 #include "common/patterns.h"
 #include "common/pieces.h"
 #include "common/random.h"
@@ -223,6 +226,78 @@ TEST(BarnesHut, FieldsAreNearTheirDirectSumsAndEqualThemWhereEveryCellIsOpened) 
     EXPECT_LE(apps::error_of_sample(simulation.bodies(), 1000), most) << theta;
     simulation.bodies().fields[500].acceleration.x += 1;
     EXPECT_GE(apps::error_of_sample(simulation.bodies(), 1000), 0.01);
+  }
+}
+
+TEST(Cg, AShuffleIsAPermutationAndItsInverse) {
+  for (std::uint64_t n : {1u, 2u, 3u, 16u, 1000u}) {
+    const apps::Shuffle shuffle(9, n);
+    std::vector<bool> hit(n);
+    for (std::uint64_t i = 0; i < n; ++i) {
+      const std::uint64_t place = shuffle.place_of(i);
+      ASSERT_LT(place, n);
+      EXPECT_FALSE(hit[place]);
+      hit[place] = true;
+      EXPECT_EQ(shuffle.at_place(place), i);
+    }
+  }
+}
+
+/// A matrix in memory of its own.
+struct SmallMatrix {
+  explicit SmallMatrix(const apps::Recipe& recipe) : start(recipe.n + 1) {
+    for (std::size_t i = 0; i < recipe.n; ++i) start[i + 1] = start[i] + recipe.entries_of(i);
+    column.resize(start.back());
+    value.resize(start.back());
+    for (std::size_t i = 0; i < recipe.n; ++i) rows().make(recipe, i);
+  }
+  [[nodiscard]] apps::Rows rows() { return {start.size() - 1, start.data(), column.data(), value.data()}; }
+  std::vector<std::uint64_t> start;
+  std::vector<std::uint32_t> column;
+  std::vector<double> value;
+};
+
+TEST(Cg, TheMatrixIsSymmetricAndItsDiagonalOutweighsEachRow) {
+  constexpr std::size_t n = 101;
+  const apps::Recipe recipe{n, 10, 4};
+  SmallMatrix m(recipe);
+  std::vector<double> dense(n * n);
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::uint64_t e = m.start[i]; e != m.start[i + 1]; ++e) dense[i * n + m.column[e]] += m.value[e];
+  for (std::size_t i = 0; i < n; ++i) {
+    double others = 0;
+    for (std::size_t j = 0; j < n; ++j) {
+      EXPECT_NEAR(dense[i * n + j], dense[j * n + i], 1e-12);
+      if (j != i) others += std::abs(dense[i * n + j]) / (recipe.scale_of(i) * recipe.scale_of(j));
+    }
+    EXPECT_GT(dense[i * n + i] / (recipe.scale_of(i) * recipe.scale_of(i)), others);
+  }
+  EXPECT_GT(m.start[n], n * 7);
+}
+
+TEST(Cg, FindsTheSolution) {
+  constexpr std::size_t n = 1500;
+  SmallMatrix m({n, 12, 6});
+  std::vector<double> x(n), r(n), p(n), q(n), sums(apps::Vectors::sum_elements(n));
+  apps::Member alone;
+  const apps::Solution found = apps::Solver(m.rows(), {n, x.data(), r.data(), p.data(), q.data(), sums.data()}, alone)(1e-12, 5000);
+  EXPECT_LE(found.residual, 1e-12);
+  EXPECT_GT(found.iterations, 5u);
+  for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(m.rows().times(x.data(), i), 1, 1e-9);
+}
+
+TEST(Team, PartsCoverARangeOnceInWholeUnits) {
+  for (std::size_t n : {0u, 1u, 5u, 1000u, 1025u}) {
+    for (std::size_t size : {1u, 2u, 3u, 7u}) {
+      std::size_t next = 3;
+      for (std::size_t i = 0; i < size; ++i) {
+        const auto [first, last] = apps::Member(i, size, nullptr, nullptr).part(3, 3 + n, 8);
+        EXPECT_EQ(first, next);
+        EXPECT_TRUE((last - 3) % 8 == 0 || last == 3 + n);
+        next = last;
+      }
+      EXPECT_EQ(next, 3 + n);
+    }
   }
 }
 
