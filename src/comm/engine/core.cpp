@@ -266,14 +266,15 @@ bool Engine::Core::launch(Operation& op) noexcept {
 // ---- the hook ----------------------------------------------------------------------------------------------------
 
 bool Engine::Core::move_on() noexcept {
+  // Who polls for an arrival pays for each look in vain, at both ends of a round trip: no call where there is nothing.
   bool any = false;
   // seq_cst: await() counts, then looks at the doorbell; who rings the doorbell sleeps only after this look.
   if (awaited_count_.load(std::memory_order_seq_cst) != 0) any |= collect_answers();
-  any |= settle_reads();   // after collect_answers(), which adds to them
-  any |= retry();
-  any |= send_unsent();
-  any |= serve_deferred();
-  any |= give_late_answers();
+  if (!answered_reads_.empty()) any |= settle_reads();   // after collect_answers(), which adds to them
+  if (!retry_.empty()) any |= retry();
+  if (unsent_.load(std::memory_order_seq_cst)) any |= send_unsent();   // seq_cst: pairs with send_open()
+  if (!deferred_reads_.empty() || !deferred_copies_.empty()) any |= serve_deferred();
+  if (!due_late_answers_.empty() || !new_late_answers_.empty()) any |= give_late_answers();
   return any;
 }
 

@@ -175,8 +175,7 @@ bool Engine::Core::send_due(Rank rank) noexcept {
 }
 
 bool Engine::Core::send_unsent() noexcept {
-  if (!unsent_.load(std::memory_order_seq_cst)) return false;   // seq_cst: pairs with send_open()
-  unsent_.store(false, std::memory_order_seq_cst);              // before we look: who fails after this sets it anew
+  unsent_.store(false, std::memory_order_seq_cst);   // before we look: who fails after this sets it anew
   bool any = false;
   for (std::uint32_t r = 0; r < engine_.ranks_; ++r) any |= send_due(Rank{r});
   return any;
@@ -225,7 +224,6 @@ bool Engine::Core::settle_read(Shipment& s, bool lost) noexcept {
 /// Those whose answer came before their data. Who delivers and sees the answer rings the doorbell afterwards, and so does the loss of a peer: what we missed is
 /// seen by who hears that; unless it found the list in our hands, hence our own ring.
 bool Engine::Core::settle_reads() noexcept {
-  if (answered_reads_.empty()) return false;
   const std::uint32_t before = activity();
   bool any = false, kept = false;
   for (Awaiting* read = answered_reads_.take_all(); read != nullptr;) {

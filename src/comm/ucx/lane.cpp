@@ -570,11 +570,11 @@ void Lane::turn(Turn& out) noexcept {
   }
   // relaxed: only a shortcut; a peer that was lost meanwhile is seen in the next turn.
   if (lost_seen_ != peers_.lost_count.load(std::memory_order_relaxed)) abandon_lost();
-  flush_dirty();
+  if (dirty_ != nullptr) flush_dirty();
   if (ucx_.ucp_worker_progress(worker_) != 0) out.moved = true;
   if (any_failed_) [[unlikely]] doubt_finished();
   if (given_up_ != 0) [[unlikely]] end_orphans();
-  flush_dirty();
+  if (dirty_ != nullptr) flush_dirty();
   while (out.count < Turn::kBatch) {
     Op* op = finished_.pop();
     if (op == nullptr) break;

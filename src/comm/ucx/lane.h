@@ -176,6 +176,8 @@ class Lane {
   void turn(Turn&) noexcept;
   /// Asks for an event; false if there may be something to do already.
   bool arm() noexcept;
+  /// Has an endpoint of this lane failed that take_failed() has not told of?
+  [[nodiscard]] bool any_failed() const noexcept { return any_failed_; }
   /// The first peer on this lane whose endpoint has failed and was not taken yet, or kNoRank.
   Rank take_failed(ucs_status_t& why) noexcept;
   /// Ends everything with peer: what is under way there finishes with peer_lost.

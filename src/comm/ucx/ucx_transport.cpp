@@ -44,7 +44,7 @@ constexpr unsigned kActiveMessage = 1;
 
 std::string text(const Library& ucx, ucs_status_t status) { return ucx.ucs_status_string(status); }
 
-/// Numbers threads in the order of their first call: neighbours get different lanes.
+/// Numbers threads in the order of their first call.
 [[gnu::noinline]] std::uint32_t thread_number() noexcept {
   static std::atomic<std::uint32_t> next{0};
   thread_local const std::uint32_t mine = next.fetch_add(1, std::memory_order_relaxed);  // relaxed: any number will do
@@ -137,9 +137,10 @@ class UcxTransport final : public Transport {
 
   [[nodiscard]] bool own(Rank r) const noexcept { return r == rank(); }
   /// The lane of this thread alone, or nearly so: lane 0 is everybody's.
-  [[nodiscard]] std::uint32_t own_lane() const noexcept {
+  [[nodiscard]] std::uint32_t own_lane(std::uint32_t number) const noexcept {
     const auto others = static_cast<std::uint32_t>(lanes_.size()) - 1;
-    return others == 0 ? 0 : 1 + thread_number() % others;
+    // A multiple of the golden ratio, scaled: neighbours mostly get different lanes, and each look is spared a division.
+    return others == 0 ? 0 : 1 + static_cast<std::uint32_t>(std::uint64_t{number * 0x9E3779B9u} * others >> 32);
   }
   [[nodiscard]] std::uint32_t lane_to_post_on() noexcept;
   void check(RemoteAddr at, std::size_t bytes) const noexcept;
@@ -554,11 +555,11 @@ void UcxTransport::check(RemoteAddr at, std::size_t bytes) const noexcept {
 /// to look at while it waits; and a peer that does likewise answers on the connection on which it was asked: over TCP each segment of a one-way connection
 /// costs an acknowledgement by itself, on the path of who reads it.
 std::uint32_t UcxTransport::lane_to_post_on() noexcept {
-  const std::uint32_t me = thread_number() + 1;
+  const std::uint32_t me = thread_number();
   // relaxed, all: hints; every lane will do.
-  if (inbound_user_.load(std::memory_order_relaxed) == me) return 0;
-  if (lanes_[0]->busy()) return own_lane();
-  inbound_user_.store(me, std::memory_order_relaxed);
+  if (inbound_user_.load(std::memory_order_relaxed) == me + 1) return 0;
+  if (lanes_[0]->busy()) return own_lane(me);
+  inbound_user_.store(me + 1, std::memory_order_relaxed);
   return 0;
 }
 
@@ -843,7 +844,7 @@ bool UcxTransport::retry_due() noexcept {
 // ---- progress ------------------------------------------------------------------------------------------------------
 
 bool UcxTransport::poll() noexcept {
-  const std::uint32_t mine = own_lane();
+  const std::uint32_t me = thread_number(), mine = own_lane(me);
   auto& polls = lanes_[mine]->polls;
   const std::uint32_t number = polls.load(std::memory_order_relaxed) + 1;
   polls.store(number, std::memory_order_relaxed);                                      // relaxed: a hint, may miss some
@@ -858,7 +859,7 @@ bool UcxTransport::poll() noexcept {
   if (suspects_.load(std::memory_order_relaxed) != 0) settle_suspects();               // relaxed: seen in a later poll
   const bool ran = run_messages();
   // A handler that asks for progress is told that there was none, as over shared memory; its lanes were looked after all the same.
-  if (gate_.load(std::memory_order_relaxed) == thread_number() + 1) return false;      // relaxed: only our own number matters
+  if (gate_.load(std::memory_order_relaxed) == me + 1) return false;                    // relaxed: only our own number matters
   return ran || any;
 }
 
@@ -869,7 +870,7 @@ bool UcxTransport::visit(std::uint32_t index) noexcept {
   if ((attention_.load(std::memory_order_relaxed) & bit) != 0) attention_.fetch_and(~bit, std::memory_order_relaxed);  // relaxed: a hint
   Turn turn;
   lane.turn(turn);
-  take_failures(lane);
+  if (lane.any_failed()) [[unlikely]] take_failures(lane);
   unlock(lane);
   turn.run();
   return turn.moved;
@@ -981,7 +982,7 @@ void UcxTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns
   if (d != Doorbell::messages) return bell.sleep(seen, timeout_ns);
   // While others poll all the time, an armed lane would make the watcher and us run for each arrival that they take anyway.
   std::uint32_t polls = 0;
-  const std::uint32_t mine = own_lane();
+  const std::uint32_t mine = own_lane(thread_number());
   for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
     if (i != mine) polls += lanes_[i]->polls.load(std::memory_order_relaxed);   // relaxed: a hint
   }
