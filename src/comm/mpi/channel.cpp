@@ -274,13 +274,13 @@ bool Channel::collect(Inbox& asks, Inbox& answers, std::vector<Ended>& ended) no
   hand_over_.begin_drain();
   drain();
   take_arrivals(asks, answers);
-  test_flights();
+  if (!flights_.empty()) test_flights();
   auto note = [&](const Bulk& bulk, int code) {
     if (code != 0) lose(bulk.peer);
     ended.push_back({bulk, code != 0});
   };
-  mine_.poll(note);
-  theirs_.poll(note);
+  if (!mine_.empty()) mine_.poll(note);
+  if (!theirs_.empty()) theirs_.poll(note);
   library_.lock().unlock();
   look_back();
   return true;

@@ -37,7 +37,11 @@ class HandOver {
   /// After pushing, before the lock is tried.
   void announce() noexcept { kicks_.fetch_add(1, std::memory_order_seq_cst); }  // seq_cst: see above
   /// Under the lock, before the queue is looked at.
-  void begin_drain() noexcept { drained_.store(kicks_.load(std::memory_order_seq_cst), std::memory_order_seq_cst); }  // seq_cst: see above
+  void begin_drain() noexcept {
+    const std::uint32_t kicks = kicks_.load(std::memory_order_seq_cst);   // seq_cst, and the store: see above
+    // A store that changes nothing is a locked instruction saved. relaxed: written under the lock, which we hold.
+    if (drained_.load(std::memory_order_relaxed) != kicks) drained_.store(kicks, std::memory_order_seq_cst);
+  }
   /// Not under the lock: after announce(), and after every unlock().
   template <class Lock, class Drain>
   void look_back(Lock& lock, const Drain& drain) noexcept {

@@ -34,8 +34,8 @@ namespace {
 constexpr std::size_t kInlineWindow = 64 * 1024;     ///< a put or get of this size is waited for: shorter than the way through a queue
 constexpr int kWindowSpins = 50;                     ///< looks at a taken lock before the message path is taken
 constexpr std::uint64_t kAttentiveNs = 30'000;       ///< a small put that took longer met a target outside the MPI (and a byte takes 1 ns at most)
-constexpr std::uint32_t kByMessageForUs = 1'000;      ///< how long that target is then reached by messages before a window is tried again:
-constexpr std::uint32_t kByMessageAtMostUs = 64'000; ///< twice as long each time, up to this
+constexpr std::uint32_t kByMessageForUs = 100;        ///< how long that target is then reached by messages before a window is tried again:
+constexpr std::uint32_t kByMessageAtMostUs = 64'000; ///< twice as long after each failure, up to this, and half as long after each success
 // Arrivals ring nothing: how late a sleeping rank may notice one. Longer naps the longer nothing came; each costs some 10 µs of CPU time.
 constexpr std::int64_t kBusyNapNs = 20'000;          ///< something came less than kBusyForNs ago
 constexpr std::int64_t kCalmNapNs = 100'000;         ///< … less than kCalmForNs ago
@@ -135,7 +135,7 @@ class MpiTransport final : public Transport, public Library::AtEnd {
   template <class Call>
   bool through_window(std::uint32_t peer, std::size_t bytes, const Call& call) noexcept;
 
-  bool attentive(std::uint32_t peer) const noexcept;
+  bool attentive(std::uint32_t peer, std::uint64_t now) const noexcept;
   void note_attention(std::uint32_t peer, std::uint64_t begin_ns, std::size_t bytes) noexcept;
   Draft draft(RemoteAddr at, Ask kind, std::uint64_t bytes, Completion*, const Operation& rest) noexcept;
   Post post(RemoteAddr at, const Draft&, std::size_t inline_bytes) noexcept;
@@ -294,9 +294,9 @@ std::byte* MpiTransport::address(RemoteAddr at, std::size_t bytes) const noexcep
 // ---- one-sided operations, at the poster -----------------------------------------------------------------------------
 
 /// Is a window the way to peer now?
-bool MpiTransport::attentive(std::uint32_t peer) const noexcept {
+bool MpiTransport::attentive(std::uint32_t peer, std::uint64_t now) const noexcept {
   // relaxed: a hint
-  return one_sided_ || now_ns() >= peers_[peer].by_message_until_ns.load(std::memory_order_relaxed);
+  return one_sided_ || now >= peers_[peer].by_message_until_ns.load(std::memory_order_relaxed);
 }
 
 /// A put or get that began then is over: did the target have to be waited for? Threads may overwrite each other's notes: hints all of them, hence relaxed.
@@ -305,7 +305,7 @@ void MpiTransport::note_attention(std::uint32_t peer, std::uint64_t begin_ns, st
   const std::uint32_t pause_us = std::max(pause.load(std::memory_order_relaxed), kByMessageForUs);
   const std::uint64_t end_ns = now_ns();
   if (end_ns - begin_ns <= kAttentiveNs + bytes) {
-    if (pause_us > kByMessageForUs) pause.store(pause_us - pause_us / 64, std::memory_order_relaxed);
+    if (pause_us > kByMessageForUs) pause.store(pause_us / 2, std::memory_order_relaxed);
     return;
   }
   pause.store(std::min(2 * pause_us, kByMessageAtMostUs), std::memory_order_relaxed);
@@ -317,8 +317,8 @@ void MpiTransport::note_attention(std::uint32_t peer, std::uint64_t begin_ns, st
 /// its service thread wakes; a message lets this rank do something else meanwhile.
 template <class Call>
 bool MpiTransport::through_window(std::uint32_t peer, std::size_t bytes, const Call& call) noexcept {
-  if (channel_->lost(peer) || !attentive(peer)) return false;
   const std::uint64_t begin = one_sided_ ? 0 : now_ns();
+  if (channel_->lost(peer) || !attentive(peer, begin)) return false;
   for (int i = 0; !library_->lock().try_lock(); ++i) {
     if (i == kWindowSpins) return false;
     relax();
@@ -407,7 +407,7 @@ Post MpiTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion
   if (!d) return Post::again;
   if (!small) {
     Channel::Outgoing& o = channel_->outgoing(d.buffer);
-    const bool get = window && attentive(peer);
+    const bool get = window && attentive(peer, now_ns());
     o.bulk = bulk_for(from, d, get ? Bulk::Way::get : Bulk::Way::receive, static_cast<std::byte*>(to), bytes);
     if (get) o.bytes = 0;
   }
