@@ -11,8 +11,8 @@
 // for others).
 //
 // Thread safety: everything from any thread. No lock is waited for: gates are tried. Invariants: nothing that can be moved on lies on a list while all threads sleep
-// (see released() and retry_later()); a record is freed before its callback runs; an operation counts towards flushes from its issue, or from when it left its ring,
-// until its callback has run.
+// (see released() and retry_later()); a record is freed before its callback runs; an operation counts towards flushes from its issue, or from when it left
+// its ring, until its callback has run.
 #pragma once
 
 #include <algorithm>

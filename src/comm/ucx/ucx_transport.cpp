@@ -551,9 +551,9 @@ void UcxTransport::check(RemoteAddr at, std::size_t bytes) const noexcept {
 
 // ---- one-sided operations --------------------------------------------------------------------------------------------
 
-/// Lane 0, unless another thread has something under way there; then this thread's own. Everything that comes in comes to lane 0, so who posts there has one worker
-/// to look at while it waits; and a peer that does likewise answers on the connection on which it was asked: over TCP each segment of a one-way connection
-/// costs an acknowledgement by itself, on the path of who reads it.
+/// Lane 0, unless another thread has something under way there; then this thread's own. Everything that comes in comes to lane 0, so who posts there has
+/// one worker to look at while it waits; and a peer that does likewise answers on the connection on which it was asked: over TCP each segment of a
+/// one-way connection costs an acknowledgement by itself, on the path of who reads it.
 std::uint32_t UcxTransport::lane_to_post_on() noexcept {
   const std::uint32_t me = thread_number();
   // relaxed, all: hints; every lane will do.

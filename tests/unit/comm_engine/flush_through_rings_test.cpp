@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Offloaded, an operation is counted by its executor, and a flush goes through every ring behind what was posted before it. Walked over the shipping steps of the
-// counters (FlushEpochs' next): two executors with a ring each, a transport that says again whenever it likes, room to hold one command. In every reachable state no
-// flush is over before what was posted before it; and what is broken is found.
+// Offloaded, an operation is counted by its executor, and a flush goes through every ring behind what was posted before it. Walked over the shipping steps
+// of the counters (FlushEpochs' next): two executors with a ring each, a transport that says again whenever it likes, room to hold one command. In every
+// reachable state no flush is over before what was posted before it; and what is broken is found.
 #include <gtest/gtest.h>
 
 #include <optional>
