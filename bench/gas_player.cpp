@@ -98,8 +98,9 @@ class Bench {
       });
       report("get-miss", static_cast<unsigned>(fresh_.size()) / static_cast<unsigned>(repetitions_), [&] { kasane::get(&word, fresh_[used_++]); });
       if (i % 4 != 0) continue;   // a move takes long, and needs the others
-      for (unsigned k = 0; k < 4; ++k) own(false);
-      for (unsigned k = 0; k < 4; ++k) own(true);
+      for (unsigned k = 0; k < 4; ++k) own("own", small_, false);
+      for (unsigned k = 0; k < 4; ++k) own("own-target-computes", small_, true);
+      for (unsigned k = 0; k < 4; ++k) own("own-64k", moving_, false);
     }
     for (std::uint32_t r = 1; r < kRanks; ++r) tell(Rank{r}, Command::quit, 0, false);
   }
@@ -134,15 +135,15 @@ class Bench {
   }
 
   /// Rank 1 has the page, rank 2 knows where it is; this rank brings it.
-  void own(bool computes) {
-    tell(Rank{1}, Command::own, reinterpret_cast<std::uint64_t>(moving_));
-    tell(Rank{2}, Command::put, reinterpret_cast<std::uint64_t>(moving_));
+  void own(const char* name, std::uint64_t* page, bool computes) {
+    tell(Rank{1}, Command::own, reinterpret_cast<std::uint64_t>(page));
+    tell(Rank{2}, Command::put, reinterpret_cast<std::uint64_t>(page));
     if (computes) tell(Rank{1}, Command::compute, 0);
     const std::uint64_t before = trips(), start = now_ns();
-    KASANE_CHECK(runtime::Runtime::current()->own(moving_, 8).has_value());
+    KASANE_CHECK(runtime::Runtime::current()->own(page, 8).has_value());
     const std::uint64_t ns = now_ns() - start;
     if (computes) tell(Rank{1}, Command::rest, 0);
-    std::printf("%s %.5f %.2f\n", computes ? "own-target-computes" : "own", static_cast<double>(ns) / 1e3, static_cast<double>(trips() - before));
+    std::printf("%s %.5f %.2f\n", name, static_cast<double>(ns) / 1e3, static_cast<double>(trips() - before));
   }
 
   void tell(Rank rank, Command command, std::uint64_t address, bool wait = true) {
@@ -154,17 +155,23 @@ class Bench {
     while (io_.request(rank, kAsk, {}) == 0) ::usleep(100);
   }
 
+  [[nodiscard]] static std::uint64_t offset_of(const std::byte* at) { return static_cast<std::uint64_t>(at - runtime::Runtime::current()->space_base()); }
+  /// Is the page at rank 1, and its entry not at rank 0?
+  [[nodiscard]] bool elsewhere(const std::byte* at) {
+    const auto& directory = access_.addresses().directory();
+    const PageId page = directory.pages().page_of(offset_of(at));
+    return raw(directory.lookup(io_, page).owner) == 1 && raw(directory.manager(page)) != 0;
+  }
+
   /// Pages at rank 1 whose entries rank 0 does not manage.
   void find_pages() {
     const std::size_t fresh = static_cast<std::size_t>(repetitions_) * (calls_ < 200 ? calls_ : 200), pages = 4 * (fresh + 4);
     auto* const memory = static_cast<std::byte*>(kasane::allocate(pages * mem::kPageBytes, mem::kPageBytes, placement::on(1)));
-    auto* const base = runtime::Runtime::current()->space_base();
     for (std::size_t p = 0; p < pages && fresh_.size() < fresh; ++p) {
       std::byte* const at = memory + p * mem::kPageBytes;
-      const auto offset = static_cast<std::uint64_t>(at - base);
-      const auto& directory = access_.addresses().directory();
-      if (raw(directory.lookup(io_, directory.pages().page_of(offset)).owner) != 1 || raw(directory.manager(directory.pages().page_of(offset))) == 0) continue;
+      if (!elsewhere(at)) continue;
       auto* const word = reinterpret_cast<std::uint64_t*>(at);
+      const std::uint64_t offset = offset_of(at);
       if (cell_ == nullptr) {
         cell_ = global_ptr<std::uint64_t>(word);
         offset_ = offset;
@@ -177,6 +184,11 @@ class Bench {
         io_.write({Rank{1}, gas::kFrames, offset}, &kZero, 8);
       }
     }
+    auto* const small = static_cast<std::byte*>(kasane::allocate(kRanks * page_small, page_small, placement::on(1).in_pages(page_small)));
+    for (std::size_t p = 0; p < kRanks && small_ == nullptr; ++p) {
+      if (elsewhere(small + p * page_small)) small_ = reinterpret_cast<std::uint64_t*>(small + p * page_small);
+    }
+    KASANE_CHECK(small_ != nullptr);
     KASANE_CHECK_OP(fresh_.size(), ==, fresh);
   }
 
@@ -190,7 +202,7 @@ class Bench {
   unsigned calls_;
   global_ptr<std::uint64_t> cell_;
   std::uint64_t offset_ = 0;
-  std::uint64_t* moving_ = nullptr;
+  std::uint64_t *moving_ = nullptr, *small_ = nullptr;   ///< of pages of 64 and 4 KiB
   std::vector<global_ptr<std::uint64_t>> fresh_;
   std::size_t used_ = 0;
 };

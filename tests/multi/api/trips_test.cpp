@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many one-sided trips the forms of the direct view cost over a network, by the counters: what is counted does not depend on the machine's load. On three ranks with
-// one worker each; main of rank 0 uses pages that other ranks own and manage.
+// How many one-sided trips the forms of the direct view, moves and the allocator cost over a network, by the counters: what is counted does not depend on the machine's load.
+// On two or three ranks, none of which maps another's memory, with one worker each; main of rank 0 uses pages that other ranks own and manage. No page is used so often that it
+// would come by itself.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <kasane/kasane.hpp>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -14,6 +17,10 @@ using kasane::global_ptr;
 
 struct Trips : testing::Test {
   static constexpr std::size_t kPageWords = 65536 / 8, kPages = 60;
+
+  void SetUp() override {
+    if (kasane::ranks() == 1) GTEST_SKIP() << "one rank sends nothing";
+  }
 
   /// The one-sided operations of this rank during f, which must not lose its thread: nobody steals from main.
   template <class F>
@@ -65,6 +72,49 @@ TEST_F(Trips, OneAPageOfARange) {
   EXPECT_GE(again, 4u);
   EXPECT_LE(again, 12u + 4u);   // a page at this rank costs none, one that it manages a look for nothing
   EXPECT_EQ(of([&] { kasane::get(values.data(), first, values.size()); }), again);
+}
+
+// A page here costs four trips in a row, of which one is by message: busy and a look at the holders, the recall with the swap of the holders, the bytes, the entry.
+TEST_F(Trips, FiveAPageThatMoves) {
+  for (const std::size_t page_bytes : {kasane::page_small, kasane::page_default}) {
+    auto* const memory = static_cast<std::uint64_t*>(kasane::allocate(kPages * page_bytes, page_bytes, kasane::placement::cyclic.in_pages(page_bytes)));
+    std::size_t moved = 0;
+    for (std::size_t p = 0; p < kPages; ++p) {
+      auto* const word = memory + p * page_bytes / 8;
+      std::uint64_t value = 0;
+      if (of([&] { kasane::get(&value, global_ptr<std::uint64_t>(word)); }) != 3) continue;   // owned or managed here
+      EXPECT_NE(kasane::where(word), 0u);
+      EXPECT_EQ(of([&] { kasane::own(word, 1); }), 5u);
+      EXPECT_EQ(kasane::where(word), 0u);
+      ++moved;
+    }
+    EXPECT_GE(moved, 10u);
+    kasane::deallocate(memory);
+  }
+}
+
+// The paper's pattern: of memory of another rank, which takes no part in it.
+TEST_F(Trips, AnAllocationAtMostThreeAFreeAtMostTwo) {
+  constexpr std::size_t kCount = 100, kRounds = 5;
+  std::uint64_t random = 1, allocations = 0, frees = 0;
+  const auto below = [&](std::uint64_t n) { return (random = random * 6364136223846793005u + 1442695040888963407u, (random >> 33) % n); };
+  for (std::size_t round = 0; round < kRounds; ++round) {
+    std::vector<void*> objects;
+    objects.reserve(kCount);
+    allocations += of([&] {
+      for (std::size_t i = 0; i < kCount; ++i) objects.push_back(kasane::allocate(1 + below(32768), 16, kasane::placement::on(1)));
+    });
+    frees += of([&] {
+      for (std::size_t left = kCount; left != 0; --left) {
+        std::swap(objects[below(left)], objects[left - 1]);
+        kasane::deallocate(objects[left - 1]);
+      }
+    });
+  }
+  EXPECT_GT(allocations, 0u);
+  EXPECT_LE(allocations, 3 * kCount * kRounds);
+  EXPECT_LE(frees, 2 * kCount * kRounds);
+  std::printf("%.2f trips an allocation, %.2f a free\n", static_cast<double>(allocations) / (kCount * kRounds), static_cast<double>(frees) / (kCount * kRounds));
 }
 
 }  // namespace
