@@ -6,7 +6,7 @@
 // 10 ns. own of a page of 4 KiB with one other sharer costs at most 4 round trips of a message. Each case says how many one-sided trips it takes (where peers are mapped: none).
 //
 // Each system runs several times, in turn with the others; within a run the cases take turns, too. Reported are medians over all, and ratios to comm-read and am-round-trip of the
-// same system. The player checks what it read.
+// same system, or to a message to a rank that computes. The player checks what it read.
 #include <sys/wait.h>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -32,7 +33,7 @@ struct System {
 constexpr System kSystems[] = {{"kasane-shm", "", "shm", 1000},
                                {"kasane-ucx", "UCX_TLS=sm,self", "ucx", 20},
                                {"kasane-ucx-tcp", "UCX_TLS=tcp,self UCX_NET_DEVICES=lo", "ucx", 20}};
-constexpr const char* kCases[] = {"comm-read", "get-hit", "get-uncached", "get-miss", "put-hit", "am-round-trip", "own", "own-target-computes", "own-64k"};
+constexpr const char* kCases[] = {"comm-read", "get-hit", "get-uncached", "get-miss", "get-miss-third", "put-hit", "am-round-trip", "own", "own-64k", "am-target-computes", "own-target-computes"};
 
 struct Samples {
   std::vector<double> us, trips;
@@ -64,10 +65,12 @@ void report(const System& system, const Cases& cases, Json& rows) {
   for (const char* name : kCases) {
     const auto found = cases.find(name);
     if (found == cases.end()) continue;
-    const bool moves = std::string(name).rfind("own", 0) == 0 || std::string(name) == "am-round-trip";
-    const double value = at(found->second.us, 0.5), base = moves ? median("am-round-trip") : median("comm-read"), trips = at(found->second.trips, 0.5);
-    std::printf("%-16s %-20s %12.4f %12.4f %12.4f %9.2f x %-14s %6.2f\n", system.name, name, value, at(found->second.us, 0.25), at(found->second.us, 0.75),
-                base != 0 ? value / base : 0, moves ? "am-round-trip" : "comm-read", trips);
+    const std::string_view what(name);
+    const bool computes = what.ends_with("target-computes");
+    const char* const beside = computes ? "am-target-computes" : what.starts_with("own") || what.starts_with("am") ? "am-round-trip" : "comm-read";
+    const double value = at(found->second.us, 0.5), base = median(beside), trips = at(found->second.trips, 0.5);
+    std::printf("%-16s %-20s %12.4f %12.4f %12.4f %9.2f x %-18s %6.2f\n", system.name, name, value, at(found->second.us, 0.25), at(found->second.us, 0.75),
+                base != 0 ? value / base : 0, beside, trips);
     rows.push_back({{"suite", "gas"}, {"case", name}, {"system", system.name}, {"ranks", 3}, {"threads", 1}, {"bytes", std::string(name) == "own-64k" ? 65536 : name[0] == 'o' ? 4096 : 8}, {"value", value},
                     {"unit", "us"}, {"repetitions", found->second.us.size()}, {"low", at(found->second.us, 0.25)}, {"high", at(found->second.us, 0.75)}, {"trips", trips},
                     {"ratio", base != 0 ? value / base : 0}});
@@ -105,7 +108,7 @@ int main(int argc, char** argv) {
     std::fflush(stdout);
     if (std::freopen("/dev/stderr", "w", stdout) == nullptr) return 1;
   }
-  std::printf("%-16s %-20s %12s %12s %12s %28s %6s\n", "system", "case", "median us", "quartile", "quartile", "ratio", "trips");
+  std::printf("%-16s %-20s %12s %12s %12s %32s %6s\n", "system", "case", "median us", "quartile", "quartile", "ratio", "trips");
   for (const System& system : kSystems) {
     if (samples.count(system.name) != 0) report(system, samples[system.name], rows);
   }

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <kasane/kasane.hpp>
 #include <vector>
 
@@ -96,11 +97,14 @@ class Bench {
         KASANE_CHECK_OP(raw(directory.lookup(io_, directory.pages().page_of(offset_)).owner), ==, 1u);
         comm_read(offset_);
       });
-      report("get-miss", static_cast<unsigned>(fresh_.size()) / static_cast<unsigned>(repetitions_), [&] { kasane::get(&word, fresh_[used_++]); });
+      report("get-miss", misses(), [&] { kasane::get(&word, fresh_[0][used_[0]++]); });
+      report("get-miss-third", misses(), [&] { kasane::get(&word, fresh_[1][used_[1]++]); });
       if (i % 4 != 0) continue;   // a move takes long, and needs the others
-      for (unsigned k = 0; k < 4; ++k) own("own", small_, false);
-      for (unsigned k = 0; k < 4; ++k) own("own-target-computes", small_, true);
-      for (unsigned k = 0; k < 4; ++k) own("own-64k", moving_, false);
+      for (unsigned k = 0; k < 4; ++k) own("own", small_);
+      for (unsigned k = 0; k < 4; ++k) own("own-64k", moving_);
+      for (unsigned k = 0; k < 4; ++k) own("own-target-computes", small_, [&] {
+        report("am-target-computes", 4, [&] { KASANE_CHECK_OP(io_.request(Rank{1}, kEcho, {}), ==, 7u); });
+      });
     }
     for (std::uint32_t r = 1; r < kRanks; ++r) tell(Rank{r}, Command::quit, 0, false);
   }
@@ -134,15 +138,18 @@ class Bench {
     KASANE_CHECK_OP(word, ==, kValue);
   }
 
-  /// Rank 1 has the page, rank 2 knows where it is; this rank brings it.
-  void own(const char* name, std::uint64_t* page, bool computes) {
+  /// Rank 1 has the page, rank 2 knows where it is; this rank brings it. measure: null, or what else is measured while rank 1 computes.
+  void own(const char* name, std::uint64_t* page, const std::function<void()>& measure = {}) {
     tell(Rank{1}, Command::own, reinterpret_cast<std::uint64_t>(page));
     tell(Rank{2}, Command::put, reinterpret_cast<std::uint64_t>(page));
-    if (computes) tell(Rank{1}, Command::compute, 0);
+    if (measure) {
+      tell(Rank{1}, Command::compute, 0);
+      measure();
+    }
     const std::uint64_t before = trips(), start = now_ns();
     KASANE_CHECK(runtime::Runtime::current()->own(page, 8).has_value());
     const std::uint64_t ns = now_ns() - start;
-    if (computes) tell(Rank{1}, Command::rest, 0);
+    if (measure) tell(Rank{1}, Command::rest, 0);
     std::printf("%s %.5f %.2f\n", name, static_cast<double>(ns) / 1e3, static_cast<double>(trips() - before));
   }
 
@@ -156,40 +163,40 @@ class Bench {
   }
 
   [[nodiscard]] static std::uint64_t offset_of(const std::byte* at) { return static_cast<std::uint64_t>(at - runtime::Runtime::current()->space_base()); }
-  /// Is the page at rank 1, and its entry not at rank 0?
-  [[nodiscard]] bool elsewhere(const std::byte* at) {
+  /// Is the page at rank 1, and its entry at `manager`?
+  [[nodiscard]] bool lies(const std::byte* at, Rank manager) {
     const auto& directory = access_.addresses().directory();
     const PageId page = directory.pages().page_of(offset_of(at));
-    return raw(directory.lookup(io_, page).owner) == 1 && raw(directory.manager(page)) != 0;
+    return raw(directory.lookup(io_, page).owner) == 1 && directory.manager(page) == manager;
   }
+  [[nodiscard]] unsigned misses() const noexcept { return calls_ < 200 ? calls_ : 200; }
 
-  /// Pages at rank 1 whose entries rank 0 does not manage.
+  /// Pages at rank 1, whose entries it keeps, too: then all that is asked for is asked of one rank, as in what it is compared with. Of get-miss-third rank 2 keeps them, and sleeps.
   void find_pages() {
-    const std::size_t fresh = static_cast<std::size_t>(repetitions_) * (calls_ < 200 ? calls_ : 200), pages = 4 * (fresh + 4);
+    const std::size_t fresh = static_cast<std::size_t>(repetitions_) * misses(), pages = kRanks * (fresh + 4);
     auto* const memory = static_cast<std::byte*>(kasane::allocate(pages * mem::kPageBytes, mem::kPageBytes, placement::on(1)));
-    for (std::size_t p = 0; p < pages && fresh_.size() < fresh; ++p) {
+    for (std::size_t p = 0; p < pages; ++p) {
       std::byte* const at = memory + p * mem::kPageBytes;
-      if (!elsewhere(at)) continue;
       auto* const word = reinterpret_cast<std::uint64_t*>(at);
-      const std::uint64_t offset = offset_of(at);
-      if (cell_ == nullptr) {
+      const bool near = lies(at, Rank{1});
+      if (!near && !lies(at, Rank{2})) continue;
+      if (near && cell_ == nullptr) {
         cell_ = global_ptr<std::uint64_t>(word);
-        offset_ = offset;
+        offset_ = offset_of(at);
         kasane::put(cell_, kValue);
-      } else if (moving_ == nullptr) {
+      } else if (near && moving_ == nullptr) {
         moving_ = word;
       } else {
-        fresh_.push_back(global_ptr<std::uint64_t>(word));
+        fresh_[near ? 0 : 1].push_back(global_ptr<std::uint64_t>(word));
         // The memory is there, and mapped: a miss of the address is what is measured, not one of the kernel's.
-        io_.write({Rank{1}, gas::kFrames, offset}, &kZero, 8);
+        io_.write({Rank{1}, gas::kFrames, offset_of(at)}, &kZero, 8);
       }
     }
     auto* const small = static_cast<std::byte*>(kasane::allocate(kRanks * page_small, page_small, placement::on(1).in_pages(page_small)));
     for (std::size_t p = 0; p < kRanks && small_ == nullptr; ++p) {
-      if (elsewhere(small + p * page_small)) small_ = reinterpret_cast<std::uint64_t*>(small + p * page_small);
+      if (lies(small + p * page_small, Rank{1})) small_ = reinterpret_cast<std::uint64_t*>(small + p * page_small);
     }
-    KASANE_CHECK(small_ != nullptr);
-    KASANE_CHECK_OP(fresh_.size(), ==, fresh);
+    KASANE_CHECK(small_ != nullptr && fresh_[0].size() >= fresh && fresh_[1].size() >= fresh);
   }
 
   runtime::Direct& direct_;
@@ -203,8 +210,8 @@ class Bench {
   global_ptr<std::uint64_t> cell_;
   std::uint64_t offset_ = 0;
   std::uint64_t *moving_ = nullptr, *small_ = nullptr;   ///< of pages of 64 and 4 KiB
-  std::vector<global_ptr<std::uint64_t>> fresh_;
-  std::size_t used_ = 0;
+  std::vector<global_ptr<std::uint64_t>> fresh_[2];   ///< by who keeps the entry: rank 1, rank 2
+  std::size_t used_[2] = {0, 0};
 };
 
 }  // namespace
