@@ -351,6 +351,24 @@ TEST_F(UffdEngineTest, WhatTheKernelReclaimsComesBackUnderItsRights) {
   EXPECT_EQ(w.writes, 1u) << "still only to be read";
 }
 
+// Where the kernel has no guard markers, a guard is a mapping of its own in the middle of a run, which userfaultfd does not map across.
+TEST_F(UffdEngineTest, RunsGoOverAGuardThatSplitsTheMap) {
+  World w("uffd", 4 * kPageBytes);
+  constexpr BlockRange kSlot{BlockId{16}, 16};
+  for (std::uint64_t b = 16; b < 32; ++b) *w.space.a(b * kBlockBytes) = std::byte{1};
+  ASSERT_EQ(::mprotect(w.space.v(20 * kBlockBytes), kBlockBytes, PROT_NONE), 0);
+  for (Access access : {Access::write, Access::read, Access::none, Access::read, Access::write, Access::none, Access::write}) {
+    ASSERT_TRUE(w.engine->protect(kSlot, access));
+    const std::uint64_t reported = w.reads + w.writes;
+    for (std::uint64_t b : {16, 19, 21, 31}) {
+      if (access == Access::none) continue;
+      EXPECT_NE(w.word(b * kBlockBytes), 0u);
+      if (access == Access::write) w.word(b * kBlockBytes) = b;
+    }
+    EXPECT_EQ(w.reads + w.writes, reported) << static_cast<int>(access);
+  }
+}
+
 /// What becomes of the wish for an engine in a process whose kernel refuses a system call: 42 if uffd is refused with that reason and auto takes mprotect.
 int wishes_under(long number, unsigned argument, std::uint32_t value, int error, const char* reason) {
   if (!refuse_system_call(number, argument, value, error)) return 1;
