@@ -7,7 +7,7 @@ set(CMAKE_C_FLAGS "${CMAKE_C_FLAGS} -fno-omit-frame-pointer")
 set(CMAKE_CXX_FLAGS "${CMAKE_CXX_FLAGS} -fno-omit-frame-pointer")
 
 if(KASANE_SANITIZER)
-  add_compile_options(-fsanitize=${KASANE_SANITIZER} -g)
+  add_compile_options(-fsanitize=${KASANE_SANITIZER} -g1)   # lines are enough for reports
   add_link_options(-fsanitize=${KASANE_SANITIZER})
   string(TOUPPER "${KASANE_SANITIZER}" upper)
   add_compile_definitions(KASANE_SANITIZER_${upper}=1)
