@@ -38,9 +38,10 @@ format-check: ## say which sources differ from .clang-format
 	@scripts/install-dependencies.sh --tools
 	clang-format-19 --dry-run $(SOURCES)
 
-tidy: build ## clang-tidy over every source of PRESET's build
+tidy: dependencies ## clang-tidy over every source of PRESET's build
 	@scripts/install-dependencies.sh --tools
-	scripts/tidy.sh build/$(PRESET) $(JOBS)
+	cmake --preset $(PRESET) -B build/tidy -DKASANE_QUICK_BUILD=OFF
+	scripts/tidy.sh build/tidy $(JOBS)
 
 dependencies:
 	@scripts/install-dependencies.sh

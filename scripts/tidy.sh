@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# clang-tidy over the sources of a build folder (needs its compile_commands.json), or over those named.
+# clang-tidy over the sources of a build folder (needs its compile_commands.json, with KASANE_QUICK_BUILD=OFF), or over those named.
 # Fails if anything was found. Usage: tidy.sh BUILD-FOLDER [JOBS [FILE-REGEX…]]
 set -eu
 cd "$(dirname "$0")/.."
