@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How accesses to V are noticed and allowed. One interface for mprotect (here), checked (software-checked scripts over
-// the simulator) and, later, userfaultfd.
+// How accesses to V are noticed and allowed. One interface for uffd, mprotect, and checked (software-checked scripts over the simulator).
 //
 // An engine decides nothing: it reports an access that V does not allow to its FaultHandler and changes access rights when told.
 // The block table says what is valid; a report is only a hint (another worker may have served it meanwhile).
