@@ -39,9 +39,6 @@ constexpr std::uint8_t kPlain = 4;      // not registered
 constexpr std::uint8_t kState = kRights | kPlain;
 constexpr std::uint8_t kServing = 8;    // one thread that maps it under its rights; up to 31
 
-// The longest run of blocks that a fault makes accessible at once. Longer ones are memory of our own, and fresh as a rule.
-constexpr std::uint64_t kWindowBlocks = 16;
-
 constexpr std::uint8_t state_of(Access access) { return static_cast<std::uint8_t>(access); }
 
 class UffdEngine final : public FaultEngine {
@@ -167,7 +164,7 @@ class UffdEngine final : public FaultEngine {
       KASANE_CHECK_OP(uffd_.protect(v(run), bytes(run), false), ==, 0);
       return true;
     }
-    const std::uint64_t mapped = run.count > kWindowBlocks ? 0 : map(run, Access::write);
+    const std::uint64_t mapped = map(run, Access::write);
     if (mapped != run.count) leave_to_kernel({BlockId{raw(run.first) + mapped}, run.count - mapped});
     return true;
   }

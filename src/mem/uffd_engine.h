@@ -8,7 +8,7 @@
 //   write     mapped                                          the kernel serves it: frames come with the first touch, in user code and in system calls
 //
 // Why plain blocks: without them each first touch of a fresh page would be a signal, and a system call into a buffer just allocated would fail with EFAULT. A
-// run becomes plain when it is made writable and has holes in M; it is registered again when it loses the right to store. Only that splits mappings,
+// run becomes plain from its first hole in M on when it is made writable; it is registered again when it loses the right to store. Only that splits mappings,
 // at the seams between memory of our own and of others; where these are many (mem/mappings.h), a run with holes stays registered and its blocks are
 // mapped one by one as they are touched.
 //

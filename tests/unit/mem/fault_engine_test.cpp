@@ -320,6 +320,10 @@ TEST_F(UffdEngineTest, CachedBlocksMakeNoMappings) {
   for (std::uint64_t b = 0; b < w.space.blocks(); b += 8) ASSERT_TRUE(w.engine->protect({BlockId{b}, 1}, b % 16 == 0 ? Access::none : Access::read));
   EXPECT_LE(count_mappings(), before + 2);
   EXPECT_FALSE(w.engine->crowded());
+  ASSERT_TRUE(w.engine->protect({BlockId{0}, w.space.blocks()}, Access::none));
+  for (std::uint64_t b = 0; b < w.space.blocks(); ++b) *w.space.a(b * kBlockBytes) = std::byte{1};
+  for (std::uint64_t b = 0; b < w.space.blocks(); b += 128) ASSERT_TRUE(w.engine->protect({BlockId{b}, 64}, Access::write)) << "long runs that were fetched";
+  EXPECT_LE(count_mappings(), before + 2);
 }
 
 // Pages of our own between those of others, none of them touched: plain as long as mappings are few, then served one by one.
