@@ -38,7 +38,7 @@ struct ConditionWord {
   friend constexpr bool operator==(ConditionWord, ConditionWord) = default;
 };
 
-enum class ConditionEvent : std::uint32_t {
+enum class ConditionEvent : std::uint16_t {
   wait,         ///< self waits
   notify_one,
   notify_all,
@@ -216,11 +216,11 @@ class ConditionNotify {
 
   Word seen_ = 0;
   ConditionEvent event_ = ConditionEvent::notify_one;
+  std::uint16_t draining_ = 0;
   Phase phase_ = Phase::start;
   SlotId fifo_ = kNoSlot;     ///< the server's copy
   SlotId stored_ = kNoSlot;   ///< the record's
   SlotId batch_ = kNoSlot;
-  std::uint32_t draining_ = 0;
   Reversal reversal_;
 };
 

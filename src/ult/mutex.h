@@ -27,6 +27,8 @@ class Mutex {
   [[nodiscard]] bool try_lock();
   void unlock();
 
+  [[nodiscard]] SyncHandle record() const noexcept { return record_; }
+
  private:
   friend class ConditionVariable;
   SyncHandle record_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where mutexes, condition variables and barriers live: 64-byte records in the threads region of the rank that made them,
+// Where mutexes, condition variables, barriers, semaphores and latches live: 64-byte records in the threads region of the rank that made them,
 // outside V (rule 7). The user's object holds the record's name and nothing else, which never changes; so it may lie
 // anywhere, in V or on a stack, and any rank may use it.
 //

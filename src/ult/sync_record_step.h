@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vocabulary of the synchronisation protocols (mutex_record.h, condition_variable_record.h, barrier_record.h).
+// The vocabulary of the synchronisation protocols (mutex_record.h, condition_variable_record.h, barrier_record.h, permits_record.h, latch_record.h).
 //
 // A protocol is a small machine that asks for one access to shared words at a time and is told its result:
 //
@@ -43,8 +43,9 @@ struct SyncStep {
   [[nodiscard]] static constexpr SyncStep load_next(SlotId s) noexcept {
     return {.kind = Kind::load, .field = SyncField::next, .slot = s};
   }
-  [[nodiscard]] static constexpr SyncStep store_next(SlotId s, SlotId next) noexcept {
-    return {.kind = Kind::store, .field = SyncField::next, .slot = s, .value = link_to(next)};
+  /// note: what else the slot's word carries, for who reads the link.
+  [[nodiscard]] static constexpr SyncStep store_next(SlotId s, SlotId next, std::uint32_t note = 0) noexcept {
+    return {.kind = Kind::store, .field = SyncField::next, .slot = s, .value = Word{note} << 32 | link_to(next)};
   }
   [[nodiscard]] static constexpr SyncStep compare_swap(Word expected, Word desired) noexcept {
     return {.kind = Kind::compare_swap, .value = desired, .expected = expected};
@@ -57,7 +58,7 @@ struct SyncStep {
   }
 };
 
-/// Turns a list of waiters, newest first, round. One load and one store a waiter; the oldest is found without a store.
+/// Turns a list of waiters, newest first, round. One load and one store a waiter; the oldest is found without a store. Notes beside the links stay.
 class Reversal {
  public:
   constexpr Reversal() noexcept = default;
@@ -75,19 +76,22 @@ class Reversal {
       phase_ = Phase::loaded;
       return SyncStep::load_next(at_);
     }
-    older_ = slot_of_link(result);
+    older_ = slot_of_link(result & 0xFFFFFFFFu);
+    note_ = static_cast<std::uint32_t>(result >> 32);
     if (older_ == kNoSlot) return SyncStep::done(0);
     phase_ = Phase::stored;
-    return SyncStep::store_next(at_, younger_);
+    return SyncStep::store_next(at_, younger_, note_);
   }
   [[nodiscard]] constexpr SlotId oldest() const noexcept { return at_; }
   /// The second oldest, linked to the younger ones; kNoSlot if the oldest was alone.
   [[nodiscard]] constexpr SlotId rest() const noexcept { return younger_; }
+  [[nodiscard]] constexpr std::uint32_t oldest_note() const noexcept { return note_; }
 
  private:
   enum class Phase : std::uint32_t { load, loaded, stored };
   Phase phase_ = Phase::load;
   SlotId at_ = kNoSlot, older_ = kNoSlot, younger_ = kNoSlot;
+  std::uint32_t note_ = 0;
 };
 
 }  // namespace kasane::ult

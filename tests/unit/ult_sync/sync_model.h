@@ -37,6 +37,7 @@ struct ModelThread {
   std::uint64_t result;
   MutexLock lock;
   MutexUnlock unlock;
+  std::uint32_t no_padding;
   ConditionNotify notify;
   BarrierArrival arrival;
   MutexLock relock;                 ///< of the waiter that notify moves
@@ -50,6 +51,7 @@ struct ModelAgent {
   std::uint64_t result;
   ConditionWait wait;
   MutexUnlock unlock;
+  std::uint32_t no_padding;
 };
 
 struct SyncState {

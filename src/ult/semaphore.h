@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A counting semaphore for threads on any ranks: permits taken one at a time, first come first served (permits_record.h).
+//
+// Consistency: acquire() sees everything that all releases before it were preceded by: each release() releases its rank first, and each rank acquires when it has
+// taken a permit (rule 1; nothing with one rank).
+// Thread safety: every call on any thread of any rank.
+// Misuse is a check failure: more permits than kMostPermits, destroying it while somebody waits.
+#pragma once
+
+#include <cstdint>
+
+#include "ult/sync_record.h"
+
+namespace kasane::ult {
+
+class Semaphore {
+ public:
+  /// Takes a record of the calling thread's rank; throws std::runtime_error when the rank has none left.
+  explicit Semaphore(std::uint32_t permits);
+  ~Semaphore();
+  Semaphore(const Semaphore&) = delete;
+  Semaphore& operator=(const Semaphore&) = delete;
+
+  void acquire();
+  [[nodiscard]] bool try_acquire();
+  void release(std::uint32_t permits);
+
+ private:
+  SyncHandle record_;
+};
+static_assert(sizeof(Semaphore) == 8);
+
+}  // namespace kasane::ult

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ult/shared_mutex.h"
+
+#include "base/assert.h"
+#include "ult/permits.h"
+
+namespace kasane::ult {
+namespace {
+
+// last: 1 + rank of the last writer. data0: 1 if a reader of another rank has unlocked since. Both change only while somebody holds the lock: last by a writer alone,
+// data0 by readers to 1 and by a writer to 0; so they need no more than the order that the word's compare-swaps give.
+
+/// For who has just come to hold all.
+void cross_to_writer(SyncHandle record, const char* what) {
+  Pool& pool = pool_of_thread(what);
+  const SyncRecords records(pool);
+  records.cross_from_last(record);
+  if (records.load(record, SyncField::data0) != 0) pool.acquire();   // those readers have released
+}
+
+}  // namespace
+
+SharedMutex::SharedMutex() {
+  SyncRecords records(pool_of_thread("the constructor of a shared_mutex"));
+  record_ = records.take();
+  records.store(record_, SyncField::word, PermitsWord{kNoSlot, kMostPermits}.pack());
+}
+
+SharedMutex::~SharedMutex() {
+  SyncRecords records(pool_of_thread("the destructor of a shared_mutex"));
+  KASANE_CHECK((records.load(record_, SyncField::word) == PermitsWord{kNoSlot, kMostPermits}.pack()), "a shared_mutex is destroyed while a thread holds it");
+  records.give_back(record_);
+}
+
+void SharedMutex::lock() {
+  const SyncHandle record = record_;
+  take_permits(record, kMostPermits, "shared_mutex::lock");
+  cross_to_writer(record, "shared_mutex::lock");
+}
+
+bool SharedMutex::try_lock() {
+  if (!try_take_permits(record_, kMostPermits, "shared_mutex::try_lock")) return false;
+  cross_to_writer(record_, "shared_mutex::try_lock");
+  return true;
+}
+
+void SharedMutex::unlock() {
+  Pool& pool = pool_of_thread("shared_mutex::unlock");
+  const SyncRecords records(pool);
+  const SyncHandle record = record_;
+  const Word last = Word{raw(pool.config().rank)} + 1;
+  if (records.load(record, SyncField::last) != last) records.store(record, SyncField::last, last);
+  if (records.load(record, SyncField::data0) != 0) records.store(record, SyncField::data0, 0);
+  KASANE_CHECK(give_permits(record, kMostPermits, "shared_mutex::unlock"), "a thread unlocks a shared_mutex that nobody holds alone");
+}
+
+void SharedMutex::lock_shared() {
+  const SyncHandle record = record_;
+  take_permits(record, 1, "shared_mutex::lock_shared");
+  SyncRecords(pool_of_thread("shared_mutex::lock_shared")).cross_from_last(record);
+}
+
+bool SharedMutex::try_lock_shared() {
+  if (!try_take_permits(record_, 1, "shared_mutex::try_lock_shared")) return false;
+  SyncRecords(pool_of_thread("shared_mutex::try_lock_shared")).cross_from_last(record_);
+  return true;
+}
+
+void SharedMutex::unlock_shared() {
+  Pool& pool = pool_of_thread("shared_mutex::unlock_shared");
+  const SyncRecords records(pool);
+  const SyncHandle record = record_;
+  // What this rank wrote reaches the next writer: by cross_from_last() if the last writer was here, else we see to it.
+  if (records.load(record, SyncField::last) != Word{raw(pool.config().rank)} + 1) {
+    pool.release();
+    if (records.load(record, SyncField::data0) == 0) records.store(record, SyncField::data0, 1);
+  }
+  KASANE_CHECK(give_permits(record, 1, "shared_mutex::unlock_shared"), "a thread unlocks a shared_mutex that nobody holds");
+}
+
+}  // namespace kasane::ult

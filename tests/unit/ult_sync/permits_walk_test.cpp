@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Permits (semaphore, shared mutex) and the latch: every order of every access of two to four threads. Nobody waits for ever, never more is taken than there is, a
+// wake-up goes to a thread that waits, and nobody touches the record once the thread that is to destroy it may go on.
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "model/explorer.h"
+#include "ult/latch_record.h"
+#include "ult/permits_record.h"
+
+namespace kasane::ult::test {
+namespace {
+
+constexpr std::uint32_t kThreads = 4;
+
+struct Op {
+  enum Kind : std::uint32_t { take, give, count_down, wait, destroy, end };   ///< destroy: the object must be idle; nobody uses it any more
+  Kind kind = end;
+  std::uint32_t amount = 0;
+};
+using Script = std::vector<Op>;
+
+/// A rule taken away: the walk must find what it was for.
+enum class Mutation { none, fifo_not_stored, notes_lost, wake_dropped, links_lost };
+
+struct ModelThread {
+  enum Status : std::uint32_t { running, machine, suspended };
+  std::uint32_t op, status, ready, pad;
+  std::uint64_t result;
+  PermitsTake take;
+  PermitsGive give;
+  LatchWait wait;
+  LatchCount count;
+};
+struct State {
+  Word word, fifo, next[kThreads];
+  std::uint32_t held, destroyed;
+  ModelThread threads[kThreads];
+  std::uint64_t broken;   ///< 1 + index in kWrong
+};
+static_assert(std::has_unique_object_representations_v<State>);
+
+class Model {
+ public:
+  using State = test::State;
+  Model(std::vector<Script> scripts, Word initial, std::uint32_t most, Mutation mutation) : scripts_(std::move(scripts)), initial_(initial), most_(most), mutation_(mutation) {
+    for (Script& s : scripts_) s.push_back({});
+  }
+  State initial() const {
+    State s{};
+    for (auto& t : s.threads) t = ModelThread{};
+    s.word = initial_;
+    return s;
+  }
+  template <class Emit>
+  void successors(const State& s, Emit&& emit) const {
+    for (std::uint32_t i = 0; i < scripts_.size(); ++i) {
+      State n = s;
+      if (step(n, i)) emit(n, model::Step{0, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(op(s, i).kind)});
+    }
+  }
+  const char* violation(const State& s) const {
+    if (s.broken != 0) return kWrong[s.broken - 1];
+    return s.held > most_ ? "more is taken than there is" : nullptr;
+  }
+  bool finished(const State& s) const {
+    for (std::uint32_t i = 0; i < scripts_.size(); ++i)
+      if (op(s, i).kind != Op::end) return false;
+    return true;
+  }
+  std::string name(const model::Step& step) const {
+    static constexpr const char* kOps[] = {"take", "give", "count_down", "wait", "destroy", "end"};
+    return "thread " + std::to_string(step.actor) + " in " + kOps[step.detail];
+  }
+  std::string show(const State& s) const {
+    std::string text = "word " + std::to_string(s.word >> 32) + "|" + std::to_string(s.word & 0xFFFFFFFF) + " fifo " + std::to_string(s.fifo) + " held " + std::to_string(s.held);
+    for (std::uint32_t i = 0; i < scripts_.size(); ++i) text += " t" + std::to_string(i) + ":op" + std::to_string(s.threads[i].op) + "/" + std::to_string(s.threads[i].status);
+    return text;
+  }
+
+ private:
+  static constexpr const char* kWrong[] = {"a thread is woken that does not wait", "a thread is woken twice", "a machine refused", "the record is used after it was destroyed",
+                                           "it is destroyed in use"};
+  enum Wrong : std::uint64_t { not_waiting = 1, twice, refused, used_late, in_use };
+
+  const Op& op(const State& s, std::uint32_t i) const { return scripts_[i][s.threads[i].op]; }
+
+  Word perform(State& s, const SyncStep& step) const {
+    if (step.kind == SyncStep::Kind::wake) {
+      if (mutation_ == Mutation::wake_dropped && raw(step.slot) == 0) return 0;
+      ModelThread& t = s.threads[raw(step.slot)];
+      if (t.status != ModelThread::suspended) s.broken = not_waiting;
+      if (t.ready != 0) s.broken = twice;
+      t.ready = 1;
+      return 0;
+    }
+    if (step.field != SyncField::next && s.destroyed != 0) s.broken = used_late;
+    Word& word = step.field == SyncField::next ? s.next[raw(step.slot)] : step.field == SyncField::word ? s.word : s.fifo;
+    const Word old = word;
+    if (step.kind == SyncStep::Kind::store && !(mutation_ == Mutation::fifo_not_stored && step.field == SyncField::fifo)) {
+      word = mutation_ == Mutation::notes_lost ? step.value & 0xFFFFFFFFu : step.value;
+    }
+    if (mutation_ == Mutation::links_lost && step.kind == SyncStep::Kind::store && step.field == SyncField::next) word = old;
+    if (step.kind == SyncStep::Kind::compare_swap && old == step.expected) word = step.value;
+    return old;
+  }
+
+  /// One step of a machine. True if it has ended, with its outcome in result; it is set back then, so that equal situations are equal states.
+  template <class Machine>
+  bool advance(State& s, Machine& m, std::uint64_t& result) const {
+    const SyncStep step = m.next(result);
+    if (step.kind == SyncStep::Kind::done) {
+      result = step.value;
+      m = Machine();
+      return true;
+    }
+    result = perform(s, step);
+    Machine peek = m;
+    const SyncStep after = peek.next(result);
+    if (after.kind != SyncStep::Kind::done) return false;
+    result = after.value;
+    m = Machine();
+    return true;
+  }
+
+  bool step(State& s, std::uint32_t i) const {
+    ModelThread& t = s.threads[i];
+    const Op& o = op(s, i);
+    if (t.status == ModelThread::suspended) {
+      if (t.ready == 0) return false;
+      t.ready = 0;
+      return go_on(s, i), true;
+    }
+    if (t.status == ModelThread::machine) return run(s, i), true;
+    const SlotId self{i};
+    t.result = 0;
+    t.status = ModelThread::machine;
+    switch (o.kind) {
+      case Op::take: t.take = PermitsTake(self, o.amount, true); break;
+      case Op::give:
+        s.held -= o.amount;
+        t.give = PermitsGive(o.amount, most_);
+        break;
+      case Op::count_down: t.count = LatchCount(o.amount); break;
+      case Op::wait: t.wait = LatchWait(self, true); break;
+      case Op::destroy:
+        // Who destroys knows that all others are done with it, or about to return from their last call.
+        if (s.word != o.amount || s.fifo != 0) s.broken = in_use;
+        s.destroyed = 1;
+        t.status = ModelThread::running;
+        ++t.op;
+        return true;
+      case Op::end: t.status = ModelThread::running; return false;
+    }
+    return run(s, i), true;
+  }
+  void run(State& s, std::uint32_t i) const {
+    ModelThread& t = s.threads[i];
+    switch (op(s, i).kind) {
+      case Op::take:
+        if (!advance(s, t.take, t.result)) return;
+        return t.result == static_cast<Word>(PermitsAction::taken) ? go_on(s, i) : suspend(t);
+      case Op::give:
+        if (!advance(s, t.give, t.result)) return;
+        if (t.result == static_cast<Word>(PermitsAction::refuse)) s.broken = refused;
+        return go_on(s, i);
+      case Op::count_down:
+        if (!advance(s, t.count, t.result)) return;
+        if (t.result == static_cast<Word>(LatchAction::refuse)) s.broken = refused;
+        return go_on(s, i);
+      case Op::wait:
+        if (!advance(s, t.wait, t.result)) return;
+        return t.result == static_cast<Word>(LatchAction::pass) ? go_on(s, i) : suspend(t);
+      default: return;
+    }
+  }
+  static void suspend(ModelThread& t) {
+    t.status = ModelThread::suspended;
+    t.result = 0;
+  }
+  void go_on(State& s, std::uint32_t i) const {
+    ModelThread& t = s.threads[i];
+    if (op(s, i).kind == Op::take) s.held += op(s, i).amount;
+    t.status = ModelThread::running;
+    t.result = 0;
+    ++t.op;
+  }
+
+  std::vector<Script> scripts_;
+  Word initial_;
+  std::uint32_t most_;
+  Mutation mutation_;
+};
+
+model::Outcome walk(std::vector<Script> scripts, Word initial, std::uint32_t most, Mutation mutation = Mutation::none) {
+  return model::explore(Model(std::move(scripts), initial, most, mutation), {.states = 20'000'000, .seconds = 100, .bytes = 4ull << 30});
+}
+void expect_exhausted(const model::Outcome& o) {
+  EXPECT_TRUE(o.ok()) << o.report();
+  EXPECT_GT(o.endings, 0u) << o.report();
+  std::cout << o.report() << "\n";
+}
+Script times(int n, const Script& body) {
+  Script s;
+  for (int i = 0; i < n; ++i) s.insert(s.end(), body.begin(), body.end());
+  return s;
+}
+Word permits(std::uint32_t n) { return PermitsWord{kNoSlot, n}.pack(); }
+
+constexpr std::uint32_t kAll = 3;   // what a writer takes here
+const Script kReader{{Op::take, 1}, {Op::give, 1}}, kWriter{{Op::take, kAll}, {Op::give, kAll}};
+
+TEST(PermitsWord, PacksEveryField) {
+  for (const SlotId newest : {kNoSlot, SlotId{0}, SlotId{0xFFFFFFFEu}})
+    for (const std::uint32_t available : {0u, 1u, kMostPermits})
+      for (const bool older : {false, true})
+        for (const bool serving : {false, true}) {
+          const PermitsWord w{newest, available, older, serving};
+          EXPECT_EQ(PermitsWord::unpack(w.pack()), w);
+        }
+  EXPECT_EQ(PermitsWord{}.pack(), 0u);
+}
+
+TEST(PermitsWord, RefusesMoreThanThereAre) {
+  EXPECT_EQ(next({kNoSlot, 2}, PermitsEvent::give, 2, kNoSlot, 3).action, PermitsAction::refuse);
+  EXPECT_EQ(next({kNoSlot, 1}, PermitsEvent::give, kMostPermits).action, PermitsAction::refuse);
+}
+
+TEST(PermitsWalk, SemaphoreOfOne) {
+  expect_exhausted(walk({times(2, kReader), times(2, kReader), kReader}, permits(1), 1));
+  expect_exhausted(walk({kReader, kReader, kReader, kReader}, permits(1), 1));
+}
+TEST(PermitsWalk, SemaphoreOfTwo) { expect_exhausted(walk({times(2, kReader), times(2, kReader), times(2, kReader)}, permits(2), 2)); }
+TEST(PermitsWalk, ManyAtOnce) { expect_exhausted(walk({{{Op::give, 3}}, {{Op::take, 1}}, {{Op::take, 1}}, {{Op::take, 1}}}, permits(0), ~0u)); }
+TEST(PermitsWalk, ReadersAndWriters) {
+  expect_exhausted(walk({kWriter, kReader, kReader, kWriter}, permits(kAll), kAll));
+  expect_exhausted(walk({times(2, kWriter), times(2, kReader), kReader}, permits(kAll), kAll));
+}
+TEST(PermitsWalk, TheLastHolderMayDestroyIt) {
+  const auto and_destroy = [](Script s) { return s.push_back({Op::destroy, static_cast<std::uint32_t>(permits(0))}), s; };
+  expect_exhausted(walk({{{Op::give, 1}}, and_destroy({{Op::take, 1}})}, permits(0), ~0u));
+  expect_exhausted(walk({{{Op::give, 1}}, {{Op::give, 1}}, and_destroy({{Op::take, 1}, {Op::take, 1}})}, permits(0), ~0u));
+}
+TEST(PermitsWalk, FindsMutants) {
+  const std::vector<Script> many{kWriter, kReader, kReader, kWriter};
+  for (const auto& [mutation, name] : {std::pair{Mutation::fifo_not_stored, "fifo_not_stored"}, std::pair{Mutation::notes_lost, "notes_lost"},
+                                       std::pair{Mutation::wake_dropped, "wake_dropped"}, std::pair{Mutation::links_lost, "links_lost"}}) {
+    const auto o = walk(many, permits(kAll), kAll, mutation);
+    EXPECT_FALSE(o.ok()) << name;
+    std::cout << name << ": " << o.why << "\n";
+  }
+}
+
+TEST(LatchWalk, WaitersAndCounters) {
+  const Script down{{Op::count_down, 1}}, waits{{Op::wait}};
+  expect_exhausted(walk({down, down, waits, waits}, LatchWord{2, kNoSlot}.pack(), ~0u));
+  expect_exhausted(walk({{{Op::count_down, 2}, {Op::wait}}, {{Op::count_down, 1}, {Op::wait}}, waits}, LatchWord{3, kNoSlot}.pack(), ~0u));
+}
+TEST(LatchWalk, WhoPassedMayDestroyIt) { expect_exhausted(walk({{{Op::count_down, 1}}, {{Op::count_down, 1}}, {{Op::wait}, {Op::destroy, 0}}}, LatchWord{2, kNoSlot}.pack(), ~0u)); }
+TEST(LatchWalk, FindsMutants) {
+  const std::vector<Script> scripts{{{Op::wait}}, {{Op::wait}}, {{Op::count_down, 1}}};
+  EXPECT_FALSE(walk(scripts, LatchWord{1, kNoSlot}.pack(), ~0u, Mutation::wake_dropped).ok());
+  EXPECT_FALSE(walk(scripts, LatchWord{1, kNoSlot}.pack(), ~0u, Mutation::links_lost).ok());
+}
+
+}  // namespace
+}  // namespace kasane::ult::test
