@@ -269,6 +269,10 @@ int kasane_copy(void* to, const void* from, size_t bytes, kasane_pending_t* pend
 typedef struct kasane_mutex { uint64_t handle; } kasane_mutex_t;     /**< not recursive; may be held over a fork, a join and a move */
 typedef struct kasane_cond { uint64_t handle; } kasane_cond_t;       /**< a condition variable */
 typedef struct kasane_barrier { uint64_t handle; } kasane_barrier_t; /**< for a fixed number of threads, again and again */
+typedef struct kasane_rwlock { uint64_t handle; } kasane_rwlock_t;   /**< many readers or one writer; first come first served */
+typedef struct kasane_sem { uint64_t handle; } kasane_sem_t;         /**< permits, taken one at a time; first come first served */
+typedef struct kasane_latch { uint64_t handle; } kasane_latch_t;     /**< opens once, when it was counted down to 0 */
+typedef struct kasane_once { uint64_t handle; } kasane_once_t;       /**< something that is done once in the job */
 
 int kasane_mutex_init(kasane_mutex_t* mutex);    /**< EAGAIN: this rank has no record left */
 int kasane_mutex_destroy(kasane_mutex_t* mutex); /**< not while it is locked */
@@ -285,6 +289,33 @@ int kasane_cond_broadcast(kasane_cond_t* cond);                     /**< wakes a
 int kasane_barrier_init(kasane_barrier_t* barrier, uint32_t count); /**< EINVAL: count is 0 */
 int kasane_barrier_destroy(kasane_barrier_t* barrier);
 int kasane_barrier_wait(kasane_barrier_t* barrier);                 /**< waits for `count` callers; all that they did before is visible to all after */
+
+int kasane_rwlock_init(kasane_rwlock_t* lock);      /**< EAGAIN: this rank has no record left */
+int kasane_rwlock_destroy(kasane_rwlock_t* lock);   /**< not while it is locked */
+int kasane_rwlock_rdlock(kasane_rwlock_t* lock);    /**< waits for a share; afterwards sees what earlier writers did */
+int kasane_rwlock_tryrdlock(kasane_rwlock_t* lock); /**< EBUSY: a writer has it, or waits for it */
+int kasane_rwlock_rdunlock(kasane_rwlock_t* lock);  /**< gives a share back */
+int kasane_rwlock_wrlock(kasane_rwlock_t* lock);    /**< waits for all of it; afterwards sees what earlier writers and readers did */
+int kasane_rwlock_trywrlock(kasane_rwlock_t* lock); /**< EBUSY: somebody has it */
+int kasane_rwlock_wrunlock(kasane_rwlock_t* lock);  /**< by the writer */
+
+#define KASANE_SEM_MAX 1073741823u
+int kasane_sem_init(kasane_sem_t* sem, uint32_t permits);  /**< EAGAIN: this rank has no record left. EINVAL: more than KASANE_SEM_MAX */
+int kasane_sem_destroy(kasane_sem_t* sem);                 /**< not while somebody waits */
+int kasane_sem_wait(kasane_sem_t* sem);                    /**< waits for a permit and takes it; afterwards sees what was done before the posts so far */
+int kasane_sem_trywait(kasane_sem_t* sem);                 /**< EBUSY: there is none, or others wait */
+int kasane_sem_post(kasane_sem_t* sem, uint32_t permits);  /**< adds so many; never more than KASANE_SEM_MAX in all */
+
+int kasane_latch_init(kasane_latch_t* latch, uint32_t expected); /**< EAGAIN: this rank has no record left */
+int kasane_latch_destroy(kasane_latch_t* latch);                 /**< not while somebody waits; by who has passed, at once */
+int kasane_latch_count_down(kasane_latch_t* latch, uint32_t n);  /**< never below 0 */
+int kasane_latch_wait(const kasane_latch_t* latch);              /**< until it is open; afterwards sees what was done before all counts */
+int kasane_latch_trywait(const kasane_latch_t* latch);           /**< EBUSY: it is not open */
+
+int kasane_once_init(kasane_once_t* once);    /**< EAGAIN: this rank has no record left */
+int kasane_once_destroy(kasane_once_t* once);
+/** Calls function(argument) if nobody in the job has done so, else waits until it is done; afterwards what it did is visible. If it throws (C++), another caller does it. */
+int kasane_call_once(kasane_once_t* once, void (*function)(void*), void* argument);
 
 typedef uint32_t kasane_key_t; /**< a pointer-sized variable that each thread has its own of; valid on every rank */
 /**

@@ -15,7 +15,7 @@
 /// **What is shared**: thread stacks, main's stack, what new gives on a user-level thread, what allocate() gives; at the same address on
 /// every rank. **What is not**: globals, function statics, thread_local and malloc's heap belong to each rank.
 ///
-/// **Consistency**: data-race-free programs see sequential consistency. Fork, join, mutex, condition_variable and barrier order memory, also between
+/// **Consistency**: data-race-free programs see sequential consistency. Fork, join and what this header and kasane/sync.hpp have for synchronisation order memory, also between
 /// ranks; std::atomic and std::mutex order memory only inside one rank.
 ///
 /// **Errors**: misuse and the machine's state throw kasane::error with a text that says what to do; exhausted memory throws
@@ -31,6 +31,7 @@
 
 #include <kasane/error.hpp>
 #include <kasane/global_ptr.hpp>
+#include <kasane/sync.hpp>
 
 #include <cerrno>
 #include <compare>
@@ -387,7 +388,7 @@ inline void yield() noexcept { kasane_thread_yield(); }
 [[noreturn]] inline void exit() { kasane_thread_exit(); }
 }  // namespace this_thread
 
-// ---- synchronisation ------------------------------------------------------------------------------------------------------------
+// ---- synchronisation (more: kasane/sync.hpp) ------------------------------------------------------------------------------------------------------------
 
 /// Mutual exclusion among all threads of the job. Lockable: std::lock_guard, std::unique_lock and std::scoped_lock work. Not recursive; may be held over a
 /// fork, a join or a move (a std::mutex may not). lock() sees all that earlier holders did. Waiters are served in batches, first come first served.

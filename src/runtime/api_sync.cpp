@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public mutex, condition variable, barrier and key: the objects of ult, built in the eight bytes of the public ones. They are records'
-// names that never change, so they may lie in V and be copied bitwise.
+// The public mutex, condition variable, barrier, reader-writer lock, semaphore, latch, once and key: the objects of ult, built in the eight bytes of the
+// public ones. They are records' names that never change, so they may lie in V and be copied bitwise.
 //
 // Thread safety: as the header says.
 #include <cerrno>
 #include <exception>
 #include <kasane/kasane.h>
 #include <new>
+#include <type_traits>
 
 #include "runtime/api_error.h"
 #include "ult/barrier.h"
 #include "ult/condition_variable.h"
+#include "ult/latch.h"
 #include "ult/layout.h"
 #include "ult/locals.h"
 #include "ult/mutex.h"
+#include "ult/once.h"
+#include "ult/permits_record.h"
+#include "ult/semaphore.h"
+#include "ult/shared_mutex.h"
 
 namespace {
 
@@ -21,8 +27,14 @@ using kasane::runtime::api_fail;
 using kasane::runtime::require_thread;
 using kasane::ult::Barrier;
 using kasane::ult::ConditionVariable;
+using kasane::ult::Latch;
 using kasane::ult::Locals;
 using kasane::ult::Mutex;
+using kasane::ult::Once;
+using kasane::ult::Semaphore;
+using kasane::ult::SharedMutex;
+
+static_assert(KASANE_SEM_MAX == kasane::ult::kMostPermits);
 
 /// The object of ult inside a public one.
 template <class T, class Public>
@@ -40,6 +52,15 @@ int init(Public* p, const char* call, Args... args) noexcept {
   } catch (const std::exception& e) {
     return api_fail(EAGAIN, call, e.what());
   }
+}
+
+/// act(object) on a thread, else EPERM. Of what may fail to get something act returns whether it did: EBUSY if not.
+template <class T, class Public, class F>
+int with(Public* p, const char* call, const F& act) {
+  if (const int code = require_thread(call)) [[unlikely]]
+    return code;
+  if constexpr (std::is_same_v<decltype(act(inside<T>(p))), bool>) return act(inside<T>(p)) ? 0 : EBUSY;
+  else return act(inside<T>(p)), 0;
 }
 
 template <class T, class Public>
@@ -102,6 +123,63 @@ int kasane_barrier_wait(kasane_barrier_t* barrier) {
   if (const int code = require_thread("kasane::barrier::arrive_and_wait")) return code;
   inside<Barrier>(barrier).arrive_and_wait();
   return 0;
+}
+
+int kasane_rwlock_init(kasane_rwlock_t* lock) { return init<SharedMutex>(lock, "kasane::shared_mutex"); }
+int kasane_rwlock_destroy(kasane_rwlock_t* lock) { return destroy<SharedMutex>(lock, "kasane::shared_mutex::~shared_mutex"); }
+int kasane_rwlock_rdlock(kasane_rwlock_t* lock) {
+  return with<SharedMutex>(lock, "kasane::shared_mutex::lock_shared", [](SharedMutex& m) { m.lock_shared(); });
+}
+int kasane_rwlock_tryrdlock(kasane_rwlock_t* lock) {
+  return with<SharedMutex>(lock, "kasane::shared_mutex::try_lock_shared", [](SharedMutex& m) { return m.try_lock_shared(); });
+}
+int kasane_rwlock_rdunlock(kasane_rwlock_t* lock) {
+  return with<SharedMutex>(lock, "kasane::shared_mutex::unlock_shared", [](SharedMutex& m) { m.unlock_shared(); });
+}
+int kasane_rwlock_wrlock(kasane_rwlock_t* lock) { return with<SharedMutex>(lock, "kasane::shared_mutex::lock", [](SharedMutex& m) { m.lock(); }); }
+int kasane_rwlock_trywrlock(kasane_rwlock_t* lock) {
+  return with<SharedMutex>(lock, "kasane::shared_mutex::try_lock", [](SharedMutex& m) { return m.try_lock(); });
+}
+int kasane_rwlock_wrunlock(kasane_rwlock_t* lock) { return with<SharedMutex>(lock, "kasane::shared_mutex::unlock", [](SharedMutex& m) { m.unlock(); }); }
+
+int kasane_sem_init(kasane_sem_t* sem, uint32_t permits) {
+  if (permits > KASANE_SEM_MAX) return api_fail(EINVAL, "kasane::counting_semaphore", "more permits than KASANE_SEM_MAX");
+  return init<Semaphore>(sem, "kasane::counting_semaphore", permits);
+}
+int kasane_sem_destroy(kasane_sem_t* sem) { return destroy<Semaphore>(sem, "kasane::counting_semaphore::~counting_semaphore"); }
+int kasane_sem_wait(kasane_sem_t* sem) { return with<Semaphore>(sem, "kasane::counting_semaphore::acquire", [](Semaphore& s) { s.acquire(); }); }
+int kasane_sem_trywait(kasane_sem_t* sem) {
+  return with<Semaphore>(sem, "kasane::counting_semaphore::try_acquire", [](Semaphore& s) { return s.try_acquire(); });
+}
+int kasane_sem_post(kasane_sem_t* sem, uint32_t permits) {
+  return with<Semaphore>(sem, "kasane::counting_semaphore::release", [permits](Semaphore& s) { s.release(permits); });
+}
+
+int kasane_latch_init(kasane_latch_t* latch, uint32_t expected) { return init<Latch>(latch, "kasane::latch", expected); }
+int kasane_latch_destroy(kasane_latch_t* latch) { return destroy<Latch>(latch, "kasane::latch::~latch"); }
+int kasane_latch_count_down(kasane_latch_t* latch, uint32_t n) {
+  return with<Latch>(latch, "kasane::latch::count_down", [n](Latch& l) { l.count_down(n); });
+}
+int kasane_latch_wait(const kasane_latch_t* latch) {
+  return with<Latch>(const_cast<kasane_latch_t*>(latch), "kasane::latch::wait", [](const Latch& l) { l.wait(); });
+}
+int kasane_latch_trywait(const kasane_latch_t* latch) {
+  return with<Latch>(const_cast<kasane_latch_t*>(latch), "kasane::latch::try_wait", [](const Latch& l) { return l.try_wait(); });
+}
+
+int kasane_once_init(kasane_once_t* once) { return init<Once>(once, "kasane::once_flag"); }
+int kasane_once_destroy(kasane_once_t* once) { return destroy<Once>(once, "kasane::once_flag::~once_flag"); }
+int kasane_call_once(kasane_once_t* once, void (*function)(void*), void* argument) {
+  return with<Once>(once, "kasane::call_once", [&](Once& o) {
+    if (!o.begin()) return;
+    struct Attempt {   // whoever throws leaves it to the next
+      Once& once;
+      bool done = false;
+      ~Attempt() { once.end(done); }
+    } attempt{o};
+    function(argument);
+    attempt.done = true;
+  });
 }
 
 int kasane_key_create(kasane_key_t* key, void (*destructor)(void*)) {

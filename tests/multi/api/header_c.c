@@ -3,3 +3,5 @@
 #include <kasane/kasane.h>
 
 _Static_assert(sizeof(kasane_mutex_t) == 8, "eight bytes in both languages");
+
+_Static_assert(sizeof(kasane_rwlock_t) == 8 && sizeof(kasane_sem_t) == 8 && sizeof(kasane_latch_t) == 8 && sizeof(kasane_once_t) == 8, "eight bytes in both languages");

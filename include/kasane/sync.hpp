@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// More ways to order threads of any ranks, included by kasane.hpp: shared_mutex, counting_semaphore, latch, call_once, atomic, promise and future.
+///
+/// **Where.** Each object must lie where all its users reach it: on a stack, or in global memory. All but atomic are made, used and destroyed on threads
+/// (error EPERM elsewhere); making one throws error EAGAIN if the rank has no record left.
+///
+/// **Consistency.** As in C++: what the standard says synchronises does so here, between ranks, too. What it costs is said at each.
+///
+/// **Thread safety**: every call from any thread of any rank, but for promise and future, which belong to one thread at a time.
+#pragma once
+
+#include <kasane/kasane.h>
+
+#include <kasane/error.hpp>
+#include <kasane/global_ptr.hpp>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <new>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace kasane {
+
+/// Many readers or one writer. Works with std::unique_lock and std::shared_lock. First come first served, readers that wait side by side together: nobody
+/// starves. Not recursive, and a reader cannot become a writer. May be held over a fork, a join or a move.
+/// Consistency: who locks sees what earlier writers did, and a writer what earlier readers did. Between threads of one rank that costs nothing; a reader on
+/// another rank than the last writer's fetches what changed, and writes back, when it unlocks, what its rank has written.
+class shared_mutex {
+ public:
+  shared_mutex() { detail::check(kasane_rwlock_init(&l_)); }
+  shared_mutex(const shared_mutex&) = delete;
+  shared_mutex& operator=(const shared_mutex&) = delete;
+  ~shared_mutex() { kasane_rwlock_destroy(&l_); }
+
+  void lock() { detail::check(kasane_rwlock_wrlock(&l_)); }
+  [[nodiscard]] bool try_lock() { return tried(kasane_rwlock_trywrlock(&l_)); }
+  void unlock() { detail::check(kasane_rwlock_wrunlock(&l_)); }
+  void lock_shared() { detail::check(kasane_rwlock_rdlock(&l_)); }
+  [[nodiscard]] bool try_lock_shared() { return tried(kasane_rwlock_tryrdlock(&l_)); }
+  void unlock_shared() { detail::check(kasane_rwlock_rdunlock(&l_)); }
+
+ private:
+  static bool tried(int code) {
+    if (code == EBUSY) return false;
+    detail::check(code);
+    return true;
+  }
+  kasane_rwlock_t l_{};
+};
+
+/// A number of permits, taken one at a time, first come first served.
+/// Consistency: who acquires sees what was done before the releases so far. A release writes back what its rank has written, an acquire drops what others may have changed
+/// (with one rank: nothing).
+class counting_semaphore {
+ public:
+  /// Throws error EINVAL if there are more than max() permits.
+  explicit counting_semaphore(std::uint32_t permits) { detail::check(kasane_sem_init(&s_, permits)); }
+  counting_semaphore(const counting_semaphore&) = delete;
+  counting_semaphore& operator=(const counting_semaphore&) = delete;
+  ~counting_semaphore() { kasane_sem_destroy(&s_); }
+
+  [[nodiscard]] static constexpr std::uint32_t max() noexcept { return KASANE_SEM_MAX; }
+  void acquire() { detail::check(kasane_sem_wait(&s_)); }
+  [[nodiscard]] bool try_acquire() {
+    const int code = kasane_sem_trywait(&s_);
+    if (code == EBUSY) return false;
+    detail::check(code);
+    return true;
+  }
+  void release(std::uint32_t permits = 1) { detail::check(kasane_sem_post(&s_, permits)); }
+
+ private:
+  kasane_sem_t s_{};
+};
+
+/// Opens once, when it has been counted down to 0, and stays open. Who passed may destroy it.
+/// Consistency: who passes sees what was done before all counts. A count writes back what its rank has written, a passage drops what others may have changed (with
+/// one rank: nothing).
+class latch {
+ public:
+  explicit latch(std::uint32_t expected) { detail::check(kasane_latch_init(&l_, expected)); }
+  latch(const latch&) = delete;
+  latch& operator=(const latch&) = delete;
+  ~latch() { kasane_latch_destroy(&l_); }
+
+  void count_down(std::uint32_t n = 1) { detail::check(kasane_latch_count_down(&l_, n)); }
+  /// Is it open? If so, as after wait().
+  [[nodiscard]] bool try_wait() const {
+    const int code = kasane_latch_trywait(&l_);
+    if (code == EBUSY) return false;
+    detail::check(code);
+    return true;
+  }
+  void wait() const { detail::check(kasane_latch_wait(&l_)); }
+  void arrive_and_wait(std::uint32_t n = 1) {
+    count_down(n);
+    wait();
+  }
+
+ private:
+  kasane_latch_t l_{};
+};
+
+/// For call_once. Not for a static: those belong to each rank.
+class once_flag {
+ public:
+  once_flag() { detail::check(kasane_once_init(&o_)); }
+  once_flag(const once_flag&) = delete;
+  once_flag& operator=(const once_flag&) = delete;
+  ~once_flag() { kasane_once_destroy(&o_); }
+
+ private:
+  template <class F, class... Args>
+  friend void call_once(once_flag&, F&&, Args&&...);
+  kasane_once_t o_{};
+};
+
+/// Calls f(args...) if nobody in the job has done so with this flag; else waits until it is done. If f throws, the exception passes on, and another caller does it.
+/// Consistency: afterwards all callers see what f did. The first caller of a rank pays for the edge, later ones read one word.
+template <class F, class... Args>
+void call_once(once_flag& flag, F&& f, Args&&... args) {
+  auto call = [&] { std::invoke(std::forward<F>(f), std::forward<Args>(args)...); };
+  detail::check(kasane_call_once(&flag.o_, [](void* c) { (*static_cast<decltype(call)*>(c))(); }, &call));
+}
+
+/// An integer of 4 or 8 bytes that all ranks change atomically; std::atomic for this space. Each operation is one read-modify-write at the owner's copy (a network round trip
+/// where that is not mapped here), also between threads of one rank.
+/// Consistency: the orders of C++, with its default, sequentially consistent. release and stronger write back what this rank has written before, acquire and stronger drop what
+/// others may have changed after it, so ask for std::memory_order_relaxed where only the number matters (a counter). atomic_ref has relaxed as its default.
+template <detail::word T>
+class atomic {
+  static constexpr std::memory_order kDefault = std::memory_order_seq_cst;
+
+ public:
+  using value_type = T;
+  /// Like std::atomic's, this is no atomic operation: the object is handed on by other means. The memory was, and will be, used by loads and stores, so the constructor writes
+  /// back what this rank has written there (zeros, of a new T()), and the destructor drops what it has cached: each a fence.
+  explicit atomic(T value = 0) { ref().store(value, std::memory_order_release); }
+  atomic(const atomic&) = delete;
+  atomic& operator=(const atomic&) = delete;
+  ~atomic() { kasane_acquire_all(); }
+
+  [[nodiscard]] T load(std::memory_order order = kDefault) const { return ref().load(order); }
+  void store(T desired, std::memory_order order = kDefault) { ref().store(desired, order); }
+  T exchange(T desired, std::memory_order order = kDefault) { return ref().exchange(desired, order); }
+  /// False: expected is the value now. Never fails without reason.
+  bool compare_exchange(T& expected, T desired, std::memory_order order = kDefault) { return ref().compare_exchange(expected, desired, order); }
+  T fetch_add(T n, std::memory_order order = kDefault) { return ref().fetch_add(n, order); }
+  T fetch_sub(T n, std::memory_order order = kDefault) { return ref().fetch_sub(n, order); }
+  T fetch_and(T n, std::memory_order order = kDefault) { return ref().fetch_and(n, order); }
+  T fetch_or(T n, std::memory_order order = kDefault) { return ref().fetch_or(n, order); }
+  T fetch_xor(T n, std::memory_order order = kDefault) { return ref().fetch_xor(n, order); }
+  T operator++() { return static_cast<T>(fetch_add(1) + 1); }
+  T operator--() { return static_cast<T>(fetch_sub(1) - 1); }
+
+ private:
+  [[nodiscard]] atomic_ref<T> ref() const noexcept { return atomic_ref<T>(value_); }
+  alignas(sizeof(T)) mutable T value_;   // never loaded or stored: the coherent view might have another copy
+};
+
+// ---- promise and future ----------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// What a promise and its future share, in global memory. The latch orders value and error; whoever of the two leaves last deletes it.
+template <class T>
+class Promised {
+ public:
+  using Value = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+
+  static Promised* make() {
+    void* memory = kasane_allocate_placed(sizeof(Promised), alignof(Promised) < 16 ? 16 : alignof(Promised), KASANE_PLACEMENT_LOCAL, 0, KASANE_PAGE_DEFAULT);
+    if (memory == nullptr) throw_last_error();
+    struct Free {
+      void* memory;
+      ~Free() {
+        if (memory != nullptr) kasane_free(memory);
+      }
+    } guard{memory};
+    auto* made = ::new (memory) Promised;
+    guard.memory = nullptr;
+    return made;
+  }
+  template <class... As>
+  void set(As&&... as) {
+    value.emplace(std::forward<As>(as)...);
+    ready.count_down();
+  }
+  void fail(std::exception_ptr e) {
+    error = std::move(e);
+    ready.count_down();
+  }
+  /// For promise and future each, once.
+  void leave() noexcept {
+    if (owners_.fetch_sub(1, std::memory_order_relaxed) != 1) return;
+    kasane_acquire_all();   // what the other one did last: a value that nobody got
+    this->~Promised();
+    kasane_free(this);
+  }
+
+  latch ready{1};
+  std::optional<Value> value;
+  std::exception_ptr error;
+
+ private:
+  atomic<std::uint32_t> owners_{2};
+};
+
+}  // namespace detail
+
+/// A value, or an exception, that another thread promised. Moved, not copied; one get().
+template <class T>
+class future {
+  static_assert(!std::is_reference_v<T>, "promise a value or a pointer");
+
+ public:
+  future() noexcept = default;
+  future(future&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+  future& operator=(future&& other) noexcept {
+    std::swap(state_, other.state_);
+    return *this;
+  }
+  ~future() {
+    if (state_ != nullptr) state_->leave();
+  }
+
+  /// Until get() was called.
+  [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
+  /// Is the value there?
+  [[nodiscard]] bool ready() const { return state().ready.try_wait(); }
+  /// Waits for it; the thread is suspended, not its worker. Consistency: all that was done before it was set is visible.
+  void wait() const { state().ready.wait(); }
+  /// Waits and takes the value; throws the exception instead if there is one.
+  T get() {
+    wait();
+    future done(std::move(*this));
+    if (done.state_->error) std::rethrow_exception(std::move(done.state_->error));
+    if constexpr (!std::is_void_v<T>) return std::move(*done.state_->value);
+  }
+
+ private:
+  template <class U>
+  friend class promise;
+  explicit future(detail::Promised<T>* state) noexcept : state_(state) {}
+  [[nodiscard]] detail::Promised<T>& state() const {
+    if (state_ == nullptr) throw error(EINVAL, "kasane::future: there is nothing to wait for: the value was taken already, or the future has no promise");
+    return *state_;
+  }
+  detail::Promised<T>* state_ = nullptr;
+};
+
+/// The other end: sets the value, once. Destroyed without, it sets error ECANCELED. Consistency: as latch::count_down.
+template <class T>
+class promise {
+ public:
+  promise() : state_(detail::Promised<T>::make()) {}
+  promise(promise&& other) noexcept : state_(std::exchange(other.state_, nullptr)), given_(other.given_), set_(other.set_) {}
+  promise& operator=(promise&& other) noexcept {
+    std::swap(state_, other.state_);
+    std::swap(given_, other.given_);
+    std::swap(set_, other.set_);
+    return *this;
+  }
+  ~promise() {
+    if (state_ == nullptr) return;
+    if (!set_) state_->fail(std::make_exception_ptr(error(ECANCELED, "kasane::promise: it was destroyed before it had a value")));
+    if (!given_) state_->leave();
+    state_->leave();
+  }
+
+  /// Once: error EINVAL.
+  [[nodiscard]] future<T> get_future() {
+    need(!given_, "kasane::promise: its future was taken already");
+    given_ = true;
+    return future<T>(state_);
+  }
+  /// What T is made of; nothing for void. A second time: error EINVAL.
+  template <class... As>
+  void set_value(As&&... as) {
+    need(!set_, "kasane::promise: it has a value already");
+    state_->set(std::forward<As>(as)...);
+    set_ = true;
+  }
+  void set_exception(std::exception_ptr e) {
+    need(!set_, "kasane::promise: it has a value already");
+    state_->fail(std::move(e));
+    set_ = true;
+  }
+
+ private:
+  void need(bool good, const char* text) const {
+    if (state_ == nullptr || !good) throw error(EINVAL, state_ == nullptr ? "kasane::promise: it was moved from" : text);
+  }
+  detail::Promised<T>* state_ = nullptr;
+  bool given_ = false, set_ = false;
+};
+
+}  // namespace kasane

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// kasane/sync.hpp on several ranks: threads of all ranks use one object at random; what it guards are plain variables in global memory, whose values an oracle knows.
+// As in api_test.cpp threads only compute, and main expects.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <kasane/kasane.hpp>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <shared_mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr std::uint32_t kThreads = 12;
+
+/// Calls body(thread, random) in kThreads threads that move about. Returns how many wrong things they saw in all.
+template <class F>
+int everywhere(unsigned seed, const F& body) {
+  std::vector<int> wrong(kThreads, 0);
+  std::vector<kasane::thread> threads;
+  for (std::uint32_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&body, &wrong, seed, t] {
+      std::minstd_rand random(seed * 1009u + t + 1u);
+      wrong[t] = body(t, random);
+    });
+  }
+  for (auto& t : threads) t.join();
+  int sum = 0;
+  for (const int w : wrong) sum += w;
+  return sum;
+}
+/// Lets others run, here or, while this worker computes, on other ranks.
+void linger(std::minstd_rand& random) {
+  if (random() % 4 == 0) kasane::this_thread::yield();
+  if (random() % 8 == 0) kasane::thread([] { kasane::this_thread::yield(); }).join();
+}
+
+template <class F>
+void for_seeds(const F& body) {
+  for (unsigned seed = 1; seed <= 8 && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    EXPECT_EQ(kasane::run([&body, seed] { return body(seed); }), 0);
+  }
+}
+
+TEST(SharedMutex, ReadersSeeWholeValuesOfWriters) {
+  for_seeds([](unsigned seed) {
+    struct Data {
+      kasane::shared_mutex mutex;
+      std::uint64_t first = 0;
+      char apart[8192] = {};
+      std::uint64_t second = 0;   // on another page of the operating system
+      std::uint64_t reads[kThreads] = {};
+    };
+    const auto data = std::make_unique<Data>();
+    std::vector<std::uint64_t> written(kThreads, 0);
+    int wrong = everywhere(seed, [&](std::uint32_t t, std::minstd_rand& random) {
+      int bad = 0;
+      std::uint64_t before = 0, reads = 0;
+      for (int i = 0; i < 25; ++i) {
+        if (random() % 3 == 0) {
+          const std::unique_lock lock(data->mutex);
+          bad += data->reads[t] == reads ? 0 : 1;
+          data->first = data->first + 1;
+          linger(random);
+          data->second = data->second + 1;
+          ++written[t];
+        } else {
+          std::shared_lock lock(data->mutex, std::defer_lock);
+          if (random() % 4 != 0) lock.lock();
+          else if (!lock.try_lock()) continue;
+          const std::uint64_t seen = data->first;
+          linger(random);
+          bad += seen == data->second && seen >= before ? 0 : 1;
+          before = seen;
+          data->reads[t] = ++reads;   // each reader its own: the next writer must see it
+        }
+      }
+      return bad;
+    });
+    std::uint64_t sum = 0;
+    for (const std::uint64_t w : written) sum += w;
+    const std::unique_lock lock(data->mutex);
+    return wrong + (data->first == sum && data->second == sum ? 0 : 1);
+  });
+}
+
+// What readers wrote is the next writer's to see, whichever ranks they were on.
+TEST(SharedMutex, WritersSeeWhatReadersDid) {
+  for_seeds([](unsigned seed) {
+    struct Data {
+      kasane::shared_mutex mutex;
+      std::uint64_t mine[kThreads] = {};
+    };
+    const auto data = std::make_unique<Data>();
+    kasane::counting_semaphore ended(0);
+    int wrong = everywhere(seed, [&](std::uint32_t t, std::minstd_rand& random) {
+      int bad = 0;
+      for (std::uint64_t i = 1; i <= 20; ++i) {
+        data->mutex.lock_shared();
+        data->mine[t] = i;
+        linger(random);
+        data->mutex.unlock_shared();
+        const std::unique_lock lock(data->mutex);
+        bad += data->mine[t] == i ? 0 : 1;
+        for (const std::uint64_t m : data->mine) bad += m <= 20 ? 0 : 1;
+      }
+      return bad;
+    });
+    const std::unique_lock lock(data->mutex);
+    for (const std::uint64_t m : data->mine) wrong += m == 20 ? 0 : 1;
+    return wrong;
+  });
+}
+
+TEST(Semaphore, GuardsAndHandsOn) {
+  for_seeds([](unsigned seed) {
+    kasane::counting_semaphore guard(1), full(0), empty(4);
+    std::uint64_t counter = 0, put = 0, taken = 0, slots[4] = {};
+    int wrong = everywhere(seed, [&](std::uint32_t t, std::minstd_rand& random) {
+      for (int i = 0; i < 20; ++i) {
+        if (random() % 4 != 0) guard.acquire();
+        else while (!guard.try_acquire()) kasane::this_thread::yield();
+        const std::uint64_t seen = counter;
+        linger(random);
+        counter = seen + 1;
+        guard.release();
+        // A bounded buffer: even threads put, odd ones take.
+        if (t % 2 == 0) {
+          empty.acquire();
+          guard.acquire();
+          slots[put++ % 4] = 7;
+          guard.release();
+          full.release();
+        } else {
+          full.acquire();
+          guard.acquire();
+          const std::uint64_t got = slots[taken % 4];
+          slots[taken++ % 4] = 0;
+          guard.release();
+          empty.release();
+          if (got != 7) return 1;
+        }
+      }
+      return 0;
+    });
+    return wrong + (counter == kThreads * 20 && put == taken && put == kThreads * 10 ? 0 : 1);
+  });
+}
+
+TEST(Latch, PassesWhenAllHaveComeAndMayBeDestroyedThen) {
+  for_seeds([](unsigned seed) {
+    int wrong = 0;
+    for (int round = 0; round < 10; ++round) {
+      std::vector<std::uint64_t> done(kThreads, 0);
+      auto latch = std::make_unique<kasane::latch>(kThreads);
+      std::vector<kasane::thread> threads;
+      for (std::uint32_t t = 0; t < kThreads; ++t) {
+        threads.emplace_back([&done, l = latch.get(), seed, t] {
+          std::minstd_rand random(seed * 31u + t + 1u);
+          linger(random);
+          done[t] = t + 1;
+          l->count_down();
+        });
+      }
+      latch->wait();
+      for (std::uint32_t t = 0; t < kThreads; ++t) wrong += done[t] == t + 1 ? 0 : 1;
+      latch.reset();   // though those who counted may not have returned yet
+      for (auto& t : threads) t.join();
+    }
+    return wrong;
+  });
+}
+
+TEST(Once, IsDoneByOneAndSeenByAll) {
+  for_seeds([](unsigned seed) {
+    kasane::once_flag flag;
+    std::uint64_t runs = 0, failures = 0, value = 0;
+    int wrong = everywhere(seed, [&](std::uint32_t, std::minstd_rand& random) {
+      int bad = 0;
+      for (int i = 0; i < 5; ++i) {
+        linger(random);
+        try {
+          kasane::call_once(flag, [&](std::uint64_t v) {
+            linger(random);
+            if (failures++ < 2) throw std::runtime_error("once more");
+            ++runs;
+            value = v;
+          }, 42u);
+          bad += value == 42 && runs == 1 ? 0 : 1;
+        } catch (const std::runtime_error&) {
+        }
+      }
+      return bad;
+    });
+    return wrong + (runs == 1 && failures == 3 ? 0 : 1);
+  });
+}
+
+TEST(Atomic, CountsPublishesAndCompares) {
+  for_seeds([](unsigned seed) {
+    struct Data {
+      kasane::atomic<std::uint64_t> counter{5};
+      kasane::atomic<std::int32_t> most{-1};
+      kasane::atomic<std::uint32_t> turn;
+      char apart[8192] = {};
+      std::uint64_t guarded = 0;   // by turn
+    };
+    const auto data = std::make_unique<Data>();
+    int wrong = everywhere(seed, [&](std::uint32_t t, std::minstd_rand& random) {
+      for (int i = 0; i < 20; ++i) {
+        data->counter.fetch_add(t, std::memory_order_relaxed);
+        ++data->counter;
+        data->counter.fetch_sub(1);
+        std::int32_t seen = data->most.load(std::memory_order_relaxed);
+        const auto mine = static_cast<std::int32_t>(random() % 1000);
+        while (seen < mine && !data->most.compare_exchange(seen, mine)) {
+        }
+        if (data->most.load() < mine) return 1;
+      }
+      // Threads in turn: the plain variable is ordered by the atomic alone.
+      while (data->turn.load(std::memory_order_acquire) != t) kasane::this_thread::yield();
+      const int bad = data->guarded == t ? 0 : 1;
+      data->guarded = t + 1;
+      data->turn.store(t + 1, std::memory_order_release);
+      return bad;
+    });
+    const std::uint64_t expected = 5 + 20 * (kThreads * (kThreads - 1) / 2);
+    wrong += data->counter.load() == expected && data->counter.exchange(1) == expected && data->counter.load() == 1 ? 0 : 1;
+    data->turn.store(0xF0);
+    wrong += data->turn.fetch_or(0x0F) == 0xF0 && data->turn.fetch_and(0x3C) == 0xFF && data->turn.fetch_xor(0xFF) == 0x3C && data->turn.load() == 0xC3 ? 0 : 1;
+    return wrong;
+  });
+}
+
+TEST(Future, BringsValuesAndExceptionsOfOtherRanks) {
+  for_seeds([](unsigned seed) {
+    int wrong = 0;
+    std::minstd_rand plan(seed);
+    std::vector<kasane::future<std::string>> futures;
+    std::vector<kasane::thread> threads;
+    for (std::uint32_t t = 0; t < kThreads; ++t) {
+      kasane::promise<std::string> promise;
+      futures.push_back(promise.get_future());
+      threads.emplace_back([t, seed](kasane::promise<std::string> p) {
+        std::minstd_rand random(seed * 37u + t + 1u);
+        linger(random);
+        if (t % 4 == 0) p.set_exception(std::make_exception_ptr(std::out_of_range(std::string(100, 'x'))));
+        else if (t % 4 != 1) p.set_value(1000, static_cast<char>('a' + t));
+      }, std::move(promise));
+    }
+    for (std::uint32_t t = 0; t < kThreads; ++t) {
+      if (plan() % 8 == 0) continue;   // nobody asks for this one
+      if (plan() % 2 == 0)
+        while (!futures[t].ready()) kasane::this_thread::yield();
+      try {
+        const std::string got = futures[t].get();
+        wrong += t % 4 > 1 && got == std::string(1000, static_cast<char>('a' + t)) ? 0 : 1;
+      } catch (const std::out_of_range& e) {
+        wrong += t % 4 == 0 && std::string(e.what()).size() == 100 ? 0 : 1;
+      } catch (const kasane::error& e) {
+        wrong += t % 4 == 1 && e.code() == ECANCELED ? 0 : 1;
+      }
+      wrong += futures[t].valid() ? 1 : 0;
+    }
+    for (auto& t : threads) t.join();
+    return wrong;
+  });
+}
+
+TEST(Future, OfNothingAndMisuse) {
+  EXPECT_EQ(kasane::run([] {
+    kasane::promise<void> promise;
+    auto future = promise.get_future();
+    int wrong = future.ready() ? 1 : 0;
+    kasane::thread([&promise] { promise.set_value(); }).join();
+    future.get();
+    const auto refused = [](auto&& f) {
+      try {
+        f();
+      } catch (const kasane::error& e) {
+        return e.code() == EINVAL ? 0 : 1;
+      }
+      return 1;
+    };
+    return wrong + refused([&] { future.get(); }) + refused([&] { promise.set_value(); }) + refused([&] { (void)promise.get_future(); }) +
+           refused([] { kasane::counting_semaphore s(KASANE_SEM_MAX + 1); });
+  }), 0);
+}
+
+}  // namespace
