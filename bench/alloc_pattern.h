@@ -54,8 +54,9 @@ PatternTimes run_pattern(unsigned rounds, const Allocate& allocate, const Free& 
   return {median_of(std::move(allocating)), median_of(std::move(freeing))};
 }
 
-/// One thread's part of the mixed workload, `threads` of them at once; exchange(n pointers) lets nobody go on before all have come, and returns those of the next thread in their
-/// place. Its time does not count: what is measured is allocating and freeing while others do so too, not how fast threads find together or hand pointers on.
+/// One thread's part of the mixed workload, `threads` of them at once; exchange(n pointers) lets nobody go on before all have come, and returns those of the
+/// next thread in their place. Its time does not count: what is measured is allocating and freeing while others do so too, not how fast threads find together
+/// or hand pointers on.
 /// allocate(bytes, a random number). Returns ns an operation, the median of the rounds.
 template <class Allocate, class Free, class Exchange>
 double run_mixed(unsigned rounds, std::size_t thread, const Allocate& allocate, const Free& free, const Exchange& exchange) {

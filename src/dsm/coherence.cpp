@@ -653,8 +653,8 @@ void Coherence::arm_claimed(std::uint64_t first, std::uint64_t last) noexcept {
   }
 }
 
-/// Does the event mean anything to the block? The heap asks for whole ranges, of which most are not cached here, as often as it takes and gives groups: so the answer is one look,
-/// and the compiler leaves out all of next() that is about other events.
+/// Does the event mean anything to the block? The heap asks for whole ranges, of which most are not cached here, as often as it takes and gives groups: so
+/// the answer is one look, and the compiler leaves out all of next() that is about other events.
 template <Event event>
 [[gnu::flatten]] bool Coherence::concerns(BlockId b) const noexcept {
   return next(BlockState::of(table_[b].load()), event).verdict != Verdict::done;

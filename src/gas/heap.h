@@ -163,7 +163,8 @@ class Heap {
   HeapLayout layout_;
   std::uint64_t first_own_page_;
   bool alone_;                          ///< the job has one rank: nothing is cached, nothing to drop or discard
-  std::atomic<std::uint16_t>* known_;   ///< one a page of the heap segment: 0, or size class + 1 | pages from the slab's first << 8. In the region: who makes pages of a slab clears it
+  /// One a page of the heap segment: 0, or size class + 1 | pages from the slab's first << 8. In the region: who makes pages of a slab clears it.
+  std::atomic<std::uint16_t>* known_;
   HeapCache* caches_;                   ///< config_.caches + 1 of them
   Extent* extents_;                     ///< one a rank, under extent_mutex_
   std::mutex extent_mutex_;             ///< held for a few instructions

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of pages of a rank's share, taken and given by any rank (docs/design/heap.md). Free runs lie on stacks by size; pages that were never used begin
-// at `used`. A run that is larger than asked for is split. Neighbours are joined only now and then, by whoever finds no run that fits when the share has
-// grown by half since the last time, or is used up: it takes all stacks, and what slabs are wholly free, sorts, joins, gives back. So taking and giving cost O(1), averaged over all.
+// Runs of pages of a rank's share, taken and given by any rank (docs/design/heap.md). Free runs lie on stacks by size; pages that were never used begin at
+// `used`. A run that is larger than asked for is split. Neighbours are joined only now and then, by whoever finds no run that fits when the share has grown
+// by half since the last time, or is used up: it takes all stacks, and what slabs are wholly free, sorts, joins, gives back. So taking and giving cost O(1),
+// averaged over all.
 //
 // Thread safety: any thread of any rank, each with its own HeapAccess.
 #pragma once

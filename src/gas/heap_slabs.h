@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slabs of which every object is free become pages again (docs/design/heap.md). Whoever joins runs takes all groups off the stacks first, keeps the slabs that are wholly among them,
-// and puts the other groups back.
+// Slabs of which every object is free become pages again (docs/design/heap.md). Whoever joins runs takes all groups off the stacks first, keeps the slabs
+// that are wholly among them, and puts the other groups back.
 //
 // Thread safety: one collector of a share at a time (the word `joining` sees to it); takers and givers of groups go on meanwhile.
 #pragma once

@@ -46,7 +46,8 @@ static_assert(std::has_unique_object_representations_v<State>);
 class Model {
  public:
   using State = test::State;
-  Model(std::vector<Script> scripts, Word initial, std::uint32_t most, Mutation mutation) : scripts_(std::move(scripts)), initial_(initial), most_(most), mutation_(mutation) {
+  Model(std::vector<Script> scripts, Word initial, std::uint32_t most, Mutation mutation)
+      : scripts_(std::move(scripts)), initial_(initial), most_(most), mutation_(mutation) {
     for (Script& s : scripts_) s.push_back({});
   }
   State initial() const {
@@ -259,7 +260,10 @@ TEST(LatchWalk, WaitersAndCounters) {
   expect_exhausted(walk({down, down, waits, waits}, LatchWord{2, kNoSlot}.pack(), ~0u));
   expect_exhausted(walk({{{Op::count_down, 2}, {Op::wait}}, {{Op::count_down, 1}, {Op::wait}}, waits}, LatchWord{3, kNoSlot}.pack(), ~0u));
 }
-TEST(LatchWalk, WhoPassedMayDestroyIt) { expect_exhausted(walk({{{Op::count_down, 1}}, {{Op::count_down, 1}}, {{Op::wait}, {Op::destroy, 0}}}, LatchWord{2, kNoSlot}.pack(), ~0u)); }
+TEST(LatchWalk, WhoPassedMayDestroyIt) {
+  const Script down{{Op::count_down, 1}};
+  expect_exhausted(walk({down, down, {{Op::wait}, {Op::destroy, 0}}}, LatchWord{2, kNoSlot}.pack(), ~0u));
+}
 TEST(LatchWalk, FindsMutants) {
   const std::vector<Script> scripts{{{Op::wait}}, {{Op::wait}}, {{Op::count_down, 1}}};
   EXPECT_FALSE(walk(scripts, LatchWord{1, kNoSlot}.pack(), ~0u, Mutation::wake_dropped).ok());
