@@ -3,23 +3,20 @@
 if(NOT KASANE_QUICK_BUILD)
   set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
 endif()
-# g++ 12 crashes where headers were precompiled with another -O, and does not check: so both get it from here.
-set(KASANE_QUICK_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O1>)
 
 # kasane_precompile(NAME LIBS … HEADERS …): kasane_use_precompiled(TARGET NAME) then gives a program these headers.
 function(kasane_precompile name)
   cmake_parse_arguments(arg "" "" "LIBS;HEADERS" ${ARGN})
   file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp" CONTENT "")
   add_library(${name} OBJECT EXCLUDE_FROM_ALL "${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp")
-  # GCC takes them only where all flags are the same: a program's are not those of a library.
+  # GCC takes them only where all flags are the same (g++ 12 crashes where only -O differs): a program's are not those of a library.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_compile_options(${name} PRIVATE -fPIE ${KASANE_QUICK_OPTIONS})
+  target_compile_options(${name} PRIVATE -fPIE)
   target_link_libraries(${name} PRIVATE kasane_warnings ${arg_LIBS})
   target_precompile_headers(${name} PRIVATE ${arg_HEADERS})
 endfunction()
 
-# Also compiles it with little optimisation: for programs that are compiled more often than run. One with flags of its own sets DISABLE_PRECOMPILE_HEADERS.
+# One with flags of its own sets DISABLE_PRECOMPILE_HEADERS.
 function(kasane_use_precompiled target name)
-  target_compile_options(${target} PRIVATE ${KASANE_QUICK_OPTIONS})
   target_precompile_headers(${target} REUSE_FROM ${name})
 endfunction()

@@ -33,7 +33,8 @@ TEST(AssertDeath, NamesRankAndThread) {
 }
 
 TEST(AssertDeath, LongTextIsNotCut) {
-  const std::string hint = std::string(5000, 'x') + "END";
+  std::string hint(5000, 'x');
+  hint += "END";
   EXPECT_DEATH(KASANE_CHECK(false, hint.c_str()), "xEND");
 }
 

@@ -41,7 +41,8 @@ TEST_F(LogTest, BelowTheLevelNothingIsWritten) {
 }
 
 TEST_F(LogTest, LongMessagesAndBracesArriveWhole) {
-  const std::string body = std::string(3000, 'y') + "{}%n";
+  std::string body(3000, 'y');
+  body += "{}%n";
   ::testing::internal::CaptureStderr();
   log(LogLevel::error, "{}", body);
   EXPECT_NE(::testing::internal::GetCapturedStderr().find(body), std::string::npos);
