@@ -93,11 +93,11 @@ void with_pool(unsigned workers, const std::function<void()>& measure) {
   constexpr std::uint32_t kSlots = 4096;
   ult::Config config;
   const Pages region(ult::threads_region_bytes(workers, kSlots));
-  const Pages stacks(kSlots * config.slot_bytes);
+  const Pages stacks(kSlots * config.stack_bytes);
   std::vector<Counters> counters(workers);
   config.workers = workers;
-  config.slots_per_rank = kSlots;
-  config.slots = stacks.data();
+  config.slots_per_rank = config.stacks_per_rank = kSlots;
+  config.stacks = stacks.data();
   config.region = region.data();
   config.counters = counters.data();
   auto pool = ult::Pool::create(config);

@@ -59,27 +59,27 @@ void who(CrashText& text) noexcept {
   if (slot != kNoSlot) text.add(", user-level thread in slot ").decimal(raw(slot));
 }
 
-/// The stack slot that holds the address, and where in it. slot_bytes 0: none does.
-struct InSlot {
-  std::uint64_t slot = 0, offset = 0, slot_bytes = 0;
+/// The call stack that holds the address, and where in it. bytes 0: none does.
+struct InStack {
+  std::uint64_t stack = 0, offset = 0, bytes = 0;
 };
 
-InSlot find_slot(std::uintptr_t address) noexcept {
+InStack find_stack(std::uintptr_t address) noexcept {
   const ult::Pool* pool = ult::Pool::current();
   if (pool == nullptr) return {};
   const ult::Config& c = pool->config();
-  const std::uintptr_t from_first = address - reinterpret_cast<std::uintptr_t>(c.slots);
-  if (c.slot_bytes == 0 || from_first >= c.slot_bytes * c.ranks * c.slots_per_rank) return {};
-  return {from_first / c.slot_bytes, from_first % c.slot_bytes, c.slot_bytes};
+  const std::uintptr_t from_first = address - reinterpret_cast<std::uintptr_t>(c.stacks);
+  if (c.stack_bytes == 0 || from_first >= c.stack_bytes * c.ranks * c.stacks_per_rank) return {};
+  return {from_first / c.stack_bytes, from_first % c.stack_bytes, c.stack_bytes};
 }
 
-void explain_slot(CrashText& text, const InSlot& in) noexcept {
+void explain_stack(CrashText& text, const InStack& in) noexcept {
   constexpr std::uint64_t kGuardBytes = 4096;
   if (in.offset < kGuardBytes) {
-    text.add("that is the guard below the stack of slot ").decimal(in.slot).add(": stack overflow. A stack has ").decimal(in.slot_bytes);
+    text.add("that is the guard below call stack ").decimal(in.stack).add(": stack overflow. A stack has ").decimal(in.bytes);
     text.add(" bytes; give more with kasane run --stack SIZE, or KASANE_STACK=SIZE\n");
   } else {
-    text.add("that lies in the stack of slot ").decimal(in.slot).add(", which is not in use or belongs to another thread\n");
+    text.add("that lies in call stack ").decimal(in.stack).add(", which is not in use or belongs to another thread\n");
   }
 }
 
@@ -88,8 +88,8 @@ void explain_address(const void* address, const char* meaning) noexcept {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   if (meaning != nullptr) {
     text.add(meaning).add("\n");
-  } else if (const InSlot in = find_slot(at); in.slot_bytes != 0) {
-    explain_slot(text, in);
+  } else if (const InStack in = find_stack(at); in.bytes != 0) {
+    explain_stack(text, in);
   } else if (in_space(address)) {
     text.add("that lies in the global space, at offset ").hex(at - reinterpret_cast<std::uintptr_t>(process().space_base));
     text.add(", where nothing is allocated: a wild pointer, or memory that was freed\n");
@@ -103,7 +103,7 @@ void explain_address(const void* address, const char* meaning) noexcept {
 
 void explain_overflow(std::uintptr_t address, std::uintptr_t stack_pointer) noexcept {
   const bool near = stack_pointer != 0 && address - (stack_pointer - kNearStack) < kNearStack + 4096;
-  if (!near || find_slot(address).slot_bytes != 0) return;   // an address in a slot has been explained
+  if (!near || find_stack(address).bytes != 0) return;   // an address in a stack has been explained
   CrashText text;
   text.add("it is beside the stack pointer ").hex(stack_pointer).add(": probably a stack overflow. More stack: --main-stack, KASANE_MAIN_STACK for main; ");
   say(text.add("--stack, KASANE_STACK for threads\n"));

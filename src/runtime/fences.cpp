@@ -37,40 +37,40 @@ Stacks::Stacks(gas::Mover& mover, dsm::Coherence& coherence, ThreadContexts& con
                const Segments& segments) noexcept
     : mover_(mover), coherence_(coherence), contexts_(contexts), space_(space), pages_(pages), segments_(segments) {}
 
-void Stacks::adopt(SlotId slot, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank) {
+void Stacks::adopt(StackId stack, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank) {
   auto& context = contexts_.here();
   const gas::ByteRange live{space_.offset(reinterpret_cast<void*>(live_lo)), space_.offset(reinterpret_cast<void*>(live_hi - 1)) + 1};
-  for (const PageId page : pages_.in(segments_.slot_offset(slot), segments_.slot_bytes)) {
+  for (const PageId page : pages_.in(segments_.stack_offset(stack), segments_.stack_bytes)) {
     const auto moved = mover_.bring(context.io, page, live);
     KASANE_CHECK(moved.has_value(), "a stack that waits to be run is not pinned");
   }
   count(context.counters.bytes_moved, live.end - live.begin);
 }
 
-void Stacks::surrender(SlotId slot) {
+void Stacks::surrender(StackId stack) {
   auto& context = contexts_.here();
-  for (const PageId page : pages_.in(segments_.slot_offset(slot), segments_.slot_bytes)) {
-    KASANE_CHECK(mover_.hand_back(context.io, page, birth_rank(slot)), "the rank that ran a thread owns its stack");
+  for (const PageId page : pages_.in(segments_.stack_offset(stack), segments_.stack_bytes)) {
+    KASANE_CHECK(mover_.hand_back(context.io, page, birth_rank(stack)), "the rank that ran a thread owns its stack");
   }
 }
 
-void Stacks::reclaim(SlotId slot) {
-  coherence_.arm_owned(contexts_.here().io, segments_.slot_offset(slot), segments_.slot_bytes);
+void Stacks::reclaim(StackId stack) {
+  coherence_.arm_owned(contexts_.here().io, segments_.stack_offset(stack), segments_.stack_bytes);
 }
 
-void Stacks::prepare(SlotId slot, Rank me) {
-  const std::uint64_t begin = segments_.slot_offset(slot);
-  if (birth_rank(slot) == me) {
+void Stacks::prepare(StackId stack, Rank me) {
+  const std::uint64_t begin = segments_.stack_offset(stack);
+  if (birth_rank(stack) == me) {
     auto& context = contexts_.here();
-    for (const PageId page : pages_.in(begin, segments_.slot_bytes)) {
+    for (const PageId page : pages_.in(begin, segments_.stack_bytes)) {
       const auto assigned = mover_.assign(context.io, page, me);
       KASANE_CHECK(assigned.has_value());
     }
-    coherence_.arm_owned(context.io, begin, segments_.slot_bytes);
+    coherence_.arm_owned(context.io, begin, segments_.stack_bytes);
   }
   // The top block in M, A and V, so that neither the first frames nor a hand-over fault one page after the other (rule 12).
-  mem::populate(space_.a(begin + segments_.slot_bytes - kBlockBytes), kBlockBytes);
-  if (birth_rank(slot) == me) mem::populate(space_.v(begin + segments_.slot_bytes - kBlockBytes), kBlockBytes);
+  mem::populate(space_.a(begin + segments_.stack_bytes - kBlockBytes), kBlockBytes);
+  if (birth_rank(stack) == me) mem::populate(space_.v(begin + segments_.stack_bytes - kBlockBytes), kBlockBytes);
   // False: past the bound of guards on a kernel without markers (mem/stack_guard.h); the slot works without.
   static_cast<void>(mem::install_guard(space_.v(begin)));
 }

@@ -27,14 +27,14 @@ class Fences final : public ult::Edges {
 class Stacks final : public ult::StackMover {
  public:
   Stacks(gas::Mover&, dsm::Coherence&, ThreadContexts&, mem::Space&, const mem::Pages&, const Segments&) noexcept;
-  void adopt(SlotId, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank from) override;
-  void surrender(SlotId) override;
-  void reclaim(SlotId) override;
-  /// Before this process runs a slot for the first time: guard; if it was born here also pages and access.
-  void prepare(SlotId, Rank me);
+  void adopt(StackId, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank from) override;
+  void surrender(StackId) override;
+  void reclaim(StackId) override;
+  /// Before this process uses a stack for the first time: guard; if it was born here also pages and access.
+  void prepare(StackId, Rank me);
 
  private:
-  [[nodiscard]] Rank birth_rank(SlotId slot) const noexcept { return Rank{static_cast<std::uint32_t>(raw(slot) / segments_.slots_per_rank)}; }
+  [[nodiscard]] Rank birth_rank(StackId stack) const noexcept { return Rank{static_cast<std::uint32_t>(raw(stack) / segments_.stacks_per_rank)}; }
 
   gas::Mover& mover_;
   dsm::Coherence& coherence_;

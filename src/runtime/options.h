@@ -15,8 +15,8 @@ struct Options {
   std::uint64_t ranks = 1;
   std::uint64_t workers = 0;               ///< 0: usable cores / ranks, at least 1
   std::uint64_t space_bytes = std::uint64_t{1} << 40;
-  std::uint64_t stack_bytes = 64 << 10;    ///< a stack slot
-  std::uint64_t slots = 0;                 ///< stack slots a rank; 0: 65536, or what an eighth of the space holds
+  std::uint64_t stack_bytes = 64 << 10;    ///< of a thread
+  std::uint64_t slots = 0;                 ///< stacks a rank; 0: 65536, or what an eighth of the space holds
   std::uint64_t main_stack_bytes = 8 << 20;
   bool main_in_every_rank = false;
   bool new_in_space = true;

@@ -344,7 +344,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
 }
 
 Result<void> Runtime::State::build_threads() {
-  auto region = attach_region(*comm_engine, gas::kThreads, ult::threads_region_bytes(workers, static_cast<std::uint32_t>(segments.slots_per_rank)));
+  auto region = attach_region(*comm_engine, gas::kThreads, ult::threads_region_bytes(workers, segments.slots_per_rank(ranks)));
   KASANE_TRY(region);
   fences.emplace(*coherence, *contexts);
   stacks.emplace(*mover, *coherence, *contexts, *space, directory->pages(), segments);
@@ -354,17 +354,18 @@ Result<void> Runtime::State::build_threads() {
   config.rank = rank;
   config.ranks = ranks;
   config.workers = workers;
-  config.slots_per_rank = static_cast<std::uint32_t>(segments.slots_per_rank);
-  config.slot_bytes = segments.slot_bytes;
-  config.slots = space->v(segments.stacks_offset);
+  config.slots_per_rank = segments.slots_per_rank(ranks);
+  config.stacks_per_rank = static_cast<std::uint32_t>(segments.stacks_per_rank);
+  config.stack_bytes = segments.stack_bytes;
+  config.stacks = space->v(segments.stacks_offset);
   config.region = region->base;
   config.counters = own_counters();
   config.words = &*words;
   config.edges = &*fences;
   config.mover = &*stacks;
-  config.prepare_slot = [](void* self, SlotId slot) {
+  config.prepare_stack = [](void* self, StackId stack) {
     auto& state = *static_cast<State*>(self);
-    state.stacks->prepare(slot, state.rank);
+    state.stacks->prepare(stack, state.rank);
   };
   config.prepare_context = this;
   scheduler.emplace(*transport, *words, *fences, *stacks, config, options.seed);
@@ -380,7 +381,7 @@ Result<void> Runtime::State::build_threads() {
 bool Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted) {
   const bool write = wanted == mem::Access::write;
   if (left.load()) report_wild_access(space->v(offset), write, "global memory is gone: the job has ended (a destructor of a static object, or a thread that was detached?)");
-  if (segments.in_stacks(offset, ranks) && (offset - segments.stacks_offset) % segments.slot_bytes < mem::kBlockBytes) {
+  if (segments.in_stacks(offset, ranks) && (offset - segments.stacks_offset) % segments.stack_bytes < mem::kBlockBytes) {
     report_wild_access(space->v(offset), write, "stack overflow: the guard page of a thread's stack; raise --stack (KASANE_STACK)");
   }
   if (mixing != nullptr) mixing->on_fault(offset, write);

@@ -3,7 +3,7 @@
 //
 //   0            nothing: small offsets from the base are wild pointers
 //   1/64         main's stack (rank 0)          grows down; what lies below it is not allocated
-//   1/8          stack slots, ranks × slots × slot bytes
+//   1/8          stacks, ranks × --slots × --stack
 //   1/4          heap in pages of 4 KiB     each heap in equal shares a rank
 //   9/32         heap in pages of 2 MiB
 //   1/2 … end    heap in pages of 64 KiB, which is used unless a program asks for another; so has all that is no heap
@@ -22,19 +22,24 @@ namespace kasane::runtime {
 
 struct Segments {
   std::uint64_t main_offset = 0, main_bytes = 0;
-  std::uint64_t stacks_offset = 0, slot_bytes = 0, slots_per_rank = 0;
+  std::uint64_t stacks_offset = 0, stack_bytes = 0, stacks_per_rank = 0;
   struct Heap {
     std::uint64_t offset = 0, bytes = 0, page_bytes = 0;
   };
   /// The first one's pages are the usual ones.
   std::array<Heap, 3> heaps{};
 
-  [[nodiscard]] std::uint64_t slot_offset(SlotId slot) const noexcept { return stacks_offset + raw(slot) * slot_bytes; }
+  [[nodiscard]] std::uint64_t stack_offset(StackId stack) const noexcept { return stacks_offset + raw(stack) * stack_bytes; }
   [[nodiscard]] bool in_stacks(std::uint64_t offset, std::uint32_t ranks) const noexcept {
-    return offset - stacks_offset < ranks * slots_per_rank * slot_bytes;
+    return offset - stacks_offset < ranks * stacks_per_rank * stack_bytes;
   }
-  [[nodiscard]] SlotId slot_at(std::uint64_t offset) const noexcept {
-    return SlotId{static_cast<std::uint32_t>((offset - stacks_offset) / slot_bytes)};
+  [[nodiscard]] StackId stack_at(std::uint64_t offset) const noexcept {
+    return StackId{static_cast<std::uint32_t>((offset - stacks_offset) / stack_bytes)};
+  }
+
+  /// Threads of a rank that may wait to be joined: their control blocks outlive their stacks, and are small.
+  [[nodiscard]] std::uint32_t slots_per_rank(std::uint32_t ranks) const noexcept {
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(16 * stacks_per_rank, (raw(kNoSlot) - 1) / ranks));
   }
 
   /// The page sizes of all its parts.
@@ -46,11 +51,11 @@ struct Segments {
   }
 
   /// slots 0: as many as an eighth of the space holds, at most 65536 a rank.
-  static Result<Segments> divide(std::uint64_t space_bytes, std::uint32_t ranks, std::uint64_t slot_bytes, std::uint64_t slots,
+  static Result<Segments> divide(std::uint64_t space_bytes, std::uint32_t ranks, std::uint64_t stack_bytes, std::uint64_t slots,
                                  std::uint64_t main_bytes) {
     constexpr std::uint64_t page = mem::kPageBytes;
-    if (slot_bytes < page || slot_bytes % page != 0) {
-      return fail(Errc::invalid_argument, "--stack " + std::to_string(slot_bytes) + " (KASANE_STACK): a multiple of 65536 is needed");
+    if (stack_bytes < page || stack_bytes % page != 0) {
+      return fail(Errc::invalid_argument, "--stack " + std::to_string(stack_bytes) + " (KASANE_STACK): a multiple of 65536 is needed");
     }
     if (space_bytes % page != 0 || space_bytes < (64ull << 20)) {
       return fail(Errc::invalid_argument, "--space " + std::to_string(space_bytes) + " (KASANE_SPACE): a multiple of 64 KiB, at least 64 MiB, is needed");
@@ -59,12 +64,12 @@ struct Segments {
     const auto page_up = [](std::uint64_t n) { return (n + page - 1) / page * page; };
     s.main_offset = page_up(space_bytes / 64);
     s.main_bytes = std::min(page_up(main_bytes), page_up(space_bytes / 16));
-    s.slot_bytes = slot_bytes;
+    s.stack_bytes = stack_bytes;
     s.stacks_offset = page_up(space_bytes / 8);
-    const std::uint64_t room = space_bytes / 8 / (ranks * slot_bytes);
-    s.slots_per_rank = slots != 0 ? slots : std::min<std::uint64_t>(room, 65536);
-    if (s.slots_per_rank == 0 || s.slots_per_rank > room) {
-      return fail(Errc::limit, "--slots " + std::to_string(slots) + " (KASANE_SLOTS) with --stack " + std::to_string(slot_bytes) +
+    const std::uint64_t room = space_bytes / 8 / (ranks * stack_bytes);
+    s.stacks_per_rank = slots != 0 ? slots : std::min<std::uint64_t>(room, 65536);
+    if (s.stacks_per_rank == 0 || s.stacks_per_rank > room) {
+      return fail(Errc::limit, "--slots " + std::to_string(slots) + " (KASANE_SLOTS) with --stack " + std::to_string(stack_bytes) +
                                    ": an eighth of --space holds " + std::to_string(room) + " stacks a rank; raise --space");
     }
     const auto large_page_up = [](std::uint64_t n) { return (n + mem::kLargestPageBytes - 1) / mem::kLargestPageBytes * mem::kLargestPageBytes; };

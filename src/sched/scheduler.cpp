@@ -111,8 +111,9 @@ std::uint64_t Scheduler::perform(const TheftStep& s, Rank victim, std::uint32_t 
     case TheftStep::Kind::sp: return words_.load(layout_.birth_rank(s.slot), control(offsetof(ult::SlotControl, sp)));
     case TheftStep::Kind::ask_release: edges_.ask_release(victim); return 0;
     case TheftStep::Kind::adopt: {
-      const auto slots = reinterpret_cast<std::uintptr_t>(config_.slots);
-      mover_.adopt(s.slot, s.value, slots + (std::uintptr_t{raw(s.slot)} + 1) * config_.slot_bytes, victim);
+      const auto stacks = reinterpret_cast<std::uintptr_t>(config_.stacks);
+      const StackId stack{static_cast<std::uint32_t>((s.value - stacks) / config_.stack_bytes)};
+      mover_.adopt(stack, s.value, stacks + (std::uintptr_t{raw(stack)} + 1) * config_.stack_bytes, victim);
       return 0;
     }
     case TheftStep::Kind::acquire: edges_.acquire(); return 0;

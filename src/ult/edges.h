@@ -24,16 +24,16 @@ class Edges {
   virtual void acquire() = 0;
 };
 
-/// Moves the pages of a stack slot between ranks.
+/// Moves the pages of a stack between ranks.
 class StackMover {
  public:
   virtual ~StackMover() = default;
-  /// Thief: own the slot's pages; bytes [live_lo, live_hi) (addresses in V) arrive from rank from.
-  virtual void adopt(SlotId, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank from) = 0;
+  /// Thief: own the stack's pages; bytes [live_lo, live_hi) (addresses in V) arrive from rank from.
+  virtual void adopt(StackId, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank from) = 0;
   /// A moved thread has exited here: give the pages back to the birth rank, without data.
-  virtual void surrender(SlotId) = 0;
-  /// The birth rank takes a returned slot into use again.
-  virtual void reclaim(SlotId) = 0;
+  virtual void surrender(StackId) = 0;
+  /// The birth rank takes a returned stack into use again.
+  virtual void reclaim(StackId) = 0;
 };
 
 /// 64-bit atomic words of the threads region of any rank (sequentially consistent). offset is within the region.

@@ -36,7 +36,8 @@ using Word = std::uint64_t;
 
 inline constexpr std::uint32_t kLocalKeys = 4;   ///< thread_local-like values a thread has (ult/locals.h)
 
-/// One call stack and the thread on it. Lives at the slot's birth rank wherever the thread runs.
+/// One thread, from its allocation to its join. Lives at the slot's birth rank wherever the thread runs; its call stack, of the same rank, only until the
+/// thread has ended.
 /// The first cache line is what fork and join touch; the second what only blocked, moved or failing threads need.
 struct alignas(128) SlotControl {
   Word sp;             ///< saved stack pointer while the thread does not run
@@ -46,7 +47,7 @@ struct alignas(128) SlotControl {
   Word generation;     ///< low 32 bits: which thread of this slot; odd, grows when the slot is freed
   Word rank;           ///< the rank that runs the thread, or ran it last; of a free slot: its birth rank
   Word exception;      ///< what it exited with: the pointer inside a std::exception_ptr, or 0
-  Word stack_end;      ///< highest address of its stack, exclusive; set when it is first taken
+  Word stack_end;      ///< highest address of its stack, exclusive
 
   Word eh[2];          ///< its __cxa_eh_globals while it does not run (ult/exception_state.h)
   Word reserved2[2];
@@ -58,9 +59,10 @@ static_assert(offsetof(SlotControl, eh) == 64);
 enum SlotFlags : Word {
   kSlotResumed = 1,         ///< was switched out at least once: it may not return into its parent
   kSlotExceptionState = 2,  ///< eh[] holds something
-  kSlotMoved = 4,           ///< exited on another rank: the birth rank must reclaim() the slot before it uses it again
+  kSlotMoved = 4,           ///< exited on another rank: the birth rank must reclaim() its stack, which is the slot's until then
   kSlotLocals = 8,          ///< locals[] holds something
   kSlotException = 16,      ///< exception holds something
+  kSlotAbandoned = 32,      ///< given back by another rank before it ran: its stack is still the slot's
 };
 
 /// A mutex, condition variable or barrier (ult/mutex.h …). What words mean is theirs; next_free belongs to the allocator.

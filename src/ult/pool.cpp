@@ -29,8 +29,8 @@ constinit thread_local kasane::ult::Worker* kasane_ult_worker = nullptr;
 namespace kasane::ult {
 namespace {
 
-/// Slots are multiples of it.
-constexpr std::size_t kSmallestSlotBytes = 64 * 1024;
+/// Stacks are multiples of it.
+constexpr std::size_t kSmallestStackBytes = 64 * 1024;
 
 /// What exit() throws. No base class: only the thread's first frame, or catch (...), sees it.
 struct ThreadExit {};
@@ -101,15 +101,16 @@ void run_root_call(void* call) {
 
 // ---- fork ----
 
-[[noreturn, gnu::noinline]] void refuse_argument(std::size_t size, std::size_t slot_bytes) {
+[[noreturn, gnu::noinline]] void refuse_argument(std::size_t size, std::size_t stack_bytes) {
   throw std::length_error("kasane: a thread's argument of " + std::to_string(size) + " bytes does not fit in half a call stack of " +
-                          std::to_string(slot_bytes) + " bytes");
+                          std::to_string(stack_bytes) + " bytes");
 }
 
-inline Pool::Allocated make_thread(PoolCore& core, SlotId slot, std::size_t alignment, std::size_t size) {
+inline Pool::Allocated make_thread(PoolCore& core, SlotId slot, Word stack_end, std::size_t alignment, std::size_t size) {
   SlotControl& control = *core.controls.local(slot);
   const std::uintptr_t align = alignment < 16 ? 16 : alignment;
-  const std::uintptr_t argument = (control.stack_end - size) & ~(align - 1);
+  const std::uintptr_t argument = (stack_end - size) & ~(align - 1);
+  control.stack_end = stack_end;
   // relaxed: whoever learns of the thread does so through something that orders memory.
   atomic(control.join).store(kRunning, std::memory_order_relaxed);
   return {ThreadId{Word{raw(slot)} << 32 | (control.generation & 0xFFFFFFFFu)}, reinterpret_cast<void*>(argument)};
@@ -117,8 +118,14 @@ inline Pool::Allocated make_thread(PoolCore& core, SlotId slot, std::size_t alig
 
 [[gnu::noinline]] Pool::Allocated allocate_slowly(Worker& worker, std::size_t alignment, std::size_t size) {
   PoolCore& core = *worker.core;
-  if (size + alignment > core.config.slot_bytes / 2) refuse_argument(size, core.config.slot_bytes);
-  return make_thread(core, core.slots.take(worker.cache), alignment, size);
+  if (size + alignment > core.config.stack_bytes / 2) refuse_argument(size, core.config.stack_bytes);
+  const Word stack_end = core.slots.take_stack(worker.stacks);
+  try {
+    return make_thread(core, core.slots.take(worker.cache), stack_end, alignment, size);
+  } catch (...) {
+    core.slots.release_stack(worker.stacks, stack_end);
+    throw;
+  }
 }
 
 inline void fork_on(Worker& worker, SlotControl* control, Pool::Allocated thread, void (*function)(void*)) {
@@ -134,8 +141,9 @@ void adopt_for_fork(Worker& worker, Pool::Allocated thread) {
   RuntimeSection section;
   PoolCore& core = *worker.core;
   const SlotId slot = thread.id.slot();
-  core.slots.prepare_foreign(slot);
-  core.config.mover->adopt(slot, reinterpret_cast<std::uintptr_t>(thread.argument), core.slots.stack_end(slot),
+  const Word stack_end = core.controls.get(slot, offsetof(SlotControl, stack_end));
+  core.slots.prepare_foreign(stack_end - 1);
+  core.config.mover->adopt(core.slots.stack_at(stack_end - 1), reinterpret_cast<std::uintptr_t>(thread.argument), stack_end,
                            core.controls.layout().birth_rank(slot));
   core.controls.put(slot, offsetof(SlotControl, rank), raw(core.config.rank));
 }
@@ -190,6 +198,11 @@ KASANE_ULT_SWITCHES inline ChildReturned return_to(Worker& worker, Parent parent
 [[gnu::noinline]] KASANE_ULT_SWITCHES ChildReturned return_slowly(Worker& worker, Parent parent) { return return_to(worker, parent); }
 
 [[noreturn, gnu::noinline]] void leave_slowly(Worker& worker) { worker.core->leave_for_good(worker); }
+
+[[gnu::noinline]] void child_returned_slowly(Worker& worker, SlotControl& child) {
+  worker.core->slots.release_stack(worker.stacks, child.stack_end);
+  worker.core->end_thread(worker, worker.core->controls.slot_of(child));
+}
 
 // Somebody waits for the child, or it is detached.
 [[gnu::noinline]] void end_known_thread(Worker& worker, SlotControl& child) {
@@ -288,12 +301,12 @@ std::uint64_t OwnWords::fetch_and(Rank, std::uint64_t offset, std::uint64_t oper
 Result<std::unique_ptr<Pool>> Pool::create(const Config& config) {
   const auto wrong = [](const char* what) { return fail(Errc::invalid_argument, std::string("threads of a rank: ") + what); };
   if (config.workers == 0) return wrong("workers is 0; give at least 1");
-  if (config.slots_per_rank == 0) return wrong("slots_per_rank is 0; set KASANE_SLOTS to at least 1");
+  if (config.slots_per_rank == 0 || config.stacks_per_rank == 0) return wrong("slots_per_rank or stacks_per_rank is 0; set KASANE_SLOTS to at least 1");
   if (std::uint64_t{config.ranks} * config.slots_per_rank >= raw(kNoSlot))
     return wrong("ranks × slots_per_rank must be below 2^32 - 1; set KASANE_SLOTS to less");
-  if (config.slot_bytes == 0 || config.slot_bytes % kSmallestSlotBytes != 0) return wrong("slot_bytes must be a multiple of 64 KiB");
-  if (config.slots == nullptr || config.region == nullptr || config.counters == nullptr)
-    return wrong("slots, region and counters must be given");
+  if (config.stack_bytes == 0 || config.stack_bytes % kSmallestStackBytes != 0) return wrong("stack_bytes must be a multiple of 64 KiB");
+  if (config.stacks == nullptr || config.region == nullptr || config.counters == nullptr)
+    return wrong("stacks, region and counters must be given");
   if (raw(config.rank) >= config.ranks) return wrong("rank must be below ranks");
   if (config.ranks > 1 && !(config.words && config.edges && config.mover && config.outside))
     return wrong("with several ranks words, edges, mover and outside must be given");
@@ -364,15 +377,22 @@ void RuntimeSection::leave() noexcept {
 // ---- threads ----
 
 Pool::Allocated Pool::allocate(std::size_t alignment, std::size_t size) {
-  Worker& worker = worker_of_thread();
-  if (worker.cache.empty() || size + alignment > kSmallestSlotBytes / 2 || kSanitized) [[unlikely]]
+  KASANE_ASSERT(current_worker() != nullptr && self() != kNoSlot, "threads are made on a user-level thread");
+  Worker& worker = *current_worker();
+  if (worker.cache.empty() || worker.stacks.empty() || size + alignment > kSmallestStackBytes / 2 || kSanitized) [[unlikely]]
     return allocate_slowly(worker, alignment, size);
-  return make_thread(*worker.core, worker.cache.pop(), alignment, size);
+  return make_thread(*worker.core, worker.cache.pop(), worker.stacks.pop(), alignment, size);
 }
 
 void Pool::abandon(Allocated thread) {
   Worker& worker = worker_of_thread();
-  worker.core->slots.release(worker.cache, thread.id.slot());
+  PoolCore& core = *worker.core;
+  const SlotId slot = thread.id.slot();
+  if (core.controls.is_local(slot))
+    core.slots.release_stack(worker.stacks, core.controls.local(slot)->stack_end);
+  else
+    core.controls.put(slot, offsetof(SlotControl, flags), kSlotAbandoned);
+  core.slots.release(worker.cache, slot);
 }
 
 void Pool::fork(Allocated thread, void (*function)(void*)) {
@@ -527,6 +547,8 @@ KASANE_ULT_SWITCHES kasane::ult::ChildReturned kasane_ult_thread_end(kasane::ult
 // The child's end becomes known, now that its stack is free of us.
 void kasane_ult_child_returned(kasane::ult::Worker* worker, kasane::ult::SlotControl* child) {
   using namespace kasane::ult;
+  if (worker->stacks.full()) [[unlikely]] return child_returned_slowly(*worker, *child);
+  worker->stacks.push(child->stack_end);   // before anybody may take the control block
   Word expected = kRunning;
   // release: what the child wrote is the joiner's to see. Failure relaxed: end_thread() reads again.
   if (!atomic(child->join).compare_exchange_strong(expected, worker->core->exited_here, std::memory_order_release,

@@ -50,17 +50,18 @@ struct Config {
   Rank rank{0};
   std::uint32_t ranks = 1;
   std::uint32_t workers = 1;
-  std::uint32_t slots_per_rank = 4096;
-  std::size_t slot_bytes = 64 * 1024;        ///< a multiple of 64 KiB
-  std::byte* slots = nullptr;                ///< the stacks segment: ranks × slots_per_rank × slot_bytes, at the same address on every rank
+  std::uint32_t slots_per_rank = 4096;       ///< threads that may not be joined yet
+  std::uint32_t stacks_per_rank = 4096;      ///< threads that may not have ended yet
+  std::size_t stack_bytes = 64 * 1024;       ///< a multiple of 64 KiB
+  std::byte* stacks = nullptr;               ///< the stacks segment: ranks × stacks_per_rank × stack_bytes, at the same address on every rank
   std::byte* region = nullptr;               ///< this rank's threads region: layout.h says how many bytes; zeroed
   Counters* counters = nullptr;              ///< workers of them
   Words* words = nullptr;                    ///< null with one rank: all words are local
   Edges* edges = nullptr;
   StackMover* mover = nullptr;
   Outside* outside = nullptr;                ///< null: a futex of the pool's own
-  /// Called on a worker before it runs slots it never ran: makes V of the slot usable here (guard, access). May be null.
-  void (*prepare_slot)(void* context, SlotId) = nullptr;
+  /// Called on a worker before it uses a stack it never used: makes V of it usable here (guard, access). May be null.
+  void (*prepare_stack)(void* context, StackId) = nullptr;
   void* prepare_context = nullptr;
 };
 
@@ -94,7 +95,7 @@ class Pool {
     ThreadId id;
     void* argument;   ///< size bytes on the new thread's stack, for a function object
   };
-  /// A new thread that does not run yet, with room for its argument on its own stack. Fails (what() says so) when the rank has no slot left.
+  /// A new thread that does not run yet, with room for its argument on its own stack. Fails (what() says so) when the rank has no slot or no stack left.
   static Allocated allocate(std::size_t alignment, std::size_t size);
   /// Gives back a thread that was never forked (its argument's constructor threw).
   static void abandon(Allocated);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "ult/controls.h"
 
 #if defined(__SANITIZE_THREAD__)
 #include <atomic>
@@ -56,7 +57,7 @@ struct SanitizerWorker {
 
 class SanitizerSlots {
  public:
-  SanitizerSlots(std::byte*, std::size_t, std::uint32_t slots) : fibers_(slots) {}
+  SanitizerSlots(const Controls&, std::size_t, std::uint32_t slots) : fibers_(slots) {}
   ~SanitizerSlots() {
     for (auto& f : fibers_)
       if (void* fiber = f.load(std::memory_order_relaxed)) __tsan_destroy_fiber(fiber);
@@ -66,6 +67,7 @@ class SanitizerSlots {
     auto& fiber = fibers_[raw(slot)];
     if (!fiber.load(std::memory_order_relaxed)) fiber.store(__tsan_create_fiber(0), std::memory_order_relaxed);
   }
+  static void reuse_stack(Word) noexcept {}
   /// The thread left its stack without returning: TSan's shadow of its calls must not pile up.
   void ended(SlotId slot) noexcept { __tsan_destroy_fiber(fibers_[raw(slot)].exchange(nullptr, std::memory_order_relaxed)); }
   KASANE_ULT_SWITCHES void leaving_to_thread(SlotId slot) noexcept { __tsan_switch_to_fiber(fibers_[raw(slot)].load(std::memory_order_relaxed), 0); }
@@ -91,17 +93,18 @@ struct SanitizerWorker {
 
 class SanitizerSlots {
  public:
-  SanitizerSlots(std::byte* slots, std::size_t slot_bytes, std::uint32_t) : slots_(slots), bytes_(slot_bytes) {}
+  SanitizerSlots(const Controls& controls, std::size_t stack_bytes, std::uint32_t) : controls_(controls), bytes_(stack_bytes) {}
+  static void reuse(SlotId) noexcept {}
   /// Frames that never returned left their red zones behind.
-  void reuse(SlotId slot) noexcept { ASAN_UNPOISON_MEMORY_REGION(stack(slot), bytes_); }
+  void reuse_stack(Word stack_end) noexcept { ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(stack_end - bytes_), bytes_); }
   static void ended(SlotId) noexcept {}
   void leaving_to_thread(SlotId slot) noexcept { __sanitizer_start_switch_fiber(nullptr, stack(slot), bytes_); }
   static void leaving_to_worker(SanitizerWorker& w) noexcept { __sanitizer_start_switch_fiber(nullptr, w.bottom, w.bytes); }
   static void arrived() noexcept { __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr); }
 
  private:
-  std::byte* stack(SlotId slot) const noexcept { return slots_ + std::size_t{raw(slot)} * bytes_; }
-  std::byte* slots_;
+  const void* stack(SlotId slot) const noexcept { return reinterpret_cast<void*>(controls_.get(slot, offsetof(SlotControl, stack_end)) - bytes_); }
+  const Controls& controls_;
   std::size_t bytes_;
 };
 
@@ -113,8 +116,9 @@ struct SanitizerWorker {
 
 class SanitizerSlots {
  public:
-  SanitizerSlots(std::byte*, std::size_t, std::uint32_t) {}
+  SanitizerSlots(const Controls&, std::size_t, std::uint32_t) {}
   static void reuse(SlotId) noexcept {}
+  static void reuse_stack(Word) noexcept {}
   static void ended(SlotId) noexcept {}
   static void leaving_to_thread(SlotId) noexcept {}
   static void leaving_to_worker(SanitizerWorker&) noexcept {}

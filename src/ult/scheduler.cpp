@@ -23,7 +23,11 @@ void publish_exit(void* context, SlotId slot) {
   // All before the record says that it has exited: the joiner may give the slot away at once.
   const Word exception = core.controls.get(slot, offsetof(SlotControl, flags)) & kSlotException;
   const bool moved = !core.controls.is_local(slot);
-  if (moved) core.config.mover->surrender(slot);
+  const Word stack_end = core.controls.get(slot, offsetof(SlotControl, stack_end));
+  if (moved)
+    core.config.mover->surrender(core.slots.stack_at(stack_end - 1));
+  else
+    core.slots.release_stack(worker.stacks, stack_end);
   core.controls.put(slot, offsetof(SlotControl, flags), exception | (moved ? Word{kSlotMoved} : 0));
   core.end_thread(worker, slot);
 }
@@ -44,7 +48,8 @@ PoolCore::PoolCore(Pool* pool_, const Config& config_)
   asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(mxcsr), "=m"(x87));
   for (std::uint32_t i = 0; i < config.workers; ++i)
     workers.push_back(std::make_unique<Worker>(this, i, RunQueue(config.region, controls.layout(), i),
-                                               SlotCache(slots.cache_capacity()), &config.counters[i]));
+                                               SlotCache(slots.cache_capacity(config.slots_per_rank)), StackCache(slots.cache_capacity(config.stacks_per_rank)),
+                                               &config.counters[i]));
 }
 
 // ---- leaving a thread ----
@@ -172,8 +177,8 @@ void PoolCore::resume(Worker& worker, SlotId slot) {
     flags = control->flags;
     control->flags = flags | kSlotResumed;
   } else {
-    slots.prepare_foreign(slot);
     sp = controls.get(slot, offsetof(SlotControl, sp));
+    slots.prepare_foreign(sp);
     flags = controls.get(slot, offsetof(SlotControl, flags));
   }
   worker.self = slot;

@@ -4,24 +4,28 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "ult/runtime_section.h"
 
 namespace kasane::ult {
 
 Slots::Slots(const Config& config, const Controls& controls)
-    : sanitizer(config.slots, config.slot_bytes, config.ranks * config.slots_per_rank),
+    : sanitizer(controls, config.stack_bytes, config.ranks * config.slots_per_rank),
       config_(config),
       controls_(controls),
-      slots_(reinterpret_cast<std::uintptr_t>(config.slots)),
-      slot_bytes_(config.slot_bytes) {
-  if (config.prepare_slot && config.ranks > 1)
-    prepared_ = std::make_unique<std::atomic<std::uint64_t>[]>((std::size_t{config.ranks} * config.slots_per_rank + 63) / 64);
+      stacks_(reinterpret_cast<std::uintptr_t>(config.stacks)),
+      stack_bytes_(config.stack_bytes),
+      free_stacks_(std::make_unique_for_overwrite<Word[]>(config.stacks_per_rank)) {
+  if (config.prepare_stack && config.ranks > 1)
+    prepared_ = std::make_unique<std::atomic<std::uint64_t>[]>((std::size_t{config.ranks} * config.stacks_per_rank + 63) / 64);
 }
 
-std::uint32_t Slots::cache_capacity() const noexcept {
-  return std::clamp(config_.slots_per_rank / (8 * config_.workers), 1u, SlotCache::kMost);
+std::uint32_t Slots::cache_capacity(std::uint32_t all) const noexcept {
+  return std::clamp(all / (8 * config_.workers), 1u, SlotCache::kMost);
 }
+
+// ---- control blocks ----
 
 SlotId Slots::refill(SlotCache& cache) {
   {
@@ -33,9 +37,9 @@ SlotId Slots::refill(SlotCache& cache) {
     if (fresh != kNoSlot) return fresh;
   }
   // Outside the section: the exception is the user's and may travel.
-  throw std::runtime_error("kasane: rank " + std::to_string(raw(config_.rank)) + " has no call stack left for another thread: all " +
-                             std::to_string(config_.slots_per_rank) +
-                             " (slots_per_rank) are in use; join threads sooner, or set KASANE_SLOTS to more");
+  throw std::runtime_error("kasane: rank " + std::to_string(raw(config_.rank)) + " has no place left for another thread: all " +
+                           std::to_string(config_.slots_per_rank) +
+                           " (slots_per_rank) run, or have ended and were not joined; join threads sooner, or set KASANE_SLOTS to more");
 }
 
 bool Slots::refill_from_free(SlotCache& cache) {
@@ -75,8 +79,6 @@ SlotId Slots::take_never_used() {
     index = used_++;
   }
   const SlotId slot = controls_.layout().slot_at(config_.rank, index);
-  if (config_.prepare_slot) config_.prepare_slot(config_.prepare_context, slot);
-  controls_.local(slot)->stack_end = stack_end(slot);
   controls_.local(slot)->generation = 1;
   controls_.local(slot)->rank = raw(config_.rank);
   return slot;
@@ -89,10 +91,11 @@ void Slots::drain_returned() {
   while (slot != kNoSlot) {
     SlotControl& control = *controls_.local(slot);
     const SlotId following_slot = controls_.next(slot);
-    if (control.flags & kSlotMoved) config_.mover->reclaim(slot);
-    control.flags = 0;
+    const Word flags = std::exchange(control.flags, 0);
+    if (flags & kSlotMoved) config_.mover->reclaim(stack_at(control.stack_end - 1));
     control.rank = raw(config_.rank);
     std::scoped_lock lock(mutex_);
+    if (flags & (kSlotMoved | kSlotAbandoned)) free_stacks_[free_stack_count_++] = control.stack_end;
     control.next = link_to(free_);
     free_ = slot;
     slot = following_slot;
@@ -106,13 +109,53 @@ void Slots::return_to_birth_rank(SlotId slot) {
   controls_.push(controls_.layout().birth_rank(slot), Layout::returned_head(), slot);
 }
 
-void Slots::prepare_foreign(SlotId slot) {
+// ---- stacks ----
+
+Word Slots::refill(StackCache& cache) {
+  {
+    RuntimeSection section;
+    if (refill_from_free(cache)) return cache.pop();
+    drain_returned();
+    if (refill_from_free(cache)) return cache.pop();
+    if (const Word fresh = take_never_used_stack(); fresh != 0) return fresh;
+  }
+  // Outside the section, as above.
+  throw std::runtime_error("kasane: rank " + std::to_string(raw(config_.rank)) + " has no call stack left for another thread: all " +
+                           std::to_string(config_.stacks_per_rank) +
+                           " (stacks_per_rank) are in use by threads that have not ended; fork less deeply, or set KASANE_SLOTS to more");
+}
+
+bool Slots::refill_from_free(StackCache& cache) {
+  std::scoped_lock lock(mutex_);
+  for (std::uint32_t i = (cache.capacity() + 1) / 2; i > 0 && free_stack_count_ != 0; --i) cache.push(free_stacks_[--free_stack_count_]);
+  return !cache.empty();
+}
+
+void Slots::spill(StackCache& cache) {
+  std::scoped_lock lock(mutex_);
+  for (std::uint32_t i = (cache.capacity() + 1) / 2; i > 0; --i) free_stacks_[free_stack_count_++] = cache.pop();
+}
+
+Word Slots::take_never_used_stack() {
+  std::uint32_t index;
+  {
+    std::scoped_lock lock(mutex_);
+    if (used_stacks_ == config_.stacks_per_rank) return 0;
+    index = used_stacks_++;
+  }
+  const StackId stack{raw(config_.rank) * config_.stacks_per_rank + index};
+  if (config_.prepare_stack) config_.prepare_stack(config_.prepare_context, stack);
+  return stack_end(stack);
+}
+
+void Slots::prepare_foreign(std::uintptr_t address) {
   if (!prepared_) return;
-  auto& word = prepared_[raw(slot) / 64];
-  const std::uint64_t bit = std::uint64_t{1} << (raw(slot) % 64);
-  // relaxed: the slot itself is held by one worker at a time, handed on through lists that order memory.
+  const StackId stack = stack_at(address);
+  auto& word = prepared_[raw(stack) / 64];
+  const std::uint64_t bit = std::uint64_t{1} << (raw(stack) % 64);
+  // relaxed: the stack itself is held by one worker at a time, handed on through lists that order memory.
   if (word.load(std::memory_order_relaxed) & bit) return;
-  config_.prepare_slot(config_.prepare_context, slot);
+  config_.prepare_stack(config_.prepare_context, stack);
   word.fetch_or(bit, std::memory_order_relaxed);
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which stack slots of this rank are free. Three stages, from fast to slow:
+// Which control blocks and which call stacks of this rank are free. A thread has a stack until it has ended, and a control block until it has been
+// joined; so a million threads that wait to be joined need few stacks, and those stay warm. Of each there are stages, from fast to slow:
 //
-//   SlotCache        one a worker: a small LIFO, so that a fork reuses the stack that is warm
+//   FreeCache        one a worker: a small LIFO, so that a fork reuses what is warm
 //   free list        of the rank, behind a mutex, in batches of half a cache
-//   returned list    of the rank: freed by other ranks, by a push of Words; taken over when the free list is empty, or when a worker is idle
-//   never used       by counting up; each slot is prepared (Config::prepare_slot) when it is first taken
+//   returned list    of the rank: control blocks freed by other ranks (with their stacks, if those are elsewhere), by a push of Words; taken over when a
+//                    free list is empty, or when a worker is idle
+//   never used       by counting up; each stack is prepared (Config::prepare_stack) when it is first taken
 //
-// Thread safety: SlotCache is its worker's; Slots from any worker. Invariants: a slot is in at most one of these; one whose pages are elsewhere
+// Thread safety: FreeCache is its worker's; Slots from any worker. Invariants: each is in at most one of these; a stack whose pages are elsewhere
 // (kSlotMoved) is reclaimed before it is handed out.
 #pragma once
 
@@ -22,33 +24,47 @@
 
 namespace kasane::ult {
 
-class SlotCache {
+template <class T>
+class FreeCache {
  public:
   static constexpr std::uint32_t kMost = 64;
-  explicit SlotCache(std::uint32_t capacity) noexcept : capacity_(capacity) {}
+  explicit FreeCache(std::uint32_t capacity) noexcept : capacity_(capacity) {}
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
   [[nodiscard]] bool full() const noexcept { return count_ == capacity_; }
   [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
-  void push(SlotId slot) noexcept { slots_[count_++] = slot; }
-  SlotId pop() noexcept { return slots_[--count_]; }
+  void push(T value) noexcept { values_[count_++] = value; }
+  T pop() noexcept { return values_[--count_]; }
 
  private:
   std::uint32_t count_ = 0;
   std::uint32_t capacity_;
-  std::array<SlotId, kMost> slots_;
+  std::array<T, kMost> values_;
 };
+using SlotCache = FreeCache<SlotId>;
+using StackCache = FreeCache<Word>;   ///< of SlotControl::stack_end
 
 class Slots {
  public:
   Slots(const Config& config, const Controls& controls);
 
-  /// How many a worker may keep to itself: few enough that all caches together hold at most an eighth of the rank's slots.
-  [[nodiscard]] std::uint32_t cache_capacity() const noexcept;
+  /// How many of `all` a worker may keep to itself: few enough that all caches together hold at most an eighth.
+  [[nodiscard]] std::uint32_t cache_capacity(std::uint32_t all) const noexcept;
   /// A free slot of this rank, its flags 0. Throws std::runtime_error if there is none.
   SlotId take(SlotCache& cache) {
     const SlotId slot = cache.empty() ? refill(cache) : cache.pop();
     sanitizer.reuse(slot);
     return slot;
+  }
+  /// The end of a free stack of this rank. Throws std::runtime_error if there is none.
+  Word take_stack(StackCache& cache) {
+    const Word end = cache.empty() ? refill(cache) : cache.pop();
+    sanitizer.reuse_stack(end);
+    return end;
+  }
+  /// Frees a stack of this rank, whose pages are here and which nobody uses any more.
+  void release_stack(StackCache& cache, Word end) {
+    if (cache.full()) [[unlikely]] spill(cache);
+    cache.push(end);
   }
   /// Frees a slot whose thread has been joined or was detached and is off its stack: any slot of the job.
   void release(SlotCache& cache, SlotId slot) {
@@ -68,13 +84,15 @@ class Slots {
   }
   /// Takes over what other ranks freed, if anything.
   void drain_returned();
-  /// Before a slot born elsewhere runs here for the first time.
-  void prepare_foreign(SlotId slot);
+  /// Before the stack that holds the address, of another rank, is used here for the first time.
+  void prepare_foreign(std::uintptr_t address);
 
-  /// Highest address of the slot's stack, exclusive.
-  [[nodiscard]] std::uintptr_t stack_end(SlotId slot) const noexcept {
-    return slots_ + (std::uintptr_t{raw(slot)} + 1) * slot_bytes_;
+  /// The stack that holds the address.
+  [[nodiscard]] StackId stack_at(std::uintptr_t address) const noexcept {
+    return StackId{static_cast<std::uint32_t>((address - stacks_) / stack_bytes_)};
   }
+  /// Its highest address, exclusive.
+  [[nodiscard]] Word stack_end(StackId stack) const noexcept { return stacks_ + (std::uintptr_t{raw(stack)} + 1) * stack_bytes_; }
 
   SanitizerSlots sanitizer;
 
@@ -85,21 +103,28 @@ class Slots {
     atomic(control.join).store(0, std::memory_order_relaxed);
   }
   [[gnu::noinline]] SlotId refill(SlotCache& cache);
+  [[gnu::noinline]] Word refill(StackCache& cache);
   [[gnu::noinline]] void release_moved(SlotId slot, SlotControl& control);
   [[gnu::noinline]] void spill_and_push(SlotCache& cache, SlotId slot);
   void spill(SlotCache& cache);
+  [[gnu::noinline]] void spill(StackCache& cache);
   [[gnu::noinline]] void return_to_birth_rank(SlotId slot);
   SlotId take_never_used();
+  Word take_never_used_stack();
   bool refill_from_free(SlotCache& cache);
+  bool refill_from_free(StackCache& cache);
 
   const Config& config_;
   const Controls& controls_;
-  std::uintptr_t slots_;
-  std::size_t slot_bytes_;
+  std::uintptr_t stacks_;
+  std::size_t stack_bytes_;
   std::mutex mutex_;              ///< held for a batch; never over a switch or a communication
   SlotId free_ = kNoSlot;         ///< list through SlotControl::next
   std::uint32_t used_ = 0;        ///< slots below this index have been taken at least once
-  std::unique_ptr<std::atomic<std::uint64_t>[]> prepared_;   ///< a bit a slot of the job: prepare_slot ran in this process; null if there is none
+  std::unique_ptr<Word[]> free_stacks_;   ///< the first free_stack_count_ are ends of free stacks; room for all of the rank, untouched until needed
+  std::uint32_t free_stack_count_ = 0;
+  std::uint32_t used_stacks_ = 0;
+  std::unique_ptr<std::atomic<std::uint64_t>[]> prepared_;   ///< a bit a stack of the job: prepare_stack ran in this process; null if there is none
 };
 
 }  // namespace kasane::ult

@@ -33,8 +33,8 @@ struct HereWait {
 };
 
 struct alignas(128) Worker {
-  Worker(PoolCore* core_, std::uint32_t index_, RunQueue queue_, SlotCache cache_, Counters* counters_)
-      : core(core_), index(index_), queue(queue_), cache(cache_), counters(counters_), random(index_ + 1) {}
+  Worker(PoolCore* core_, std::uint32_t index_, RunQueue queue_, SlotCache cache_, StackCache stacks_, Counters* counters_)
+      : core(core_), index(index_), queue(queue_), cache(cache_), stacks(stacks_), counters(counters_), random(index_ + 1) {}
 
   PoolCore* core;
   SlotControl* control = nullptr;     ///< of self, if self was born here; else null
@@ -44,6 +44,7 @@ struct alignas(128) Worker {
   ExceptionState* exceptions = nullptr;
   RunQueue queue;
   SlotCache cache;
+  StackCache stacks;
   Counters* counters;
 
   Word scheduler_sp = 0;              ///< the worker's own stack while a thread runs

@@ -40,7 +40,7 @@ struct Tally {
 struct Shared {
   Tally tally[kMostRanks];
   Counters counters[kMostRanks][kMostWorkers];
-  std::atomic<std::uint32_t> owner[kMostRanks * kSlots];   ///< 1 + rank that owns the slot's pages; 0: its birth rank
+  std::atomic<std::uint32_t> owner[kMostRanks * kSlots];   ///< 1 + rank that owns the stack's pages; 0: its birth rank
   alignas(64) std::byte arena[kArenaBytes];                ///< the program's data
 
   [[nodiscard]] std::uint64_t sum(std::atomic<std::uint64_t> Tally::*field) const {
@@ -90,28 +90,28 @@ class CountingMover final : public ult::StackMover {
   CountingMover(Shared& shared, Rank own, CountingEdges& edges, const ult::Config& config)
       : shared_(shared), own_(own), edges_(edges), config_(config) {}
 
-  void adopt(SlotId slot, std::uintptr_t low, std::uintptr_t high, Rank from) override {
+  void adopt(StackId stack, std::uintptr_t low, std::uintptr_t high, Rank from) override {
     Tally& tally = shared_.tally[raw(own_)];
     ++tally.adopt;
-    const auto begin = reinterpret_cast<std::uintptr_t>(config_.slots) + raw(slot) * kSlotBytes;
+    const auto begin = reinterpret_cast<std::uintptr_t>(config_.stacks) + raw(stack) * kSlotBytes;
     if (low <= begin || low >= high || high != begin + kSlotBytes) ++tally.wrong;
-    hand_over(slot, from, own_);
+    hand_over(stack, from, own_);
     edges_.adopted();
   }
-  void surrender(SlotId slot) override {
+  void surrender(StackId stack) override {
     ++shared_.tally[raw(own_)].surrender;
-    hand_over(slot, own_, birth(slot));
+    hand_over(stack, own_, birth(stack));
   }
-  void reclaim(SlotId slot) override {
+  void reclaim(StackId stack) override {
     ++shared_.tally[raw(own_)].reclaim;
-    hand_over(slot, own_, own_);
+    hand_over(stack, own_, own_);
   }
 
  private:
-  static Rank birth(SlotId slot) { return Rank{raw(slot) / kSlots}; }
-  void hand_over(SlotId slot, Rank from, Rank to) {
-    const std::uint32_t old = shared_.owner[raw(slot)].exchange(raw(to) + 1);
-    if (Rank{old == 0 ? raw(birth(slot)) : old - 1} != from) ++shared_.tally[raw(own_)].wrong;
+  static Rank birth(StackId stack) { return Rank{raw(stack) / kSlots}; }
+  void hand_over(StackId stack, Rank from, Rank to) {
+    const std::uint32_t old = shared_.owner[raw(stack)].exchange(raw(to) + 1);
+    if (Rank{old == 0 ? raw(birth(stack)) : old - 1} != from) ++shared_.tally[raw(own_)].wrong;
   }
   Shared& shared_;
   Rank own_;
@@ -127,9 +127,9 @@ class RankOfThreads {
     config_.rank = job.rank;
     config_.ranks = job.ranks;
     config_.workers = workers;
-    config_.slots_per_rank = kSlots;
-    config_.slot_bytes = kSlotBytes;
-    config_.slots = slots;
+    config_.slots_per_rank = config_.stacks_per_rank = kSlots;
+    config_.stack_bytes = kSlotBytes;
+    config_.stacks = slots;
     config_.counters = shared.counters[raw(job.rank)];
     attach_region();
     words_ = std::make_unique<RegionWords>(*transport_);

@@ -21,7 +21,7 @@ TEST(Segments, DoNotMeetAndConsistOfWholePages) {
       EXPECT_EQ(usual.page_bytes, 64 * kKiB);
       EXPECT_EQ(small.page_bytes, 4 * kKiB);
       EXPECT_EQ(large.page_bytes, 2 * kMiB);
-      const std::uint64_t stacks = ranks * s.slots_per_rank * s.slot_bytes;
+      const std::uint64_t stacks = ranks * s.stacks_per_rank * s.stack_bytes;
       EXPECT_LE(s.main_offset + s.main_bytes, s.stacks_offset);
       EXPECT_LE(s.stacks_offset + stacks, small.offset);
       EXPECT_LE(small.offset + small.bytes, large.offset);

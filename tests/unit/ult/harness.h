@@ -48,13 +48,15 @@ class Pages {
 /// Workers 1 … n-1 run on OS threads of their own; run() makes the caller worker 0.
 class TestPool {
  public:
-  explicit TestPool(std::uint32_t workers, std::uint32_t slots = 4096)
-      : region_(threads_region_bytes(workers, slots)), stacks_(std::size_t{slots} * kSlotBytes), counters_(workers) {
+  explicit TestPool(std::uint32_t workers, std::uint32_t slots = 4096) : TestPool(workers, slots, slots) {}
+  TestPool(std::uint32_t workers, std::uint32_t slots, std::uint32_t stacks)
+      : region_(threads_region_bytes(workers, slots)), stacks_(std::size_t{stacks} * kSlotBytes), counters_(workers) {
     Config config;
     config.workers = workers;
     config.slots_per_rank = slots;
-    config.slot_bytes = kSlotBytes;
-    config.slots = stacks_.data();
+    config.stacks_per_rank = stacks;
+    config.stack_bytes = kSlotBytes;
+    config.stacks = stacks_.data();
     config.region = region_.data();
     config.counters = counters_.data();
     auto made = Pool::create(config);

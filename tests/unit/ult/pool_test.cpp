@@ -113,8 +113,71 @@ TEST_P(PoolTest, NoSlotLeftIsAClearErrorAndNotTheEnd) {
     after = fib(5);
   });
   EXPECT_NE(message.find("KASANE_SLOTS"), std::string::npos) << message;
-  EXPECT_NE(message.find("slots_per_rank"), std::string::npos) << message;
+  EXPECT_NE(message.find("stacks_per_rank"), std::string::npos) << message;
   EXPECT_EQ(after, 5u);
+}
+
+// A thread that has ended keeps its control block only.
+TEST_P(PoolTest, EndedThreadsWaitForTheirJoinWithoutAStack) {
+  constexpr std::uint32_t kStacks = 32, kThreads = 1000;
+  TestPool pool(GetParam(), /*slots=*/2000, kStacks);
+  unsigned ended = 0, joined = 0;
+  pool.run([&] {
+    std::atomic<unsigned> count{0};
+    std::vector<ThreadId> threads;
+    for (unsigned i = 0; i < kThreads; ++i) {
+      threads.push_back(fork([&count, i] {
+        if (i % 3 == 0) Pool::yield();   // ends on the worker's own stack then
+        count.fetch_add(1);
+      }));
+      if (i % 3 == 0) Pool::yield();
+    }
+    while (count.load() < kThreads) Pool::yield();
+    ended = count.load();
+    for (const ThreadId id : threads) {
+      Pool::join(id);
+      ++joined;
+    }
+  });
+  EXPECT_EQ(ended, kThreads);
+  EXPECT_EQ(joined, kThreads);
+}
+
+TEST_P(PoolTest, TooManyThreadsThatNobodyJoinedIsAClearError) {
+  TestPool pool(GetParam(), /*slots=*/64, /*stacks=*/32);
+  std::string message;
+  pool.run([&] {
+    std::vector<ThreadId> threads;
+    try {
+      for (;;) threads.push_back(fork([] {}));
+    } catch (const std::runtime_error& e) {
+      message = e.what();
+    }
+    for (const ThreadId id : threads) Pool::join(id);
+    for (int i = 0; i < 100; ++i) Pool::join(fork([] {}));
+  });
+  EXPECT_NE(message.find("join threads sooner"), std::string::npos) << message;
+}
+
+void bisect(unsigned first, unsigned last, std::atomic<unsigned>& done) {
+  if (last - first == 1) {
+    done.fetch_add(1);
+    return;
+  }
+  const unsigned middle = first + (last - first) / 2;
+  const ThreadId left = fork([first, middle, &done] { bisect(first, middle, done); });
+  bisect(middle, last, done);
+  Pool::join(left);
+}
+
+// What a thief takes from a loop that is bisected is half of what is left, so there is no need to steal several continuations at once.
+TEST_P(PoolTest, AFlatLoopTakesFewSteals) {
+  constexpr unsigned kPieces = 1u << 17;
+  TestPool pool(GetParam());
+  std::atomic<unsigned> done{0};
+  pool.run([&] { bisect(0, kPieces, done); });
+  EXPECT_EQ(done.load(), kPieces);
+  EXPECT_LT(pool.total(&Counters::steals_local), kPieces / 64);
 }
 
 TEST_P(PoolTest, AnyThreadMayJoinAnother) {
@@ -430,7 +493,7 @@ TEST(PoolCreate, WrongNumbersAreRefused) {
   config.workers = 0;
   EXPECT_FALSE(Pool::create(config).has_value());
   config.workers = 1;
-  config.slot_bytes = 1000;
+  config.stack_bytes = 1000;
   EXPECT_FALSE(Pool::create(config).has_value());
 }
 

@@ -52,10 +52,10 @@ class Member final : public Edges, public StackMover, public Outside {
   void release() override {}
   void acquire() override {}
 
-  // Who owns the pages of a slot; a switch to a stack that is not owned would be a crash with real memory.
-  void adopt(SlotId slot, std::uintptr_t lo, std::uintptr_t hi, Rank) override;
-  void surrender(SlotId slot) override;
-  void reclaim(SlotId slot) override;
+  // Who owns the pages of a stack; a switch to a stack that is not owned would be a crash with real memory.
+  void adopt(StackId stack, std::uintptr_t lo, std::uintptr_t hi, Rank) override;
+  void surrender(StackId stack) override;
+  void reclaim(StackId stack) override;
 
   SlotId steal(std::uint32_t) override;
   bool work_elsewhere(std::uint32_t) override;
@@ -87,15 +87,15 @@ class Job {
       c.rank = m->rank_;
       c.ranks = kRanks;
       c.workers = kWorkers;
-      c.slots_per_rank = kSlots;
-      c.slots = stacks_.data();
+      c.slots_per_rank = c.stacks_per_rank = kSlots;
+      c.stacks = stacks_.data();
       c.region = m->region.data();
       c.counters = m->counters.data();
       c.words = &words;
       c.edges = m.get();
       c.mover = m.get();
       c.outside = m.get();
-      c.prepare_slot = [](void* p, SlotId) { static_cast<Job*>(p)->prepared.fetch_add(1); };
+      c.prepare_stack = [](void* p, StackId) { static_cast<Job*>(p)->prepared.fetch_add(1); };
       c.prepare_context = this;
       auto made = Pool::create(c);
       if (!made) throw std::runtime_error(made.error().message);
@@ -132,21 +132,21 @@ std::atomic_ref<Word> JobWords::at(Rank r, std::uint64_t offset) {
   return atomic(*reinterpret_cast<Word*>(job_.members[raw(r)]->region.data() + offset));
 }
 
-void Member::adopt(SlotId slot, std::uintptr_t lo, std::uintptr_t hi, Rank) {
-  const auto stack = reinterpret_cast<std::uintptr_t>(job_.stacks_.data()) + raw(slot) * kSlotBytes;
-  EXPECT_GE(lo, stack);
+void Member::adopt(StackId stack, std::uintptr_t lo, std::uintptr_t hi, Rank) {
+  const auto low = reinterpret_cast<std::uintptr_t>(job_.stacks_.data()) + raw(stack) * kSlotBytes;
+  EXPECT_GE(lo, low);
   EXPECT_LE(lo, hi);
-  EXPECT_EQ(hi, stack + kSlotBytes);
-  EXPECT_NE(job_.owner[raw(slot)].exchange(raw(rank_)), raw(rank_));
+  EXPECT_EQ(hi, low + kSlotBytes);
+  EXPECT_NE(job_.owner[raw(stack)].exchange(raw(rank_)), raw(rank_));
 }
-void Member::surrender(SlotId slot) {
+void Member::surrender(StackId stack) {
   surrendered.fetch_add(1);
-  EXPECT_EQ(job_.owner[raw(slot)].exchange(raw(job_.layout.birth_rank(slot))), raw(rank_));
+  EXPECT_EQ(job_.owner[raw(stack)].exchange(raw(stack) / kSlots), raw(rank_));
 }
-void Member::reclaim(SlotId slot) {
+void Member::reclaim(StackId stack) {
   reclaimed.fetch_add(1);
-  EXPECT_EQ(job_.owner[raw(slot)].load(), raw(rank_));
-  EXPECT_EQ(job_.layout.birth_rank(slot), rank_);
+  EXPECT_EQ(job_.owner[raw(stack)].load(), raw(rank_));
+  EXPECT_EQ(raw(stack) / kSlots, raw(rank_));
 }
 
 SlotId Member::steal(std::uint32_t) {
@@ -158,7 +158,9 @@ SlotId Member::steal(std::uint32_t) {
       if (deque->steal(value) != Steal::taken) continue;
       const SlotId slot{static_cast<std::uint32_t>(value)};
       const Word sp = job_.words.load(job_.layout.birth_rank(slot), job_.layout.word(slot, offsetof(SlotControl, sp)));
-      adopt(slot, sp, reinterpret_cast<std::uintptr_t>(job_.stacks_.data()) + (raw(slot) + 1) * kSlotBytes, victim.rank_);
+      const auto first = reinterpret_cast<std::uintptr_t>(job_.stacks_.data());
+      const StackId stack{static_cast<std::uint32_t>((sp - first) / kSlotBytes)};
+      adopt(stack, sp, first + (raw(stack) + 1) * kSlotBytes, victim.rank_);
       stolen.fetch_add(1);
       return slot;
     }
