@@ -334,6 +334,8 @@ void* kasane_key_get(kasane_key_t key);            /**< of the calling thread; N
   X(forks, "threads forked")                                                  \
   X(steals_local, "continuations stolen inside the rank")                     \
   X(steals_remote, "continuations stolen from another rank")                  \
+  X(steals_numa, "of these, from a rank of the same NUMA node")               \
+  X(steals_host, "of these, from another NUMA node of the host")              \
   X(steal_attempts, "looks at another deque")                                 \
   X(suspends, "threads that blocked")                                         \
   X(wakes_remote, "threads woken on another rank")                            \

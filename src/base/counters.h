@@ -16,6 +16,8 @@ class TraceLog;
   X(forks, "threads forked")                                                      \
   X(steals_local, "continuations stolen inside the rank")                         \
   X(steals_remote, "continuations stolen from another rank")                      \
+  X(steals_numa, "of these, from a rank of the same NUMA node")                   \
+  X(steals_host, "of these, from another NUMA node of the host")                  \
   X(steal_attempts, "looks at another deque")                                     \
   X(suspends, "threads that blocked")                                             \
   X(wakes_remote, "threads woken on another rank")                                \

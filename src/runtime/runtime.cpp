@@ -135,6 +135,7 @@ struct Runtime::State {
   Result<void> build_engine();
   Result<void> build_memory(std::byte* space_base);
   Result<void> build_threads();
+  std::vector<sched::Distance> distances_from_here();
   Result<void> compare_objects();
   void report();
   void print_statistics();
@@ -343,6 +344,19 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   return engine->start(&State::on_fault, this);
 }
 
+/// Of each rank. Collective.
+std::vector<sched::Distance> Runtime::State::distances_from_here() {
+  static constexpr std::uint32_t kSeveral = ~std::uint32_t{0};
+  const auto wire = [](std::optional<std::uint32_t> node) { return node.value_or(kSeveral); };
+  const auto node = [](std::uint32_t word) { return word == kSeveral ? std::nullopt : std::optional(word); };
+  const std::uint32_t mine = wire(topo::only_numa_node());
+  std::vector<std::uint32_t> nodes(ranks);
+  collectives->allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(nodes)));
+  std::vector<sched::Distance> distances(ranks);
+  for (std::uint32_t r = 0; r < ranks; ++r) distances[r] = sched::distance(session->job().on_this_host(Rank{r}), node(mine), node(nodes[r]));
+  return distances;
+}
+
 Result<void> Runtime::State::build_threads() {
   auto region = attach_region(*comm_engine, gas::kThreads, ult::threads_region_bytes(workers, segments.slots_per_rank(ranks)));
   KASANE_TRY(region);
@@ -368,7 +382,7 @@ Result<void> Runtime::State::build_threads() {
     state.stacks->prepare(stack, state.rank);
   };
   config.prepare_context = this;
-  scheduler.emplace(*transport, *words, *fences, *stacks, config, options.seed);
+  scheduler.emplace(*transport, *words, *fences, *stacks, config, distances_from_here(), options.seed);
   config.outside = &*scheduler;
   auto made = ult::Pool::create(config);
   KASANE_TRY(made);

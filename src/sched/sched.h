@@ -4,4 +4,5 @@
 
 #include "sched/scheduler.h"
 #include "sched/steal.h"
+#include "sched/victims.h"
 #include "sched/words.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
-#include <utility>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -29,17 +28,18 @@ std::uint64_t scramble(std::uint64_t x) noexcept {
 }  // namespace
 
 Scheduler::Scheduler(comm::Transport& transport, ult::Words& words, ult::Edges& edges, ult::StackMover& mover,
-                     const ult::Config& config, std::uint64_t seed)
+                     const ult::Config& config, std::span<const Distance> from_here, std::uint64_t seed)
     : transport_(transport), words_(words), edges_(edges), mover_(mover), config_(config),
       layout_(config.workers, config.slots_per_rank),
-      ranks_per_bit_((config.ranks + kHungryBits - 1) / kHungryBits), bounded_sleep_(ranks_per_bit_ > 1) {
+      ranks_per_bit_((config.ranks + kHungryBits - 1) / kHungryBits), bounded_sleep_(ranks_per_bit_ > 1),
+      victims_(from_here, config.rank) {
   KASANE_CHECK_OP(raw(config.rank), <, config.ranks);
+  KASANE_CHECK_OP(from_here.size(), ==, config.ranks);
   for (std::uint32_t w = 0; w < config.workers; ++w) {
     workers_.push_back({scramble(seed ^ scramble(std::uint64_t{raw(config.rank)} << 32 | w))});
   }
   for (std::uint32_t r = 0; r < config.ranks; ++r) {
     if (Rank{r} == config.rank) continue;
-    victims_.push_back(Rank{r});
     if (transport.mapped(Rank{r}, gas::kThreads) == nullptr) bounded_sleep_ = true;
   }
 }
@@ -59,13 +59,16 @@ SlotId Scheduler::steal(std::uint32_t worker) {
 }
 
 SlotId Scheduler::steal_anywhere(std::uint32_t worker) {
-  for (std::uint32_t n = static_cast<std::uint32_t>(victims_.size()); n != 0; --n) {
-    // The shuffle goes on while we walk: each round is a random order, and a short one costs little.
-    std::swap(victims_[n - 1], victims_[pick(worker, n)]);
-    const SlotId slot = steal_from_rank(worker, victims_[n - 1]);
-    if (slot != kNoSlot) return slot;
-  }
-  return kNoSlot;
+  SlotId slot = kNoSlot;
+  victims_.round([&](std::uint32_t n) { return pick(worker, n); },
+                 [&](Rank victim, Distance distance) {
+                   slot = steal_from_rank(worker, victim);
+                   if (slot == kNoSlot) return false;
+                   if (distance == Distance::numa_node) count_for(worker, &Counters::steals_numa);
+                   if (distance == Distance::host) count_for(worker, &Counters::steals_host);
+                   return true;
+                 });
+  return slot;
 }
 
 SlotId Scheduler::steal_from_rank(std::uint32_t worker, Rank victim) {

@@ -28,11 +28,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/ids.h"
 #include "comm/transport.h"
 #include "sched/steal.h"
+#include "sched/victims.h"
 #include "ult/edges.h"
 #include "ult/layout.h"
 #include "ult/pool.h"
@@ -44,8 +46,9 @@ class Scheduler final : public ult::Outside {
   /// The longest sleep where a wake-up could slip through (see above).
   static constexpr std::int64_t kNapNs = 1'000'000;
 
-  /// All but config outlive it; config.outside is not used. seed: of the victims' order, so that a run can be varied and repeated.
-  Scheduler(comm::Transport&, ult::Words&, ult::Edges&, ult::StackMover&, const ult::Config& config, std::uint64_t seed = 1);
+  /// All but config outlive it; config.outside is not used. from_here: how far each rank is. seed: of the victims' order, so that a run can be varied and repeated.
+  Scheduler(comm::Transport&, ult::Words&, ult::Edges&, ult::StackMover&, const ult::Config& config, std::span<const Distance> from_here,
+            std::uint64_t seed = 1);
 
   SlotId steal(std::uint32_t worker) override;
   bool work_elsewhere(std::uint32_t worker) override;
@@ -94,7 +97,7 @@ class Scheduler final : public ult::Outside {
   std::vector<WorkerState> workers_;
 
   // Only whoever holds thief_ touches these two.
-  std::vector<Rank> victims_;
+  Victims victims_;
   std::int64_t backoff_ns_ = kFirstBackoffNs;
 
   alignas(64) std::atomic<bool> thief_{false};

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -121,6 +122,18 @@ std::uint32_t usable_cores() {
   if (const auto quota = cpu_quota())
     cores = std::min(cores, static_cast<std::uint32_t>(std::ceil(std::min(*quota, 1e6))));
   return std::max(1u, cores);
+}
+
+std::optional<std::uint32_t> only_numa_node() {
+  // "0" on a machine of one node, else a list like "0-1".
+  std::ifstream online("/sys/devices/system/node/online");
+  std::uint32_t number = 0;
+  if (online >> number && (online >> std::ws).eof()) return number;
+  const auto machine = Machine::discover();
+  if (!machine || machine->cores().empty()) return std::nullopt;
+  const std::uint32_t first = machine->cores().front().numa_node;
+  if (!std::ranges::all_of(machine->cores(), [&](const Core& core) { return core.numa_node == first; })) return std::nullopt;
+  return first;
 }
 
 Result<Machine> Machine::discover() {

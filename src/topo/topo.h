@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,8 @@ class Machine {
   std::vector<std::uint64_t> cache_bytes_;  // of the largest cache at levels 1, 2, 3 …; 0: none seen
 };
 
+/// The NUMA node on which all threads of this process run, if they may run on no other. Cheap where the machine has one node, else takes some milliseconds.
+[[nodiscard]] std::optional<std::uint32_t> only_numa_node();
 /// Binds the memory behind [at, at + bytes) (whole OS pages, of a shared mapping: behind all of its maps) to a NUMA node, and moves there what is present.
 /// Error limit where the machine has no such node, or the kernel does not let this process bind.
 Result<> bind_memory(void* at, std::size_t bytes, std::uint32_t numa_node);

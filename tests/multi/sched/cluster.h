@@ -135,7 +135,7 @@ class RankOfThreads {
     words_ = std::make_unique<RegionWords>(*transport_);
     edges_ = std::make_unique<CountingEdges>(shared, job.rank);
     mover_ = std::make_unique<CountingMover>(shared, job.rank, *edges_, config_);
-    scheduler_ = std::make_unique<Scheduler>(*transport_, *words_, *edges_, *mover_, config_, seed);
+    scheduler_ = std::make_unique<Scheduler>(*transport_, *words_, *edges_, *mover_, config_, std::vector(config_.ranks, Distance::host), seed);
     config_.words = words_.get();
     config_.edges = edges_.get();
     config_.mover = mover_.get();

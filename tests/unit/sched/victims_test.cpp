@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whom a thief asks first.
+#include "sched/victims.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "base/random.h"
+
+namespace kasane::sched {
+namespace {
+
+constexpr auto kNear = Distance::numa_node, kHost = Distance::host, kFar = Distance::elsewhere;
+
+static_assert(distance(true, 1, 1) == kNear);
+static_assert(distance(true, 0, 1) == kHost);
+static_assert(distance(true, std::nullopt, std::nullopt) == kHost, "workers that may run on any node are near nobody");
+static_assert(distance(true, 1, std::nullopt) == kHost);
+static_assert(distance(false, 1, 1) == kFar, "node 1 of another host");
+
+struct Asked {
+  Rank rank;
+  Distance distance;
+  friend bool operator==(const Asked&, const Asked&) = default;
+};
+
+std::vector<Asked> whole_round(Victims& victims, Random& random) {
+  std::vector<Asked> asked;
+  EXPECT_FALSE(victims.round([&](std::uint32_t n) { return static_cast<std::uint32_t>(random.below(n)); },
+                             [&](Rank rank, Distance distance) {
+                               asked.push_back({rank, distance});
+                               return false;
+                             }));
+  return asked;
+}
+
+TEST(Victims, EveryOtherRankOnceTheNearestFirst) {
+  const std::vector<Distance> from_3{kFar, kHost, kNear, kNear, kFar, kNear, kHost, kFar};
+  Victims victims(from_3, Rank{3});
+  Random random(7);
+  for (int round = 0; round < 200; ++round) {
+    const auto asked = whole_round(victims, random);
+    std::set<Rank> ranks;
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      EXPECT_EQ(asked[i].distance, from_3[raw(asked[i].rank)]);
+      EXPECT_TRUE(i == 0 || asked[i - 1].distance <= asked[i].distance) << "rank " << raw(asked[i].rank) << " too late";
+      ranks.insert(asked[i].rank);
+    }
+    EXPECT_EQ(asked.size(), 7u);
+    EXPECT_EQ(ranks.size(), 7u);
+    EXPECT_FALSE(ranks.contains(Rank{3}));
+  }
+}
+
+TEST(Victims, WithinOneDistanceAtRandom) {
+  Victims victims(std::vector<Distance>(5, kHost), Rank{0});
+  Random random(11);
+  std::map<Rank, int> first;
+  for (int round = 0; round < 4000; ++round) ++first[whole_round(victims, random).front().rank];
+  ASSERT_EQ(first.size(), 4u);
+  for (const auto& [rank, times] : first) EXPECT_NEAR(times, 1000, 200) << "rank " << raw(rank);
+}
+
+TEST(Victims, ARoundEndsWhereSomethingWasFound) {
+  Victims victims(std::vector<Distance>{kNear, kHost, kNear, kFar}, Rank{0});
+  int asked = 0;
+  EXPECT_TRUE(victims.round([](std::uint32_t) { return 0u; }, [&](Rank, Distance distance) { return ++asked, distance == kHost; }));
+  EXPECT_EQ(asked, 2);
+}
+
+TEST(Victims, NobodyButOneself) {
+  Victims victims(std::vector<Distance>{kNear}, Rank{0});
+  EXPECT_TRUE(victims.empty());
+}
+
+}  // namespace
+}  // namespace kasane::sched
