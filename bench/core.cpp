@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> only, engines;
   app.add_flag("--quick", quick, "smaller sizes and fewer repetitions: seconds instead of minutes");
   app.add_option("--json", json, "write the rows to FILE too (- for standard output)")->type_name("FILE");
-  app.add_option("--only", only, "only these groups")->check(CLI::IsMember({"fork-join", "pages", "apps"}));
+  app.add_option("--only", only, "only these groups")->check(CLI::IsMember({"fork-join", "steal", "pages", "apps"}));
   app.add_option("--faults", engines, "measure the pages with these fault engines only; else with all that the kernel allows")->check(CLI::IsMember({"uffd", "mprotect"}));
   CLI11_PARSE(app, argc, argv);
 
@@ -57,9 +57,13 @@ int main(int argc, char** argv) {
     // The pages first: they fork ranks, which wants a process of one thread.
     std::fputs("pages: misses, releases, fences between two ranks …\n", stderr);
     if (wanted("pages")) append(rows, kasane::bench::core_pages(quick, engines));
+    const auto here = std::filesystem::canonical("/proc/self/exe").parent_path();
+    if (wanted("steal")) {
+      std::fputs("steal: a thread with 4 KiB of live stack between two ranks …\n", stderr);
+      append(rows, kasane::bench::core_steal(quick, (here / "kasane").string(), here.string()));
+    }
     if (wanted("apps")) {
       std::fputs("apps: cilksort and uts at 1, 2 and 4 ranks …\n", stderr);
-      const auto here = std::filesystem::canonical("/proc/self/exe").parent_path();
       append(rows, kasane::bench::core_apps(quick, (here / "kasane").string(), (here / "../apps").string()));
     }
     if (wanted("fork-join")) {

@@ -55,4 +55,10 @@ std::vector<Row> core_apps(bool quick, const std::string& command, const std::st
   return rows;
 }
 
+std::vector<Row> core_steal(bool quick, const std::string& command, const std::string& players) {
+  const auto object = run(command + " run -n 2 --workers 1 -- " + players + "/player-steal " + (quick ? "200" : "2000"));
+  const auto rounds = object.at("us").get<std::vector<double>>();
+  return {{"core", "steal", "kasane", 2, 1, 4096, median(rounds), "us", static_cast<unsigned>(rounds.size())}};
+}
+
 }  // namespace kasane::bench

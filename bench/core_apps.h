@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Claim: programs of threads lose nothing on one rank and gain on several. cilksort and uts under `kasane run` at 1, 2 and 4 ranks, each beside its
+// What runs as a program of its own under `kasane run`.
+// Claims: a steal between ranks of a host costs at most 5 µs. Programs of threads lose nothing on one rank and gain on several: cilksort and uts under `kasane run` at 1, 2 and 4 ranks, each beside its
 // sequential elision in the same process.
 #pragma once
 
@@ -13,5 +14,8 @@ namespace kasane::bench {
 /// Rows suite "core", cases cilksort and uts, unit "s": system "kasane" for each number of ranks, and "serial". command: the kasane command; apps: the
 /// folder of the programs. Throws std::runtime_error if a program fails or does not verify.
 std::vector<Row> core_apps(bool quick, const std::string& command, const std::string& apps);
+
+/// Rows suite "core", case "steal", unit "us": one steal between two ranks of a host with 4 KiB of live stack. players: the folder of player-steal.
+std::vector<Row> core_steal(bool quick, const std::string& command, const std::string& players);
 
 }  // namespace kasane::bench
