@@ -34,7 +34,7 @@ struct HereWait {
 
 struct alignas(128) Worker {
   Worker(PoolCore* core_, std::uint32_t index_, RunQueue queue_, SlotCache cache_, StackCache stacks_, Counters* counters_)
-      : core(core_), index(index_), queue(queue_), cache(cache_), stacks(stacks_), counters(counters_), random(index_ + 1) {}
+      : core(core_), index(index_), queue(queue_), counters(counters_), cache(cache_), stacks(stacks_), random(index_ + 1) {}
 
   PoolCore* core;
   SlotControl* control = nullptr;     ///< of self, if self was born here; else null
@@ -43,12 +43,12 @@ struct alignas(128) Worker {
   std::uint32_t runtime_depth = 0;    ///< runtime sections that the running thread is in (ult/runtime_section.h)
   ExceptionState* exceptions = nullptr;
   RunQueue queue;
-  SlotCache cache;
-  StackCache stacks;
   Counters* counters;
-
   Word scheduler_sp = 0;              ///< the worker's own stack while a thread runs
   Word foreign_sp = 0;                ///< where a thread born elsewhere saves its sp, until it is written to its control block
+  SlotCache cache;
+  StackCache stacks;
+
   AfterSwitch after{};
   HereWait* waits = nullptr;          ///< threads that wait here, the oldest first; no thief sees them
   SanitizerWorker sanitizer;
