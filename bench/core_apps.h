@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What runs as a program of its own under `kasane run`.
-// Claims: a steal between ranks of a host costs at most 5 µs. Programs of threads lose nothing on one rank and gain on several: cilksort and uts under `kasane run` at 1, 2 and 4 ranks, each beside its
-// sequential elision in the same process.
+// Goal: a steal between ranks of a host costs at most 5 µs. Claim: programs of threads lose nothing on one rank and gain on several: cilksort and uts under
+// `kasane run` at 1, 2 and 4 ranks, each beside its sequential elision in the same process.
 #pragma once
 
 #include <string>

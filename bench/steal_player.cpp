@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a steal between ranks costs: a chain of frames with 4 KiB of live stack is stolen again and again, each time from the rank that has it, whose worker the child
+// What a steal between ranks costs: a thread with 4 KiB of live stack is stolen again and again, each time from the rank that has it, whose worker the child
 // keeps until then. The time is the thieves' own (ns_steal): from the look at the deque to the thread about to run: claim, release, stack, acquire.
 //   kasane run -n 2 --workers 1 -- player-steal STEALS
 // Prints one JSON object: the mean of each of ten rounds, in µs.

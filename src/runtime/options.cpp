@@ -11,7 +11,8 @@ OptionTable option_table(Options& o) {
       .count("--workers", "KASANE_WORKERS", o.workers, "workers (OS threads that run user-level threads) of each rank; 0: usable cores / ranks, at least 1", {0, 1024})
       .bytes("--space", "KASANE_SPACE", o.space_bytes, "size of the global address space; ranks x space may be 64T at most", {64ull << 20, 64ull << 40})
       .bytes("--stack", "KASANE_STACK", o.stack_bytes, "stack of a user-level thread, a multiple of 64K", {64 << 10, 64 << 20})
-      .count("--slots", "KASANE_SLOTS", o.slots, "stacks a rank has, so threads that may be alive at once (16 times as many may have ended and wait to be joined); 0: as many as an eighth of the space holds, at most 65536", {0, 1 << 22})
+      .count("--slots", "KASANE_SLOTS", o.slots,
+             "stacks a rank has, so threads that may be alive at once (16 times as many may have ended and wait to be joined); 0: as many as an eighth of the space holds, at most 65536", {0, 1 << 22})
       .bytes("--main-stack", "KASANE_MAIN_STACK", o.main_stack_bytes, "stack of main, which lies in the space", {64 << 10, 1ull << 30})
       .choice("--main", "KASANE_MAIN", o.main_in_every_rank, "first", "all", "which ranks run the program's main: the first, or all (MPI style)")
       .choice("--new", "KASANE_NEW", o.new_in_space, "local", "space", "where operator new on a user-level thread takes memory: each rank's own heap, or the space")

@@ -46,7 +46,8 @@ class Scheduler final : public ult::Outside {
   /// The longest sleep where a wake-up could slip through (see above).
   static constexpr std::int64_t kNapNs = 1'000'000;
 
-  /// All but config outlive it; config.outside is not used. from_here: how far each rank is. seed: of the victims' order, so that a run can be varied and repeated.
+  /// All but config outlive it; config.outside is not used. from_here: how far each rank is. seed: of the victims' order, so that a run can be varied and
+  /// repeated.
   Scheduler(comm::Transport&, ult::Words&, ult::Edges&, ult::StackMover&, const ult::Config& config, std::span<const Distance> from_here,
             std::uint64_t seed = 1);
 
