@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gas/attractor.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <bit>
@@ -34,6 +35,19 @@ void Attractor::note(PageId page) noexcept {
 bool Attractor::serve(comm::Blocking& io) {
   PageId page;
   if (!noted_.take(page)) return false;
+  // seq_cst, here and in close(): each stores its own word before it reads the other's, so one of the two sees the other.
+  serving_.store(true);
+  if (!closed_.load()) look_at(io, page);
+  serving_.store(false);
+  return true;
+}
+
+void Attractor::close() noexcept {
+  closed_.store(true);
+  while (serving_.load()) ::sched_yield();
+}
+
+void Attractor::look_at(comm::Blocking& io, PageId page) {
   // relaxed: uses that others count meanwhile may be lost; they are estimates.
   Count& uses = uses_[raw(page) - first_];
   const std::uint64_t seen = directory_.usage(io, page);
@@ -42,7 +56,6 @@ bool Attractor::serve(comm::Blocking& io) {
   // Also where the page then does not come, because it is pinned or in use: the next try takes twice as long.
   if (what.after.word() != seen) directory_.replace_usage(io, page, seen, what.after.word());
   if (what.take && mover_.draw(io, page) && io.counters() != nullptr) count(io.counters()->pages_drawn);
-  return true;
 }
 
 }  // namespace kasane::gas

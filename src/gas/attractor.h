@@ -44,12 +44,15 @@ class Attractor {
   [[nodiscard]] bool draws(PageId page) const noexcept { return raw(page) - first_ < pages_; }
   /// The service thread's part. True if there was something to do.
   bool serve(comm::Blocking&);
+  /// Draws nothing any more; returns when serve() is in no draw, which may wait for any other rank. By another thread than serve()'s, before ranks leave.
+  void close() noexcept;
   [[nodiscard]] bool asked() const noexcept { return noted_.any(); }
 
  private:
   using Count = std::atomic<std::uint32_t>;
   Attractor(comm::Transport&, const Directory&, Mover&, const Config&, Count*) noexcept;
   void note(PageId) noexcept;
+  void look_at(comm::Blocking&, PageId);
 
   comm::Transport& transport_;
   const Directory& directory_;
@@ -59,6 +62,7 @@ class Attractor {
   std::uint32_t (*second_)();
   Count* uses_;             ///< one a page: uses that count towards a streak
   Notes<PageId, 64> noted_;
+  std::atomic<bool> serving_{false}, closed_{false};
 };
 
 }  // namespace kasane::gas

@@ -489,7 +489,10 @@ void Runtime::shut_down() noexcept {
     });
   }
   s.settle_heap(joined);
+  // A service thread that draws a page asks others' service threads, so none ends before all have drawn their last.
+  if (s.attractor != nullptr) s.attractor->close();
   if (s.ranks > 1 && s.over_network()) return s.leave_together(joined);
+  if (s.ranks > 1) s.collectives->barrier();
   s.stop_service();
   s.running.store(false);
   s.standing.store(!joined);
