@@ -92,6 +92,7 @@ Result<std::string> TraceRegion::write(const std::string& path, comm::Blocking& 
         copy.resize(bytes / sizeof(std::max_align_t) + 8);
         auto* aligned = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(copy.data()) + 63) / 64 * 64);
         for (std::size_t done = 0; done < bytes; done += 1 << 20) io.read({Rank{r}, gas::kTrace, at + done}, aligned + done, std::min<std::size_t>(1 << 20, bytes - done));
+        std::memcpy(aligned, head, sizeof head);   // it may have grown since, but no more than this was read
         log = reinterpret_cast<const TraceLog*>(aligned);
       }
       lost += log->lost();
