@@ -75,6 +75,10 @@ class RegionWords {
     if (auto* word = direct(rank, offset)) return void(*old = word->fetch_or(operand));
     batch.atomic(AtomicOp::fetch_or, at(rank, offset), operand, 0, old);
   }
+  void fetch_and(Batch& batch, Rank rank, std::uint64_t offset, std::uint64_t operand, std::uint64_t* old) const {
+    if (auto* word = direct(rank, offset)) return void(*old = word->fetch_and(operand));
+    batch.atomic(AtomicOp::fetch_and, at(rank, offset), operand, 0, old);
+  }
 
  private:
   // seq_cst throughout: these words carry Dekker-style handshakes (holders of a location against busy, deque ends).

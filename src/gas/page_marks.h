@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages that a rank must look at: a set in the rank's directory region to which every rank adds by one-sided atomics, and which the rank itself empties. Two of
+// them carry coherence (gas/sharing.h): pages that a release looks at, and pages that an acquire drops.
+//
+//   head      bits 0…31: how much else keeps the set's owner busy (it counts, see begin()); 32…63: one for every 32nd branch
+//   branch    a bit a leaf, for 64 leaves
+//   leaf      a bit a page, for 64 pages
+//
+// Who adds sets its bits from the leaf up, each when the one below has completed; who takes clears from the head down. So a page whose add has returned is
+// found by a take that begins later, or was found by one that ended its look at the page's leaf after the add had begun; what the adder did before is then
+// known to the taker (tests/model walks it). The head is one word, so that "nothing is in the set, and nobody is at work on what was" is one load.
+//
+// Thread safety: add() and add_here() from any thread, take() by one thread at a time. Nothing allocates; usable in fault handlers and completions.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <span>
+
+#include "comm/region_words.h"
+
+namespace kasane::gas {
+
+/// Where the bits of a page lie.
+struct MarkPlace {
+  static constexpr std::uint64_t kGroups = 32;
+  std::uint64_t leaf, branch, leaf_bit, branch_bit, head_bit;
+
+  [[nodiscard]] static constexpr MarkPlace of(PageId page) noexcept {
+    const std::uint64_t leaf = raw(page) / 64, branch = leaf / 64;
+    return {leaf, branch, std::uint64_t{1} << raw(page) % 64, std::uint64_t{1} << leaf % 64, std::uint64_t{1} << (32 + branch % kGroups)};
+  }
+  [[nodiscard]] static constexpr std::uint64_t leaves(std::uint64_t pages) noexcept { return (pages + 63) / 64; }
+  [[nodiscard]] static constexpr std::uint64_t branches(std::uint64_t pages) noexcept { return (leaves(pages) + 63) / 64; }
+};
+
+class PageMarks {
+ public:
+  struct Notice {
+    Rank rank;     ///< to whose set it is added
+    PageId page;
+  };
+
+  [[nodiscard]] static constexpr std::size_t bytes(std::uint64_t pages) noexcept {
+    return (MarkPlace::leaves(pages) + MarkPlace::branches(pages)) * 8;
+  }
+  /// The same places in every rank's region.
+  PageMarks(const comm::RegionWords& words, Rank me, std::uint64_t pages, std::uint64_t head, std::uint64_t table) noexcept
+      : words_(words), me_(me), branches_(MarkPlace::branches(pages)), head_(head), branch_(table), leaf_(table + branches_ * 8) {}
+
+  void add(comm::Blocking& io, Rank rank, PageId page) const;
+  /// Many at once (kMostNotices at most), in three trips.
+  static constexpr std::size_t kMostNotices = 64;
+  void add(comm::Blocking& io, std::span<const Notice>) const;
+  void add_here(PageId page) const noexcept;
+
+  /// Calls f(page) for what was in this rank's set when the call began; what is added meanwhile may be among it. f may add.
+  template <class F>
+  void take(const F& f) const {
+    for_each(here(head_).fetch_and(kCount) >> 32, [&](unsigned group) {
+      for (std::uint64_t b = group; b < branches_; b += MarkPlace::kGroups) {
+        if (here(branch_ + b * 8).load() == 0) continue;
+        for_each(here(branch_ + b * 8).exchange(0), [&](unsigned i) {
+          const std::uint64_t leaf = b * 64 + i;
+          for_each(here(leaf_ + leaf * 8).exchange(0), [&](unsigned k) { f(PageId{leaf * 64 + k}); });
+        });
+      }
+    });
+  }
+
+  /// From begin() to end() this rank is not idle(); so from before a take() until what it found has been dealt with.
+  void begin() const noexcept { here(head_).fetch_add(1); }
+  void end() const noexcept { here(head_).fetch_sub(1); }
+  /// Nothing is in the set and nobody is between begin() and end().
+  [[nodiscard]] bool idle() const noexcept { return here(head_).load() == 0; }
+  /// The same, with a full fence before: what this thread stored is visible to whoever adds a page after this look.
+  [[nodiscard]] bool idle_after_stores() const noexcept { return here(head_).fetch_add(0) == 0; }
+  [[nodiscard]] bool idle(comm::Blocking& io, Rank rank) const { return words_.load(io, rank, head_) == 0; }
+
+ private:
+  static constexpr std::uint64_t kCount = 0xFFFFFFFF;
+  template <class F>
+  static void for_each(std::uint64_t bits, const F& f) {
+    for (; bits != 0; bits &= bits - 1) f(static_cast<unsigned>(std::countr_zero(bits)));
+  }
+  // seq_cst: Dekker-style between who adds and who takes. The words of this rank are mapped here (rule 15: the runtime refuses transports whose atomics the CPU
+  // does not see).
+  [[nodiscard]] std::atomic<std::uint64_t>& here(std::uint64_t offset) const noexcept { return *words_.here(me_, offset); }
+
+  const comm::RegionWords& words_;
+  Rank me_;
+  std::uint64_t branches_;
+  std::uint64_t head_, branch_, leaf_;   ///< offsets in the region
+};
+
+}  // namespace kasane::gas
