@@ -96,9 +96,9 @@ struct Coherence::Puts : comm::Completion {
 };
 
 Coherence::Coherence(mem::Space& space, mem::BlockTable& table, mem::BlockSet& cached, mem::BlockSet& dirty, mem::FaultEngine& engine,
-                     comm::Transport& transport, gas::AddressCache& addresses, std::atomic<std::uint64_t>& dirty_blocks)
+                     comm::Transport& transport, gas::AddressCache& addresses, gas::Sharing& sharing)
     : space_(space), table_(table), cached_(cached), dirty_(dirty), engine_(engine), transport_(transport),
-      addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), dirty_blocks_(dirty_blocks) {
+      addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), sharing_(sharing) {
   transport_.set_handler(gas::kReleaseHandler, &Coherence::on_release, this);
 }
 
@@ -137,12 +137,12 @@ void Coherence::wait_free(comm::Blocking& io, BlockId b) {
 
 void Coherence::mark_dirty(BlockId b) noexcept {
   dirty_.insert(b);
-  dirty_blocks_.fetch_add(1);   // before any store can land: ask_release() of others relies on it
+  sharing_.add_dirty();   // before any store can land: ask_release() of others relies on it
 }
 
 void Coherence::mark_clean(BlockId b) noexcept {
   dirty_.erase(b);
-  dirty_blocks_.fetch_sub(1);   // after remote completion
+  sharing_.remove_dirty();   // after remote completion
 }
 
 // ---- rights in V ---------------------------------------------------------------------------------------------------
@@ -228,6 +228,8 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
         std::memcpy(space_.t(at), space_.a(at), n * kBlockBytes);
       });
       for_each_bit(mask, [&](unsigned i) { mark_dirty(block_at(window, i)); });
+    } else if (action == Action::mark_page) {
+      sharing_.mark(pages_.page_of(b));
     } else if (action == Action::allow_read) {
       protect(window, mask, Access::read);
     } else if (action == Action::allow_write) {
@@ -269,6 +271,7 @@ Coherence::Mask Coherence::claim_window(ThreadContext& ctx, BlockId b, Event eve
 /// runs. b's bit comes free last: while it is held, the page cannot leave.
 void Coherence::arm_own_page(BlockId b, std::uint32_t held, std::uint32_t pins) noexcept {
   BlockState after = next(BlockState{true}, Event::found_own).after;
+  sharing_.mark(pages_.page_of(b));
   BlockRange run{b, 0};
   const auto arm_run = [&] {
     if (run.count == 0) return;
@@ -301,7 +304,7 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
   const std::uint64_t offset = mem::offset_of(first);
   const PageId page = pages_.page_of(first);
   for (;;) {
-    const std::uint64_t acquires = acquires_.load();
+    const std::uint64_t drops = drops_.load();
     const auto found = addresses_.find(ctx.io, page);
     const Rank owner = found.owner;
     if (owner == kNoRank) return Fetched::wild;
@@ -314,6 +317,7 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
       // taken now could later send another rank's old byte as our change (found by tests/model, r8_use_while_leaving).
       return where.busy ? Fetched::leaving : Fetched::own;
     }
+    sharing_.join(ctx.io, page, owner);
     {
       const Traced traced(&ctx.counters, TraceKind::fetch, blocks * kBlockBytes);
       ctx.io.read({owner, gas::kFrames, offset}, space_.a(offset), blocks * kBlockBytes);
@@ -321,7 +325,7 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
     count(ctx.counters.blocks_fetched, blocks);
     count(ctx.counters.bytes_fetched, blocks * kBlockBytes);
     // Rules 2 and 9.
-    if (acquires_.load() != acquires || !addresses_.stood(ctx.io, page, found)) continue;
+    if (drops_.load() != drops || !addresses_.stood(ctx.io, page, found)) continue;
     if (attractor_ != nullptr) attractor_->used(page);
     return Fetched::yes;
   }
@@ -330,9 +334,12 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
 // ---- release -------------------------------------------------------------------------------------------------------
 
 void Coherence::release_all(ThreadContext& ctx) {
-  if (dirty_blocks_.load() == 0) return;
+  if (sharing_.nothing_to_release()) return;
   const Timed timed(ctx.counters, ctx.counters.ns_release, TraceKind::release);
-  const bool led = release_rounds_.join(ctx.io.waiter(), [&] { flush_dirty(ctx); });
+  const bool led = release_rounds_.join(ctx.io.waiter(), [&] {
+    flush_dirty(ctx);
+    sharing_.tell(ctx.io, ctx.counters, [this](PageId page, bool changed, bool watch) { return must_tell(page, changed, watch); });
+  });
   count(led ? ctx.counters.releases : ctx.counters.releases_combined);
 }
 
@@ -345,6 +352,41 @@ void Coherence::flush_dirty(ThreadContext& ctx) {
     b = dirty_.next(raw(window) + kWindowBlocks);
   }
   if (left) dirty_.for_each([&](BlockId b) { flush_block(ctx.io, &ctx.counters, b); });
+}
+
+/// Rules 5 and 6: has the page, which is marked, to be told of? watch: blocks of ours are protected first, so that later stores mark the page again. Never waits: a block
+/// that is in use stays open.
+bool Coherence::must_tell(PageId page, bool changed, bool watch) noexcept {
+  const BlockRange all = pages_.blocks_of(page);
+  auto openness = Openness::foreign;
+  BlockRange run{all.first, 0};
+  const auto protect_run = [&] {
+    if (run.count == 0) return;
+    protect(run, Access::read);
+    for (std::uint64_t i = 0; i < run.count; ++i) {
+      BlockState before = state(block_at(run.first, i));
+      before.busy = false;
+      finish(block_at(run.first, i), next(before, Event::watch).after);
+    }
+    run.count = 0;
+  };
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    const BlockId b = block_at(all.first, i);
+    const BlockState s = state(b);
+    openness = with_block(openness, s);
+    if (!watch) {
+      if (openness == Openness::open) break;
+      continue;
+    }
+    const Step step = next(s, Event::watch);
+    if (step.verdict != Verdict::proceed || !try_claim(b, s, step)) {
+      protect_run();
+    } else if (run.count++ == 0) {
+      run.first = b;
+    }
+  }
+  protect_run();
+  return dsm::must_tell(changed, openness);
 }
 
 void Coherence::flush_block(comm::Blocking& io, Counters* counters, BlockId b) {
@@ -399,7 +441,8 @@ void Coherence::put_diffs(comm::Blocking& io, Counters* counters, BlockId window
 }
 
 void Coherence::put_diffs_of_page(comm::Blocking& io, Counters* counters, PageId page, BlockId window, Mask mask) {
-  const gas::AddressCache::Put put(addresses_, io, page);
+  gas::AddressCache::Put put(addresses_, io, page);
+  put.is_diff();
   if (put.owner() == kNoRank || put.owner() == transport_.rank()) return;   // freed meanwhile, so nobody will read it; or our M is the master copy
   const Traced traced(counters, TraceKind::put_changes, static_cast<std::uint64_t>(std::popcount(mask)));
   Puts puts;
@@ -408,6 +451,7 @@ void Coherence::put_diffs_of_page(comm::Blocking& io, Counters* counters, PageId
     put_changed(io, counters, put.owner(), at, space_.a(at), space_.t(at), puts);
   });
   puts.await(io);
+  sharing_.changed(page);
 }
 
 /// Puts the bytes of a block that differ from base: exactly those, never a gap (rule 3).
@@ -450,10 +494,13 @@ void Coherence::flush_block_live(comm::Blocking& io, Counters* counters, BlockId
   alignas(8) std::byte now[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);
   snapshot(now, space_.a(at));
-  if (const gas::AddressCache::Put put(addresses_, io, pages_.page_of(b)); put.owner() != kNoRank) {
+  const PageId page = pages_.page_of(b);
+  if (gas::AddressCache::Put put(addresses_, io, page); put.owner() != kNoRank) {
+    put.is_diff();
     Puts puts;
     put_changed(io, counters, put.owner(), at, now, space_.t(at), puts);
     puts.await(io);
+    sharing_.changed(page);
     std::memcpy(space_.t(at), now, kBlockBytes);
   }
   if (step.actions[1] == Action::refresh) refresh(io, b, true);
@@ -469,6 +516,7 @@ void Coherence::refresh(comm::Blocking& io, BlockId b, bool twin) {
   do {
     found = addresses_.find(io, page);
     if (found.owner == kNoRank || found.owner == transport_.rank()) return;
+    sharing_.join(io, page, found.owner);
     io.read({found.owner, gas::kFrames, at}, fresh, kBlockBytes);
   } while (!addresses_.stood(io, page, found));
   std::byte* mine = space_.a(at);
@@ -482,50 +530,102 @@ void Coherence::refresh(comm::Blocking& io, BlockId b, bool twin) {
 
 // ---- acquire -------------------------------------------------------------------------------------------------------
 
+/// Drops blocks in runs; what waits, or has unreleased bytes or pins, goes by itself.
+class Coherence::Drops {
+ public:
+  Drops(Coherence& coherence, ThreadContext& ctx) noexcept : c_(coherence), ctx_(ctx) {}
+  ~Drops() {
+    drop_run();
+    count(ctx_.counters.blocks_dropped, dropped_);
+  }
+  /// False: somebody else has the block in hand.
+  bool see(BlockId b) {
+    const BlockState s = c_.state(b);
+    const Step step = next(s, Event::acquire);
+    if (step.verdict == Verdict::wait) return false;
+    if (step.verdict != Verdict::proceed) return true;
+    if (s.twin || s.pins != 0) {
+      drop_run();   // hold nothing while we may wait
+      c_.acquire_block(ctx_.io, &ctx_.counters, b);
+      return true;
+    }
+    if (run_.count != 0 && raw(run_.first) + run_.count != raw(b)) drop_run();
+    if (!c_.try_claim(b, s, step)) return false;
+    if (run_.count++ == 0) run_.first = b;
+    return true;
+  }
+  void drop_run() {
+    if (run_.count == 0) return;
+    c_.protect(run_, Access::none);
+    for (std::uint64_t i = 0; i < run_.count; ++i) {
+      c_.cached_.erase(block_at(run_.first, i));
+      c_.finish(block_at(run_.first, i), BlockState{});
+    }
+    dropped_ += run_.count;
+    run_.count = 0;
+  }
+
+ private:
+  Coherence& c_;
+  ThreadContext& ctx_;
+  BlockRange run_{BlockId{0}, 0};
+  std::uint64_t dropped_ = 0;
+};
+
 void Coherence::acquire_all(ThreadContext& ctx) {
   const Timed timed(ctx.counters, ctx.counters.ns_acquire, TraceKind::acquire);
   const bool led = acquire_rounds_.join(ctx.io.waiter(), [&] { drop_cached(ctx); });
   count(led ? ctx.counters.acquires : ctx.counters.acquires_combined);
 }
 
-/// Rule 2: everything that is cached and free is dropped, in runs; then what others hold, when they have finished.
+/// Rule 2: everything that is cached and free is dropped; then what others hold, when they have finished.
 void Coherence::drop_cached(ThreadContext& ctx) {
   acquires_.fetch_add(1);
+  drops_.fetch_add(1);
   flush_dirty(ctx);
   bool left = false;
-  BlockRange run{BlockId{0}, 0};
-  std::uint64_t dropped = 0;
-  const auto drop_run = [&] {
-    if (run.count == 0) return;
-    protect(run, Access::none);
-    for (std::uint64_t i = 0; i < run.count; ++i) {
-      const BlockId b{raw(run.first) + i};
-      cached_.erase(b);
-      finish(b, BlockState{});
-    }
-    dropped += run.count;
-    run.count = 0;
-  };
-  cached_.for_each([&](BlockId b) {
-    const BlockState s = state(b);
-    const Step step = next(s, Event::acquire);
-    left |= step.verdict == Verdict::wait;
-    if (step.verdict != Verdict::proceed) return;
-    if (s.twin || s.pins != 0) {
-      drop_run();   // hold nothing while we may wait
-      acquire_block(ctx.io, &ctx.counters, b);
-      return;
-    }
-    if (run.count != 0 && raw(run.first) + run.count != raw(b)) drop_run();
-    if (!try_claim(b, s, step)) {
-      left = true;
-      return;
-    }
-    if (run.count++ == 0) run.first = b;
-  });
-  drop_run();
+  {
+    Drops drops(*this, ctx);
+    cached_.for_each([&](BlockId b) { left |= !drops.see(b); });
+  }
   if (left) cached_.for_each([&](BlockId b) { acquire_block(ctx.io, &ctx.counters, b); });
-  count(ctx.counters.blocks_dropped, dropped);
+}
+
+void Coherence::acquire_told(ThreadContext& ctx) {
+  if (!sharing_.on()) return acquire_all(ctx);
+  if (sharing_.nothing_told()) {   // and nobody is still dropping
+    acquires_.fetch_add(1);
+    return;
+  }
+  const Timed timed(ctx.counters, ctx.counters.ns_acquire, TraceKind::acquire);
+  const bool led = told_rounds_.join(ctx.io.waiter(), [&] { drop_told(ctx); });
+  count(led ? ctx.counters.acquires : ctx.counters.acquires_combined);
+}
+
+/// The same of the pages that this rank was told of.
+void Coherence::drop_told(ThreadContext& ctx) {
+  acquires_.fetch_add(1);
+  drops_.fetch_add(1);
+  sharing_.begin_drop();
+  const auto for_each_cached = [this](PageId page, const auto& f) {
+    const BlockRange all = pages_.blocks_of(page);
+    for (std::uint64_t b = cached_.next(raw(all.first)); b < end_of(all); b = cached_.next(b + 1)) f(BlockId{b});
+  };
+  bool left = false;
+  {
+    Drops drops(*this, ctx);
+    sharing_.take_told(ctx.io, [&](PageId page) {
+      count(ctx.counters.pages_heard);
+      bool in_use = false;
+      for_each_cached(page, [&](BlockId b) { in_use |= !drops.see(b); });
+      if (in_use) sharing_.tell_myself(page);
+      left |= in_use;
+    });
+  }
+  if (left) {
+    sharing_.take_told(ctx.io, [&](PageId page) { for_each_cached(page, [&](BlockId b) { acquire_block(ctx.io, &ctx.counters, b); }); });
+  }
+  sharing_.end_drop();
 }
 
 void Coherence::acquire_block(comm::Blocking& io, Counters* counters, BlockId b) {
@@ -555,14 +655,14 @@ void Coherence::perform_acquire(comm::Blocking& io, Counters* counters, BlockId 
 
 void Coherence::ask_release(ThreadContext& ctx, Rank source) {
   if (source == transport_.rank()) return release_all(ctx);
-  // The fact was fixed before we look, and a changed block counts until its bytes have arrived: 0 means that nothing is left to send.
-  if (directory_.dirty_blocks(ctx.io, source) == 0) return;
+  // The fact was fixed before we look. What was changed before it counts until its bytes have arrived and its readers were told.
+  if (sharing_.nothing_to_release(ctx.io, source)) return;
   ctx.io.request(source, gas::kReleaseHandler, {});
 }
 
 void Coherence::on_release(void* self, const comm::Message& message) noexcept {
   auto& c = *static_cast<Coherence*>(self);
-  if (c.dirty_blocks_.load() == 0) return c.transport_.reply(message.token, 0);
+  if (c.sharing_.nothing_to_release()) return c.transport_.reply(message.token, 0);
   while (c.asking_.test_and_set(std::memory_order_acquire)) relax();
   const std::uint32_t n = c.asked_.load(std::memory_order_relaxed);   // asking_ is held
   KASANE_CHECK_OP(n, <, kMaxAsked);
@@ -640,6 +740,7 @@ void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t 
 /// Makes pages [first, last) ours and writable, of whose blocks we hold those that were not so.
 void Coherence::arm_claimed(std::uint64_t first, std::uint64_t last) noexcept {
   if (first == last) return;
+  for (std::uint64_t page = first; page < last; ++page) sharing_.mark(PageId{page});
   const BlockRange all{mem::block_of(pages_.offset_of(PageId{first})), (pages_.end_of(PageId{last - 1}) - pages_.offset_of(PageId{first})) / kBlockBytes};
   protect(all, Access::write);
   for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) {
@@ -782,6 +883,7 @@ void Coherence::end_merge(comm::Blocking& io, PageId page, gas::ByteRange live, 
 
 void Coherence::settle(PageId page) {
   const BlockRange all = pages_.blocks_of(page);
+  sharing_.mark(page);   // not earlier: a release of ours would take the mark while others still join the old owner's readers
   protect(all, Access::write);
   for (std::uint64_t i = 0; i < all.count; ++i) {
     const BlockId b = block_at(all.first, i);

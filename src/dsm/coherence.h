@@ -5,7 +5,7 @@
 // Thread safety: every call from any thread of the rank, each with a ThreadContext of its own; also inside a fault handler. No call
 // allocates, logs, or holds anything but busy bits while it waits.
 // Consistency: release_all makes all earlier stores of all threads of this rank visible to whoever acquires later;
-// acquire_all makes all released stores visible here.
+// acquire_told makes visible here what was released by those whose facts this rank has seen, acquire_all all that was released.
 #pragma once
 
 #include <array>
@@ -20,6 +20,7 @@
 #include "gas/attractor.h"
 #include "gas/heap_hooks.h"
 #include "gas/mover.h"
+#include "gas/sharing.h"
 #include "mem/block_table.h"
 #include "mem/fault_engine.h"
 #include "mem/space.h"
@@ -47,9 +48,9 @@ struct ThreadContext {
 
 class Coherence final : public gas::PageHolder, public gas::HeapHooks {
  public:
-  /// Sets kReleaseHandler. dirty_blocks: this rank's word of that name in its directory region (gas::RankHeader).
+  /// Sets kReleaseHandler.
   Coherence(mem::Space&, mem::BlockTable&, mem::BlockSet& cached, mem::BlockSet& dirty, mem::FaultEngine&, comm::Transport&,
-            gas::AddressCache&, std::atomic<std::uint64_t>& dirty_blocks);
+            gas::AddressCache&, gas::Sharing&);
 
   /// Before the first fault: who brings untouched pages here (null: there are none), and who draws pages that are used here (null: they stay where they are).
   void set_movers(gas::Mover* mover, gas::Attractor* attractor) noexcept {
@@ -61,6 +62,9 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   bool fault(ThreadContext&, std::uint64_t offset, mem::Access);
 
   void release_all(ThreadContext&);
+  /// Drops what other ranks have told of: all that was released before by ranks that this thread's edges come from.
+  void acquire_told(ThreadContext&);
+  /// Drops whatever is cached. Also what another rank has put directly, and has not released yet, is seen afterwards.
   void acquire_all(ThreadContext&);
   /// Asks rank `source` to release and waits for it; nothing to wait for where it has no changes.
   void ask_release(ThreadContext&, Rank source);
@@ -87,7 +91,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void end_merge(comm::Blocking&, PageId, gas::ByteRange live, Rank from) override;
   void settle(PageId) override;
 
-  /// Rounds of acquire_all so far.
+  /// Acquires so far.
   [[nodiscard]] std::uint64_t acquires() const noexcept { return acquires_.load(); }
   /// The state of a block, for tests and invariant walks.
   [[nodiscard]] BlockState state(BlockId) const noexcept;
@@ -117,7 +121,10 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   Fetched fetch(ThreadContext&, BlockId first, std::uint32_t count);
 
   void flush_dirty(ThreadContext&);
+  class Drops;
   void drop_cached(ThreadContext&);
+  void drop_told(ThreadContext&);
+  bool must_tell(PageId, bool changed, bool watch) noexcept;
   /// Claims and flushes the window's free dirty blocks; true if a busy one was left.
   bool flush_window(comm::Blocking&, Counters*, BlockId window);
   void flush_block(comm::Blocking&, Counters*, BlockId);
@@ -151,10 +158,11 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   gas::Mover* mover_ = nullptr;
   const mem::Pages& pages_;
   gas::Attractor* attractor_ = nullptr;
-  std::atomic<std::uint64_t>& dirty_blocks_;
+  gas::Sharing& sharing_;
 
-  std::atomic<std::uint64_t> acquires_{0};   ///< rule 2: a fetch that saw another number than the present one is repeated
-  Rounds release_rounds_, acquire_rounds_;
+  std::atomic<std::uint64_t> acquires_{0};
+  std::atomic<std::uint64_t> drops_{0};      ///< acquires that dropped something; rule 2: a fetch that saw another number than the present one is repeated
+  Rounds release_rounds_, acquire_rounds_, told_rounds_;
 
   static constexpr std::uint32_t kMaxIdleFaults = 10'000;
   static constexpr std::uint32_t kMaxAsked = 4096;

@@ -52,6 +52,7 @@ enum class Event : std::uint8_t {
   arrive,        ///< the page comes: we become its owner, its bytes arrive
   arrive_blank,  ///< we become its owner and its bytes do not matter (fresh memory, a recycled stack)
   found_own,     ///< fetch found in the directory that we are the owner (busy, from load, store or pin)
+  watch,         ///< a release wants to know of later stores of ours to this block
 };
 
 enum class Action : std::uint8_t {
@@ -67,6 +68,7 @@ enum class Action : std::uint8_t {
   refresh,         ///< owner's bytes, where they differ from T (or from M without a twin) → M and T: the merge of rule 4
   merge_arrival,   ///< the old owner's bytes where they differ from T (all of them without a twin) → M
   discard_bytes,   ///< T := M over the freed bytes
+  mark_page,       ///< our next release looks at the page: from here on our threads store to it unseen
 };
 
 enum class Verdict : std::uint8_t {
@@ -95,7 +97,7 @@ struct Step {
   using enum Action;
 
   if (event == Event::found_own) {   // the holder of the bit asks: no claim
-    return Step{Verdict::proceed, s, {allow_write}, owner};
+    return Step{Verdict::proceed, s, {mark_page, allow_write}, owner};
   }
   if (s.busy) return Step{Verdict::wait, s, {}, s};
 
@@ -105,13 +107,13 @@ struct Step {
     case Event::load:
     case Event::pin_read:
       if (s.view != View::none) return pin ? proceed(with(s.view, s.twin, pins), {}) : Step{};
-      if (s.owned) return proceed(BlockState{false, true, View::write, false, pins}, {allow_write});
+      if (s.owned) return proceed(BlockState{false, true, View::write, false, pins}, {mark_page, allow_write});
       return proceed(with(View::read, false, pins), {fetch, allow_read});
 
     case Event::store:
     case Event::pin_write:
       if (s.view == View::write) return pin ? proceed(with(s.view, s.twin, pins), {}) : Step{};
-      if (s.owned) return proceed(BlockState{false, true, View::write, false, pins}, {allow_write});
+      if (s.owned) return proceed(BlockState{false, true, View::write, false, pins}, {mark_page, allow_write});
       if (s.view == View::read) return proceed(with(View::write, true, pins), {make_twin, allow_write});
       return proceed(with(View::write, true, pins), {fetch, make_twin, allow_write});
 
@@ -139,15 +141,37 @@ struct Step {
 
     case Event::arrive:
       if (s.owned) return Step{};
-      return proceed(owner, {merge_arrival, allow_write});
+      return proceed(owner, {merge_arrival, mark_page, allow_write});
 
     case Event::arrive_blank:
       if (s.owned && s.view == View::write) return Step{};
-      return proceed(owner, {allow_write});
+      return proceed(owner, {mark_page, allow_write});
+
+    case Event::watch:
+      if (!s.owned || s.view != View::write || s.pins != 0) return Step{};
+      return proceed(BlockState{false, true, View::read, false, 0}, {protect_read});
 
     case Event::found_own: break;
   }
   return Step{};
 }
+
+// A release looks at every page that is marked: one that a rank has fetched since, that came into our hands, or that we put to. Who has a copy must hear of it
+// if its bytes may have changed.
+
+/// What its blocks say of a page here, one look at each word.
+enum class Openness : std::uint8_t {
+  foreign,   ///< none is ours (any more): whatever made it marked, we cannot know
+  watched,   ///< of those that are ours each is protected: a store to it would have marked the page again
+  open,      ///< our threads can store to it, or may just have
+};
+
+[[nodiscard]] constexpr Openness with_block(Openness before, const BlockState& s) noexcept {
+  if (before == Openness::open || s.busy || (s.owned && s.view == View::write)) return Openness::open;
+  return s.owned ? Openness::watched : before;
+}
+
+/// Are its readers to be told? changed: we have put to it since it was last looked at.
+[[nodiscard]] constexpr bool must_tell(bool changed, Openness openness) noexcept { return changed || openness != Openness::watched; }
 
 }  // namespace kasane::dsm

@@ -147,6 +147,11 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted) {
 }
 
 void AddressCache::end_put(PageId page) noexcept {
+  if (sharing_ != nullptr) sharing_->changed_directly(page);
+  end_use(page);
+}
+
+void AddressCache::end_use(PageId page) noexcept {
   Word& word = words_[raw(page)];
   std::uint64_t seen = word.load();
   AddressStep step;

@@ -21,6 +21,7 @@
 #include "comm/requests.h"
 #include "gas/address_cache_protocol.h"
 #include "gas/directory.h"
+#include "gas/sharing.h"
 
 namespace kasane::gas {
 
@@ -33,6 +34,8 @@ class AddressCache {
   ~AddressCache();
 
   [[nodiscard]] const Directory& directory() const noexcept { return directory_; }
+  /// Who is told of pages that were put to directly; null: nobody.
+  void set_sharing(Sharing* sharing) noexcept { sharing_ = sharing; }
 
   /// Where a page was found by somebody who reads its frame next.
   struct Found {
@@ -71,8 +74,10 @@ class AddressCache {
     Put(const Put&) = delete;
     Put& operator=(const Put&) = delete;
     ~Put() {
-      if (counted_) cache_.end_put(page_);
+      if (counted_) diff_ ? cache_.end_use(page_) : cache_.end_put(page_);
     }
+    /// What is put is a diff: dsm says itself that the page has changed.
+    void is_diff() noexcept { diff_ = true; }
     /// kNoRank: the page is not allocated.
     [[nodiscard]] Rank owner() const noexcept { return owner_; }
     /// The use outlives this object. True: it is ended by end_put(), once, on any thread; false: there is none.
@@ -81,11 +86,11 @@ class AddressCache {
    private:
     AddressCache& cache_;
     PageId page_;
-    bool counted_ = false;
+    bool counted_ = false, diff_ = false;
     Rank owner_;
   };
 
-  /// Ends a use that was handed over: its bytes have arrived. May run in a completion.
+  /// Ends a use that was handed over: its bytes have arrived, so the page has changed. May run in a completion.
   void end_put(PageId) noexcept;
 
   /// Takes the location of a page, which the caller has marked busy, from the ranks of `holders` (holder_bit() of each): sends requests.
@@ -99,6 +104,7 @@ class AddressCache {
   using Word = std::atomic<std::uint64_t>;
 
   AddressCache(comm::Transport&, const Directory&, Word* words, comm::ReplyToken* owed) noexcept;
+  void end_use(PageId) noexcept;
   Rank begin_put(comm::Blocking&, PageId, bool& counted);
   Rank begin_put_here(comm::Blocking&, PageId, bool& counted);
   /// Sets this rank's bit and reads word 0; true if `entry` (none) could be filled from it.
@@ -113,6 +119,7 @@ class AddressCache {
   comm::Transport& transport_;
   const Directory& directory_;
   Word* words_;                ///< one a page
+  Sharing* sharing_ = nullptr;
   comm::ReplyToken* owed_;     ///< of page p: meaningful while its entry is leaving
 };
 

@@ -6,12 +6,13 @@
 namespace kasane::gas {
 
 std::size_t Directory::region_bytes(const mem::Pages& pages, std::uint32_t ranks) noexcept {
-  const std::size_t bytes = kHeaderBytes + (pages.count() / ranks + 1) * kEntryBytes;
+  const std::size_t bytes = kHeaderBytes + 2 * PageMarks::bytes(pages.count()) + (pages.count() / ranks + 1) * kEntryBytes;
   return (bytes + mem::kBlockBytes - 1) / mem::kBlockBytes * mem::kBlockBytes;
 }
 
 Directory::Directory(comm::Transport& transport, const mem::Pages& pages)
-    : rank_(transport.rank()), ranks_(transport.ranks()), by_ranks_(ranks_), pages_(pages), words_(transport, kDirectory) {}
+    : rank_(transport.rank()), ranks_(transport.ranks()), by_ranks_(ranks_), pages_(pages),
+      entries_at_(kHeaderBytes + 2 * PageMarks::bytes(pages.count())), words_(transport, kDirectory) {}
 
 Location Directory::lookup(comm::Blocking& io, PageId page) const {
   return Location::of(words_.load(io, manager(page), entry(page, 0)));
@@ -83,6 +84,12 @@ void Directory::read_entries(comm::Blocking& io, PageId first, std::uint64_t pag
   }
 }
 
-std::uint64_t Directory::dirty_blocks(comm::Blocking& io, Rank rank) const { return words_.load(io, rank, 0); }
+void Directory::add_reader(comm::Blocking& io, PageId page) const { words_.fetch_or(io, manager(page), entry(page, 1), holder_bit(rank_, ranks_)); }
+
+void Directory::readers(comm::Batch& batch, PageId page, std::uint64_t* word) const { words_.load(batch, manager(page), entry(page, 1), word); }
+
+void Directory::remove_reader(comm::Batch& batch, PageId page, std::uint64_t* before) const {
+  words_.fetch_and(batch, manager(page), entry(page, 1), ~holder_bit(rank_, ranks_), before);
+}
 
 }  // namespace kasane::gas

@@ -2,17 +2,19 @@
 // Where every page of the space lives. The entry of page p is held by its manager, rank p mod ranks, in region
 // kDirectory, and changed by anybody through one-sided atomics only (gas/relocation.h says how).
 //
-// Region layout: one header block (RankHeader), then the entries of the pages this rank manages, 32 bytes each.
+// Region layout: one header block (RankHeader), the two sets of pages whose heads it has (gas/page_marks.h), then the entries of the pages this rank manages, 32 bytes each.
 //
 // Thread safety: every call from any thread, given its own Blocking. Nothing allocates; usable in fault handlers.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/divisor.h"
 #include "comm/region_words.h"
+#include "gas/page_marks.h"
 #include "gas/regions.h"
 #include "gas/relocation.h"
 #include "mem/pages.h"
@@ -21,7 +23,8 @@ namespace kasane::gas {
 
 /// What others may want to know of a rank by one read.
 struct RankHeader {
-  std::atomic<std::uint64_t> dirty_blocks;   ///< blocks with a twin: changes that a release_all of this rank would send
+  std::atomic<std::uint64_t> unreleased;   ///< head of the pages that its next release looks at; counts the blocks with a twin too. 0: a release has nothing to do
+  std::atomic<std::uint64_t> told;         ///< head of the pages that it was told of; counts acquires at work. 0: an acquire has nothing to do
 };
 
 class Directory {
@@ -56,6 +59,13 @@ class Directory {
   // The same of many pages at once.
   void add_holder(comm::Batch&, PageId, std::uint64_t* before) const;
   void lookup(comm::Batch&, PageId, std::uint64_t* word) const;
+
+  // Word 1: who may have a copy of the page, a bit for one or several ranks as in word 2.
+  void add_reader(comm::Blocking&, PageId) const;
+  void readers(comm::Batch&, PageId, std::uint64_t* word) const;
+  /// This rank has no copy any more. Only where a bit stands for one rank.
+  void remove_reader(comm::Batch&, PageId, std::uint64_t* before) const;
+
   /// Can the page's entry be read here by a plain load?
   [[nodiscard]] bool near(PageId page) const noexcept { return words_.is_direct(manager(page)); }
   /// Word 0, to load it so; null where it is not near.
@@ -89,8 +99,8 @@ class Directory {
     });
   }
 
-  /// Changed blocks of the rank that no release has sent yet.
-  std::uint64_t dirty_blocks(comm::Blocking&, Rank) const;
+  [[nodiscard]] PageMarks unreleased() const noexcept { return {words_, rank_, pages_.count(), offsetof(RankHeader, unreleased), kHeaderBytes}; }
+  [[nodiscard]] PageMarks told() const noexcept { return {words_, rank_, pages_.count(), offsetof(RankHeader, told), kHeaderBytes + PageMarks::bytes(pages_.count())}; }
 
  private:
   static constexpr std::uint64_t kHeaderBytes = 4096;
@@ -98,7 +108,7 @@ class Directory {
   [[nodiscard]] std::uint64_t entry(PageId page, unsigned word) const noexcept {
     return at_row(by_ranks_.divide(raw(page)).quotient, word);
   }
-  [[nodiscard]] static std::uint64_t at_row(std::uint64_t row, unsigned word) noexcept { return kHeaderBytes + row * kEntryBytes + word * 8; }
+  [[nodiscard]] std::uint64_t at_row(std::uint64_t row, unsigned word) const noexcept { return entries_at_ + row * kEntryBytes + word * 8; }
   // Entries of consecutive pages of one manager are neighbours: a chunk of pages is kept manager by manager.
   static constexpr std::uint64_t kChunk = 64;
   using Entries = std::array<std::uint64_t, kChunk * kEntryBytes / 8>;
@@ -121,6 +131,7 @@ class Directory {
   std::uint32_t ranks_;
   Divisor by_ranks_;
   mem::Pages pages_;
+  std::uint64_t entries_at_;   ///< offset in the region
   comm::RegionWords words_;
 };
 

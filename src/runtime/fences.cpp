@@ -16,7 +16,7 @@ void Fences::cross(Rank source) {
   auto& context = contexts_.here();
   const Timed timed(context.counters, context.counters.ns_cross, TraceKind::cross, raw(source));
   coherence_.ask_release(context, source);
-  coherence_.acquire_all(context);
+  coherence_.acquire_told(context);
   count(context.counters.crossings);
 }
 
@@ -29,7 +29,7 @@ void Fences::ask_release(Rank source) {
 
 void Fences::release() { coherence_.release_all(contexts_.here()); }
 
-void Fences::acquire() { coherence_.acquire_all(contexts_.here()); }
+void Fences::acquire() { coherence_.acquire_told(contexts_.here()); }
 
 // ---- stacks ------------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@
 #include "gas/giver.h"
 #include "gas/heap.h"
 #include "gas/pending.h"
+#include "gas/sharing.h"
 #include "mem/alt_stack.h"
 #include "mem/engines.h"
 #include "runtime/agreement.h"
@@ -106,6 +107,7 @@ struct Runtime::State {
   std::unique_ptr<mem::FaultEngine> engine;
   std::optional<gas::Directory> directory;
   std::unique_ptr<gas::AddressCache> addresses;
+  std::unique_ptr<gas::Sharing> sharing;
   std::unique_ptr<gas::Access> access;
   std::optional<dsm::Coherence> coherence;
   std::optional<gas::Mover> mover;
@@ -289,12 +291,17 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
 
   const auto pages = segments.pages(space->bytes());
   KASANE_TRY(pages);
-  auto entries = attach_region(*comm_engine, gas::kDirectory, gas::Directory::region_bytes(*pages, ranks));
-  KASANE_TRY(entries);
+  KASANE_TRY(attach_region(*comm_engine, gas::kDirectory, gas::Directory::region_bytes(*pages, ranks)));
   directory.emplace(*transport, *pages);
   auto made_addresses = gas::AddressCache::create(*transport, *directory);
   KASANE_TRY(made_addresses);
   addresses = std::move(*made_addresses);
+  const std::uint64_t all_heaps = segments.heaps[1].offset;   // the heaps lie side by side, the usual one last
+  const std::uint64_t heap_bytes = segments.heaps[0].offset + segments.heaps[0].bytes - all_heaps;
+  auto made_sharing = gas::Sharing::create(*transport, *directory, {options.classification, all_heaps, heap_bytes});
+  KASANE_TRY(made_sharing);
+  sharing = std::move(*made_sharing);
+  addresses->set_sharing(sharing.get());
 
   auto made_table = mem::BlockTable::create(space->blocks());
   KASANE_TRY(made_table);
@@ -307,12 +314,10 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   auto made_engine = mem::make_fault_engine(*space, options.faults);
   KASANE_TRY(made_engine);
   engine = std::move(*made_engine);
-  coherence.emplace(*space, *table, *cached, *dirty, *engine, *transport, *addresses,
-                    reinterpret_cast<gas::RankHeader*>(entries->base)->dirty_blocks);
+  coherence.emplace(*space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing);
   mover.emplace(*transport, *addresses, *coherence);
   if (!options.relocation_off && ranks > 1) {
-    const std::uint64_t all_offset = segments.heaps[1].offset;   // the heaps lie side by side, the usual one last
-    auto made_attractor = gas::Attractor::create(*transport, *directory, *mover, {all_offset, segments.heaps[0].offset + segments.heaps[0].bytes - all_offset, static_cast<std::uint32_t>(options.relocate_after)});
+    auto made_attractor = gas::Attractor::create(*transport, *directory, *mover, {all_heaps, heap_bytes, static_cast<std::uint32_t>(options.relocate_after)});
     KASANE_TRY(made_attractor);
     attractor = std::move(*made_attractor);
   }

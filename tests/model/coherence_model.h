@@ -52,6 +52,27 @@ enum class Mutation : std::uint8_t {
   r8_put_ignores_busy,    ///< a put begins though the location was recalled
   r8_use_while_leaving,   ///< an owner that meets its page while it is leaving takes what M holds for a cached copy
   r8_move_pinned,         ///< a pinned page moves
+  r6_no_join,             ///< who fetches does not say so
+  r6_join_after_data,     ///< … says so when it has the bytes
+  r6_no_owner_mark,       ///< … does not have the owner look at the page
+  r6_owner_mark_after_data,    ///< … when it has the bytes
+  r6_not_stood,                ///< a fetch does not look whether the page stood meanwhile
+  r5_tell_before_completion,   ///< readers are told of a put that has not landed
+  r5_tell_late,                ///< a release does not wait until readers were told
+  r5_release_passes_telling,   ///< … nor one that finds nothing left to take, though another is still telling
+  r5_acquire_passes_dropping,  ///< an acquire that finds no notice does not wait for one that is still dropping
+  r5_adopt_blindly,       ///< who has told of its own change takes its copy for valid, whatever it was told
+  r5_put_untold,          ///< a diff is put, and the page is not noted
+  r5_direct_untold,       ///< the same of a direct put
+  r5_direct_keeps_copy,   ///< the copy of the rank that puts directly stays
+  r5_own_store_unseen,    ///< a store to a watched block of ours is not noted
+  r5_arrival_unseen,      ///< a page that arrives is stored to unseen, and nobody looks at it
+  r5_arrival_marked_early,     ///< … it is looked at before the entry names us
+  r5_first_meeting_unseen,     ///< an owner that meets its page later does not look at it
+  r5_watch_after_telling,      ///< readers are taken from the entry before V is protected
+  r5_readers_taken,            ///< who tells readers takes them from the entry first: others then find nobody to tell, though these were not told yet
+  r5_leave_after_drop,         ///< who drops a page leaves its readers when it has dropped it
+  r5_note_cleared_late,        ///< what was noted is forgotten after the readers were taken
 };
 
 inline constexpr std::uint8_t kCells = 2;
@@ -76,6 +97,7 @@ enum class Do : std::uint8_t {
   reclaim,
   release,
   acquire,
+  put,
   end
 };
 
@@ -123,6 +145,9 @@ inline Instr hand_back(int page, int to) {
 inline Instr reclaim(int page) { return {Do::reclaim, static_cast<std::uint8_t>(page)}; }
 inline Instr release() { return {Do::release}; }
 inline Instr acquire() { return {Do::acquire}; }
+inline Instr put(int b, int c, int v) {
+  return {Do::put, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)};
+}  ///< a direct put, complete when it returns
 
 struct Script {
   std::uint8_t rank;
@@ -133,6 +158,7 @@ struct Program {
   std::vector<Script> workers;
   std::array<std::uint8_t, 2> owner{0, 0};  ///< of each page at the start
   std::array<bool, 2> known{true, true};    ///< does the owner's block table say so already?
+  bool watched = false;                     ///< are the owners' blocks protected at the start?
   std::uint8_t blocks_per_page = 1;
   Mutation without = Mutation::none;
 };
@@ -156,7 +182,13 @@ class Coherence {
     std::uint8_t round;        // 0 ask | 1 waits for a round | 2 leads one | 3 served
     std::uint8_t joined;       // waiting: did a round begin since it asked?
     std::uint8_t todo, later;  // blocks that the round has not seen; those it found busy
-    std::uint8_t dropping;     // an acquire's round: flushes first, then drops
+    std::uint8_t dropping;     // own: the owner refused
+    std::uint8_t telling;      // a release's round: how far it is with the pages that it looks at
+    std::uint8_t pages, now;   // those left; the one it is at
+    std::uint8_t blocks, open; // … of which these blocks were not looked at yet; may its bytes have changed?
+    std::uint8_t sure, watch;  // was it noted as changed? Are its blocks to be protected?
+    std::uint8_t told;         // ranks that are told next
+    std::uint8_t moved;        // how often, when a fetch looked
     std::uint8_t loaded;       // add: what the load returned
     std::uint8_t stale;        // fetching: an acquire began meanwhile
     std::uint8_t acting;       // carries out actions on block
@@ -170,6 +202,11 @@ class Coherence {
     Flying flying[R][B];
     std::uint8_t owner[B], busy[B], puts[B];  // a page's entry; puts under way
     std::uint8_t recalled[B];                 // it moves, and nobody holds its location any more
+    std::uint8_t moved[B], readers[B];        // how often a page has moved (the shipped version counts refusals too); its readers
+    std::uint8_t marked[R], stale[R];         // pages that its next release looks at; that it was told of
+    std::uint8_t changed[R];                  // marked pages that it certainly changed
+    std::uint8_t telling[R], dropping[R];     // a release has taken marks, an acquire notices, and is at work on them
+    std::uint8_t direct[W];                   // a direct put under way
     std::uint8_t cached[R], dirty[R];         // the sets of blocks that rounds walk
     std::uint8_t leading[R][2];
     std::uint8_t flag[kFlags], held[kLocks], last[kLocks];
@@ -186,8 +223,8 @@ class Coherence {
       const std::uint8_t o = program_.owner[page(b)];
       s.owner[page(b)] = o;
       if (!program_.known[page(b)]) continue;
-      put_word(s, o, b, Block{false, true, dsm::View::write, false, 0});
-      s.prot[o][b] = 2;
+      put_word(s, o, b, Block{false, true, program_.watched ? dsm::View::read : dsm::View::write, false, 0});
+      s.prot[o][b] = program_.watched ? 1 : 2;
     }
     for (std::uint8_t a = 0; a < W; ++a) s.actor[a].at = program_.workers[a].rank;
     return s;
@@ -211,6 +248,14 @@ class Coherence {
               f.value[c] = 0;
             emit(n, Step{kLand, r, static_cast<std::uint8_t>(b * kCells + c)});
           }
+    for (std::uint8_t a = 0; a < W; ++a)
+      if (s.direct[a]) {
+        State n = s;
+        const Instr& i = instr(s, a);
+        n.memory[s.actor[a].owner][i.block][i.cell] = i.value;
+        n.direct[a] = 0;
+        emit(n, Step{kLand, program_.workers[a].rank, static_cast<std::uint8_t>(i.block * kCells + i.cell)});
+      }
   }
 
   /// A mutant is judged by what programs see (a wrong value, a deadlock), not by the protocol's own invariants.
@@ -268,10 +313,20 @@ class Coherence {
                                              "own: the owner refused or must retry",
                                              "own: the entry names us",
                                              "hand back: entry",
+                                             "tells: begins",
+                                             "tells: takes page",
+                                             "tells: looks at block",
+                                             "tells: forgets what was noted of page",
+                                             "tells: reads who has page",
+                                             "tells rank",
+                                             "acquire: takes notices",
+                                             "acquire: leaves the readers of page",
+                                             "puts directly",
                                              "ends"};
     static constexpr const char* kActions[] = {"end",           "fetch",        "make_twin",     "allow_read",
                                                "allow_write",   "protect_read", "protect_none",  "diff_put",
-                                               "diff_put_live", "refresh",      "merge_arrival", "discard_bytes"};
+                                               "diff_put_live", "refresh",      "merge_arrival", "discard_bytes",
+                                               "mark_page"};
     const Script& w = program_.workers[step.actor];
     std::string text = "worker " + std::to_string(step.actor) + " (rank " + std::to_string(w.rank) + ") ";
     if ((step.kind & 0xFF) == kAction)
@@ -283,13 +338,14 @@ class Coherence {
     std::string t;
     for (std::uint8_t b = 0; b < B; ++b) {
       t += "block " + std::to_string(b) + ": entry owner " + std::to_string(s.owner[page(b)]) +
-           (s.busy[page(b)] ? " busy" : "") + " puts " + std::to_string(s.puts[page(b)]) + " ghost " +
+           (s.busy[page(b)] ? " busy" : "") + " readers " + std::to_string(s.readers[page(b)]) + " puts " + std::to_string(s.puts[page(b)]) + " ghost " +
            std::to_string(s.ghost[b][0]) + "," + std::to_string(s.ghost[b][1]);
       for (std::uint8_t r = 0; r < R; ++r) {
         const Block w = word(s, r, b);
         t += " | rank " + std::to_string(r) + (w.owned ? " owned" : "") + (w.busy ? " busy" : "") + " view " +
              std::to_string(static_cast<int>(w.view)) +
              (w.twin ? " twin " + std::to_string(s.twin[r][b][0]) + "," + std::to_string(s.twin[r][b][1]) : "") +
+             (s.marked[r] & 1 << page(b) ? " marked" : "") + (s.stale[r] & 1 << page(b) ? " told" : "") +
              " pins " + std::to_string(w.pins) + " M " + std::to_string(s.memory[r][b][0]) + "," +
              std::to_string(s.memory[r][b][1]);
       }
@@ -334,6 +390,15 @@ class Coherence {
     kRefused,
     kNamed,
     kHandBack,
+    kTell,
+    kTakePage,
+    kTellLook,
+    kForget,
+    kTakeReaders,
+    kTellRank,
+    kTakeNotices,
+    kLeave,
+    kPut,
     kEnd,
     kLand = 0x100,
   };
@@ -361,6 +426,7 @@ class Coherence {
     return {true, Rank{s.owner[p]}, gas::Tier::dram, s.busy[p] != 0, 0};
   }
   static void put_entry(State& s, std::uint8_t p, gas::Location l) noexcept {
+    s.moved[p] = static_cast<std::uint8_t>(s.moved[p] + (s.owner[p] != raw(l.owner)));
     s.owner[p] = static_cast<std::uint8_t>(raw(l.owner));
     s.busy[p] = l.busy;
     s.recalled[p] = 0;
@@ -378,6 +444,16 @@ class Coherence {
       for (const Flying& f : of_rank)
         if (f.mask != 0) return false;
     return true;
+  }
+  [[nodiscard]] std::uint8_t bit_of_page(std::uint8_t b) const noexcept { return static_cast<std::uint8_t>(1 << page(b)); }
+  static void set_bits(std::uint8_t& to, unsigned bits) noexcept { to = static_cast<std::uint8_t>(to | bits); }
+  static void clear_bits(std::uint8_t& from, unsigned bits) noexcept { from = static_cast<std::uint8_t>(from & ~bits); }
+  /// Nothing to release, nothing to drop: one word each (gas/marked_pages.h).
+  [[nodiscard]] bool nothing_to_release(const State& s, std::uint8_t r) const {
+    return s.dirty[r] == 0 && s.marked[r] == 0 && (!s.telling[r] || without(Mutation::r5_release_passes_telling));
+  }
+  [[nodiscard]] bool nothing_to_drop(const State& s, std::uint8_t r) const {
+    return s.stale[r] == 0 && (!s.dropping[r] || without(Mutation::r5_acquire_passes_dropping));
   }
 
   /// At the end: the owner's bytes, with what ranks have not released yet, are the ghost's.
@@ -409,6 +485,7 @@ class Coherence {
     Block before = word(s, x.at, x.block);
     if (x.found_own) {
       dsm::Step step = dsm::next(before, Event::found_own);
+      if (without(Mutation::r5_first_meeting_unseen)) step.actions = {Action::allow_write};
       const auto event = static_cast<Event>(x.event);
       step.after.pins += event == Event::pin_read || event == Event::pin_write;  // as carry_out_fault() does
       return step;
@@ -428,6 +505,7 @@ class Coherence {
     };
     if (without(Mutation::r3_no_protect) && event == Event::release) drop(Action::protect_read);
     if (without(Mutation::r7_no_discard) && event == Event::discard) drop(Action::discard_bytes);
+    if (without(Mutation::r5_own_store_unseen) && before.view == dsm::View::read) drop(Action::mark_page);
     if (without(Mutation::r8_no_protect) && event == Event::yield) drop(Action::protect_none);
     if (without(Mutation::r8_move_pinned) && event == Event::yield && before.pins != 0 && before.owned &&
         !before.busy) {
@@ -491,6 +569,7 @@ class Coherence {
       case Action::allow_write: prot = 2; break;
       case Action::protect_read: prot = 1; break;
       case Action::protect_none: prot = 0; break;
+      case Action::mark_page: set_bits(n.marked[x.at], bit_of_page(x.block)); break;
       case Action::make_twin:
         for (std::uint8_t c = 0; c < kCells; ++c) n.twin[x.at][x.block][c] = n.memory[x.at][x.block][c];
         n.dirty[x.at] =
@@ -510,53 +589,75 @@ class Coherence {
     done();
   }
 
-  /// Coherence::fetch: into the set of cached blocks, number of acquires, entry, the bytes one by one, number of acquires again.
+  /// Coherence::fetch: into the set of cached blocks; entry; among the readers; the owner looks at the page; the bytes one by one; did the page stand, did an acquire
+  /// begin to drop?
   template <class Done>
   void fetch(State& n, std::uint8_t a, const Done& done) const {
     Actor& x = n.actor[a];
     const std::uint8_t p = page(x.block);
     switch (x.sub) {
       case 0:
-        n.cached[x.at] = static_cast<std::uint8_t>(n.cached[x.at] | 1 << x.block);
+        set_bits(n.cached[x.at], 1u << x.block);
         x.sub = 1;
         return done();
       case 1:
         x.stale = 0;
         x.sub = 2;
         x.owner = n.owner[p];
+        x.moved = n.moved[p];
         if (x.owner == x.at && !n.busy[p]) {
           x.found_own = 1;
-          x.action = x.sub = x.owner = 0;
+          x.action = x.sub = x.owner = x.moved = 0;
         } else if (x.owner == x.at && without(Mutation::r8_use_while_leaving)) {
+          x.sub = 4;
           x.cell = kCells;
         } else if (x.owner ==
                    x.at) {  // it is leaving, but may still be refused: give up the claim before waiting (rule 8)
+          x.moved = 0;
           x.sub = 5;
         }
         return done();
+      case 2: return join(n, x, 3, done);
+      case 3: return mark_at_owner(n, x, 4, done);
       case 5: {
         Block w = word(n, x.at, x.block);
         w.busy = false;
         put_word(n, x.at, x.block, w);
-        n.cached[x.at] = static_cast<std::uint8_t>(n.cached[x.at] & ~(1 << x.block));
+        clear_bits(n.cached[x.at], 1u << x.block);
         x.acting = x.block = x.event = x.action = x.sub = x.owner = 0;
         return done();
       }
-      default:
+      default: {
         if (x.cell < kCells) {
           n.memory[x.at][x.block][x.cell] = n.memory[x.owner][x.block][x.cell];
           ++x.cell;
         }
         if (x.cell < kCells) return done();
+        if (without(Mutation::r6_join_after_data)) set_bits(n.readers[p], 1u << x.at);
+        if (without(Mutation::r6_owner_mark_after_data)) set_bits(n.marked[x.owner], 1u << p);
         x.cell = 0;
         x.sub = 1;
-        if (!x.stale || without(Mutation::r2_no_recheck)) next_action(n, a);
-        x.stale = 0;
+        const bool stood = x.moved == n.moved[p] || without(Mutation::r6_not_stood);
+        if (stood && (!x.stale || without(Mutation::r2_no_recheck))) next_action(n, a);
+        x.stale = x.moved = 0;
         return done();
+      }
     }
   }
 
-  /// The merge of rule 4 from the owner's copy into a pinned block: where it differs from the twin it goes into M and the twin.
+  template <class Done>
+  void join(State& n, Actor& x, std::uint8_t then, const Done& done) const {
+    if (!without(Mutation::r6_no_join) && !without(Mutation::r6_join_after_data)) set_bits(n.readers[page(x.block)], 1u << x.at);
+    x.sub = then;
+    done();
+  }
+  template <class Done>
+  void mark_at_owner(State& n, Actor& x, std::uint8_t then, const Done& done) const {
+    if (!without(Mutation::r6_no_owner_mark) && !without(Mutation::r6_owner_mark_after_data)) set_bits(n.marked[x.owner], bit_of_page(x.block));
+    x.sub = then;
+    done();
+  }
+
   /// A fault gave its claim up since the page is leaving: it looks again when that is over.
   bool leaving(const State& s, const Actor& x, std::uint8_t b) const {
     return s.owner[page(b)] == x.at && s.busy[page(b)] && !without(Mutation::r8_use_while_leaving);
@@ -568,32 +669,47 @@ class Coherence {
     return x.action < step.actions.size() && step.actions[x.action] == Action::fetch;
   }
 
+  /// The merge of rule 4 from the owner's copy into a pinned block: where it differs from the twin it goes into M and the twin. The owner's bytes come into a buffer
+  /// first (x.value: one byte's value a nibble); stores may land before they are merged.
   template <class Done>
   void refresh(State& n, std::uint8_t a, const Done& done) const {
     Actor& x = n.actor[a];
-    if (x.sub == 0) {
-      x.owner = n.owner[page(x.block)];
-      x.sub = 1;
-      if (x.owner == x.at) next_action(n, a);
-      return done();
+    const std::uint8_t p = page(x.block);
+    switch (x.sub) {
+      case 0:
+        x.owner = n.owner[p];
+        x.moved = n.moved[p];
+        x.sub = 1;
+        if (x.owner == x.at) {
+          x.moved = 0;
+          next_action(n, a);
+        }
+        return done();
+      case 1: return join(n, x, 2, done);
+      case 2: return mark_at_owner(n, x, 3, done);
+      case 3:
+        x.value = static_cast<std::uint8_t>(x.value | n.memory[x.owner][x.block][x.cell] << 4 * x.cell);
+        if (++x.cell < kCells) return done();
+        x.cell = 0;
+        x.sub = x.moved == n.moved[p] ? 4 : 0;
+        if (x.sub == 0) x.value = 0;
+        if (without(Mutation::r6_join_after_data)) set_bits(n.readers[p], 1u << x.at);
+        if (without(Mutation::r6_owner_mark_after_data)) set_bits(n.marked[x.owner], 1u << p);
+        x.moved = 0;
+        return done();
+      default: {
+        const bool twin = word(n, x.at, x.block).twin;
+        std::uint8_t& mine = n.memory[x.at][x.block][x.cell];
+        std::uint8_t& reference = twin ? n.twin[x.at][x.block][x.cell] : mine;
+        const auto theirs = static_cast<std::uint8_t>(x.value >> 4 * x.cell & 15);
+        if (theirs != reference || without(Mutation::r4_plain_refresh)) {
+          mine = theirs;
+          if (twin && !without(Mutation::r4_twin_left)) reference = theirs;
+        }
+        if (++x.cell == kCells) next_action(n, a);
+        return done();
+      }
     }
-    const bool twin = word(n, x.at, x.block).twin;
-    std::uint8_t& mine = n.memory[x.at][x.block][x.cell];
-    std::uint8_t& reference = twin ? n.twin[x.at][x.block][x.cell] : mine;
-    const std::uint8_t theirs = n.memory[x.owner][x.block][x.cell];
-    if (x.sub == 1) {  // the owner's bytes are in a buffer now; stores may land before they are merged
-      x.value = theirs;
-      x.sub = 2;
-      return done();
-    }
-    if (x.value != reference || without(Mutation::r4_plain_refresh)) {
-      mine = x.value;
-      if (twin && !without(Mutation::r4_twin_left)) reference = x.value;
-    }
-    x.sub = 1;
-    x.value = 0;
-    if (++x.cell == kCells) next_action(n, a);
-    done();
   }
 
   template <class Done>
@@ -603,7 +719,7 @@ class Coherence {
     Flying& f = n.flying[x.at][x.block];
     std::uint8_t* mine = n.memory[x.at][x.block];
     std::uint8_t* twin = n.twin[x.at][x.block];
-    enum : std::uint8_t { kDiff, kCount, kAwait, kUncount, kBetweenLoads };
+    enum : std::uint8_t { kDiff, kCount, kAwait, kNote, kUncount, kBetweenLoads };
     switch (x.sub) {
       case kDiff: {
         if (f.mask != 0) return;  // only where completion is not awaited: one put of a block at a time all the same
@@ -654,15 +770,22 @@ class Coherence {
         x.sub = kAwait;
         if (without(Mutation::r3_no_completion) ||
             without(Mutation::r4_unlock_early)) {  // uncounted when they have landed
+          set_bits(n.changed[x.at], 1u << p);
+          set_bits(n.marked[x.at], 1u << p);
           next_action(n, a);
         }
         return done();
       }
       case kAwait:  // the completion: an event of its own, after every byte has landed
         if (f.mask != 0) return;
+        x.sub = without(Mutation::r5_put_untold) ? kUncount : kNote;
+        return done();
+      case kNote:
+        set_bits(n.changed[x.at], 1u << p);
         x.sub = kUncount;
         return done();
       default:
+        if (!without(Mutation::r5_put_untold)) set_bits(n.marked[x.at], 1u << p);
         --n.puts[p];
         next_action(n, a);
         return done();
@@ -712,6 +835,7 @@ class Coherence {
         return block_event(s, a, Event::acquire, emit);
       case Do::release: return fence(s, a, kRelease, emit);
       case Do::acquire: return fence(s, a, kAcquire, emit);
+      case Do::put: return put_directly(s, a, emit);
       case Do::end: return;
     }
   }
@@ -814,7 +938,7 @@ class Coherence {
     Actor& y = n.actor[a];
     if (x.round == 2) return sweep(s, a, kind, emit);
     if (x.round == 0) {
-      if (kind == kRelease && s.dirty[x.at] == 0) {  // release_all's shortcut (and, at another rank, ask_release's)
+      if (kind == kRelease ? nothing_to_release(s, x.at) : nothing_to_drop(s, x.at)) {  // the shortcuts of release_all (at another rank ask_release's) and acquire_all
         y.round = 3;
         return emit(n, Step{kNothing, a, kind});
       }
@@ -830,11 +954,20 @@ class Coherence {
       if (&other != &y && other.round == 1 && other.at == x.at && other.event == kind) other.joined = 1;
     y.round = 2;
     y.joined = y.event = 0;
-    if (kind == kAcquire)  // acquires_ + 1
-      for (Actor& other : n.actor)
-        if (other.at == x.at && other.acting && other.sub >= 2 && fetching(s, other)) other.stale = 1;
-    y.todo = static_cast<std::uint8_t>((1 << B) - 1);
+    if (kind == kRelease) {
+      y.todo = static_cast<std::uint8_t>((1 << B) - 1);
+      if (without(Mutation::r5_tell_before_completion)) begin_telling(n, y);
+    } else {
+      n.dropping[x.at] = 1;
+      y.pages = 1;   // the notices are not taken yet
+    }
     emit(n, Step{kLead, a, kind});
+  }
+
+  static void begin_telling(State& n, Actor& y) {
+    n.telling[y.at] = 1;
+    y.telling = 1;
+    y.pages = static_cast<std::uint8_t>((1 << B) - 1);
   }
 
   template <class Emit>
@@ -842,17 +975,42 @@ class Coherence {
     const Actor& x = s.actor[a];
     State n = s;
     Actor& y = n.actor[a];
-    if (x.todo == 0 && x.later == 0 && kind == kAcquire && !x.dropping) {
-      y.dropping = 1;
-      y.todo = static_cast<std::uint8_t>((1 << B) - 1);
+    const bool flushing = kind == kRelease;
+    if (!flushing && x.pages) {   // an acquire takes the notices
+      y.pages = 0;
+      y.told = s.stale[x.at];
+      n.stale[x.at] = 0;
+      if (y.told != 0)   // another number of acquires
+        for (Actor& other : n.actor)
+          if (other.at == x.at && other.acting && other.sub >= 2 && fetching(s, other)) other.stale = 1;
+      return emit(n, Step{kTakeNotices, a, s.stale[x.at]});
+    }
+    if (!flushing && x.told != 0 && (!without(Mutation::r5_leave_after_drop) || (x.todo == 0 && x.later == 0 && x.open))) {   // leaves the page's readers, then looks at its blocks
+      const auto p = static_cast<std::uint8_t>(__builtin_ctz(x.told));
+      clear_bits(y.told, 1u << p);
+      clear_bits(n.readers[p], 1u << x.at);
+      if (!x.open)
+        for (std::uint8_t b = first(p); b <= last(p) && b < B; ++b) set_bits(y.todo, 1u << b);
+      if (y.told == 0) y.open = 0;
+      return emit(n, Step{kLeave, a, p});
+    }
+    if (!flushing && x.told != 0 && !x.open) {   // only without the rule
+      y.open = 1;
+      for (std::uint8_t b = 0; b < B; ++b)
+        if (x.told & bit_of_page(b)) set_bits(y.todo, 1u << b);
       return emit(n, Step{kLook, a, B});
     }
-    const bool flushing = kind == kRelease || !x.dropping;
+    if (x.telling != 0 && x.telling != 9) return tell(s, a, emit);
     if (x.todo == 0 && x.later == 0) {
       if (without(Mutation::r4_unlock_early))  // the round awaits completion, only the blocks do not
         for (const Flying& f : s.flying[x.at])
           if (f.mask != 0) return;
-      y.dropping = 0;
+      if (flushing && x.telling == 0) {
+        begin_telling(n, y);
+        return emit(n, Step{kTell, a, 0});
+      }
+      y.telling = 0;
+      if (!flushing) n.dropping[x.at] = 0;
       n.leading[x.at][kind] = 0;
       for (Actor& other : n.actor)
         if (other.round == 1 && other.joined && other.at == x.at && other.event == kind) {
@@ -878,6 +1036,133 @@ class Coherence {
                                             : verdict == dsm::Verdict::wait  ? kLater
                                                                              : kLook),
                  a, b});
+  }
+
+  /// Sharing::tell and Coherence::must_tell, page by page: was it certainly changed; its readers; each block's word, and its protection; its readers again; each is told.
+  template <class Emit>
+  void tell(const State& s, std::uint8_t a, Emit&& emit) const {
+    const Actor& x = s.actor[a];
+    State n = s;
+    Actor& y = n.actor[a];
+    const auto bit = static_cast<std::uint8_t>(1 << x.now);
+    enum : std::uint8_t { kNextPage = 1, kFirstLook, kBlocks, kReaders, kLateWatch, kNotices, kDone = 9 };
+    const auto end_page = [&] {
+      if (without(Mutation::r5_note_cleared_late)) clear_bits(n.changed[x.at], bit);
+      y.telling = kNextPage;
+      y.now = y.blocks = y.open = y.sure = y.watch = y.told = 0;
+    };
+    const auto all_blocks = [&](std::uint8_t p) {
+      for (std::uint8_t b = first(p); b <= last(p) && b < B; ++b) set_bits(y.blocks, 1u << b);
+    };
+    const auto read_readers = [&](std::uint8_t p) {
+      y.told = static_cast<std::uint8_t>(s.readers[p] & ~(1 << x.at));
+      if (without(Mutation::r5_readers_taken)) clear_bits(n.readers[p], y.told);
+    };
+    switch (x.telling) {
+      case kNextPage: {
+        if (x.pages == 0) {
+          n.telling[x.at] = 0;
+          y.telling = kDone;
+          return emit(n, Step{kTell, a, 1});
+        }
+        const auto p = static_cast<std::uint8_t>(__builtin_ctz(x.pages));
+        clear_bits(y.pages, 1u << p);
+        if (!(s.marked[x.at] & 1 << p)) return emit(n, Step{kTakePage, a, p});
+        clear_bits(n.marked[x.at], 1u << p);
+        y.now = p;
+        y.sure = (s.changed[x.at] & 1 << p) != 0;
+        if (!without(Mutation::r5_note_cleared_late)) clear_bits(n.changed[x.at], 1u << p);
+        y.telling = kFirstLook;
+        return emit(n, Step{kTakePage, a, p});
+      }
+      case kFirstLook:
+        read_readers(x.now);
+        if (without(Mutation::r5_adopt_blindly)) clear_bits(n.stale[x.at], bit);
+        if (without(Mutation::r5_tell_late)) n.telling[x.at] = 0;
+        if (y.told == 0) {
+          end_page();
+          return emit(n, Step{kTakeReaders, a, x.now});
+        }
+        all_blocks(x.now);
+        y.telling = kBlocks;
+        emit(n, Step{kTakeReaders, a, x.now});
+        if (x.sure) return;
+        y.watch = 1;   // whether a page is watched is a guess of what pays: both are tried
+        return emit(n, Step{kTakeReaders, a, x.now});
+      case kBlocks:
+      case kLateWatch: {
+        if (x.blocks == 0) {
+          if (x.telling == kLateWatch) {
+            y.telling = kNotices;
+          } else if (!dsm::must_tell(x.sure != 0, static_cast<dsm::Openness>(x.open))) {
+            end_page();
+          } else {
+            y.telling = x.watch ? kReaders : kNotices;
+          }
+          return emit(n, Step{kTellLook, a, B});
+        }
+        const auto b = static_cast<std::uint8_t>(__builtin_ctz(x.blocks));
+        clear_bits(y.blocks, 1u << b);
+        y.open = static_cast<std::uint8_t>(dsm::with_block(static_cast<dsm::Openness>(x.open), word(s, x.at, b)));
+        const bool late = without(Mutation::r5_watch_after_telling) && x.telling == kBlocks;
+        if (x.watch && !late) static_cast<void>(try_claim(n, a, b, Event::watch));   // busy or pinned: it stays open
+        return emit(n, Step{kTellLook, a, b});
+      }
+      case kReaders:   // again: those who came until V was protected
+        read_readers(x.now);
+        y.telling = kNotices;
+        if (without(Mutation::r5_watch_after_telling)) {
+          all_blocks(x.now);
+          y.telling = kLateWatch;
+        }
+        return emit(n, Step{kTakeReaders, a, x.now});
+      default: {
+        if (x.told == 0) {
+          end_page();
+          return emit(n, Step{kTakePage, a, B});
+        }
+        const auto r = static_cast<std::uint8_t>(__builtin_ctz(x.told));
+        clear_bits(y.told, 1u << r);
+        set_bits(n.stale[r], bit);
+        return emit(n, Step{kTellRank, a, r});
+      }
+    }
+  }
+
+  /// A put past the caches (gas::Access): its own rank's copy is stale from its completion on; its next release tells others.
+  template <class Emit>
+  void put_directly(const State& s, std::uint8_t a, Emit&& emit) const {
+    const Actor& x = s.actor[a];
+    const Instr& i = instr(s, a);
+    const std::uint8_t p = page(i.block), me = program_.workers[a].rank;
+    State n = s;
+    Actor& y = n.actor[a];
+    switch (x.stage) {
+      case 0:
+        if (s.recalled[p]) return;
+        ++n.puts[p];
+        y.owner = s.owner[p];
+        n.direct[a] = 1;
+        n.ghost[i.block][i.cell] = i.value;
+        clear_bits(n.freed[i.block], 1u << i.cell);
+        break;
+      case 1:
+        if (s.direct[a]) return;
+        if (!without(Mutation::r5_direct_keeps_copy)) set_bits(n.stale[me], 1u << p);
+        break;
+      case 2:
+        if (!without(Mutation::r5_direct_untold)) set_bits(n.changed[me], 1u << p);
+        break;
+      case 3:
+        if (!without(Mutation::r5_direct_untold)) set_bits(n.marked[me], 1u << p);
+        break;
+      default:
+        --n.puts[p];
+        next_instr(n, a);
+        return emit(n, Step{kPut, a, 4});
+    }
+    ++y.stage;
+    emit(n, Step{kPut, a, x.stage});
   }
 
   /// An instruction that is one event of one block.
@@ -989,7 +1274,13 @@ class Coherence {
         y.later = first(p);
         return to(kCopying, kDrained);
       case kCopying: return arrive(n, a, p, to, emit);
-      case kNaming: put_entry(n, p, gas::end_move(entry(s, p), rank)); return to(kSettling, kNamed);
+      case kNaming:
+        if (without(Mutation::r5_arrival_marked_early) && !x.sub) {
+          set_bits(n.marked[me], 1u << p);
+          y.sub = 1;
+          return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 4)});
+        }
+        put_entry(n, p, gas::end_move(entry(s, p), rank)); return to(kSettling, kNamed);
       case kSettling: return settle(n, a, p, emit);
       default: {  // kGivingUp
         if (x.todo != 0) {
@@ -1078,6 +1369,11 @@ class Coherence {
     const std::uint8_t me = program_.workers[a].rank;
     const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
     Block before = word(n, me, b);
+    if (x.sub == 0) {   // once, when the entry names us and before any block can be stored to
+      if (!without(Mutation::r5_arrival_unseen) && !without(Mutation::r5_arrival_marked_early)) set_bits(n.marked[me], 1u << p);
+      x.sub = 1;
+      return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 4)});
+    }
     if (n.prot[me][b] != 2) {  // allow_write, then the finish: two steps
       n.prot[me][b] = 2;
       return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 4)});

@@ -265,8 +265,159 @@ Named page_to_and_fro() {
   return n;
 }
 
+// ---- who has a copy, and who is told ------------------------------------------------------------------------------------
+
+// The owner stores between the reader's looks: unseen, watched, unseen again.
+Named owner_and_reader() {
+  return {"owner and reader",
+          {{{0, {store(0, 0, 1), set(0), cross(1), store(0, 0, 2), set(2)}},
+            {1, {load(0, 1), cross(0), load(0, 0), set(1), cross(2), load(0, 0)}}}}};
+}
+
+// … and its other worker releases at any moment.
+Named owner_releases_meanwhile() {
+  return {"the owner's rank releases meanwhile",
+          {{{0, {store(0, 0, 1), store(0, 0, 2), set(0)}}, {0, {release(), release()}}, {1, {load(0, 1), cross(0), load(0, 0)}}}}};
+}
+
+// A reader of the old owner's copy; the new owner stores.
+Named copy_outlives_a_move() {
+  return {"a copy outlives a move",
+          {{{2, {load(0, 1), cross(0), load(0, 0)}}, {1, {own(0), store(0, 0, 1), set(0)}}, {0, {}}}}};
+}
+
+// … and releases before, so that no mark is left of its arrival.
+Named arrival_then_release() {
+  return {"a page arrives, its rank releases",
+          {{{2, {load(0, 1), cross(0), load(0, 0)}}, {1, {own(0), set(1), store(0, 0, 1), set(0)}}, {1, {release()}}, {0, {}}}}};
+}
+
+// The owner meets its page when somebody has a copy already.
+Named late_meeting() {
+  Named n{"the owner meets its page after its reader",
+          {{{0, {see(1), store(0, 0, 1), set(0)}}, {0, {release()}}, {1, {load(0, 1), set(1), cross(0), load(0, 0)}}}}};
+  n.program.known = {false, false};
+  return n;
+}
+
+// Direct puts: others that have a copy, and the putter's own.
+Named direct_put_told() {
+  return {"a direct put, a copy elsewhere",
+          {{{1, {put(0, 0, 1), set(0)}}, {1, {release()}}, {2, {load(0, 1), cross(0), load(0, 0)}}, {0, {}}}}};
+}
+Named direct_put_own_copy() {
+  return {"a direct put over its rank's copy", {{{1, {load(0, 0), put(0, 0, 1), acquire(), load(0, 0)}}, {0, {store(0, 1, 1), set(0)}}, {1, {cross(0), load(0, 1)}}}}};
+}
+Named direct_put_of_owner() {
+  return {"a direct put of the owner",
+          {{{0, {put(0, 0, 1), set(0), cross(1), put(0, 0, 2), set(2)}}, {1, {load(0, 1), cross(0), load(0, 0), set(1), cross(2), load(0, 0)}}}}};
+}
+
+// A rank that was told of another's change tells of its own.
+Named told_and_telling() {
+  return {"told and telling",
+          {{{1, {store(0, 0, 1), release(), cross(0), load(0, 1)}}, {2, {store(0, 1, 2), set(0)}}, {0, {}}}}};
+}
+
+// Two workers acquire; one finds no notice, since the other has taken it.
+Named notice_taken_by_another() {
+  return {"a notice that another worker has taken",
+          {{{0, {store(0, 0, 1), set(0)}}, {1, {load(0, 1), acquire()}}, {1, {cross(0), load(0, 0)}}}}};
+}
+
+// Two readers, of which the first is still about to have the owner look.
+Named two_readers() {
+  return {"two readers",
+          {{{0, {store(0, 0, 1), set(0)}}, {1, {load(0, 1), cross(0), load(0, 0)}}, {2, {load(0, 1), cross(0), load(0, 0)}}}}};
+}
+
+// Two ranks change the page and tell its reader at the same time.
+Named two_tellers() {
+  return {"two tellers",
+          {{{0, {store(0, 0, 1), release()}}, {1, {store(0, 1, 2), set(0)}}, {2, {pin_read(0), unpin(0), cross(0), load(0, 1)}}}}};
+}
+
+// One worker fetches while the other drops the same page, for a second time.
+Named fetch_while_dropping() {
+  Named n{"a fetch while the page is dropped",
+          {{{0, {store(0, 0, 1), set(0), cross(1), store(1, 1, 2), set(2)}}, {1, {load(0, 1), cross(0), load(0, 0)}}, {1, {load(1, 0), set(1), cross(2), load(1, 1)}}}}, 2};
+  n.program.blocks_per_page = 2;
+  return n;
+}
+
+// Two workers acquire for two pages: the second must not be served by the first's round, which took its notices before.
+Named two_acquirers_of_two_pages() {
+  return {"two acquirers, two pages",
+          {{{0, {store(1, 0, 1), set(0), store(0, 0, 1), set(1)}}, {1, {load(1, 1), cross(0), load(1, 0)}}, {1, {load(0, 1), cross(1), load(0, 0)}}}}, 2};
+}
+
+// A rank's own store stays visible to it while others of it release, and drop the block for another's sake.
+Named own_store_while_dropping() {
+  return {"own store while the block is dropped",
+          {{{1, {store(0, 0, 1), load(0, 0), load(0, 0)}}, {1, {release()}}, {1, {cross(0), load(0, 1)}}, {0, {store(0, 1, 2), set(0)}}}}};
+}
+
+// A rank tells of its own change between hearing of another's and dropping the page.
+Named tells_before_it_drops() {
+  return {"a rank tells before it drops", {{{1, {store(0, 0, 1), release()}}, {1, {cross(0), load(0, 1)}}, {2, {store(0, 1, 2), set(0)}}, {0, {}}}}};
+}
+
+// The owner's page is watched, read, released, stored to.
+Named watched_page() {
+  Named n{"a watched page", {{{0, {see(1), store(0, 0, 1), set(0)}}, {0, {release()}}, {1, {load(0, 1), set(1), cross(0), load(0, 0)}}}}};
+  n.program.watched = true;
+  return n;
+}
+Named becomes_watched() {
+  return {"a page becomes watched", {{{0, {store(0, 0, 1), set(0)}}, {0, {release(), release()}}, {1, {load(0, 1), acquire(), load(0, 1), cross(0), load(0, 0)}}}}};
+}
+
+// One block of the owner's page is watched, the other was never met.
+Named half_met() {
+  Named n{"half of a page is watched, half not met",
+          {{{0, {load(0, 0), see(1), store(1, 0, 1), set(0)}}, {0, {release(), release()}}, {1, {load(1, 1), acquire(), load(1, 1), set(1), cross(0), load(1, 0)}}}}, 2};
+  n.program.blocks_per_page = 2;
+  n.program.known = {false, false};
+  return n;
+}
+
+// The owner puts directly to its watched page, again and again.
+Named puts_to_watched_page() {
+  Named n{"direct puts to a watched page", {{{0, {put(0, 0, 1), put(0, 0, 2), set(0)}}, {0, {release()}}, {1, {load(0, 1), acquire(), load(0, 1), cross(0), load(0, 0)}}}}};
+  n.program.watched = true;
+  return n;
+}
+
+// A pinned copy is refreshed when it is told.
+Named pinned_copy() {
+  return {"a pinned copy",
+          {{{0, {store(0, 0, 1), set(0), cross(1), store(0, 0, 2), set(2)}},
+            {1, {pin_read(0), cross(0), load(0, 0), set(1), cross(2), load(0, 0), unpin(0)}}}}};
+}
+
 std::vector<Named> programs() {
-  return {message_passing(),
+  return {owner_and_reader(),
+          owner_releases_meanwhile(),
+          copy_outlives_a_move(),
+          arrival_then_release(),
+          late_meeting(),
+          direct_put_told(),
+          direct_put_own_copy(),
+          direct_put_of_owner(),
+          told_and_telling(),
+          notice_taken_by_another(),
+          two_readers(),
+          two_tellers(),
+          fetch_while_dropping(),
+          two_acquirers_of_two_pages(),
+          own_store_while_dropping(),
+          tells_before_it_drops(),
+          watched_page(),
+          becomes_watched(),
+          half_met(),
+          puts_to_watched_page(),
+          pinned_copy(),
+          message_passing(),
           third_owner(),
           false_sharing(),
           two_workers(),
@@ -328,6 +479,7 @@ class Writer {
       n_.program.owner[p] = static_cast<std::uint8_t>(pick(ranks));
       n_.program.known[p] = pick(4) != 0;
     }
+    n_.program.watched = pick(3) == 0;
     for (auto& h : holder_) h = pick(workers());
   }
 
@@ -360,10 +512,14 @@ class Writer {
   }
   void access(unsigned c, bool pinned) {
     const unsigned w = holder_[c];
-    switch (pick(pinned ? 5 : 4)) {
+    switch (pick(6)) {
+      case 5:
+        if (pinned) return access(c, pinned);
+        for (const Instr& i : {release(), put(block(c), cell(c), value()), acquire()}) code(w).push_back(i);   // both views of one cell: fences between
+        break;
       case 0: code(w).push_back(load(block(c), cell(c))); break;
       case 1: code(w).push_back(add(block(c), cell(c))); break;
-      case 4: code(w).push_back(poke(block(c), cell(c), value())); break;
+      case 4: code(w).push_back(pinned ? poke(block(c), cell(c), value()) : add(block(c), cell(c))); break;
       default: code(w).push_back(store(block(c), cell(c), value())); break;
     }
   }
@@ -442,13 +598,13 @@ std::vector<Mutant> mutants() {
       {"r1_no_acquire", r1_no_acquire, third_owner()},
       {"r2_no_recheck", r2_no_recheck, acquire_while_fetching(), true},
       {"r2_no_wait", r2_no_wait, acquire_while_fetching()},
-      {"r2_join_running_round", r2_join_running_round, two_acquirers()},
+      {"r2_join_running_round", r2_join_running_round, two_acquirers_of_two_pages()},
       {"r3_no_protect", r3_no_protect, two_releasers()},
       {"r3_no_completion", r3_no_completion, message_passing()},
       {"r3_gaps", r3_gaps, false_sharing()},
       {"r3_two_loads", r3_two_loads, pinned_release()},
       {"r3_join_running_round", r3_join_running_round, two_releasers()},
-      {"r4_unlock_early", r4_unlock_early, own_store_over_fences()},
+      {"r4_unlock_early", r4_unlock_early, own_store_while_dropping()},
       {"r4_plain_refresh", r4_plain_refresh, pinned_acquire()},
       {"r4_twin_left", r4_twin_left, pinned_merge_back()},
       {"r4_plain_arrival", r4_plain_arrival, arrival_into_dirty()},
@@ -459,6 +615,27 @@ std::vector<Mutant> mutants() {
       {"r8_put_ignores_busy", r8_put_ignores_busy, writer_while_moving()},
       {"r8_use_while_leaving", r8_use_while_leaving, lazy_owner()},
       {"r8_move_pinned", r8_move_pinned, pinned_stays()},
+      {"r6_no_join", r6_no_join, owner_and_reader()},
+      {"r6_join_after_data", r6_join_after_data, owner_releases_meanwhile()},
+      {"r6_no_owner_mark", r6_no_owner_mark, owner_and_reader()},
+      {"r6_owner_mark_after_data", r6_owner_mark_after_data, acquire_while_fetching()},
+      {"r6_not_stood", r6_not_stood, arrival_then_release()},
+      {"r5_tell_before_completion", r5_tell_before_completion, third_owner()},
+      {"r5_tell_late", r5_tell_late, owner_releases_meanwhile()},
+      {"r5_release_passes_telling", r5_release_passes_telling, owner_releases_meanwhile()},
+      {"r5_acquire_passes_dropping", r5_acquire_passes_dropping, notice_taken_by_another()},
+      {"r5_adopt_blindly", r5_adopt_blindly, tells_before_it_drops()},
+      {"r5_put_untold", r5_put_untold, third_owner()},
+      {"r5_direct_untold", r5_direct_untold, direct_put_told()},
+      {"r5_direct_keeps_copy", r5_direct_keeps_copy, direct_put_own_copy()},
+      {"r5_own_store_unseen", r5_own_store_unseen, watched_page()},
+      {"r5_arrival_unseen", r5_arrival_unseen, copy_outlives_a_move()},
+      {"r5_arrival_marked_early", r5_arrival_marked_early, arrival_then_release()},
+      {"r5_first_meeting_unseen", r5_first_meeting_unseen, half_met()},
+      {"r5_watch_after_telling", r5_watch_after_telling, becomes_watched()},
+      {"r5_readers_taken", r5_readers_taken, two_tellers()},
+      {"r5_leave_after_drop", r5_leave_after_drop, fetch_while_dropping()},
+      {"r5_note_cleared_late", r5_note_cleared_late, puts_to_watched_page()},
   };
 }
 

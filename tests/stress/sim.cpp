@@ -31,8 +31,8 @@ class SimJob {
         where_(p.objects.size()),
         barriers_(p.barriers.size()),
         free_slots_(ranks) {
-    // Every second seed with pages that move by themselves.
-    for (std::uint32_t r = 0; r < ranks; ++r) ranks_.emplace_back(world_, Rank{r}, ranks, pages_, p.seed % 2 == 0);
+    // Every second seed with pages that move by themselves, every eighth without classification.
+    for (std::uint32_t r = 0; r < ranks; ++r) ranks_.emplace_back(world_, Rank{r}, ranks, pages_, p.seed % 2 == 0, p.seed / 2 % 8 != 0);
     next_slot_.assign(ranks, 0);
   }
 
@@ -119,7 +119,7 @@ class SimJob {
   void cross(std::uint32_t t, std::uint32_t source) {
     if (source == threads_[t].rank) return;
     here(t).coherence->ask_release(context(t), Rank{source});
-    here(t).coherence->acquire_all(context(t));
+    here(t).coherence->acquire_told(context(t));
   }
   /// A thief on another rank has claimed t's continuation.
   void hop(std::uint32_t t, std::uint32_t thief) {
@@ -134,7 +134,7 @@ class SimJob {
     for (const PageId page : pages_.in(at, SimLayout::kSlotBytes))
       KASANE_CHECK(there.mover->bring(context(t, thief).io, page, live).has_value(),
                    "a stack that waits to be run is not pinned");
-    there.coherence->acquire_all(context(t, thief));
+    there.coherence->acquire_told(context(t, thief));
     me.rank = thief;
   }
 
@@ -256,7 +256,7 @@ class SimJob {
     } else {
       until([&] { return b.generation != generation || !wrong_.empty(); });
     }
-    here(t).coherence->acquire_all(context(t));
+    here(t).coherence->acquire_told(context(t));
   }
 
   const Program& p_;

@@ -16,6 +16,7 @@
 #include "comm/sim/sim.h"
 #include "dsm/coherence.h"
 #include "gas/heap.h"
+#include "gas/sharing.h"
 #include "mem/checked_engine.h"
 
 namespace kasane::stress {
@@ -54,22 +55,23 @@ class TurnWaiter final : public comm::Waiter {
 
 class SimRank {
  public:
-  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, const mem::Pages& pages, bool draws = false)
+  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, const mem::Pages& pages, bool draws = false, bool classification = true)
       : world_(world),
         transport(world.transport(rank)),
         waiter(world, transport),
         reservation_(mem::reserve_space(SimLayout::kSpaceBytes).value()),
         space(mem::Space::create(reservation_, SimLayout::kSpaceBytes).value()) {
     KASANE_CHECK(transport.attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
-    std::byte* entries = attach(gas::kDirectory, gas::Directory::region_bytes(pages, ranks), directory_memory_);
+    attach(gas::kDirectory, gas::Directory::region_bytes(pages, ranks), directory_memory_);
     directory.emplace(transport, pages);
     addresses = gas::AddressCache::create(transport, *directory).value();
+    sharing = gas::Sharing::create(transport, *directory, {classification, SimLayout::kHeapOffset, SimLayout::kSpaceBytes - SimLayout::kHeapOffset}).value();
+    addresses->set_sharing(sharing.get());
     table_.emplace(mem::BlockTable::create(space.blocks()).value());
     cached_.emplace(mem::BlockSet::create(space.blocks()).value());
     dirty_.emplace(mem::BlockSet::create(space.blocks()).value());
     engine = mem::CheckedEngine::create(space).value();
-    coherence.emplace(space, *table_, *cached_, *dirty_, *engine, transport, *addresses,
-                      reinterpret_cast<gas::RankHeader*>(entries)->dirty_blocks);
+    coherence.emplace(space, *table_, *cached_, *dirty_, *engine, transport, *addresses, *sharing);
     mover.emplace(transport, *addresses, *coherence);
     const gas::Heap::Config config{SimLayout::kHeapOffset, SimLayout::kSpaceBytes - SimLayout::kHeapOffset,
                                    SimLayout::kCaches};
@@ -143,6 +145,7 @@ class SimRank {
   mem::Space space;
   std::optional<gas::Directory> directory;
   std::unique_ptr<gas::AddressCache> addresses;
+  std::unique_ptr<gas::Sharing> sharing;
 
  private:
   std::optional<mem::BlockTable> table_;

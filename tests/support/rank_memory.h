@@ -20,6 +20,7 @@
 #include "dsm/coherence.h"
 #include "gas/access.h"
 #include "gas/heap.h"
+#include "gas/sharing.h"
 #include "mem/alt_stack.h"
 #include "mem/engines.h"
 
@@ -33,22 +34,23 @@ class RankMemory {
   /// base: from mem::reserve_space before the fork. heap_page_bytes: of the heap's segment; the rest of the space has pages of 64 KiB.
   /// draw_after: uses after which a page moves to the rank that alone uses it; 0: never. faults: the fault engine's name.
   RankMemory(const comm::Job& job, std::byte* base, std::uint64_t heap_page_bytes = mem::kPageBytes, std::uint32_t draw_after = 0,
-             std::string_view faults = faults_under_test())
+             std::string_view faults = faults_under_test(), bool classification = classification_under_test())
       : page_bytes(heap_page_bytes), transport(std::move(comm::shm::create(job).value())), start_waiter(*transport), collectives(*transport, start_waiter),
         space(mem::Space::create(base, kSpaceBytes).value()) {
     comm_engine = comm::Engine::create(*transport).value();
     KASANE_CHECK(comm_engine->attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
     const std::array segments{mem::Pages::Segment{}, mem::Pages::Segment{kHeapOffset, heap_page_bytes}};
     const mem::Pages pages = mem::Pages::create(kSpaceBytes, segments).value();
-    std::byte* entries = attach(gas::kDirectory, gas::Directory::region_bytes(pages, job.ranks));
+    attach(gas::kDirectory, gas::Directory::region_bytes(pages, job.ranks));
     directory.emplace(*transport, pages);
     addresses = gas::AddressCache::create(*transport, *directory).value();
+    sharing = gas::Sharing::create(*transport, *directory, {classification, kHeapOffset, kSpaceBytes - kHeapOffset}).value();
+    addresses->set_sharing(sharing.get());
     table.emplace(mem::BlockTable::create(space.blocks()).value());
     cached.emplace(mem::BlockSet::create(space.blocks()).value());
     dirty.emplace(mem::BlockSet::create(space.blocks()).value());
     engine = mem::make_fault_engine(space, faults).value();
-    coherence.emplace(space, *table, *cached, *dirty, *engine, *transport, *addresses,
-                      reinterpret_cast<gas::RankHeader*>(entries)->dirty_blocks);
+    coherence.emplace(space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing);
     mover.emplace(*transport, *addresses, *coherence);
     const gas::Heap::Config config{kHeapOffset, kSpaceBytes - kHeapOffset, 2};
     attach(gas::kHeap, gas::Heap::region_bytes(config, job.ranks));
@@ -75,11 +77,13 @@ class RankMemory {
     service.join();
   }
 
-  /// What KASANE_FAULTS says, as for a job.
-  static std::string_view faults_under_test() {
-    const char* said = std::getenv("KASANE_FAULTS");
-    return said != nullptr && *said != '\0' ? said : "auto";
+  // What the variables say, as for a job.
+  static std::string_view said_of(const char* variable, std::string_view otherwise) {
+    const char* said = std::getenv(variable);
+    return said != nullptr && *said != '\0' ? said : otherwise;
   }
+  static std::string_view faults_under_test() { return said_of("KASANE_FAULTS", "auto"); }
+  static bool classification_under_test() { return said_of("KASANE_CLASSIFICATION", "on") == "on"; }
 
   /// The calling OS thread may use V and context() from now on. Its alternate stack and context live until the process ends.
   void enter() {
@@ -97,7 +101,7 @@ class RankMemory {
   /// An edge: what `source` wrote before becomes visible here.
   void cross(Rank source) {
     coherence->ask_release(context(), source);
-    coherence->acquire_all(context());
+    coherence->acquire_told(context());
   }
   std::uint64_t allocate(std::size_t bytes, gas::Placement placement = gas::Placement::local) {
     return heap->allocate(context().io, gas::Heap::kShared, bytes, 16, placement).value();
@@ -117,6 +121,7 @@ class RankMemory {
   mem::Space space;
   std::optional<gas::Directory> directory;
   std::unique_ptr<gas::AddressCache> addresses;
+  std::unique_ptr<gas::Sharing> sharing;
   std::unique_ptr<gas::Access> access;
   std::optional<mem::BlockTable> table;
   std::optional<mem::BlockSet> cached, dirty;

@@ -63,9 +63,63 @@ TEST_P(CoherenceTest, FalselySharedBytesOfOneBlockAllSurvive) {
       for (std::size_t i = raw(m.rank()); i < 4096; i += ranks) bytes[i] = static_cast<unsigned char>(round + i);
       m.collectives.barrier();
       for (std::uint32_t r = 0; r < ranks; ++r) m.coherence->ask_release(m.context(), Rank{r});
-      m.coherence->acquire_all(m.context());
+      m.coherence->acquire_told(m.context());
       m.collectives.barrier();
       for (std::size_t i = 0; i < 4096; ++i) ASSERT_EQ(bytes[i], static_cast<unsigned char>(round + i)) << "byte " << i << " round " << round;
+      m.collectives.barrier();
+    }
+  });
+}
+
+// Of two pages one is written, by its owner and by the others in turn: the other's copies stay, after the owner was sure that it does not store to it.
+TEST_P(CoherenceTest, AnEdgeDropsOnlyWhatOthersHaveChanged) {
+  if (std::get<0>(GetParam()) == 1 || !RankMemory::classification_under_test()) return;
+  on_ranks(GetParam(), [](RankMemory& m) {
+    const auto ranks = m.transport->ranks();
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(2 * m.page_bytes) : 0);
+    const std::uint64_t changing = data, standing = data + m.page_bytes;
+    if (raw(m.rank()) == 0) *m.at<std::uint64_t>(standing) = 42;
+    m.collectives.barrier();
+    std::uint64_t fetched = 0;
+    for (std::uint64_t round = 0; round < 12; ++round) {
+      const Rank writer{static_cast<std::uint32_t>(round % ranks)};
+      if (m.rank() == writer) *m.at<std::uint64_t>(changing) = round;
+      m.collectives.barrier();
+      m.cross(writer);
+      ASSERT_EQ(*m.at<std::uint64_t>(changing), round);
+      const std::uint64_t before = m.context().counters.blocks_fetched.load();
+      ASSERT_EQ(*m.at<std::uint64_t>(standing), 42u);
+      if (round >= 6) fetched += m.context().counters.blocks_fetched.load() - before;
+      m.collectives.barrier();
+      m.cross(Rank{0});   // the owner looks at what was fetched
+      m.collectives.barrier();
+    }
+    EXPECT_EQ(fetched, 0u);
+  });
+}
+
+// A direct put: whoever has a copy is told of it over an edge, and so is the rank that put.
+TEST_P(CoherenceTest, ADirectPutIsTold) {
+  on_ranks(GetParam(), [](RankMemory& m) {
+    const auto ranks = m.transport->ranks();
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(m.page_bytes) : 0);
+    auto* word = m.at<std::uint64_t>(data);
+    if (raw(m.rank()) == 0) *word = 1'000;
+    m.coherence->release_all(m.context());
+    m.collectives.barrier();
+    for (std::uint64_t round = 0; round < 8; ++round) {
+      const Rank putter{static_cast<std::uint32_t>(round % ranks)};
+      ASSERT_EQ(*word, 1'000 + round);
+      m.collectives.barrier();
+      if (m.rank() == putter) {
+        const std::uint64_t value = 1'001 + round;
+        ASSERT_TRUE(gas::put(m.context().io, *m.access, data, &value, sizeof value).has_value());
+        m.coherence->acquire_told(m.context());
+        ASSERT_EQ(*word, value);
+      }
+      m.collectives.barrier();
+      m.cross(putter);
+      ASSERT_EQ(*word, 1'001 + round);
       m.collectives.barrier();
     }
   });
@@ -436,16 +490,16 @@ TEST_P(CoherenceTest, CountersUnderALockSurviveMovesOfTheirPage) {
   on_ranks(GetParam(), [](RankMemory& m) {
     const auto ranks = m.transport->ranks();
     const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(2 * 65536) : 0);
-    // Words 8 and 16 of rank 0's directory header play the lock: ticket and serving, then the last holder.
+    // Words at the end of rank 0's directory header play the lock: ticket and serving, then the last holder.
     const comm::RegionWords words(*m.transport, gas::kDirectory);
     const auto work = [&](unsigned worker) {
       m.enter();
       std::mt19937 random(raw(m.rank()) * 10 + worker);
       auto& io = m.context().io;
       for (int i = 0; i < 150; ++i) {
-        const std::uint64_t ticket = words.fetch_add(io, Rank{0}, 8, 1);
-        io.waiter().until([&] { return words.load(io, Rank{0}, 16) == ticket; });
-        const auto last = words.load(io, Rank{0}, 24);
+        const std::uint64_t ticket = words.fetch_add(io, Rank{0}, 4072, 1);
+        io.waiter().until([&] { return words.load(io, Rank{0}, 4080) == ticket; });
+        const auto last = words.load(io, Rank{0}, 4088);
         if (last != 0 && Rank{static_cast<std::uint32_t>(last - 1)} != m.rank()) m.cross(Rank{static_cast<std::uint32_t>(last - 1)});
         auto* counters = m.at<std::uint64_t>(data);
         for (int k = 0; k < 4; ++k) ++counters[(k * 2048) % 16384 / 2];
@@ -453,8 +507,8 @@ TEST_P(CoherenceTest, CountersUnderALockSurviveMovesOfTheirPage) {
           const PageId page = m.pages().page_of(data + random() % 4 * 8192);   // a counter's
           ASSERT_TRUE(m.mover->bring(io, page, {m.pages().offset_of(page), m.pages().end_of(page)}).has_value());
         }
-        words.store(io, Rank{0}, 24, raw(m.rank()) + 1);
-        words.fetch_add(io, Rank{0}, 16, 1);
+        words.store(io, Rank{0}, 4088, raw(m.rank()) + 1);
+        words.fetch_add(io, Rank{0}, 4080, 1);
       }
     };
     std::thread second(work, 1);

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gas/sharing.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace kasane::gas {
+
+Result<std::unique_ptr<Sharing>> Sharing::create(comm::Transport& transport, const Directory& directory, const Config& config) {
+  auto changed = mem::BlockSet::create(directory.pages().count());
+  KASANE_TRY(changed);
+  auto reread = mem::BlockSet::create(directory.pages().count());
+  KASANE_TRY(reread);
+  return std::unique_ptr<Sharing>(new Sharing(transport, directory, config, std::move(*changed), std::move(*reread)));
+}
+
+Sharing::Sharing(comm::Transport& transport, const Directory& directory, const Config& config, mem::BlockSet changed, mem::BlockSet reread) noexcept
+    : directory_(directory), config_(config), me_(transport.rank()), ranks_(transport.ranks()), on_(config.on && ranks_ > 1),
+      unreleased_(directory.unreleased()), told_(directory.told()), changed_(std::move(changed)), reread_(std::move(reread)) {}
+
+/// Word 1 is only read here: were its bits taken, another rank that changes the page meanwhile would find nobody to tell, and end its release before these were
+/// told (tests/model, r5_readers_taken). Each reader takes its own bit back when it has heard.
+void Sharing::read_readers(comm::Blocking& io, Pages& pages) const {
+  comm::Batch batch(io);
+  for (std::size_t i = 0; i < pages.count; ++i) directory_.readers(batch, pages.page[i], &pages.readers[i]);
+  batch.await();
+  if (ranks_per_bit(ranks_) != 1) return;   // the bit stands for others too
+  for (std::size_t i = 0; i < pages.count; ++i) pages.readers[i] &= ~holder_bit(me_, ranks_);
+}
+
+void Sharing::send(comm::Blocking& io, Counters& counters, const Pages& changes) {
+  std::array<PageMarks::Notice, kTogether> notices;
+  std::size_t count = 0;
+  const auto post = [&] {
+    told_.add(io, {notices.data(), count});
+    kasane::count(counters.readers_told, count);
+    count = 0;
+  };
+  const std::uint32_t together = ranks_per_bit(ranks_);
+  for (std::size_t i = 0; i < changes.count; ++i) {
+    for (std::uint64_t bits = changes.readers[i]; bits != 0; bits &= bits - 1) {
+      const std::uint32_t first = static_cast<std::uint32_t>(std::countr_zero(bits)) * together;
+      for (std::uint32_t r = first; r < std::min(first + together, ranks_); ++r) {
+        if (Rank{r} == me_) continue;
+        notices[count++] = {Rank{r}, changes.page[i]};
+        if (count == notices.size()) post();
+      }
+    }
+  }
+  if (count != 0) post();
+}
+
+bool Sharing::watches(PageId page) noexcept {
+  if (!watchable(page)) return false;
+  if (!reread_.contains(as_block(page))) {
+    reread_.insert(as_block(page));
+    return false;
+  }
+  reread_.erase(as_block(page));
+  return true;
+}
+
+/// Before the page's blocks are looked at: a fetch whose block is not seen there joins after this.
+void Sharing::leave_readers(comm::Blocking& io, const Pages& heard) const {
+  if (ranks_per_bit(ranks_) != 1) return;   // the bit stands for others too
+  std::array<std::uint64_t, kTogether> before;
+  comm::Batch batch(io);
+  for (std::size_t i = 0; i < heard.count; ++i) directory_.remove_reader(batch, heard.page[i], &before[i]);
+  batch.await();
+}
+
+}  // namespace kasane::gas
