@@ -241,6 +241,8 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
     if (block_at(window, i) != b) after.pins = 0;
     finish(block_at(window, i), after);
   });
+  // Now, since whom it wakes may run at once, and would find the page in use.
+  if (fetches && attractor_ != nullptr) attractor_->used(pages_.page_of(b));
   return Fault::served;
 }
 
@@ -326,7 +328,6 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
     count(ctx.counters.bytes_fetched, blocks * kBlockBytes);
     // Rules 2 and 9.
     if (drops_.load() != drops || !addresses_.stood(ctx.io, page, found)) continue;
-    if (attractor_ != nullptr) attractor_->used(page);
     return Fetched::yes;
   }
 }
