@@ -319,7 +319,7 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
       // taken now could later send another rank's old byte as our change (found by tests/model, r8_use_while_leaving).
       return where.busy ? Fetched::leaving : Fetched::own;
     }
-    sharing_.join(ctx.io, page, owner);
+    const auto stay = sharing_.join(ctx.io, page, owner);
     {
       const Traced traced(&ctx.counters, TraceKind::fetch, blocks * kBlockBytes);
       ctx.io.read({owner, gas::kFrames, offset}, space_.a(offset), blocks * kBlockBytes);
@@ -327,7 +327,9 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
     count(ctx.counters.blocks_fetched, blocks);
     count(ctx.counters.bytes_fetched, blocks * kBlockBytes);
     // Rules 2 and 9.
-    if (drops_.load() != drops || !addresses_.stood(ctx.io, page, found)) continue;
+    if (!addresses_.stood(ctx.io, page, found)) continue;
+    sharing_.joined(page, stay);
+    if (drops_.load() != drops) continue;
     return Fetched::yes;
   }
 }
@@ -513,13 +515,15 @@ void Coherence::refresh(comm::Blocking& io, BlockId b, bool twin) {
   alignas(8) std::byte fresh[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);
   const PageId page = pages_.page_of(b);
-  gas::AddressCache::Found found;
-  do {
-    found = addresses_.find(io, page);
+  for (;;) {
+    const auto found = addresses_.find(io, page);
     if (found.owner == kNoRank || found.owner == transport_.rank()) return;
-    sharing_.join(io, page, found.owner);
+    const auto stay = sharing_.join(io, page, found.owner);
     io.read({found.owner, gas::kFrames, at}, fresh, kBlockBytes);
-  } while (!addresses_.stood(io, page, found));
+    if (!addresses_.stood(io, page, found)) continue;
+    sharing_.joined(page, stay);
+    break;
+  }
   std::byte* mine = space_.a(at);
   std::byte* base = twin ? space_.t(at) : mine;
   for (std::size_t i = 0; i < kBlockBytes; ++i) {

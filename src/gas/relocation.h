@@ -2,7 +2,7 @@
 // The directory entry of a page and its transitions, pure (docs/design/dsm.md). Four 64-bit words in the manager's memory:
 //
 //   word 0   version 32 | reserved 8 | untouched 1 | busy 1 | tier 2 | owner+1 20   where the page is
-//   word 1   writers 32 | readers 32                                             sharing summary (classification, a later step)
+//   word 1   readers, a bit for one or several ranks                            who may have copies (gas/sharing.h)
 //   word 2   holders of the location, a bit for ranks_per_bit ranks              address caches (gas/address_cache_protocol.h)
 //   word 3   who used the page last, how often it has moved, and when (gas/attraction.h)
 //

@@ -12,12 +12,16 @@ Result<std::unique_ptr<Sharing>> Sharing::create(comm::Transport& transport, con
   KASANE_TRY(changed);
   auto reread = mem::BlockSet::create(directory.pages().count());
   KASANE_TRY(reread);
-  return std::unique_ptr<Sharing>(new Sharing(transport, directory, config, std::move(*changed), std::move(*reread)));
+  auto stays = mem::BlockTable::create(directory.pages().count());
+  KASANE_TRY(stays);
+  return std::unique_ptr<Sharing>(new Sharing(transport, directory, config, std::move(*changed), std::move(*reread), std::move(*stays)));
 }
 
-Sharing::Sharing(comm::Transport& transport, const Directory& directory, const Config& config, mem::BlockSet changed, mem::BlockSet reread) noexcept
+Sharing::Sharing(comm::Transport& transport, const Directory& directory, const Config& config, mem::BlockSet changed, mem::BlockSet reread,
+                 mem::BlockTable stays) noexcept
     : directory_(directory), config_(config), me_(transport.rank()), ranks_(transport.ranks()), on_(config.on && ranks_ > 1),
-      unreleased_(directory.unreleased()), told_(directory.told()), changed_(std::move(changed)), reread_(std::move(reread)) {}
+      unreleased_(directory.unreleased()), told_(directory.told()), changed_(std::move(changed)), reread_(std::move(reread)),
+      stays_(std::move(stays)) {}
 
 /// Word 1 is only read here: were its bits taken, another rank that changes the page meanwhile would find nobody to tell, and end its release before these were
 /// told (tests/model, r5_readers_taken). Each reader takes its own bit back when it has heard.
@@ -63,11 +67,17 @@ bool Sharing::watches(PageId page) noexcept {
 
 /// Before the page's blocks are looked at: a fetch whose block is not seen there joins after this.
 void Sharing::leave_readers(comm::Blocking& io, const Pages& heard) const {
-  if (ranks_per_bit(ranks_) != 1) return;   // the bit stands for others too
-  std::array<std::uint64_t, kTogether> before;
-  comm::Batch batch(io);
-  for (std::size_t i = 0; i < heard.count; ++i) directory_.remove_reader(batch, heard.page[i], &before[i]);
-  batch.await();
+  if (ranks_per_bit(ranks_) == 1) {   // else the bit stands for others too
+    std::array<std::uint64_t, kTogether> before;
+    comm::Batch batch(io);
+    for (std::size_t i = 0; i < heard.count; ++i) directory_.remove_reader(batch, heard.page[i], &before[i]);
+    batch.await();
+  }
+  // Not before: who joined in between would take itself for a reader when its bit is taken back (tests/model, r6_stay_ended_early).
+  for (std::size_t i = 0; i < heard.count; ++i) {
+    std::atomic<Stay>& stay = stays_[as_block(heard.page[i])];
+    stay.store((stay.load() | kJoined) + 1);   // whatever joined() does in between
+  }
 }
 
 }  // namespace kasane::gas

@@ -36,11 +36,20 @@ class Sharing {
   /// False too in a job of one rank.
   [[nodiscard]] bool on() const noexcept { return on_; }
 
-  /// Before this rank reads bytes of the page from its owner.
-  void join(comm::Blocking& io, PageId page, Rank owner) const {
-    if (!on_) return;
+  /// Before this rank reads bytes of the page from its owner. Nothing is to be done where it is known to be among the readers: the owner was asked to look at the
+  /// page, and either does so at its next release, or has told this rank, which has not heard yet, or sees its own stores.
+  /// What is returned goes to joined() when the page was found to have stood; else the mark may be with a former owner.
+  using Stay = std::uint32_t;
+  [[nodiscard]] Stay join(comm::Blocking& io, PageId page, Rank owner) const {
+    if (!on_) return kJoined;
+    const Stay stay = stays_[as_block(page)].load();
+    if ((stay & kJoined) != 0) return stay;
     directory_.add_reader(io, page);
     unreleased_.add(io, owner, page);
+    return stay;
+  }
+  void joined(PageId page, Stay stay) const noexcept {
+    if ((stay & kJoined) == 0) stays_[as_block(page)].compare_exchange_strong(stay, stay | kJoined);   // else it has left meanwhile
   }
 
   // ---- what this rank has to release ----
@@ -129,7 +138,7 @@ class Sharing {
     bool watched = false;
   };
 
-  Sharing(comm::Transport&, const Directory&, const Config&, mem::BlockSet changed, mem::BlockSet reread) noexcept;
+  Sharing(comm::Transport&, const Directory&, const Config&, mem::BlockSet changed, mem::BlockSet reread, mem::BlockTable stays) noexcept;
   void read_readers(comm::Blocking&, Pages&) const;
   void send(comm::Blocking&, Counters&, const Pages&);
   /// Every second time that readers come back.
@@ -144,6 +153,8 @@ class Sharing {
   [[nodiscard]] bool watchable(PageId page) const noexcept { return directory_.pages().offset_of(page) - config_.offset < config_.bytes; }
   [[nodiscard]] static BlockId as_block(PageId page) noexcept { return BlockId{raw(page)}; }   // the sets are of pages
 
+  static constexpr Stay kJoined = 1;   ///< above it: how often this rank has left
+
   const Directory& directory_;
   Config config_;
   Rank me_;
@@ -152,6 +163,7 @@ class Sharing {
   PageMarks unreleased_, told_;
   mem::BlockSet changed_;   ///< marked since this rank has put to them
   mem::BlockSet reread_;    ///< pages of ours whose readers were told once without need to know
+  mutable mem::BlockTable stays_;   ///< of each page a Stay. seq_cst: a fetch has its block among the cached ones before it looks here, a drop looks at them afterwards
 };
 
 }  // namespace kasane::gas

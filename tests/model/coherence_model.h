@@ -57,6 +57,10 @@ enum class Mutation : std::uint8_t {
   r6_no_owner_mark,       ///< … does not have the owner look at the page
   r6_owner_mark_after_data,    ///< … when it has the bytes
   r6_not_stood,                ///< a fetch does not look whether the page stood meanwhile
+  r6_stay_not_ended,           ///< who leaves the readers takes itself for one afterwards
+  r6_stay_ended_early,         ///< … notes that it has left before it does
+  r6_stay_noted_blindly,       ///< who has joined notes so though it has left meanwhile
+  r6_stay_without_standing,    ///< … though the page did not stand
   r5_tell_before_completion,   ///< readers are told of a put that has not landed
   r5_tell_late,                ///< a release does not wait until readers were told
   r5_release_passes_telling,   ///< … nor one that finds nothing left to take, though another is still telling
@@ -190,7 +194,7 @@ class Coherence {
     std::uint8_t told;         // ranks that are told next
     std::uint8_t moved;        // how often, when a fetch looked
     std::uint8_t loaded;       // add: what the load returned
-    std::uint8_t stale;        // fetching: an acquire began meanwhile
+    std::uint8_t stale;        // fetching: 1: an acquire began meanwhile; 2: its rank has left the page's readers
     std::uint8_t acting;       // carries out actions on block
     std::uint8_t block, event, action, sub, cell, owner, value, found_own;
   };
@@ -205,6 +209,7 @@ class Coherence {
     std::uint8_t moved[B], readers[B];        // how often a page has moved (the shipped version counts refusals too); its readers
     std::uint8_t marked[R], stale[R];         // pages that its next release looks at; that it was told of
     std::uint8_t changed[R];                  // marked pages that it certainly changed
+    std::uint8_t stays[R];                    // pages among whose readers it knows itself
     std::uint8_t telling[R], dropping[R];     // a release has taken marks, an acquire notices, and is at work on them
     std::uint8_t direct[W];                   // a direct put under way
     std::uint8_t cached[R], dirty[R];         // the sets of blocks that rounds walk
@@ -637,16 +642,28 @@ class Coherence {
         if (without(Mutation::r6_owner_mark_after_data)) set_bits(n.marked[x.owner], 1u << p);
         x.cell = 0;
         x.sub = 1;
-        const bool stood = x.moved == n.moved[p] || without(Mutation::r6_not_stood);
-        if (stood && (!x.stale || without(Mutation::r2_no_recheck))) next_action(n, a);
+        const bool stood = stays(n, x);
+        if (stood && (!(x.stale & 1) || without(Mutation::r2_no_recheck))) next_action(n, a);
         x.stale = x.moved = 0;
         return done();
       }
     }
   }
 
+  /// Did the page stand? Then its rank knows itself among the readers, unless it has left.
+  bool stays(State& n, const Actor& x) const {
+    const std::uint8_t p = page(x.block);
+    const bool stood = x.moved == n.moved[p] || without(Mutation::r6_not_stood);
+    if ((stood || without(Mutation::r6_stay_without_standing)) && (!(x.stale & 2) || without(Mutation::r6_stay_noted_blindly))) set_bits(n.stays[x.at], 1u << p);
+    return stood;
+  }
   template <class Done>
   void join(State& n, Actor& x, std::uint8_t then, const Done& done) const {
+    clear_bits(x.stale, 2);
+    if (n.stays[x.at] & bit_of_page(x.block)) {   // nor has the owner to look: it was asked to, or has told us since, or sees its stores
+      x.sub = static_cast<std::uint8_t>(then + 1);
+      return done();
+    }
     if (!without(Mutation::r6_no_join) && !without(Mutation::r6_join_after_data)) set_bits(n.readers[page(x.block)], 1u << x.at);
     x.sub = then;
     done();
@@ -691,8 +708,9 @@ class Coherence {
         x.value = static_cast<std::uint8_t>(x.value | n.memory[x.owner][x.block][x.cell] << 4 * x.cell);
         if (++x.cell < kCells) return done();
         x.cell = 0;
-        x.sub = x.moved == n.moved[p] ? 4 : 0;
+        x.sub = stays(n, x) ? 4 : 0;
         if (x.sub == 0) x.value = 0;
+        x.stale = 0;
         if (without(Mutation::r6_join_after_data)) set_bits(n.readers[p], 1u << x.at);
         if (without(Mutation::r6_owner_mark_after_data)) set_bits(n.marked[x.owner], 1u << p);
         x.moved = 0;
@@ -987,8 +1005,16 @@ class Coherence {
     }
     if (!flushing && x.told != 0 && (!without(Mutation::r5_leave_after_drop) || (x.todo == 0 && x.later == 0 && x.open))) {   // leaves the page's readers, then looks at its blocks
       const auto p = static_cast<std::uint8_t>(__builtin_ctz(x.told));
+      if ((x.sure == 0) != without(Mutation::r6_stay_ended_early)) {
+        clear_bits(n.readers[p], 1u << x.at);
+      } else {
+        if (!without(Mutation::r6_stay_not_ended)) clear_bits(n.stays[x.at], 1u << p);
+        for (Actor& other : n.actor)
+          if (other.at == x.at && other.acting && page(other.block) == p) set_bits(other.stale, 2);
+      }
+      y.sure = !x.sure;
+      if (!x.sure) return emit(n, Step{kLeave, a, p});
       clear_bits(y.told, 1u << p);
-      clear_bits(n.readers[p], 1u << x.at);
       if (!x.open)
         for (std::uint8_t b = first(p); b <= last(p) && b < B; ++b) set_bits(y.todo, 1u << b);
       if (y.told == 0) y.open = 0;
