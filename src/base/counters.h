@@ -35,6 +35,7 @@ class TraceLog;
   X(blocks_dropped, "cached blocks dropped by acquires")                          \
   X(readers_told, "ranks told that a page they have copies of has changed")       \
   X(pages_heard, "pages of which this rank was told so")                          \
+  X(data_races, "words that two ranks changed with no fence between (--check-races)") \
   X(pages_moved, "pages that changed their owner to this rank")                   \
   X(pages_drawn, "pages that moved to this rank by themselves, since it alone used them") \
   X(bytes_moved, "live bytes that moved with them")                               \

@@ -460,6 +460,18 @@ void Coherence::put_diffs_of_page(comm::Blocking& io, Counters* counters, PageId
 /// Puts the bytes of a block that differ from base: exactly those, never a gap (rule 3).
 void Coherence::put_changed(comm::Blocking& io, Counters* counters, Rank owner, std::uint64_t offset, const std::byte* bytes,
                             const std::byte* base, Puts& puts) {
+  std::size_t total = 0;
+  if (races_ != nullptr) {
+    total = put_checked(io, *races_, {owner, gas::kFrames, offset}, bytes, base);
+  } else {
+    total = put_runs(io, owner, offset, bytes, base, puts);
+  }
+  if (counters == nullptr) return;
+  count(counters->diffs);
+  count(counters->bytes_put, total);
+}
+
+std::size_t Coherence::put_runs(comm::Blocking& io, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base, Puts& puts) {
   std::size_t run = 0, total = 0;   // bytes [i - run, i) differ and are not put yet
   const auto put_run = [&](std::size_t end) {
     if (run == 0) return;
@@ -486,10 +498,7 @@ void Coherence::put_changed(comm::Blocking& io, Counters* counters, Rank owner, 
     }
   }
   put_run(kBlockBytes);
-  if (counters != nullptr) {
-    count(counters->diffs);
-    count(counters->bytes_put, total);
-  }
+  return total;
 }
 
 /// A pinned, writable block stays so: its changes so far go out, and the twin becomes what was sent (rules 3 and 10).
@@ -880,6 +889,7 @@ void Coherence::end_merge(comm::Blocking& io, PageId page, gas::ByteRange live, 
     alignas(8) std::byte fresh[kBlockBytes];
     io.read({from, gas::kFrames, at}, fresh, bytes);
     std::byte *mine = space_.a(at), *base = space_.t(at);
+    if (races_ != nullptr) tell_races(io.counters(), *races_, at, bytes, base, mine, fresh);
     for (std::size_t k = 0; k < bytes; ++k) {
       if (fresh[k] != base[k]) mine[k] = fresh[k];
     }

@@ -15,6 +15,7 @@
 #include "base/counters.h"
 #include "base/result.h"
 #include "dsm/protocol.h"
+#include "dsm/race_check.h"
 #include "dsm/rounds.h"
 #include "gas/address_cache.h"
 #include "gas/attractor.h"
@@ -57,6 +58,9 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
     mover_ = mover;
     attractor_ = attractor;
   }
+
+  /// Before the first fault: who hears of data races (null: they are not looked for).
+  void set_race_listener(RaceListener* listener) noexcept { races_ = listener; }
 
   /// Makes the access possible. False: the address is not allocated (or faults for a reason that is not ours).
   bool fault(ThreadContext&, std::uint64_t offset, mem::Access);
@@ -136,6 +140,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void put_diffs(comm::Blocking&, Counters*, BlockId window, Mask);
   void put_diffs_of_page(comm::Blocking&, Counters*, PageId, BlockId window, Mask);
   void put_changed(comm::Blocking&, Counters*, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base, Puts&);
+  std::size_t put_runs(comm::Blocking&, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base, Puts&);
   void refresh(comm::Blocking&, BlockId, bool twin);
   template <class F>
   void for_each_arriving(PageId, gas::ByteRange live, const F& part) const;
@@ -159,6 +164,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   const mem::Pages& pages_;
   gas::Attractor* attractor_ = nullptr;
   gas::Sharing& sharing_;
+  RaceListener* races_ = nullptr;
 
   std::atomic<std::uint64_t> acquires_{0};
   std::atomic<std::uint64_t> drops_{0};      ///< acquires that dropped something; rule 2: a fetch that saw another number than the present one is repeated

@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/mixing_check.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "runtime/crash_stack.h"
 #include "runtime/crash_text.h"
+#include "runtime/warn.h"
 
 namespace kasane::runtime {
 namespace {
-
-void say(const CrashText& text) noexcept {
-  const int saved = errno;
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
-  errno = saved;
-}
 
 void add_site(CrashText& text, const void* site) noexcept { describe(text, {.address = reinterpret_cast<std::uintptr_t>(site), .exact = false, .times = 1}); }
 
@@ -35,16 +27,6 @@ class MixingCheck::Locked {
  private:
   std::atomic_flag& flag_;
 };
-
-bool MixingCheck::first(const void* site, unsigned kind) noexcept {
-  const std::uintptr_t key = reinterpret_cast<std::uintptr_t>(site) * 2 + kind;
-  const Locked locked(lock_);
-  for (std::uintptr_t& slot : sites_) {
-    if (slot == key) return false;
-    if (slot == 0) return slot = key, true;
-  }
-  return false;   // more places than anybody reads
-}
 
 void MixingCheck::before(dsm::ThreadContext& context, std::uint64_t offset, comm::Cursor cursor, bool changes, const char* call, const void* site) noexcept {
   while (!cursor.done()) {
@@ -75,7 +57,7 @@ void MixingCheck::report_unreleased(std::uint64_t offset, const char* call, cons
   CrashText text;
   text.add("kasane: rank ").decimal(raw(rank_)).add(": ").add(call).add(" at ");
   add_site(text, site);
-  say(text.add(" uses ").address(space_.v(offset)).add(" directly, but this rank has changed it by a store that no release has sent: the owner's copy is older, and the "
+  warn(text.add(" uses ").address(space_.v(offset)).add(" directly, but this rank has changed it by a store that no release has sent: the owner's copy is older, and the "
                                                        "change may come later. Call kasane::release_all() between the store and the direct access.\n"));
 }
 
@@ -94,7 +76,7 @@ void MixingCheck::on_fault(std::uint64_t offset, bool store) noexcept {
   CrashText text;
   text.add("kasane: rank ").decimal(raw(rank_)).add(store ? ": a store to " : ": a load of ").address(space_.v(offset)).add(" after ").add(mark.call).add(" at ");
   add_site(text, mark.site);
-  say(text.add(" changed it directly, without an acquire between: it may see the copy from before. Call kasane::acquire_all() between the direct access and the load or store.\n"));
+  warn(text.add(" changed it directly, without an acquire between: it may see the copy from before. Call kasane::acquire_all() between the direct access and the load or store.\n"));
 }
 
 }  // namespace kasane::runtime

@@ -19,6 +19,7 @@
 #include "comm/engine/cursor.h"
 #include "dsm/coherence.h"
 #include "mem/space.h"
+#include "runtime/told_once.h"
 
 namespace kasane::runtime {
 
@@ -38,19 +39,19 @@ class MixingCheck {
     const char* call = nullptr;
     const void* site = nullptr;
   };
-  static constexpr std::size_t kMarks = 1024, kSites = 256;
+  static constexpr std::size_t kMarks = 1024;
   class Locked;
 
   /// True once for each pair.
-  bool first(const void* site, unsigned kind) noexcept;
+  bool first(const void* site, unsigned kind) noexcept { return told_.first(reinterpret_cast<std::uintptr_t>(site) * 2 + kind); }
   void report_unreleased(std::uint64_t offset, const char* call, const void* site) noexcept;
 
   mem::Space& space_;
   dsm::Coherence& coherence_;
   Rank rank_;
   std::array<Mark, kMarks> marks_{};               ///< by block number; a later one takes its place
-  std::array<std::uintptr_t, kSites> sites_{};     ///< reported: address · 2 + kind
-  std::atomic_flag lock_;
+  std::atomic_flag lock_;                          ///< of marks_
+  ToldOnce<256> told_;                             ///< address · 2 + kind
 };
 
 }  // namespace kasane::runtime

@@ -27,6 +27,7 @@ OptionTable option_table(Options& o) {
       .text("--trace", "KASANE_TRACE", o.trace, "write when each worker stole, faulted, fetched, put, fenced and idled to this file, for Perfetto or chrome://tracing")
       .count("--trace-events", "KASANE_TRACE_EVENTS", o.trace_events, "events that --trace keeps of a thread, 32 bytes each; later ones are counted and lost", {1, 1 << 30})
       .flag("--check-mixing", "KASANE_CHECK_MIXING", o.check_mixing, "report where loads and stores and direct access meet without a fence between; slower")
+      .flag("--check-races", "KASANE_CHECK_RACES", o.check_races, "report words that two ranks changed with no fence between, and end with status 66 if there were any; slower")
       .count("--seed", "KASANE_SEED", o.seed, "of the random order in which workers look for work")
       .choice("--log", "KASANE_LOG", o.log_level, {"trace", "debug", "info", "warning", "error", "off"}, "least severe messages printed");
   comm::add_session_options(table, o.session);

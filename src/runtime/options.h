@@ -31,6 +31,7 @@ struct Options {
   std::string trace;                       ///< the file; empty: nothing is traced
   std::uint64_t trace_events = 1 << 20;    ///< that a thread keeps
   bool check_mixing = false;               ///< report data used by both views without a fence between
+  bool check_races = false;                ///< report words that two ranks changed without a fence between
   std::uint64_t seed = 1;                  ///< of the order in which workers look for victims
   std::string log_level = "warning";
   comm::SessionOptions session;            ///< what runs between ranks

@@ -45,6 +45,7 @@
 #include "runtime/mixing_check.h"
 #include "runtime/peer_lost.h"
 #include "runtime/process_state.h"
+#include "runtime/race_report.h"
 #include "runtime/segments.h"
 #include "runtime/thread_contexts.h"
 #include "runtime/trace_file.h"
@@ -117,6 +118,7 @@ struct Runtime::State {
   std::optional<TraceRegion> trace;       ///< --trace
   std::optional<ThreadContexts> contexts;
   std::unique_ptr<MixingCheck> mixing;    ///< --check-mixing
+  std::optional<RaceReport> races;        ///< --check-races
   std::optional<Direct> direct;
   std::optional<Fences> fences;
   std::optional<Stacks> stacks;
@@ -128,6 +130,7 @@ struct Runtime::State {
   std::thread service_thread;
   std::atomic<bool> running{false}, service_stop{false}, stop_asked{false}, shut_down{false};
   std::atomic<bool> standing{false};      ///< threads that were detached go on using all this
+  std::uint64_t races_found = 0;          ///< by all ranks, known to rank 0 at the end
   std::atomic<bool> left{false};          ///< the network is gone: what other ranks hold cannot be reached any more
   std::atomic<std::uint32_t> workers_left{0};
   std::byte* main_stack_low = nullptr;
@@ -140,6 +143,7 @@ struct Runtime::State {
   std::vector<sched::Distance> distances_from_here();
   Result<void> compare_objects();
   void report();
+  void count_races();
   void print_statistics();
   void settle_heap(bool all_joined);
   void read_counters(Rank, std::uint64_t* values);
@@ -344,6 +348,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   access = std::move(*made_access);
   auto pending = attach_region(*comm_engine, gas::kPending, gas::PendingTable::kRegionBytes);
   KASANE_TRY(pending);
+  if (options.check_races) coherence->set_race_listener(&races.emplace(*space, rank));
   if (options.check_mixing) mixing = std::make_unique<MixingCheck>(*space, *coherence, rank);
   direct.emplace(*access, *space, *contexts, pending->base, mixing.get());
   return engine->start(&State::on_fault, this);
@@ -563,7 +568,22 @@ void Runtime::State::report() {
     const auto written = trace->write(options.trace, contexts->here().io, {ranks, same_clock, space->v(0)});
     std::fputs(written ? written->c_str() : ("kasane: " + written.error().message + "\n").c_str(), stderr);
   }
+  if (options.check_races) count_races();
   if (options.statistics) print_statistics();
+}
+
+void Runtime::State::count_races() {
+  enum : std::size_t {
+#define X(name, help) row_##name,
+    KASANE_COUNTERS(X)
+#undef X
+  };
+  std::array<std::uint64_t, kCounters> of;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    read_counters(Rank{r}, of.data());
+    races_found += of[row_data_races];
+  }
+  fmt::print(stderr, "kasane: {} data race{} found\n", races_found, races_found == 1 ? "" : "s");
 }
 
 /// --stats: one line a counter that counted something, a column a rank, on standard error.
@@ -670,6 +690,8 @@ void Runtime::run_root(void (*entry)(void*), void* arg) { state_->pool->run_root
 bool Runtime::inside_run() const noexcept { return ult::Pool::self() != kNoSlot; }
 bool Runtime::running() const noexcept { return state_->running.load(); }
 bool Runtime::left_standing() const noexcept { return state_->standing.load(); }
+
+bool Runtime::found_races() const noexcept { return state_->races_found != 0; }
 
 // ---- what programs ask ---------------------------------------------------------------------------------------------
 

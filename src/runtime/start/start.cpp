@@ -63,15 +63,20 @@ void end_job_from_exit() noexcept {
   if (Runtime* runtime = Runtime::current()) runtime->shut_down();
 }
 
-/// Comes after the destructors of the program's static objects and before those of the shared libraries, which would pull them from under the threads.
-void end_under_threads(int status, void*) {
-  if (const Runtime* runtime = Runtime::current(); runtime == nullptr || !runtime->left_standing()) return;
+constexpr int kRacesFound = 66;   ///< status of a program that ended well, but with data races that --check-races found: ThreadSanitizer's
+
+/// Comes after the destructors of the program's static objects and before those of the shared libraries, which would pull them from under threads that are left.
+void end_early(int status, void*) {
+  const Runtime* runtime = Runtime::current();
+  if (runtime == nullptr) return;
+  const bool races = status == 0 && runtime->found_races();
+  if (!races && !runtime->left_standing()) return;
   std::fflush(nullptr);
-  ::_exit(status);
+  ::_exit(races ? kRacesFound : status);
 }
 
 /// The first constructor of the executable: what is registered here runs when all that was constructed after it has been destroyed.
-[[gnu::constructor(101)]] void register_end_under_threads() { ::on_exit(end_under_threads, nullptr); }
+[[gnu::constructor(101)]] void register_end_early() { ::on_exit(end_early, nullptr); }
 
 /// The program's main, on the stack that the runtime gave it.
 int program_main(int argc, char** argv, char** envp) {
@@ -99,6 +104,7 @@ int rank_main(int argc, char** argv, char** envp) {
     (*runtime)->serve();
   }
   set_phase(comm::Phase::ended);
+  if (status == 0 && (*runtime)->found_races()) status = kRacesFound;
   if ((*runtime)->left_standing()) (void)runtime->release();
   return status;
 }
