@@ -7,17 +7,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <iostream>
 
 namespace kasane::model::addresses {
 namespace {
-
-Bounds bounds() {
-  Bounds b;
-  if (const char* s = std::getenv("KASANE_MODEL_SECONDS")) b.seconds = std::strtoull(s, nullptr, 10);
-  return b;
-}
 
 struct Named {
   const char* name;
@@ -26,9 +19,9 @@ struct Named {
 
 Outcome walk(const Named& n) {
   switch (n.program.workers.size()) {
-    case 2: return explore(Addresses<3, 2>(n.program), bounds());
-    case 3: return explore(Addresses<3, 3>(n.program), bounds());
-    default: return explore(Addresses<3, 4>(n.program), bounds());
+    case 2: return explore(Addresses<3, 2>(n.program));
+    case 3: return explore(Addresses<3, 3>(n.program));
+    default: return explore(Addresses<3, 4>(n.program));
   }
 }
 

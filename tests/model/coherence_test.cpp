@@ -13,18 +13,12 @@
 namespace kasane::model {
 namespace {
 
-Bounds bounds() {
-  Bounds b;
-  if (const char* s = std::getenv("KASANE_MODEL_SECONDS")) b.seconds = std::strtoull(s, nullptr, 10);
-  return b;
-}
-
 /// Picks the smallest machine for the program: ranks, workers, blocks are template parameters so that states stay small.
 template <std::uint8_t B>
 Outcome walk(const Program& p) {
   std::uint8_t ranks = 0;
   for (const Script& w : p.workers) ranks = std::max<std::uint8_t>(ranks, static_cast<std::uint8_t>(w.rank + 1));
-  const auto go = [&]<std::uint8_t R, std::uint8_t W>() { return explore(Coherence<R, W, B>(p), bounds()); };
+  const auto go = [&]<std::uint8_t R, std::uint8_t W>() { return explore(Coherence<R, W, B>(p)); };
   switch (ranks * 10 + static_cast<int>(p.workers.size())) {
     case 21:
     case 22: return p.workers.size() == 2 ? go.template operator()<2, 2>() : go.template operator()<2, 1>();

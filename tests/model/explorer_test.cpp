@@ -131,7 +131,7 @@ TEST(Explorer, ReportsTheErrorOfAStep) {
 }
 
 TEST(Explorer, ABoundIsNotAProof) {
-  const Outcome o = explore(Counter{1'000'000'000}, Bounds{.states = 100'000, .seconds = 60, .bytes = 1u << 30});
+  const Outcome o = explore(Counter{1'000'000'000}, Bounds{.states = 100'000, .bytes = 1u << 30});
   EXPECT_EQ(o.verdict, Verdict::bounded);
   EXPECT_FALSE(o.ok());
   EXPECT_NE(o.report().find("NOT EXHAUSTIVE"), std::string::npos);

@@ -5,17 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <iostream>
 
 namespace kasane::model::heap {
 namespace {
-
-Bounds bounds() {
-  Bounds b;
-  if (const char* s = std::getenv("KASANE_MODEL_SECONDS")) b.seconds = std::strtoull(s, nullptr, 10);
-  return b;
-}
 
 struct Named {
   const char* name;
@@ -23,7 +16,7 @@ struct Named {
 };
 
 Outcome walk(const Named& n) {
-  return n.program.actors.size() == 2 ? explore(Stacks<2, 3>(n.program), bounds()) : explore(Stacks<3, 3>(n.program), bounds());
+  return n.program.actors.size() == 2 ? explore(Stacks<2, 3>(n.program)) : explore(Stacks<3, 3>(n.program));
 }
 
 constexpr Do T = Do::take, V = Do::give, O = Do::give_one, C = Do::collect, R = Do::renew;
@@ -81,7 +74,7 @@ struct NamedRuns {
 };
 
 Outcome walk(const NamedRuns& n) {
-  return n.program.actors.size() == 2 ? explore(RunStack<2, 3>(n.program), bounds()) : explore(RunStack<3, 3>(n.program), bounds());
+  return n.program.actors.size() == 2 ? explore(RunStack<2, 3>(n.program)) : explore(RunStack<3, 3>(n.program));
 }
 
 constexpr RunDo t = RunDo::take, g = RunDo::give, j = RunDo::all;
