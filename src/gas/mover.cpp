@@ -161,10 +161,12 @@ void Mover::recall(comm::Blocking& io, std::span<Trip> trips) {
 }
 
 bool Mover::draw(comm::Blocking& io, PageId page) {
-  if (!keepable(directory_.lookup(io, page)) || holder_.try_claim(page) != Claim::taken) return false;
-  Trip trip{.page = page, .live = all_of(page)};
-  travel(io, {&trip, 1});
-  return trip.outcome == Trip::Outcome::here && trip.claimed();
+  for (;; io.waiter().pause()) {
+    if (!keepable(directory_.lookup(io, page)) || holder_.claim(io, page) != Claim::taken) return false;
+    Trip trip{.page = page, .live = all_of(page)};
+    travel(io, {&trip, 1});
+    if (trip.outcome != Trip::Outcome::retry) return trip.outcome == Trip::Outcome::here && trip.claimed();
+  }
 }
 
 bool Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {

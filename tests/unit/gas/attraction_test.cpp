@@ -179,6 +179,22 @@ TEST_F(Drawn, APageComesAfterEnoughUses) {
   EXPECT_EQ(where(2).owner, Rank{0});
 }
 
+// Who draws a page was just using it, and may still be: that is no refusal, neither here nor at its owner, so the page does not become dearer.
+TEST_F(Drawn, APageInUseComesAllTheSame) {
+  SimRank& here = job[2];
+  here.claimed[3] = true;
+  job[1].refusals = 3;
+  here.transport.atomics = 0;
+  job.world.spawn(Rank{2}, [&] {
+    job.world.waiter().until([&] { return here.transport.atomics >= 2; });   // word 3 was looked at
+    here.give_up(PageId{3});
+  });
+  use(2, 3, 4);
+  EXPECT_EQ(where(3).owner, Rank{2});
+  EXPECT_EQ(job[1].refusals, 0);
+  EXPECT_EQ(here.counters.pages_drawn.load(), 1u);
+}
+
 // Each operation of direct access is a use of the page, whose fourth draws it; a copy is one of both its pages.
 TEST_F(Drawn, DirectAccessIsUse) {
   constexpr std::uint64_t page = mem::kPageBytes;
