@@ -241,8 +241,6 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
     if (block_at(window, i) != b) after.pins = 0;
     finish(block_at(window, i), after);
   });
-  // Now, since whom it wakes may run at once, and would find the page in use.
-  if (fetches && attractor_ != nullptr) attractor_->used(pages_.page_of(b));
   return Fault::served;
 }
 
@@ -305,6 +303,9 @@ void Coherence::arm_own_page(BlockId b, std::uint32_t held, std::uint32_t pins) 
 Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint32_t blocks) {
   const std::uint64_t offset = mem::offset_of(first);
   const PageId page = pages_.page_of(first);
+  const bool counts = attractor_ != nullptr && attractor_->draws(page);
+  alignas(8) std::byte had[kBlockBytes];   // of the first block: what this rank last saw and wrote
+  bool kept = false;
   for (;;) {
     const std::uint64_t drops = drops_.load();
     const auto found = addresses_.find(ctx.io, page);
@@ -319,6 +320,7 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
       // taken now could later send another rank's old byte as our change (found by tests/model, r8_use_while_leaving).
       return where.busy ? Fetched::leaving : Fetched::own;
     }
+    if (counts && !std::exchange(kept, true)) std::memcpy(had, space_.a(offset), kBlockBytes);
     const auto stay = sharing_.join(ctx.io, page, owner);
     {
       const Traced traced(&ctx.counters, TraceKind::fetch, blocks * kBlockBytes);
@@ -330,6 +332,7 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
     if (!addresses_.stood(ctx.io, page, found)) continue;
     sharing_.joined(page, stay);
     if (drops_.load() != drops) continue;
+    if (counts) attractor_->used(page, std::memcmp(had, space_.a(offset), kBlockBytes) != 0);
     return Fetched::yes;
   }
 }

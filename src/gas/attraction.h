@@ -6,8 +6,9 @@
 //
 //   word 3   time 32 | reserved 8 | moves 4 | last user + 1 20
 //
-// As long as nobody else has looked in between, the uses are a streak. Owners' own uses are not seen, so two ranks that use a page in turns draw it to and fro: each move
-// doubles the streak that the next one takes.
+// As long as nobody else has looked in between, the uses are a streak. An owner's stores show in what others fetch: a fetch that brings other bytes than this rank last had of the
+// block begins a new streak, so a page that its owner writes again and again stays with it. Its loads are not seen, nor its stores by those who only get and put; two ranks that use a
+// page so in turns draw it to and fro: each move doubles the streak that the next one takes.
 //
 // A move is forgotten after a while (kForgetSeconds): what a program did in another phase says nothing of this one, and moves that are so far apart cost nothing that can be
 // measured. `time` is until when moves have been forgotten: the second of the last move, and one step more for each that was forgotten. Hosts' clocks may differ: nothing but
@@ -43,6 +44,9 @@ struct Usage {
     return {id != 0 ? Rank{id - 1} : kNoRank, static_cast<std::uint32_t>(word >> 20) & 0xF, static_cast<std::uint32_t>(word >> 32)};
   }
 };
+
+/// Uses that count, after one more. others_wrote: it brought bytes that this rank did not have, and had not written.
+[[nodiscard]] constexpr std::uint32_t counted(std::uint32_t uses, bool others_wrote) noexcept { return others_wrote ? 1 : uses + 1; }
 
 [[nodiscard]] constexpr std::uint32_t streak_needed(const Usage& usage, std::uint32_t threshold) noexcept {
   return threshold << std::min(usage.moves, kMostMoves);

@@ -53,7 +53,7 @@ void Attractor::look_at(comm::Blocking& io, PageId page) {
   const std::uint64_t seen = directory_.usage(io, page);
   const Attraction what = consider(Usage::of(seen), transport_.rank(), uses.load(std::memory_order_relaxed), threshold_, second_());
   if (what.take || what.streak == 0) uses.store(0, std::memory_order_relaxed);
-  // Also where the page then does not come, because it is pinned or in use: the next try takes twice as long.
+  // Also where the page then does not come, because it is pinned or moves: the next try takes twice as long.
   if (what.after.word() != seen) directory_.replace_usage(io, page, seen, what.after.word());
   if (what.take && mover_.draw(io, page) && io.counters() != nullptr) count(io.counters()->pages_drawn);
 }

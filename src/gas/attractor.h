@@ -3,7 +3,7 @@
 // (a power of two, not more) the page is noted, and the rank's service thread looks at word 3 and brings the page if it should come. So neither a fault nor an access takes a trip more, and none
 // moves a page while its thread has something under way that a move waits for.
 //
-// Only pages of one range are drawn (the heap: the owner of a stack is the scheduler's business), and none that is pinned or in use at the moment.
+// Only pages of one range are drawn (the heap: the owner of a stack is the scheduler's business), and none that is pinned or moves at the moment.
 //
 // Thread safety: used() from any thread, also in a fault handler; serve() by one thread. Nothing allocates after create().
 #pragma once
@@ -30,12 +30,12 @@ class Attractor {
   Attractor& operator=(const Attractor&) = delete;
   ~Attractor();
 
-  /// This rank has used the page at another rank: fetched of it (dsm), got or put (gas::Access).
-  void used(PageId page) noexcept {
+  /// This rank has used the page at another rank: fetched of it (dsm), got or put (gas::Access). others_wrote: what it fetched was not what it had.
+  void used(PageId page, bool others_wrote = false) noexcept {
     const std::uint64_t i = raw(page) - first_;
     if (i >= pages_) return;
     // relaxed, and not one atomic step: an estimate that nothing hangs on, on the way of every access. Threads that lose each other's counts look a little later.
-    const std::uint32_t n = uses_[i].load(std::memory_order_relaxed) + 1;
+    const std::uint32_t n = counted(uses_[i].load(std::memory_order_relaxed), others_wrote);
     uses_[i].store(n, std::memory_order_relaxed);
     if ((n & look_mask_) == 0) [[unlikely]]
       note(page);

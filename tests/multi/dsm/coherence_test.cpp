@@ -180,6 +180,29 @@ TEST_P(CoherenceTest, AnArrayThatOneRankUsesBecomesItsOwn) {
   }, 4);
 }
 
+// Rank 0 writes its pages in every round, and rank 1 reads them: the reader sees that they change, so they stay where they are written.
+TEST_P(CoherenceTest, AnArrayThatItsOwnerWritesStaysThoughAnotherReadsIt) {
+  if (std::get<1>(GetParam()) > mem::kPageBytes) GTEST_SKIP() << "the space of these tests has no room for so many large pages";
+  if (std::get<0>(GetParam()) == 1) return;
+  on_ranks(GetParam(), [](RankMemory& m) {
+    constexpr std::uint64_t kPages = 4, kWords = kPages * mem::kPageBytes / 8, kRounds = 30;
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kPages * mem::kPageBytes) : 0);
+    auto* words = m.at<std::uint64_t>(data);
+    for (std::uint64_t round = 1; round <= kRounds; ++round) {
+      if (raw(m.rank()) == 0) std::fill_n(words, kWords, round);
+      m.collectives.barrier();
+      if (raw(m.rank()) == 1) {
+        m.cross(Rank{0});
+        for (std::uint64_t i = 0; i < kWords; ++i) ASSERT_EQ(words[i], round);
+      }
+      m.collectives.barrier();
+    }
+    for (std::uint64_t p = 0; p < kPages; ++p) EXPECT_EQ(raw(m.directory->lookup(m.context().io, m.pages().page_of(data + p * mem::kPageBytes)).owner), 0u);
+    EXPECT_EQ(m.context().counters.diffs.load(), 0u) << "the owner's stores went to somebody else";
+    m.collectives.barrier();
+  }, 4);
+}
+
 // All ranks work on the same array in turn, with every use drawing its page: nothing is lost, and the pages move ever less.
 TEST_P(CoherenceTest, RanksThatTakeTurnsLoseNothingToPagesThatMove) {
   on_ranks(GetParam(), [](RankMemory& m) {

@@ -25,11 +25,12 @@ struct Page {
   std::map<Rank, std::uint32_t> uses, ahead;   ///< ahead: how much a rank's clock is
   std::uint32_t moves = 0, remote = 0, second = 0;
 
-  void use(std::uint32_t r, std::uint32_t times = 1) {
+  void use(std::uint32_t r, std::uint32_t times = 1, bool others_wrote = false) {
     const Rank me{r};
     for (std::uint32_t i = 0; i < times && owner != me; ++i) {
       ++remote;
-      if (++uses[me] % kThreshold != 0) continue;
+      uses[me] = counted(uses[me], others_wrote);
+      if (uses[me] % kThreshold != 0) continue;
       const Attraction a = consider(usage, me, uses[me], kThreshold, second + ahead[me]);
       usage = Usage::of(a.after.word());
       uses[me] = a.streak;
@@ -63,6 +64,18 @@ TEST(Attraction, APageThatSeveralUseStays) {
     for (const std::uint32_t r : {1u, 2u, 3u}) page.use(r, kThreshold);
   }
   EXPECT_LE(page.moves, 1u);
+}
+
+// What its owner writes between a reader's rounds stays with the owner, until it writes no more.
+TEST(Attraction, APageThatItsOwnerWritesStays) {
+  Page page;
+  for (int round = 0; round < 1'000; ++round) {
+    page.use(1, 1, true);
+    page.use(1, kThreshold - 2);
+  }
+  EXPECT_EQ(page.moves, 0u);
+  page.use(1, 2);
+  EXPECT_EQ(page.owner, Rank{1});
 }
 
 // The owner's own uses are not seen, so each rank in turn draws the page, ever more slowly: the moves cost less than a percent of the fetches, counting a move as 16.
