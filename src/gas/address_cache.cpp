@@ -64,11 +64,7 @@ AddressCache::Found AddressCache::find(comm::Blocking& io, PageId page) {
   count_access(io, step.action == AddressAction::go);
   if (step.action == AddressAction::go) return {entry.owner, true, seen};
   Location where;
-  if (step.action == AddressAction::look) {
-    where = calm(io, page, entry, step.after);
-  } else if (fill(io, page, entry, AddressEvent::read, where)) {
-    return {where.owner, true, filled(entry, where.owner, AddressEvent::read).word()};
-  }
+  if (fill(io, page, entry, AddressEvent::read, where)) return {where.owner, true, filled(entry, where.owner, AddressEvent::read).word()};
   return found_by(where.word());   // not kept: a read needs no more than to know where the page was just now
 }
 
@@ -128,12 +124,7 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted) {
     }
     hit = false;
     Location where;
-    if (step.action == AddressAction::look) {
-      where = calm(io, page, entry, step.after);
-      if (keepable(where)) continue;
-    } else {
-      counted = fill(io, page, entry, AddressEvent::put, where);
-    }
+    counted = fill(io, page, entry, AddressEvent::put, where);
     if (counted || !where.allocated) {
       count_access(io, false);
       return where.owner;
@@ -142,7 +133,7 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted) {
       directory_.replace(io, page, where, touched(where));
       continue;
     }
-    for (; where.busy; where = directory_.lookup(io, page)) io.waiter().pause();   // not busy: recalled or filled meanwhile
+    for (; where.busy; where = directory_.lookup(io, page)) io.waiter().pause();   // not busy: recalled, filled or moved meanwhile
   }
 }
 
@@ -164,7 +155,7 @@ void AddressCache::end_use(PageId page) noexcept {
   if (step.action == AddressAction::answer_kept && owed.requester != kNoRank) transport_.reply(owed, 0);
 }
 
-/// fill() of many: each entry is read before its bit is set, and the bit is set before word 0 is read.
+/// fill() of many: each entry is read before its bit is set and word 0 is read.
 void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages) {
   std::array<PageId, kMostLearnt> asking;
   std::array<std::uint64_t, kMostLearnt> before;
@@ -176,36 +167,29 @@ void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages) {
     before[n++] = word;
   }
   if (n < 2) return;   // one is asked for as well by who needs it
-  std::array<std::uint64_t, kMostLearnt> found{};
+  std::array<std::uint64_t, kMostLearnt> holders{}, found{};
   comm::Batch batch(io);
-  for (std::size_t i = 0; i < n; ++i) directory_.add_holder(batch, asking[i], &found[i]);
-  batch.await();
-  for (std::size_t i = 0; i < n; ++i) directory_.lookup(batch, asking[i], &found[i]);
+  for (std::size_t i = 0; i < n; ++i) directory_.add_holder(batch, asking[i], &holders[i], &found[i]);
   batch.await();
   for (std::size_t i = 0; i < n; ++i) {
     const Location where = Location::of(found[i]);
     count_access(io, false);
-    if (!keepable(where)) continue;
+    if (!registered(where, holders[i])) continue;
     std::uint64_t expected = before[i];   // else it was recalled or filled meanwhile
     words_[raw(asking[i])].compare_exchange_strong(expected, filled(AddressEntry::of(before[i]), where.owner, AddressEvent::read).word());
   }
 }
 
 bool AddressCache::fill(comm::Blocking& io, PageId page, const AddressEntry& entry, AddressEvent wanted, Location& where) {
-  directory_.add_holder(io, page);
-  where = directory_.lookup(io, page);
-  if (!keepable(where)) return false;
+  std::uint64_t holders = 0, word0 = 0;
+  {
+    comm::Batch batch(io);
+    directory_.add_holder(batch, page, &holders, &word0);
+  }
+  where = Location::of(word0);
+  if (!registered(where, holders)) return false;
   std::uint64_t expected = entry.word();
   return words_[raw(page)].compare_exchange_strong(expected, filled(entry, where.owner, wanted).word());
-}
-
-Location AddressCache::calm(comm::Blocking& io, PageId page, const AddressEntry& entry, const AddressEntry& after) {
-  const Location where = directory_.lookup(io, page);
-  if (keepable(where)) {
-    std::uint64_t expected = entry.word();   // else somebody else was faster, or it was recalled again
-    words_[raw(page)].compare_exchange_strong(expected, after.word());
-  }
-  return where;
 }
 
 // ---- moves ---------------------------------------------------------------------------------------------------------
@@ -214,7 +198,7 @@ void AddressCache::recall(comm::Blocking& io, PageId page, std::uint64_t holders
   const Rank me = transport_.rank();
   const std::uint32_t ranks = transport_.ranks(), together = ranks_per_bit(ranks);
   std::uint64_t asked = 0;
-  for (; holders != 0; holders &= holders - 1) {
+  for (holders &= kHolders; holders != 0; holders &= holders - 1) {
     const std::uint32_t first = static_cast<std::uint32_t>(std::countr_zero(holders)) * together;
     for (std::uint32_t r = first; r < std::min(first + together, ranks); ++r) {
       if (Rank{r} == me) continue;

@@ -55,7 +55,7 @@ class AddressCache {
   /// As stood(), if that needs no communication; else false. May be called in a completion.
   [[nodiscard]] bool stood_here(PageId, const Found&) const noexcept;
 
-  /// Asks for the locations of all these pages at once, so that the calls that need them find them here: two round trips for all instead of each. At most
+  /// Asks for the locations of all these pages at once, so that the calls that need them find them here: one round trip for all instead of each. At most
   /// kMostLearnt. What moves or is recalled meanwhile is not kept, and asked for again by who needs it.
   static constexpr std::size_t kMostLearnt = 64;
   void learn(comm::Blocking&, std::span<const PageId>);
@@ -107,10 +107,8 @@ class AddressCache {
   void end_use(PageId) noexcept;
   Rank begin_put(comm::Blocking&, PageId, bool& counted);
   Rank begin_put_here(comm::Blocking&, PageId, bool& counted);
-  /// Sets this rank's bit and reads word 0; true if `entry` (none) could be filled from it.
+  /// Sets this rank's bit and reads word 0, in one round trip; true if `entry` (none) could be filled from it.
   bool fill(comm::Blocking&, PageId, const AddressEntry& entry, AddressEvent wanted, Location& where);
-  /// Reads word 0; the wary `entry` becomes `after` if the page does not move.
-  Location calm(comm::Blocking&, PageId, const AddressEntry& entry, const AddressEntry& after);
   /// True: to be answered now; else whoever ends the last use answers.
   bool recall_here(PageId, comm::ReplyToken) noexcept;
 

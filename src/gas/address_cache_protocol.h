@@ -9,10 +9,8 @@
 // reads again if it was recalled; so a frame may be punched when all have answered, whatever reads are under way (rule 9).
 //
 // Nobody waits for a rank that fills its entry: any number of threads may set the rank's bit and read word 0 at once. The stamp counts recalls, so that
-// what one of them read before a recall cannot become valid after it (a wrap needs 2^30 moves during one read of word 0).
-//
-// A recall leaves the entry *wary*: the move that sent it may still be under way, and may yet take the rank's bit, also one that is set now. So nobody
-// fills the entry before word 0 was seen not busy; then it is an ordinary empty one.
+// what one of them read before a recall cannot become valid after it (a wrap needs 2^30 moves during one read of word 0). The stamp of word 2 is another one: it says
+// whether the bit was set for the place that word 0 names.
 //
 // Invariants (checked by check()): valid or leaving ⇔ an owner is named;  leaving ⇒ uses;  uses ⇒ valid or leaving
 // and, across ranks (tests/model): an entry whose page is not busy names the owner, and its rank's bit is in word 2 of the directory.
@@ -28,7 +26,6 @@ enum class AddressState : std::uint8_t {
   none = 0,
   valid = 1,
   leaving = 2,   ///< a move asked for it back while there were uses; the last of them answers
-  wary = 3,      ///< a move asked for it back, and nobody has seen since that it has ended
 };
 
 struct AddressEntry {
@@ -66,8 +63,7 @@ enum class AddressEvent : std::uint8_t {
 enum class AddressAction : std::uint8_t {
   none,
   go,            ///< to `after`'s owner; a put is counted there
-  look,          ///< read word 0; not busy: compare-swap the entry to `after` (a put then asks anew, a read goes where word 0 says)
-  fill,          ///< set the rank's bit in word 2, then read word 0; not busy: compare-swap the entry from what was read to filled()
+  fill,          ///< set the rank's bit in word 2 and read word 0, at once; registered(): compare-swap the entry from what was read to filled()
   wait,          ///< for completions of this rank's puts: come back
   answer,        ///< nothing is under way through the entry
   keep,          ///< whom to answer; must lie ready before the step is taken
@@ -86,7 +82,6 @@ struct AddressStep {
     case AddressEvent::read:   // leaving too: until this rank has answered, nobody else owns the page
     case AddressEvent::put:
       if (e.state == AddressState::none) return {fill, e};
-      if (e.state == AddressState::wary) return {look, {AddressState::none, kNoRank, 0, e.stamp}};
       if (event == AddressEvent::read) return {go, e};
       if (e.state == AddressState::leaving || e.uses == AddressEntry::kMostUses) return {wait, e};
       ++after.uses;
@@ -94,19 +89,19 @@ struct AddressStep {
     case AddressEvent::end:
       --after.uses;
       if (e.state != AddressState::leaving || after.uses != 0) return {none, after};
-      return {answer_kept, {AddressState::wary, kNoRank, 0, e.stamp}};
+      return {answer_kept, {AddressState::none, kNoRank, 0, e.stamp}};
     case AddressEvent::recall:
       after.stamp = (e.stamp + 1) % AddressEntry::kStamps;
       if (e.uses != 0) {
         after.state = AddressState::leaving;
         return {keep, after};
       }
-      return {answer, {AddressState::wary, kNoRank, 0, after.stamp}};
+      return {answer, {AddressState::none, kNoRank, 0, after.stamp}};
   }
   return {none, e};
 }
 
-/// The entry after word 0 named `owner`, not busy, where `before` (none) was read before the rank's bit was set.
+/// The entry after word 0 named `owner`, and the rank is registered(), where `before` (none) was read before either was asked for.
 [[nodiscard]] constexpr AddressEntry filled(const AddressEntry& before, Rank owner, AddressEvent wanted) noexcept {
   return {AddressState::valid, owner, wanted == AddressEvent::put ? 1u : 0u, before.stamp};
 }

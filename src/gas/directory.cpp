@@ -22,15 +22,10 @@ bool Directory::replace(comm::Blocking& io, PageId page, Location from, Location
   return words_.compare_swap(io, manager(page), entry(page, 0), from.word(), to.word()) == from.word();
 }
 
-void Directory::add_holder(comm::Blocking& io, PageId page) const {
-  words_.fetch_or(io, manager(page), entry(page, 2), holder_bit(rank_, ranks_));
+void Directory::add_holder(comm::Batch& batch, PageId page, std::uint64_t* holders, std::uint64_t* where) const {
+  words_.fetch_or(batch, manager(page), entry(page, 2), holder_bit(rank_, ranks_), holders);   // first: the stamp wraps (gas::registered)
+  words_.load(batch, manager(page), entry(page, 0), where);
 }
-
-void Directory::add_holder(comm::Batch& batch, PageId page, std::uint64_t* before) const {
-  words_.fetch_or(batch, manager(page), entry(page, 2), holder_bit(rank_, ranks_), before);
-}
-
-void Directory::lookup(comm::Batch& batch, PageId page, std::uint64_t* word) const { words_.load(batch, manager(page), entry(page, 0), word); }
 
 std::uint64_t Directory::usage(comm::Blocking& io, PageId page) const { return words_.load(io, manager(page), entry(page, 3)); }
 
@@ -50,8 +45,8 @@ void Directory::peek_holders(comm::Batch& batch, PageId page, std::uint64_t* hol
   words_.load(batch, manager(page), entry(page, 2), holders);
 }
 
-void Directory::take_holders(comm::Batch& batch, PageId page, std::uint64_t* holders) const {
-  words_.swap(batch, manager(page), entry(page, 2), 0, holders);
+void Directory::take_holders(comm::Batch& batch, PageId page, std::uint32_t next_version, std::uint64_t* holders) const {
+  words_.swap(batch, manager(page), entry(page, 2), unheld(next_version), holders);
 }
 
 void Directory::write_entries(comm::Blocking& io, PageId first, std::uint64_t pages, const Entries& entries) const {

@@ -53,12 +53,10 @@ class Directory {
   /// Word 0 of a page that the caller has marked.
   void unmark(comm::Batch&, PageId, Location to, std::uint64_t* before) const;
   void peek_holders(comm::Batch&, PageId, std::uint64_t* holders) const;
-  void take_holders(comm::Batch&, PageId, std::uint64_t* holders) const;
-  /// Notes that this rank takes the page's location into its address cache.
-  void add_holder(comm::Blocking&, PageId) const;
-  // The same of many pages at once.
-  void add_holder(comm::Batch&, PageId, std::uint64_t* before) const;
-  void lookup(comm::Batch&, PageId, std::uint64_t* word) const;
+  /// Nobody holds the location any more; word 2 is stamped with the version that word 0 will have.
+  void take_holders(comm::Batch&, PageId, std::uint32_t next_version, std::uint64_t* holders) const;
+  /// Notes that this rank may take the page's location into its address cache, and reads word 0 beside: gas::registered() says whether it may.
+  void add_holder(comm::Batch&, PageId, std::uint64_t* holders, std::uint64_t* where) const;
 
   // Word 1: who may have a copy of the page, a bit for one or several ranks as in word 2.
   void add_reader(comm::Blocking&, PageId) const;
@@ -85,7 +83,8 @@ class Directory {
     for_chunks(first, count, [&](PageId begin, std::uint64_t pages, Entries& entries) {
       each_entry(begin, pages, [&](PageId page, std::uint64_t at) {
         entries[at * 4] = Location{true, owner(page), Tier::dram, false, 1, untouched}.word();
-        entries[at * 4 + 1] = entries[at * 4 + 2] = entries[at * 4 + 3] = 0;
+        entries[at * 4 + 2] = unheld(1);
+        entries[at * 4 + 1] = entries[at * 4 + 3] = 0;
       });
       write_entries(io, begin, pages, entries);
     });

@@ -136,12 +136,12 @@ void Mover::travel(comm::Blocking& io, std::span<Trip> trips) {
 }
 
 /// All at once: owners are asked to yield, and everybody who knows a location to forget it. Those that word 2 named beside the mark are asked without awaiting the swap, which then
-/// says who else is. (Such a rank could be asked, set its bit again, and have it taken by the swap; that is why it is wary after a recall.) Refused or not, all must have answered before the entry is free again: recalls come one at a time.
+/// says who else is. (Such a rank could be asked, set its bit again, and have it taken by the swap: then the stamp is not the version that it reads.) Refused or not, all must have answered before the entry is free again: recalls come one at a time.
 void Mover::recall(comm::Blocking& io, std::span<Trip> trips) {
   comm::Batch batch(io);
   comm::Requests requests(io);
   for (Trip& t : trips) {
-    if (t.claimed()) directory_.take_holders(batch, t.page, &t.taken);
+    if (t.claimed()) directory_.take_holders(batch, t.page, t.step.claimed.version + 1, &t.taken);
   }
   for (Trip& t : trips) {
     if (!t.claimed()) continue;
@@ -223,7 +223,7 @@ Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
     const Location found = directory_.lookup(io, page);
     if (found.busy) continue;
     if (!found.allocated) {
-      if (directory_.replace(io, page, found, Location{true, me, Tier::dram, false, found.version + 1, true})) return {};
+      if (directory_.replace(io, page, found, Location{true, me, Tier::dram, false, found.version, true})) return {};
       continue;
     }
     if (found.owner != me) {
@@ -253,7 +253,7 @@ Result<void> Mover::assign(comm::Blocking& io, PageId page, Rank owner) {
       continue;
     }
     if (!before.allocated) {
-      if (!before.busy && directory_.replace(io, page, before, Location{true, owner, Tier::dram, false, before.version + 1})) return {};
+      if (!before.busy && directory_.replace(io, page, before, Location{true, owner, Tier::dram, false, before.version})) return {};
       if (before.busy) io.waiter().pause();
       continue;
     }

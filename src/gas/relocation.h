@@ -3,12 +3,13 @@
 //
 //   word 0   version 32 | reserved 8 | untouched 1 | busy 1 | tier 2 | owner+1 20   where the page is
 //   word 1   readers, a bit for one or several ranks                            who may have copies (gas/sharing.h)
-//   word 2   holders of the location, a bit for ranks_per_bit ranks              address caches (gas/address_cache_protocol.h)
+//   word 2   stamp 16 | holders of the location 48, a bit for ranks_per_bit ranks   address caches (gas/address_cache_protocol.h)
 //   word 3   who used the page last, how often it has moved, and when (gas/attraction.h)
 //
-// Who takes a location into its cache and a move exclude each other without a lock: the rank sets its bit in word 2 and then reads word 0;
-// the mover sets busy in word 0 (a fetch-or, which also says where the page is) and then swaps word 2 with 0. Both are read-modify-writes followed by a look at the other's
-// word, totally ordered, so the mover sees the bit, and takes the location back before it reads a byte, or the rank sees busy and keeps nothing (Dekker).
+// Who takes a location into its cache and a move exclude each other without a lock. The mover sets busy in word 0 (a fetch-or, which also says where the page is), then swaps word 2:
+// no holders, and the next version as the stamp; then, at the end, word 0 gets that version. So the stamp is the version, except between swap and end, when word 0 says busy. The rank sets
+// its bit in word 2 and reads word 0, *in any order*, and keeps the location if the stamp that it found is the version: then the bit was set after the swap of the move that ended with this
+// version and before that of the next one, which takes it, and asks this rank before it reads a byte. Every change of the version goes with such a swap (registered()).
 #pragma once
 
 #include <cstdint>
@@ -71,24 +72,30 @@ struct MoveStep {
   Location l = claimed;
   l.busy = false;
   l.owner = to;
-  l.version = claimed.version + 1;
+  l.version = claimed.version + 1;   // as recall's swap has stamped word 2
   l.untouched = claimed.untouched && to == claimed.owner;
   return l;
 }
 
 // First touch. A page is allocated untouched, its allocator being the provisional owner, who keeps it disarmed like everybody else. The first rank that faults on it marks
 // it busy and, finding it untouched still, stores end_touch(): nothing is recalled, asked or copied, since nobody holds the location of an untouched page, puts to it or has its
-// blocks. A direct put is a touch by the provisional owner: it first compare-swaps to touched(). Direct gets read the provisional owner's frame and keep no location.
+// blocks. So word 2 is left alone, and the version stays. A direct put is a touch by the provisional owner: it first compare-swaps to touched(). Direct gets read the provisional
+// owner's frame and keep no location; one under way meanwhile has begun before the first change.
 
 [[nodiscard]] constexpr Location touched(Location l) noexcept {
   l.untouched = false;
   return l;
 }
-[[nodiscard]] constexpr Location end_touch(const Location& claimed, Rank by) noexcept { return touched(end_move(claimed, by)); }
+[[nodiscard]] constexpr Location end_touch(const Location& claimed, Rank by) noexcept {
+  Location l = touched(claimed);
+  l.busy = false;
+  l.owner = by;
+  return l;
+}
 
 // A page that leaves for SSD is moved by its owner: busy is set, and found to be the owner's (already_there); then begin_evict() is stored, so that whoever reads
 // by word 0 alone finds out; holders are recalled, puts drained and V is protected as for a move; the bytes are written, the frame is punched; end_evict() is stored. The way
-// back is the same without recalls (nobody holds the location of a page on SSD): busy, bytes, end_bring_in().
+// back is the same without recalls (nobody holds the location of a page on SSD), hence with the same version: busy, bytes, end_bring_in().
 
 [[nodiscard]] constexpr Location begin_evict(const Location& claimed) noexcept {
   Location l = claimed;
@@ -101,7 +108,8 @@ struct MoveStep {
   return l;
 }
 [[nodiscard]] constexpr Location end_bring_in(const Location& claimed) noexcept {
-  Location l = end_move(claimed, claimed.owner);
+  Location l = claimed;
+  l.busy = false;
   l.tier = Tier::dram;
   return l;
 }
@@ -113,16 +121,27 @@ struct MoveStep {
 [[nodiscard]] constexpr bool keepable(const Location& l) noexcept { return readable(l) && !l.busy && !l.untouched; }
 
 /// Were the bytes that a read brought the page's, if word 0 was `before` (readable) when it began and is `after` now? No move has ended and no eviction has begun to
-/// punch: either would show in the version or the tier (rule 9).
+/// punch: either would show in the version or the tier (rule 9). A touch does not: what was read before the first change need not be that.
 [[nodiscard]] constexpr bool stood(const Location& before, const Location& after) noexcept {
   return before.version == after.version && before.tier == after.tier;
 }
 
-/// Word 2 has 64 bits: in larger jobs a bit stands for several consecutive ranks, all of which are asked to forget.
-[[nodiscard]] constexpr std::uint32_t ranks_per_bit(std::uint32_t ranks) noexcept { return (ranks + 63) / 64; }
+/// Word 2 has 48 bits of holders: in larger jobs a bit stands for several consecutive ranks, all of which are asked to forget.
+inline constexpr std::uint32_t kHolderBits = 48;
+inline constexpr std::uint64_t kHolders = (std::uint64_t{1} << kHolderBits) - 1;
+[[nodiscard]] constexpr std::uint32_t ranks_per_bit(std::uint32_t ranks) noexcept { return (ranks + kHolderBits - 1) / kHolderBits; }
 
 [[nodiscard]] constexpr std::uint64_t holder_bit(Rank rank, std::uint32_t ranks) noexcept {
   return std::uint64_t{1} << (raw(rank) / ranks_per_bit(ranks));
+}
+
+/// Word 2 of a page with this version that nobody holds.
+[[nodiscard]] constexpr std::uint64_t unheld(std::uint32_t version) noexcept { return std::uint64_t{version} << kHolderBits; }
+
+/// May a rank keep the location `where`, whose bit was set in word 2 when that was `holders`, before or after word 0 was read? The stamp wraps: if 65 536 moves ended between the
+/// two, word 0 being read first, this would err; so the bit is sent first.
+[[nodiscard]] constexpr bool registered(const Location& where, std::uint64_t holders) noexcept {
+  return keepable(where) && (unheld(where.version) ^ holders) >> kHolderBits == 0;
 }
 
 }  // namespace kasane::gas

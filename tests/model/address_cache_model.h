@@ -33,13 +33,14 @@ enum class Mutation : std::uint8_t {
   none,
   no_wait_for_uses,       ///< a recall that meets uses is answered at once
   no_wait_for_answers,    ///< the mover sends recalls and goes on
-  read_before_register,   ///< word 0 is read before the bit is set
+  no_stamp,               ///< word 0 is believed whatever the stamp beside the bit says
+  stamp_with_mark,        ///< the stamp is raised when the page is marked busy, before the holders are taken
+  stamp_at_end,           ///< … when the move ends
   no_register,            ///< the bit is not set at all
   recall_while_filling,   ///< a recall that meets no entry does not count: a location read before it becomes valid after it
   put_through_leaving,    ///< a put begins through an entry that is leaving (safe: the mover waits for it too, but perhaps for ever)
   swap_before_busy,       ///< the mover takes the holders before it marks the page busy
   ask_before_busy,        ///< it asks those that it saw before the mark, and does not ask them again
-  not_wary,               ///< an entry is filled after a recall without having seen that the move has ended
   ask_only_the_seen,      ///< it asks those that it saw beside the mark, and nobody else
   fill_while_busy,        ///< word 0 is taken for valid though the page moves
   put_while_busy,         ///< a put that meets busy goes on uncounted, as a read does
@@ -50,7 +51,7 @@ enum class Mutation : std::uint8_t {
   use_ends_early,         ///< the use ends before the put has completed
   no_second_look,         ///< a read does not look whether its page was still there when the bytes came
   second_look_by_state,   ///< … only at the state of its entry, not at its stamp
-  version_not_bumped,     ///< an eviction, and the way back, leave the version as it was
+  version_not_bumped,     ///< an eviction leaves the version as it was
   tier_after_punch,       ///< word 0 says ssd only when the frame is punched
   evict_without_recall,   ///< holders are not asked to forget a page that is evicted
   evict_undrained,        ///< the evictor's own puts are not awaited
@@ -111,13 +112,16 @@ class Addresses {
     std::uint8_t floor[kCells];         // of a get
     std::uint8_t read[kCells];
     std::uint8_t by_entry, seen_state, seen_version;   // of a get: how it found the page
+    std::uint8_t heard;                 // of a fill: which of its two answers are here
+    std::uint8_t bit_stamp;             //            of word 2 when the bit was set
+    std::uint8_t busy, tier, untouched; //            word 0, whose owner and version are above
     std::uint8_t peeked, seen;          // of a move: the holders that it saw beside the mark; whether it has looked
     std::uint8_t holders, awaited;      //            who was to be asked, who has not answered
   };
 
  public:
   struct State {
-    std::uint8_t owner, busy, version, tier, untouched, holders;   // words 0 and 2; owner + 1
+    std::uint8_t owner, busy, version, tier, untouched, holders, stamp;   // words 0 and 2; owner + 1
     std::uint8_t disk[kCells];
     std::uint8_t wanted, service;   // somebody asks the owner to bring the page in; how far it is with that
     Entry entry[R];
@@ -159,6 +163,7 @@ class Addresses {
       if (raw(e.owner) + 1 != s.owner) return "an entry names a rank that is not the owner";
       if ((s.holders & bit(r)) == 0) return "an entry whose rank is no holder";
     }
+    if (without(Mutation::none) && !s.busy && s.stamp != s.version) return "the stamp of a page that does not move is not its version";
     if (!finished(s)) return nullptr;
     if (s.busy) return s.service != 0 ? nullptr : "the page stays busy";
     for (std::uint8_t r = 0; r < R; ++r)
@@ -178,7 +183,7 @@ class Addresses {
     static constexpr const char* kWords[] = {"begins", "looks at its rank's entry", "sets its rank's bit", "reads word 0", "fills the entry",
                                              "finds the entry recalled or filled", "finds the page moving", "reads cell", "ends the get", "issues its put",
                                              "'s put lands", "'s put has completed", "ends its use", "ends its use and answers", "move: looks at the holders",
-                                             "move: nothing to do", "makes its entry an empty one", "finds that its page stood", "begins again", "asks the owner to bring the page in", "touches the page", "evict: word 0 says so",
+                                             "move: nothing to do", "finds that its page stood", "begins again", "asks the owner to bring the page in", "touches the page", "evict: word 0 says so",
                                              "evict: writes cell", "evict: punches cell", "evict: has ended", "move: marks the page busy", "move: asks those that it saw", "move: takes the holders",
                                              "move: recalls its own rank's entry", "move: all have answered", "move: copies cell", "move: names the owner",
                                              "move: the owner refused", "assigns the page"};
@@ -190,9 +195,9 @@ class Addresses {
 
   std::string show(const State& s) const {
     std::string t = "word 0: owner " + std::to_string(s.owner - 1) + (s.busy ? " busy" : "") + (s.tier ? " on SSD" : "") + " version " + std::to_string(s.version) + ", holders " +
-                    std::to_string(s.holders) + ", complete " + std::to_string(s.complete[0]) + "," + std::to_string(s.complete[1]);
+                    std::to_string(s.holders) + " stamp " + std::to_string(s.stamp) + ", complete " + std::to_string(s.complete[0]) + "," + std::to_string(s.complete[1]);
     for (std::uint8_t r = 0; r < R; ++r) {
-      static constexpr const char* kStates[] = {"none", "valid", "leaving", "wary"};
+      static constexpr const char* kStates[] = {"none", "valid", "leaving"};
       const Entry& e = s.entry[r];
       t += " | rank " + std::to_string(r) + " " + kStates[e.state] + " owner " + std::to_string(e.owner - 1) + " uses " + std::to_string(e.uses) +
            (s.recall[r] ? " recall under way" : "") + " frame " + std::to_string(s.frame[r][0]) + "," + std::to_string(s.frame[r][1]);
@@ -204,7 +209,7 @@ class Addresses {
 
  private:
   enum StepKind : std::uint16_t {
-    kBegin, kLook, kRegister, kRead0, kFill, kRecalled, kMoving, kReadCell, kGot, kIssue, kLand, kCompleted, kEnd, kEndAnswer, kPeek, kMoveNothing, kCalm, kStood, kAgain, kAskOwner, kTouch, kLeaving, kWrite, kPunch, kEvicted,
+    kBegin, kLook, kRegister, kRead0, kFill, kRecalled, kMoving, kReadCell, kGot, kIssue, kLand, kCompleted, kEnd, kEndAnswer, kPeek, kMoveNothing, kStood, kAgain, kAskOwner, kTouch, kLeaving, kWrite, kPunch, kEvicted,
     kMark, kAsk, kTake, kOwnEntry, kAnswered, kCopy, kName, kRefused, kAssign,
     kRecall = 0x100,
     kService1 = 0x200,
@@ -212,10 +217,7 @@ class Addresses {
   enum Stage : std::uint8_t {
     kStart,
     kLooking,       // at the entry
-    kCalming,       // wary: word 0
-    kCalmed,        //       the entry
-    kRegistering,   // fill: the bit
-    kReading0,      //       word 0
+    kRegistering,   // fill: the bit and word 0
     kFilling,       //       the entry
     kPaused,        // a put that met a moving page
     kTouching,      // a put, to an untouched page
@@ -241,6 +243,7 @@ class Addresses {
     kAsking2,
   };
   enum : std::uint8_t { kNotUnderWay, kUnderWay, kLanded };
+  enum Heard : std::uint8_t { kBit = 1, kWord0 = 2, kBoth = 3 };
   static constexpr std::uint8_t kSelf = 0xFF, kService = 0xFE;
 
   [[nodiscard]] bool without(Mutation m) const noexcept { return program_.without == m; }
@@ -287,7 +290,7 @@ class Addresses {
       case Do::assign: {
         if (s.owner != 0) return;
         State n = s;
-        put_word0(n, {true, Rank{instr(s, a).cell}, gas::Tier::dram, false, 1});
+        put_word0(n, {true, Rank{instr(s, a).cell}, gas::Tier::dram, false, s.version});
         next_instr(n, a);
         return emit(n, Step{kAssign, a, instr(s, a).cell});
       }
@@ -325,14 +328,9 @@ class Addresses {
           ++step.after.uses;
         }
         if (step.action == Action::wait) return;
-        if (step.action == Action::look && !without(Mutation::not_wary)) {
+        if (step.action == Action::fill) {
           y.stamp = static_cast<std::uint8_t>(e.stamp);
-          return to(kCalming, kLook);
-        }
-        if (step.action == Action::fill || step.action == Action::look) {
-          y.stamp = static_cast<std::uint8_t>(e.stamp);
-          const bool skip = without(Mutation::read_before_register) || without(Mutation::no_register);
-          return to(skip ? kReading0 : kRegistering, kLook);
+          return to(kRegistering, kLook);
         }
         put_entry(n, me, step.after);
         y.owner = static_cast<std::uint8_t>(raw(step.after.owner) + 1);
@@ -340,39 +338,25 @@ class Addresses {
         if (event == Event::read) found_by_entry(e, y);
         return to(going, kLook, y.owner);
       }
-      case kCalming: {
-        const gas::Location where = word0(s);   // of a page that somebody held: allocated
-        if (!gas::readable(where)) return to(kAsked, kMoving);
-        found_by_word0(s, y);
-        if (where.untouched && event == Event::read) return to(kReadingCells, kRead0, y.owner);
-        if (where.untouched && !where.busy) return to(kTouching, kRead0, y.owner);
-        if (where.busy) return to(event == Event::put ? kPaused : kReadingCells, kMoving);
-        return to(kCalmed, kRead0, y.owner);
-      }
-      case kCalmed: {
-        const gas::AddressEntry before{gas::AddressState::wary, kNoRank, 0, x.stamp};
-        const bool same = entry(s, me) == before;
-        if (same) put_entry(n, me, gas::next(before, event).after);
-        y.stamp = 0;
-        if (event == Event::read) return to(kReadingCells, same ? kCalm : kRecalled);
-        y.owner = 0;
-        return to(kLooking, same ? kCalm : kRecalled);
-      }
-      case kRegistering:
-        n.holders = static_cast<std::uint8_t>(n.holders | bit(me));
-        return to(without(Mutation::read_before_register) ? kFilling : kReading0, kRegister, n.holders);
-      case kReading0: {
-        const gas::Location where = word0(s);
-        if (!where.allocated) return to(kPaused, kMoving);   // its user is told so; here it asks anew
-        if (!gas::readable(where) && !without(Mutation::fill_from_ssd)) return to(kAsked, kMoving);
-        found_by_word0(s, y);
-        if (where.busy && event == Event::put && without(Mutation::put_while_busy)) return to(kPutting, kMoving);
-        if (where.untouched && !where.busy && !without(Mutation::untouched_is_kept)) {
-          if (event == Event::read) return to(kReadingCells, kRead0, y.owner);
-          if (!without(Mutation::put_leaves_untouched)) return to(kTouching, kRead0, y.owner);
+      case kRegistering: {   // two operations at once, in either order
+        const auto hear = [&](Heard what, std::uint16_t kind, std::uint8_t detail) {
+          y.heard = static_cast<std::uint8_t>(x.heard | what);
+          to(y.heard == kBoth ? believe(y, event) : kRegistering, kind, detail);
+          n = s;
+        };
+        if ((x.heard & kBit) == 0) {
+          if (!without(Mutation::no_register)) n.holders = static_cast<std::uint8_t>(n.holders | bit(me));
+          y.bit_stamp = s.stamp;
+          hear(kBit, kRegister, n.holders);
         }
-        if (where.busy && !without(Mutation::fill_while_busy)) return to(event == Event::put ? kPaused : kReadingCells, kMoving);
-        return to(without(Mutation::read_before_register) ? kRegistering : kFilling, kRead0, y.owner);
+        if ((x.heard & kWord0) == 0) {
+          found_by_word0(s, y);
+          y.busy = s.busy;
+          y.tier = s.tier;
+          y.untouched = s.untouched;
+          hear(kWord0, kRead0, s.owner);
+        }
+        return;
       }
       case kTouching: {   // a compare-swap
         gas::Location seen = word0(s);
@@ -387,8 +371,7 @@ class Addresses {
         y.stamp = 0;
         return to(kLooking, kLook);
       case kFilling: {
-        gas::AddressEntry before{gas::AddressState::none, kNoRank, 0, x.stamp};
-        if (without(Mutation::not_wary)) before.state = entry(s, me).state == gas::AddressState::wary ? gas::AddressState::wary : before.state;
+        const gas::AddressEntry before{gas::AddressState::none, kNoRank, 0, x.stamp};
         if (entry(s, me) != before) {
           y.stamp = 0;
           if (event == Event::read) return to(kReadingCells, kRecalled);
@@ -455,6 +438,25 @@ class Addresses {
     }
   }
 
+  /// Both answers are here: what to do with them. All that follows knows the page by word 0, unless the entry is filled.
+  Stage believe(Actor& y, Event event) const {
+    gas::Location where{y.owner != 0, y.owner != 0 ? Rank{y.owner - 1u} : kNoRank, static_cast<gas::Tier>(y.tier), y.busy != 0, y.seen_version, y.untouched != 0};
+    const std::uint64_t holders = gas::unheld(y.bit_stamp);
+    const bool read = event == Event::read;
+    y.heard = y.bit_stamp = y.busy = y.tier = y.untouched = 0;
+    if (!where.allocated) return kPaused;   // its user is told so; here it asks anew
+    if (without(Mutation::fill_from_ssd)) where.tier = gas::Tier::dram;
+    if (!gas::readable(where)) return kAsked;
+    if (where.busy && !read && without(Mutation::put_while_busy)) return kPutting;
+    if (without(Mutation::fill_while_busy)) where.busy = false;
+    if (without(Mutation::untouched_is_kept) || (!read && without(Mutation::put_leaves_untouched))) where.untouched = false;
+    if (without(Mutation::no_stamp) ? gas::keepable(where) : gas::registered(where, holders)) return kFilling;
+    if (read) return kReadingCells;
+    if (where.busy) return kPaused;
+    if (where.untouched) return kTouching;
+    start_again(y);
+    return kLooking;
+  }
   static void found_by_word0(const State& s, Actor& y) {
     y.owner = s.owner;
     y.by_entry = 0;
@@ -495,7 +497,6 @@ class Addresses {
       return emit(n, label);
     }
     put_word0(n, gas::end_bring_in(word0(s)));
-    if (without(Mutation::version_not_bumped)) n.version = s.version;
     std::fill_n(n.disk, kCells, 0);
     n.service = n.wanted = 0;
     emit(n, label);
@@ -536,7 +537,7 @@ class Addresses {
   void recall_entry(State& n, std::uint8_t r, std::uint8_t whom) const {
     const gas::AddressEntry e = entry(n, r);
     gas::AddressStep step = gas::next(e, Event::recall);
-    if (without(Mutation::recall_while_filling) && (e.state == gas::AddressState::none || e.state == gas::AddressState::wary)) step.after = e;
+    if (without(Mutation::recall_while_filling) && e.state == gas::AddressState::none) step.after = e;
     if (step.action == Action::keep) n.kept[r] = whom;
     put_entry(n, r, step.after);
     if (step.action == Action::answer || without(Mutation::no_wait_for_uses)) answer(n, whom, r);
@@ -637,6 +638,7 @@ class Addresses {
         return to(y.cell == kCells ? kNaming : kCopying, kCopy, x.cell);
       default:   // kNaming
         put_word0(n, gas::end_move(claimed, Rank{me}));
+        if (without(Mutation::stamp_at_end)) n.stamp = n.version;
         n.copied = 0;
         next_instr(n, a);
         return emit(n, Step{kName, a, me});
@@ -699,6 +701,7 @@ class Addresses {
     put_word0(n, step.claimed);
     y.owner = s.owner;
     y.version = s.version;
+    if (without(Mutation::stamp_with_mark) && step.verdict == gas::MoveVerdict::claim) n.stamp = static_cast<std::uint8_t>(s.version + 1);
     const bool asked = without(Mutation::swap_before_busy);
     const bool evicts = instr(s, a).what == Do::evict;
     if (step.verdict == gas::MoveVerdict::on_ssd && !without(Mutation::move_from_ssd)) {
@@ -723,6 +726,7 @@ class Addresses {
     Actor& y = n.actor[a];
     y.holders = n.holders;
     n.holders = 0;
+    if (!without(Mutation::stamp_at_end)) n.stamp = static_cast<std::uint8_t>(n.version + 1);
     if (!without(Mutation::ask_only_the_seen)) ask(n, a, static_cast<std::uint8_t>(y.holders & ~y.peeked));
     to(without(Mutation::swap_before_busy) ? kMarking : kRecallingOwn, kTake, y.holders);
   }

@@ -44,12 +44,12 @@ Named two_movers() { return {"two movers", {{{1, {own(), put(0, 1)}}, {2, {own()
 Named to_and_fro() { return {"the page goes to and fro", {{{0, {own(), own(), own()}}, {1, {own(), own()}}, {2, {put(0, 1), get(), put(0, 2)}}}}}; }
 
 // Readers only hold locations, and one of them looks while the page moves.
-Named readers() { return {"readers", {{{1, {get(), get()}}, {2, {own(), put(0, 1)}}, {0, {get(), put(1, 1)}}, {1, {get()}}}}}; }
+Named readers() { return {"readers", {{{1, {get()}}, {2, {own(), put(0, 1)}}, {0, {put(1, 1)}}, {1, {get()}}}}}; }
 
 // The owner refuses: holders were recalled for nothing.
 Named refused() { return {"a move that is refused", {{{2, {own_refused(), own()}}, {1, {put(0, 1), get(), put(0, 2)}}, {1, {get(), put(1, 1)}}}}}; }
 
-// Ranks 0 and 1 share a holder bit, as in jobs of more than 64 ranks.
+// Ranks 0 and 1 share a holder bit, as in jobs of more than 48 ranks.
 Named groups() {
   Named n{"a holder bit for two ranks", {{{0, {put(1, 1), put(1, 2)}}, {1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}}}};
   n.program.group = {0, 0, 1};
@@ -71,7 +71,7 @@ Named fresh() {
 }
 
 // Everything at once.
-Named four() { return {"two putters, two movers", {{{0, {put(0, 1), put(0, 2)}}, {1, {own(), put(1, 1)}}, {2, {own()}}, {2, {get()}}}}}; }
+Named four() { return {"a putter, two movers, a getter", {{{0, {put(0, 1)}}, {1, {own()}}, {2, {own()}}, {2, {get()}}}}}; }
 
 // The owner sends the page to SSD while others use it; whoever needs it has it brought in.
 Named evicted() { return {"the page is evicted", {{{0, {put(1, 1), evict()}}, {1, {put(0, 1), get(), get()}}}}}; }
@@ -126,13 +126,14 @@ std::vector<Mutant> mutants() {
   return {
       {"no_wait_for_uses", no_wait_for_uses, put_while_moving()},
       {"no_wait_for_answers", no_wait_for_answers, put_while_moving()},
-      {"read_before_register", read_before_register, put_while_moving()},
+      {"no_stamp", no_stamp, put_while_moving()},
+      {"stamp_with_mark", stamp_with_mark, to_and_fro()},
+      {"stamp_at_end", stamp_at_end, put_while_moving()},
       {"no_register", no_register, put_while_moving()},
       {"recall_while_filling", recall_while_filling, put_while_moving()},
       {"put_through_leaving", put_through_leaving, shared_entry(), true},   // it would only let the mover wait for ever
-      {"swap_before_busy", swap_before_busy, put_while_moving()},
+      {"swap_before_busy", swap_before_busy, to_and_fro()},
       {"ask_before_busy", ask_before_busy, put_while_moving()},
-      {"not_wary", not_wary, to_and_fro()},
       {"ask_only_the_seen", ask_only_the_seen, put_while_moving()},
       {"fill_while_busy", fill_while_busy, put_while_moving()},
       {"put_while_busy", put_while_busy, put_while_moving()},
@@ -194,16 +195,25 @@ TEST(AddressEntry, APutBeyondTheMostUsesWaits) {
 
 TEST(AddressEntry, StampsWrap) {
   const gas::AddressEntry last{gas::AddressState::none, kNoRank, 0, gas::AddressEntry::kStamps - 1};
-  EXPECT_EQ(gas::next(last, gas::AddressEvent::recall).after, (gas::AddressEntry{gas::AddressState::wary, kNoRank, 0, 0}));
+  EXPECT_EQ(gas::next(last, gas::AddressEvent::recall).after, (gas::AddressEntry{gas::AddressState::none, kNoRank, 0, 0}));
+}
+
+TEST(Registration, CountsForTheVersionOfItsStamp) {
+  const gas::Location where{true, Rank{2}, gas::Tier::dram, false, 0x10007};
+  EXPECT_TRUE(gas::registered(where, gas::unheld(7)));
+  EXPECT_TRUE(gas::registered(where, gas::unheld(0x10007) | gas::kHolders));   // the stamp wraps; whoever else holds it does not matter
+  EXPECT_FALSE(gas::registered(where, gas::unheld(8)));
+  EXPECT_FALSE(gas::registered(where, gas::unheld(6) | gas::kHolders));
+  EXPECT_EQ(gas::unheld(0x10007) & gas::kHolders, 0u);
 }
 
 TEST(HolderBit, StandsForConsecutiveRanksInLargeJobs) {
   EXPECT_EQ(gas::ranks_per_bit(1), 1u);
-  EXPECT_EQ(gas::ranks_per_bit(64), 1u);
-  EXPECT_EQ(gas::ranks_per_bit(65), 2u);
-  EXPECT_EQ(gas::holder_bit(Rank{63}, 64), std::uint64_t{1} << 63);
-  EXPECT_EQ(gas::holder_bit(Rank{64}, 65), std::uint64_t{1} << 32);
-  EXPECT_NE(gas::holder_bit(Rank{gas::kMaxRanks - 1}, gas::kMaxRanks), 0u);
+  EXPECT_EQ(gas::ranks_per_bit(48), 1u);
+  EXPECT_EQ(gas::ranks_per_bit(49), 2u);
+  EXPECT_EQ(gas::holder_bit(Rank{47}, 48), std::uint64_t{1} << 47);
+  EXPECT_EQ(gas::holder_bit(Rank{48}, 49), std::uint64_t{1} << 24);
+  EXPECT_NE(gas::holder_bit(Rank{gas::kMaxRanks - 1}, gas::kMaxRanks) & gas::kHolders, 0u);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ struct Trips : testing::Test {
     return kasane::statistics(0).trips - before;
   }
 
-  /// Words in pages whose first access costs three: neither owned nor managed here.
+  /// Words in pages whose first access costs three, of which two go at once: neither owned nor managed here.
   static std::vector<global_ptr<std::uint64_t>> far_words() {
     auto* const memory = static_cast<std::uint64_t*>(kasane::allocate(kPages * 65536, 65536, kasane::placement::cyclic));
     std::vector<global_ptr<std::uint64_t>> far;

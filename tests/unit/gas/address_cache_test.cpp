@@ -29,12 +29,14 @@ struct Trips : testing::Test {
   Job job;
 };
 
-TEST_F(Trips, APutCostsThreeThenOne) {
+TEST_F(Trips, APutCostsThreeOfWhichTwoAtOnceThenOne) {
   job.on(0, [](SimRank& here, comm::Blocking& io) {
     const char byte = 'x';
     here.transport.trips();
+    here.transport.chain();
     ASSERT_TRUE(put(io, *here.access, kAt, &byte, 1).has_value());
-    EXPECT_EQ(here.transport.trips(), 3u);   // the bit, word 0, the put
+    EXPECT_EQ(here.transport.trips(), 3u);   // the bit and word 0, then the put
+    EXPECT_EQ(here.transport.chain().all(), 2u);
     for (int i = 0; i < 5; ++i) {
       ASSERT_TRUE(put(io, *here.access, kAt + 1, &byte, 1).has_value());
       EXPECT_EQ(here.transport.trips(), 1u);
@@ -45,12 +47,14 @@ TEST_F(Trips, APutCostsThreeThenOne) {
   EXPECT_EQ(job[2].frames[kAt], std::byte{'x'});
 }
 
-TEST_F(Trips, AGetCostsThreeThenOneAndServesPuts) {
+TEST_F(Trips, AGetCostsThreeOfWhichTwoAtOnceThenOneAndServesPuts) {
   job.on(0, [](SimRank& here, comm::Blocking& io) {
     char byte = 'x';
     here.transport.trips();
+    here.transport.chain();
     ASSERT_TRUE(get(io, *here.access, &byte, kAt, 1).has_value());
     EXPECT_EQ(here.transport.trips(), 3u);
+    EXPECT_EQ(here.transport.chain().all(), 2u);
     EXPECT_EQ(byte, 0);
     ASSERT_TRUE(get(io, *here.access, &byte, kAt, 1).has_value());
     EXPECT_EQ(here.transport.trips(), 1u);
@@ -86,15 +90,17 @@ TEST_F(Trips, AMoveTakesTheLocationBack) {
   });
   EXPECT_EQ(job[1].frames[kAt], std::byte{'a'});
   job.on(0, [&](SimRank& here, comm::Blocking& io) {
+    here.transport.chain();
     put_one(here, io, 'b');
-    EXPECT_EQ(here.transport.trips(), 4u);   // it first looks whether the move has ended
+    EXPECT_EQ(here.transport.trips(), 3u);
+    EXPECT_EQ(here.transport.chain().all(), 2u);
     put_one(here, io, 'c');
     EXPECT_EQ(here.transport.trips(), 1u);
   });
   EXPECT_EQ(job[1].frames[kAt], std::byte{'c'});
 }
 
-TEST_F(Trips, AGetLooksFirstAfterARecall) {
+TEST_F(Trips, AGetAfterARecallIsAFirstOne) {
   const auto get_one = [](SimRank& here, comm::Blocking& io) {
     char byte = 0;
     here.transport.trips();
@@ -104,9 +110,7 @@ TEST_F(Trips, AGetLooksFirstAfterARecall) {
   job.on(1, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->bring(io, kPage, page_range(kPage)).has_value()); });
   job.on(0, [&](SimRank& here, comm::Blocking& io) {
     get_one(here, io);
-    EXPECT_EQ(here.transport.trips(), 3u);   // word 0, the byte, and word 0 again: no move would have told this rank
-    get_one(here, io);
-    EXPECT_EQ(here.transport.trips(), 3u);   // the bit, word 0, the byte
+    EXPECT_EQ(here.transport.trips(), 3u);   // the bit and word 0, then the byte
     get_one(here, io);
     EXPECT_EQ(here.transport.trips(), 1u);
   });
@@ -130,7 +134,7 @@ TEST_F(Trips, AReadKnowsWhetherItsPageStood) {
   job.on(0, [&](SimRank& here, comm::Blocking& io) {
     EXPECT_FALSE(here.addresses->stood(io, kPage, by_entry));
     char byte = 0;
-    for (int i = 0; i < 2; ++i) ASSERT_TRUE(get(io, *here.access, &byte, kAt, 1).has_value());
+    ASSERT_TRUE(get(io, *here.access, &byte, kAt, 1).has_value());
     EXPECT_FALSE(here.addresses->stood(io, kPage, by_entry));   // the entry is valid again, but another one
   });
 }
@@ -150,7 +154,7 @@ TEST_F(Trips, AReadByTheDirectorySeesAnEvictionBegin) {
     ASSERT_TRUE(here.directory->replace(io, kPage, evicting, end_evict(evicting)));
     EXPECT_FALSE(readable(here.directory->lookup(io, kPage)));
     EXPECT_EQ(begin_move(here.directory->lookup(io, kPage), Rank{0}).verdict, MoveVerdict::on_ssd);
-    ASSERT_TRUE(here.directory->replace(io, kPage, end_evict(evicting), end_bring_in(evicting)));
+    ASSERT_TRUE(here.directory->replace(io, kPage, end_evict(evicting), end_bring_in(end_evict(evicting))));
     EXPECT_FALSE(here.addresses->stood(io, kPage, found));
     EXPECT_TRUE(readable(here.directory->lookup(io, kPage)));
   });
@@ -164,6 +168,25 @@ TEST_F(Trips, WhatIsNotAllocatedIsNotCached) {
     ASSERT_TRUE(here.mover->assign(io, PageId{4}, Rank{2}).has_value());
     EXPECT_TRUE(put(io, *here.access, 4 * mem::kPageBytes, &byte, 1).has_value());
   });
+}
+
+// Wherever the version goes on, the stamp of word 2 does: else no location could be kept any more.
+TEST_F(Trips, ALocationIsKeptWhateverHasHappenedToThePage) {
+  const auto kept_by_one_put = [this] {
+    job.on(0, [](SimRank& here, comm::Blocking& io) {
+      char byte = 'x';
+      ASSERT_TRUE(put(io, *here.access, kAt, &byte, 1).has_value());
+      EXPECT_EQ(here.addresses->find_here(io, kPage).owner, here.directory->lookup(io, kPage).owner);
+    });
+  };
+  job.on(2, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign_untouched(io, kPage).has_value()); });
+  kept_by_one_put();   // which is a touch
+  job.on(2, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign_untouched(io, kPage).has_value()); });
+  job.on(1, [](SimRank& here, comm::Blocking& io) { here.mover->touch(io, kPage); });
+  kept_by_one_put();
+  job.on(2, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign(io, kPage, Rank{1}).has_value()); });   // it is there
+  job.on(0, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign(io, kPage, Rank{2}).has_value()); });
+  kept_by_one_put();
 }
 
 // Of another rank, of the mover's own, of the owner's.
