@@ -8,6 +8,7 @@ find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(GTest REQUIRED)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
+pkg_check_modules(liburing REQUIRED IMPORTED_TARGET liburing)
 pkg_check_modules(UCX ucx)   # optional: the ucx transport
 
 find_program(CCACHE ccache)

@@ -25,6 +25,7 @@
 #include "comm/sim/sim.h"
 #include "comm/ucx/ucx_transport.h"
 #include "mem/engines.h"
+#include "mem/spill_engine.h"
 #include "mem/stack_guard.h"
 #include "topo/topo.h"
 
@@ -145,6 +146,11 @@ void print_engines() {
   for (const mem::EngineInfo& e : mem::engines()) line(e.name, (e.available ? "available: " : "not available: ") + e.reason);
 }
 
+void print_spill_engines() {
+  fmt::print("ways to a spill file, the preferred one first\n");
+  for (const mem::SpillEngineInfo& e : mem::spill_engines()) line(e.name, (e.available ? "available: " : "not available: ") + e.reason);
+}
+
 std::string membarrier_text() {
   const long commands = ::syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
   if (commands < 0) return "not available: the kernel refuses membarrier(2)";
@@ -170,6 +176,7 @@ int info() {
   print_machine();
   print_transports();
   print_engines();
+  print_spill_engines();
   print_limits();
   return 0;
 }

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// How bytes travel between memory and a spill file: the contract of the two ways there are, and the choice between them.
+//
+//   io_uring   one system call for many transfers, no threads        Linux ≥ 5.6 that allows it (containers' seccomp filters often do not)
+//   threads    pread and pwrite by a few threads that sleep else     any kernel
+//
+// A transfer is named by a slot, a small number that the user gives and gets back with the result. Memory needs no registration: registered buffers
+// would pin frames, which could then never be punched (rule 9); the kernel holds a page only while its own transfer is under way.
+//
+// Thread safety: start() and flush() by one thread at a time, reap() and sleep() by one thread at a time, the two sides at once. Nothing allocates or locks:
+// fault handlers may call all of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace kasane::mem {
+
+enum class SpillOp : std::uint8_t { read, write };
+
+struct SpillTransfer {
+  SpillOp op = SpillOp::read;
+  int fd = -1;
+  std::byte* memory = nullptr;
+  std::uint64_t offset = 0;   ///< in the file
+  std::uint32_t bytes = 0;
+};
+
+/// How a transfer ended: the bytes moved, which may be fewer than asked for, or -errno.
+struct SpillResult {
+  std::uint32_t slot;
+  std::int32_t result;
+};
+
+class SpillEngine {
+ public:
+  virtual ~SpillEngine() = default;   ///< nothing may be under way
+
+  /// Takes the transfer; it may wait for flush(). At most `depth` slots are between start() and reap().
+  virtual void start(std::uint32_t slot, const SpillTransfer&) noexcept = 0;
+  /// Sends everything that was started on its way.
+  virtual void flush() noexcept = 0;
+  /// Results that are there, in any order; at most as many as there is room for.
+  virtual unsigned reap(std::span<SpillResult>) noexcept = 0;
+  /// Sleeps until reap() has something to give. Only while something that was flushed has not been reaped.
+  virtual void sleep() noexcept = 0;
+};
+
+struct SpillEngineInfo {
+  std::string_view name;
+  bool available;
+  std::string reason;   ///< one line: how it works, or what is missing
+};
+
+/// All of them, the preferred one first. Probes the kernel; not for fault handlers.
+[[nodiscard]] std::vector<SpillEngineInfo> spill_engines();
+
+/// By name, or "auto": the first that can be had. Errc::unsupported says what the kernel lacks. depth: a power of two up to 256.
+Result<std::unique_ptr<SpillEngine>> make_spill_engine(std::string_view name, unsigned depth);
+
+}  // namespace kasane::mem

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mem/spill_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/options.h"
+
+namespace kasane::mem {
+namespace {
+
+// A file without a name. -1 and errno. Where it needs a name for a moment, a kill within microseconds leaves an empty file.
+int open_nameless(const std::string& directory) {
+  const int fd = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
+  std::string name = directory + "/kasane-spill.XXXXXX";
+  const int named = ::mkostemp(name.data(), O_CLOEXEC);
+  if (named >= 0) ::unlink(name.c_str());
+  return named;
+}
+
+bool set_direct(int fd, bool on) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return ::fcntl(fd, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+}
+
+// A block there and back. 0 or an errno.
+int try_block(int fd) {
+  alignas(kBlockBytes) static constexpr char kBytes[kBlockBytes] = {'k'};
+  alignas(kBlockBytes) char back[kBlockBytes];
+  const auto whole = static_cast<ssize_t>(kBlockBytes);
+  errno = EIO;   // of a transfer that is short
+  if (::pwrite(fd, kBytes, kBlockBytes, 0) != whole) return errno;
+  errno = EIO;
+  if (::pread(fd, back, kBlockBytes, 0) != whole) return errno;
+  return std::memcmp(kBytes, back, kBlockBytes) == 0 ? 0 : EIO;
+}
+
+void punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
+  // Best effort: what it says is in `stored`; a file system without holes keeps the space.
+  (void)::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+}
+
+std::string free_text(int fd) {
+  struct statvfs s {};
+  if (::fstatvfs(fd, &s) != 0) return "an unknown number of";
+  const std::uint64_t bytes = std::uint64_t{s.f_bavail} * s.f_frsize;
+  return bytes_text(bytes >> 20 != 0 ? bytes >> 20 << 20 : bytes);
+}
+
+bool in_memory(int fd) {
+  struct statfs s {};
+  return ::fstatfs(fd, &s) == 0 && (s.f_type == TMPFS_MAGIC || s.f_type == RAMFS_MAGIC);
+}
+
+const char* remedy(int number) {
+  switch (number) {
+    case ENOSPC: return "free space there, or name another directory or several (--spill DIR:DIR)";
+    case EDQUOT: return "the disk quota is used up: free space there, or name another directory";
+    case ENOENT:
+    case ENOTDIR: return "create it, or name another directory";
+    case EROFS:
+    case EACCES:
+    case EPERM: return "name a directory that this user can write to";
+    case EFBIG: return "the file system, or the limit of file sizes (ulimit -f), is too small for offsets of this space: name another directory, or a smaller --space";
+    case EMFILE:
+    case ENFILE: return "raise the limit of open files (ulimit -n)";
+    default: return "look at the kernel's log (dmesg) for the device's errors, or name another directory";
+  }
+}
+
+}  // namespace
+
+Result<SpillFile> SpillFile::create(std::string_view directories, std::uint64_t bytes) {
+  auto stored = BlockSet::create(bytes / kBlockBytes);
+  if (!stored) return tl::unexpected(stored.error());
+  SpillFile file(std::move(*stored));
+  for (;;) {
+    const std::size_t colon = directories.find(':');
+    const std::string directory(directories.substr(0, colon));
+    if (directory.empty()) return fail(Errc::invalid_argument, "a spill directory has an empty name: write DIR or DIR:DIR");
+    KASANE_TRY(file.add(directory, bytes));
+    if (colon == std::string_view::npos) return file;
+    directories.remove_prefix(colon + 1);
+  }
+}
+
+Result<> SpillFile::add(const std::string& directory, std::uint64_t bytes) {
+  const auto refuse = [&](int number) {
+    return fail_errno(Errc::io, fmt::format("no spill file of up to {} can be made in {}; {}", bytes_text(bytes), directory, remedy(number)), number);
+  };
+  rlimit limit{};
+  // Asked for beforehand: beyond the limit the kernel sends SIGXFSZ.
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) return refuse(EFBIG);
+  const int fd = open_nameless(directory);
+  if (fd < 0) return refuse(errno);
+  parts_.push_back({directory, fd, set_direct(fd, true)});   // closed by the destructor from here on
+  Part& part = parts_.back();
+  // The full length from the start: writes that extend a file are done one after the other.
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return refuse(errno);
+  int error = try_block(fd);
+  if (error == EINVAL && part.direct) {   // a device whose sectors are larger than a block, or a file system that only says so now
+    part.direct = false;
+    set_direct(fd, false);
+    error = try_block(fd);
+  }
+  if (error != 0) return refuse(error);
+  punch(fd, 0, kBlockBytes);
+  return {};
+}
+
+SpillFile::SpillFile(SpillFile&& o) noexcept : parts_(std::exchange(o.parts_, {})), stored_(std::move(o.stored_)), counts_(std::move(o.counts_)) {}
+
+SpillFile::~SpillFile() {
+  for (const Part& p : parts_) ::close(p.fd);
+}
+
+void SpillFile::forget(std::uint64_t offset, std::uint64_t bytes) noexcept {
+  const std::uint64_t end = offset + bytes;
+  for (std::uint64_t at = stored_.next(offset / kBlockBytes); at < end / kBlockBytes;) {
+    const std::uint64_t first = at * kBlockBytes, stripe_end = (first / kSpillStripeBytes + 1) * kSpillStripeBytes;
+    const std::uint64_t stop = std::min(end, stripe_end) / kBlockBytes;
+    std::uint64_t last = at;   // of a run
+    for (; last < stop && stored_.contains(BlockId{last}); ++last) stored_.erase(BlockId{last});
+    punch(fd(first), first, last * kBlockBytes - first);
+    at = stored_.next(last);
+  }
+}
+
+Error SpillFile::error(SpillOp op, int number, std::uint64_t offset, std::uint64_t bytes) const {
+  const Part& part = of(offset);
+  const char* verb = op == SpillOp::read ? "reading" : "writing";
+  return fail_errno(Errc::io, fmt::format("{} {} at offset {:#x} of the spill file in {} failed, where {} bytes are free; {}", verb, bytes_text(bytes), offset, part.path,
+                                          free_text(part.fd), remedy(number)), number).value();
+}
+
+std::vector<std::string> SpillFile::describe() const {
+  std::vector<std::string> lines;
+  for (const Part& p : parts_) {
+    lines.push_back(fmt::format("{}: {}, {} bytes free{}", p.path, p.direct ? "direct" : "through the page cache (the file system has no direct I/O)", free_text(p.fd),
+                                in_memory(p.fd) ? "; it is memory, not a disk, and saves none" : ""));
+  }
+  return lines;
+}
+
+}  // namespace kasane::mem

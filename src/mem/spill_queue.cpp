@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mem/spill_queue.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace kasane::mem {
+namespace {
+
+bool is_zero(const std::byte* block) noexcept {
+  // The first word decides for most blocks; then the block equals itself shifted by a word.
+  std::uint64_t first;
+  std::memcpy(&first, block, sizeof first);
+  return first == 0 && std::memcmp(block, block + sizeof first, kBlockBytes - sizeof first) == 0;
+}
+
+// relaxed: numbers for people.
+void add(std::atomic<std::uint64_t>& counter, std::uint64_t n) noexcept { counter.fetch_add(n, std::memory_order_relaxed); }
+
+// What the engine left undone, without it: rare (a disk about to be full, a signal). Returns 0 or an errno.
+int finish_by_hand(SpillTransfer t) noexcept {
+  while (t.bytes != 0) {
+    const auto at = static_cast<off_t>(t.offset);
+    const ssize_t moved = t.op == SpillOp::read ? ::pread(t.fd, t.memory, t.bytes, at) : ::pwrite(t.fd, t.memory, t.bytes, at);
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved < 0) return errno;
+    // The file is as long as the space: no end is in the way, so nothing moved is the device's fault.
+    if (moved == 0) return EIO;
+    t.memory += moved, t.offset += static_cast<std::uint64_t>(moved), t.bytes -= static_cast<std::uint32_t>(moved);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SpillQueue>> SpillQueue::create(SpillFile& file, std::string_view engine) {
+  auto made = make_spill_engine(engine, kDepth);
+  if (!made) return tl::unexpected(made.error());
+  return std::make_unique<SpillQueue>(file, std::move(*made));
+}
+
+SpillQueue::~SpillQueue() { KASANE_CHECK(free_.load() == ~std::uint64_t{0}, "a spill queue ends while transfers are under way"); }
+
+bool SpillQueue::submit(SpillBatch& batch) noexcept {
+  if (batch.range_ == 0 && batch.issued_ == 0)
+    std::sort(batch.ranges.begin(), batch.ranges.end(), [](const SpillRange& x, const SpillRange& y) { return x.offset < y.offset; });
+  bool all = false;
+  // acquire: pairs with end_run(): who had the slot is over with it. Only we take bits, so one that is seen stays.
+  while (!all && free_.load(std::memory_order_acquire) != 0) {
+    const SpillRange run = next_run(batch);
+    all = run.bytes == 0;
+    if (!all) begin_run(batch, run);
+  }
+  engine_->flush();
+  if (all && batch.let_go()) batch.done(batch);
+  return all;
+}
+
+void SpillQueue::begin_run(SpillBatch& batch, SpillRange run) noexcept {
+  const auto s = static_cast<unsigned>(std::countr_zero(free_.load(std::memory_order_relaxed)));
+  free_.fetch_and(~(std::uint64_t{1} << s), std::memory_order_relaxed);   // relaxed, both: see submit()
+  Slot& slot = slots_[s];
+  slot.batch = &batch;
+  slot.transfer = {batch.op, file_.fd(run.offset), batch.base + run.offset, run.offset, static_cast<std::uint32_t>(run.bytes)};
+  batch.pending_.fetch_add(1, std::memory_order_relaxed);   // relaxed: submit()'s own one keeps it above 0
+  slot.ready.store(true, std::memory_order_release);        // release: the reaper reads the slot
+  engine_->start(s, slot.transfer);
+}
+
+// Skips what needs no I/O, then takes neighbours as long as they do. No bytes: nothing is left.
+SpillRange SpillQueue::next_run(SpillBatch& batch) noexcept {
+  SpillRange run{0, 0};
+  for (; batch.range_ < batch.ranges.size(); ++batch.range_, batch.issued_ = 0) {
+    const SpillRange& range = batch.ranges[batch.range_];
+    KASANE_ASSERT(range.offset % kBlockBytes == 0 && range.bytes % kBlockBytes == 0);
+    for (; batch.issued_ < range.bytes; batch.issued_ += kBlockBytes) {
+      const std::uint64_t at = range.offset + batch.issued_;
+      const bool joins = run.bytes == 0 || (at == run.offset + run.bytes && run.bytes < kMostRunBytes && at % kSpillStripeBytes != 0);
+      if (!joins) return run;
+      if (!travels(batch, at)) continue;
+      if (run.bytes == 0) run.offset = at;
+      run.bytes += kBlockBytes;
+    }
+  }
+  return run;
+}
+
+bool SpillQueue::travels(const SpillBatch& batch, std::uint64_t offset) noexcept {
+  if (file_.stored(block_of(offset))) return true;   // a write also of zeros: older bytes are there
+  std::byte* const block = batch.base + offset;
+  if (batch.op == SpillOp::write && !is_zero(block)) return true;
+  if (batch.op == SpillOp::read) std::memset(block, 0, kBlockBytes);
+  add(file_.counts().blocks_of_zeros, 1);
+  return false;
+}
+
+unsigned SpillQueue::poll() noexcept {
+  // seq_cst, as in wait_until(); one reaper at a time, who sees what the last one did.
+  return reaping_.exchange(true) ? 0 : reap_and_give_back();
+}
+
+void SpillQueue::run(SpillBatch& batch) noexcept {
+  while (!submit(batch)) wait_until([&] { return free_.load(std::memory_order_relaxed) != 0; });   // relaxed: submit() looks again
+  wait(batch);
+}
+
+void SpillQueue::wait(const SpillBatch& batch) noexcept {
+  KASANE_ASSERT(batch.done == nullptr);
+  wait_until([&] { return batch.finished(); });
+}
+
+// No wake-up is lost: a follower that finds reaping_ taken has counted itself before that, so its holder, who gives it back and then looks at waiters_,
+// sees it and changes rounds_, which the follower read before it tried (all of them seq_cst).
+// No leader sleeps in vain: with reaping_ held, what it waits for is not reached, so a slot of it is still the engine's.
+template <class Reached>
+void SpillQueue::wait_until(Reached&& reached) noexcept {
+  waiters_.fetch_add(1);
+  for (;;) {
+    const std::uint32_t round = rounds_.load();
+    if (reached()) break;
+    if (reaping_.exchange(true)) {
+      rounds_.wait(round);
+      continue;
+    }
+    if (!reached()) engine_->sleep();
+    reap_and_give_back();
+  }
+  waiters_.fetch_sub(1);
+}
+
+unsigned SpillQueue::reap_and_give_back() noexcept {
+  std::array<SpillResult, kDepth> results;
+  std::array<SpillBatch*, kDepth> ended;
+  const unsigned n = engine_->reap(results);
+  unsigned batches = 0;
+  for (unsigned i = 0; i < n; ++i) {
+    SpillBatch* const batch = end_run(slots_[results[i].slot], results[i].result);
+    if (batch != nullptr) ended[batches++] = batch;
+  }
+  reaping_.store(false);
+  if (waiters_.load() != 0) {
+    rounds_.fetch_add(1);
+    rounds_.notify_all();
+  }
+  for (unsigned i = 0; i < batches; ++i) ended[i]->done(*ended[i]);
+  return n;
+}
+
+// Returns the batch if that was its last run and it wants to be told.
+SpillBatch* SpillQueue::end_run(Slot& slot, std::int32_t result) noexcept {
+  (void)slot.ready.exchange(false, std::memory_order_acquire);   // pairs with begin_run()
+  const SpillTransfer& t = slot.transfer;
+  SpillBatch& batch = *slot.batch;
+  const bool again = result == -EINTR || result == -EAGAIN;
+  const auto moved = static_cast<std::uint32_t>(again ? 0 : std::max(result, 0));
+  int error = result < 0 && !again ? -result : 0;
+  if (error == 0 && moved < t.bytes) error = finish_by_hand({t.op, t.fd, t.memory + moved, t.offset + moved, t.bytes - moved});
+
+  SpillCounts& counts = file_.counts();
+  if (error != 0) {
+    add(counts.failures, 1);
+    if (batch.error_ == 0) batch.error_ = error, batch.failed_ = {t.offset, t.bytes};
+  } else if (t.op == SpillOp::read) {
+    add(counts.reads, 1), add(counts.bytes_read, t.bytes);
+  } else {
+    add(counts.writes, 1), add(counts.bytes_written, t.bytes);
+    for (std::uint32_t done = 0; done < t.bytes; done += kBlockBytes) file_.set_stored(block_of(t.offset + done));
+  }
+  free_.fetch_or(std::uint64_t{1} << (&slot - slots_.data()), std::memory_order_release);   // release: see submit()
+  return batch.let_go() ? &batch : nullptr;
+}
+
+// Read before: a batch without done may be gone when it is finished.
+// acq_rel: release what this run did, and whoever is last acquires what the others did.
+bool SpillBatch::let_go() noexcept {
+  const bool told = done != nullptr;
+  return pending_.fetch_sub(1, std::memory_order_acq_rel) == 1 && told;
+}
+
+}  // namespace kasane::mem

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches of blocks on their way between memory and the spill file: one thread's lane to it.
+//
+//   submit: ranges, sorted ─▶ blocks that are zero (write) or not stored (read) need no I/O ─▶ runs of neighbours, up to 1 MiB ─▶ a slot each ─▶ engine
+//   poll:   engine ─▶ slot: short? finished on the spot ─▶ stored bits, counts ─▶ the batch's last run? done(batch)
+//
+// As memory and file are linear in the same offset, neighbours in one are neighbours in the other: a run needs no list of buffers.
+//
+// **Who drives completions:** anybody. A read-ahead whose thread went on to compute is completed by the thread that runs into one of its blocks. Waiters
+// sleep as leader and followers: one sleeps in the kernel for all, the others on a word; who leaves, or polls meanwhile, wakes them to find the next leader.
+//
+// Thread safety: submit() by one thread at a time (the lane's); poll(), wait() by any. Nothing allocates or throws: fault handlers may call all of it.
+// Invariants: a slot is free, or its run is counted in its batch's pending_. Whoever holds reaping_ ends all runs that it reaped before it gives it back, so a
+// slot that is not free then is still the engine's. Only a leader sleeps with it, and nobody waits for it; done() runs without it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "mem/spill_engine.h"
+#include "mem/spill_file.h"
+
+namespace kasane::mem {
+
+/// Whole blocks.
+struct SpillRange {
+  std::uint64_t offset;
+  std::uint64_t bytes;
+};
+
+/// One request of the caller, who keeps it and its ranges until it is finished. Reused only after that, as a new object.
+struct SpillBatch {
+  using Done = void (*)(SpillBatch&) noexcept;
+
+  /// base: the byte at offset o travels from or to base + o: A, or what lies where A + o would. ranges: disjoint; sorted by submit().
+  /// done: called once when all runs have ended, by the thread that found that out: one that polls, or the one that submits. It must not wait. The batch is
+  /// the callee's from then on. Null: who submitted asks finished().
+  SpillBatch(SpillOp o, std::byte* b, std::span<SpillRange> r, Done d = nullptr, void* c = nullptr) noexcept : op(o), base(b), ranges(r), done(d), context(c) {}
+
+  const SpillOp op;
+  std::byte* const base;
+  const std::span<SpillRange> ranges;
+  const Done done;
+  void* const context;
+
+  /// All runs have ended: error is final, and bytes read are there. Only of a batch without done.
+  // acquire: pairs with the release of each run's end.
+  [[nodiscard]] bool finished() const noexcept { return pending_.load(std::memory_order_acquire) == 0; }
+  /// 0, or the errno of a failed run. Bytes that a failed read should have brought are undefined; what a failed write should have stored may be stored in
+  /// part: the caller's frame stays the only copy.
+  [[nodiscard]] int error() const noexcept { return error_; }
+  /// Where that run began, and its bytes; only where error().
+  [[nodiscard]] SpillRange failed() const noexcept { return failed_; }
+
+ private:
+  friend class SpillQueue;
+  bool let_go() noexcept;       // one run less; true if it was the last and done must be called
+  std::size_t range_ = 0;       // the first that is not wholly issued,
+  std::uint64_t issued_ = 0;    // and the bytes of it that are
+  std::atomic<std::uint32_t> pending_{1};   // runs under way, and one until all have been issued
+  int error_ = 0;                           // of the first run that failed; written by the reaper
+  SpillRange failed_{};
+};
+
+class SpillQueue {
+ public:
+  static constexpr unsigned kDepth = 64;                         ///< runs under way
+  static constexpr std::uint32_t kMostRunBytes = 1u << 20;
+
+  /// file outlives the queue. engine: "auto", "io_uring" or "threads".
+  static Result<std::unique_ptr<SpillQueue>> create(SpillFile& file, std::string_view engine = "auto");
+  /// Over an engine of depth kDepth that the caller made.
+  SpillQueue(SpillFile& file, std::unique_ptr<SpillEngine> engine) noexcept : file_(file), engine_(std::move(engine)) {}
+  /// All batches are finished.
+  ~SpillQueue();
+  SpillQueue(const SpillQueue&) = delete;
+  SpillQueue& operator=(const SpillQueue&) = delete;
+
+  /// Sends the batch on its way, without waiting. False: as far as there were slots; poll(), then submit the same batch again, which goes on from there.
+  /// A batch that needed no I/O is finished (or done) at once.
+  [[nodiscard]] bool submit(SpillBatch&) noexcept;
+  /// Completes what has ended; returns how many runs.
+  unsigned poll() noexcept;
+  /// Submits and sleeps until it is finished, completing others meanwhile. Only of a batch without done, by the lane's thread.
+  void run(SpillBatch&) noexcept;
+  /// Sleeps until a batch without done, all of whose runs have been issued, is finished, completing others meanwhile.
+  void wait(const SpillBatch&) noexcept;
+
+ private:
+  struct Slot {
+    SpillTransfer transfer;
+    SpillBatch* batch = nullptr;
+    std::atomic<bool> ready{false};   // carries the slot from who submits to who reaps
+  };
+  SpillRange next_run(SpillBatch&) noexcept;
+  [[nodiscard]] bool travels(const SpillBatch&, std::uint64_t offset) noexcept;
+  void begin_run(SpillBatch&, SpillRange) noexcept;
+  template <class Reached>
+  void wait_until(Reached&& reached) noexcept;
+  unsigned reap_and_give_back() noexcept;
+  [[nodiscard]] SpillBatch* end_run(Slot&, std::int32_t result) noexcept;
+
+  SpillFile& file_;
+  std::unique_ptr<SpillEngine> engine_;
+  std::array<Slot, kDepth> slots_;
+  std::atomic<std::uint64_t> free_{~std::uint64_t{0}};   // bit i: slot i
+  std::atomic<bool> reaping_{false};
+  std::atomic<std::uint32_t> waiters_{0};
+  std::atomic<std::uint32_t> rounds_{0};   // grows when reaping_ was given back and somebody waits
+};
+static_assert(SpillQueue::kDepth == 64, "a word of bits says which slots are free");
+
+}  // namespace kasane::mem

@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: Apache-2.0
+// The spill file and its queues, over every engine this kernel allows, and over one that fails on purpose.
+#include "mem/spill_queue.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/random.h"
+#include "mem/spill_engine.h"
+#include "mem/spill_file.h"
+
+namespace kasane::mem {
+namespace {
+
+constexpr std::uint64_t kSpaceBytes = 1ull << 40;
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kRandomSteps = 30;
+#else
+constexpr int kRandomSteps = 300;
+#endif
+constexpr std::size_t kFramesBytes = 16u << 20;   // of the space, at its start
+
+std::vector<std::string> engines_here() {
+  std::vector<std::string> names;
+  for (const SpillEngineInfo& e : spill_engines())
+    if (e.available) names.emplace_back(e.name);
+  return names;
+}
+
+std::string engine_test_name(const ::testing::TestParamInfo<std::string>& engine) { return engine.param; }
+
+/// An empty folder, removed with what is in it.
+class Folder {
+ public:
+  Folder() {
+    std::string name = ::testing::TempDir() + "kasane_spill.XXXXXX";
+    path_ = ::mkdtemp(name.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] bool empty() const { return std::filesystem::is_empty(path_); }
+
+ private:
+  std::string path_;
+};
+
+/// Stands for A: frames that travel in place.
+class Frames {
+ public:
+  Frames() : bytes_(static_cast<std::byte*>(::mmap(nullptr, kFramesBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {}
+  ~Frames() { ::munmap(bytes_, kFramesBytes); }
+  [[nodiscard]] std::byte* base() const { return bytes_; }
+  void fill(SpillRange r, int byte) const { std::memset(bytes_ + r.offset, byte, r.bytes); }
+  [[nodiscard]] bool holds(SpillRange r, int byte) const {
+    return std::all_of(bytes_ + r.offset, bytes_ + r.offset + r.bytes, [byte](std::byte b) { return b == std::byte(byte); });
+  }
+
+ private:
+  std::byte* bytes_;
+};
+
+constexpr SpillRange blocks(std::uint64_t first, std::uint64_t count = 1) { return {first * kBlockBytes, count * kBlockBytes}; }
+
+SpillFile make_file(const std::string& directories) {
+  auto file = SpillFile::create(directories, kSpaceBytes);
+  if (!file) throw std::runtime_error(file.error().message);
+  return std::move(*file);
+}
+
+std::unique_ptr<SpillQueue> make_queue(SpillFile& file, const std::string& engine) {
+  auto queue = SpillQueue::create(file, engine);
+  if (!queue) throw std::runtime_error(queue.error().message);
+  return std::move(*queue);
+}
+
+class SpillTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  /// Returns the batch's errno.
+  int transfer(SpillOp op, std::vector<SpillRange> ranges) {
+    SpillBatch batch{op, frames.base(), ranges};
+    queue->run(batch);
+    return batch.error();
+  }
+  int write(std::vector<SpillRange> ranges) { return transfer(SpillOp::write, std::move(ranges)); }
+  int read(std::vector<SpillRange> ranges) { return transfer(SpillOp::read, std::move(ranges)); }
+
+  Folder folder;
+  Frames frames;
+  SpillFile file = make_file(folder.path());
+  std::unique_ptr<SpillQueue> queue = make_queue(file, GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(Engines, SpillTest, ::testing::ValuesIn(engines_here()), engine_test_name);
+
+TEST_P(SpillTest, WhatWasWrittenIsRead) {
+  frames.fill(blocks(3, 2), 7);
+  ASSERT_EQ(write({blocks(3, 2)}), 0);
+  frames.fill(blocks(0, 8), 1);
+  ASSERT_EQ(read({blocks(3, 2)}), 0);
+  EXPECT_TRUE(frames.holds(blocks(3, 2), 7));
+  EXPECT_TRUE(frames.holds(blocks(0, 3), 1)) << "bytes before the range changed";
+  EXPECT_TRUE(frames.holds(blocks(5, 3), 1)) << "bytes behind the range changed";
+}
+
+TEST_P(SpillTest, ZerosCostNoTransfer) {
+  ASSERT_EQ(write({blocks(0, 100)}), 0);
+  EXPECT_EQ(file.counts().writes, 0u);
+  frames.fill(blocks(0, 100), 5);
+  ASSERT_EQ(read({blocks(0, 100)}), 0);
+  EXPECT_EQ(file.counts().reads, 0u);
+  EXPECT_EQ(file.counts().blocks_of_zeros, 200u);
+  EXPECT_TRUE(frames.holds(blocks(0, 100), 0));
+}
+
+// A block that holds zeros but for its last byte is not zero; and zeros replace what was stored before.
+TEST_P(SpillTest, ZerosThatReplaceBytesAreWritten) {
+  frames.base()[blocks(9).offset + kBlockBytes - 1] = std::byte{1};
+  ASSERT_EQ(write({blocks(9)}), 0);
+  EXPECT_EQ(file.counts().writes, 1u);
+  frames.fill(blocks(9), 0);
+  ASSERT_EQ(write({blocks(9)}), 0);
+  frames.fill(blocks(9), 3);
+  ASSERT_EQ(read({blocks(9)}), 0);
+  EXPECT_TRUE(frames.holds(blocks(9), 0));
+}
+
+TEST_P(SpillTest, ForgottenBlocksReadAsZeros) {
+  frames.fill(blocks(0, 1024), 4);
+  ASSERT_EQ(write({blocks(0, 1024)}), 0);
+  file.forget(blocks(10).offset, blocks(10, 600).bytes);   // over the end of a stripe
+  ASSERT_EQ(read({blocks(0, 1024)}), 0);
+  EXPECT_TRUE(frames.holds(blocks(0, 10), 4));
+  EXPECT_TRUE(frames.holds(blocks(10, 600), 0));
+  EXPECT_TRUE(frames.holds(blocks(610, 414), 4));
+}
+
+TEST_P(SpillTest, NeighboursTravelTogether) {
+  frames.fill(blocks(0, 64), 2);
+  std::vector<SpillRange> ranges;
+  for (std::uint64_t b = 0; b < 64; ++b) ranges.push_back(blocks(b * 37 % 64));   // every block once, in no order
+  ASSERT_EQ(write(ranges), 0);
+  EXPECT_EQ(file.counts().writes, 1u);
+  EXPECT_EQ(file.counts().bytes_written, 64 * kBlockBytes);
+  ASSERT_EQ(read({blocks(0, 16), blocks(17, 16)}), 0);
+  EXPECT_EQ(file.counts().reads, 2u);
+}
+
+TEST_P(SpillTest, LongRunsAreCut) {
+  frames.fill({0, 8u << 20}, 2);
+  ASSERT_EQ(write({{0, 8u << 20}}), 0);
+  EXPECT_EQ(file.counts().writes, (8u << 20) / SpillQueue::kMostRunBytes);
+}
+
+TEST_P(SpillTest, MoreRunsThanSlots) {
+  std::vector<SpillRange> ranges;
+  for (std::uint64_t b = 0; b < 20 * SpillQueue::kDepth; b += 2) {
+    frames.fill(blocks(b), static_cast<int>(b % 251 + 1));
+    ranges.push_back(blocks(b));
+  }
+  SpillBatch batch{SpillOp::write, frames.base(), ranges};
+  EXPECT_FALSE(queue->submit(batch)) << "it has ten times as many runs as there are slots";
+  queue->run(batch);
+  ASSERT_EQ(batch.error(), 0);
+  frames.fill({0, kFramesBytes}, 0);
+  ASSERT_EQ(read(ranges), 0);
+  for (const SpillRange& r : ranges) ASSERT_TRUE(frames.holds(r, static_cast<int>(r.offset / kBlockBytes % 251 + 1))) << r.offset / kBlockBytes;
+}
+
+// The lane's thread goes on with something else: another one completes its batch.
+TEST_P(SpillTest, AnyThreadCompletes) {
+  std::atomic<int> calls{0};
+  frames.fill(blocks(0, 4), 9);
+  std::vector<SpillRange> ranges{blocks(0, 4)};
+  SpillBatch batch{SpillOp::write, frames.base(), ranges, [](SpillBatch& b) noexcept { static_cast<std::atomic<int>*>(b.context)->fetch_add(1 + b.error()); }, &calls};
+  ASSERT_TRUE(queue->submit(batch));
+  std::thread([&] {
+    while (calls == 0) queue->poll();
+  }).join();
+  EXPECT_EQ(queue->poll(), 0u);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_P(SpillTest, ABatchWithoutTransfersIsDoneAtOnce) {
+  bool done = false;
+  std::vector<SpillRange> ranges{blocks(0, 4)};
+  SpillBatch batch{SpillOp::read, frames.base(), ranges, [](SpillBatch& b) noexcept { *static_cast<bool*>(b.context) = true; }, &done};
+  EXPECT_TRUE(queue->submit(batch));
+  EXPECT_TRUE(done);
+}
+
+// One leader sleeps for all; whoever of them is finished leaves.
+TEST_P(SpillTest, ManyThreadsWaitOnOneQueue) {
+  frames.fill({0, kFramesBytes}, 6);
+  std::vector<SpillRange> everything{{0, kFramesBytes}};
+  ASSERT_EQ(write(everything), 0);
+  Random random(1);
+  for (int round = 0; round < 50; ++round) {
+    std::deque<std::vector<SpillRange>> ranges;
+    std::deque<SpillBatch> batches;
+    for (int i = 0; i < 8; ++i) {
+      ranges.push_back({blocks(random.below(kFramesBytes / kBlockBytes / 8) * 8 + static_cast<unsigned>(i))});
+      batches.emplace_back(SpillOp::read, frames.base(), ranges.back());
+      ASSERT_TRUE(queue->submit(batches.back()));
+    }
+    std::vector<std::thread> waiters;
+    waiters.reserve(batches.size());
+    for (SpillBatch& b : batches) waiters.emplace_back([&] { queue->wait(b); });
+    for (std::thread& t : waiters) t.join();
+    for (const SpillBatch& b : batches) ASSERT_EQ(b.error(), 0);
+  }
+}
+
+// Random batches over three directories, each of two lanes in its half of the blocks, against what the blocks should hold.
+TEST_P(SpillTest, RandomBatchesMatchAnOracle) {
+  const Folder second, third;
+  SpillFile striped = make_file(folder.path() + ":" + second.path() + ":" + third.path());
+  constexpr std::uint64_t kBlocks = kFramesBytes / kBlockBytes;
+  const auto lane = [&](std::uint64_t seed, std::uint64_t first, std::uint64_t count) {
+    const auto own = make_queue(striped, GetParam());
+    Random random(seed);
+    std::vector<int> held(count, 0);   // in the file
+    for (int step = 0; step < kRandomSteps; ++step) {
+      std::vector<SpillRange> ranges;
+      for (std::uint64_t b = random.below(40); b < count;) {
+        const std::uint64_t n = std::min(1 + random.below(30), count - b);
+        ranges.push_back(blocks(first + b, n));
+        b += n + random.below(400);
+      }
+      std::reverse(ranges.begin(), ranges.end());
+      const bool writes = random.one_in(2);
+      const int value = random.one_in(4) ? 0 : static_cast<int>(1 + random.below(250));
+      for (const SpillRange& r : ranges) frames.fill(r, writes ? value : 255);
+      if (random.one_in(10)) {
+        for (const SpillRange& r : ranges) {
+          striped.forget(r.offset, r.bytes);
+          for (std::uint64_t at = r.offset; at < r.offset + r.bytes; at += kBlockBytes) held[at / kBlockBytes - first] = 0;
+        }
+        continue;
+      }
+      SpillBatch batch{writes ? SpillOp::write : SpillOp::read, frames.base(), ranges};
+      own->run(batch);
+      ASSERT_EQ(batch.error(), 0);
+      for (const SpillRange& r : ranges)
+        for (std::uint64_t at = r.offset; at < r.offset + r.bytes; at += kBlockBytes) {
+          int& h = held[at / kBlockBytes - first];
+          if (writes) h = value;
+          ASSERT_TRUE(frames.holds({at, kBlockBytes}, h)) << "step " << step << " block " << at / kBlockBytes;
+        }
+    }
+  };
+  std::thread other(lane, 2, kBlocks / 2, kBlocks / 2);
+  lane(1, 0, kBlocks / 2);
+  other.join();
+}
+
+TEST_P(SpillTest, NothingHasANameAndNothingStays) {
+  EXPECT_TRUE(folder.empty());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto own = SpillFile::create(folder.path(), kSpaceBytes);
+    if (own && ::pwrite(own->fd(0), frames.base(), kBlockBytes, 0) > 0) ::raise(SIGKILL);
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_TRUE(folder.empty());
+}
+
+// Failures, by an engine between the queue and a real one.
+
+/// Lets transfers pass but for the one that is told: that ends with a result of our own.
+class Injecting final : public SpillEngine {
+ public:
+  explicit Injecting(std::unique_ptr<SpillEngine> real) : real_(std::move(real)) {}
+  /// The nth transfer from now on (from 1) ends with result; a short one moves as many bytes as it says.
+  void fail(unsigned nth, std::int32_t result) { nth_ = nth, result_ = result; }
+
+  void start(std::uint32_t slot, const SpillTransfer& t) noexcept override {
+    if (nth_ == 0 || --nth_ != 0) return real_->start(slot, t);
+    if (result_ > 0) {
+      // Its first bytes travel: the rest must be asked for by who sees the short result.
+      const auto bytes = static_cast<std::size_t>(result_);
+      const auto at = static_cast<off_t>(t.offset);
+      const ssize_t moved = t.op == SpillOp::read ? ::pread(t.fd, t.memory, bytes, at) : ::pwrite(t.fd, t.memory, bytes, at);
+      EXPECT_EQ(moved, result_);
+    }
+    injected_.push_back({slot, result_});
+  }
+  void flush() noexcept override { real_->flush(); }
+  unsigned reap(std::span<SpillResult> results) noexcept override {
+    if (injected_.empty()) return real_->reap(results);
+    results[0] = injected_.back();
+    injected_.pop_back();
+    return 1;
+  }
+  void sleep() noexcept override {
+    if (injected_.empty()) real_->sleep();
+  }
+
+ private:
+  std::unique_ptr<SpillEngine> real_;
+  std::vector<SpillResult> injected_;
+  unsigned nth_ = 0;
+  std::int32_t result_ = 0;
+};
+
+class SpillFailureTest : public SpillTest {
+ protected:
+  SpillFailureTest() {
+    auto injecting = std::make_unique<Injecting>(std::move(*make_spill_engine(GetParam(), SpillQueue::kDepth)));
+    engine = injecting.get();
+    queue = std::make_unique<SpillQueue>(file, std::move(injecting));
+  }
+  Injecting* engine;
+};
+
+INSTANTIATE_TEST_SUITE_P(Engines, SpillFailureTest, ::testing::ValuesIn(engines_here()), engine_test_name);
+
+TEST_P(SpillFailureTest, WhatIsShortOrInterruptedIsFinished) {
+  frames.fill(blocks(0, 8), 3);
+  for (const std::int32_t result : {-EINTR, -EAGAIN, static_cast<int>(kBlockBytes), static_cast<int>(5 * kBlockBytes)}) {
+    engine->fail(1, result);
+    ASSERT_EQ(write({blocks(0, 8)}), 0) << result;
+    frames.fill(blocks(0, 8), 0);
+    engine->fail(1, result);
+    ASSERT_EQ(read({blocks(0, 8)}), 0) << result;
+    ASSERT_TRUE(frames.holds(blocks(0, 8), 3)) << result;
+  }
+}
+
+// One run of three fails: the others are stored, it is not, and its frame is untouched, so nothing is lost.
+TEST_P(SpillFailureTest, AFailedWriteSaysWhichAndLosesNothing) {
+  for (const int error : {EIO, ENOSPC, EDQUOT}) {
+    file.forget(0, kFramesBytes);
+    for (std::uint64_t b : {0, 10, 20}) frames.fill(blocks(b, 2), 8);
+    std::vector<SpillRange> ranges{blocks(0, 2), blocks(10, 2), blocks(20, 2)};
+    SpillBatch batch{SpillOp::write, frames.base(), ranges};
+    engine->fail(2, -error);
+    queue->run(batch);
+    ASSERT_EQ(batch.error(), error);
+    EXPECT_EQ(batch.failed().offset, blocks(10).offset);
+    EXPECT_EQ(batch.failed().bytes, blocks(10, 2).bytes);
+    EXPECT_TRUE(file.stored(BlockId{0}) && file.stored(BlockId{21}));
+    EXPECT_FALSE(file.stored(BlockId{10}) || file.stored(BlockId{11}));
+    EXPECT_TRUE(frames.holds(blocks(10, 2), 8));
+    const Error said = file.error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes);
+    EXPECT_EQ(said.code, Errc::io);
+    for (const std::string& part : {folder.path(), std::string("writing 8K"), std::string(std::strerror(error))})
+      EXPECT_NE(said.message.find(part), std::string::npos) << part << " is not in: " << said.message;
+    ASSERT_EQ(write({blocks(10, 2)}), 0) << "once there is room again";
+  }
+  EXPECT_EQ(file.counts().failures, 3u);
+}
+
+TEST_P(SpillFailureTest, AFailedReadIsToldAndTheRestArrives) {
+  frames.fill(blocks(0, 30), 8);
+  ASSERT_EQ(write({blocks(0, 30)}), 0);
+  frames.fill(blocks(0, 30), 0);
+  engine->fail(1, -EIO);
+  ASSERT_EQ(read({blocks(0, 2), blocks(10, 2)}), EIO);
+  EXPECT_TRUE(frames.holds(blocks(10, 2), 8));
+}
+
+// Directories that cannot be used are told at the start.
+
+std::string refusal(const std::string& directories) {
+  const auto file = SpillFile::create(directories, kSpaceBytes);
+  return file ? "" : file.error().message;
+}
+
+void expect_words(const std::string& message, const std::vector<std::string>& words) {
+  for (const std::string& w : words) EXPECT_NE(message.find(w), std::string::npos) << w << " is not in: " << message;
+}
+
+TEST(SpillDirectory, MissingOrNone) {
+  const Folder folder;
+  expect_words(refusal(folder.path() + "/nowhere"), {folder.path() + "/nowhere", "No such file"});
+  expect_words(refusal(folder.path() + ":" + folder.path() + "/nowhere"), {"nowhere"});
+  expect_words(refusal("/proc/self/exe"), {"/proc/self/exe"});
+  expect_words(refusal(folder.path() + ":"), {"empty name"});
+}
+
+TEST(SpillDirectory, LimitOfFileSizes) {
+  const Folder folder;
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{1u << 20, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  expect_words(refusal(folder.path()), {folder.path(), "ulimit -f", "1T"});
+  ::setrlimit(RLIMIT_FSIZE, &before);
+}
+
+/// Runs body(directory) in a child that has a tmpfs with these mount options there; its exit status, or none where mounting is not allowed.
+constexpr int kNotAllowed = 77;
+int on_small_file_system(const std::string& options, unsigned long flags, const std::function<int(const std::string&)>& body) {
+  const Folder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool apart = ::unshare(CLONE_NEWNS) == 0 || ::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0;
+    if (!apart || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 || ::mount("none", folder.path().c_str(), "tmpfs", flags, options.c_str()) != 0)
+      ::_exit(kNotAllowed);
+    ::_exit(body(folder.path()));
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(SpillDirectory, ReadOnly) {
+  const int status = on_small_file_system("size=1m", MS_RDONLY, [](const std::string& path) {
+    const std::string message = refusal(path);
+    return message.find(path) != std::string::npos && message.find("Read-only") != std::string::npos ? 0 : 1;
+  });
+  if (status == kNotAllowed) GTEST_SKIP() << "mounting is not allowed here";
+  EXPECT_EQ(status, 0);
+}
+
+TEST(SpillDirectory, FullFromTheStart) {
+  const int status = on_small_file_system("size=64k", 0, [](const std::string& path) {
+    for (int i = 0; i < 16; ++i) {
+      std::FILE* f = std::fopen((path + "/" + std::to_string(i)).c_str(), "w");
+      const std::vector<char> bytes(4096, 'x');
+      if (f != nullptr) std::fwrite(bytes.data(), 1, bytes.size(), f), std::fclose(f);
+    }
+    const std::string message = refusal(path);
+    return message.find(path) != std::string::npos && message.find("No space") != std::string::npos ? 0 : 1;
+  });
+  if (status == kNotAllowed) GTEST_SKIP() << "mounting is not allowed here";
+  EXPECT_EQ(status, 0);
+}
+
+// What could be stored is stored; what could not stays where it was; when space is given back, it goes on.
+TEST(SpillDirectory, FullInMidRun) {
+  for (const std::string& engine : engines_here()) {
+    const int status = on_small_file_system("size=1m", 0, [&](const std::string& path) {
+      const Frames frames;
+      SpillFile file = make_file(path);
+      const auto queue = make_queue(file, engine);
+      frames.fill(blocks(0, 1024), 5);
+      std::vector<SpillRange> all{blocks(0, 64), blocks(100, 512)};
+      SpillBatch batch{SpillOp::write, frames.base(), all};
+      queue->run(batch);
+      if (batch.error() != ENOSPC) return 1;
+      const Error said = file.error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes);
+      if (said.message.find(path) == std::string::npos || said.message.find("No space") == std::string::npos) return 2;
+      if (!file.stored(BlockId{0}) || file.stored(BlockId{100}) || !frames.holds(blocks(100, 512), 5)) return 3;
+      file.forget(0, kFramesBytes);
+      std::vector<SpillRange> less{blocks(100, 128)};
+      SpillBatch retry{SpillOp::write, frames.base(), less};
+      queue->run(retry);
+      return retry.error() == 0 ? 0 : 4;
+    });
+    if (status == kNotAllowed) GTEST_SKIP() << "mounting is not allowed here";
+    EXPECT_EQ(status, 0) << engine;
+  }
+}
+
+}  // namespace
+}  // namespace kasane::mem
