@@ -7,10 +7,8 @@
 namespace kasane::topo {
 namespace {
 
-using Quota = std::optional<double>;
-
 // Version 2: "max 100000" or "50000 100000", microseconds of time in a period.
-Quota read_cpu_max(const std::string& folder) {
+std::optional<double> read_cpu_max(const std::string& folder) {
   std::ifstream file(folder + "/cpu.max");
   double time = 0, period = 0;
   if (!(file >> time >> period) || period <= 0) return {};  // "max" is no number
@@ -18,44 +16,75 @@ Quota read_cpu_max(const std::string& folder) {
 }
 
 // Version 1: two files, -1 for no quota.
-Quota read_cfs_quota(const std::string& folder) {
+std::optional<double> read_cfs_quota(const std::string& folder) {
   std::ifstream time_file(folder + "/cpu.cfs_quota_us"), period_file(folder + "/cpu.cfs_period_us");
   double time = 0, period = 0;
   if (!(time_file >> time) || !(period_file >> period) || time <= 0 || period <= 0) return {};
   return time / period;
 }
 
-Quota least(Quota a, Quota b) { return !a ? b : !b ? a : std::min(*a, *b); }
-
-// The group's own quota and those of the groups that contain it. Inside a container the path may name folders that are not
-// mounted; the mount is then the container's own group.
-Quota least_upwards(const std::string& mount, std::string group, Quota (*read)(const std::string&)) {
-  Quota quota = read(mount);
-  while (!group.empty() && group != "/") {
-    quota = least(quota, read(mount + group));
-    group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
-  }
-  return quota;
+template <class T>
+std::optional<T> least(std::optional<T> a, std::optional<T> b) {
+  return !a ? b : !b ? a : std::min(*a, *b);
 }
 
-bool lists_cpu(const std::string& controllers) { return ("," + controllers + ",").find(",cpu,") != std::string::npos; }
+std::optional<std::uint64_t> read_bytes(const std::string& path) {
+  std::ifstream file(path);
+  std::uint64_t bytes = 0;
+  if (!(file >> bytes)) return {};  // "max" is no number
+  return bytes;
+}
 
-}  // namespace
+// Version 2.
+std::optional<std::uint64_t> read_memory_max(const std::string& folder) {
+  return least(read_bytes(folder + "/memory.max"), read_bytes(folder + "/memory.high"));
+}
 
-std::optional<double> cpu_quota(const std::string& groups_file, const std::string& mount) {
+// Version 1: without a limit it says the largest number of pages there can be.
+std::optional<std::uint64_t> read_memory_limit(const std::string& folder) {
+  const auto bytes = read_bytes(folder + "/memory.limit_in_bytes");
+  return bytes && *bytes < std::uint64_t{1} << 62 ? bytes : std::nullopt;
+}
+
+// The group's own value and those of the groups that contain it. Inside a container the path may name folders that are not
+// mounted; the mount is then the container's own group.
+template <class T>
+std::optional<T> least_upwards(const std::string& mount, std::string group, std::optional<T> (*read)(const std::string&)) {
+  std::optional<T> value = read(mount);
+  while (!group.empty() && group != "/") {
+    value = least(value, read(mount + group));
+    group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
+  }
+  return value;
+}
+
+// The least over the groups of a controller: by read_two in version 2, by read_one below its own mount in version 1.
+template <class T>
+std::optional<T> least_of(const std::string& controller, const std::string& groups_file, const std::string& mount,
+                          std::optional<T> (*read_two)(const std::string&), std::optional<T> (*read_one)(const std::string&)) {
   std::ifstream groups(groups_file);
-  Quota quota;
+  std::optional<T> value;
   // A line is "id:controllers:path"; version 2 has id 0 and no controllers.
   for (std::string line; std::getline(groups, line);) {
     const auto first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
     if (controllers.empty())
-      quota = least(quota, least_upwards(mount, path, read_cpu_max));
-    else if (lists_cpu(controllers))
-      quota = least(quota, least_upwards(mount + "/cpu", path, read_cfs_quota));
+      value = least(value, least_upwards(mount, path, read_two));
+    else if (("," + controllers + ",").find("," + controller + ",") != std::string::npos)
+      value = least(value, least_upwards(mount + "/" + controller, path, read_one));
   }
-  return quota;
+  return value;
+}
+
+}  // namespace
+
+std::optional<double> cpu_quota(const std::string& groups_file, const std::string& mount) {
+  return least_of("cpu", groups_file, mount, read_cpu_max, read_cfs_quota);
+}
+
+std::optional<std::uint64_t> memory_limit(const std::string& groups_file, const std::string& mount) {
+  return least_of("memory", groups_file, mount, read_memory_max, read_memory_limit);
 }
 
 }  // namespace kasane::topo

@@ -2,6 +2,7 @@
 // What control groups let this process use. A container with "half a core" still sees every core in its affinity mask.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -11,5 +12,9 @@ namespace kasane::topo {
 /// nothing where there is none (or no control groups). Versions 1 and 2. The arguments are for tests.
 std::optional<double> cpu_quota(const std::string& groups_file = "/proc/self/cgroup",
                                 const std::string& mount = "/sys/fs/cgroup");
+
+/// Bytes of memory that the process may use: the least limit on that path (of version 2 also where it starts to be slowed down, memory.high), or nothing.
+std::optional<std::uint64_t> memory_limit(const std::string& groups_file = "/proc/self/cgroup",
+                                          const std::string& mount = "/sys/fs/cgroup");
 
 }  // namespace kasane::topo

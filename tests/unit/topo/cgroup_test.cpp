@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 
@@ -20,6 +21,7 @@ class CgroupTest : public ::testing::Test {
     std::ofstream(path) << text << "\n";
   }
   [[nodiscard]] std::optional<double> quota() const { return cpu_quota(root + "/groups", root + "/fs"); }
+  [[nodiscard]] std::optional<std::uint64_t> memory() const { return memory_limit(root + "/groups", root + "/fs"); }
   std::string root = ::testing::TempDir() + "kasane_cgroup." + std::to_string(::getpid());
 };
 
@@ -53,6 +55,25 @@ TEST_F(CgroupTest, VersionOne) {
   EXPECT_FALSE(quota());
   write("fs/cpu/job/cpu.cfs_quota_us", "400000");
   EXPECT_DOUBLE_EQ(quota().value(), 4);
+}
+
+TEST_F(CgroupTest, TheLeastMemoryUpwardsCounts) {
+  EXPECT_FALSE(memory());
+  write("groups", "0::/system/job");
+  write("fs/system/job/memory.max", "max");
+  EXPECT_FALSE(memory());
+  write("fs/system/memory.max", "4096000");
+  EXPECT_EQ(memory(), 4096000u);
+  write("fs/system/job/memory.high", "2048000");
+  EXPECT_EQ(memory(), 2048000u);
+}
+
+TEST_F(CgroupTest, MemoryOfVersionOne) {
+  write("groups", "5:memory:/job\n4:cpu,cpuacct:/job");
+  write("fs/memory/memory.limit_in_bytes", "9223372036854771712");   // none
+  EXPECT_FALSE(memory());
+  write("fs/memory/job/memory.limit_in_bytes", "1048576");
+  EXPECT_EQ(memory(), 1048576u);
 }
 
 TEST_F(CgroupTest, NonsenseIsNoQuota) {

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// The DRAM of a host, shared by its ranks: who may fill how many blocks.
+//
+//   total ──┬── free, in shared memory: granted to nobody
+//           ├── held by rank 0 ──┬── used: owned pages, cached copies, twins, page tables
+//           │                    └── credit: granted, not used; charges and discharges meet only here
+//           └── held by rank 1 ── …
+//
+// A rank takes from free in batches and gives back when it has two batches too many. **Fair shares:** free blocks are anybody's. When there are none, a rank
+// below its share (total / ranks) asks; from then on no rank above its share takes, and each such rank owes what is asked for, down to its share: it gives its
+// credit, then what it evicts. Where nobody is above, the shares add up to the total, so an ask within a share is always met in the end.
+//
+// Nothing here blocks, sleeps or sends messages: answers say what the caller has to do.
+//
+// Thread safety: any thread of a rank, fault handlers too. Ranks meet in HostBudget only.
+// Invariants: used + credit <= held, and free + the sum of held <= total, at every moment; equal when nothing is under way. So the total is never exceeded.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/atomics.h"
+#include "base/result.h"
+#include "mem/space.h"
+
+namespace kasane::mem {
+
+/// What blocks of DRAM are used for.
+enum class BudgetUse : std::uint8_t { owned, cached, twins, page_tables };
+inline constexpr std::size_t kBudgetUses = 4;
+
+/// done: they are yours. evict: this rank has its share: discharge something first. asked: others have been asked, for this rank has less than its share;
+/// ring them, and try again when somebody has given (or evict all the same).
+enum class [[nodiscard]] Charge : std::uint8_t { done, evict, asked };
+
+/// In memory that all ranks of a host map: bytes(ranks), aligned to 64.
+template <class Atomics>
+struct BasicHostBudget {
+  template <class T>
+  using Atomic = typename Atomics::template Atomic<T>;
+
+  struct alignas(64) Slot {
+    Atomic<std::uint64_t> held{0};    // blocks; changed by its rank
+    Atomic<std::uint64_t> asked{0};   // blocks that the rank is short of, within its share
+  };
+
+  /// Once, by one rank, before the others look.
+  BasicHostBudget(std::uint64_t blocks, std::uint32_t of_ranks) noexcept : total(blocks), ranks(of_ranks), free(blocks) {
+    for (std::uint32_t r = 0; r < ranks; ++r) new (&slot(r)) Slot;
+  }
+  [[nodiscard]] static constexpr std::size_t bytes(std::uint32_t of_ranks) noexcept { return sizeof(BasicHostBudget) + of_ranks * sizeof(Slot); }
+  [[nodiscard]] Slot& slot(std::uint32_t rank) noexcept { return reinterpret_cast<Slot*>(this + 1)[rank]; }
+
+  const std::uint64_t total;   // blocks
+  const std::uint32_t ranks;
+  Atomic<std::uint32_t> asking{0};   // slots whose asked is not 0
+  alignas(64) Atomic<std::uint64_t> free;
+};
+
+template <class Atomics>
+class BasicBudget {
+ public:
+  using Host = BasicHostBudget<Atomics>;
+
+  /// rank: among those of the host. batch: blocks taken from the host at once; 0: a 64th of the share, 1 to 1024.
+  BasicBudget(Host& host, std::uint32_t rank, std::uint64_t batch = 0) noexcept
+      : host_(host), slot_(host.slot(rank)), batch_(batch != 0 ? batch : std::clamp<std::uint64_t>(share() / 64, 1, 1024)) {}
+
+  /// Before blocks are filled.
+  Charge charge(BudgetUse use, std::uint64_t blocks) noexcept {
+    for (bool asked = false;;) {
+      const std::uint64_t missing = spend(blocks);
+      if (missing == 0) {
+        add(used_[static_cast<std::size_t>(use)], blocks);
+        withdraw();
+        return Charge::done;
+      }
+      if (take(missing)) continue;
+      if (held() + missing > share()) return Charge::evict;
+      if (asked) return Charge::asked;
+      ask(missing);   // then looks once more: who gave before the ask was seen rings nobody
+      asked = true;
+    }
+  }
+
+  /// After they have been emptied (punched or unmapped). True: some went to a rank that asks: ring the others.
+  bool discharge(BudgetUse use, std::uint64_t blocks) noexcept {
+    add(used_[static_cast<std::size_t>(use)], 0 - blocks);
+    credit_.fetch_add(blocks, std::memory_order_relaxed);   // relaxed: see spend()
+    return trim();
+  }
+
+  /// Gives others the unused blocks that are owed to them, or too many. To be called when rung. True as of discharge().
+  bool trim() noexcept {
+    std::uint64_t credit = credit_.load(std::memory_order_relaxed);
+    for (;;) {
+      const std::uint64_t due = owes();
+      const std::uint64_t give = due != 0 ? std::min(credit, due) : credit > 2 * batch_ ? credit - batch_ : 0;
+      if (give == 0) return false;
+      if (!credit_.compare_exchange_strong(credit, credit - give, std::memory_order_relaxed, std::memory_order_relaxed)) continue;
+      slot_.held.fetch_add(0 - give, std::memory_order_relaxed);
+      host_.free.fetch_add(give, std::memory_order_seq_cst);   // see ask()
+      return host_.asking.load(std::memory_order_seq_cst) != 0;
+    }
+  }
+
+  /// The ask is over without a charge.
+  void withdraw() noexcept {
+    if (slot_.asked.load(std::memory_order_relaxed) != 0 && slot_.asked.exchange(0, std::memory_order_relaxed) != 0)
+      host_.asking.fetch_add(~std::uint32_t{0}, std::memory_order_relaxed);
+  }
+
+  /// Blocks that should leave now: those that other ranks are short of, or what is missing for so many blocks to be had at once.
+  [[nodiscard]] std::uint64_t to_evict(std::uint64_t headroom) noexcept {
+    const std::uint64_t due = owes(), ready = available();
+    return std::max(due, headroom - std::min(headroom, ready));
+  }
+
+  /// Blocks that could be charged now.
+  [[nodiscard]] std::uint64_t available() noexcept {
+    const std::uint64_t free = host_.free.load(std::memory_order_relaxed), mine = share() - std::min(share(), held());
+    return credit_.load(std::memory_order_relaxed) + (others_ask() ? std::min(free, mine) : free);
+  }
+
+  [[nodiscard]] std::uint64_t used(BudgetUse use) const noexcept { return used_[static_cast<std::size_t>(use)].load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t held() const noexcept { return slot_.held.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t credit() const noexcept { return credit_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t share() const noexcept { return host_.total / host_.ranks; }
+
+ private:
+  template <class T>
+  using Atomic = typename Atomics::template Atomic<T>;
+
+  // relaxed, here and wherever else none is named: numbers. What a block held is ordered by the protocol that emptied it, not by its charge.
+  static void add(Atomic<std::uint64_t>& counter, std::uint64_t n) noexcept { counter.fetch_add(n, std::memory_order_relaxed); }
+
+  // 0: spent. Else how many are missing.
+  std::uint64_t spend(std::uint64_t blocks) noexcept {
+    std::uint64_t credit = credit_.load(std::memory_order_relaxed);
+    while (credit >= blocks) {
+      if (credit_.compare_exchange_strong(credit, credit - blocks, std::memory_order_relaxed, std::memory_order_relaxed)) return 0;
+    }
+    return blocks - credit;
+  }
+
+  // A batch from the host, at least `least`; leaves what is above our share to those who ask.
+  bool take(std::uint64_t least) noexcept {
+    const std::uint64_t mine = share() - std::min(share(), held());
+    std::uint64_t most = std::max(least, batch_);
+    if (others_ask()) {
+      if (least > mine) return false;
+      most = std::min(most, mine);
+    }
+    std::uint64_t free = host_.free.load(std::memory_order_seq_cst);   // see ask()
+    while (free >= least) {
+      const std::uint64_t got = std::min(free, most);
+      if (!host_.free.compare_exchange_strong(free, free - got, std::memory_order_relaxed, std::memory_order_relaxed)) continue;
+      slot_.held.fetch_add(got, std::memory_order_relaxed);
+      credit_.fetch_add(got, std::memory_order_relaxed);
+      return true;
+    }
+    return false;
+  }
+
+  // seq_cst with free: who gives looks at asking after it has added to free, we look at free after we have added to asking. So one of us sees the other.
+  void ask(std::uint64_t blocks) noexcept {
+    if (slot_.asked.exchange(blocks, std::memory_order_relaxed) == 0) host_.asking.fetch_add(1, std::memory_order_seq_cst);
+  }
+
+  [[nodiscard]] bool others_ask() noexcept {
+    const std::uint32_t asking = host_.asking.load(std::memory_order_seq_cst);   // see ask()
+    return asking > 1 || (asking == 1 && slot_.asked.load(std::memory_order_relaxed) == 0);
+  }
+
+  // What others ask for and nobody has given yet, as far as we are above our share.
+  [[nodiscard]] std::uint64_t owes() noexcept {
+    if (!others_ask()) return 0;
+    const std::uint64_t above = held() - std::min(held(), share());
+    std::uint64_t asked = 0;
+    for (std::uint32_t r = 0; above != 0 && r < host_.ranks; ++r) asked += &host_.slot(r) != &slot_ ? host_.slot(r).asked.load(std::memory_order_relaxed) : 0;
+    const std::uint64_t free = host_.free.load(std::memory_order_relaxed);
+    return std::min(above, asked - std::min(asked, free));
+  }
+
+  Host& host_;
+  typename Host::Slot& slot_;
+  const std::uint64_t batch_;
+  alignas(64) Atomic<std::uint64_t> credit_{0};
+  std::array<Atomic<std::uint64_t>, kBudgetUses> used_{};
+};
+
+using HostBudget = BasicHostBudget<StdAtomics>;
+using Budget = BasicBudget<StdAtomics>;
+
+/// Blocks of the page tables behind a range of V that is protected as a whole, touched or not: 2 MiB a GiB.
+[[nodiscard]] constexpr std::uint64_t page_table_blocks(std::uint64_t bytes) noexcept {
+  constexpr std::uint64_t kCovered = kBlockBytes / 8 * kBlockBytes;   // by a table of 8-byte entries
+  return (bytes + kCovered - 1) / kCovered;
+}
+
+/// The budget of a host in blocks: asked for in bytes, or where that is 0 three quarters of what the machine and the control groups of this process allow.
+/// Errc::invalid_argument with the size needed where each of the ranks could not hold `least_bytes` (what it pins).
+Result<std::uint64_t> budget_blocks(std::uint64_t asked_bytes, std::uint32_t ranks, std::uint64_t least_bytes);
+
+}  // namespace kasane::mem
