@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Policies over PageLists. All of them: clock (second chance); 2q, after T. Johnson and D. Shasha, "2Q: a low overhead high performance buffer management
+// replacement algorithm"; s3-fifo, after J. Yang et al., "FIFO queues are all you need for cache eviction"; steady, which is s3-fifo with a main list that is
+// filled first and ages.
+#include "mem/eviction.h"
+
+#include <algorithm>
+
+#include "mem/page_lists.h"
+
+namespace kasane::mem {
+namespace {
+
+/// What all share: lists, of which one may remember pages that are out.
+class Listed : public EvictionPolicy {
+ public:
+  Listed(std::uint32_t pages, std::uint32_t remembered, PageProbe& probe) : lists_(pages + remembered), probe_(probe) {}
+
+  void leave(PageId page) noexcept override {
+    if (lists_.list_of(page) != PageLists::kNone) lists_.remove(page);
+  }
+
+ protected:
+  void arm(PageId page) noexcept {
+    lists_.set_armed(page, true);
+    probe_.arm(page);
+  }
+  /// The oldest of the list, after those that were touched, or not armed yet, got another round, armed; after a whole round whatever is the oldest then:
+  /// a program may touch pages faster than they are looked at.
+  PageId oldest_untouched(PageLists::List list) noexcept {
+    for (std::uint32_t left = lists_.size(list); left != 0; --left) {
+      const PageId page = lists_.oldest(list);
+      if (lists_.armed(page) && !probe_.touched(page)) return page;
+      lists_.move(page, list);
+      arm(page);
+    }
+    return lists_.oldest(list);
+  }
+
+  PageLists lists_;
+  PageProbe& probe_;
+};
+
+/// Second chance: one list.
+class Clock final : public Listed {
+ public:
+  Clock(std::uint32_t pages, PageProbe& probe) : Listed(pages, 0, probe) {}
+
+  void enter(PageId page) noexcept override { lists_.add(0, page); }
+  void keep(PageId page) noexcept override { lists_.add(0, page); }
+  std::optional<PageId> evict() noexcept override {
+    if (lists_.size(0) == 0) return {};
+    const PageId page = oldest_untouched(0);
+    lists_.remove(page);
+    return page;
+  }
+};
+
+/// New pages pass through a quarter of memory; those that come back soon after they left are kept by second chance.
+class TwoQueues final : public Listed {
+ public:
+  TwoQueues(std::uint32_t pages, PageProbe& probe) : Listed(pages, pages, probe) {}
+
+  void enter(PageId page) noexcept override {
+    if (lists_.list_of(page) == kOut)
+      lists_.move(page, kMain), lists_.set_armed(page, false);
+    else
+      lists_.add(kIn, page);
+  }
+  void keep(PageId page) noexcept override {
+    leave(page);
+    lists_.add(kMain, page);
+  }
+  std::optional<PageId> evict() noexcept override {
+    const std::uint32_t all = lists_.size(kIn) + lists_.size(kMain);
+    if (all == 0) return {};
+    if (lists_.size(kIn) > all / 4 || lists_.size(kMain) == 0) {
+      const PageId page = lists_.oldest(kIn);
+      lists_.move(page, kOut);
+      if (lists_.size(kOut) > all / 2) lists_.remove(lists_.oldest(kOut));
+      return page;
+    }
+    const PageId page = oldest_untouched(kMain);
+    lists_.remove(page);
+    return page;
+  }
+
+ private:
+  static constexpr PageLists::List kIn = 0, kMain = 1, kOut = 2;
+};
+
+/// New pages pass through a tenth of memory, where they are armed halfway: those touched after that, and those that come back soon after they
+/// left, are kept by second chance.
+///
+/// steady: three changes, for sweeps over more than fits, again and again, where whatever keeps recent pages keeps none until its next use.
+/// (1) The main list is filled with what comes as long as it has room: nothing drives those pages out, and each sweep finds them.
+/// (2) A page that came back takes the place of the main list's oldest only if that one was not touched.
+/// (3) Now and then evictions look at that one, too, so that pages of a phase that is over make room.
+class S3Fifo final : public Listed {
+ public:
+  S3Fifo(std::uint32_t pages, PageProbe& probe, bool steady) : Listed(pages, pages, probe), steady_(steady) {}
+
+  void enter(PageId page) noexcept override {
+    const bool back = lists_.list_of(page) == kOut;
+    if (back) lists_.remove(page);
+    if (steady_ ? lists_.size(kMain) < std::max(1u, (all() + 1) * 9 / 10) || (back && ++backs_ % kLooksOfBacks == 0 && make_room()) : back) {
+      lists_.add(kMain, page);
+    } else {
+      lists_.add(kYoung, page);
+      while (lists_.size(kYoung) > std::max(1u, all() / 20)) {
+        const PageId half_way = lists_.oldest(kYoung);
+        lists_.move(half_way, kOld);
+        arm(half_way);
+      }
+    }
+  }
+  void keep(PageId page) noexcept override {
+    leave(page);
+    lists_.add(kMain, page);
+  }
+  std::optional<PageId> evict() noexcept override {
+    if (all() == 0) return {};
+    if (steady_ && ++evictions_ % kLooksOfEvictions == 0 && lists_.size(kMain) != 0) {
+      const PageId page = lists_.oldest(kMain);
+      if (make_room()) return forget(page);
+    }
+    while (lists_.size(kYoung) + lists_.size(kOld) > all() / 10 || lists_.size(kMain) == 0) {
+      const bool tested = lists_.size(kOld) != 0;
+      const PageId page = lists_.oldest(tested ? kOld : kYoung);
+      if (!tested || !probe_.touched(page)) return forget(page);
+      lists_.move(page, kMain);
+      arm(page);
+    }
+    const PageId page = oldest_untouched(kMain);
+    lists_.remove(page);
+    return page;
+  }
+
+ private:
+  static constexpr PageLists::List kYoung = 0, kOld = 1, kMain = 2, kOut = 3;
+  // A look at the main list's oldest comes every so many pages that came back, and evictions. Fewer: pages of a phase that is over stay longer. More: a page is looked
+  // at before its next use comes, in a loop over several times memory, and most at the turn of a sweep to and fro.
+  static constexpr std::uint32_t kLooksOfBacks = 4, kLooksOfEvictions = 16;
+
+  [[nodiscard]] std::uint32_t all() const noexcept { return lists_.size(kYoung) + lists_.size(kOld) + lists_.size(kMain); }
+  /// The main list's oldest leaves it, if it was not touched.
+  bool make_room() noexcept {
+    const PageId page = lists_.oldest(kMain);
+    const bool idle = lists_.armed(page) && !probe_.touched(page);
+    lists_.move(page, idle ? kOld : kMain);
+    if (!idle) arm(page);
+    return idle;
+  }
+  PageId forget(PageId page) noexcept {
+    lists_.move(page, kOut);
+    if (lists_.size(kOut) > all()) lists_.remove(lists_.oldest(kOut));
+    return page;
+  }
+
+  const bool steady_;
+  std::uint32_t evictions_ = 0, backs_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string_view> eviction_policies() { return {"steady", "s3-fifo", "2q", "clock"}; }
+
+std::unique_ptr<EvictionPolicy> make_eviction_policy(std::string_view name, std::uint32_t pages, PageProbe& probe) {
+  if (name == "steady" || name == "s3-fifo") return std::make_unique<S3Fifo>(pages, probe, name == "steady");
+  if (name == "2q") return std::make_unique<TwoQueues>(pages, probe);
+  if (name == "clock") return std::make_unique<Clock>(pages, probe);
+  return nullptr;
+}
+
+}  // namespace kasane::mem

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Eviction policies: what every one of them promises, and what they keep, on the traces of kasane bench eviction.
+#include "mem/eviction.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <list>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "mem/page_lists.h"
+#include "page_traces.h"
+
+namespace kasane::mem {
+namespace {
+
+using bench::PageTrace;
+
+class PolicyTest : public ::testing::TestWithParam<std::string_view> {};
+INSTANTIATE_TEST_SUITE_P(Policies, PolicyTest, ::testing::ValuesIn(eviction_policies()), [](const auto& policy) {
+  std::string name(policy.param);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+/// Touched at random.
+struct RandomProbe final : PageProbe {
+  explicit RandomProbe(std::uint64_t seed) : random(seed) {}
+  void arm(PageId) noexcept override {}
+  bool touched(PageId) noexcept override { return random.one_in(2); }
+  Random random;
+};
+
+// Pages that come, go by themselves, are evicted, or cannot be: what is evicted was in, and everything that is in can be evicted.
+TEST_P(PolicyTest, EvictsWhatIsIn) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    Random random(seed);
+    RandomProbe probe(seed);
+    const auto most = static_cast<std::uint32_t>(1 + random.below(60));
+    const auto policy = make_eviction_policy(GetParam(), most, probe);
+    std::set<PageId> in;
+    const auto evict = [&] {
+      const auto page = policy->evict();
+      EXPECT_EQ(page.has_value(), !in.empty());
+      EXPECT_TRUE(!page || in.erase(*page) == 1) << raw(*page) << " was not in";
+      return page;
+    };
+    for (int step = 0; step < 3000 && !HasFailure(); ++step) {
+      const PageId page{random.below(3 * most)};
+      if (random.one_in(10)) {
+        policy->leave(page);
+        in.erase(page);
+      } else if (random.one_in(8)) {
+        if (const auto pinned = evict(); pinned && random.one_in(2)) policy->keep(*pinned), in.insert(*pinned);
+      } else if (!in.contains(page)) {
+        if (in.size() == most) evict();
+        policy->enter(page);
+        in.insert(page);
+      }
+    }
+    while (evict()) {}
+    EXPECT_TRUE(in.empty());
+  }
+}
+
+// Even where the program touches everything faster than it is looked at.
+TEST_P(PolicyTest, EndsWhereEverythingIsInUse) {
+  struct Busy final : PageProbe {
+    void arm(PageId) noexcept override {}
+    bool touched(PageId) noexcept override { return true; }
+  } probe;
+  const auto policy = make_eviction_policy(GetParam(), 100, probe);
+  for (std::uint64_t p = 0; p < 1000; ++p) {
+    ASSERT_TRUE(p < 100 || policy->evict());
+    policy->enter(PageId{p});
+  }
+}
+
+TEST(Eviction, UnknownNamesAreNoPolicies) {
+  RandomProbe probe(1);
+  EXPECT_EQ(make_eviction_policy("lru", 1, probe), nullptr);
+}
+
+/// What memory of three pages can hit at most, by trying everything.
+std::uint64_t most_hits(const std::vector<std::uint32_t>& pages, std::size_t at, std::set<std::uint32_t> in) {
+  if (at == pages.size()) return 0;
+  if (in.contains(pages[at])) return 1 + most_hits(pages, at + 1, in);
+  if (in.size() < 3) {
+    in.insert(pages[at]);
+    return most_hits(pages, at + 1, in);
+  }
+  std::uint64_t most = 0;
+  for (const std::uint32_t out : std::set<std::uint32_t>(in)) {
+    std::set<std::uint32_t> next = in;
+    next.erase(out);
+    next.insert(pages[at]);
+    most = std::max(most, most_hits(pages, at + 1, next));
+  }
+  return most;
+}
+
+TEST(PageTraces, TheBestIsTheBest) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Random random(seed);
+    PageTrace trace{"random", {}};
+    for (int i = 0; i < 14; ++i) trace.pages.push_back(static_cast<std::uint32_t>(random.below(6)));
+    ASSERT_EQ(bench::best_hits(trace, 3), most_hits(trace.pages, 0, {})) << "seed " << seed;
+  }
+}
+
+// The runtime's policy, as shares of what is possible. What it gives up where recent pages are the right ones is bounded, too.
+TEST(Eviction, SteadyKeepsTheRightPages) {
+  const std::map<std::string, double> least{{"loop-1.25", 0.85}, {"loop-4", 0.85}, {"back-and-forth", 0.6}, {"stride", 0.9}, {"zipf", 0.85}, {"zipf-and-sweeps", 0.8},
+                                            {"phases", 0.75}, {"sort", 0.8}, {"stencil", 0.95}, {"stencil-tb", 0.5}};
+  constexpr std::uint32_t kPages = 1024;
+  const auto traces = bench::page_traces(kPages, false);
+  ASSERT_EQ(traces.size(), least.size());
+  for (const PageTrace& t : traces) {
+    const auto best = static_cast<double>(bench::best_hits(t, kPages)), hits = static_cast<double>(bench::replay(t, kPages, "steady").hits);
+    EXPECT_GE(hits, least.at(t.name) * best) << t.name << " " << hits / best;
+    EXPECT_LE(hits, best) << t.name;
+  }
+}
+
+TEST(Eviction, SteadyBeatsSecondChanceWhereSweepsPass) {
+  constexpr std::uint32_t kPages = 256;
+  for (const PageTrace& t : bench::page_traces(kPages, true)) {
+    if (t.name != "zipf-and-sweeps" && t.name != "loop-4" && t.name != "stencil") continue;
+    EXPECT_GT(bench::replay(t, kPages, "steady").hits, bench::replay(t, kPages, "clock").hits) << t.name;
+  }
+}
+
+TEST(PageLists, MatchAnOracle) {
+  constexpr std::uint32_t kPages = 50;
+  Random random(7);
+  PageLists lists(kPages);
+  std::array<std::list<std::uint64_t>, PageLists::kLists> oracle;   // newest first
+  const auto list_of = [&](std::uint64_t page) {
+    for (std::uint32_t l = 0; l < PageLists::kLists; ++l)
+      if (std::find(oracle[l].begin(), oracle[l].end(), page) != oracle[l].end()) return l;
+    return PageLists::kNone;
+  };
+  for (int step = 0; step < 50'000; ++step) {
+    const std::uint64_t page = random.below(120) << (random.one_in(2) ? 32 : 0);
+    const auto to = static_cast<PageLists::List>(random.below(PageLists::kLists));
+    const PageLists::List from = list_of(page);
+    ASSERT_EQ(lists.list_of(PageId{page}), from) << step;
+    if (from == PageLists::kNone) {
+      if (lists.full()) continue;
+      lists.add(to, PageId{page});
+      ASSERT_FALSE(lists.armed(PageId{page}));
+      oracle[to].push_front(page);
+    } else {
+      oracle[from].remove(page);
+      if (random.one_in(3)) {
+        lists.remove(PageId{page});
+      } else {
+        lists.set_armed(PageId{page}, true);
+        lists.move(PageId{page}, to);
+        ASSERT_TRUE(lists.armed(PageId{page}));
+        oracle[to].push_front(page);
+      }
+    }
+    for (std::uint32_t l = 0; l < PageLists::kLists; ++l) {
+      ASSERT_EQ(lists.size(l), oracle[l].size());
+      ASSERT_TRUE(oracle[l].empty() || raw(lists.oldest(l)) == oracle[l].back());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kasane::mem
