@@ -79,6 +79,10 @@ class RegionWords {
     if (auto* word = direct(rank, offset)) return void(*old = word->fetch_and(operand));
     batch.atomic(AtomicOp::fetch_and, at(rank, offset), operand, 0, old);
   }
+  void compare_swap(Batch& batch, Rank rank, std::uint64_t offset, std::uint64_t expected, std::uint64_t desired, std::uint64_t* old) const {
+    if (direct(rank, offset) != nullptr) return void(*old = compare_swap(batch.io(), rank, offset, expected, desired));
+    batch.atomic(AtomicOp::compare_swap, at(rank, offset), desired, expected, old);
+  }
 
  private:
   // seq_cst throughout: these words carry Dekker-style handshakes (holders of a location against busy, deque ends).

@@ -6,9 +6,9 @@
 //
 //   word 3   time 32 | reserved 8 | moves 4 | last user + 1 20
 //
-// As long as nobody else has looked in between, the uses are a streak. An owner's stores show in what others fetch: a fetch that brings other bytes than this rank last had of the
-// block begins a new streak, so a page that its owner writes again and again stays with it. Its loads are not seen, nor its stores by those who only get and put; two ranks that use a
-// page so in turns draw it to and fro: each move doubles the streak that the next one takes.
+// As long as nobody else has looked in between, the uses are a streak. An owner's stores show in what others fetch: a fetch that brings other bytes than this
+// rank last had of the block begins a new streak, so a page that its owner writes again and again stays with it. Its loads are not seen, nor its stores by
+// those who only get and put; two ranks that use a page so in turns draw it to and fro: each move doubles the streak that the next one takes.
 //
 // A move is forgotten after a while (kForgetSeconds): what a program did in another phase says nothing of this one, and moves that are so far apart cost nothing that can be
 // measured. `time` is until when moves have been forgotten: the second of the last move, and one step more for each that was forgotten. Hosts' clocks may differ: nothing but

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "base/assert.h"
 #include "gas/heap_slabs.h"
@@ -47,10 +48,6 @@ HeapAccess Heap::access(comm::Blocking& io, Rank rank, Trips why) const noexcept
   return {io, words_, layout_, rank, counters == nullptr ? nullptr : why == Trips::allocate ? &counters->heap_trips_allocate : &counters->heap_trips_free};
 }
 
-HeapBin& Heap::bin(std::uint32_t cache, Rank rank, unsigned size_class) {
-  return caches_[cache == kShared ? config_.caches : cache].of(rank, transport_.rank(), ranks_)[size_class];
-}
-
 void Heap::misuse(std::uint64_t offset, const char* what) const {
   char text[160];
   std::snprintf(text, sizeof text, "free: the pointer 0x%llx %s", static_cast<unsigned long long>(config_.space + offset), what);
@@ -69,10 +66,15 @@ Result<std::uint64_t> Heap::allocate_slowly(comm::Blocking& io, std::uint32_t ca
   }
   if (bytes == 0) bytes = 1;
   const bool at_one_rank = placement.kind == Placement::Kind::local || placement.kind == Placement::Kind::one_rank;
-  if (!at_one_rank || bytes > kLargestSmall || align > kLargestSmall || unit_ > 1) return allocate_large(io, bytes, placement);
+  if (!at_one_rank || bytes > kLargestSmall || align > kLargestSmall || unit_ > 1) {
+    auto run = allocate_large(io, bytes, placement);
+    if (!run && run.error().code == Errc::out_of_memory && give_back_all(io, cache)) run = allocate_large(io, bytes, placement);
+    return run;
+  }
   const unsigned c = align <= 16 ? kClassTable[(bytes + 15) / 16] : class_of(bytes, align);
   const Rank rank = placement.kind == Placement::Kind::local ? transport_.rank() : placement.rank;
   auto got = allocate_small(io, cache, rank, c, align);
+  if (!got && give_back_all(io, cache)) got = allocate_small(io, cache, rank, c, align);
   if (!got) got.error().message = "allocate: no room for " + std::to_string(bytes) + " bytes: " + got.error().message;
   return got;
 }
@@ -119,21 +121,26 @@ std::uint64_t Heap::allocate_larger(comm::Blocking& io, std::uint32_t cache, Ran
 Result<bool> Heap::refill(comm::Blocking& io, std::uint32_t cache, HeapBin& bin, Rank rank, unsigned size_class, bool grow) {
   HeapAccess at = access(io, rank, Trips::allocate);
   StackHead known;
+  Holding fresh;
+  bool kept = false;
   {
     const auto guard = lock(cache);
     known = bin.known;
+    kept = cache_of(cache).returns.take(rank, size_class, fresh);
   }
-  Taking taking = Taking::begin(known, true);
-  at.drive(taking, HeapLayout::group_head(size_class), true);
-  known = taking.head;
-  Holding fresh{taking.bits, taking.item, offset_of(rank, size_class, taking.item)};
-  if (taking.state == Taking::State::empty) {
-    if (!grow) return false;
-    auto made = new_slab(at, size_class, known);
-    if (!made) return tl::unexpected<Error>(std::move(made.error()));
-    fresh = *made;
-  } else {
-    drop_or_discard(io, fresh, size_class, true);
+  if (!kept) {
+    Taking taking = Taking::begin(known, true);
+    at.drive(taking, HeapLayout::group_head(size_class), true);
+    known = taking.head;
+    if (taking.state == Taking::State::empty) {
+      if (!grow) return false;
+      auto made = new_slab(at, size_class, known);
+      if (!made) return tl::unexpected<Error>(std::move(made.error()));
+      fresh = *made;
+    } else {
+      fresh = {taking.bits, taking.item, offset_of(rank, size_class, taking.item)};
+      drop_or_discard(io, fresh, size_class, true);
+    }
   }
   Holding displaced;
   {
@@ -149,7 +156,7 @@ Result<bool> Heap::refill(comm::Blocking& io, std::uint32_t cache, HeapBin& bin,
     holding = fresh;
     bin.current = place;
   }
-  if (displaced.bits != 0) give_back(at, size_class, displaced, known);
+  if (displaced.bits != 0) give_back(io, cache, rank, size_class, displaced);
   return true;
 }
 
@@ -249,15 +256,86 @@ void Heap::drop_or_discard(comm::Blocking& io, const Holding& holding, unsigned 
   }
 }
 
-/// Objects of one group go back to their rank.
-void Heap::give_back(HeapAccess& at, unsigned size_class, Holding& holding, StackHead& known) {
-  drop_or_discard(at.io(), holding, size_class, false);
+/// Objects of one group go back to their rank: at once where its words are mapped here, else together with others.
+void Heap::give_back(comm::Blocking& io, std::uint32_t cache, Rank rank, unsigned size_class, const Holding& holding) {
+  if (!words_.is_direct(rank)) {
+    HeapReturns full;
+    {
+      const auto guard = lock(cache);
+      HeapReturns& returns = cache_of(cache).returns;
+      if (returns.add(rank, size_class, holding)) return;
+      std::swap(full, returns);
+    }
+    return give_back_together(io, cache, full.all());
+  }
+  HeapAccess at = access(io, rank, Trips::free);
+  drop_or_discard(io, holding, size_class, false);
+  StackHead known;
+  {
+    const auto guard = lock(cache);
+    known = bin(cache, rank, size_class).known;
+  }
   Giving giving = Giving::objects(holding.group, holding.bits, known);
   at.drive(giving, HeapLayout::group_head(size_class), true);
-  if (giving.state == Giving::State::twice) {
-    misuse(holding.base + static_cast<std::uint64_t>(std::countr_zero(giving.bits)) * kClassBytes[size_class], "was freed twice");
+  check_given(giving, holding, size_class);
+  const auto guard = lock(cache);
+  bin(cache, rank, size_class).known = giving.head;
+}
+
+/// What waits to go back. False: nothing did.
+bool Heap::give_back_all(comm::Blocking& io, std::uint32_t cache) {
+  HeapReturns all;
+  {
+    const auto guard = lock(cache);
+    std::swap(all, cache_of(cache).returns);
   }
-  known = giving.head;
+  give_back_together(io, cache, all.all());
+  return all.count != 0;
+}
+
+/// Objects of several groups, at most kMost, go back to their ranks: three trips one after the other, however many there are, and two more whenever somebody
+/// changes a head meanwhile.
+void Heap::give_back_together(comm::Blocking& io, std::uint32_t cache, std::span<HeapReturns::Group> all) {
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return std::pair(a.rank, a.size_class) < std::pair(b.rank, b.size_class); });
+  for (const auto& g : all) drop_or_discard(io, g.objects, g.size_class, false);
+  std::array<Giving, HeapReturns::kMost> machines;
+  const std::span giving(machines.data(), all.size());
+  {
+    const auto guard = lock(cache);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      giving[i] = Giving::objects(all[i].objects.group, all[i].objects.bits, bin(cache, all[i].rank, all[i].size_class).known);
+    }
+  }
+  step(io, all, giving);
+  std::array<Giving*, HeapReturns::kMost> pushing{};   // by the first group of each stack
+  for (std::size_t i = 0, end = 0; i < all.size(); i = end) {
+    while (end < all.size() && all[end].of(all[i].rank, all[i].size_class)) ++end;
+    pushing[i] = join(giving.subspan(i, end - i));
+  }
+  while (!std::all_of(giving.begin(), giving.end(), [](const Giving& g) { return g.over(); })) step(io, all, giving);
+  for (std::size_t i = 0; i < all.size(); ++i) check_given(giving[i], all[i].objects, all[i].size_class);
+  const auto guard = lock(cache);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (pushing[i] != nullptr) bin(cache, all[i].rank, all[i].size_class).known = pushing[i]->head;
+  }
+}
+
+/// The next operation of each that is not over, all under way at once.
+void Heap::step(comm::Blocking& io, std::span<const HeapReturns::Group> all, std::span<Giving> giving) {
+  std::array<std::uint64_t, HeapReturns::kMost> old;
+  comm::Batch batch(io);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!giving[i].over()) access(io, all[i].rank, Trips::free).post(batch, giving[i].operation(), HeapLayout::group_head(all[i].size_class), &old[i]);
+  }
+  batch.await();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!giving[i].over()) giving[i].answer(old[i]);
+  }
+}
+
+void Heap::check_given(const Giving& giving, const Holding& holding, unsigned size_class) const {
+  if (giving.state != Giving::State::twice) return;
+  misuse(holding.base + static_cast<std::uint64_t>(std::countr_zero(giving.bits)) * kClassBytes[size_class], "was freed twice");
 }
 
 void Heap::free_slowly(comm::Blocking& io, std::uint32_t cache, std::uint64_t offset) {
@@ -272,26 +350,19 @@ void Heap::free_slowly(comm::Blocking& io, std::uint32_t cache, std::uint64_t of
   const Object object = object_of(offset, page % layout_.pages, known);
   const std::uint64_t mask = std::uint64_t{1} << object.bit;
   Holding displaced;
-  StackHead head;
-  HeapBin* mine = nullptr;
   {
     const auto guard = lock(cache);
-    mine = &bin(cache, rank, object.size_class);
-    Holding& holding = mine->holdings[HeapBin::place(object.group, object.size_class)];
-    if (holding.group == object.group) {
-      if ((holding.bits & mask) != 0) misuse(offset, "was freed twice");
-      holding.bits |= mask;
+    Holding& holding = bin(cache, rank, object.size_class).holdings[HeapBin::place(object.group, object.size_class)];
+    Holding* const kept = holding.group == object.group ? &holding : cache_of(cache).returns.find(rank, object.group);
+    if (kept != nullptr) {
+      if ((kept->bits & mask) != 0) misuse(offset, "was freed twice");
+      kept->bits |= mask;
       return;
     }
     displaced = holding;
     holding = {mask, object.group, offset_of(rank, object.size_class, object.group)};
-    head = mine->known;
   }
-  if (displaced.bits == 0) return;
-  HeapAccess at = access(io, rank, Trips::free);
-  give_back(at, object.size_class, displaced, head);
-  const auto guard = lock(cache);
-  mine->known = head;
+  if (displaced.bits != 0) give_back(io, cache, rank, object.size_class, displaced);
 }
 
 /// What lies at an address; of a slab it is remembered. Ends the program if nothing is allocated there.
@@ -323,30 +394,27 @@ std::size_t Heap::usable_size(comm::Blocking& io, std::uint64_t offset) {
 
 void Heap::flush(comm::Blocking& io, std::uint32_t cache) {
   for (std::uint32_t r = 0; r < ranks_; ++r) {
-    HeapAccess at = access(io, Rank{r}, Trips::free);
     for (unsigned c = 0; c < kSizeClasses; ++c) {
       for (unsigned i = 0; i < HeapBin::kHoldings; ++i) {
         Holding holding;
-        StackHead head;
         {
           const auto guard = lock(cache);
-          const HeapCache& all = caches_[cache == kShared ? config_.caches : cache];
+          const HeapCache& all = cache_of(cache);
           if (Rank{r} != transport_.rank() && (all.others == nullptr || all.others[r] == nullptr)) break;
-          HeapBin& mine = bin(cache, Rank{r}, c);
-          std::swap(holding, mine.holdings[i]);
-          head = mine.known;
+          std::swap(holding, bin(cache, Rank{r}, c).holdings[i]);
         }
-        if (holding.bits == 0) continue;
-        give_back(at, c, holding, head);
-        const auto guard = lock(cache);
-        bin(cache, Rank{r}, c).known = head;
+        if (holding.bits != 0) give_back(io, cache, Rank{r}, c, holding);
       }
     }
+  }
+  give_back_all(io, cache);
+  for (std::uint32_t r = 0; r < ranks_; ++r) {
     Extent left;
     {
       const std::lock_guard guard(extent_mutex_);
       std::swap(left, extents_[r]);
     }
+    HeapAccess at = access(io, Rank{r}, Trips::free);
     if (left.end != left.next) HeapRuns::give(at, left.next, left.end - left.next);
   }
 }

@@ -3,7 +3,8 @@
 // rank has a share of the heap segment; all that ranks share of its state lies in region kHeap, outside V (rule 7). Design: docs/design/heap.md.
 //
 //   small (≤ 32 KiB): slabs of one size class, cut into groups of up to 64 objects. Who needs objects takes a whole group; who frees keeps objects for
-//                     itself, group by group, and hands them out again or gives them back when it runs out of room for another group
+//                     itself, group by group, and hands them out again or gives them back when it runs out of room for another group: over a network
+//                     several groups at once
 //   large           : runs of pages (gas/heap_runs.h)
 //
 // Thread safety: every call from any thread; a cache index belongs to one OS thread at a time (kShared: under a lock that is not held across communication).
@@ -13,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <span>
 
 #include "base/result.h"
 #include "gas/heap_cache.h"
@@ -139,9 +141,14 @@ class Heap {
   void free_slowly(comm::Blocking&, std::uint32_t cache, std::uint64_t offset);
   void free_large(comm::Blocking&, std::uint64_t offset, PageHeader);
   void drop_or_discard(comm::Blocking&, const Holding&, unsigned size_class, bool drop);
-  void give_back(HeapAccess&, unsigned size_class, Holding&, StackHead& known);
+  void give_back(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class, const Holding&);
+  void give_back_together(comm::Blocking&, std::uint32_t cache, std::span<HeapReturns::Group>);
+  bool give_back_all(comm::Blocking&, std::uint32_t cache);
+  void step(comm::Blocking&, std::span<const HeapReturns::Group>, std::span<Giving>);
+  void check_given(const Giving&, const Holding&, unsigned size_class) const;
   PageHeader learn(comm::Blocking&, std::uint64_t offset, Trips why);
-  HeapBin& bin(std::uint32_t cache, Rank, unsigned size_class);
+  HeapCache& cache_of(std::uint32_t cache) noexcept { return caches_[cache == kShared ? config_.caches : cache]; }
+  HeapBin& bin(std::uint32_t cache, Rank rank, unsigned size_class) { return cache_of(cache).of(rank, transport_.rank(), ranks_)[size_class]; }
   /// Holds the lock of the shared cache, if that is the one.
   std::unique_lock<std::mutex> lock(std::uint32_t cache) { return cache == kShared ? std::unique_lock(shared_mutex_) : std::unique_lock<std::mutex>(); }
   void walk(comm::Blocking&, void (*live)(void*, std::uint64_t offset, std::size_t bytes), void* context);

@@ -61,15 +61,30 @@ class HeapAccess {
   void drive(Machine& machine, std::uint64_t head, bool groups) {
     while (!machine.over()) machine.answer(perform(machine.operation(), head, groups));
   }
+  /// One operation of a machine, on a stack of groups. *old, when the batch was awaited: the word before it.
+  void post(comm::Batch& batch, const HeapOperation& operation, std::uint64_t head, std::uint64_t* old) {
+    tick();
+    const std::uint64_t at = place(operation, head, true);
+    switch (operation.what) {
+      case HeapOperation::What::load: return words_.load(batch, rank_, at, old);
+      case HeapOperation::What::store:
+      case HeapOperation::What::swap: return words_.swap(batch, rank_, at, operation.operand, old);
+      case HeapOperation::What::fetch_or: return words_.fetch_or(batch, rank_, at, operation.operand, old);
+      case HeapOperation::What::compare_swap: return words_.compare_swap(batch, rank_, at, operation.compare, operation.operand, old);
+    }
+  }
 
  private:
   void tick() noexcept {
     if (trips_ != nullptr) count(*trips_);
   }
-  std::uint64_t perform(const HeapOperation& operation, std::uint64_t head, bool groups) {
+  [[nodiscard]] std::uint64_t place(const HeapOperation& operation, std::uint64_t head, bool groups) const noexcept {
     using Where = HeapOperation::Where;
     const std::uint64_t record = groups ? layout_.group(operation.item) : layout_.page(operation.item);
-    const std::uint64_t at = operation.where == Where::head ? head : operation.where == Where::next ? record + 8 : record;
+    return operation.where == Where::head ? head : operation.where == Where::next ? record + 8 : record;
+  }
+  std::uint64_t perform(const HeapOperation& operation, std::uint64_t head, bool groups) {
+    const std::uint64_t at = place(operation, head, groups);
     switch (operation.what) {
       case HeapOperation::What::load: return load(at);
       case HeapOperation::What::store: return store(at, operation.operand), 0;

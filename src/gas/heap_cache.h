@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <new>
+#include <span>
 
 #include "base/assert.h"
 #include "base/ids.h"
@@ -65,10 +66,52 @@ struct HeapBin {
   }
 };
 
+/// Groups that had to leave their bins, of ranks over a network: they go back together, so that their trips overlap. Until then they are kept as those in the
+/// bins are.
+struct HeapReturns {
+  struct Group {
+    Holding objects;
+    Rank rank{};
+    unsigned size_class = 0;
+    [[nodiscard]] bool of(Rank r, unsigned c) const noexcept { return rank == r && size_class == c; }
+  };
+  static constexpr unsigned kMost = 16;
+  static constexpr std::uint64_t kMostBytes = 256 * 1024;   ///< before they go: large objects are not kept in numbers
+  std::array<Group, kMost> groups;
+  unsigned count = 0;
+
+  [[nodiscard]] std::span<Group> all() noexcept { return {groups.data(), count}; }
+  /// Null: the group is not here.
+  [[nodiscard]] Holding* find(Rank rank, std::uint64_t group) noexcept {
+    for (Group& g : all()) {
+      if (g.rank == rank && g.objects.group == group) return &g.objects;
+    }
+    return nullptr;
+  }
+  /// False: there is none of the class.
+  [[nodiscard]] bool take(Rank rank, unsigned size_class, Holding& objects) noexcept {
+    for (Group& g : all()) {
+      if (!g.of(rank, size_class)) continue;
+      objects = g.objects;
+      g = groups[--count];
+      return true;
+    }
+    return false;
+  }
+  /// There is room. False: there is no more, now.
+  [[nodiscard]] bool add(Rank rank, unsigned size_class, const Holding& objects) noexcept {
+    groups[count++] = {objects, rank, size_class};
+    std::uint64_t bytes = 0;
+    for (const Group& g : all()) bytes += static_cast<std::uint64_t>(std::popcount(g.objects.bits)) * kClassBytes[g.size_class];
+    return count < kMost && bytes < kMostBytes;
+  }
+};
+
 /// Bins of this rank's own share, and of any other's from their first use on.
 struct alignas(64) HeapCache {
   using Bins = std::array<HeapBin, kSizeClasses>;
   Bins own;
+  HeapReturns returns;
   Bins** others = nullptr;   ///< one a rank
 
   /// malloc: an interposed operator new must not be asked for the allocator's own state.

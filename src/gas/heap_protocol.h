@@ -14,6 +14,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <span>
 
 namespace kasane::gas {
 
@@ -142,10 +143,11 @@ struct TakingAll {
 /// Gives free objects back to their group; whoever finds its bits zero puts the group on the stack. Or puts a chain of items there that is the giver's.
 ///
 ///   bits ─▶ given                  others' bits were there: whoever set the first of them sees to the stack
-///     └─▶ link ─▶ push ─▶ given    three operations where the head was known and nobody came between
-///           └───◀── the head had changed
+///     ├─▶ link ─▶ push ─▶ given    three operations where the head was known and nobody came between
+///     │     └───◀── the head had changed
+///     └─▶ tie ─▶ given             of several groups given at once: linked to the next of them, which is pushed with it (join)
 struct Giving {
-  enum class State : std::uint8_t { bits, link, push, given, twice };   ///< twice: some of the objects were free already
+  enum class State : std::uint8_t { bits, tie, link, push, given, twice };   ///< twice: some of the objects were free already
   State state = State::bits;
   StackHead head;
   std::uint64_t first = 0, last = 0;   ///< the chain: last's next is written here, those between are the caller's
@@ -164,6 +166,7 @@ struct Giving {
     using Where = HeapOperation::Where;
     switch (state) {
       case State::bits: return {What::fetch_or, Where::bits, first, bits, 0};
+      case State::tie:
       case State::link: return {What::store, Where::next, last, head.top, 0};
       default: return {What::compare_swap, Where::head, 0, head.changed(first + 1).word(), head.word()};
     }
@@ -178,6 +181,7 @@ struct Giving {
         }
         state = value == 0 ? State::link : State::given;
         return;
+      case State::tie: state = State::given; return;
       case State::link: state = State::push; return;
       case State::push:
         if (value == head.word()) {
@@ -192,6 +196,22 @@ struct Giving {
     }
   }
 };
+
+/// Groups of one stack, each of which has had its bits set: those that were empty become one chain, which the last of them pushes. That one, or null.
+/// All are to be linked before it is pushed.
+[[nodiscard]] constexpr Giving* join(std::span<Giving> all) noexcept {
+  Giving* before = nullptr;
+  for (Giving& g : all) {
+    if (g.state != Giving::State::link) continue;
+    if (before != nullptr) {
+      g.first = before->first;
+      before->state = Giving::State::tie;
+      before->head.top = g.last + 1;
+    }
+    before = &g;
+  }
+  return before;
+}
 
 // ---- runs of pages ------------------------------------------------------------------------------------------------
 

@@ -75,7 +75,8 @@ class Mover {
   Result<void> bring(comm::Blocking&, PageId, ByteRange live);
   /// Brings whole pages, several at once. At the first refusal it stops; others may have moved.
   std::optional<Refusal> bring_all(comm::Blocking&, PageId first, std::uint64_t pages);
-  /// Brings a whole page, waiting for blocks that are in use, since who draws a page is just using it. False: it is here already, moves, is pinned, or nobody has touched it.
+  /// Brings a whole page, waiting for blocks that are in use, since who draws a page is just using it. False: it is here already, moves, is pinned, or
+  /// nobody has touched it.
   bool draw(comm::Blocking&, PageId);
   /// Makes `to` the owner without data, where this rank owns the page and has stopped using its bytes. False: it does not own it (any more).
   [[nodiscard]] bool hand_back(comm::Blocking&, PageId, Rank to);

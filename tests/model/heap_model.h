@@ -31,11 +31,16 @@ enum class Mutation : std::uint8_t {
   collect_any,         ///< a collector keeps groups of which some objects are in use
   collect_bits,        ///< … does not clear the bits of those that it keeps
   collect_chain,       ///< … puts the others back linked as they were
+  untied,              ///< who gives several groups at once pushes the last without linking those before it
+  tied_late,           ///< … pushes before the others are linked
+  tied_any,            ///< … links those of which others' bits were there, too
 };
 
-/// give: all that the actor holds of its oldest group at once; give_one: one object. collect: takes all groups, keeps those that are wholly free, and puts the others back, as
-/// gas/heap_slabs.cpp does (here a slab is one group). renew: makes slabs of what it kept, as a new slab is made.
-enum class Do : std::uint8_t { take, give, give_one, collect, renew };
+/// give: all that the actor holds of its oldest group at once; give_one: one object. give_all: all that it holds, of all groups together, as
+/// Heap::give_back_together does: each round's operations are under way at once, so they may take effect in any order. collect: takes all groups, keeps those
+/// that are wholly free, and puts the others back, as gas/heap_slabs.cpp does (here a slab is one group). renew: makes slabs of what it kept, as a new slab is
+/// made.
+enum class Do : std::uint8_t { take, give, give_one, give_all, collect, renew };
 
 struct Program {
   std::vector<std::vector<Do>> actors;
@@ -56,6 +61,9 @@ class Stacks {
     std::uint8_t held[G];            // objects of each group
     std::uint8_t walk, first, last;  // of a collector: the next group to look at, and the chain that goes back, + 1
     std::uint8_t kept;               // groups that are slabs no more, a bit each
+    std::uint8_t many[G];            // of groups given together: the machine's state + 1, 0: not of them
+    std::uint8_t tie[G], given[G];   // … what it is linked to; its objects
+    std::uint8_t done;               // … whose operation of this round has taken effect, a bit each
     std::uint8_t extra;              // of a mutant
   };
   struct State {
@@ -85,6 +93,7 @@ class Stacks {
         case Do::take: take(s, a, emit); break;
         case Do::give:
         case Do::give_one: give(s, a, emit); break;
+        case Do::give_all: give_all(s, a, emit); break;
         case Do::collect: collect(s, a, emit); break;
         case Do::renew: renew(s, a, emit); break;
       }
@@ -353,6 +362,84 @@ class Stacks {
     const bool twice = v.state == V::State::twice;
     if (v.over()) end_call(y);
     twice ? emit(n, step_of(a, op), "an object was given back that was free") : emit(n, step_of(a, op));
+  }
+
+  /// Rounds of one operation each of all machines that are not over. first: of the chain, last: who pushes it, both + 1. stage: 1 while any is to come.
+  template <class Emit>
+  void give_all(const State& s, std::uint8_t a, Emit&& emit) const {
+    using V = gas::Giving;
+    State begun = s;
+    Actor& x = begun.actor[a];
+    if (x.stage == 0) {
+      for (std::uint8_t g = 0; g < program_.groups; ++g) {
+        if (x.held[g] == 0) continue;
+        x.many[g] = static_cast<std::uint8_t>(static_cast<unsigned>(V::State::bits) + 1);
+        x.given[g] = x.held[g];
+        x.held[g] = 0;
+        x.stage = 1;
+      }
+      if (x.stage == 0) {   // the takes before found nothing
+        end_call(x);
+        return emit(begun, Step{0, a, 0});
+      }
+    }
+    for (std::uint8_t g = 0; g < program_.groups; ++g) {
+      if (x.many[g] == 0 || (x.done >> g & 1) != 0 || machine(x, g).over()) continue;
+      State n = begun;
+      Actor& y = n.actor[a];
+      V v = machine(x, g);
+      const V::State before = v.state;
+      const Op op = v.operation();
+      v.answer(perform(n, op));
+      y.many[g] = static_cast<std::uint8_t>(static_cast<unsigned>(v.state) + 1);
+      y.done = static_cast<std::uint8_t>(y.done | 1u << g);
+      if (before == V::State::link && without(Mutation::tied_late)) y.done = static_cast<std::uint8_t>(y.done & ~(1u << g));   // its push may overtake the ties
+      if (before == V::State::push) remember(y, v.head, v.state == V::State::given);
+      end_round(y, before == V::State::bits);
+      v.state == V::State::twice ? emit(n, step_of(a, op), "an object was given back that was free") : emit(n, step_of(a, op));
+    }
+  }
+  gas::Giving machine(const Actor& x, std::uint8_t g) const noexcept {
+    gas::Giving v = gas::Giving::objects(g, x.given[g], known(x));
+    v.state = static_cast<gas::Giving::State>(x.many[g] - 1);
+    if (v.state == gas::Giving::State::tie) v.head.top = x.tie[g];
+    if (x.last == g + 1) v.first = x.first - 1u;
+    return v;
+  }
+  void end_round(Actor& y, bool of_bits) const {
+    using V = gas::Giving;
+    std::array<V, G> all;
+    std::array<std::uint8_t, G> group{};
+    std::uint8_t n = 0;
+    bool over = true;
+    for (std::uint8_t g = 0; g < program_.groups; ++g) {
+      if (y.many[g] == 0) continue;
+      group[n] = g;
+      all[n++] = machine(y, g);
+      if (!all[n - 1].over() || of_bits) {
+        over = false;
+        if ((y.done >> g & 1) == 0) return;
+      }
+    }
+    y.done = 0;
+    if (of_bits) {
+      if (without(Mutation::tied_any)) {
+        for (std::uint8_t i = 0; i < n; ++i) all[i].state = V::State::link;
+      }
+      const V* const pushes = gas::join(std::span(all.data(), n));
+      for (std::uint8_t i = 0; i < n; ++i) {
+        if (all[i].state == V::State::tie && without(Mutation::untied)) all[i].state = V::State::given;
+        y.many[group[i]] = static_cast<std::uint8_t>(static_cast<unsigned>(all[i].state) + 1);
+        y.tie[group[i]] = all[i].state == V::State::tie ? static_cast<std::uint8_t>(all[i].head.top) : 0;
+        if (&all[i] != pushes) continue;
+        y.first = static_cast<std::uint8_t>(all[i].first + 1);
+        y.last = static_cast<std::uint8_t>(group[i] + 1);
+      }
+      over = pushes == nullptr;
+    }
+    if (!over) return;
+    for (std::uint8_t g = 0; g < program_.groups; ++g) y.many[g] = y.tie[g] = y.given[g] = 0;
+    end_call(y);
   }
 
   Program program_;

@@ -19,7 +19,7 @@ Outcome walk(const Named& n) {
   return n.program.actors.size() == 2 ? explore(Stacks<2, 3>(n.program)) : explore(Stacks<3, 3>(n.program));
 }
 
-constexpr Do T = Do::take, V = Do::give, O = Do::give_one, C = Do::collect, R = Do::renew;
+constexpr Do T = Do::take, V = Do::give, O = Do::give_one, A = Do::give_all, C = Do::collect, R = Do::renew;
 
 Named to_and_fro() { return {"two take and give", {{{T, V, T, V}, {T, V, T, V}}, 2}}; }
 Named one_by_one() { return {"objects one by one", {{{T, O, O, T}, {T, O, T, O}}, 2}}; }
@@ -30,7 +30,12 @@ Named three() { return {"three actors", {{{T, V, T}, {T, O, O}, {T, V, T}}, 2}};
 Named collected() { return {"slabs are collected meanwhile", {{{T, O, O, T}, {T, V, T}, {C, R, C}}, 3}}; }
 Named collected_and_kept() { return {"the rest goes back", {{{T, O}, {T, V}, {T, O, C, R}}, 3}}; }
 
-std::vector<Named> all() { return {to_and_fro(), one_by_one(), one_group(), three_groups(), three(), collected(), collected_and_kept()}; }
+Named together() { return {"groups go back together", {{{T, T, A, T}, {T, O, T, A}}, 3}}; }
+Named together_among_others() { return {"together, among others", {{{T, T, A}, {T, O, O, T}, {T, A}}, 3}}; }
+Named together_from_all() { return {"together, while slabs are collected", {{{T, T, A}, {C, R}, {T, O, V}}, 3}}; }
+
+std::vector<Named> all() { return {to_and_fro(), one_by_one(), one_group(), three_groups(), three(), collected(), collected_and_kept(), together(),
+          together_among_others(), together_from_all()}; }
 
 TEST(Heap, EveryOrderHandsEveryObjectOutOnce) {
   for (const Named& n : all()) {
@@ -63,7 +68,8 @@ INSTANTIATE_TEST_SUITE_P(All, HeapMutant,
                                          Mutant{"bits_by_store", Mutation::bits_by_store}, Mutant{"bits_before_pop", Mutation::bits_before_pop},
                                          Mutant{"link_once", Mutation::link_once}, Mutant{"push_before_link", Mutation::push_before_link},
                                          Mutant{"collect_any", Mutation::collect_any}, Mutant{"collect_bits", Mutation::collect_bits},
-                                         Mutant{"collect_chain", Mutation::collect_chain}),
+                                         Mutant{"collect_chain", Mutation::collect_chain}, Mutant{"untied", Mutation::untied},
+                                         Mutant{"tied_late", Mutation::tied_late}, Mutant{"tied_any", Mutation::tied_any}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 // ---- runs of pages ---------------------------------------------------------------------------------------------------

@@ -404,6 +404,42 @@ TEST(HeapTrips, AllocatedByOneRankFreedByAnother) {
   EXPECT_LE(static_cast<double>(free) / operations, 2.0);
 }
 
+constexpr std::uint64_t kStrided = 40;   ///< groups of 64 objects
+
+/// Objects at rank 1, in the order in which neighbours lie in different groups.
+std::vector<std::uint64_t> strided(Job& job) {
+  std::vector<std::uint64_t> all, by_group;
+  job.on(0, [&](SimRank& here, comm::Blocking& io) {
+    for (std::uint64_t i = 0; i < kStrided * 64; ++i) by_group.push_back(here.heap->allocate(io, 0, 1024, 16, Placement::on(Rank{1})).value());
+  });
+  std::sort(by_group.begin(), by_group.end());
+  for (std::uint64_t i = 0; i < by_group.size(); ++i) all.push_back(by_group[i % kStrided * 64 + i / kStrided]);
+  return all;
+}
+
+// Groups that leave a worker go back together: their trips are as many as ever, but few are waited for one after the other. Nothing is lost.
+TEST(HeapTrips, GroupsGoBackTogether) {
+  Job job(3, 31);
+  const auto all = strided(job);
+  job.on(2, [&](SimRank& here, comm::Blocking& io) {
+    for (const auto offset : all) (void)here.heap->usable_size(io, offset);   // hears what the pages are
+    here.transport.trips();
+    here.transport.chain();
+    for (const auto offset : all) here.heap->free(io, 0, offset);
+    here.heap->flush(io, 0);
+    const std::uint32_t trips = here.transport.trips(), chain = here.transport.chain().all();
+    EXPECT_EQ(here.counters.heap_trips_free.load(), trips);
+    EXPECT_LE(trips, all.size() + 2 * kStrided);   // one for each group that leaves, two for each that is pushed
+    EXPECT_LE(chain * 8, trips) << "they were waited for one by one";
+  });
+  job.on(0, [](SimRank& here, comm::Blocking& io) { here.heap->flush(io, 0); });
+  job.on(1, [](SimRank& here, comm::Blocking& io) {
+    const HeapStatistics s = here.heap->statistics(io, Rank{1});
+    EXPECT_EQ(s.slab_free_bytes, s.slab_bytes);
+    EXPECT_GE(s.slab_bytes, kStrided * 65536);
+  });
+}
+
 TEST(HeapTrips, LocalOnesAskNobody) {
   const Cost steady = paper_pattern(0, 20);
   EXPECT_LE(steady.allocate, 0.1);   // the directory entries of new pages
@@ -498,6 +534,21 @@ TEST(HeapDeath, FreedByTwoWorkers) {
                  heap.flush(io, 1);
                }),
                "the pointer 0x7[0-9a-f]+ was freed twice");
+}
+
+// The object's group has left its bin, and waits to go back with others; or it has gone back already.
+TEST(HeapDeath, FreedTwiceWithOthersInBetween) {
+  const auto twice = [](std::size_t others) {
+    Job job(3, 37);
+    const auto all = strided(job);
+    job.on(2, [&](SimRank& here, comm::Blocking& io) {
+      for (std::size_t i = 0; i <= others; ++i) here.heap->free(io, 0, all[i]);
+      here.heap->free(io, 0, all[0]);
+      here.heap->flush(io, 0);
+    });
+  };
+  EXPECT_DEATH(twice(12), "the pointer 0x7[0-9a-f]+ was freed twice");
+  EXPECT_DEATH(twice(39), "the pointer 0x7[0-9a-f]+ was freed twice");
 }
 
 TEST(HeapDeath, NeverAllocated) {
