@@ -3,7 +3,7 @@
 //
 // A guard of its own VMA splits the map of the stacks; 32 753 of them and mprotect fails for the whole process. So: MADV_GUARD_INSTALL, which
 // marks the page table entry and makes no VMA (shared memory files: Linux ≥ 6.15). A marked page faults whatever the rights of its map are, and stays
-// marked through mprotect and MADV_DONTNEED.
+// marked through mprotect and MADV_DONTNEED; but an engine that shuts out by markers itself (mem/uffd_engine.cpp) takes it away when it gives rights again.
 //
 // Fallback: mprotect(PROT_NONE) of the page for the first kFallbackGuards guards of this process (two VMAs each, so a quarter of the default
 // limit), none beyond. Such a guard is undone by a protect() over the page: leave the guard block out of the run, as one does where the engine never

@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// See uffd_engine.h. The kernel may take a translation away that we made (it reclaims memory), so a byte a block says which rights V has; a fault that they
+// See uffd_engine.h.
+//
+// Shut out. Registering a plain run again when it loses its rights, and taking that back when it returns, changes mappings: 5 µs each way beside the 3 that
+// remain. A stack that is stolen pays both, and is seldom looked at meanwhile. So a short plain run keeps its mapping and gets guard markers in its page table
+// entries instead (SIGSEGV, mem/stack_guard.h), where the kernel has them: one call to shut out, one to let in. Only when it is to be read it is registered.
+// Who lets a run in removes all markers in it, also that of a stack's own guard: whoever arms a stack installs its guard again.
+//
+// The kernel may take a translation away that we made (it reclaims memory), so a byte a block says which rights V has; a fault that they
 // allow is served here, without the handler: the block is mapped again. Such a thread counts itself in that byte, and protect() waits until nobody who came
 // under the old rights is left; it holds nothing else, so that wait ends.
 //
@@ -20,6 +27,7 @@
 #include "base/assert.h"
 #include "mem/mappings.h"
 #include "mem/signal_dispatch.h"
+#include "mem/stack_guard.h"
 #include "mem/userfaultfd.h"
 
 #ifndef MADV_DONTNEED_LOCKED
@@ -29,17 +37,23 @@
 #define MADV_POPULATE_READ 22
 #define MADV_POPULATE_WRITE 23
 #endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102    // Linux 6.15 for memory files
+#define MADV_GUARD_REMOVE 103
+#endif
 
 namespace kasane::mem {
 namespace {
 
 // A block's byte.
 constexpr std::uint8_t kRights = 3;     // an Access
-constexpr std::uint8_t kPlain = 4;      // not registered
+constexpr std::uint8_t kPlain = 4;      // not registered; without rights: shut out
 constexpr std::uint8_t kState = kRights | kPlain;
 constexpr std::uint8_t kServing = 8;    // one thread that maps it under its rights; up to 31
 
 constexpr std::uint8_t state_of(Access access) { return static_cast<std::uint8_t>(access); }
+constexpr std::uint8_t kOpenPlain = state_of(Access::write) | kPlain, kShutOut = kPlain;
+constexpr std::uint64_t kMostShutOut = 16;   // blocks; a marker costs a page table entry, so long runs are registered
 
 class UffdEngine final : public FaultEngine {
  public:
@@ -122,27 +136,48 @@ class UffdEngine final : public FaultEngine {
   }
 
   bool forbid(BlockRange run) noexcept {
-    const std::uint64_t end = raw(run.first) + run.count;
-    bool plain = false, any = false;
-    for (std::uint64_t b = raw(run.first); b != end; ++b) {
-      plain |= (state(b) & kPlain) != 0;
-      any |= (state(b) & kRights) != 0;
-    }
-    if (!any) return true;
-    if (plain && !watch(run)) return false;
+    bool any = false;
     for (BlockRange rest = run; rest.count != 0;) {
       const BlockRange alike = first_alike(rest);
-      set(alike, state_of(Access::none));
+      if (state(raw(alike.first)) == kOpenPlain && !shut_out(alike) && !watch(alike)) return false;
+      any |= (state(raw(alike.first)) & kRights) != 0;
+      rest = {BlockId{raw(alike.first) + alike.count}, rest.count - alike.count};
+    }
+    if (!any) return true;
+    for (BlockRange rest = run; rest.count != 0;) {
+      const BlockRange alike = first_alike(rest);
+      if ((state(raw(alike.first)) & kRights) != 0) set(alike, state_of(Access::none));
       rest = {BlockId{raw(alike.first) + alike.count}, rest.count - alike.count};
     }
     KASANE_CHECK(::madvise(v(run), bytes(run), MADV_DONTNEED_LOCKED) == 0);
     return true;
   }
 
+  /// Of a plain run, writable so far. False: it is too long, or the kernel cannot.
+  bool shut_out(BlockRange run) noexcept {
+    if (run.count > kMostShutOut || !guards_available()) return false;
+    set(run, kShutOut);
+    if (advise(run, MADV_GUARD_INSTALL)) return true;
+    set(run, kOpenPlain);
+    return false;
+  }
+
+  /// Again and again where the kernel was interrupted.
+  bool advise(BlockRange run, int advice) const noexcept {
+    int result;
+    while ((result = ::madvise(v(run), bytes(run), advice)) != 0 && (errno == EINTR || errno == EAGAIN)) {
+    }
+    return result == 0;
+  }
+
   bool allow_read(BlockRange run) noexcept {
-    const std::uint8_t before = state(raw(run.first));
+    std::uint8_t before = state(raw(run.first));
     if (before == state_of(Access::read)) return true;
-    if ((before & kPlain) != 0) {
+    if (before == kShutOut) {
+      if (!watch(run)) return false;
+      KASANE_CHECK(advise(run, MADV_GUARD_REMOVE));
+      before = state_of(Access::none);
+    } else if ((before & kPlain) != 0) {
       // So that system calls can go on reading it: from now on nobody but us maps what is not mapped yet. Best effort, for the guard of a stack.
       ::madvise(v(run), bytes(run), MADV_POPULATE_READ);
       if (!watch(run)) return false;
@@ -159,6 +194,11 @@ class UffdEngine final : public FaultEngine {
   bool allow_write(BlockRange run) noexcept {
     const std::uint8_t before = state(raw(run.first));
     if ((before & kRights) == state_of(Access::write)) return true;
+    if (before == kShutOut) {
+      set(run, kOpenPlain);
+      KASANE_CHECK(advise(run, MADV_GUARD_REMOVE));
+      return true;
+    }
     set(run, state_of(Access::write));
     if (before == state_of(Access::read)) {
       KASANE_CHECK_OP(uffd_.protect(v(run), bytes(run), false), ==, 0);
@@ -194,7 +234,7 @@ class UffdEngine final : public FaultEngine {
     if (mappings_.crowded()) return;
     mappings_.spend();
     if (uffd_.remove(v(run), bytes(run)) == 0) {
-      set(run, state_of(Access::write) | kPlain);
+      set(run, kOpenPlain);
     } else {
       mappings_.refused();
     }

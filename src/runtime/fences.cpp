@@ -44,6 +44,7 @@ void Stacks::adopt(StackId stack, std::uintptr_t live_lo, std::uintptr_t live_hi
     const auto moved = mover_.bring(context.io, page, live);
     KASANE_CHECK(moved.has_value(), "a stack that waits to be run is not pinned");
   }
+  guard_again(stack);
   count(context.counters.bytes_moved, live.end - live.begin);
 }
 
@@ -56,6 +57,15 @@ void Stacks::surrender(StackId stack) {
 
 void Stacks::reclaim(StackId stack) {
   coherence_.arm_owned(contexts_.here().io, segments_.stack_offset(stack), segments_.stack_bytes);
+  guard_again(stack);
+}
+
+// False: past the bound of guards on a kernel without markers (mem/stack_guard.h); the slot works without.
+void Stacks::guard(StackId stack) { static_cast<void>(mem::install_guard(space_.v(segments_.stack_offset(stack)))); }
+
+// Arming may have taken the marker away (mem/uffd_engine.cpp); the guards of other kernels stay.
+void Stacks::guard_again(StackId stack) {
+  if (mem::guards_available()) guard(stack);
 }
 
 void Stacks::prepare(StackId stack, Rank me) {
@@ -71,8 +81,7 @@ void Stacks::prepare(StackId stack, Rank me) {
   // The top block in M, A and V, so that neither the first frames nor a hand-over fault one page after the other (rule 12).
   mem::populate(space_.a(begin + segments_.stack_bytes - kBlockBytes), kBlockBytes);
   if (birth_rank(stack) == me) mem::populate(space_.v(begin + segments_.stack_bytes - kBlockBytes), kBlockBytes);
-  // False: past the bound of guards on a kernel without markers (mem/stack_guard.h); the slot works without.
-  static_cast<void>(mem::install_guard(space_.v(begin)));
+  guard(stack);
 }
 
 }  // namespace kasane::runtime

@@ -34,6 +34,8 @@ class Stacks final : public ult::StackMover {
   void prepare(StackId, Rank me);
 
  private:
+  void guard(StackId);
+  void guard_again(StackId);
   [[nodiscard]] Rank birth_rank(StackId stack) const noexcept { return Rank{static_cast<std::uint32_t>(raw(stack) / segments_.stacks_per_rank)}; }
 
   gas::Mover& mover_;

@@ -43,10 +43,32 @@ TEST_P(StackGuard, AMarkerOutlivesChangesOfRights) {
         auto engine = make_engine(GetParam(), space);
         if (!stack || !engine->start(refuse, nullptr)) ::_exit(1);
         if (!install_guard(space.v(0))) ::_exit(2);   // over no rights at all
-        for (Access access : {Access::write, Access::none, Access::read, Access::write})
+        for (Access access : {Access::write, Access::read, Access::write})
           if (!engine->protect({BlockId{0}, space.blocks()}, access)) ::_exit(3);
         *space.a(0) = std::byte{1};                   // the alias is not guarded
         *reinterpret_cast<volatile char*>(space.v(kBlockBytes)) = 1;
+        set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
+        *reinterpret_cast<volatile char*>(space.v(kBlockBytes - 1)) = 1;
+        ::_exit(4);
+      },
+      ::testing::ExitedWithCode(42), "");
+}
+
+// An engine may shut out by markers of its own, and takes all away when it lets in again: who arms a stack installs its guard again.
+TEST_P(StackGuard, AMarkerInstalledAfterArmingIsThere) {
+  if (!guards_available()) GTEST_SKIP() << "no guard markers on this kernel";
+  EXPECT_EXIT(
+      {
+        auto stack = AltStack::create();
+        Space space = make_space(kPageBytes);
+        auto engine = make_engine(GetParam(), space);
+        if (!stack || !engine->start(refuse, nullptr)) ::_exit(1);
+        for (int round = 0; round < 3; ++round) {
+          for (Access access : {Access::write, Access::none, Access::read, Access::none, Access::write})
+            if (!engine->protect({BlockId{0}, space.blocks()}, access)) ::_exit(3);
+          if (!install_guard(space.v(0))) ::_exit(2);
+          for (std::size_t block = 1; block < space.blocks(); ++block) *reinterpret_cast<volatile char*>(space.v(block * kBlockBytes)) = 1;
+        }
         set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
         *reinterpret_cast<volatile char*>(space.v(kBlockBytes - 1)) = 1;
         ::_exit(4);
