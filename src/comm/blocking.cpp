@@ -88,8 +88,8 @@ void Blocking::send(Rank to, HandlerId handler, std::span<const std::byte> paylo
   (void)accepted(waiter_, [&] { return transport_.send(to, handler, payload); });
 }
 
-std::uint64_t Blocking::request(Rank to, HandlerId handler, std::span<const std::byte> payload) {
-  PendingReply pending;
+std::uint64_t Blocking::request(Rank to, HandlerId handler, std::span<const std::byte> payload, std::uint32_t patience_ns) {
+  PendingReply pending{.patience_ns = patience_ns};
   (void)accepted(waiter_, [&] { return transport_.request(to, handler, payload, pending); });
   std::uint64_t value = 0;
   bool answered = false;

@@ -14,7 +14,8 @@ namespace kasane::comm {
 
 class Requests {
  public:
-  explicit Requests(Blocking& io) noexcept : io_(io) {}
+  /// patience_ns: of each (PendingReply).
+  explicit Requests(Blocking& io, std::uint32_t patience_ns = 0) noexcept : io_(io), patience_ns_(patience_ns) {}
   Requests(const Requests&) = delete;
   Requests& operator=(const Requests&) = delete;
   ~Requests() { await(); }
@@ -27,7 +28,7 @@ class Requests {
       collect();
       for (Open& open : open_) {
         if (open.taken) continue;
-        open.pending = PendingReply{};
+        open.pending = PendingReply{.patience_ns = patience_ns_};
         posted = open.taken = io_.transport().request(to, handler, payload, open.pending) != Post::again;
         open.answer = answer;
         open_count_ += posted ? 1 : 0;
@@ -64,6 +65,7 @@ class Requests {
   }
 
   Blocking& io_;
+  const std::uint32_t patience_ns_;
   std::array<Open, kAtOnce> open_{};
   std::size_t open_count_ = 0;
 };

@@ -82,6 +82,11 @@ struct PendingReply {
   std::uint32_t slot = 0;
   Status status = Status::ok;   ///< after test(): peer_lost if no answer can come any more
   std::uint64_t stamp = 0;
+  /// Set before request() by who will call test() again and again until the answer is there: so long no doorbell need ring, neither for the request, if a nudge
+  /// can tell the target of it (Transport::set_nudge), nor for the answer. 0: they ring at once. Transports may ignore it.
+  std::uint32_t patience_ns = 0;
+  Rank to = kNoRank;            ///< whose doorbell test() rings when patience ends; kNoRank: nobody's
+  std::uint64_t ring_at_ns = 0;
 };
 
 /// What waits for what: each channel has its own sleepers, so that a message does not wake idle workers.
@@ -155,6 +160,14 @@ class Transport {
     poll_hook_context_ = context;
   }
 
+  /// Tells rank `to` of a request that was just sent, without a system call: somebody there may look, and soon. For the one layer on top that knows what
+  /// the ranks of this host are doing (sched). Set it before the first request.
+  using Nudge = void (*)(void* context, Rank to) noexcept;
+  virtual void set_nudge(Nudge fn, void* context) noexcept {
+    nudge_ = fn;
+    nudge_context_ = context;
+  }
+
   /// Asks for a ring of the messages doorbell at the next arrival; false if something may be there already (make progress first).
   /// sleep(messages) does it by itself; who sleeps elsewhere calls this before. Always true where arrivals ring anyway.
   virtual bool arm() noexcept { return true; }
@@ -183,6 +196,8 @@ class Transport {
   void report_lost(Rank peer, std::string_view why) const noexcept {
     if (peer_lost_ != nullptr) peer_lost_(peer_lost_context_, peer, why);
   }
+  [[nodiscard]] bool can_nudge() const noexcept { return nudge_ != nullptr; }
+  void nudge(Rank to) const noexcept { nudge_(nudge_context_, to); }
 
  private:
   Rank rank_;
@@ -191,6 +206,8 @@ class Transport {
   void* poll_hook_context_ = nullptr;
   PeerLost peer_lost_ = nullptr;
   void* peer_lost_context_ = nullptr;
+  Nudge nudge_ = nullptr;
+  void* nudge_context_ = nullptr;
 };
 
 }  // namespace kasane::comm

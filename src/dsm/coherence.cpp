@@ -674,7 +674,7 @@ void Coherence::ask_release(ThreadContext& ctx, Rank source) {
   if (source == transport_.rank()) return release_all(ctx);
   // The fact was fixed before we look. What was changed before it counts until its bytes have arrived and its readers were told.
   if (sharing_.nothing_to_release(ctx.io, source)) return;
-  ctx.io.request(source, gas::kReleaseHandler, {});
+  ctx.io.request(source, gas::kReleaseHandler, {}, comm::kPatienceNs);
 }
 
 void Coherence::on_release(void* self, const comm::Message& message) noexcept {
@@ -686,7 +686,17 @@ void Coherence::on_release(void* self, const comm::Message& message) noexcept {
   c.tokens_[n] = message.token;
   c.asked_.store(n + 1);
   c.asking_.clear(std::memory_order_release);
+  // Whoever answers takes back his word and then looks at asked_ (seq_cst, all four): he sees what we have noted, or we see that he is through.
+  if (c.answering_.load() != 0) return;
   c.transport_.wake(c.transport_.rank(), comm::Doorbell::messages);   // we may run on a worker: the service thread must look
+}
+
+void Coherence::answer(ThreadContext& ctx) {
+  answering_.fetch_add(1);
+  transport_.progress();
+  answering_.fetch_sub(1);
+  while (serve(ctx)) {
+  }
 }
 
 bool Coherence::serve(ThreadContext& ctx) {

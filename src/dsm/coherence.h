@@ -74,6 +74,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void ask_release(ThreadContext&, Rank source);
   /// The service thread's part: releases for whoever asked. True if there was something to do.
   bool serve(ThreadContext&);
+  /// A worker's part, between two threads' steps: runs what has arrived and releases for whoever asked, so that the service thread need not be woken for it.
+  void answer(ThreadContext&);
   /// Has somebody asked? Cheap; for the service thread before it sleeps.
   [[nodiscard]] bool asked() const noexcept { return asked_.load() != 0; }
 
@@ -174,6 +176,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   static constexpr std::uint32_t kMaxAsked = 4096;
   std::atomic_flag asking_;                  ///< guards tokens_; held for a few instructions, never across a wait or a fault
   std::atomic<std::uint32_t> asked_{0};
+  std::atomic<std::uint32_t> answering_{0};  ///< threads that run handlers and will serve() afterwards
   comm::ReplyToken tokens_[kMaxAsked];
 };
 

@@ -139,7 +139,7 @@ void Mover::travel(comm::Blocking& io, std::span<Trip> trips) {
 /// says who else is. (Such a rank could be asked, set its bit again, and have it taken by the swap: then the stamp is not the version that it reads.) Refused or not, all must have answered before the entry is free again: recalls come one at a time.
 void Mover::recall(comm::Blocking& io, std::span<Trip> trips) {
   comm::Batch batch(io);
-  comm::Requests requests(io);
+  comm::Requests requests(io, comm::kPatienceNs);
   for (Trip& t : trips) {
     if (t.claimed()) directory_.take_holders(batch, t.page, t.step.claimed.version + 1, &t.taken);
   }

@@ -31,6 +31,8 @@ void Fences::release() { coherence_.release_all(contexts_.here()); }
 
 void Fences::acquire() { coherence_.acquire_told(contexts_.here()); }
 
+void Fences::answer() { coherence_.answer(contexts_.here()); }
+
 // ---- stacks ------------------------------------------------------------------------------------------------------
 
 Stacks::Stacks(gas::Mover& mover, dsm::Coherence& coherence, ThreadContexts& contexts, mem::Space& space, const mem::Pages& pages,

@@ -18,6 +18,7 @@ class Fences final : public ult::Edges {
   void ask_release(Rank source) override;
   void release() override;
   void acquire() override;
+  void answer() override;
 
  private:
   dsm::Coherence& coherence_;

@@ -394,6 +394,7 @@ Result<void> Runtime::State::build_threads() {
   config.prepare_context = this;
   scheduler.emplace(*transport, *words, *fences, *stacks, config, distances_from_here(), options.seed);
   config.outside = &*scheduler;
+  transport->set_nudge([](void* self, Rank to) noexcept { static_cast<sched::Scheduler*>(self)->nudge(to); }, &*scheduler);
   auto made = ult::Pool::create(config);
   KASANE_TRY(made);
   pool = std::move(*made);

@@ -15,7 +15,7 @@
 namespace kasane::sched {
 namespace {
 
-constexpr std::uint32_t kHungryBits = 64;
+constexpr std::uint32_t kWordBits = 64;
 
 /// SplitMix64 after G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators".
 std::uint64_t scramble(std::uint64_t x) noexcept {
@@ -31,7 +31,7 @@ Scheduler::Scheduler(comm::Transport& transport, ult::Words& words, ult::Edges& 
                      const ult::Config& config, std::span<const Distance> from_here, std::uint64_t seed)
     : transport_(transport), words_(words), edges_(edges), mover_(mover), config_(config),
       layout_(config.workers, config.slots_per_rank),
-      ranks_per_bit_((config.ranks + kHungryBits - 1) / kHungryBits), bounded_sleep_(ranks_per_bit_ > 1),
+      ranks_per_bit_((config.ranks + ult::kHungryBits - 1) / ult::kHungryBits), bounded_sleep_(ranks_per_bit_ > 1),
       victims_(from_here, config.rank) {
   KASANE_CHECK_OP(raw(config.rank), <, config.ranks);
   KASANE_CHECK_OP(from_here.size(), ==, config.ranks);
@@ -200,16 +200,25 @@ void Scheduler::clear_hungry() {
 }
 
 void Scheduler::feed() {
-  std::uint64_t hungry = words_.load(config_.rank, ult::Layout::hungry());
+  std::uint64_t hungry = words_.load(config_.rank, ult::Layout::hungry()) & ~ult::kAsked;
   // In turn: relaxed, any number will do.
-  const std::uint32_t turn = hungry != 0 ? feed_turn_.fetch_add(1, std::memory_order_relaxed) % kHungryBits : 0;
+  const std::uint32_t turn = hungry != 0 ? feed_turn_.fetch_add(1, std::memory_order_relaxed) % kWordBits : 0;
   while (hungry != 0) {
-    const auto bit = (static_cast<std::uint32_t>(std::countr_zero(std::rotr(hungry, static_cast<int>(turn)))) + turn) % kHungryBits;
+    const auto bit = (static_cast<std::uint32_t>(std::countr_zero(std::rotr(hungry, static_cast<int>(turn)))) + turn) % kWordBits;
     const std::uint64_t mask = std::uint64_t{1} << bit;
-    hungry = words_.fetch_and(config_.rank, ult::Layout::hungry(), ~mask);
+    hungry = words_.fetch_and(config_.rank, ult::Layout::hungry(), ~mask) & ~ult::kAsked;
     if (hungry & mask) return ring_bit(bit);   // else another worker was quicker, and rings it
   }
 }
+
+// The bit first, then the messages: who asks sends, then sets it.
+void Scheduler::answer() {
+  words_.fetch_and(config_.rank, ult::Layout::hungry(), ~ult::kAsked);
+  edges_.answer();
+}
+
+// On another host nobody's fork would see it before an answer to the message itself.
+void Scheduler::nudge(Rank to) { words_.fetch_or(to, ult::Layout::hungry(), ult::kAsked); }
 
 void Scheduler::ring_bit(std::uint32_t bit) {
   const std::uint32_t end = std::min((bit + 1) * ranks_per_bit_, config_.ranks);

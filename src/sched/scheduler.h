@@ -4,6 +4,7 @@
 // how pages move.
 //
 //   idle worker ── steal ──► deque of another rank            sched/steal.h
+//               ── nudge ───► kAsked in the hungry word of the rank that is asked, whose workers answer() at their next fork
 //               ── announce_idle ──► hungry word of every rank
 //   pushing worker ── feed ──► clears a bit of its own hungry word, rings that rank's work doorbell
 //
@@ -19,7 +20,7 @@
 //   another announced itself meanwhile the bit is set again (see forget_idle), and a push in that gap is found by that search, or by the sleeper that the pool
 //   wakes in the searcher's place when it finds something else.
 // A thief that succeeds feeds too: two pushers may have rung the same rank.
-// On other machines a membarrier does nothing. There, and where a bit stands for several ranks (more than 64), sleeps are
+// On other machines a membarrier does nothing. There, and where a bit stands for several ranks (more than 63), sleeps are
 // bounded (kNapNs), so that a push that slipped through costs a nap and not the rank.
 //
 // Thread safety: every call from any worker of the rank, at the same time. Invariants: at most one worker of a rank is in a
@@ -56,8 +57,11 @@ class Scheduler final : public ult::Outside {
   void announce_idle(std::uint32_t worker) override;
   void forget_idle(std::uint32_t worker) override;
   void feed() override;
+  void answer() override;
   void ring(Rank) override;
   std::uint32_t activity() override;
+  /// Tells the workers of rank `to` that a request was sent there (comm::Transport::set_nudge).
+  void nudge(Rank to);
   void sleep(std::uint32_t seen, std::int64_t timeout_ns) override;
 
  private:

@@ -22,6 +22,8 @@ class Edges {
   virtual void release() = 0;
   /// When a barrier lets go; the second half of a steal.
   virtual void acquire() = 0;
+  /// Answers what other ranks have asked of this one. By a worker, where it holds nothing.
+  virtual void answer() {}
 };
 
 /// Moves the pages of a stack between ranks.

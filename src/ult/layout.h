@@ -5,7 +5,7 @@
 //
 //   0      ready list head     (its own cache line)       see Link
 //   64     returned list head  (own line)
-//   128    hungry word         (own line)                 a bit a rank
+//   128    hungry word         (own line)                 a bit a rank, and kAsked
 //   192    sync records: free list head, number ever used (own line)
 //   256    thread-local keys: number created, destructors (rank 0's are the job's; ult/locals.h)
 //   384    deques              one a worker: base/deque.h
@@ -33,6 +33,10 @@ using Word = std::uint64_t;
 [[nodiscard]] constexpr SlotId slot_of_link(Word link) noexcept {
   return link == 0 ? kNoSlot : SlotId{static_cast<std::uint32_t>(link - 1)};
 }
+
+/// Bits of the hungry word: the ranks', and one that says "look at your messages".
+inline constexpr std::uint32_t kHungryBits = 63;
+inline constexpr Word kAsked = Word{1} << kHungryBits;
 
 inline constexpr std::uint32_t kLocalKeys = 4;   ///< thread_local-like values a thread has (ult/locals.h)
 

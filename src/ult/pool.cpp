@@ -171,6 +171,7 @@ SlotId slot_of(Parent parent) noexcept { return SlotId{static_cast<std::uint32_t
 }
 [[gnu::noinline]] Parent wake_slowly(PoolCore& core, Parent parent) {
   core.wake_for_push();
+  core.answer_if_asked();
   return parent;
 }
 

@@ -39,6 +39,8 @@ class Outside {
   virtual void forget_idle(std::uint32_t /*worker*/) {}
   /// A push saw hungry bits: wake somebody (slow path).
   virtual void feed() {}
+  /// The own hungry word says that another rank asks something of this one (kAsked): answers it. Called where the worker holds nothing.
+  virtual void answer() {}
   /// The ready list of rank got an entry: ring it.
   virtual void ring(Rank) {}
   /// The activity number of the own rank's work doorbell, and sleeping on it (see comm::Transport).

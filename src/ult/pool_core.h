@@ -61,6 +61,11 @@ class PoolCore {
     return idlers.wanted() || hungry().load(std::memory_order_relaxed) != 0;
   }
   void wake_for_push();
+  /// Answers what other ranks ask, if they do. Only where the worker holds nothing.
+  void answer_if_asked() {
+    if (hungry().load(std::memory_order_relaxed) & kAsked) [[unlikely]] answer();   // relaxed: a hint; answer() reads it again
+  }
+  [[gnu::noinline]] void answer();
   void make_ready(SlotId slot, Rank rank);
 
   // ---- on a thread ----

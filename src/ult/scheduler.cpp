@@ -144,6 +144,11 @@ void PoolCore::wake_for_push() {
   if (hungry().load(std::memory_order_relaxed) != 0) idlers.outside().feed();
 }
 
+void PoolCore::answer() {
+  RuntimeSection section;
+  idlers.outside().answer();
+}
+
 // ---- the loop ----
 
 bool PoolCore::finished(SlotId root) const {
@@ -154,6 +159,7 @@ bool PoolCore::finished(SlotId root) const {
 
 void PoolCore::work(Worker& worker, SlotId root) {
   while (!finished(root)) {
+    answer_if_asked();
     const SlotId slot = find_work(worker, root);
     if (slot == kNoSlot) continue;
     resume(worker, slot);
@@ -270,6 +276,7 @@ SlotId PoolCore::search(Worker& worker, SlotId root) {
   SlotId slot = kNoSlot;
   idlers.start_search();
   while (!finished(root)) {
+    answer_if_asked();
     slot = look_around(worker);
     if (slot != kNoSlot) break;
     if (now_ns() < give_up) {

@@ -68,6 +68,7 @@ class ComposedTransport final : public Transport {
     near_->set_peer_lost(fn, context);
     far_->set_peer_lost(fn, context);
   }
+  void set_nudge(Nudge fn, void* context) noexcept override { near_->set_nudge(fn, context); }
 
  private:
   bool poll() noexcept override;

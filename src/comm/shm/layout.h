@@ -29,10 +29,12 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std
               "atomics between processes must not use a lock table of one of them");
 
 /// Where the answer to one outstanding request arrives. The requester's rank hands slots out, the responder fills them.
-/// state = 2 × stamp: waiting (or free); 2 × stamp + 1: answered, value is valid.
+/// state = 2 × stamp: waiting (or free); 2 × stamp + 1: answered, value is valid. watched: the requester looks at state by itself, so the answer rings
+/// no doorbell.
 struct alignas(kLine) ReplySlot {
   std::atomic<std::uint64_t> state;
   std::atomic<std::uint64_t> value;
+  std::atomic<std::uint32_t> watched;
 };
 
 /// One message. turn of the cell of position p, with lap = p / kRingCells: 2 × lap: empty, for the producer that claims

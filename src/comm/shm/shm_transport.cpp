@@ -13,7 +13,8 @@
 //
 // Invariants:
 // - every position below head_ is consumed, every position in [head_, tail) is claimed;
-// - a published message is either followed by a ring of its target's doorbell, or by a progress() that runs it;
+// - a published message is either followed by a ring of its target's doorbell, or by a progress() that runs it (that of a patient request within its
+//   patience, if its requester goes on testing);
 // - who leaves progress() never leaves a published head cell behind without ringing its own doorbell.
 #include "comm/shm/shm_transport.h"
 
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "comm/cpu_atomic.h"
 #include "comm/shm/exchange.h"
 #include "comm/shm/layout.h"
@@ -138,6 +140,7 @@ class ShmTransport final : public Transport {
   Cell& own_cell(std::uint64_t position) const noexcept { return own_->cells[position & (kRingCells - 1)]; }
   std::byte* address(RemoteAddr at, std::size_t bytes) const noexcept;
   Post put(Rank to, HandlerId, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
+  void end_patience(PendingReply&, ReplySlot&) noexcept;
   bool run_batch() noexcept;
   void run(const Cell&) const noexcept;
 
@@ -282,12 +285,13 @@ Post ShmTransport::put(Rank to, HandlerId id, std::span<const std::byte> payload
   cell->reply_stamp = stamp;
   if (!payload.empty()) std::memcpy(cell->payload, payload.data(), payload.size());
   cell->turn.store(full_turn(position), std::memory_order_release);  // release: publishes the message
-  wake(to, Doorbell::messages);
   return Post::done;
 }
 
 Post ShmTransport::send(Rank to, HandlerId id, std::span<const std::byte> payload) noexcept {
-  return put(to, id, payload, kNoReply, 0);
+  if (put(to, id, payload, kNoReply, 0) == Post::again) return Post::again;
+  wake(to, Doorbell::messages);
+  return Post::done;
 }
 
 Post ShmTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
@@ -297,12 +301,23 @@ Post ShmTransport::request(Rank to, HandlerId id, std::span<const std::byte> pay
   // relaxed: the slot is ours alone until the message that names it is published (release) in put().
   const std::uint64_t stamp = slot.state.load(std::memory_order_relaxed) / 2 + 1;
   slot.state.store(stamp * 2, std::memory_order_relaxed);
+  const std::uint32_t patience_ns = can_nudge() && to != rank() ? pending.patience_ns : 0;
+  slot.watched.store(patience_ns != 0, std::memory_order_relaxed);
   // Filled before the message can be answered: another thread may be handed `pending` by then.
-  pending = {.slot = index, .stamp = stamp};
+  pending = {.slot = index, .stamp = stamp, .patience_ns = pending.patience_ns};
+  if (patience_ns != 0) {
+    pending.to = to;
+    pending.ring_at_ns = now_ns() + patience_ns;
+  }
   if (put(to, id, payload, index, stamp) == Post::again) {
-    pending = {};
+    pending = {.patience_ns = pending.patience_ns};
     slots_.release(index);
     return Post::again;
+  }
+  if (patience_ns != 0) {
+    nudge(to);
+  } else {
+    wake(to, Doorbell::messages);
   }
   return Post::pending;
 }
@@ -313,20 +328,34 @@ void ShmTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
   // relaxed: the token reached us through the message that was published after the slot was set to waiting.
   KASANE_CHECK_OP(slot.state.load(std::memory_order_relaxed), ==, token.stamp * 2);  // else answered twice
   slot.value.store(value, std::memory_order_relaxed);                 // relaxed: published by the next line
-  slot.state.store(token.stamp * 2 + 1, std::memory_order_release);   // release: also what the handler did before
-  wake(token.requester, Doorbell::messages);
+  // release: also what the handler did before. seq_cst, both: either we see that nobody watches, or who stops watching sees the answer (end_patience).
+  slot.state.store(token.stamp * 2 + 1, std::memory_order_seq_cst);
+  if (slot.watched.load(std::memory_order_seq_cst) == 0) wake(token.requester, Doorbell::messages);
 }
 
 bool ShmTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
   KASANE_CHECK(pending.stamp != 0, "test() of a request that was not sent, or whose answer was taken already");
   ReplySlot& slot = own_->replies[pending.slot];
-  const std::uint64_t state = slot.state.load(std::memory_order_acquire);  // acquire: pairs with reply()'s release
-  if (state == pending.stamp * 2) return false;
+  std::uint64_t state = slot.state.load(std::memory_order_acquire);  // acquire: pairs with reply()'s release
+  if (state == pending.stamp * 2) {
+    if (pending.to == kNoRank || now_ns() < pending.ring_at_ns) return false;
+    end_patience(pending, slot);
+    // seq_cst: after watched in one order with reply()'s two accesses.
+    state = slot.state.load(std::memory_order_seq_cst);
+    if (state == pending.stamp * 2) return false;
+  }
   KASANE_CHECK_OP(state, ==, pending.stamp * 2 + 1);
   if (value != nullptr) *value = slot.value.load(std::memory_order_relaxed);  // relaxed: ordered by state
   slots_.release(pending.slot);
   pending = {};
   return true;
+}
+
+/// The request is still unanswered: from now on doorbells ring as for any other.
+void ShmTransport::end_patience(PendingReply& pending, ReplySlot& slot) noexcept {
+  slot.watched.store(0, std::memory_order_seq_cst);   // seq_cst: see reply()
+  wake(pending.to, Doorbell::messages);
+  pending.to = kNoRank;
 }
 
 // ---- progress ----------------------------------------------------------------------------------------------------

@@ -492,6 +492,25 @@ TEST_P(Contract, ARequestIsAnsweredOnce) {
   });
 }
 
+TEST_P(Contract, APatientRequestIsAnsweredOnce) {
+  on_every_rank([](Env& env) {
+    std::atomic<std::uint64_t> nudges{0};
+    env.transport.set_nudge([](void* c, Rank) noexcept { static_cast<std::atomic<std::uint64_t>*>(c)->fetch_add(1); }, &nudges);
+    env.transport.set_handler(kEcho, &echo, &env.transport);
+    env.all.barrier();
+    auto ops = env.blocking();
+    const auto payload = pattern(100, env.me());
+    for (const std::uint32_t patience_ns : {0u, 1u, kPatienceNs}) {
+      for (std::uint32_t r = 0; r < env.ranks(); ++r) EXPECT_EQ(ops.request(Rank{r}, kEcho, payload, patience_ns), checksum(payload));
+    }
+    if (env.kind == Kind::shm) {
+      EXPECT_EQ(nudges.load(), 2 * (env.ranks() - 1)) << "one for each that is patient with another rank";
+    }
+    env.all.barrier();
+    env.transport.set_nudge(nullptr, nullptr);
+  });
+}
+
 TEST_P(Contract, ATokenMayBeAnsweredLaterByAnotherThread) {
   struct Kept {
     ReplyToken token{};
