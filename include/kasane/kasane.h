@@ -88,6 +88,14 @@ void kasane_thread_abandon(kasane_allocated_t t);
 int kasane_thread_join(kasane_thread_t id);
 /** Nobody will join the thread: its stack is free when it ends. A C++ exception that leaves it ends the program. */
 int kasane_thread_detach(kasane_thread_t id);
+/**
+ * The calling thread goes on at the rank that owns the page at `address`, with its stack, as if that rank had stolen it, once a worker of it has nothing else
+ * to go on with. A hint what a thread will use: it says where the thread is next, not where it stays. Placed spawn: let it be the first call of a thread; its
+ * creator goes on at once. Nothing happens if the page is here. It costs what a steal costs. Consistency: all that the thread did or saw before is visible to
+ * it there, as after a steal.
+ * EPERM: not on a thread. EINVAL: not in global memory, or not allocated.
+ */
+int kasane_thread_move_near(const void* address);
 /** Lets other threads of this rank run. Does nothing outside of a thread. */
 void kasane_thread_yield(void);
 /**

@@ -298,6 +298,24 @@ void build(kasane_allocated_t t, As&&... as) {
 
 }  // namespace detail
 
+/// Where a new thread begins: thread(near{p}, f, args...).
+struct near {
+  const void* address;   ///< in global memory; the rank that owns its page is meant
+};
+
+namespace detail {
+template <class F>
+struct Placed {
+  const void* address;
+  F f;
+  template <class... Args>
+  void operator()(Args&&... args) {
+    check(kasane_thread_move_near(address));
+    std::invoke(std::move(f), std::forward<Args>(args)...);
+  }
+};
+}  // namespace detail
+
 /// A user-level thread, as std::thread, but: it may run on any rank and move between them with its stack; it starts at once, while
 /// its creator may be taken over by another worker; an exception that leaves it is thrown again by join(). Its function and arguments are built on its own
 /// stack, nothing is allocated. The handle may be joined by any thread, also on another rank. A thread costs some 20 ns and a stack slot.
@@ -320,7 +338,7 @@ class thread {
   /// Runs f(args...) with decayed copies. Throws error: EPERM outside of run(), EAGAIN if this rank has no stack slot left.
   /// Consistency: all that the creator did before is visible to the thread.
   template <class F, class... Args>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, thread>)
+    requires(!std::is_same_v<std::remove_cvref_t<F>, thread> && !std::is_same_v<std::remove_cvref_t<F>, near>)
   explicit thread(F&& f, Args&&... args) {
     using Call = detail::Call<std::decay_t<F>, std::decay_t<Args>...>;
     static_assert(std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...>, "the arguments do not fit the function");
@@ -329,6 +347,12 @@ class thread {
     else
       start_boxed<Call>(std::forward<F>(f), std::forward<Args>(args)...);
   }
+
+  /// The same near an address (a placed spawn): it goes to the rank that owns the page and begins there, when a worker of it has nothing else to go on with; the
+  /// creator goes on here. A hint for what the thread will use: from then on it may be stolen like any other. Costs what a steal costs, nothing if the page
+  /// is here. join() throws error EINVAL if the address is not in allocated global memory.
+  template <class F, class... Args>
+  thread(near where, F&& f, Args&&... args) : thread(detail::Placed<std::decay_t<F>>{where.address, std::forward<F>(f)}, std::forward<Args>(args)...) {}
 
   thread(thread&& other) noexcept : id_(std::exchange(other.id_, 0)) {}
   thread& operator=(thread&& other) noexcept {
@@ -382,6 +406,9 @@ class thread {
 namespace this_thread {
 /// Lets other threads of this rank run.
 inline void yield() noexcept { kasane_thread_yield(); }
+/// The calling thread goes on at the rank that owns the page of p, with its stack: see thread(near, …). Throws error EPERM outside of threads, EINVAL if p is not in
+/// allocated global memory. What was learnt of the rank before (rank(), thread_local) may be wrong afterwards.
+inline void move_near(const void* p) { detail::check(kasane_thread_move_near(p)); }
 /// The calling thread; a default id outside of threads.
 [[nodiscard]] inline thread::id get_id() noexcept { return thread::id(kasane_thread_self()); }
 /// Ends the calling thread from any depth as if its function had returned (thesis, section 6.1). Destructors run; a catch (...) on the way must throw again.

@@ -19,6 +19,7 @@
 #include "runtime/program_memory.h"
 #include "runtime/runtime.h"
 #include "ult/pool.h"
+#include "ult/runtime_section.h"
 
 namespace {
 
@@ -144,6 +145,22 @@ int kasane_thread_detach(kasane_thread_t id) {
   if (id == 0) [[unlikely]]
     return api_fail(EINVAL, call, "the thread is not joinable: empty, moved from, joined or detached before");
   Pool::detach(ThreadId{id});
+  return 0;
+}
+
+int kasane_thread_move_near(const void* address) {
+  constexpr const char* call = "kasane::this_thread::move_near";
+  if (const int code = require_thread(call)) [[unlikely]]
+    return code;
+  kasane::runtime::check_no_mutex_held("move");
+  Rank owner;
+  {
+    const kasane::ult::RuntimeSection section;
+    const auto found = Runtime::current()->where(address);
+    if (!found) return api_fail(found.error(), call);
+    owner = *found;
+  }
+  Pool::move_to(owner);
   return 0;
 }
 

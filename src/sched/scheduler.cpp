@@ -84,18 +84,28 @@ SlotId Scheduler::steal_from(std::uint32_t worker, Rank victim, std::uint32_t de
   const std::uint64_t start = now_ns();
   count_for(worker, &Counters::steal_attempts);
   Theft theft;
+  if (!carry_out(theft, victim, deque)) return kNoSlot;
+  const std::uint64_t end = now_ns();
+  count_for(worker, &Counters::steals_remote);
+  count_for(worker, &Counters::ns_steal, end - start);
+  if (config_.counters != nullptr && config_.counters[worker].log != nullptr) config_.counters[worker].log->add(TraceKind::steal_rank, start, end, raw(victim));
+  return theft.slot();
+}
+
+bool Scheduler::carry_out(Theft& theft, Rank victim, std::uint32_t deque) {
   TheftStep s = theft.next();
   while (s.kind != TheftStep::Kind::done) {
     std::uint64_t result2 = 0;
     const std::uint64_t result = perform(s, victim, deque, result2);
     s = theft.next(result, result2);
   }
-  if (s.outcome != Steal::taken) return kNoSlot;
-  const std::uint64_t end = now_ns();
-  count_for(worker, &Counters::steals_remote);
-  count_for(worker, &Counters::ns_steal, end - start);
-  if (config_.counters != nullptr && config_.counters[worker].log != nullptr) config_.counters[worker].log->add(TraceKind::steal_rank, start, end, raw(victim));
-  return theft.slot();
+  return s.outcome == Steal::taken;
+}
+
+void Scheduler::take_over(SlotId slot) {
+  Theft theft = Theft::arrival(slot);
+  const std::uint64_t last = words_.load(layout_.birth_rank(slot), layout_.word(slot, offsetof(ult::SlotControl, rank)));
+  carry_out(theft, Rank{static_cast<std::uint32_t>(last)}, 0);   // of an arrival no deque is looked at
 }
 
 // Words are sequentially consistent and each is complete when it returns, so the deque's reads keep the order that the theft asks for.
@@ -123,6 +133,7 @@ std::uint64_t Scheduler::perform(const TheftStep& s, Rank victim, std::uint32_t 
     case TheftStep::Kind::set_rank:
       words_.store(layout_.birth_rank(s.slot), control(offsetof(ult::SlotControl, rank)), raw(config_.rank));
       return 0;
+    case TheftStep::Kind::arrived:
     case TheftStep::Kind::done: break;
   }
   return 0;

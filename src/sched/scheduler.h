@@ -4,6 +4,7 @@
 // how pages move.
 //
 //   idle worker ── steal ──► deque of another rank            sched/steal.h
+//               ── take_over ──► a thread in the own ready list that came from another rank
 //               ── nudge ───► kAsked in the hungry word of the rank that is asked, whose workers answer() at their next fork
 //               ── announce_idle ──► hungry word of every rank
 //   pushing worker ── feed ──► clears a bit of its own hungry word, rings that rank's work doorbell
@@ -53,6 +54,7 @@ class Scheduler final : public ult::Outside {
             std::uint64_t seed = 1);
 
   SlotId steal(std::uint32_t worker) override;
+  void take_over(SlotId) override;
   bool work_elsewhere(std::uint32_t worker) override;
   void announce_idle(std::uint32_t worker) override;
   void forget_idle(std::uint32_t worker) override;
@@ -80,6 +82,8 @@ class Scheduler final : public ult::Outside {
   [[nodiscard]] std::uint64_t top_of(std::uint32_t deque) const noexcept;
   [[nodiscard]] std::uint64_t bottom_of(std::uint32_t deque) const noexcept;
   [[nodiscard]] Look look(Rank victim, std::uint32_t deque);
+  /// Goes through a theft; true if the thread is ours and may be resumed.
+  bool carry_out(Theft&, Rank victim, std::uint32_t deque);
   /// Performs one step of a theft; result2 is the second result of a look.
   std::uint64_t perform(const TheftStep&, Rank victim, std::uint32_t deque, std::uint64_t& result2);
   void back_off(bool succeeded);

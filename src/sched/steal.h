@@ -44,6 +44,7 @@ struct TheftStep {
     acquire,      ///< this rank acquires
     set_rank,     ///< SlotControl::rank := this rank
     done,         ///< outcome
+    arrived,      ///< none: the start of Theft::arrival()
   };
   Kind kind;
   std::uint64_t index = 0;
@@ -58,11 +59,19 @@ struct TheftStep {
 
 class Theft {
  public:
+  /// A thread that came by itself, into this rank's ready list, from the rank where it last ran: nobody else can take it, so the claim is behind it.
+  [[nodiscard]] static constexpr Theft arrival(SlotId slot) noexcept {
+    Theft theft;
+    theft.slot_ = slot;
+    theft.at_ = TheftStep::Kind::arrived;
+    return theft;
+  }
   /// The next step, given the results of the one before (any, the first time).
   [[nodiscard]] constexpr TheftStep next(std::uint64_t result = 0, std::uint64_t result2 = 0) noexcept {
     using Kind = TheftStep::Kind;
     switch (at_) {
       case Kind::done: return go(Kind::look);   // the start
+      case Kind::arrived: return go(Kind::sp);
       case Kind::look:
         if (!has_work(result, result2)) return end(Steal::empty);
         index_ = result;

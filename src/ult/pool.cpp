@@ -267,6 +267,15 @@ void check_generation(const PoolCore& core, ThreadId id) {
   }
 }
 
+struct Departure {
+  PoolCore* core;
+  Rank rank;
+};
+void publish_departure(void* context, SlotId self) {
+  const auto [core, rank] = *static_cast<Departure*>(context);   // from the push on it may run elsewhere: *context is gone then
+  core->make_ready(self, rank);
+}
+
 // At the end of the line, so that all who wait have their turn.
 void publish_wait(void* context, SlotId self) {
   auto* const wait = static_cast<HereWait*>(context);
@@ -446,6 +455,11 @@ void Pool::yield() {
     return;
   }
   suspend(publish_yield, worker_of_thread().core);
+}
+
+void Pool::move_to(Rank rank) {
+  Departure departure{worker_of_thread().core, rank};
+  if (rank != departure.core->config.rank) suspend(publish_departure, &departure);
 }
 
 bool Pool::others_here() noexcept {

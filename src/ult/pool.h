@@ -32,6 +32,8 @@ class Outside {
   virtual ~Outside() = default;
   /// The own rank has no work: try to bring a continuation from another rank. The slot returned has been claimed, adopted and crossed and may be resumed. kNoSlot: none.
   virtual SlotId steal(std::uint32_t /*worker*/) { return kNoSlot; }
+  /// The thread, taken from the own ready list, last ran on another rank: afterwards it is here and may be resumed. On a worker's own stack.
+  virtual void take_over(SlotId) {}
   /// Looks at every other rank's deques and ready list without claiming: is there anything to steal?
   virtual bool work_elsewhere(std::uint32_t /*worker*/) { return false; }
   /// A worker goes to sleep: tell those who may have work later (set hungry bits); forget() takes it back.
@@ -110,6 +112,8 @@ class Pool {
   static void detach(ThreadId);
   /// Lets other ready threads of this rank run first; the caller goes to the end of the ready list.
   static void yield();
+  /// The calling thread goes on at `rank`, with its stack, when a worker there takes it from the ready list. Nothing if it is there already.
+  static void move_to(Rank rank);
   /// Is there another thread that the calling worker could run now, without looking elsewhere? Cheap.
   [[nodiscard]] static bool others_here() noexcept;
   /// Suspends the calling thread until ready(argument), which its worker asks between other threads; false, at once, where there are none. The thread goes

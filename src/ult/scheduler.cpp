@@ -226,11 +226,17 @@ SlotId PoolCore::take_ready(Worker& worker) {
   SlotId slot = controls.take_all(Layout::ready_head());
   while (slot != kNoSlot) {
     const SlotId older = controls.next(slot);   // before the push: a thief may run it at once
+    take_over(slot);
     if (older == kNoSlot) break;
     push(worker, slot);
     slot = older;
   }
   return slot;
+}
+
+// A thread that moved here by itself: brought before it goes into the queue, since whoever steals it from there asks us for what it wrote.
+void PoolCore::take_over(SlotId slot) {
+  if (config.ranks > 1 && controls.get(slot, offsetof(SlotControl, rank)) != raw(config.rank)) [[unlikely]] config.outside->take_over(slot);
 }
 
 SlotId PoolCore::steal_here(Worker& worker) {

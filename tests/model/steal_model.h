@@ -35,9 +35,10 @@ enum class StealMutation : std::uint8_t {
   join_without_acquire,
   resumed_without_cross,  ///< a joiner that blocked goes on without a fence
   no_wake,                ///< the exiter forgets the waiter
+  arrive_for_nothing,     ///< a thread that came by itself is run as if it had last run here
 };
 
-enum class Ult : std::uint8_t { load, store, fork, join, end };
+enum class Ult : std::uint8_t { load, store, fork, join, move, end };
 struct UltInstr {
   Ult what = Ult::end;
   std::uint8_t arg = 0;  ///< variable, or thread
@@ -47,6 +48,8 @@ inline UltInstr ld(int v) { return {Ult::load, static_cast<std::uint8_t>(v), 0};
 inline UltInstr st(int v, int x) { return {Ult::store, static_cast<std::uint8_t>(v), static_cast<std::uint8_t>(x)}; }
 inline UltInstr fk(int t) { return {Ult::fork, static_cast<std::uint8_t>(t), 0}; }
 inline UltInstr jn(int t) { return {Ult::join, static_cast<std::uint8_t>(t), 0}; }
+
+inline UltInstr mv(int r) { return {Ult::move, static_cast<std::uint8_t>(r), 0}; }
 
 inline constexpr std::uint8_t kNobody = 0xFF;
 inline constexpr std::uint8_t kHeapOfRank0 = 0xFF, kHeapOfRank1 = 0xFE;
@@ -62,7 +65,7 @@ struct ForkJoin {
 template <std::uint8_t W, std::uint8_t T, std::uint8_t V>
 class Stealing {
   static constexpr std::uint8_t R = 2, kRing = 4;
-  enum Mode : std::uint8_t { kIdle, kRun, kPush, kExit, kPop, kLocalSteal, kTheft, kJoin, kCross };
+  enum Mode : std::uint8_t { kIdle, kRun, kPush, kExit, kPop, kLocalSteal, kTheft, kJoin, kCross, kMove };
 
   struct Worker {
     sched::Theft theft;
@@ -133,9 +136,11 @@ class Stealing {
                                              "join: record",
                                              "cross: source releases",
                                              "cross: acquires",
-                                             "goes on"};
+                                             "goes on",
+                                             "moves: saves",
+                                             "moves: ready list"};
     static constexpr const char* kTheftWords[] = {"look",        "bottom", "entry",   "claim",    "sp",
-                                                  "ask_release", "adopt",  "acquire", "set_rank", "done"};
+                                                  "ask_release", "adopt",  "acquire", "set_rank", "done", "arrived"};
     std::string t = "worker " + std::to_string(x.actor) + " (rank " + std::to_string(p_.rank_of_worker[x.actor]) +
                     ") " + kWords[x.kind];
     if (x.kind == sTheft) return t + " " + kTheftWords[x.detail];
@@ -172,7 +177,9 @@ class Stealing {
     sJoin,
     sRelease,
     sAcquire,
-    sGoOn
+    sGoOn,
+    sMoveSave,
+    sMove
   };
 
   [[nodiscard]] bool without(StealMutation m) const noexcept { return p_.without == m; }
@@ -257,6 +264,7 @@ class Stealing {
       case kLocalSteal: return local_steal(s, w, emit);
       case kTheft: return theft(s, w, emit);
       case kJoin: return join(s, w, emit);
+      case kMove: return move(s, w, emit);
       default: return cross(s, w, emit);
     }
   }
@@ -295,6 +303,13 @@ class Stealing {
         ++n.thread[t].pc;
         n.queue[w].ring[n.queue[w].bottom % kRing] = t;
         return emit(n, Step{sFork, w, i.arg});
+      case Ult::move:
+        ++n.thread[t].pc;
+        if (i.arg == r) return emit(n, Step{sGoOn, w, t});
+        become(me, kMove);
+        me.entry = i.arg;
+        n.thread[t].saved = 1;
+        return emit(n, Step{sMoveSave, w, i.arg});
       default:
         become(me, kJoin);
         me.entry = i.arg;
@@ -406,6 +421,15 @@ class Stealing {
       if (!(s.ready[rank(w)] & (1 << t))) continue;
       State n = s;
       n.ready[rank(w)] = static_cast<std::uint8_t>(n.ready[rank(w)] & ~(1 << t));
+      if (s.thread[t].rank != rank(w) && !without(StealMutation::arrive_for_nothing)) {
+        become(n.worker[w], kTheft);
+        n.worker[w].theft = sched::Theft::arrival(SlotId{t});
+        n.worker[w].kind = static_cast<std::uint8_t>(n.worker[w].theft.next().kind);
+        while (rank(n.worker[w].victim) != s.thread[t].rank) ++n.worker[w].victim;   // any of that rank: its deque is not looked at
+        n.thread[t].runner = w;
+        emit(n, Step{sReady, w, t});
+        continue;
+      }
       const char* wrong = resume(n, w, t);
       if (wrong != nullptr) return emit(n, Step{sReady, w, t}, wrong);
       n.thread[t].resumed = 1;
@@ -567,6 +591,19 @@ class Stealing {
     become(me, kCross);
     me.source = source;
     emit(n, Step{sJoin, w, child});
+  }
+
+  /// Its registers are saved: into the ready list of another rank.
+  template <class Emit>
+  void move(const State& s, std::uint8_t w, Emit&& emit) const {
+    State n = s;
+    Worker& me = n.worker[w];
+    const std::uint8_t t = me.thread, to = me.entry;
+    n.thread[t].runner = kNobody;
+    n.ready[to] = static_cast<std::uint8_t>(n.ready[to] | 1 << t);
+    me.thread = kNobody;
+    become(me, kPop);
+    emit(n, Step{sMove, w, to});
   }
 
   /// Fences after the exit was seen; then the joiner goes on.

@@ -46,6 +46,19 @@ ForkJoin there_and_back() {
 /// The joined child ends on the other rank, where it wrote what the joiner's rank has cached.
 ForkJoin moved_child() { return {{{ld(0), fk(1), jn(1), ld(0)}, {fk(2), st(0, 5), jn(2)}, {}}, kVariables, {0, 1}}; }
 
+/// A child that goes to the other rank by itself, and comes back.
+ForkJoin placed() {
+  return {{{st(0, 1), st(3, 1), fk(1), ld(0), jn(1), ld(1), ld(4), fk(2), jn(2)}, {mv(1), ld(0), ld(3), st(1, 7), mv(0), ld(1), st(1, 8), st(4, 8)}, {}}, kVariables, {0, 1}};
+}
+
+/// It comes again, after a write where it was meanwhile.
+ForkJoin commuting() { return {{{fk(1), jn(1), fk(2), jn(2)}, {mv(1), ld(1), mv(0), st(1, 7), mv(1), ld(1)}, {}}, kVariables, {0, 1}}; }
+
+/// Two that pass each other, each with a write that the other's rank has to see.
+ForkJoin crossing() {
+  return {{{st(0, 1), fk(1), ld(0), fk(2), jn(2), jn(1), ld(1), ld(2)}, {mv(1), ld(0), st(1, 7), mv(0)}, {st(2, 5), mv(1), ld(2), st(2, 6)}}, kVariables, {0, 1}};
+}
+
 Outcome walk(ForkJoin p, std::vector<std::uint8_t> ranks, StealMutation without = StealMutation::none,
              Bounds bounds = {}) {
   p.rank_of_worker = std::move(ranks);
@@ -80,7 +93,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"nested_1_1", nested(), {0, 1}}, Case{"nested_1_2", nested(), {0, 1, 1}},
                     Case{"nested_2_2", nested(), {0, 0, 1, 1}}, Case{"chain_2_2", chain(), {0, 0, 1, 1}},
                     Case{"there_and_back_1_1", there_and_back(), {0, 1}},
-                    Case{"moved_child_2_2", moved_child(), {0, 0, 1, 1}}),
+                    Case{"moved_child_2_2", moved_child(), {0, 0, 1, 1}}, Case{"placed_1_1", placed(), {0, 1}}, Case{"placed_2_1", placed(), {0, 0, 1}},
+                    Case{"commuting_1_2", commuting(), {0, 1, 1}}, Case{"crossing_1_1", crossing(), {0, 1}}, Case{"crossing_1_2", crossing(), {0, 1, 1}}),
     [](const auto& param) { return std::string(param.param.name); });
 
 struct Mutant {
@@ -117,6 +131,9 @@ INSTANTIATE_TEST_SUITE_P(Rules, WithoutAStep,
                                          Mutant{"join_without_release", join_without_release, fork_twice(), {0, 1}},
                                          Mutant{"join_without_acquire", join_without_acquire, moved_child(), {0, 0, 1}},
                                          Mutant{"resumed_without_cross", resumed_without_cross, fork_twice(), {0, 1}},
+                                         Mutant{"arrive_for_nothing", arrive_for_nothing, placed(), {0, 1}},
+                                         Mutant{"arrive_without_release", no_release, placed(), {0, 1}},
+                                         Mutant{"arrive_without_acquire", no_acquire, commuting(), {0, 1}},
                                          Mutant{"no_wake", no_wake, fork_twice(), {0, 1}, Verdict::deadlock}),
                          [](const auto& param) { return std::string(param.param.name); });
 

@@ -236,6 +236,7 @@ class StealModel {
         return;
       case TheftStep::Kind::sp:
       case TheftStep::Kind::set_rank: return;
+      case TheftStep::Kind::arrived:
       case TheftStep::Kind::done: return end(s, t, step);
     }
   }

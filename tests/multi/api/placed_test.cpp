@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads that begin near an address, or move there: they run at the page's owner, with all that they and their creators wrote. As in api_test.cpp threads only
+// compute, and main expects.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <kasane/kasane.hpp>
+#include <mutex>
+#include <numeric>
+#include <vector>
+
+namespace {
+
+/// A number on each rank, on a page of its own.
+std::vector<kasane::unique_array<std::uint64_t>> one_on_each_rank() {
+  std::vector<kasane::unique_array<std::uint64_t>> all;
+  for (std::uint32_t r = 0; r < kasane::ranks(); ++r) all.push_back(kasane::make_array<std::uint64_t>(8192, kasane::placement::on(r)));
+  return all;
+}
+
+TEST(PlacedThread, BeginsAtTheOwnerOfItsAddress) {
+  struct Wrong {
+    unsigned place = 0, value = 0;
+  };
+  const Wrong wrong = kasane::run([] {
+    const auto numbers = one_on_each_rank();
+    std::vector<std::uint64_t> ran_at(kasane::ranks(), ~std::uint64_t{0});
+    std::vector<kasane::thread> threads;
+    threads.reserve(kasane::ranks());
+    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+      std::uint64_t* const number = numbers[r].get();
+      *number = r * 10;
+      threads.emplace_back(kasane::near{number}, [number, at = &ran_at[r]] {
+        *at = kasane::rank();
+        *number += 1;
+      });
+    }
+    for (auto& t : threads) t.join();
+    Wrong found;
+    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+      found.value += *numbers[r].get() != r * 10 + 1;
+      found.place += ran_at[r] != r;
+    }
+    return found;
+  });
+  EXPECT_EQ(wrong.value, 0u);
+  // With several workers it waits in a deque for a moment, from which another rank may steal it.
+  if (kasane::workers() == 1) {
+    EXPECT_EQ(wrong.place, 0u);
+  }
+}
+
+TEST(PlacedThread, TakesItsStackAndItsArgumentsAlong) {
+  const std::uint64_t sum = kasane::run([] {
+    const auto numbers = one_on_each_rank();
+    std::vector<std::uint64_t> values(1000);
+    std::iota(values.begin(), values.end(), std::uint64_t{0});
+    std::uint64_t result = 0;
+    kasane::thread(kasane::near{numbers.back().get()}, [&result](const std::vector<std::uint64_t>& mine, std::uint64_t more) {
+      std::uint64_t local[512];
+      for (std::size_t i = 0; i < 512; ++i) local[i] = mine[i];
+      kasane::this_thread::yield();
+      result = std::accumulate(local, local + 512, more);
+    }, values, 7).join();
+    return result;
+  });
+  EXPECT_EQ(sum, 511u * 512 / 2 + 7);
+}
+
+TEST(PlacedThread, GoesRoundAndRoundWithWhatItWrote) {
+  constexpr unsigned kRounds = 20, kWalkers = 6;
+  struct Sums {
+    std::uint64_t shared = 0, least = ~std::uint64_t{0}, most = 0;
+  };
+  const Sums sums = kasane::run([] {
+    const auto numbers = one_on_each_rank();
+    for (const auto& n : numbers) *n.get() = 0;
+    kasane::mutex mutex;
+    Sums result;
+    const auto walker = [&](std::uint32_t start) {
+      for (unsigned step = 0; step < kRounds * kasane::ranks(); ++step) {
+        std::uint64_t* const number = numbers[(start + step) % kasane::ranks()].get();
+        kasane::this_thread::move_near(number);
+        const std::lock_guard lock(mutex);
+        ++result.shared;
+        ++*number;
+      }
+    };
+    std::vector<kasane::thread> walkers;
+    walkers.reserve(kWalkers);
+    for (std::uint32_t i = 0; i < kWalkers; ++i) walkers.emplace_back(walker, i);
+    for (auto& w : walkers) w.join();
+    for (const auto& n : numbers) {
+      result.least = std::min(result.least, *n.get());
+      result.most = std::max(result.most, *n.get());
+    }
+    return result;
+  });
+  EXPECT_EQ(sums.shared, std::uint64_t{kWalkers} * kRounds * kasane::ranks());
+  EXPECT_EQ(sums.least, kWalkers * kRounds);
+  EXPECT_EQ(sums.most, kWalkers * kRounds);
+}
+
+TEST(PlacedThread, IsRefusedWhereNothingIsAllocated) {
+  const int code = kasane::run([] {
+    static int global;
+    int local = 0;
+    kasane::this_thread::move_near(&local);   // a stack lies where its thread runs
+    kasane::thread nowhere(kasane::near{&global}, [] {});
+    try {
+      nowhere.join();
+    } catch (const kasane::error& e) {
+      return e.code();
+    }
+    return 0;
+  });
+  EXPECT_EQ(code, EINVAL);
+  EXPECT_EQ(kasane_thread_move_near(nullptr), EPERM);
+}
+
+}  // namespace
