@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+// kasane bench spill: how fast bytes travel between frames and the spill file, beside fio and mmap in the same directory, all in one memory control group that
+// holds a quarter of the data (where one can be made). Interleaved repetitions; median. Reads are verified.
+//   kasane-bench-spill [--dir DIR] [--size SIZE] [--repetitions N] [--quick] [--json FILE]
+//
+// Kasane's cases fill frames in place, as a rank does: frames of a memory file, populated for a read, punched when they are done with.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/options.h"
+#include "base/random.h"
+#include "mem/populate.h"
+#include "mem/space.h"
+#include "mem/spill_queue.h"
+
+namespace {
+
+using namespace kasane;
+using mem::kBlockBytes;
+
+struct Settings {
+  std::string directory;
+  std::uint64_t bytes;
+  std::uint64_t random_reads;   ///< of each thread
+};
+
+constexpr std::uint64_t kChunk = 1u << 20;   // of a sweep
+constexpr unsigned kAhead = 8;               // chunks under way
+
+[[noreturn]] void fail_with(const std::string& what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
+
+/// Every block begins with its number + 1, which also makes sure that none is zero.
+void stamp(std::byte* base, std::uint64_t offset, std::uint64_t bytes) {
+  for (std::uint64_t at = offset; at < offset + bytes; at += kBlockBytes) {
+    const std::uint64_t number = at / kBlockBytes + 1;
+    std::memcpy(base + at, &number, sizeof number);
+  }
+}
+void check(const std::byte* base, std::uint64_t offset, std::uint64_t bytes) {
+  for (std::uint64_t at = offset; at < offset + bytes; at += kBlockBytes) {
+    std::uint64_t number;
+    std::memcpy(&number, base + at, sizeof number);
+    if (number != at / kBlockBytes + 1) throw std::runtime_error("a block came back with other bytes");
+  }
+}
+
+double mib_per_second(std::uint64_t bytes, std::uint64_t ns) { return static_cast<double>(bytes) / (1 << 20) / (static_cast<double>(ns) * 1e-9); }
+double per_second(std::uint64_t n, std::uint64_t ns) { return static_cast<double>(n) / (static_cast<double>(ns) * 1e-9); }
+
+/// A memory file as M, and a spill file.
+class Tier {
+ public:
+  explicit Tier(const Settings& settings) : settings_(settings), fd_(::memfd_create("frames", MFD_CLOEXEC)) {
+    if (fd_ < 0 || ::ftruncate(fd_, static_cast<off_t>(settings.bytes)) != 0) fail_with("no memory file");
+    // Aligned as the file is, and advised: where the machine allows it for shared memory, 16 OS pages come and go as one.
+    const auto reserved = mem::reserve_space(settings.bytes + mem::kSpillStripeBytes);
+    if (!reserved) throw std::runtime_error(reserved.error().message);
+    const auto address = (reinterpret_cast<std::uintptr_t>(*reserved) + mem::kSpillStripeBytes - 1) / mem::kSpillStripeBytes * mem::kSpillStripeBytes;
+    void* const p = ::mmap(reinterpret_cast<void*>(address), settings.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd_, 0);
+    if (p == MAP_FAILED) fail_with("no room for frames");
+    ::madvise(p, settings.bytes, MADV_HUGEPAGE);
+    base_ = static_cast<std::byte*>(p);
+    auto file = mem::SpillFile::create(settings.directory, settings.bytes);
+    if (!file) throw std::runtime_error(file.error().message);
+    file_ = std::make_unique<mem::SpillFile>(std::move(*file));
+  }
+  ~Tier() {
+    ::munmap(base_, settings_.bytes);
+    ::close(fd_);
+  }
+
+  double write_sweep(const std::string& engine) {
+    const std::uint64_t begin = now_ns();
+    sweep(engine, mem::SpillOp::write);
+    return mib_per_second(settings_.bytes, now_ns() - begin);
+  }
+  double read_sweep(const std::string& engine) {
+    const std::uint64_t begin = now_ns();
+    sweep(engine, mem::SpillOp::read);
+    return mib_per_second(settings_.bytes, now_ns() - begin);
+  }
+  /// Each of the threads waits for one block at a time, on a queue of its own.
+  double random_reads(const std::string& engine, unsigned threads) {
+    const std::uint64_t begin = now_ns();
+    std::vector<std::thread> all;
+    for (unsigned t = 0; t < threads; ++t) {
+      all.emplace_back([&, t] {
+        const auto queue = make_queue(engine);
+        Random random(t + 1);
+        for (std::uint64_t i = 0; i < settings_.random_reads; ++i) {
+          // In pages of the thread's own: nobody else punches them. A page goes as a whole, else its other blocks would stay where frames are large.
+          const std::uint64_t page = (random.below(settings_.bytes / mem::kPageBytes / threads) * threads + t) * mem::kPageBytes;
+          const std::uint64_t at = page + random.below(mem::kPageBytes / kBlockBytes) * kBlockBytes;
+          move(*queue, mem::SpillOp::read, at, kBlockBytes);
+          check(base_, at, kBlockBytes);
+          punch(page, mem::kPageBytes);
+        }
+      });
+    }
+    for (std::thread& t : all) t.join();
+    return per_second(settings_.random_reads * threads, now_ns() - begin);
+  }
+
+ private:
+  struct Chunk {
+    Chunk(mem::SpillOp op, std::byte* base, std::uint64_t offset) : range{{offset, kChunk}}, batch(op, base, range) {}
+    std::array<mem::SpillRange, 1> range;
+    mem::SpillBatch batch;
+  };
+
+  std::unique_ptr<mem::SpillQueue> make_queue(const std::string& engine) {
+    auto queue = mem::SpillQueue::create(*file_, engine);
+    if (!queue) throw std::runtime_error(queue.error().message);
+    return std::move(*queue);
+  }
+  void punch(std::uint64_t at, std::uint64_t bytes) const {
+    if (::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(at), static_cast<off_t>(bytes)) != 0) fail_with("cannot punch frames");
+  }
+  void finish(mem::SpillQueue& queue, const mem::SpillBatch& batch) const {
+    queue.wait(batch);
+    if (batch.error() != 0) throw std::runtime_error(file_->error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes).message);
+  }
+  void move(mem::SpillQueue& queue, mem::SpillOp op, std::uint64_t at, std::uint64_t bytes) const {
+    std::array<mem::SpillRange, 1> range{{{at, bytes}}};
+    mem::SpillBatch batch(op, base_, range);
+    queue.run(batch);
+    finish(queue, batch);
+  }
+  // A window of chunks moves over the data: frames are made (and stamped) at its front; looked at (if read) and punched at its back.
+  void sweep(const std::string& engine, mem::SpillOp op) {
+    const auto queue = make_queue(engine);
+    std::deque<Chunk> window;
+    const auto retire = [&] {
+      finish(*queue, window.front().batch);
+      const std::uint64_t at = window.front().range[0].offset;
+      if (op == mem::SpillOp::read) check(base_, at, kChunk);
+      punch(at, kChunk);
+      window.pop_front();
+    };
+    for (std::uint64_t at = 0; at < settings_.bytes; at += kChunk) {
+      if (window.size() == kAhead) retire();
+      mem::populate(base_ + at, kChunk);
+      if (op == mem::SpillOp::write) stamp(base_, at, kChunk);
+      window.emplace_back(op, base_, at);
+      if (!queue->submit(window.back().batch)) throw std::runtime_error("the queue is too short for the window");
+    }
+    while (!window.empty()) retire();
+  }
+
+  const Settings& settings_;
+  int fd_;
+  std::byte* base_;
+  std::unique_ptr<mem::SpillFile> file_;
+};
+
+/// A file of the same size for mmap and fio.
+class PeerFile {
+ public:
+  explicit PeerFile(const Settings& settings) : settings_(settings), path_(settings.directory + "/kasane-bench-spill." + std::to_string(::getpid())) {
+    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd_ < 0 || ::ftruncate(fd_, static_cast<off_t>(settings.bytes)) != 0) fail_with("no file at " + path_);
+  }
+  ~PeerFile() {
+    ::unlink(path_.c_str());
+    ::close(fd_);
+  }
+
+  /// body(map) with nothing in the page cache before; until everything is on disk.
+  std::uint64_t mapped(int advice, const std::function<void(std::byte*)>& body) {
+    ::fsync(fd_);
+    ::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED);
+    const std::uint64_t begin = now_ns();
+    void* const p = ::mmap(nullptr, settings_.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+    if (p == MAP_FAILED) fail_with("cannot map " + path_);
+    ::madvise(p, settings_.bytes, advice);
+    body(static_cast<std::byte*>(p));
+    ::munmap(p, settings_.bytes);
+    ::fsync(fd_);
+    return now_ns() - begin;
+  }
+
+  double write_sweep(int advice) {
+    return mib_per_second(settings_.bytes, mapped(advice, [&](std::byte* p) {
+                            for (std::uint64_t at = 0; at < settings_.bytes; at += kBlockBytes) std::memset(p + at, 1, kBlockBytes), stamp(p, at, kBlockBytes);
+                          }));
+  }
+  double read_sweep(int advice) {
+    return mib_per_second(settings_.bytes, mapped(advice, [&](std::byte* p) { check(p, 0, settings_.bytes); }));
+  }
+  double random_reads(unsigned threads) {
+    const std::uint64_t ns = mapped(MADV_RANDOM, [&](std::byte* p) {
+      std::vector<std::thread> all;
+      for (unsigned t = 0; t < threads; ++t) {
+        all.emplace_back([&, t] {
+          Random random(t + 1);
+          for (std::uint64_t i = 0; i < settings_.random_reads; ++i) check(p, random.below(settings_.bytes / kBlockBytes) * kBlockBytes, kBlockBytes);
+        });
+      }
+      for (std::thread& t : all) t.join();
+    });
+    return per_second(settings_.random_reads * threads, ns);
+  }
+  /// The figure in this column (from 1) of fio's terse output.
+  [[nodiscard]] double fio(const std::string& arguments, unsigned column) const {
+    const std::string line = fmt::format("fio --name=x --filename={} --size={} --ioengine=io_uring --direct=1 --output-format=terse {} | cut -d';' -f{}", path_, settings_.bytes, arguments, column);
+    std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(line.c_str(), "r"), ::pclose);
+    double value = 0;
+    if (!pipe || std::fscanf(pipe.get(), "%lf", &value) != 1) throw std::runtime_error("fio failed: " + line);
+    return value;
+  }
+
+ private:
+  const Settings& settings_;
+  std::string path_;
+  int fd_;
+};
+
+/// Of frames of 64 KiB: the word in brackets of the kernel's setting; "unknown" before Linux 6.10.
+std::string large_frames() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled");
+  std::string line;
+  std::getline(file, line);
+  const auto open = line.find('['), close = line.find(']');
+  return close != std::string::npos ? line.substr(open + 1, close - open - 1) : "unknown";
+}
+
+struct Case {
+  std::string name, system, unit;
+  std::function<double()> run;
+  std::vector<double> values;
+};
+
+std::vector<Case> cases(const Settings& s, Tier& tier, PeerFile& file) {
+  std::vector<Case> list;
+  const auto add = [&](const char* name, const std::string& system, const char* unit, std::function<double()> run) { list.push_back({name, system, unit, std::move(run), {}}); };
+  const bool fio = std::system("command -v fio >/dev/null 2>&1") == 0;
+  // In this order each repetition writes before it reads.
+  for (const auto& engine : mem::spill_engines()) {
+    if (!engine.available) continue;
+    const std::string name(engine.name);
+    add("seq-write", name, "MiB/s", [&, name] { return tier.write_sweep(name); });
+    add("seq-read", name, "MiB/s", [&, name] { return tier.read_sweep(name); });
+    add("random-1", name, "1/s", [&, name] { return tier.random_reads(name, 1); });
+    add("random-8", name, "1/s", [&, name] { return tier.random_reads(name, 8); });
+  }
+  if (fio) {
+    const std::string some = fmt::format("--number_ios={}", s.random_reads);
+    add("seq-write", "fio", "MiB/s", [&] { return file.fio("--rw=write --bs=1m --iodepth=8 --fallocate=none --overwrite=1", 48) / 1024; });
+    add("seq-read", "fio", "MiB/s", [&] { return file.fio("--rw=read --bs=1m --iodepth=8", 7) / 1024; });
+    add("random-1", "fio", "1/s", [&, some] { return file.fio("--rw=randread --bs=4k --iodepth=1 " + some, 8); });
+    add("random-8", "fio", "1/s", [&, some] { return file.fio("--rw=randread --bs=4k --iodepth=8 " + some, 8); });
+  }
+  add("seq-write", "mmap", "MiB/s", [&] { return file.write_sweep(MADV_NORMAL); });
+  add("seq-read", "mmap", "MiB/s", [&] { return file.read_sweep(MADV_NORMAL); });
+  add("seq-read", "mmap-sequential", "MiB/s", [&] { return file.read_sweep(MADV_SEQUENTIAL); });
+  add("random-1", "mmap-random", "1/s", [&] { return file.random_reads(1); });
+  add("random-8", "mmap-random", "1/s", [&] { return file.random_reads(8); });
+  return list;
+}
+
+Json measure(const Settings& settings, unsigned repetitions, bool limited) {
+  Tier tier(settings);
+  PeerFile file(settings);
+  auto list = cases(settings, tier, file);
+  for (unsigned r = 0; r < repetitions; ++r)
+    for (Case& c : list) c.values.push_back(c.run());
+  std::stable_sort(list.begin(), list.end(), [](const Case& x, const Case& y) { return x.name < y.name; });
+  std::printf("%s of data in %s; frames of 64 KiB (hugepages-64kB/shmem_enabled): %s; %s\n", bytes_text(settings.bytes).c_str(), settings.directory.c_str(), large_frames().c_str(),
+              limited ? "memory limited to a quarter of it" : "memory NOT limited (no control group can be made here): mmap's figures are too good");
+  Json rows = Json::array();
+  for (Case& c : list) {
+    std::sort(c.values.begin(), c.values.end());
+    const double value = c.values[c.values.size() / 2];
+    std::printf("%-10s %-16s %10.0f %s\n", c.name.c_str(), c.system.c_str(), value, c.unit.c_str());
+    rows.push_back({{"suite", "spill"}, {"case", c.name}, {"system", c.system}, {"ranks", 1}, {"threads", c.name == "random-8" ? 8 : 1},
+                    {"bytes", c.name.front() == 's' ? kChunk : kBlockBytes}, {"value", value}, {"unit", c.unit}, {"repetitions", repetitions}});
+  }
+  return rows;
+}
+
+/// A memory control group of either version, gone with the object.
+class MemoryGroup {
+ public:
+  explicit MemoryGroup(std::uint64_t bytes) {
+    const std::string name = "/kasane-bench-spill." + std::to_string(::getpid());
+    for (const auto& [mount, limit] : {std::pair{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, std::pair{"/sys/fs/cgroup", "memory.max"}}) {
+      std::error_code ignored;
+      if (!std::filesystem::create_directory(mount + name, ignored)) continue;
+      path_ = mount + name;
+      if (std::ofstream(path_ + "/" + limit) << bytes << std::flush) return;
+      std::filesystem::remove(path_, ignored);
+      path_.clear();
+    }
+  }
+  ~MemoryGroup() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove(path_, ignored);
+  }
+  /// The calling process is in it from here on.
+  [[nodiscard]] bool enter() const { return !path_.empty() && static_cast<bool>(std::ofstream(path_ + "/cgroup.procs") << ::getpid() << std::flush); }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Rates between frames and a spill file, beside fio and mmap"};
+  std::string directory = std::filesystem::temp_directory_path(), size = "2G", json;
+  unsigned repetitions = 3;
+  bool quick = false;
+  app.add_option("--dir", directory, "where the files are made: on the disk to be measured")->capture_default_str();
+  app.add_option("--size", size, "of the data")->capture_default_str();
+  app.add_option("--repetitions", repetitions, "of which the median counts")->check(CLI::Range(1, 100))->capture_default_str();
+  app.add_flag("--quick", quick, "once, with 256M");
+  app.add_option("--json", json, "also write rows to this file");
+  CLI11_PARSE(app, argc, argv);
+  const auto bytes = parse_bytes(quick ? "256M" : size);
+  if (!bytes || *bytes < 64 * kChunk || *bytes % mem::kSpillStripeBytes != 0) {
+    std::fprintf(stderr, "kasane bench spill: --size %s is no multiple of 2M from 64M on\n", size.c_str());
+    return 2;
+  }
+  const Settings settings{directory, *bytes, quick ? 1000u : 10'000u};
+  const MemoryGroup group(*bytes / 4);
+  // In a process of its own: what it leaves behind goes with it, and then the group can go.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      const Json rows = measure(settings, quick ? 1 : repetitions, group.enter());
+      if (!json.empty()) {
+        if (const auto written = write_json_file(json, rows); !written) throw std::runtime_error(written.error().message);
+      }
+      std::fflush(stdout);
+      ::_exit(0);
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "kasane bench spill: %s\n", e.what());
+      ::_exit(1);
+    }
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) std::fprintf(stderr, "kasane bench spill: ended by signal %d\n", WTERMSIG(status));
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
