@@ -71,6 +71,13 @@ class RegionWords {
     if (auto* word = direct(rank, offset)) return void(*old = word->exchange(value));
     batch.atomic(AtomicOp::swap, at(rank, offset), value, 0, old);
   }
+  /// A swap that nobody may await: *old is set when the completion runs, or at once (done).
+  Post swap(Blocking& io, Rank rank, std::uint64_t offset, std::uint64_t value, std::uint64_t* old, Completion* completion) const {
+    if (auto* word = direct(rank, offset)) return *old = word->exchange(value), Post::done;
+    const Post result = io.transport().atomic(AtomicOp::swap, at(rank, offset), value, 0, old, completion);
+    if (result != Post::again) io.count_trip(at(rank, offset));
+    return result;
+  }
   void fetch_or(Batch& batch, Rank rank, std::uint64_t offset, std::uint64_t operand, std::uint64_t* old) const {
     if (auto* word = direct(rank, offset)) return void(*old = word->fetch_or(operand));
     batch.atomic(AtomicOp::fetch_or, at(rank, offset), operand, 0, old);

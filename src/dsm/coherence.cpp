@@ -358,6 +358,7 @@ void Coherence::flush_dirty(ThreadContext& ctx) {
     b = dirty_.next(raw(window) + kWindowBlocks);
   }
   if (left) dirty_.for_each([&](BlockId b) { flush_block(ctx.io, &ctx.counters, b); });
+  if (mover_ != nullptr) mover_->await_named(ctx.io);   // stores into pages that came here can be read where others look for them
 }
 
 /// Rules 5 and 6: has the page, which is marked, to be told of? watch: blocks of ours are protected first, so that later stores mark the page again. Never waits: a block
@@ -911,7 +912,7 @@ void Coherence::end_merge(comm::Blocking& io, PageId page, gas::ByteRange live, 
 
 void Coherence::settle(PageId page) {
   const BlockRange all = pages_.blocks_of(page);
-  sharing_.mark(page);   // not earlier: a release of ours would take the mark while others still join the old owner's readers
+  sharing_.mark(page);   // not earlier: a release of ours would take the mark while others still join the old owner's readers (or, where the entry is on its way, once more: end_naming)
   protect(all, Access::write);
   for (std::uint64_t i = 0; i < all.count; ++i) {
     const BlockId b = block_at(all.first, i);
@@ -921,6 +922,14 @@ void Coherence::settle(PageId page) {
     s.busy = false;
     finish(b, next(s, Event::arrive).after);
   }
+}
+
+/// Counts as a changed block does: the release that sends it has to wait.
+void Coherence::begin_naming() noexcept { sharing_.add_dirty(); }
+
+void Coherence::end_naming(PageId page) noexcept {
+  sharing_.mark(page);   // again: a release that began before the page came may have taken settle()'s mark while others still joined the old owner's readers
+  sharing_.remove_dirty();
 }
 
 }  // namespace kasane::dsm

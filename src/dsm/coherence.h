@@ -96,6 +96,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void begin_merge(comm::Batch&, PageId, gas::ByteRange live, Rank from) override;
   void end_merge(comm::Blocking&, PageId, gas::ByteRange live, Rank from) override;
   void settle(PageId) override;
+  void begin_naming() noexcept override;
+  void end_naming(PageId) noexcept override;
 
   /// Acquires so far.
   [[nodiscard]] std::uint64_t acquires() const noexcept { return acquires_.load(); }

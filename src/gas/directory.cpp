@@ -41,6 +41,10 @@ void Directory::unmark(comm::Batch& batch, PageId page, Location to, std::uint64
   words_.swap(batch, manager(page), entry(page, 0), to.word(), before);
 }
 
+comm::Post Directory::unmark(comm::Blocking& io, PageId page, Location to, std::uint64_t* before, comm::Completion* completion) const {
+  return words_.swap(io, manager(page), entry(page, 0), to.word(), before, completion);
+}
+
 void Directory::peek_holders(comm::Batch& batch, PageId page, std::uint64_t* holders) const {
   words_.load(batch, manager(page), entry(page, 2), holders);
 }

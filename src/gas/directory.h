@@ -23,7 +23,7 @@ namespace kasane::gas {
 
 /// What others may want to know of a rank by one read.
 struct RankHeader {
-  std::atomic<std::uint64_t> unreleased;   ///< head of the pages that its next release looks at; counts the blocks with a twin too. 0: a release has nothing to do
+  std::atomic<std::uint64_t> unreleased;   ///< head of the pages that its next release looks at; counts blocks with a twin too, and entries of pages here that do not name it yet. 0: a release has nothing to do
   std::atomic<std::uint64_t> told;         ///< head of the pages that it was told of; counts acquires at work. 0: an acquire has nothing to do
 };
 
@@ -52,6 +52,8 @@ class Directory {
   void mark(comm::Batch&, PageId, std::uint64_t* before) const;
   /// Word 0 of a page that the caller has marked.
   void unmark(comm::Batch&, PageId, Location to, std::uint64_t* before) const;
+  /// The same without a batch: *before is set when the completion runs, or at once (done).
+  comm::Post unmark(comm::Blocking&, PageId, Location to, std::uint64_t* before, comm::Completion*) const;
   void peek_holders(comm::Batch&, PageId, std::uint64_t* holders) const;
   /// Nobody holds the location any more; word 2 is stamped with the version that word 0 will have.
   void take_holders(comm::Batch&, PageId, std::uint32_t next_version, std::uint64_t* holders) const;

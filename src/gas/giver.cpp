@@ -60,6 +60,7 @@ bool Giver::serve(comm::Blocking& io) {
     noted.gift = {PageId{raw(noted.gift.first) + now}, noted.gift.pages - now};
     if (noted.gift.pages != 0 && noted_.add(noted)) return true;   // at the end, so that gifts take turns; no room: go on
   }
+  mover_.await_named(io);
   transport_.reply(noted.token, 0);
   return true;
 }

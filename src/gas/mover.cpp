@@ -32,6 +32,14 @@ struct Mover::Trip {
 Mover::Mover(comm::Transport& transport, AddressCache& addresses, PageHolder& holder)
     : transport_(transport), addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), holder_(holder) {
   transport_.set_handler(kYieldHandler, &Mover::on_yield, this);
+  for (std::uint32_t i = 0; i < kMostNamed; ++i) {
+    names_[i].mover = this;
+    names_[i].index = i;
+    names_[i].fn = [](comm::Completion* c) noexcept {
+      const auto& arrived = *static_cast<Named*>(c);
+      arrived.mover->named(arrived);
+    };
+  }
 }
 
 void Mover::on_yield(void* self, const comm::Message& message) noexcept {
@@ -43,17 +51,17 @@ void Mover::on_yield(void* self, const comm::Message& message) noexcept {
 }
 
 Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
-  const auto refusal = bring_one(io, page, live);
+  const auto refusal = bring_one(io, page, live, Naming::awaited);
   if (!refusal) return {};
   const std::string where = "the page at global offset " + std::to_string(pages_.offset_of(page));
   return fail(refusal->why, refusal->why == Errc::busy ? "own: " + where + " is pinned by its owner" : "own: " + where + " is not allocated");
 }
 
-std::optional<Refusal> Mover::bring_one(comm::Blocking& io, PageId page, ByteRange live) {
+std::optional<Refusal> Mover::bring_one(comm::Blocking& io, PageId page, ByteRange live, Naming naming) {
   for (;;) {
     if (holder_.claim(io, page) == Claim::ours) return {};
     Trip trip{.page = page, .live = live};
-    travel(io, {&trip, 1});
+    travel(io, {&trip, 1}, naming);
     if (trip.outcome == Trip::Outcome::here) return {};
     if (trip.outcome == Trip::Outcome::refused) return Refusal{trip.why, page};
     io.waiter().pause();   // the bits were given back: the owner's handler or another mover may need them (rule 8)
@@ -73,21 +81,21 @@ std::optional<Refusal> Mover::bring_all(comm::Blocking& io, PageId first, std::u
       if (claim == Claim::in_use) left[left_count++] = page;
       if (claim == Claim::taken) trips[travellers++] = Trip{.page = page, .live = all_of(page)};
     }
-    travel(io, {trips.data(), travellers});
+    travel(io, {trips.data(), travellers}, Naming::later);
     std::optional<Refusal> refusal;
     for (const Trip& t : std::span(trips.data(), travellers)) {
       if (t.outcome == Trip::Outcome::retry) left[left_count++] = t.page;
       if (t.outcome == Trip::Outcome::refused && !refusal) refusal = Refusal{t.why, t.page};
     }
     for (std::size_t i = 0; i < left_count && !refusal; ++i) {
-      refusal = bring_one(io, left[i], all_of(left[i]));
+      refusal = bring_one(io, left[i], all_of(left[i]), Naming::later);
     }
     if (refusal) return refusal;
   }
   return {};
 }
 
-void Mover::travel(comm::Blocking& io, std::span<Trip> trips) {
+void Mover::travel(comm::Blocking& io, std::span<Trip> trips, Naming naming) {
   const Rank me = transport_.rank();
   const Traced traced(io.counters(), TraceKind::move_pages, trips.size());
   comm::Batch batch(io);
@@ -110,10 +118,13 @@ void Mover::travel(comm::Blocking& io, std::span<Trip> trips) {
     if (t.yielded() && !t.live.empty()) holder_.end_merge(io, t.page, t.live, t.yielder);
   }
 
-  // Not settled before the entry is known to name us: a thread of ours could store, and release, while others still read the old frame.
+  // A page is settled when its entry is known to name us: a thread of ours could store, and release, while others still read the old frame. Or the release waits for that.
   for (Trip& t : trips) {
     const Location before = Location::of(t.before);
-    if (t.claimed()) {
+    if (t.yielded() && naming == Naming::later && !directory_.near(t.page)) {
+      name_later(io, t);
+      t.last = t.step.claimed.word();   // which its completion looks at
+    } else if (t.claimed()) {
       directory_.unmark(batch, t.page, end_move(t.step.claimed, t.yielded() ? me : before.owner), &t.last);
     } else if (t.step.verdict != MoveVerdict::wait) {
       directory_.unmark(batch, t.page, t.step.verdict == MoveVerdict::already_there ? touched(before) : before, &t.last);
@@ -133,6 +144,35 @@ void Mover::travel(comm::Blocking& io, std::span<Trip> trips) {
     t.why = t.step.verdict == MoveVerdict::not_allocated ? Errc::out_of_range : Errc::busy;
     t.outcome = pinned || t.step.verdict == MoveVerdict::not_allocated ? Trip::Outcome::refused : Trip::Outcome::retry;
   }
+}
+
+void Mover::name_later(comm::Blocking& io, const Trip& t) {
+  std::uint32_t index = comm::IndexPool<>::kNone;
+  // Entries arrive by themselves; the predicate may be called again after it was true.
+  io.waiter().until([&] { return index != comm::IndexPool<>::kNone || (index = free_names_.take()) != comm::IndexPool<>::kNone; });
+  Named& name = names_[index];
+  name.status = comm::Status::ok;
+  name.claimed = t.step.claimed.word();
+  name.page = t.page;
+  holder_.begin_naming();   // before any store can land
+  on_their_way_.fetch_add(1);
+  comm::Post result = comm::Post::again;
+  io.waiter().until([&] {
+    if (result == comm::Post::again) result = directory_.unmark(io, t.page, end_move(t.step.claimed, transport_.rank()), &name.before, &name);
+    return result != comm::Post::again;
+  });
+  if (result == comm::Post::done) named(name);
+}
+
+void Mover::named(const Named& name) noexcept {
+  KASANE_CHECK(name.status != comm::Status::ok || name.before == name.claimed, "only its mover changes the entry of a page that moves");
+  holder_.end_naming(name.page);
+  free_names_.put(name.index);
+  on_their_way_.fetch_sub(1);   // last: then nobody waits for this object any more
+}
+
+void Mover::await_named(comm::Blocking& io) {
+  io.waiter().until([this] { return on_their_way_.load() == 0; });
 }
 
 /// All at once: owners are asked to yield, and everybody who knows a location to forget it. Those that word 2 named beside the mark are asked without awaiting the swap, which then

@@ -8,7 +8,7 @@
 //   3 ask the owner to yield and those  handlers that never block; the owner answers yielded, retry (a block is in use) or pinned,
 //     to forget it; swap word 2 with 0  the others when the puts that they have under way have completed
 //   4 read the live bytes, merge        one-sided
-//   5 entry := {this rank, not busy}    and finish the blocks
+//   5 entry := {this rank, not busy}    and finish the blocks: after it, or before it (Naming)
 //
 // Each of 2, 3, 4, 5 is one round trip, of which only 3 is by message (docs/design/gas.md says why this is safe).
 // Whoever holds busy waits only for puts under way and for handlers; so no cycle of waits can close (rule 11). That is so for several pages at once too: while any
@@ -17,11 +17,14 @@
 // Thread safety: any thread, given its own Blocking, whose waiter polls. Handlers run in progress().
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
 
 #include "base/result.h"
+#include "comm/index_pool.h"
 #include "gas/address_cache.h"
 
 namespace kasane::gas {
@@ -56,8 +59,12 @@ class PageHolder {
   /// when these have completed, merges the others.
   virtual void begin_merge(comm::Batch&, PageId, ByteRange live, Rank from) = 0;
   virtual void end_merge(comm::Blocking&, PageId, ByteRange live, Rank from) = 0;
-  /// After the entry names us: owned, writable, free.
+  /// After the entry names us, or is on its way to do so: owned, writable, free.
   virtual void settle(PageId) = 0;
+  /// From now until end_naming() of the page a release of this rank has something to wait for, Mover::await_named(), and others know that it has. Before settle().
+  virtual void begin_naming() noexcept {}
+  /// The entry is known to name us. In a completion, also before settle().
+  virtual void end_naming(PageId) noexcept {}
 };
 
 /// Why a page did not move.
@@ -73,8 +80,11 @@ class Mover {
 
   /// Makes this rank the owner of the page; of its bytes those in `live` arrive. A pinned page or one that is not allocated is refused.
   Result<void> bring(comm::Blocking&, PageId, ByteRange live);
-  /// Brings whole pages, several at once. At the first refusal it stops; others may have moved.
+  /// Brings whole pages, several at once. At the first refusal it stops; others may have moved. The pages can be used here at once; others may find their former owner, and wait for
+  /// the end of the move, until await_named() or a release.
   std::optional<Refusal> bring_all(comm::Blocking&, PageId first, std::uint64_t pages);
+  /// Until the entries of all pages that bring_all() has brought name this rank.
+  void await_named(comm::Blocking&);
   /// Brings a whole page, waiting for blocks that are in use, since who draws a page is just using it. False: it is here already, moves, is pinned, or
   /// nobody has touched it.
   bool draw(comm::Blocking&, PageId);
@@ -92,11 +102,23 @@ class Mover {
   /// Pages that travel at once: enough to hide a network's latency behind 64 KiB each, and few to hold at a time.
   static constexpr std::size_t kTogether = 8;
   struct Trip;
+  /// Is the end of a move awaited before the page is used here? Later: a page is here for its user a round trip earlier.
+  enum class Naming : std::uint8_t { awaited, later };
+  /// An entry that is on its way.
+  struct Named : comm::Completion {
+    Mover* mover;
+    std::uint32_t index;
+    PageId page;
+    std::uint64_t claimed, before;   ///< word 0 as it must be found, and as it was
+  };
+  static constexpr std::uint32_t kMostNamed = 64;
 
   /// Steps 2 to 5 of pages whose blocks are claimed; each trip's outcome says how it ended.
-  void travel(comm::Blocking&, std::span<Trip>);
+  void travel(comm::Blocking&, std::span<Trip>, Naming = Naming::awaited);
+  void name_later(comm::Blocking&, const Trip&);
+  void named(const Named&) noexcept;
   void recall(comm::Blocking&, std::span<Trip>);
-  std::optional<Refusal> bring_one(comm::Blocking&, PageId, ByteRange live);
+  std::optional<Refusal> bring_one(comm::Blocking&, PageId, ByteRange live, Naming);
   [[nodiscard]] ByteRange all_of(PageId page) const noexcept { return {pages_.offset_of(page), pages_.end_of(page)}; }
   static void on_yield(void* self, const comm::Message&) noexcept;
 
@@ -105,6 +127,9 @@ class Mover {
   const Directory& directory_;
   const mem::Pages& pages_;
   PageHolder& holder_;
+  std::array<Named, kMostNamed> names_;
+  comm::IndexPool<> free_names_{kMostNamed};
+  std::atomic<std::uint32_t> on_their_way_{0};
 };
 
 }  // namespace kasane::gas

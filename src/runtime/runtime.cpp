@@ -498,6 +498,7 @@ void Runtime::shut_down() noexcept {
       s.access->flush(io, o);
       return Result<void>();
     });
+    s.mover->await_named(io);
   }
   s.settle_heap(joined);
   // A service thread that draws a page asks others' service threads, so none ends before all have drawn their last.
@@ -837,6 +838,7 @@ Result<Rank> Runtime::where(const void* global) {
   auto& s = *state_;
   KASANE_TRY(check_range(*s.space, global, 1, "where"));
   KASANE_TRY(s.check_open("where"));
+  s.mover->await_named(s.contexts->here().io);
   const Rank owner = s.addresses->find(s.contexts->here().io, s.directory->pages().page_of(s.space->offset(global))).owner;
   if (owner != kNoRank) return owner;
   return fail(Errc::out_of_range, fmt::format("where: {} is not allocated", global));

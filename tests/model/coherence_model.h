@@ -18,6 +18,7 @@
 // round begin since I asked"; waiting is being disabled.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -71,14 +72,17 @@ enum class Mutation : std::uint8_t {
   r5_direct_keeps_copy,   ///< the copy of the rank that puts directly stays
   r5_own_store_unseen,    ///< a store to a watched block of ours is not noted
   r5_arrival_unseen,      ///< a page that arrives is stored to unseen, and nobody looks at it
-  r5_arrival_marked_early,     ///< … it is looked at before the entry names us
+  r5_arrival_marked_early,     ///< … it is looked at before the entry names us, and not afterwards
   r5_first_meeting_unseen,     ///< an owner that meets its page later does not look at it
   r5_watch_after_telling,      ///< readers are taken from the entry before V is protected
   r5_readers_taken,            ///< who tells readers takes them from the entry first: others then find nobody to tell, though these were not told yet
   r5_leave_after_drop,         ///< who drops a page leaves its readers when it has dropped it
   r5_note_cleared_late,        ///< what was noted is forgotten after the readers were taken
+  r8_release_before_named,   ///< a release ends though an entry does not name its rank yet
+  r8_naming_not_counted,     ///< … is not even begun where nothing else is to be sent
 };
 
+inline constexpr std::uint8_t kArrived = 0x80;
 inline constexpr std::uint8_t kCells = 2;
 
 enum class Do : std::uint8_t {
@@ -212,6 +216,7 @@ class Coherence {
     std::uint8_t stays[R];                    // pages among whose readers it knows itself
     std::uint8_t telling[R], dropping[R];     // a release has taken marks, an acquire notices, and is at work on them
     std::uint8_t direct[W];                   // a direct put under way
+    std::uint8_t naming[B];                   // it is settled here, and its entry is on the way (rank + 1), or has arrived, which its rank does not know yet
     std::uint8_t cached[R], dirty[R];         // the sets of blocks that rounds walk
     std::uint8_t leading[R][2];
     std::uint8_t flag[kFlags], held[kLocks], last[kLocks];
@@ -238,6 +243,19 @@ class Coherence {
   template <class Emit>
   void successors(const State& s, Emit&& emit) const {
     for (std::uint8_t a = 0; a < W; ++a) step(s, a, emit);
+    for (std::uint8_t p = 0; p < B; ++p) {   // entries arrive by themselves
+      if (s.naming[p] == 0) continue;
+      State n = s;
+      const auto me = static_cast<std::uint8_t>((s.naming[p] & ~kArrived) - 1);
+      if ((s.naming[p] & kArrived) == 0) {
+        put_entry(n, p, gas::end_move(entry(s, p), Rank{me}));
+        set_bits(n.naming[p], kArrived);
+      } else {   // the completion
+        if (!without(Mutation::r5_arrival_unseen) && !without(Mutation::r5_arrival_marked_early)) set_bits(n.marked[me], 1u << p);
+        n.naming[p] = 0;
+      }
+      emit(n, Step{kNamed, s.naming[p], p});
+    }
     for (std::uint8_t r = 0; r < R; ++r)  // puts land by themselves, each byte by itself
       for (std::uint8_t b = 0; b < B; ++b)
         for (std::uint8_t c = 0; c < kCells; ++c)
@@ -287,6 +305,8 @@ class Coherence {
     if (step.kind == kLand)
       return "put of rank " + std::to_string(step.actor) + " lands: block " + std::to_string(step.detail / kCells) +
              " cell " + std::to_string(step.detail % kCells);
+    if (step.kind == kNamed)
+      return "the entry of page " + std::to_string(step.detail) + ((step.actor & kArrived) == 0 ? " names rank " : " is known to name rank ") + std::to_string((step.actor & ~kArrived) - 1);
     static constexpr const char* kWords[] = {"loads",
                                              "faults (load): claims",
                                              "stores",
@@ -316,7 +336,7 @@ class Coherence {
                                              "own: puts under way have landed",
                                              "own: asks the owner to yield",
                                              "own: the owner refused or must retry",
-                                             "own: the entry names us",
+                                             "own: has posted the entry",
                                              "hand back: entry",
                                              "tells: begins",
                                              "tells: takes page",
@@ -393,7 +413,7 @@ class Coherence {
     kDrained,
     kYield,
     kRefused,
-    kNamed,
+    kPosted,
     kHandBack,
     kTell,
     kTakePage,
@@ -406,6 +426,7 @@ class Coherence {
     kPut,
     kEnd,
     kLand = 0x100,
+    kNamed = 0x200,
   };
 
   [[nodiscard]] bool without(Mutation m) const noexcept { return program_.without == m; }
@@ -448,14 +469,14 @@ class Coherence {
     for (const auto& of_rank : s.flying)
       for (const Flying& f : of_rank)
         if (f.mask != 0) return false;
-    return true;
+    return std::all_of(s.naming, s.naming + B, [](std::uint8_t n) { return n == 0; });
   }
   [[nodiscard]] std::uint8_t bit_of_page(std::uint8_t b) const noexcept { return static_cast<std::uint8_t>(1 << page(b)); }
   static void set_bits(std::uint8_t& to, unsigned bits) noexcept { to = static_cast<std::uint8_t>(to | bits); }
   static void clear_bits(std::uint8_t& from, unsigned bits) noexcept { from = static_cast<std::uint8_t>(from & ~bits); }
   /// Nothing to release, nothing to drop: one word each (gas/marked_pages.h).
   [[nodiscard]] bool nothing_to_release(const State& s, std::uint8_t r) const {
-    return s.dirty[r] == 0 && s.marked[r] == 0 && (!s.telling[r] || without(Mutation::r5_release_passes_telling));
+    return s.dirty[r] == 0 && s.marked[r] == 0 && (!naming(s, r) || without(Mutation::r8_naming_not_counted)) && (!s.telling[r] || without(Mutation::r5_release_passes_telling));
   }
   [[nodiscard]] bool nothing_to_drop(const State& s, std::uint8_t r) const {
     return s.stale[r] == 0 && (!s.dropping[r] || without(Mutation::r5_acquire_passes_dropping));
@@ -988,6 +1009,10 @@ class Coherence {
     y.pages = static_cast<std::uint8_t>((1 << B) - 1);
   }
 
+  bool naming(const State& s, std::uint8_t rank) const {
+    return std::any_of(s.naming, s.naming + B, [&](std::uint8_t n) { return (n & ~kArrived) == rank + 1; });
+  }
+
   template <class Emit>
   void sweep(const State& s, std::uint8_t a, Kind kind, Emit&& emit) const {
     const Actor& x = s.actor[a];
@@ -1028,6 +1053,7 @@ class Coherence {
     }
     if (x.telling != 0 && x.telling != 9) return tell(s, a, emit);
     if (x.todo == 0 && x.later == 0) {
+      if (flushing && x.telling == 0 && naming(s, x.at) && !without(Mutation::r8_release_before_named)) return;
       if (without(Mutation::r4_unlock_early))  // the round awaits completion, only the blocks do not
         for (const Flying& f : s.flying[x.at])
           if (f.mask != 0) return;
@@ -1300,13 +1326,7 @@ class Coherence {
         y.later = first(p);
         return to(kCopying, kDrained);
       case kCopying: return arrive(n, a, p, to, emit);
-      case kNaming:
-        if (without(Mutation::r5_arrival_marked_early) && !x.sub) {
-          set_bits(n.marked[me], 1u << p);
-          y.sub = 1;
-          return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 4)});
-        }
-        put_entry(n, p, gas::end_move(entry(s, p), rank)); return to(kSettling, kNamed);
+      case kNaming: n.naming[p] = static_cast<std::uint8_t>(me + 1); return to(kSettling, kPosted);
       case kSettling: return settle(n, a, p, emit);
       default: {  // kGivingUp
         if (x.todo != 0) {
@@ -1395,8 +1415,8 @@ class Coherence {
     const std::uint8_t me = program_.workers[a].rank;
     const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
     Block before = word(n, me, b);
-    if (x.sub == 0) {   // once, when the entry names us and before any block can be stored to
-      if (!without(Mutation::r5_arrival_unseen) && !without(Mutation::r5_arrival_marked_early)) set_bits(n.marked[me], 1u << p);
+    if (x.sub == 0) {   // once, before any block can be stored to; and again when the entry is known to name us
+      if (!without(Mutation::r5_arrival_unseen)) set_bits(n.marked[me], 1u << p);
       x.sub = 1;
       return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 4)});
     }

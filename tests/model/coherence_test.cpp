@@ -120,6 +120,14 @@ Named writer_while_moving() {
             {0, {cross(1), load(0, 1)}}}}};
 }
 
+// The page is used where it came to before its entry says so: by who brought it, and by another worker there.
+Named entry_on_its_way() {
+  return {"the entry is on its way",
+          {{{1, {own(0), store(0, 0, 1), set(0)}},
+            {1, {store(0, 1, 2), set(1)}},
+            {2, {cross(0), load(0, 0), cross(1), load(0, 1)}}}}};
+}
+
 // The owner itself writes while the page leaves.
 Named owner_writes_while_leaving() {
   return {"the owner writes while its page leaves",
@@ -286,6 +294,12 @@ Named arrival_then_release() {
           {{{2, {load(0, 1), cross(0), load(0, 0)}}, {1, {own(0), set(1), store(0, 0, 1), set(0)}}, {1, {release()}}, {0, {}}}}};
 }
 
+// … while its rank releases another page, which may take the mark before the entry names the rank.
+Named arrival_while_releasing() {
+  return {"a page arrives while its rank releases another",
+          {{{2, {load(0, 1), cross(0), load(0, 0)}}, {1, {own(0), store(0, 0, 1), set(0)}}, {1, {store(1, 0, 5), release()}}}}, 2};
+}
+
 // The owner meets its page when somebody has a copy already.
 Named late_meeting() {
   Named n{"the owner meets its page after its reader",
@@ -394,6 +408,7 @@ std::vector<Named> programs() {
           owner_releases_meanwhile(),
           copy_outlives_a_move(),
           arrival_then_release(),
+          arrival_while_releasing(),
           late_meeting(),
           direct_put_told(),
           direct_put_own_copy(),
@@ -422,6 +437,7 @@ std::vector<Named> programs() {
           lock_passing(),
           lock_and_neighbour(),
           writer_while_moving(),
+          entry_on_its_way(),
           owner_writes_while_leaving(),
           two_movers(),
           arrival_into_dirty(),
@@ -628,12 +644,14 @@ std::vector<Mutant> mutants() {
       {"r5_direct_keeps_copy", r5_direct_keeps_copy, direct_put_own_copy()},
       {"r5_own_store_unseen", r5_own_store_unseen, watched_page()},
       {"r5_arrival_unseen", r5_arrival_unseen, copy_outlives_a_move()},
-      {"r5_arrival_marked_early", r5_arrival_marked_early, arrival_then_release()},
+      {"r5_arrival_marked_early", r5_arrival_marked_early, arrival_while_releasing()},
       {"r5_first_meeting_unseen", r5_first_meeting_unseen, half_met()},
       {"r5_watch_after_telling", r5_watch_after_telling, becomes_watched()},
       {"r5_readers_taken", r5_readers_taken, two_tellers()},
       {"r5_leave_after_drop", r5_leave_after_drop, fetch_while_dropping()},
       {"r5_note_cleared_late", r5_note_cleared_late, puts_to_watched_page()},
+      {"r8_release_before_named", r8_release_before_named, entry_on_its_way()},
+      {"r8_naming_not_counted", r8_naming_not_counted, arrival_while_releasing()},
   };
 }
 

@@ -74,7 +74,7 @@ TEST_F(Trips, OneAPageOfARange) {
   EXPECT_EQ(of([&] { kasane::get(values.data(), first, values.size()); }), again);
 }
 
-// A page here costs four trips in a row, of which one is by message: busy and a look at the holders, the recall with the swap of the holders, the bytes, the entry.
+// A page here costs four round trips, of which one is by message and the last is not waited for: busy and a look at the holders, the recall with the swap of the holders, the bytes, the entry.
 TEST_F(Trips, FiveAPageThatMoves) {
   for (const std::size_t page_bytes : {kasane::page_small, kasane::page_default}) {
     auto* const memory = static_cast<std::uint64_t*>(kasane::allocate(kPages * page_bytes, page_bytes, kasane::placement::cyclic.in_pages(page_bytes)));

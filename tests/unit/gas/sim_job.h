@@ -82,6 +82,8 @@ struct SimRank final : PageHolder {
   }
   void end_merge(comm::Blocking&, PageId, ByteRange, Rank) override {}
   void settle(PageId page) override { claimed[raw(page)] = false; }
+  void begin_naming() noexcept override { ++naming; }
+  void end_naming(PageId) noexcept override { --naming; }
 
   CountingTransport transport;
   TurnWaiter waiter;
@@ -97,6 +99,7 @@ struct SimRank final : PageHolder {
   std::array<bool, kPages> claimed{};
   int refusals = 0;       ///< how many yields are answered retry
   bool pinned = false;
+  int naming = 0;         ///< entries on their way
 };
 
 struct Job {
