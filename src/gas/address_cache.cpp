@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drives gas/address_cache_protocol.h over words of this process. All changes are compare-swaps, sequentially consistent: an entry is one side of the
-// handshake with whoever moves the page, whose other sides are words of the directory and messages.
+// Drives gas/address_cache_protocol.h over words of this process and, to take locations back, over those of other ranks of the host. All changes are compare-swaps, sequentially
+// consistent: an entry is one side of the handshake with whoever moves the page, whose other sides are words of the directory and messages.
 #include "gas/address_cache.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -16,36 +17,53 @@
 namespace kasane::gas {
 namespace {
 
-/// Zeros that cost nothing until they are touched.
-Result<void*> map_zeros(std::size_t bytes) {
-  void* got = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+/// Zeros that cost nothing until they are touched; of the file, if there is one.
+Result<void*> map_zeros(std::size_t bytes, int fd = -1) {
+  void* got = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | MAP_NORESERVE, fd, 0);
   if (got == MAP_FAILED) return fail_errno(Errc::out_of_memory, "cannot map " + std::to_string(bytes) + " bytes for the address cache");
   ::madvise(got, bytes, MADV_NOHUGEPAGE);   // a huge page behind every touched word would commit memory 512 times faster than it is used
   return got;
+}
+
+/// The same, which the other ranks of the host map too.
+Result<void*> map_shared_zeros(comm::Transport& transport, std::size_t bytes) {
+  const int fd = ::memfd_create("kasane-addresses", MFD_CLOEXEC);
+  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+    return fail_errno(Errc::out_of_memory, "creating " + std::to_string(bytes) + " bytes for the address cache");
+  }
+  auto words = map_zeros(bytes, fd);
+  KASANE_TRY(words);
+  auto attached = transport.attach(kAddresses, fd, static_cast<std::byte*>(*words), bytes);
+  ::close(fd);
+  KASANE_TRY(attached);
+  return words;
 }
 
 void count_access(const comm::Blocking& io, bool hit) noexcept {
   if (io.counters() != nullptr) count(hit ? io.counters()->address_hits : io.counters()->address_misses);
 }
 
-constexpr comm::ReplyToken kNobody{kNoRank, 0, 0};
-
 AddressCache::Found found_by(std::uint64_t word0) noexcept { return {Location::of(word0).owner, false, word0}; }
 
 }  // namespace
 
 Result<std::unique_ptr<AddressCache>> AddressCache::create(comm::Transport& transport, const Directory& directory) {
-  auto words = map_zeros(directory.pages().count() * sizeof(Word));
+  const std::size_t bytes = directory.pages().count() * sizeof(Word);
+  auto words = transport.facts().completes_inline && transport.ranks() > 1 ? map_shared_zeros(transport, bytes) : map_zeros(bytes);
   KASANE_TRY(words);
   auto owed = map_zeros(directory.pages().count() * sizeof(comm::ReplyToken));
-  if (!owed) ::munmap(*words, directory.pages().count() * sizeof(Word));
+  if (!owed) ::munmap(*words, bytes);
   KASANE_TRY(owed);
   return std::unique_ptr<AddressCache>(
       new AddressCache(transport, directory, static_cast<Word*>(*words), static_cast<comm::ReplyToken*>(*owed)));
 }
 
-AddressCache::AddressCache(comm::Transport& transport, const Directory& directory, Word* words, comm::ReplyToken* owed) noexcept
-    : transport_(transport), directory_(directory), words_(words), owed_(owed) {
+AddressCache::AddressCache(comm::Transport& transport, const Directory& directory, Word* words, comm::ReplyToken* owed)
+    : transport_(transport), directory_(directory), words_(words), reach_(transport.ranks()), owed_(owed) {
+  if (transport.facts().completes_inline) {
+    for (std::uint32_t r = 0; r < transport.ranks(); ++r) reach_[r] = reinterpret_cast<Word*>(transport.mapped(Rank{r}, kAddresses));
+  }
+  reach_[raw(transport.rank())] = words;
   transport_.set_handler(kRecallHandler, &AddressCache::on_recall, this);
 }
 
@@ -146,13 +164,13 @@ void AddressCache::end_use(PageId page) noexcept {
   Word& word = words_[raw(page)];
   std::uint64_t seen = word.load();
   AddressStep step;
-  comm::ReplyToken owed = kNobody;
+  comm::ReplyToken owed{};
   do {
     step = next(AddressEntry::of(seen), AddressEvent::end);
     // Before our use is given back: until then the entry stays leaving, so nobody writes there; afterwards the page may move again.
     if (step.action == AddressAction::answer_kept) owed = owed_[raw(page)];
   } while (!word.compare_exchange_weak(seen, step.after.word()));
-  if (step.action == AddressAction::answer_kept && owed.requester != kNoRank) transport_.reply(owed, 0);
+  if (step.action == AddressAction::answer_kept) transport_.reply(owed, 0);
 }
 
 /// fill() of many: each entry is read before its bit is set and word 0 is read.
@@ -194,36 +212,43 @@ bool AddressCache::fill(comm::Blocking& io, PageId page, const AddressEntry& ent
 
 // ---- moves ---------------------------------------------------------------------------------------------------------
 
-void AddressCache::recall(comm::Blocking& io, PageId page, std::uint64_t holders, comm::Requests& requests) {
-  const Rank me = transport_.rank();
+template <class F>
+void AddressCache::each_of(std::uint64_t holders, const F& f) const {
   const std::uint32_t ranks = transport_.ranks(), together = ranks_per_bit(ranks);
-  std::uint64_t asked = 0;
   for (holders &= kHolders; holders != 0; holders &= holders - 1) {
     const std::uint32_t first = static_cast<std::uint32_t>(std::countr_zero(holders)) * together;
-    for (std::uint32_t r = first; r < std::min(first + together, ranks); ++r) {
-      if (Rank{r} == me) continue;
-      requests.post(Rank{r}, kRecallHandler, comm::as_payload(page));
-      ++asked;
-    }
+    for (std::uint32_t r = first; r < std::min(first + together, ranks); ++r) f(Rank{r});
   }
+}
+
+void AddressCache::recall(comm::Blocking& io, PageId page, std::uint64_t holders, comm::Requests& requests) {
+  std::uint64_t asked = 0;
+  each_of(holders, [&](Rank r) {
+    if (r == transport_.rank()) return;
+    if (reach_[raw(r)] != nullptr) {
+      take_back(reach_[raw(r)][raw(page)]);
+    } else {
+      requests.post(r, kRecallHandler, comm::as_payload(page));
+    }
+    ++asked;
+  });
   if (io.counters() != nullptr) count(io.counters()->address_recalls, asked);
 }
 
-void AddressCache::recall_own(PageId page) noexcept { recall_here(page, kNobody); }
+void AddressCache::recall_own(PageId page) noexcept { take_back(words_[raw(page)]); }
 
-bool AddressCache::recalled_here(PageId page) const noexcept {
-  return AddressEntry::of(words_[raw(page)].load()).state != AddressState::leaving;
+void AddressCache::take_back(Word& word) noexcept {
+  std::uint64_t seen = word.load();
+  while (!word.compare_exchange_weak(seen, next(AddressEntry::of(seen), AddressEvent::watch).after.word())) {
+  }
 }
 
-bool AddressCache::recall_here(PageId page, comm::ReplyToken token) noexcept {
-  Word& word = words_[raw(page)];
-  std::uint64_t seen = word.load();
-  AddressStep step;
-  do {
-    step = next(AddressEntry::of(seen), AddressEvent::recall);
-    if (step.action == AddressAction::keep) owed_[raw(page)] = token;   // published by the compare-swap to leaving
-  } while (!word.compare_exchange_weak(seen, step.after.word()));
-  return step.action == AddressAction::answer;
+bool AddressCache::recalled(PageId page, std::uint64_t holders) const noexcept {
+  bool watched = AddressEntry::of(words_[raw(page)].load()).state == AddressState::watched;
+  each_of(holders, [&](Rank r) {
+    if (reach_[raw(r)] != nullptr) watched |= AddressEntry::of(reach_[raw(r)][raw(page)].load()).state == AddressState::watched;
+  });
+  return !watched;
 }
 
 void AddressCache::on_recall(void* self, const comm::Message& message) noexcept {
@@ -231,7 +256,14 @@ void AddressCache::on_recall(void* self, const comm::Message& message) noexcept 
   PageId page;
   KASANE_CHECK_OP(message.payload.size(), ==, sizeof page);
   std::memcpy(&page, message.payload.data(), sizeof page);
-  if (cache.recall_here(page, message.token)) cache.transport_.reply(message.token, 0);
+  Word& word = cache.words_[raw(page)];
+  std::uint64_t seen = word.load();
+  AddressStep step;
+  do {
+    step = next(AddressEntry::of(seen), AddressEvent::recall);
+    if (step.action == AddressAction::keep) cache.owed_[raw(page)] = message.token;   // published by the compare-swap to leaving
+  } while (!word.compare_exchange_weak(seen, step.after.word()));
+  if (step.action == AddressAction::answer) cache.transport_.reply(message.token, 0);
 }
 
 }  // namespace kasane::gas

@@ -2,8 +2,8 @@
 // What this rank knows of where pages live, kept coherent with their moves (gas/address_cache_protocol.h; docs/design/gas.md): a get or put whose
 // page's location is cached here costs one RMA and no look at the directory.
 //
-// One word a page in memory of this process (never in V), reserved and not committed: only words that were touched cost DRAM. Beside it one place
-// a page for the answer that a recall is owed: a page moves once at a time, and its mover awaits every answer, so one is enough.
+// One word a page (never in V), reserved and not committed: only words that were touched cost DRAM. Ranks of a host map each other's, and take a location back by themselves.
+// Beside it one place a page for the answer that a recall by message is owed: a page moves once at a time, and its mover awaits every answer, so one is enough.
 //
 // Where the directory's words are mapped here, looking costs less than caching would: reads do so, and leave no location behind that a move had to take
 // back. In a job of one rank nothing moves, so nothing is cached.
@@ -16,6 +16,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "comm/requests.h"
@@ -27,7 +28,7 @@ namespace kasane::gas {
 
 class AddressCache {
  public:
-  /// Sets kRecallHandler.
+  /// Sets kRecallHandler. Attaches kAddresses where peers are mapped: then it is collective.
   static Result<std::unique_ptr<AddressCache>> create(comm::Transport&, const Directory&);
   AddressCache(const AddressCache&) = delete;
   AddressCache& operator=(const AddressCache&) = delete;
@@ -93,24 +94,26 @@ class AddressCache {
   /// Ends a use that was handed over: its bytes have arrived, so the page has changed. May run in a completion.
   void end_put(PageId) noexcept;
 
-  /// Takes the location of a page, which the caller has marked busy, from the ranks of `holders` (holder_bit() of each): sends requests.
-  /// When all that word 2 named after the mark have answered, recall_own() was called and recalled_here() is true, no put to the page is under way and
-  /// none can begin before the mark is taken away. Who is asked without knowing the location answers at once.
+  /// Takes the location of a page, which the caller has marked busy, from the other ranks of `holders` (holder_bit() of each): by itself where it reaches their words, else by
+  /// requests. When that was done with all that word 2 named after the mark, they have answered, recall_own() was called and recalled() is true of them, no put to the page
+  /// is under way and none can begin before the mark is taken away. Who is asked without knowing the location answers at once.
   void recall(comm::Blocking&, PageId, std::uint64_t holders, comm::Requests&);
   void recall_own(PageId) noexcept;
-  [[nodiscard]] bool recalled_here(PageId page) const noexcept;
+  [[nodiscard]] bool recalled(PageId, std::uint64_t holders) const noexcept;
 
  private:
   using Word = std::atomic<std::uint64_t>;
 
-  AddressCache(comm::Transport&, const Directory&, Word* words, comm::ReplyToken* owed) noexcept;
+  AddressCache(comm::Transport&, const Directory&, Word* words, comm::ReplyToken* owed);
   void end_use(PageId) noexcept;
   Rank begin_put(comm::Blocking&, PageId, bool& counted);
   Rank begin_put_here(comm::Blocking&, PageId, bool& counted);
   /// Sets this rank's bit and reads word 0, in one round trip; true if `entry` (none) could be filled from it.
   bool fill(comm::Blocking&, PageId, const AddressEntry& entry, AddressEvent wanted, Location& where);
-  /// True: to be answered now; else whoever ends the last use answers.
-  bool recall_here(PageId, comm::ReplyToken) noexcept;
+  /// Calls f(rank) for those of `holders`.
+  template <class F>
+  void each_of(std::uint64_t holders, const F& f) const;
+  static void take_back(Word&) noexcept;
 
   static void on_recall(void* self, const comm::Message&) noexcept;
 
@@ -118,6 +121,7 @@ class AddressCache {
   const Directory& directory_;
   Word* words_;                ///< one a page
   Sharing* sharing_ = nullptr;
+  std::vector<Word*> reach_;   ///< by rank, where they are mapped here, this rank's too; else null
   comm::ReplyToken* owed_;     ///< of page p: meaningful while its entry is leaving
 };
 

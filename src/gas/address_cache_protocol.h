@@ -12,7 +12,7 @@
 // what one of them read before a recall cannot become valid after it (a wrap needs 2^30 moves during one read of word 0). The stamp of word 2 is another one: it says
 // whether the bit was set for the place that word 0 names.
 //
-// Invariants (checked by check()): valid or leaving ⇔ an owner is named;  leaving ⇒ uses;  uses ⇒ valid or leaving
+// Invariants (checked by check()): none ⇔ no owner is named;  leaving or watched ⇒ uses;  uses ⇒ not none
 // and, across ranks (tests/model): an entry whose page is not busy names the owner, and its rank's bit is in word 2 of the directory.
 #pragma once
 
@@ -26,6 +26,7 @@ enum class AddressState : std::uint8_t {
   none = 0,
   valid = 1,
   leaving = 2,   ///< a move asked for it back while there were uses; the last of them answers
+  watched = 3,   ///< likewise, and nobody need be answered: the mover sees this word
 };
 
 struct AddressEntry {
@@ -48,8 +49,8 @@ struct AddressEntry {
             static_cast<std::uint32_t>(word & (kStamps - 1))};
   }
   [[nodiscard]] constexpr bool check() const noexcept {
-    const bool named = state == AddressState::valid || state == AddressState::leaving;
-    return named == (owner != kNoRank) && (uses == 0 || named) && (uses != 0 || state != AddressState::leaving);
+    const bool named = state != AddressState::none;
+    return named == (owner != kNoRank) && (uses == 0 || named) && (uses != 0 || state == AddressState::none || state == AddressState::valid);
   }
 };
 
@@ -57,14 +58,15 @@ enum class AddressEvent : std::uint8_t {
   read,     ///< somebody wants to read the page's bytes
   put,      ///< … to change them
   end,      ///< a use is over: its bytes have arrived
-  recall,   ///< a move takes the location back: in a handler, or for the mover's own rank by itself. One at a time a page
+  recall,   ///< a move takes the location back, in a handler. One at a time a page
+  watch,    ///< likewise, by the mover itself, where it can reach the word: its own rank's, and those of its host
 };
 
 enum class AddressAction : std::uint8_t {
   none,
   go,            ///< to `after`'s owner; a put is counted there
   fill,          ///< set the rank's bit in word 2 and read word 0, at once; registered(): compare-swap the entry from what was read to filled()
-  wait,          ///< for completions of this rank's puts: come back
+  wait,          ///< for completions of the rank's puts: come back
   answer,        ///< nothing is under way through the entry
   keep,          ///< whom to answer; must lie ready before the step is taken
   answer_kept,
@@ -79,24 +81,27 @@ struct AddressStep {
   using enum AddressAction;
   AddressEntry after = e;
   switch (event) {
-    case AddressEvent::read:   // leaving too: until this rank has answered, nobody else owns the page
+    case AddressEvent::read:   // leaving and watched too: until the uses have ended, nobody else owns the page
     case AddressEvent::put:
       if (e.state == AddressState::none) return {fill, e};
       if (event == AddressEvent::read) return {go, e};
-      if (e.state == AddressState::leaving || e.uses == AddressEntry::kMostUses) return {wait, e};
+      if (e.state != AddressState::valid || e.uses == AddressEntry::kMostUses) return {wait, e};
       ++after.uses;
       return {go, after};
     case AddressEvent::end:
       --after.uses;
-      if (e.state != AddressState::leaving || after.uses != 0) return {none, after};
-      return {answer_kept, {AddressState::none, kNoRank, 0, e.stamp}};
+      if (e.state == AddressState::valid || after.uses != 0) return {none, after};
+      return {e.state == AddressState::leaving ? answer_kept : none, {AddressState::none, kNoRank, 0, e.stamp}};
     case AddressEvent::recall:
+    case AddressEvent::watch: {
+      const bool by_message = event == AddressEvent::recall;
       after.stamp = (e.stamp + 1) % AddressEntry::kStamps;
       if (e.uses != 0) {
-        after.state = AddressState::leaving;
-        return {keep, after};
+        after.state = by_message ? AddressState::leaving : AddressState::watched;
+        return {by_message ? keep : wait, after};
       }
-      return {answer, {AddressState::none, kNoRank, 0, after.stamp}};
+      return {by_message ? answer : none, {AddressState::none, kNoRank, 0, after.stamp}};
+    }
   }
   return {none, e};
 }

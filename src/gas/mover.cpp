@@ -196,7 +196,7 @@ void Mover::recall(comm::Blocking& io, std::span<Trip> trips) {
   }
   requests.await();
   for (const Trip& t : trips) {
-    if (t.claimed()) io.waiter().until([&] { return addresses_.recalled_here(t.page); });
+    if (t.claimed()) io.waiter().until([&] { return addresses_.recalled(t.page, t.peeked | t.taken); });
   }
 }
 

@@ -15,6 +15,7 @@ inline constexpr comm::RegionId kPending{5};     ///< gas/pending.h
 inline constexpr comm::RegionId kHeapOfSmallPages{6};   ///< as kHeap
 inline constexpr comm::RegionId kHeapOfLargePages{7};
 inline constexpr comm::RegionId kTrace{8};       ///< runtime/trace_file.h; only with --trace
+inline constexpr comm::RegionId kAddresses{9};   ///< gas/address_cache.h; only where peers are mapped
 
 // Active messages: 0 is comm's collectives.
 inline constexpr comm::HandlerId kYieldHandler{1};

@@ -61,6 +61,7 @@ enum class Mutation : std::uint8_t {
   touch_without_look,     ///< whoever faults takes the page without data, though somebody was faster
   move_from_ssd,          ///< a mover takes a page on SSD from the owner's frame
   last_use_keeps_silent,  ///< whoever ends the last use forgets the answer
+  watched_not_awaited,    ///< a mover that has taken a location back by itself does not wait for the uses
 };
 
 enum class Do : std::uint8_t { get, near_get, put, own, own_refused, evict, touch, assign, end };
@@ -89,6 +90,7 @@ struct Program {
   bool allocated = true;                          ///< with rank 0 as its owner
   bool untouched = false;
   std::array<std::uint8_t, 3> group{0, 1, 2};     ///< the holder bit of each rank, as gas::holder_bit has it in larger jobs
+  std::uint8_t reach = 0;                         ///< ranks whose entries every mover can reach by itself, a bit each; its own it always does
   Mutation without = Mutation::none;
 };
 
@@ -126,7 +128,7 @@ class Addresses {
     std::uint8_t wanted, service;   // somebody asks the owner to bring the page in; how far it is with that
     Entry entry[R];
     std::uint8_t recall[R];   // under way to the rank: mover's worker + 1
-    std::uint8_t kept[R];     // who is answered when the uses are over: worker + 1; kSelf: nobody, it looks for itself
+    std::uint8_t kept[R];     // who is answered when the uses are over: worker + 1
     std::uint8_t frame[R][kCells];
     std::uint8_t copied;      // the mover has read a byte of the old frame
     std::uint8_t complete[kCells], begun[kCells];
@@ -197,7 +199,7 @@ class Addresses {
     std::string t = "word 0: owner " + std::to_string(s.owner - 1) + (s.busy ? " busy" : "") + (s.tier ? " on SSD" : "") + " version " + std::to_string(s.version) + ", holders " +
                     std::to_string(s.holders) + " stamp " + std::to_string(s.stamp) + ", complete " + std::to_string(s.complete[0]) + "," + std::to_string(s.complete[1]);
     for (std::uint8_t r = 0; r < R; ++r) {
-      static constexpr const char* kStates[] = {"none", "valid", "leaving"};
+      static constexpr const char* kStates[] = {"none", "valid", "leaving", "watched"};
       const Entry& e = s.entry[r];
       t += " | rank " + std::to_string(r) + " " + kStates[e.state] + " owner " + std::to_string(e.owner - 1) + " uses " + std::to_string(e.uses) +
            (s.recall[r] ? " recall under way" : "") + " frame " + std::to_string(s.frame[r][0]) + "," + std::to_string(s.frame[r][1]);
@@ -244,7 +246,6 @@ class Addresses {
   };
   enum : std::uint8_t { kNotUnderWay, kUnderWay, kLanded };
   enum Heard : std::uint8_t { kBit = 1, kWord0 = 2, kBoth = 3 };
-  static constexpr std::uint8_t kSelf = 0xFF, kService = 0xFE;
 
   [[nodiscard]] bool without(Mutation m) const noexcept { return program_.without == m; }
   [[nodiscard]] const Instr& instr(const State& s, std::uint8_t a) const noexcept {
@@ -516,7 +517,7 @@ class Addresses {
     return true;
   }
   static void answer(State& n, std::uint8_t whom, std::uint8_t from) {
-    if (whom == 0 || whom == kSelf) return;
+    if (whom == 0) return;
     Actor& mover = n.actor[whom - 1];
     mover.awaited = static_cast<std::uint8_t>(mover.awaited & ~(1u << from));
   }
@@ -534,20 +535,23 @@ class Addresses {
 
   // ---- a move, as gas/mover.cpp -------------------------------------------------------------------------------------------
 
-  void recall_entry(State& n, std::uint8_t r, std::uint8_t whom) const {
+  [[nodiscard]] bool reached(std::uint8_t r) const noexcept { return (program_.reach & (1u << r)) != 0; }
+
+  /// By the rank's handler, for `whom`; or by the mover itself.
+  void recall_entry(State& n, std::uint8_t r, std::uint8_t whom, Event event) const {
     const gas::AddressEntry e = entry(n, r);
-    gas::AddressStep step = gas::next(e, Event::recall);
+    gas::AddressStep step = gas::next(e, event);
     if (without(Mutation::recall_while_filling) && e.state == gas::AddressState::none) step.after = e;
     if (step.action == Action::keep) n.kept[r] = whom;
     put_entry(n, r, step.after);
-    if (step.action == Action::answer || without(Mutation::no_wait_for_uses)) answer(n, whom, r);
+    if (step.action == Action::answer || event == Event::watch || without(Mutation::no_wait_for_uses)) answer(n, whom, r);
   }
 
   template <class Emit>
   void on_recall(const State& s, std::uint8_t r, Emit&& emit) const {
     State n = s;
     n.recall[r] = 0;
-    recall_entry(n, r, s.recall[r]);
+    recall_entry(n, r, s.recall[r], reached(r) ? Event::watch : Event::recall);
     emit(n, Step{kRecall, r, n.kept[r]});
   }
 
@@ -616,13 +620,14 @@ class Addresses {
         ++y.cell;
         return to(kPunching, kPunch, x.cell);
       case kRecallingOwn:
-        if (!without(Mutation::own_entry_forgotten)) recall_entry(n, me, kSelf);
+        if (!without(Mutation::own_entry_forgotten)) recall_entry(n, me, 0, Event::watch);
         return to(kAwaiting, kOwnEntry);
       case kAwaiting: {
-        const bool own = s.entry[me].state == static_cast<std::uint8_t>(gas::AddressState::leaving) && !without(Mutation::own_entry_not_awaited) &&
-                         !without(Mutation::evict_undrained) &&
-                         !without(Mutation::own_entry_forgotten);
+        const auto watched = [&](std::uint8_t r) { return s.entry[r].state == static_cast<std::uint8_t>(gas::AddressState::watched); };
+        const bool own = watched(me) && !without(Mutation::own_entry_not_awaited) && !without(Mutation::evict_undrained) && !without(Mutation::own_entry_forgotten);
         if ((x.awaited != 0 && !without(Mutation::no_wait_for_answers)) || own) return;
+        for (std::uint8_t r = 0; r < R; ++r)
+          if (r != me && watched(r) && !without(Mutation::watched_not_awaited)) return;
         if (evicts) return to(kWriting, kAnswered);
         if (instr(s, a).what == Do::own_refused) {
           put_word0(n, gas::end_move(claimed, claimed.owner));

@@ -63,6 +63,17 @@ Named one_group() {
   return n;
 }
 
+// Where the entries of others are mapped, movers take locations back by themselves; or only those of some ranks.
+Named by_itself(Named n, const char* name, std::uint8_t reach) {
+  n.name = name;
+  n.program.reach = reach;
+  return n;
+}
+Named taken_back() { return by_itself(put_while_moving(), "puts while the page moves, taken back", 7); }
+Named shared_taken_back() { return by_itself(shared_entry(), "two putters of one rank, taken back", 7); }
+Named refused_taken_back() { return by_itself(refused(), "refused, taken back", 7); }
+Named some_taken_back() { return by_itself(two_movers(), "two movers, some taken back", 1); }
+
 // The page is named in the directory while others already look for it.
 Named fresh() {
   Named n{"a page that is just being assigned", {{{0, {assign(0), put(1, 1)}}, {1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}}}};
@@ -95,7 +106,8 @@ Named touch_and_own() { return untouched("a touch and an owner-to-be", {{0, {own
 
 std::vector<Named> programs() {
   return {touched_by_two(), put_and_touch(), get_put_touch(), touch_and_own(), evicted(),          evicted_under_readers(), evicted_twice(), evicted_near(), evicted_under_two(), evicted_and_moved(), evicted_by_both(), put_while_moving(), owner_too(), shared_entry(), movers_rank_puts(), two_movers(), to_and_fro(),
-          readers(),          refused(),   groups(),       one_group(),        fresh(),      four()};
+          readers(),          refused(),   groups(),       one_group(),        fresh(),      four(),
+          taken_back(), shared_taken_back(), refused_taken_back(), some_taken_back()};
 }
 
 class EveryInterleaving : public testing::TestWithParam<Named> {};
@@ -155,6 +167,8 @@ std::vector<Mutant> mutants() {
       {"touch_without_look", touch_without_look, put_and_touch()},
       {"move_from_ssd", move_from_ssd, evicted_and_moved()},
       {"last_use_keeps_silent", last_use_keeps_silent, put_while_moving()},
+      {"watched_not_awaited", watched_not_awaited, taken_back()},
+      {"recall_while_filling_by_itself", recall_while_filling, taken_back()},
   };
 }
 

@@ -150,6 +150,35 @@ TEST_P(CoherenceTest, PlacementsAreOwnedAsAsked) {
   });
 }
 
+// Where entries are mapped the mover takes the location back by itself: the rank that has a put under way serves nobody, and is waited for all the same.
+TEST_P(CoherenceTest, AMoveWaitsForThePutOfARankThatIsNotAsked) {
+  if (std::get<0>(GetParam()) < 4) GTEST_SKIP() << "an owner, a mover and a holder";
+  on_ranks(GetParam(), [](RankMemory& m) {
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(64) : 0);
+    const PageId page = m.pages().page_of(data);
+    auto& io = m.context().io;
+    if (raw(m.rank()) == 0) {
+      ASSERT_TRUE(m.mover->bring(io, page, {}).has_value());
+    }
+    m.collectives.barrier();
+    if (raw(m.rank()) == 2) {
+      const gas::AddressCache::Put put(*m.addresses, io, page);
+      EXPECT_EQ(raw(put.owner()), 0u);
+      m.collectives.barrier();
+      while (m.addresses->recalled(page, 0)) relax();
+      const char byte = 'p';
+      io.write({put.owner(), gas::kFrames, data + 5}, &byte, 1);
+    } else {
+      m.collectives.barrier();
+    }
+    if (raw(m.rank()) == 1) {
+      ASSERT_TRUE(m.mover->bring(io, page, {m.pages().offset_of(page), m.pages().end_of(page)}).has_value());
+      EXPECT_EQ(m.space.a(data)[5], std::byte{'p'});
+    }
+    m.collectives.barrier();
+  });
+}
+
 // Rank 1 works on rank 0's array: its pages come, and then a round costs no fault and no fetch.
 TEST_P(CoherenceTest, AnArrayThatOneRankUsesBecomesItsOwn) {
   if (std::get<1>(GetParam()) > mem::kPageBytes) GTEST_SKIP() << "the space of these tests has no room for so many large pages";
