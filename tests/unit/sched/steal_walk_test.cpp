@@ -268,7 +268,7 @@ class StealModel {
 
 model::Outcome walk(Mutation m) {
   const StealModel system(m);
-  return model::explore(system, {.states = 30'000'000, .seconds = 100, .bytes = 3ull << 30});
+  return model::explore(system, {.states = 30'000'000, .bytes = 3ull << 30});
 }
 
 TEST(StealWalk, EachContinuationRunsOnceAndSeesTheLastWrite) {
