@@ -7,7 +7,7 @@
 // actions were carried out in their order, the *finish* (a store of `after`). Only the holder of the busy bit changes a word, so the finish cannot fail.
 //
 // Invariants (checked by check()):
-//   - owned ⇒ no twin;  twin ⇔ view is write and not owned
+//   - owned ⇒ neither twin nor whole;  one of them, not both ⇔ view is write and not owned
 //   - a block with pins has a view
 //   - the holder of a busy bit never waits for another block's bit
 #pragma once
@@ -23,19 +23,23 @@ struct BlockState {
   bool busy = false;
   bool owned = false;            ///< M here holds the master copy
   View view = View::none;
-  bool twin = false;             ///< T holds what the owner had when we began to write (the block is dirty)
+  bool twin = false;             ///< T holds what the owner had when we began to write
+  bool whole = false;            ///< all bytes in M are ours: we write them all, and never read what the owner had (a view of write_only)
   std::uint32_t pins = 0;
+
+  /// Are there changes that no release has sent?
+  [[nodiscard]] constexpr bool dirty() const noexcept { return twin || whole; }
 
   friend bool operator==(const BlockState&, const BlockState&) = default;
 
   [[nodiscard]] constexpr std::uint32_t word() const noexcept {
-    return (busy ? 1u : 0u) | (owned ? 2u : 0u) | (static_cast<std::uint32_t>(view) << 2) | (twin ? 16u : 0u) | (pins << 8);
+    return (busy ? 1u : 0u) | (owned ? 2u : 0u) | (static_cast<std::uint32_t>(view) << 2) | (twin ? 16u : 0u) | (whole ? 32u : 0u) | (pins << 8);
   }
   [[nodiscard]] static constexpr BlockState of(std::uint32_t word) noexcept {
-    return {(word & 1u) != 0, (word & 2u) != 0, static_cast<View>((word >> 2) & 3u), (word & 16u) != 0, word >> 8};
+    return {(word & 1u) != 0, (word & 2u) != 0, static_cast<View>((word >> 2) & 3u), (word & 16u) != 0, (word & 32u) != 0, word >> 8};
   }
   [[nodiscard]] constexpr bool check() const noexcept {
-    return !(owned && twin) && (busy || owned || twin == (view == View::write)) && (pins == 0 || view != View::none);
+    return !(owned && dirty()) && !(twin && whole) && (busy || owned || dirty() == (view == View::write)) && (pins == 0 || view != View::none);
   }
 };
 
@@ -46,8 +50,10 @@ enum class Event : std::uint8_t {
   acquire,       ///< acquire_all reached this block; also: memory last used elsewhere is taken into use (rule 7)
   pin_read,
   pin_write,
+  pin_whole,     ///< the same for who will store to every byte of the block before the pin ends, and reads none that it has not stored
   unpin,
   discard,       ///< bytes of this block are freed here: our unreleased changes to them must never be sent (rule 7)
+  discard_block, ///< all of its bytes are
   yield,         ///< the page leaves: somebody else becomes its owner (rule 8), or the stack goes back to its birth rank
   arrive,        ///< the page comes: we become its owner, its bytes arrive
   arrive_blank,  ///< we become its owner and its bytes do not matter (fresh memory, a recycled stack)
@@ -55,9 +61,18 @@ enum class Event : std::uint8_t {
   watch,         ///< a release wants to know of later stores of ours to this block
 };
 
+/// What a pinned range is for. write_only: every byte is stored to before the pin ends, and none is read that was not.
+enum class Use : std::uint8_t { read, read_write, write_only };
+/// covered: the range holds the whole block.
+[[nodiscard]] constexpr Event pin_event(Use use, bool covered) noexcept {
+  if (use == Use::read) return Event::pin_read;
+  return use == Use::write_only && covered ? Event::pin_whole : Event::pin_write;
+}
+
 enum class Action : std::uint8_t {
   end,
   fetch,           ///< owner's bytes → M. Not visible yet, so a plain copy
+  find,            ///< the same without the bytes: who owns the page, and that we are among its readers
   make_twin,       ///< M → T; V does not allow stores now
   allow_read,
   allow_write,
@@ -65,8 +80,10 @@ enum class Action : std::uint8_t {
   protect_none,
   diff_put,        ///< bytes where M ≠ T → owner, remotely complete (V does not allow stores now)
   diff_put_live,   ///< as diff_put while stores may land: each byte is loaded once, for the message and for T
+  put_all,         ///< all bytes → owner, remotely complete
+  put_all_live,    ///< the same while stores may land: each byte is loaded once, for the message and for T. What was whole has a twin from now on
   refresh,         ///< owner's bytes, where they differ from T (or from M without a twin) → M and T: the merge of rule 4
-  merge_arrival,   ///< the old owner's bytes where they differ from T (all of them without a twin) → M
+  merge_arrival,   ///< the old owner's bytes where they differ from T (all of them without a twin, none of them if M is whole) → M
   discard_bytes,   ///< T := M over the freed bytes
   mark_page,       ///< our next release looks at the page: from here on our threads store to it unseen
 };
@@ -92,47 +109,68 @@ struct Step {
     after.busy = false;
     return Step{Verdict::proceed, claimed, actions, after};
   };
-  const auto with = [&](View view, bool twin, std::uint32_t pins) { return BlockState{false, s.owned, view, twin, pins}; };
-  const BlockState owner{false, true, View::write, false, s.pins};
+  const auto with = [&](View view, bool twin, std::uint32_t pins) { return BlockState{false, s.owned, view, twin, false, pins}; };
+  const auto owner = [](std::uint32_t pins) { return BlockState{false, true, View::write, false, false, pins}; };
+  const auto whole = [](std::uint32_t pins) { return BlockState{false, false, View::write, false, true, pins}; };
   using enum Action;
 
   if (event == Event::found_own) {   // the holder of the bit asks: no claim
-    return Step{Verdict::proceed, s, {mark_page, allow_write}, owner};
+    return Step{Verdict::proceed, s, {mark_page, allow_write}, owner(s.pins)};
   }
   if (s.busy) return Step{Verdict::wait, s, {}, s};
 
-  const bool pin = event == Event::pin_read || event == Event::pin_write;
+  const bool pin = event == Event::pin_read || event == Event::pin_write || event == Event::pin_whole;
   const std::uint32_t pins = s.pins + (pin ? 1u : 0u);
+  const auto pinned = [&] {   // nothing to do but to count
+    BlockState after = s;
+    after.pins = pins;
+    return pin ? proceed(after, {}) : Step{};
+  };
   switch (event) {
     case Event::load:
     case Event::pin_read:
-      if (s.view != View::none) return pin ? proceed(with(s.view, s.twin, pins), {}) : Step{};
-      if (s.owned) return proceed(BlockState{false, true, View::write, false, pins}, {mark_page, allow_write});
+      if (s.view != View::none) return pinned();
+      if (s.owned) return proceed(owner(pins), {mark_page, allow_write});
       return proceed(with(View::read, false, pins), {fetch, allow_read});
 
     case Event::store:
     case Event::pin_write:
-      if (s.view == View::write) return pin ? proceed(with(s.view, s.twin, pins), {}) : Step{};
-      if (s.owned) return proceed(BlockState{false, true, View::write, false, pins}, {mark_page, allow_write});
+      if (s.view == View::write) return pinned();
+      if (s.owned) return proceed(owner(pins), {mark_page, allow_write});
       if (s.view == View::read) return proceed(with(View::write, true, pins), {make_twin, allow_write});
       return proceed(with(View::write, true, pins), {fetch, make_twin, allow_write});
 
-    case Event::unpin:
-      return proceed(with(s.view, s.twin, s.pins - 1), {});
+    case Event::pin_whole:
+      if (s.view == View::write) return pinned();
+      if (s.owned) return proceed(owner(pins), {mark_page, allow_write});
+      if (s.view == View::read) return proceed(whole(pins), {allow_write});
+      return proceed(whole(pins), {find, allow_write});
+
+    case Event::unpin: {
+      BlockState after = s;
+      --after.pins;
+      return proceed(after, {});
+    }
 
     case Event::release:   // rule 3
-      if (!s.twin) return Step{};
-      if (s.pins != 0) return proceed(s, {diff_put_live});
-      return proceed(with(View::read, false, 0), {protect_read, diff_put});
+      if (!s.dirty()) return Step{};
+      if (s.pins != 0) return proceed(with(s.view, true, s.pins), {s.whole ? put_all_live : diff_put_live});
+      return proceed(with(View::read, false, 0), {protect_read, s.whole ? put_all : diff_put});
 
     case Event::acquire:   // rule 2; unreleased bytes go out first, so nothing is lost
       if (s.owned || s.view == View::none) return Step{};
-      if (s.pins != 0) return s.twin ? proceed(s, {diff_put_live, refresh}) : proceed(s, {refresh});
-      if (s.twin) return proceed(with(View::none, false, 0), {protect_none, diff_put});
+      if (s.pins != 0 && s.dirty()) return proceed(with(s.view, true, s.pins), {s.whole ? put_all_live : diff_put_live, refresh});
+      if (s.pins != 0) return proceed(s, {refresh});
+      if (s.dirty()) return proceed(with(View::none, false, 0), {protect_none, s.whole ? put_all : diff_put});
       return proceed(with(View::none, false, 0), {protect_none});
 
-    case Event::discard:   // rule 7
+    case Event::discard:   // rule 7. What is whole is no diff from which bytes can be taken: all goes out before any of it is freed
+      if (s.whole && s.pins != 0) return proceed(with(s.view, true, s.pins), {put_all_live});
+      if (s.whole) return proceed(with(View::read, false, 0), {protect_read, put_all});
       return s.twin ? proceed(s, {discard_bytes}) : Step{};
+
+    case Event::discard_block:
+      return s.dirty() ? proceed(with(View::write, true, s.pins), {discard_bytes}) : Step{};
 
     case Event::yield:     // rule 8: the bytes stay in M, so readers that still come find them
       if (s.pins != 0) return Step{Verdict::refuse, s, {}, s};
@@ -141,15 +179,15 @@ struct Step {
 
     case Event::arrive:
       if (s.owned) return Step{};
-      return proceed(owner, {merge_arrival, mark_page, allow_write});
+      return proceed(owner(s.pins), {merge_arrival, mark_page, allow_write});
 
     case Event::arrive_blank:
       if (s.owned && s.view == View::write) return Step{};
-      return proceed(owner, {mark_page, allow_write});
+      return proceed(owner(s.pins), {mark_page, allow_write});
 
     case Event::watch:
       if (!s.owned || s.view != View::write || s.pins != 0) return Step{};
-      return proceed(BlockState{false, true, View::read, false, 0}, {protect_read});
+      return proceed(BlockState{false, true, View::read, false, false, 0}, {protect_read});
 
     case Event::found_own: break;
   }

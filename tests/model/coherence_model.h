@@ -80,6 +80,15 @@ enum class Mutation : std::uint8_t {
   r5_note_cleared_late,        ///< what was noted is forgotten after the readers were taken
   r8_release_before_named,   ///< a release ends though an entry does not name its rank yet
   r8_naming_not_counted,     ///< … is not even begun where nothing else is to be sent
+  whole_edge,             ///< a block that is only partly written is taken whole
+  whole_diffed,           ///< of a whole block only what differs from an old twin is put
+  whole_unjoined,         ///< who takes a block whole does not join its readers
+  whole_dropped,          ///< an acquire drops a whole block and does not put it
+  whole_arrival,          ///< so does an arrival
+  whole_freed_later,      ///< freed bytes of a whole block are put later
+  whole_sent_live,        ///< a whole block that was put while it was pinned counts as released
+  whole_stays,            ///< … stays whole
+  whole_twin_left,        ///< … has a twin of other bytes than those that were sent
 };
 
 inline constexpr std::uint8_t kArrived = 0x80;
@@ -98,6 +107,7 @@ enum class Do : std::uint8_t {
   own,
   pin_write,
   pin_read,
+  pin_whole,
   unpin,
   discard,
   take,
@@ -140,6 +150,7 @@ inline Instr unlock(int l) { return {Do::unlock, static_cast<std::uint8_t>(l)}; 
 inline Instr own(int page) { return {Do::own, static_cast<std::uint8_t>(page)}; }
 inline Instr pin_write(int b) { return {Do::pin_write, static_cast<std::uint8_t>(b)}; }
 inline Instr pin_read(int b) { return {Do::pin_read, static_cast<std::uint8_t>(b)}; }
+inline Instr pin_whole(int b) { return {Do::pin_whole, static_cast<std::uint8_t>(b)}; }   ///< all cells are stored to before unpin()
 inline Instr unpin(int b) { return {Do::unpin, static_cast<std::uint8_t>(b)}; }
 inline Instr discard(int b, int cells) {
   return {Do::discard, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(cells)};
@@ -205,7 +216,7 @@ class Coherence {
 
  public:
   struct State {
-    std::uint8_t word[R][B], prot[R][B];  // word: BlockState::word() with pins in bits 5…7
+    std::uint8_t word[R][B], prot[R][B];  // word: BlockState::word() with pins in bits 6 and 7
     std::uint8_t memory[R][B][kCells], twin[R][B][kCells];
     Flying flying[R][B];
     std::uint8_t owner[B], busy[B], puts[B];  // a page's entry; puts under way
@@ -233,7 +244,7 @@ class Coherence {
       const std::uint8_t o = program_.owner[page(b)];
       s.owner[page(b)] = o;
       if (!program_.known[page(b)]) continue;
-      put_word(s, o, b, Block{false, true, program_.watched ? dsm::View::read : dsm::View::write, false, 0});
+      put_word(s, o, b, Block{false, true, program_.watched ? dsm::View::read : dsm::View::write});
       s.prot[o][b] = program_.watched ? 1 : 2;
     }
     for (std::uint8_t a = 0; a < W; ++a) s.actor[a].at = program_.workers[a].rank;
@@ -348,10 +359,9 @@ class Coherence {
                                              "acquire: leaves the readers of page",
                                              "puts directly",
                                              "ends"};
-    static constexpr const char* kActions[] = {"end",           "fetch",        "make_twin",     "allow_read",
-                                               "allow_write",   "protect_read", "protect_none",  "diff_put",
-                                               "diff_put_live", "refresh",      "merge_arrival", "discard_bytes",
-                                               "mark_page"};
+    static constexpr const char* kActions[] = {"end",         "fetch",        "find",         "make_twin",    "allow_read",    "allow_write",
+                                               "protect_read", "protect_none", "diff_put",     "diff_put_live", "put_all",      "put_all_live",
+                                               "refresh",      "merge_arrival", "discard_bytes", "mark_page"};
     const Script& w = program_.workers[step.actor];
     std::string text = "worker " + std::to_string(step.actor) + " (rank " + std::to_string(w.rank) + ") ";
     if ((step.kind & 0xFF) == kAction)
@@ -369,7 +379,7 @@ class Coherence {
         const Block w = word(s, r, b);
         t += " | rank " + std::to_string(r) + (w.owned ? " owned" : "") + (w.busy ? " busy" : "") + " view " +
              std::to_string(static_cast<int>(w.view)) +
-             (w.twin ? " twin " + std::to_string(s.twin[r][b][0]) + "," + std::to_string(s.twin[r][b][1]) : "") +
+             (w.whole ? " whole" : "") + (w.twin ? " twin " + std::to_string(s.twin[r][b][0]) + "," + std::to_string(s.twin[r][b][1]) : "") +
              (s.marked[r] & 1 << page(b) ? " marked" : "") + (s.stale[r] & 1 << page(b) ? " told" : "") +
              " pins " + std::to_string(w.pins) + " M " + std::to_string(s.memory[r][b][0]) + "," +
              std::to_string(s.memory[r][b][1]);
@@ -442,11 +452,11 @@ class Coherence {
 
   static Block word(const State& s, std::uint8_t r, std::uint8_t b) noexcept {
     const std::uint32_t w = s.word[r][b];
-    return Block::of((w & 0x1F) | (w >> 5) << 8);
+    return Block::of((w & 0x3F) | (w >> 6) << 8);
   }
   static void put_word(State& s, std::uint8_t r, std::uint8_t b, Block block) noexcept {
     const std::uint32_t w = block.word();
-    s.word[r][b] = static_cast<std::uint8_t>((w & 0x1F) | (w >> 8) << 5);
+    s.word[r][b] = static_cast<std::uint8_t>((w & 0x3F) | (w >> 8) << 6);
   }
   [[nodiscard]] gas::Location entry(const State& s, std::uint8_t p) const noexcept {
     return {true, Rank{s.owner[p]}, gas::Tier::dram, s.busy[p] != 0, 0};
@@ -482,6 +492,11 @@ class Coherence {
     return s.stale[r] == 0 && (!s.dropping[r] || without(Mutation::r5_acquire_passes_dropping));
   }
 
+  /// Has rank r changed the byte since it last sent it?
+  static bool changed(const State& s, std::uint8_t r, std::uint8_t b, std::uint8_t c) {
+    const Block w = word(s, r, b);
+    return w.whole || (w.twin && s.memory[r][b][c] != s.twin[r][b][c]);
+  }
   /// At the end: the owner's bytes, with what ranks have not released yet, are the ghost's.
   const char* lost(const State& s) const {
     for (std::uint8_t b = 0; b < B; ++b) {
@@ -489,7 +504,7 @@ class Coherence {
       for (std::uint8_t c = 0; c < kCells; ++c) {
         std::uint8_t value = s.memory[s.owner[page(b)]][b][c];
         for (std::uint8_t r = 0; r < R; ++r)
-          if (word(s, r, b).twin && s.memory[r][b][c] != s.twin[r][b][c]) value = s.memory[r][b][c];
+          if (changed(s, r, b, c)) value = s.memory[r][b][c];
         if (!(s.freed[b] & (1 << c)) && value != s.ghost[b][c]) return "a write is lost at the end";
       }
     }
@@ -513,7 +528,7 @@ class Coherence {
       dsm::Step step = dsm::next(before, Event::found_own);
       if (without(Mutation::r5_first_meeting_unseen)) step.actions = {Action::allow_write};
       const auto event = static_cast<Event>(x.event);
-      step.after.pins += event == Event::pin_read || event == Event::pin_write;  // as carry_out_fault() does
+      step.after.pins += event == Event::pin_read || event == Event::pin_write || event == Event::pin_whole;  // as carry_out_fault() does
       return step;
     }
     before.busy = false;
@@ -531,6 +546,13 @@ class Coherence {
     };
     if (without(Mutation::r3_no_protect) && event == Event::release) drop(Action::protect_read);
     if (without(Mutation::r7_no_discard) && event == Event::discard) drop(Action::discard_bytes);
+    if (before.whole && !before.busy) {
+      if (without(Mutation::whole_diffed) && event == Event::release && before.pins == 0) step.actions[1] = Action::diff_put;
+      if (without(Mutation::whole_dropped) && event == Event::acquire) drop(Action::put_all);
+      if (without(Mutation::whole_freed_later) && event == Event::discard) step = {};
+      if (without(Mutation::whole_sent_live) && event == Event::release && before.pins != 0) step.after.twin = false, step.after.view = dsm::View::read;
+      if (without(Mutation::whole_stays) && step.actions[0] == Action::put_all_live) step.after.twin = false, step.after.whole = true;
+    }
     if (without(Mutation::r5_own_store_unseen) && before.view == dsm::View::read) drop(Action::mark_page);
     if (without(Mutation::r8_no_protect) && event == Event::yield) drop(Action::protect_none);
     if (without(Mutation::r8_move_pinned) && event == Event::yield && before.pins != 0 && before.owned &&
@@ -577,7 +599,7 @@ class Coherence {
     switch (action) {
       case Action::end: {
         const auto bit = static_cast<std::uint8_t>(1 << x.block);
-        if (word(n, x.at, x.block).twin && !step.after.twin && (n.dirty[x.at] & bit)) {  // mark_clean, then the finish
+        if (word(n, x.at, x.block).dirty() && !step.after.dirty() && (n.dirty[x.at] & bit)) {  // mark_clean, then the finish
           n.dirty[x.at] = static_cast<std::uint8_t>(n.dirty[x.at] & ~bit);
           return emit(n, Step{kClean, a, x.block});
         }
@@ -592,7 +614,13 @@ class Coherence {
         return emit(n, Step{kFinish, a, s.actor[a].block});
       }
       case Action::allow_read: prot = 1; break;
-      case Action::allow_write: prot = 2; break;
+      case Action::allow_write:
+        if (step.after.whole && !(n.dirty[x.at] & 1 << x.block)) {   // mark_dirty: before any store can land
+          set_bits(n.dirty[x.at], 1u << x.block);
+          return done();
+        }
+        prot = 2;
+        break;
       case Action::protect_read: prot = 1; break;
       case Action::protect_none: prot = 0; break;
       case Action::mark_page: set_bits(n.marked[x.at], bit_of_page(x.block)); break;
@@ -605,20 +633,25 @@ class Coherence {
         for (std::uint8_t c = 0; c < kCells; ++c)
           if (instr(s, a).cell & (1 << c)) n.twin[x.at][x.block][c] = n.memory[x.at][x.block][c];
         break;
-      case Action::fetch: return fetch(n, a, done);
+      case Action::fetch:
+      case Action::find: return fetch(n, a, action == Action::find, done);
       case Action::refresh: return refresh(n, a, done);
       case Action::merge_arrival: break;  // only own_page() has it
       case Action::diff_put:
-      case Action::diff_put_live: return diff_put(n, a, action == Action::diff_put_live, done);
+      case Action::put_all: return diff_put(n, a, false, action == Action::put_all, done);
+      case Action::diff_put_live:
+      case Action::put_all_live: return diff_put(n, a, true, action == Action::put_all_live, done);
     }
     next_action(n, a);
     done();
   }
 
-  /// Coherence::fetch: into the set of cached blocks; entry; among the readers; the owner looks at the page; the bytes one by one; did the page stand, did an acquire
+  /// Coherence::fetch: into the set of cached blocks; entry; among the readers; the owner looks at the page; the bytes one by one; did the page stand, did
+  /// an acquire
   /// begin to drop?
+  /// find: without the bytes.
   template <class Done>
-  void fetch(State& n, std::uint8_t a, const Done& done) const {
+  void fetch(State& n, std::uint8_t a, bool find, const Done& done) const {
     Actor& x = n.actor[a];
     const std::uint8_t p = page(x.block);
     switch (x.sub) {
@@ -643,7 +676,7 @@ class Coherence {
           x.sub = 5;
         }
         return done();
-      case 2: return join(n, x, 3, done);
+      case 2: return find && without(Mutation::whole_unjoined) ? (x.sub = 4, done()) : join(n, x, 3, done);
       case 3: return mark_at_owner(n, x, 4, done);
       case 5: {
         Block w = word(n, x.at, x.block);
@@ -654,7 +687,9 @@ class Coherence {
         return done();
       }
       default: {
-        if (x.cell < kCells) {
+        if (find) {
+          x.cell = kCells;
+        } else if (x.cell < kCells) {
           n.memory[x.at][x.block][x.cell] = n.memory[x.owner][x.block][x.cell];
           ++x.cell;
         }
@@ -704,10 +739,11 @@ class Coherence {
   bool fetching(const State& s, const Actor& x) const {
     if (x.found_own) return false;
     const dsm::Step step = claimed_step(s, x);
-    return x.action < step.actions.size() && step.actions[x.action] == Action::fetch;
+    return x.action < step.actions.size() && (step.actions[x.action] == Action::fetch || step.actions[x.action] == Action::find);
   }
 
-  /// The merge of rule 4 from the owner's copy into a pinned block: where it differs from the twin it goes into M and the twin. The owner's bytes come into a buffer
+  /// The merge of rule 4 from the owner's copy into a pinned block: where it differs from the twin it goes into M and the twin. The owner's bytes come into
+  /// a buffer
   /// first (x.value: one byte's value a nibble); stores may land before they are merged.
   template <class Done>
   void refresh(State& n, std::uint8_t a, const Done& done) const {
@@ -737,7 +773,7 @@ class Coherence {
         x.moved = 0;
         return done();
       default: {
-        const bool twin = word(n, x.at, x.block).twin;
+        const bool twin = word(n, x.at, x.block).dirty();   // what was whole has one by now
         std::uint8_t& mine = n.memory[x.at][x.block][x.cell];
         std::uint8_t& reference = twin ? n.twin[x.at][x.block][x.cell] : mine;
         const auto theirs = static_cast<std::uint8_t>(x.value >> 4 * x.cell & 15);
@@ -751,8 +787,9 @@ class Coherence {
     }
   }
 
+  /// all: whatever the twin says.
   template <class Done>
-  void diff_put(State& n, std::uint8_t a, bool live, const Done& done) const {
+  void diff_put(State& n, std::uint8_t a, bool live, bool all, const Done& done) const {
     Actor& x = n.actor[a];
     const std::uint8_t p = page(x.block);
     Flying& f = n.flying[x.at][x.block];
@@ -763,7 +800,7 @@ class Coherence {
       case kDiff: {
         if (f.mask != 0) return;  // only where completion is not awaited: one put of a block at a time all the same
         // x.value: the bytes found changed; their values wait in `flying`, mask 0
-        if (live && without(Mutation::r3_two_loads) && mine[x.cell] != twin[x.cell]) {
+        if (live && !all && without(Mutation::r3_two_loads) && mine[x.cell] != twin[x.cell]) {
           x.value = static_cast<std::uint8_t>(x.value | 1 << x.cell);
           f.value[x.cell] = mine[x.cell];
           x.sub = kBetweenLoads;
@@ -772,10 +809,10 @@ class Coherence {
         const std::uint8_t until =
             live ? static_cast<std::uint8_t>(x.cell + 1) : kCells;  // protected: nobody stores meanwhile
         for (; x.cell < until; ++x.cell) {
-          if (mine[x.cell] == twin[x.cell] && !without(Mutation::r3_gaps)) continue;
+          if (!all && mine[x.cell] == twin[x.cell] && !without(Mutation::r3_gaps)) continue;
           x.value = static_cast<std::uint8_t>(x.value | 1 << x.cell);
           f.value[x.cell] = mine[x.cell];
-          if (live) twin[x.cell] = f.value[x.cell];
+          if (live && !(all && without(Mutation::whole_twin_left))) twin[x.cell] = f.value[x.cell];
         }
         if (x.cell == kCells) {
           x.cell = 0;
@@ -865,10 +902,11 @@ class Coherence {
       case Do::own: return own_page(s, a, emit);
       case Do::hand_back: return hand_page_back(s, a, emit);
       case Do::reclaim: return block_event(s, a, Event::arrive_blank, emit);
-      case Do::pin_write: return block_event(s, a, Event::pin_write, emit);
+      case Do::pin_write: return block_event(s, a, without(Mutation::whole_edge) ? Event::pin_whole : Event::pin_write, emit);
+      case Do::pin_whole: return block_event(s, a, Event::pin_whole, emit);
       case Do::pin_read: return block_event(s, a, Event::pin_read, emit);
       case Do::unpin: return block_event(s, a, Event::unpin, emit);
-      case Do::discard: return block_event(s, a, Event::discard, emit);
+      case Do::discard: return block_event(s, a, i.cell == (1 << kCells) - 1 ? Event::discard_block : Event::discard, emit);
       case Do::take:
         if (without(Mutation::r7_no_drop)) return simple(s, a, kNothing, emit, [](State&) { return true; });
         return block_event(s, a, Event::acquire, emit);
@@ -1090,7 +1128,8 @@ class Coherence {
                  a, b});
   }
 
-  /// Sharing::tell and Coherence::must_tell, page by page: was it certainly changed; its readers; each block's word, and its protection; its readers again; each is told.
+  /// Sharing::tell and Coherence::must_tell, page by page: was it certainly changed; its readers; each block's word, and its protection; its readers again;
+  /// each is told.
   template <class Emit>
   void tell(const State& s, std::uint8_t a, Emit&& emit) const {
     const Actor& x = s.actor[a];
@@ -1224,11 +1263,11 @@ class Coherence {
     State n = s;
     if (event == Event::unpin && word(s, s.actor[a].at, b).pins == 0)  // only where a mutant moved a pinned page
       return simple(s, a, kNothing, emit, [](State&) { return true; });
-    if ((event == Event::pin_write || event == Event::pin_read) && leaving(s, s.actor[a], b)) return;
+    if ((event == Event::pin_write || event == Event::pin_read || event == Event::pin_whole) && leaving(s, s.actor[a], b)) return;
     const dsm::Verdict verdict = try_claim(n, a, b, event);
     if (verdict == dsm::Verdict::wait) return;
     if (verdict == dsm::Verdict::done) {
-      if (event == Event::discard) n.freed[b] = static_cast<std::uint8_t>(n.freed[b] | instr(s, a).cell);
+      if (event == Event::discard || event == Event::discard_block) n.freed[b] = static_cast<std::uint8_t>(n.freed[b] | instr(s, a).cell);
       next_instr(n, a);
     }
     emit(n, Step{static_cast<std::uint16_t>(verdict == dsm::Verdict::done ? kNothing : kEvent), a, b});
@@ -1242,6 +1281,7 @@ class Coherence {
       case Do::discard: n.freed[i.block] = static_cast<std::uint8_t>(n.freed[i.block] | i.cell); [[fallthrough]];
       case Do::pin_write:
       case Do::pin_read:
+      case Do::pin_whole:
       case Do::unpin:
       case Do::take:
       case Do::reclaim: return next_instr(n, a);
@@ -1394,7 +1434,8 @@ class Coherence {
         x.sub = static_cast<std::uint8_t>(x.sub | 1);
         return emit(n, label);
       }
-      if (!before.twin || x.value != n.twin[me][b][x.cell] || without(Mutation::r4_plain_arrival)) mine = x.value;
+      const bool taken = before.whole ? without(Mutation::whole_arrival) : !before.twin || x.value != n.twin[me][b][x.cell];
+      if (taken || without(Mutation::r4_plain_arrival)) mine = x.value;
       x.value = 0;
       x.sub = static_cast<std::uint8_t>(x.sub & ~1);
       if (++x.cell == kCells) {

@@ -403,6 +403,87 @@ Named pinned_copy() {
             {1, {pin_read(0), cross(0), load(0, 0), set(1), cross(2), load(0, 0), unpin(0)}}}}};
 }
 
+// A view that is written as a whole, by a rank that has an old copy of the block; then the other rank writes, and the first looks again.
+Named view_over_copy() {
+  return {"a view over an old copy",
+          {{{1, {cross(0), load(0, 0), pin_whole(0), store(0, 0, 0), store(0, 1, 2), unpin(0), set(1), cross(2), load(0, 0), load(0, 1)}},
+            {0, {store(0, 0, 4), set(0), cross(1), load(0, 0), load(0, 1), store(0, 0, 3), set(2)}}}}};
+}
+
+// The same without a copy: nothing is fetched, and its rank must hear of changes all the same.
+Named view_over_nothing() {
+  return {"a view over nothing",
+          {{{1, {pin_whole(0), store(0, 0, 1), store(0, 1, 2), unpin(0), set(0), cross(1), load(0, 0), load(0, 1)}},
+            {0, {cross(0), load(0, 0), load(0, 1), store(0, 0, 3), set(1)}}}}};
+}
+
+// Another worker of the rank releases while the view is being written.
+Named view_released() {
+  return {"a view, released meanwhile",
+          {{{1, {pin_whole(0), store(0, 0, 1), store(0, 1, 2), unpin(0), set(0)}}, {1, {release()}}, {0, {cross(0), load(0, 0), load(0, 1)}}}}};
+}
+
+// … acquires: the page was changed in its other block.
+Named view_acquired() {
+  Named n{"a view, acquired meanwhile",
+          {{{1, {load(0, 0), pin_whole(0), store(0, 0, 1), store(0, 1, 2), unpin(0), set(0), cross(2), load(0, 0)}},
+            {1, {load(1, 1), cross(1), load(1, 0)}},
+            {0, {store(1, 0, 3), set(1), cross(0), load(0, 0), load(0, 1), store(0, 0, 4), set(2)}}}},
+          2};
+  n.program.blocks_per_page = 2;
+  return n;
+}
+
+// … brings the page here.
+Named view_arrival() {
+  return {"a view, and its page arrives",
+          {{{1, {pin_whole(0), store(0, 0, 1), store(0, 1, 2), unpin(0), set(0)}}, {1, {own(0)}}, {0, {cross(0), load(0, 0), load(0, 1)}}}}};
+}
+
+// A third rank takes the page meanwhile, and looks.
+Named view_moves() {
+  return {"a view, and its page moves",
+          {{{1, {pin_whole(0), store(0, 0, 1), store(0, 1, 2), unpin(0), set(0)}}, {2, {own(0), cross(0), load(0, 0), load(0, 1)}}, {0, {}}}}};
+}
+
+// Its rank owns the page and has not met it.
+Named view_of_owner() {
+  Named n{"a view of an owner that has not met its page",
+          {{{1, {pin_whole(0), store(0, 0, 1), store(0, 1, 2), unpin(0), set(0)}}, {0, {own(0), cross(0), load(0, 0), load(0, 1)}}}}};
+  n.program.owner = {1, 1};
+  n.program.known = {false, false};
+  return n;
+}
+
+// What was written as a whole is freed in part, and used by another rank.
+Named view_freed() {
+  return {"a view, freed in part",
+          {{{1, {pin_whole(0), store(0, 0, 1), store(0, 1, 3), unpin(0), discard(0, 1), set(0)}},
+            {2, {see(0), take(0), store(0, 0, 7), set(1)}},
+            {0, {cross(1), cross(0), load(0, 0), load(0, 1)}}}}};
+}
+
+// … freed as a whole, and used by both.
+Named view_freed_whole() {
+  return {"a view, freed as a whole",
+          {{{1, {pin_whole(0), store(0, 0, 1), store(0, 1, 3), unpin(0), discard(0, 3), set(0), store(0, 1, 5), set(2)}},
+            {2, {see(0), take(0), store(0, 0, 7), set(1)}},
+            {0, {cross(1), cross(2), load(0, 0), load(0, 1)}}}}};
+}
+
+// What was written as a whole is released while a part of it is pinned; then another rank writes the rest.
+Named view_then_part() {
+  return {"a view, then a part",
+          {{{1, {pin_whole(0), store(0, 0, 1), store(0, 1, 2), unpin(0), pin_write(0), set(0), store(0, 0, 0), unpin(0), set(1)}},
+            {0, {cross(0), load(0, 1), store(0, 1, 7), cross(1), load(0, 0), load(0, 1)}}}}};
+}
+
+// A block at a view's edge: another rank writes the part beyond.
+Named view_edge() {
+  return {"a view's edge",
+          {{{1, {pin_write(0), store(0, 0, 1), unpin(0), set(0)}}, {0, {store(0, 1, 2), set(1), cross(0), load(0, 0), load(0, 1)}}}}};
+}
+
 std::vector<Named> programs() {
   return {owner_and_reader(),
           owner_releases_meanwhile(),
@@ -426,6 +507,17 @@ std::vector<Named> programs() {
           half_met(),
           puts_to_watched_page(),
           pinned_copy(),
+          view_over_copy(),
+          view_over_nothing(),
+          view_released(),
+          view_acquired(),
+          view_arrival(),
+          view_moves(),
+          view_of_owner(),
+          view_freed(),
+          view_freed_whole(),
+          view_then_part(),
+          view_edge(),
           message_passing(),
           third_owner(),
           false_sharing(),
@@ -516,8 +608,8 @@ class Writer {
 
   void hand_over(unsigned c, unsigned to) {
     if (to == holder_[c]) return;
-    code(holder_[c]).push_back(set(flags_));
-    code(to).push_back(cross(flags_++));
+    code(holder_[c]).push_back(set(static_cast<int>(flags_)));
+    code(to).push_back(cross(static_cast<int>(flags_++)));
     holder_[c] = to;
   }
   void access(unsigned c, bool pinned) {
@@ -535,7 +627,18 @@ class Writer {
   }
   void act() {
     const unsigned c = pick(cells()), w = pick(workers());
-    switch (pick(12)) {
+    switch (pick(13)) {
+      case 7: {   // its holder gets the whole block, and writes it through a view
+        const unsigned holder = holder_[c], first = c / kCells * kCells;
+        unsigned moves = 0;
+        for (unsigned k = first; k < first + kCells; ++k) moves += holder_[k] != holder;
+        if (flags_ + moves > 6) break;
+        for (unsigned k = first; k < first + kCells; ++k) hand_over(k, holder);
+        code(holder).push_back(pin_whole(block(c)));
+        for (unsigned k = first; k < first + kCells; ++k) code(holder).push_back(store(block(k), cell(k), value()));
+        code(holder).push_back(unpin(block(c)));
+        break;
+      }
       case 0:
       case 1:
         if (flags_ < 6) hand_over(c, w);
@@ -544,8 +647,8 @@ class Writer {
         if (flags_ >= 6) break;
         code(holder_[c]).push_back(discard(block(c), 1 << cell(c)));
         if (w != holder_[c]) {
-          code(holder_[c]).push_back(set(flags_));
-          code(w).push_back(see(flags_++));
+          code(holder_[c]).push_back(set(static_cast<int>(flags_)));
+          code(w).push_back(see(static_cast<int>(flags_++)));
         }
         code(w).push_back(take(block(c)));
         code(w).push_back(store(block(c), cell(c), value()));
@@ -568,7 +671,7 @@ class Writer {
   std::uint64_t state_;
   Named n_{"", {}, 1};
   std::array<unsigned, 4> holder_{};
-  int flags_ = 0;
+  unsigned flags_ = 0;
 };
 
 std::uint64_t setting(const char* name, std::uint64_t otherwise) {
@@ -652,6 +755,15 @@ std::vector<Mutant> mutants() {
       {"r5_note_cleared_late", r5_note_cleared_late, puts_to_watched_page()},
       {"r8_release_before_named", r8_release_before_named, entry_on_its_way()},
       {"r8_naming_not_counted", r8_naming_not_counted, arrival_while_releasing()},
+      {"whole_edge", whole_edge, view_edge()},
+      {"whole_diffed", whole_diffed, view_over_copy()},
+      {"whole_unjoined", whole_unjoined, view_over_nothing()},
+      {"whole_dropped", whole_dropped, view_acquired()},
+      {"whole_arrival", whole_arrival, view_arrival()},
+      {"whole_freed_later", whole_freed_later, view_freed()},
+      {"whole_sent_live", whole_sent_live, view_released()},
+      {"whole_stays", whole_stays, view_then_part()},
+      {"whole_twin_left", whole_twin_left, view_then_part()},
   };
 }
 
