@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // get and put go to the owner's copy at once, past the caches; release_all and acquire_all stand between them and loads and stores.
-// pinned makes global memory fit for system calls.
+// A view makes global memory fit for system calls.
 #include <array>
 #include <cstdio>
 #include <kasane/kasane.hpp>
@@ -23,12 +23,13 @@ int failures() {
   kasane::acquire_all();   // loads may have had an older copy
   bad += array[20'000] != -1 || array[20'004] != -5 || array[20'005] != 20'005;
 
-  // A system call cannot wait for a page: pin its buffer.
+  // A system call cannot wait for a page: make a view of its buffer.
   int pipe[2];
   if (::pipe(pipe) != 0) return 1;
   constexpr std::size_t bytes = 4000;
   {
-    kasane::pinned source(&array[0], bytes, false), target(&array[30'000], bytes, true);
+    const kasane::view source(&array[0], bytes / sizeof array[0]);
+    const kasane::view target(&array[30'000], bytes / sizeof array[0], kasane::write_only);
     bad += ::write(pipe[1], &array[0], bytes) != static_cast<ssize_t>(bytes);
     bad += ::read(pipe[0], &array[30'000], bytes) != static_cast<ssize_t>(bytes);
   }

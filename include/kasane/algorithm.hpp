@@ -10,18 +10,25 @@
 ///       kasane::sort(x.get(), x.get() + n, std::greater<>());
 ///     });
 ///
-/// **Ranges** are given by random access iterators, or, for algorithms over one range, by the range itself (a vector, a span). Their elements are reached by all ranks: they
+/// **Ranges** are given by random access iterators, or, for algorithms over one range, by the range itself (a vector, a span). Their elements are reached by
+/// all ranks: they
 /// lie in global memory or on threads' stacks. Output ranges do not overlap input ranges, except that they may be equal where it says so.
 ///
-/// **How**: a range is halved into pieces, each run in order by one thread; where elements are contiguous, pieces meet at multiples of 4 KiB, so that no two ranks write
+/// **How**: a range is halved into pieces, each run in order by one thread; where elements are contiguous, pieces meet at multiples of 4 KiB, so that no two
+/// ranks write
 /// one block. `grain` (last argument, default `automatic`) bounds the elements of a piece: about eight pieces a worker, of at most 64 KiB or 2048 elements.
+/// What a piece
+/// reads and writes of contiguous elements comes at once when it begins (`prefetch`); where it overwrites trivially copyable ones, nothing comes.
 ///
-/// **Functions** given are called by several threads at once, on copies or on the caller's object, and may throw: the exception that comes first in serial order is thrown
-/// after all pieces have ended, and the elements written by then are unspecified. Operators of reductions and scans are associative; they need not be commutative.
+/// **Functions** given are called by several threads at once, on copies or on the caller's object, and may throw: the exception that comes first in serial
+/// order is thrown
+/// after all pieces have ended, and the elements of output ranges are unspecified. Operators of reductions and scans are associative; they need not be
+/// commutative.
 ///
 /// **Consistency**: as of the threads they fork: all that the caller did before is visible to the functions, all that they did to the caller afterwards.
 ///
-/// **Thread safety**: on user-level threads (inside of run()); calls on ranges that do not overlap are independent. Throws error EPERM elsewhere, out_of_memory where
+/// **Thread safety**: on user-level threads (inside of run()); calls on ranges that do not overlap are independent. Throws error EPERM elsewhere,
+/// out_of_memory where
 /// an algorithm says that it allocates.
 #pragma once
 
@@ -83,6 +90,26 @@ template <class I>
   return first + static_cast<std::iter_difference_t<I>>(n);
 }
 
+/// A piece of n elements from first is about to be used so. May be overlapped by what else it uses: then write_only is not for it.
+template <class I>
+void expect(I first, std::uint64_t n, view_access use) {
+  if constexpr (std::contiguous_iterator<I>) {
+    constexpr bool plain = std::is_trivially_copyable_v<std::iter_value_t<I>>;   // others read what they overwrite
+    if (n * sizeof(std::iter_value_t<I>) >= kBlockBytes) prefetch(std::to_address(first), n, use == write_only && !plain ? read_write : use);
+  }
+}
+/// The output of a piece whose input may be the same elements.
+template <class O, class... I>
+void expect_output(O out, std::uint64_t n, I... inputs) {
+  const auto apart = [out](auto in) {
+    if constexpr (std::contiguous_iterator<O> && std::contiguous_iterator<decltype(in)>)
+      return static_cast<const void*>(std::to_address(out)) != static_cast<const void*>(std::to_address(in));
+    else
+      return false;
+  };
+  expect(out, n, (apart(inputs) && ...) ? write_only : read_write);
+}
+
 /// f(begin, end) for the pieces of [begin, end).
 template <class F>
 void each_piece(std::uint64_t begin, std::uint64_t end, Carried<F> f, Cut cut) {
@@ -142,6 +169,8 @@ template <std::random_access_iterator I, class F>
 void for_each(I first, I last, F f, std::size_t grain = automatic) {
   const std::uint64_t n = detail::count_of(first, last);
   detail::pieces(n, detail::cut_for(first, n, grain), [first, f = detail::Carried<F>(f)](std::uint64_t begin, std::uint64_t end) mutable {
+    constexpr bool constant = std::is_const_v<std::remove_reference_t<std::iter_reference_t<I>>>;
+    detail::expect(detail::advanced(first, begin), end - begin, constant ? view_access::read : read_write);
     for (I i = detail::advanced(first, begin), e = detail::advanced(first, end); i != e; ++i) std::invoke(*f, *i);
   });
 }
@@ -156,7 +185,11 @@ template <std::random_access_iterator I, std::random_access_iterator O, class F>
 O transform(I first, I last, O out, F f, std::size_t grain = automatic) {
   const std::uint64_t n = detail::count_of(first, last);
   detail::pieces(n, detail::cut_for(out, n, grain), [first, out, f = detail::Carried<F>(f)](std::uint64_t begin, std::uint64_t end) mutable {
-    std::transform(detail::advanced(first, begin), detail::advanced(first, end), detail::advanced(out, begin), std::ref(*f));
+    const I from = detail::advanced(first, begin);
+    const O to = detail::advanced(out, begin);
+    detail::expect(from, end - begin, view_access::read);
+    detail::expect_output(to, end - begin, from);
+    std::transform(from, detail::advanced(first, end), to, std::ref(*f));
   });
   return detail::advanced(out, n);
 }
@@ -166,7 +199,13 @@ template <std::random_access_iterator I, std::random_access_iterator J, std::ran
 O transform(I first, I last, J second, O out, F f, std::size_t grain = automatic) {
   const std::uint64_t n = detail::count_of(first, last);
   detail::pieces(n, detail::cut_for(out, n, grain), [first, second, out, f = detail::Carried<F>(f)](std::uint64_t begin, std::uint64_t end) mutable {
-    std::transform(detail::advanced(first, begin), detail::advanced(first, end), detail::advanced(second, begin), detail::advanced(out, begin), std::ref(*f));
+    const I from = detail::advanced(first, begin);
+    const J with = detail::advanced(second, begin);
+    const O to = detail::advanced(out, begin);
+    detail::expect(from, end - begin, view_access::read);
+    detail::expect(with, end - begin, view_access::read);
+    detail::expect_output(to, end - begin, from, with);
+    std::transform(from, detail::advanced(first, end), with, to, std::ref(*f));
   });
   return detail::advanced(out, n);
 }
@@ -177,7 +216,11 @@ template <std::random_access_iterator I, std::random_access_iterator O>
 O copy(I first, I last, O out, std::size_t grain = automatic) {
   const std::uint64_t n = detail::count_of(first, last);
   detail::pieces(n, detail::cut_for(out, n, grain), [=](std::uint64_t begin, std::uint64_t end) {
-    std::copy(detail::advanced(first, begin), detail::advanced(first, end), detail::advanced(out, begin));
+    const I from = detail::advanced(first, begin);
+    const O to = detail::advanced(out, begin);
+    detail::expect(from, end - begin, view_access::read);
+    detail::expect_output(to, end - begin, from);
+    std::copy(from, detail::advanced(first, end), to);
   });
   return detail::advanced(out, n);
 }
@@ -187,6 +230,7 @@ template <std::random_access_iterator I, class T = std::iter_value_t<I>>
 void fill(I first, I last, const T& value, std::size_t grain = automatic) {
   const std::uint64_t n = detail::count_of(first, last);
   detail::pieces(n, detail::cut_for(first, n, grain), [first, value](std::uint64_t begin, std::uint64_t end) {
+    detail::expect(detail::advanced(first, begin), end - begin, write_only);
     std::fill(detail::advanced(first, begin), detail::advanced(first, end), value);
   });
 }
@@ -198,11 +242,12 @@ void fill(R&& range, const T& value, std::size_t grain = automatic) {
 // ---- reductions ----------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-/// reduce(init, value(i) for i in [0, n)), in order.
-template <class T, class Reduce, class Value>
-[[nodiscard]] T fold(std::uint64_t n, T init, Reduce reduce, Value value, Cut cut) {
+/// reduce(init, value(i) for i in [0, n)), in order. value reads the elements from `inputs` on.
+template <class T, class Reduce, class Value, class... I>
+[[nodiscard]] T fold(std::uint64_t n, T init, Reduce reduce, Value value, Cut cut, I... inputs) {
   if (n == 0) return init;
-  auto part = [reduce = Carried<Reduce>(reduce), value](std::uint64_t begin, std::uint64_t end) mutable {
+  auto part = [reduce = Carried<Reduce>(reduce), value, inputs...](std::uint64_t begin, std::uint64_t end) mutable {
+    (expect(advanced(inputs, begin), end - begin, view_access::read), ...);
     T sum(value(begin));
     for (std::uint64_t i = begin + 1; i != end; ++i) sum = std::invoke(*reduce, std::move(sum), T(value(i)));
     return sum;
@@ -219,7 +264,7 @@ template <std::random_access_iterator I, class T, class Reduce, class F>
 [[nodiscard]] T transform_reduce(I first, I last, T init, Reduce reduce, F f, std::size_t grain = automatic) {
   const std::uint64_t n = detail::count_of(first, last);
   const auto value = [first, f = detail::Carried<F>(f)](std::uint64_t i) mutable -> decltype(auto) { return std::invoke(*f, *detail::advanced(first, i)); };
-  return detail::fold(n, std::move(init), std::move(reduce), value, detail::cut_for(first, n, grain));
+  return detail::fold(n, std::move(init), std::move(reduce), value, detail::cut_for(first, n, grain), first);
 }
 /// reduce(init, f(x, y) of the elements of two ranges): by default their inner product.
 template <std::random_access_iterator I, std::random_access_iterator J, class T, class Reduce = std::plus<>, class F = std::multiplies<>>
@@ -229,7 +274,7 @@ template <std::random_access_iterator I, std::random_access_iterator J, class T,
   const auto value = [first, second, f = detail::Carried<F>(f)](std::uint64_t i) mutable -> decltype(auto) {
     return std::invoke(*f, *detail::advanced(first, i), *detail::advanced(second, i));
   };
-  return detail::fold(n, std::move(init), std::move(reduce), value, detail::cut_for(first, n, grain));
+  return detail::fold(n, std::move(init), std::move(reduce), value, detail::cut_for(first, n, grain), first, second);
 }
 
 /// reduce(init, the elements), in order; by default their sum from zero.
@@ -266,6 +311,7 @@ template <class I, class Better>
   const std::uint64_t n = count_of(first, last);
   if (n == 0) return last;
   auto part = [first, better = Carried<Better>(better)](std::uint64_t begin, std::uint64_t end) mutable {
+    expect(advanced(first, begin), end - begin, view_access::read);
     std::uint64_t best = begin;
     for (std::uint64_t i = begin + 1; i != end; ++i)
       if (std::invoke(*better, *advanced(first, i), *advanced(first, best))) best = i;
@@ -350,6 +396,7 @@ O scan(I first, I last, O out, std::optional<T> init, Op op, Sweep sweep, std::s
   parallel_for(std::uint64_t{0}, count - 1, [first, begin_of, to = sums.data(), op = Carried<Op>(op)](std::uint64_t piece) mutable {
     I i = advanced(first, begin_of(piece));
     const I e = advanced(first, begin_of(piece + 1));
+    expect(i, count_of(i, e), view_access::read);
     T sum(*i);
     for (++i; i != e; ++i) sum = std::invoke(*op, std::move(sum), *i);
     to[piece + 1] = std::move(sum);
@@ -357,8 +404,11 @@ O scan(I first, I last, O out, std::optional<T> init, Op op, Sweep sweep, std::s
   sums[0] = std::move(init);
   for (std::uint64_t p = 1; p < count; ++p)
     if (sums[p - 1]) sums[p] = std::invoke(op, *sums[p - 1], std::move(*sums[p]));
-  parallel_for(std::uint64_t{0}, count, [begin_of, from = sums.data(), sweep = Carried<Sweep>(sweep)](std::uint64_t piece) mutable {
-    (*sweep)(begin_of(piece), begin_of(piece + 1), from[piece]);
+  parallel_for(std::uint64_t{0}, count, [first, out, begin_of, from = sums.data(), sweep = Carried<Sweep>(sweep)](std::uint64_t piece) mutable {
+    const std::uint64_t begin = begin_of(piece), end = begin_of(piece + 1);
+    expect(advanced(first, begin), end - begin, view_access::read);
+    expect_output(advanced(out, begin), end - begin, advanced(first, begin));
+    (*sweep)(begin, end, from[piece]);
   }, 1);
   return advanced(out, n);
 }
@@ -423,6 +473,9 @@ template <Transfer How, class I, class J, class O, class Less>
 void merge_runs(I a, I a_end, J b, J b_end, O out, Carried<Less> less, Cut cut) {
   const std::uint64_t na = count_of(a, a_end), nb = count_of(b, b_end);
   if (na + nb <= cut.grain || na + nb < 4) {
+    expect(a, na, view_access::read);
+    expect(b, nb, view_access::read);
+    expect(out, na + nb, write_only);
     merge_here<How>(a, a_end, b, b_end, out, *less);
     return;
   }
@@ -441,6 +494,7 @@ void merge_runs(I a, I a_end, J b, J b_end, O out, Carried<Less> less, Cut cut) 
 template <bool Stable, class I, class Less>
 void sort_runs(I a, std::iter_value_t<I>* tmp, std::uint64_t n, Carried<Less> less, Cut cut) {
   if (n <= cut.grain || n < 8) {
+    expect(a, n, read_write);
     if constexpr (Stable)
       std::stable_sort(a, advanced(a, n), std::ref(*less));
     else
@@ -488,7 +542,8 @@ O merge(I first1, I last1, J first2, J last2, O out, Less less = {}, std::size_t
   return detail::advanced(out, n);
 }
 
-/// Sorts the elements, whose moves do not throw. Allocates as much again. If less throws, elements may be lost: those of trivially copyable types get unspecified
+/// Sorts the elements, whose moves do not throw. Allocates as much again. If less throws, elements may be lost: those of trivially copyable types get
+/// unspecified
 /// values, others must not be compared by a function that throws.
 template <std::random_access_iterator I, class Less = std::less<>>
 void sort(I first, I last, Less less = {}, std::size_t grain = automatic) {

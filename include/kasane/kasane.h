@@ -8,7 +8,8 @@
  * malloc's heap are each rank's own.
  *
  * **Errors.** A function that returns int returns 0, or an errno value: EPERM (called where it makes no sense, for example outside of
- * kasane_run), EINVAL (a bad argument), ENOMEM, EAGAIN (no thread slot left), EBUSY, EIO (a peer or the machine). A function that returns a pointer returns NULL then.
+ * kasane_run), EINVAL (a bad argument), ENOMEM, EAGAIN (no thread slot left), EBUSY, EIO (a peer or the machine). A function that returns a pointer returns
+ * NULL then.
  * kasane_error_code() and kasane_error_message() say what and why. Misuse that would lose data (unlocking what another holds, destroying what is in use,
  * freeing what was never allocated) ends the program with a message instead.
  *
@@ -69,7 +70,8 @@ typedef struct kasane_allocated {
 } kasane_allocated_t;
 
 /**
- * A new thread with room for `size` bytes, aligned to `alignment` (a power of two), on its own stack. To be given to kasane_thread_fork (or kasane_thread_abandon)
+ * A new thread with room for `size` bytes, aligned to `alignment` (a power of two), on its own stack. To be given to kasane_thread_fork (or
+ * kasane_thread_abandon)
  * exactly once, by the same thread. EPERM: not on a thread. EAGAIN: this rank has no slot left. EINVAL: size does not fit in a stack.
  */
 kasane_allocated_t kasane_thread_allocate(size_t alignment, size_t size);
@@ -99,7 +101,8 @@ int kasane_thread_move_near(const void* address);
 /** Lets other threads of this rank run. Does nothing outside of a thread. */
 void kasane_thread_yield(void);
 /**
- * Ends the calling thread as if its function had returned. In C++ its frames are unwound, as by an exception that only `catch (...)` can see (and must throw again).
+ * Ends the calling thread as if its function had returned. In C++ its frames are unwound, as by an exception that only `catch (...)` can see (and must throw
+ * again).
  * Outside of a thread: ends the program with a message.
  */
 KASANE_NORETURN void kasane_thread_exit(void);
@@ -119,7 +122,8 @@ typedef enum kasane_placement {
   KASANE_PLACEMENT_FIRST_TOUCH = 6 /**< whoever loads or stores a page first; until then the allocating rank stands for it */
 } kasane_placement_t;
 
-/** Global memory, not initialised, aligned to 16 bytes, owned by this rank. NULL: ENOMEM, as the message says with the number. kasane_malloc(0) is a unique pointer. */
+/** Global memory, not initialised, aligned to 16 bytes, owned by this rank. NULL: ENOMEM, as the message says with the number. kasane_malloc(0) is a unique
+ * pointer. */
 void* kasane_malloc(size_t bytes);
 /** As kasane_malloc, aligned to `alignment` (a power of two). */
 void* kasane_aligned_alloc(size_t alignment, size_t bytes);
@@ -133,15 +137,18 @@ void* kasane_allocate_at(size_t bytes, size_t alignment, uint32_t rank);
 #define KASANE_PAGE_DEFAULT ((size_t)65536)      /**< of all calls that do not say */
 #define KASANE_PAGE_LARGE ((size_t)2097152)      /**< large arrays: fewer places to know and to move */
 /**
- * As kasane_allocate, with the argument of the placement (see there; 0 where it has none), in pages of page_bytes, one of the three above. Of the space (--space) they
- * have a 32nd, half and 7/32, in this order and in equal parts a rank. EINVAL: another page size; no such rank or NUMA node; block bytes that are no multiple of
+ * As kasane_allocate, with the argument of the placement (see there; 0 where it has none), in pages of page_bytes, one of the three above. Of the space
+ * (--space) they
+ * have a 32nd, half and 7/32, in this order and in equal parts a rank. EINVAL: another page size; no such rank or NUMA node; block bytes that are no
+ * multiple of
  * the page. EAGAIN: the kernel does not let this process bind memory.
  */
 void* kasane_allocate_placed(size_t bytes, size_t alignment, kasane_placement_t placement, uint64_t argument, size_t page_bytes);
 /** Room for `count` objects of `bytes` each, all zero. */
 void* kasane_calloc(size_t count, size_t bytes);
 /**
- * Changes the size of an allocation: where it is, if that is possible and no waste, else at another place of the same rank, to which its bytes are copied by ordinary loads and
+ * Changes the size of an allocation: where it is, if that is possible and no waste, else at another place of the same rank, to which its bytes are copied by
+ * ordinary loads and
  * stores of the caller. NULL for pointer: as kasane_malloc. 0 bytes: as kasane_free, and NULL. NULL otherwise: ENOMEM, and the allocation is as it was.
  */
 void* kasane_realloc(void* pointer, size_t bytes);
@@ -159,44 +166,77 @@ void kasane_release_all(void);
 void kasane_acquire_all(void);
 
 /**
- * Makes this rank the owner of the pages (64 KiB) that hold [pointer, pointer+bytes), and brings their contents: afterwards this rank's loads and stores there cost no
+ * Makes this rank the owner of the pages (64 KiB) that hold [pointer, pointer+bytes), and brings their contents: afterwards this rank's loads and stores
+ * there cost no
  * communication, until another rank takes them. What else lies on the first and the last page comes along. Several pages travel at once. After Endo's thesis
  * (2017), chapter 5 (`own` of MGAS-2).
- * Consistency: none changes and no fence is made; contents stay what they were. Loads, stores, gets and puts of all ranks go on meanwhile (a put may wait a moment).
- * EINVAL: not in global memory, or not (or no longer) allocated memory, with the address; stacks too, which belong to the rank that runs the thread. EBUSY: the owner
- * has pinned a page. After an error some of the pages may have moved. bytes 0: nothing happens.
+ * Consistency: none changes and no fence is made; contents stay what they were. Loads, stores, gets and puts of all ranks go on meanwhile (a put may wait a
+ * moment).
+ * EINVAL: not in global memory, or not (or no longer) allocated memory, with the address; stacks too, which belong to the rank that runs the thread. EBUSY:
+ * the owner
+ * has a view of a page. After an error some of the pages may have moved. bytes 0: nothing happens.
  */
 int kasane_own(const void* pointer, size_t bytes);
 /**
- * As kasane_own for rank `rank`, which takes the pages; returns when it owns them. EINVAL also: no such rank. May wait for other work of that rank's service thread.
+ * As kasane_own for rank `rank`, which takes the pages; returns when it owns them. EINVAL also: no such rank. May wait for other work of that rank's service
+ * thread.
  */
 int kasane_give(const void* pointer, size_t bytes, uint32_t rank);
 /** The rank that owns the page of the byte at `pointer`: as it was just now, since it may be moving. EINVAL: not in global memory, or not allocated. */
 int kasane_where(const void* pointer, uint32_t* rank);
 
+/** What a view is for. */
+enum kasane_access {
+  KASANE_READ = 0,
+  KASANE_READ_WRITE = 1,
+  KASANE_WRITE_ONLY = 2   /**< every byte is written before the view ends, and none is read before: nothing is fetched but the blocks (4 KiB) at its edges */
+};
+
 /**
- * Makes [pointer, pointer+bytes) present, and writable if so asked, until kasane_unpin with the same range: no access to it faults, so that it may be given to a
- * system call. A writable pin holds the pages' dirty state: release a long pin soon. Memory outside of the space is accepted and needs nothing.
- * A pin belongs to the rank on which it was made: pin and unpin with nothing between that may move the thread.
+ * A view of [pointer, pointer+bytes): makes it present, and writable if `access` says so, until kasane_end_view with the same range. What is absent comes at
+ * once, all transfers under way together, without faults; no access to it faults, so it may be given to a system call. After the checkout and checkin of
+ * Itoyori
+ * (Shiina, Taura: Itoyori: Reconciling Global Address Space and Global Fork-Join Task Parallelism, SC 2023), on plain pointers.
+ * Consistency: as of loads and stores; a view is no fence. While it lasts, a writable one is sent by every release, and its pages do not move: end it soon.
+ * KASANE_WRITE_ONLY: what is not written before the view ends has an unspecified value afterwards, at all ranks.
+ * A view belongs to the rank on which it was made: make and end it with nothing between that may move the thread. Views may overlap. Memory outside of the
+ * space is accepted
+ * and needs nothing. EINVAL: not allocated global memory, with the address; no such access.
  */
-int kasane_pin(void* pointer, size_t bytes, int writable);
-/** Ends a pin. On the rank that pinned. */
-int kasane_unpin(void* pointer, size_t bytes);
+int kasane_view(const void* pointer, size_t bytes, int access);
+/** Ends a view. On the rank that made it. */
+int kasane_end_view(const void* pointer, size_t bytes);
+/** As a view that ends at once: accesses soon afterwards find the range present, unless a fence or a move took it away. A hint: memory that is not allocated
+ * is left out. */
+int kasane_prefetch(const void* pointer, size_t bytes, int access);
+/**
+ * The contents of [pointer, pointer+bytes) are not needed any more: what this rank has written there and no release has sent yet is never sent. Its bytes
+ * are unspecified until
+ * they are written again. Memory outside of the space stays as it is.
+ */
+int kasane_discard(void* pointer, size_t bytes);
 
 /* ---- the direct view ------------------------------------------------------------------------------------------------------ */
 /*
- * Global memory read and changed where its owner has it, without a copy here: each of these functions sees and changes the owner's copy at once. Loads and stores use
- * the coherent view instead, which others see after a release and an acquire. Where one datum is used through both, a fence stands between: kasane_release_all after
+ * Global memory read and changed where its owner has it, without a copy here: each of these functions sees and changes the owner's copy at once. Loads and
+ * stores use
+ * the coherent view instead, which others see after a release and an acquire. Where one datum is used through both, a fence stands between:
+ * kasane_release_all after
  * stores and before direct access anywhere, kasane_acquire_all after direct changes and before loads (`kasane run --check-mixing` reports what lacks one).
  *
- * The names after W. Endo's thesis (2017), chapter 5 (MGAS-2: get, put), and ARMCI (accumulate, strided, vector). Local memory is any memory, global or private.
+ * The names after W. Endo's thesis (2017), chapter 5 (MGAS-2: get, put), and ARMCI (accumulate, strided, vector). Local memory is any memory, global or
+ * private.
  * Ranges may span any number of pages, which are accessed concurrently. From any thread of any rank.
- * Errors: EINVAL: a range that is not (wholly) in global memory or not allocated, with its address; an atomic or element that is not aligned. EIO: a peer was lost.
+ * Errors: EINVAL: a range that is not (wholly) in global memory or not allocated, with its address; an atomic or element that is not aligned. EIO: a peer
+ * was lost.
  * Parts of a range that fails may have been done.
  *
- * Asynchronous forms take a kasane_pending_t, which is {0} or counts earlier puts, accumulates and copies (then one wait awaits them all; a get is waited for by itself,
- * before the next one is issued on the same variable). The source of a put or accumulate has been copied when the call returns; the target of a get or an atomic's old
- * value must not be used before kasane_wait, and stays allocated until then. kasane_wait may be called on another rank than the one that issued: the thread may have moved.
+ * Asynchronous forms take a kasane_pending_t, which is {0} or counts earlier puts, accumulates and copies (then one wait awaits them all; a get is waited
+ * for by itself,
+ * before the next one is issued on the same variable). The source of a put or accumulate has been copied when the call returns; the target of a get or an
+ * atomic's old
+ * value must not be used before kasane_wait, and stays allocated until then. kasane_wait may be called on another rank than the one that issued: the thread
+ * may have moved.
  * When too many operations are pending on a rank the call itself waits for its own bytes, and leaves nothing pending.
  */
 
@@ -246,8 +286,10 @@ typedef enum kasane_element {
   KASANE_COMPLEX_DOUBLE = 5
 } kasane_element_t;
 /**
- * global[i] += scale * source[i] for `count` elements, each atomic with respect to other accumulates of the same kind of element, not to kasane_atomic. scale: real and
- * imaginary part; integers take the whole part of the real one. NULL: 1. Addresses are multiples of the element's size (complex: of its part's); an element lies in one page.
+ * global[i] += scale * source[i] for `count` elements, each atomic with respect to other accumulates of the same kind of element, not to kasane_atomic.
+ * scale: real and
+ * imaginary part; integers take the whole part of the real one. NULL: 1. Addresses are multiples of the element's size (complex: of its part's); an element
+ * lies in one page.
  * pending NULL: blocking.
  */
 int kasane_accumulate(void* global, const void* source, size_t count, kasane_element_t element, const double scale[2], kasane_pending_t* pending);
@@ -263,7 +305,8 @@ typedef enum kasane_atomic_op {
   KASANE_COMPARE_SWAP = 5 /**< stores operand if the value is `compare` */
 } kasane_atomic_op_t;
 /**
- * One read-modify-write of an integer of `width` bytes (4 or 8) at `global`, a multiple of width, executed at its owner: atomic among all ranks, and with std::atomic of
+ * One read-modify-write of an integer of `width` bytes (4 or 8) at `global`, a multiple of width, executed at its owner: atomic among all ranks, and with
+ * std::atomic of
  * the owner's threads on the same word. It orders no other access. *old (may be NULL) gets the value before, zero-extended. pending NULL: blocking.
  */
 int kasane_atomic(kasane_atomic_op_t op, uint32_t width, void* global, uint64_t operand, uint64_t compare, uint64_t* old, kasane_pending_t* pending);
@@ -322,7 +365,8 @@ int kasane_latch_trywait(const kasane_latch_t* latch);           /**< EBUSY: it 
 
 int kasane_once_init(kasane_once_t* once);    /**< EAGAIN: this rank has no record left */
 int kasane_once_destroy(kasane_once_t* once);
-/** Calls function(argument) if nobody in the job has done so, else waits until it is done; afterwards what it did is visible. If it throws (C++), another caller does it. */
+/** Calls function(argument) if nobody in the job has done so, else waits until it is done; afterwards what it did is visible. If it throws (C++), another
+ * caller does it. */
 int kasane_call_once(kasane_once_t* once, void (*function)(void*), void* argument);
 
 typedef uint32_t kasane_key_t; /**< a pointer-sized variable that each thread has its own of; valid on every rank */

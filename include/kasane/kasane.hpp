@@ -15,7 +15,8 @@
 /// **What is shared**: thread stacks, main's stack, what new gives on a user-level thread, what allocate() gives; at the same address on
 /// every rank. **What is not**: globals, function statics, thread_local and malloc's heap belong to each rank.
 ///
-/// **Consistency**: data-race-free programs see sequential consistency. Fork, join and what this header and kasane/sync.hpp have for synchronisation order memory, also between
+/// **Consistency**: data-race-free programs see sequential consistency. Fork, join and what this header and kasane/sync.hpp have for synchronisation order
+/// memory, also between
 /// ranks; std::atomic and std::mutex order memory only inside one rank.
 ///
 /// **Errors**: misuse and the machine's state throw kasane::error with a text that says what to do; exhausted memory throws
@@ -120,7 +121,8 @@ inline constexpr placement placement::block{KASANE_PLACEMENT_BLOCK};
 inline constexpr placement placement::cyclic{KASANE_PLACEMENT_CYCLIC};
 inline constexpr placement placement::first_touch{KASANE_PLACEMENT_FIRST_TOUCH};
 
-/// Global memory of `bytes`, not initialised, aligned to `align` (a power of two up to 64 KiB). Throws out_of_memory; error EINVAL: a placement that cannot be. No fence.
+/// Global memory of `bytes`, not initialised, aligned to `align` (a power of two up to 64 KiB). Throws out_of_memory; error EINVAL: a placement that cannot
+/// be. No fence.
 [[nodiscard]] inline void* allocate(std::size_t bytes, std::size_t align = 16, placement where = placement::local) {
   void* p = kasane_allocate_placed(bytes, align, where.kind, where.argument, where.page_bytes);
   if (p == nullptr) [[unlikely]]
@@ -203,9 +205,11 @@ void put(T* global, const T* source, std::size_t n = 1) {
   detail::check(kasane_put(global, source, n * sizeof(T)));
 }
 
-/// Makes this rank the owner of the pages (64 KiB) that hold n objects at p, contents included: its loads and stores there cost no communication afterwards, until another
+/// Makes this rank the owner of the pages (64 KiB) that hold n objects at p, contents included: its loads and stores there cost no communication afterwards,
+/// until another
 /// rank takes them. What else lies on the first and last page comes along. No fence, and no contents change; loads, stores, gets and puts of all
-/// ranks go on meanwhile. Throws error EINVAL (not allocated global memory, with the address) or EBUSY (the owner has pinned a page); some pages may have moved then.
+/// ranks go on meanwhile. Throws error EINVAL (not allocated global memory, with the address) or EBUSY (the owner has a view of a page); some pages may have
+/// moved then.
 template <class T>
 void own(const T* p, std::size_t n = 1) {
   detail::check(kasane_own(p, n * sizeof(T)));
@@ -222,21 +226,66 @@ void give(const T* p, std::size_t n, std::uint32_t to) {
   return rank;
 }
 
-/// Makes [p, p+bytes) present (and writable) as long as it lives, for system calls. Belongs to the rank on which it was made:
-/// nothing that may move the thread (fork, join, yield, lock, wait) in its scope.
-class pinned {
+// ---- views -------------------------------------------------------------------------------------------------------------------
+
+/// What the elements of a view are for. write_only: each is assigned before the view ends, and none read before: nothing is fetched but what lies at the edges.
+enum class view_access : int { read = KASANE_READ, read_write = KASANE_READ_WRITE, write_only = KASANE_WRITE_ONLY };
+inline constexpr view_access read_write = view_access::read_write;
+inline constexpr view_access write_only = view_access::write_only;
+
+/// The n objects at p, present (and writable) as long as it lives: what is absent comes at once, all transfers under way together, without faults. A range;
+/// also fit for system
+/// calls. After the checkout and checkin of Itoyori (Shiina, Taura: Itoyori: Reconciling Global Address Space and Global Fork-Join Task Parallelism, SC 2023).
+///
+///     kasane::view in(source, n);                                // of const T: to be read
+///     kasane::view out(target, n, kasane::write_only);
+///     std::transform(in.begin(), in.end(), out.begin(), f);
+///
+/// Consistency: as of loads and stores; a view is no fence. What write_only did not assign has an unspecified value afterwards, at all ranks.
+/// Belongs to the rank on which it was made: nothing that may move the thread (fork, join, yield, lock, wait) in its scope; for that there is prefetch().
+/// Pages of a view do not
+/// move, and a writable one is sent by every release: keep it short. Views may overlap. Private memory is accepted and needs nothing.
+/// Throws error EINVAL if an address is not allocated.
+template <class T>
+class view {
  public:
-  pinned(const void* p, std::size_t bytes, bool writable) : p_(const_cast<void*>(p)), bytes_(bytes) {
-    detail::check(kasane_pin(p_, bytes_, writable ? 1 : 0));
-  }
-  pinned(const pinned&) = delete;
-  pinned& operator=(const pinned&) = delete;
-  ~pinned() { kasane_unpin(p_, bytes_); }
+  /// To be read.
+  view(T* p, std::size_t n)
+    requires std::is_const_v<T>
+      : view(p, n, view_access::read) {}
+  /// use: read_write or write_only.
+  view(T* p, std::size_t n, view_access use) : p_(p), n_(n) { detail::check(kasane_view(p, n * sizeof(T), static_cast<int>(use))); }
+  view(const view&) = delete;
+  view& operator=(const view&) = delete;
+  ~view() { kasane_end_view(p_, n_ * sizeof(T)); }
+
+  [[nodiscard]] T* data() const noexcept { return p_; }
+  [[nodiscard]] std::size_t size() const noexcept { return n_; }
+  [[nodiscard]] T* begin() const noexcept { return p_; }
+  [[nodiscard]] T* end() const noexcept { return p_ + n_; }
+  [[nodiscard]] T& operator[](std::size_t i) const noexcept { return p_[i]; }
 
  private:
-  void* p_;
-  std::size_t bytes_;
+  T* p_;
+  std::size_t n_;
 };
+template <class T>
+view(T*, std::size_t) -> view<const T>;
+
+/// As a view that ends at once: accesses soon afterwards find the n objects present (and writable), unless a fence or a move took them away. A hint, for
+/// scopes that a view must not
+/// have. With write_only the caller goes on to assign every element before it reads any.
+template <class T>
+void prefetch(T* p, std::size_t n, view_access use = view_access::read) {
+  detail::check(kasane_prefetch(p, n * sizeof(T), static_cast<int>(use)));
+}
+/// The values of n objects are not needed any more: what this rank has assigned and no release has sent yet is never sent. They are unspecified until they
+/// are assigned anew.
+template <class T>
+void discard(T* p, std::size_t n) {
+  static_assert(std::is_trivially_destructible_v<T>, "who discards objects ends no lives");
+  detail::check(kasane_discard(p, n * sizeof(T)));
+}
 
 // ---- threads -----------------------------------------------------------------------------------------------------------------
 
@@ -645,7 +694,8 @@ void parallel_invoke(F&& f, Rest&&... rest) {
 }
 
 /// Calls f(i) for each index i of [first, last), or f(*i) for random access iterators, by recursive bisection down to pieces of at most `grain`
-/// iterations, each run in order. All pieces end before an exception passes on (the first in serial order of those thrown; a piece stops at its exception). f may be
+/// iterations, each run in order. All pieces end before an exception passes on (the first in serial order of those thrown; a piece stops at its exception).
+/// f may be
 /// copied, and is called by several threads at once. On a thread.
 template <detail::index_or_iterator I, class F>
 void parallel_for(I first, std::type_identity_t<I> last, F&& f, std::size_t grain = automatic) {
@@ -661,7 +711,8 @@ void parallel_for(Range&& range, F&& f, std::size_t grain = automatic) {
   parallel_for(std::begin(range), std::end(range), f, grain);
 }
 
-/// combine(init, combine of map(i) over [first, last)) in order: combine must be associative, need not be commutative; init is used once. The value type is that
+/// combine(init, combine of map(i) over [first, last)) in order: combine must be associative, need not be commutative; init is used once. The value type is
+/// that
 /// of init. Iterators and grain, exceptions and threads as parallel_for.
 template <detail::index_or_iterator I, class T, class Map, class Combine>
 [[nodiscard]] T parallel_reduce(I first, std::type_identity_t<I> last, T init, Map&& map, Combine&& combine,

@@ -70,6 +70,8 @@ void snapshot(std::byte* to, const std::byte* from) noexcept {
   }
 }
 
+[[nodiscard]] bool puts_live(const Step& step) noexcept { return step.actions[0] == Action::diff_put_live || step.actions[0] == Action::put_all_live; }
+
 }  // namespace
 
 /// Writes under way to one owner; await() returns when all have completed.
@@ -163,7 +165,7 @@ void Coherence::make_room() noexcept {
   cached_.for_each([&](BlockId b) {
     const BlockState s = state(b);
     const Step step = next(s, Event::acquire);
-    if (step.verdict != Verdict::proceed || s.twin || s.pins != 0 || !try_claim(b, s, step)) return;
+    if (step.verdict != Verdict::proceed || s.dirty() || s.pins != 0 || !try_claim(b, s, step)) return;
     if (engine_.protect({b, 1}, Access::none)) {
       cached_.erase(b);
       finish(b, step.after);
@@ -202,14 +204,14 @@ bool Coherence::hopeless(ThreadContext& ctx, std::uint64_t offset) noexcept {
 /// The caller holds b's bit for a load, store or pin, and has given it back when this returns.
 Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
   const BlockId window = window_of(b);
-  const bool fetches = step.actions[0] == Action::fetch;
+  const bool fetches = step.actions[0] == Action::fetch, looks = fetches || step.actions[0] == Action::find;
   Mask mask = Mask{1} << index_in_window(b);
-  if (step.actions[0] != Action::end) mask |= claim_window(ctx, b, event, step);
-  if (fetches) {
+  if (step.actions[0] != Action::end && event != Event::pin_whole) mask |= claim_window(ctx, b, event, step);
+  if (looks) {
     // Before the fetch begins: an acquire that does not see the block here began before it and needs nothing of it.
     for_each_bit(mask, [&](unsigned i) { cached_.insert(block_at(window, i)); });
     const auto blocks = static_cast<std::uint32_t>(std::popcount(mask));
-    const Fetched fetched = fetch(ctx, b, blocks);
+    const Fetched fetched = fetch(ctx, b, blocks, fetches);
     if (fetched != Fetched::yes) {
       for_each_bit(mask, [&](unsigned i) { cached_.erase(block_at(window, i)); });
       if (fetched == Fetched::own) {
@@ -228,6 +230,9 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
         std::memcpy(space_.t(at), space_.a(at), n * kBlockBytes);
       });
       for_each_bit(mask, [&](unsigned i) { mark_dirty(block_at(window, i)); });
+    } else if (action == Action::allow_write && step.after.whole) {
+      mark_dirty(b);
+      protect({b, 1}, Access::write);
     } else if (action == Action::mark_page) {
       sharing_.mark(pages_.page_of(b));
     } else if (action == Action::allow_read) {
@@ -299,35 +304,41 @@ void Coherence::arm_own_page(BlockId b, std::uint32_t held, std::uint32_t pins) 
   finish(b, after);
 }
 
-/// Owner's bytes of `count` blocks, all of one page and claimed by the caller, into M.
-Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint32_t blocks) {
+/// Whom the page's bytes are to be read from: yes, from found.owner; or why from nobody.
+Coherence::Fetched Coherence::locate(comm::Blocking& io, PageId page, gas::AddressCache::Found& found) {
+  for (;;) {
+    found = addresses_.find(io, page);
+    if (found.owner == kNoRank) return Fetched::wild;
+    if (!found.by_entry && gas::Location::of(found.word).untouched) return gas::Location::of(found.word).busy ? Fetched::leaving : Fetched::untouched;
+    if (found.owner != transport_.rank()) return Fetched::yes;
+    // A cached location does not say whether the page is leaving: the owner may have been asked to yield before its entry was recalled.
+    const gas::Location where = directory_.lookup(io, page);
+    if (where.owner != found.owner) continue;
+    // Leaving, it is neither ours nor yet a copy: puts counted before the move may still change M, and the move may be refused, so a twin
+    // taken now could later send another rank's old byte as our change (found by tests/model, r8_use_while_leaving).
+    return where.busy ? Fetched::leaving : Fetched::own;
+  }
+}
+
+/// Owner's bytes of `count` blocks, all of one page and claimed by the caller, into M; or only that this rank is among the page's readers.
+Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint32_t blocks, bool bytes_too) {
   const std::uint64_t offset = mem::offset_of(first);
   const PageId page = pages_.page_of(first);
-  const bool counts = attractor_ != nullptr && attractor_->draws(page);
+  const bool counts = bytes_too && attractor_ != nullptr && attractor_->draws(page);
   alignas(8) std::byte had[kBlockBytes];   // of the first block: what this rank last saw and wrote
   bool kept = false;
   for (;;) {
     const std::uint64_t drops = drops_.load();
-    const auto found = addresses_.find(ctx.io, page);
-    const Rank owner = found.owner;
-    if (owner == kNoRank) return Fetched::wild;
-    if (!found.by_entry && gas::Location::of(found.word).untouched) return gas::Location::of(found.word).busy ? Fetched::leaving : Fetched::untouched;
-    if (owner == transport_.rank()) {
-      // A cached location does not say whether the page is leaving: the owner may have been asked to yield before its entry was recalled.
-      const gas::Location where = directory_.lookup(ctx.io, page);
-      if (where.owner != owner) continue;
-      // Leaving, it is neither ours nor yet a copy: puts counted before the move may still change M, and the move may be refused, so a twin
-      // taken now could later send another rank's old byte as our change (found by tests/model, r8_use_while_leaving).
-      return where.busy ? Fetched::leaving : Fetched::own;
-    }
+    gas::AddressCache::Found found;
+    if (const Fetched where = locate(ctx.io, page, found); where != Fetched::yes) return where;
     if (counts && !std::exchange(kept, true)) std::memcpy(had, space_.a(offset), kBlockBytes);
-    const auto stay = sharing_.join(ctx.io, page, owner);
-    {
+    const auto stay = sharing_.join(ctx.io, page, found.owner);
+    if (bytes_too) {
       const Traced traced(&ctx.counters, TraceKind::fetch, blocks * kBlockBytes);
-      ctx.io.read({owner, gas::kFrames, offset}, space_.a(offset), blocks * kBlockBytes);
+      ctx.io.read({found.owner, gas::kFrames, offset}, space_.a(offset), blocks * kBlockBytes);
+      count(ctx.counters.blocks_fetched, blocks);
+      count(ctx.counters.bytes_fetched, blocks * kBlockBytes);
     }
-    count(ctx.counters.blocks_fetched, blocks);
-    count(ctx.counters.bytes_fetched, blocks * kBlockBytes);
     // Rules 2 and 9.
     if (!addresses_.stood(ctx.io, page, found)) continue;
     sharing_.joined(page, stay);
@@ -361,8 +372,8 @@ void Coherence::flush_dirty(ThreadContext& ctx) {
   if (mover_ != nullptr) mover_->await_named(ctx.io);   // stores into pages that came here can be read where others look for them
 }
 
-/// Rules 5 and 6: has the page, which is marked, to be told of? watch: blocks of ours are protected first, so that later stores mark the page again. Never waits: a block
-/// that is in use stays open.
+/// Rules 5 and 6: has the page, which is marked, to be told of? watch: blocks of ours are protected first, so that later stores mark the page again. Never
+/// waits: a block that is in use stays open.
 bool Coherence::must_tell(PageId page, bool changed, bool watch) noexcept {
   const BlockRange all = pages_.blocks_of(page);
   auto openness = Openness::foreign;
@@ -399,7 +410,11 @@ bool Coherence::must_tell(PageId page, bool changed, bool watch) noexcept {
 void Coherence::flush_block(comm::Blocking& io, Counters* counters, BlockId b) {
   const Step step = claim_block(io, b, Event::release);
   if (step.verdict != Verdict::proceed) return;
-  if (step.actions[0] == Action::diff_put_live) return flush_block_live(io, counters, b, step);
+  if (puts_live(step)) return flush_block_live(io, counters, b, step);
+  flush_claimed(io, counters, b, step);
+}
+
+void Coherence::flush_claimed(comm::Blocking& io, Counters* counters, BlockId b, const Step& step) {
   protect({b, 1}, Access::read);
   put_diffs(io, counters, window_of(b), Mask{1} << index_in_window(b));
   mark_clean(b);
@@ -419,7 +434,7 @@ bool Coherence::flush_window(comm::Blocking& io, Counters* counters, BlockId win
       left |= step.verdict == Verdict::proceed;
       continue;
     }
-    if (step.actions[0] == Action::diff_put_live) {
+    if (puts_live(step)) {
       flush_block_live(io, counters, b, step);
       continue;
     }
@@ -436,7 +451,8 @@ bool Coherence::flush_window(comm::Blocking& io, Counters* counters, BlockId win
   return left;
 }
 
-/// The window's masked blocks are claimed and not writable: puts what differs from the twins, and returns when it has arrived. Page by page: a put under way may
+/// The window's masked blocks are claimed and not writable: puts what differs from the twins, and returns when it has arrived. Page by page: a put under way
+/// may
 /// wait for nothing but its completion, so also not for the move of the next page to end.
 void Coherence::put_diffs(comm::Blocking& io, Counters* counters, BlockId window, Mask mask) {
   while (mask != 0) {
@@ -453,9 +469,19 @@ void Coherence::put_diffs_of_page(comm::Blocking& io, Counters* counters, PageId
   if (put.owner() == kNoRank || put.owner() == transport_.rank()) return;   // freed meanwhile, so nobody will read it; or our M is the master copy
   const Traced traced(counters, TraceKind::put_changes, static_cast<std::uint64_t>(std::popcount(mask)));
   Puts puts;
+  Mask whole = 0;
   for_each_bit(mask, [&](unsigned i) {
+    if (state(block_at(window, i)).whole) {
+      whole |= Mask{1} << i;
+      return;
+    }
     const std::uint64_t at = mem::offset_of(block_at(window, i));
     put_changed(io, counters, put.owner(), at, space_.a(at), space_.t(at), puts);
+  });
+  for_each_run(whole, [&](unsigned first, unsigned n) {
+    const std::uint64_t at = mem::offset_of(block_at(window, first));
+    puts.write(io, {put.owner(), gas::kFrames, at}, space_.a(at), n * kBlockBytes);
+    if (counters != nullptr) count(counters->bytes_put, n * kBlockBytes);
   });
   puts.await(io);
   sharing_.changed(page);
@@ -505,7 +531,7 @@ std::size_t Coherence::put_runs(comm::Blocking& io, Rank owner, std::uint64_t of
   return total;
 }
 
-/// A pinned, writable block stays so: its changes so far go out, and the twin becomes what was sent (rules 3 and 10).
+/// A pinned, writable block stays so: its changes so far go out, and the twin becomes what was sent (rules 3 and 10). Of one that is whole all goes out.
 void Coherence::flush_block_live(comm::Blocking& io, Counters* counters, BlockId b, const Step& step) {
   alignas(8) std::byte now[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);
@@ -514,7 +540,11 @@ void Coherence::flush_block_live(comm::Blocking& io, Counters* counters, BlockId
   if (gas::AddressCache::Put put(addresses_, io, page); put.owner() != kNoRank) {
     put.is_diff();
     Puts puts;
-    put_changed(io, counters, put.owner(), at, now, space_.t(at), puts);
+    if (step.claimed.whole) {
+      if (put.owner() != transport_.rank()) puts.write(io, {put.owner(), gas::kFrames, at}, now, kBlockBytes);
+    } else {
+      put_changed(io, counters, put.owner(), at, now, space_.t(at), puts);
+    }
     puts.await(io);
     sharing_.changed(page);
     std::memcpy(space_.t(at), now, kBlockBytes);
@@ -562,7 +592,7 @@ class Coherence::Drops {
     const Step step = next(s, Event::acquire);
     if (step.verdict == Verdict::wait) return false;
     if (step.verdict != Verdict::proceed) return true;
-    if (s.twin || s.pins != 0) {
+    if (s.dirty() || s.pins != 0) {
       drop_run();   // hold nothing while we may wait
       c_.acquire_block(ctx_.io, &ctx_.counters, b);
       return true;
@@ -653,7 +683,8 @@ void Coherence::acquire_block(comm::Blocking& io, Counters* counters, BlockId b)
 
 void Coherence::perform_acquire(comm::Blocking& io, Counters* counters, BlockId b, const Step& step) {
   switch (step.actions[0]) {
-    case Action::diff_put_live: flush_block_live(io, counters, b, step); return;
+    case Action::diff_put_live:
+    case Action::put_all_live: flush_block_live(io, counters, b, step); return;
     case Action::refresh:
       refresh(io, b, false);
       finish(b, step.after);
@@ -661,7 +692,7 @@ void Coherence::perform_acquire(comm::Blocking& io, Counters* counters, BlockId 
     default: break;
   }
   protect({b, 1}, Access::none);
-  if (step.actions[1] == Action::diff_put) {
+  if (step.claimed.dirty()) {
     put_diffs(io, counters, window_of(b), Mask{1} << index_in_window(b));
     mark_clean(b);
   }
@@ -714,34 +745,6 @@ bool Coherence::serve(ThreadContext& ctx) {
   return n != 0;
 }
 
-// ---- pins ----------------------------------------------------------------------------------------------------------
-
-Result<void> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes, bool writable) {
-  const Event event = writable ? Event::pin_write : Event::pin_read;
-  const std::uint64_t first = raw(mem::block_of(offset)), end = raw(mem::block_of(offset + bytes + kBlockBytes - 1));
-  for (std::uint64_t b = first; b < end; ++b) {
-    Fault fault = Fault::again;
-    while (fault == Fault::again) {
-      const Step step = claim_block(ctx.io, BlockId{b}, event);
-      fault = carry_out_fault(ctx, BlockId{b}, event, step);
-      if (fault == Fault::again) ctx.io.waiter().pause();
-    }
-    if (fault == Fault::served) continue;
-    if (b > first) unpin(ctx, first * kBlockBytes, (b - first) * kBlockBytes);
-    return fail(Errc::out_of_range, "pin: global offset " + std::to_string(b * kBlockBytes) + " is not allocated");
-  }
-  return {};
-}
-
-void Coherence::unpin(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes) {
-  const std::uint64_t first = raw(mem::block_of(offset)), end = raw(mem::block_of(offset + bytes + kBlockBytes - 1));
-  for (std::uint64_t b = first; b < end; ++b) {
-    KASANE_CHECK(state(BlockId{b}).pins > 0, "unpin without pin");
-    const Step step = claim_block(ctx.io, BlockId{b}, Event::unpin);
-    finish(BlockId{b}, step.after);
-  }
-}
-
 // ---- memory that changes hands (rule 7) ----------------------------------------------------------------------------
 
 void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
@@ -752,7 +755,8 @@ void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t 
     const BlockRange all = pages_.blocks_of(page);
     for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, Event::arrive_blank);
     if (attractor_ == nullptr || !attractor_->draws(page)) continue;
-    // A rank that used this memory before it was freed may just draw it away. While we hold the bits nobody is told that we yield; what was told before shows here.
+    // A rank that used this memory before it was freed may just draw it away. While we hold the bits nobody is told that we yield; what was told before
+    // shows here.
     const gas::Location where = directory_.lookup(io, page);
     if (where.owner == transport_.rank() && !where.busy) continue;
     for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) {
@@ -774,7 +778,7 @@ void Coherence::arm_claimed(std::uint64_t first, std::uint64_t last) noexcept {
   for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) {
     const BlockState s = state(BlockId{b});
     if (!s.busy) continue;   // was armed already
-    if (s.twin) mark_clean(BlockId{b});
+    if (s.dirty()) mark_clean(BlockId{b});
     cached_.erase(BlockId{b});
     BlockState before = s;
     before.busy = false;
@@ -797,12 +801,20 @@ void Coherence::take(comm::Blocking& io, std::uint64_t offset, std::size_t bytes
 
 void Coherence::discard(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   for (std::uint64_t b = raw(mem::block_of(offset)); b * kBlockBytes < offset + bytes; ++b) {
-    if (!concerns<Event::discard>(BlockId{b})) continue;
-    const Step step = claim_block(io, BlockId{b}, Event::discard);
-    if (step.verdict != Verdict::proceed) continue;
+    const BlockId block{b};
     const std::uint64_t begin = std::max(offset, b * kBlockBytes), end = std::min(offset + bytes, (b + 1) * kBlockBytes);
-    std::memcpy(space_.t(begin), space_.a(begin), end - begin);
-    finish(BlockId{b}, step.after);
+    const Event event = end - begin == kBlockBytes ? Event::discard_block : Event::discard;
+    if (!(event == Event::discard ? concerns<Event::discard>(block) : concerns<Event::discard_block>(block))) continue;
+    const Step step = claim_block(io, block, event);
+    if (step.verdict != Verdict::proceed) continue;
+    if (puts_live(step)) {
+      flush_block_live(io, nullptr, block, step);
+    } else if (step.actions[0] == Action::protect_read) {
+      flush_claimed(io, nullptr, block, step);
+    } else {
+      std::memcpy(space_.t(begin), space_.a(begin), end - begin);
+      finish(block, step.after);
+    }
   }
 }
 
@@ -876,16 +888,18 @@ void Coherence::give_up(PageId page) noexcept {
   give_back(all.first, all.count);
 }
 
-/// Calls part(offset, bytes, has a twin) for the live bytes of the page in order: for blocks without a twin a run at a time, for the others one by one.
+/// Calls part(offset, bytes, has a twin) for the live bytes of the page in order: for blocks without a twin a run at a time, for those with one one by one,
+/// for those
+/// that are whole not at all.
 template <class F>
 void Coherence::for_each_arriving(PageId page, gas::ByteRange live, const F& part) const {
   const std::uint64_t end = std::min(live.end, pages_.end_of(page));
   const auto end_of_block = [end](std::uint64_t offset) { return std::min(end, mem::offset_of(mem::block_of(offset)) + kBlockBytes); };
   for (std::uint64_t at = std::max(live.begin, pages_.offset_of(page)); at < end;) {
     std::uint64_t next_at = end_of_block(at);
-    const bool twin = state(mem::block_of(at)).twin;
-    while (!twin && next_at < end && !state(mem::block_of(next_at)).twin) next_at = end_of_block(next_at);
-    part(at, next_at - at, twin);
+    const BlockState s = state(mem::block_of(at));
+    while (!s.dirty() && next_at < end && !state(mem::block_of(next_at)).dirty()) next_at = end_of_block(next_at);
+    if (!s.whole) part(at, next_at - at, s.twin);
     at = next_at;
   }
 }
@@ -917,7 +931,7 @@ void Coherence::settle(PageId page) {
   for (std::uint64_t i = 0; i < all.count; ++i) {
     const BlockId b = block_at(all.first, i);
     BlockState s = state(b);
-    if (s.twin) mark_clean(b);
+    if (s.dirty()) mark_clean(b);
     cached_.erase(b);
     s.busy = false;
     finish(b, next(s, Event::arrive).after);

@@ -11,9 +11,9 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "base/counters.h"
-#include "base/result.h"
 #include "dsm/protocol.h"
 #include "dsm/race_check.h"
 #include "dsm/rounds.h"
@@ -79,8 +79,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   /// Has somebody asked? Cheap; for the service thread before it sleeps.
   [[nodiscard]] bool asked() const noexcept { return asked_.load() != 0; }
 
-  /// Makes the range present (and writable), and keeps it so until unpin().
-  Result<void> pin(ThreadContext&, std::uint64_t offset, std::size_t bytes, bool writable);
+  /// Makes the range present (and writable), and keeps it so until unpin(). Returns the first block that is not allocated, if any: then nothing is pinned.
+  [[nodiscard]] std::optional<BlockId> pin(ThreadContext&, std::uint64_t offset, std::size_t bytes, Use);
   void unpin(ThreadContext&, std::uint64_t offset, std::size_t bytes);
 
   // gas::HeapHooks
@@ -126,7 +126,12 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   Fault carry_out_fault(ThreadContext&, BlockId, Event, const Step&);
   Mask claim_window(ThreadContext&, BlockId, Event, const Step&);
   void arm_own_page(BlockId, std::uint32_t held, std::uint32_t pins) noexcept;
-  Fetched fetch(ThreadContext&, BlockId first, std::uint32_t count);
+  Fetched locate(comm::Blocking&, PageId, gas::AddressCache::Found&);
+  Fetched fetch(ThreadContext&, BlockId first, std::uint32_t count, bool bytes_too);
+
+  struct Pinning;
+  class Gathering;
+  bool pin_block(ThreadContext&, BlockId, Event);
 
   void flush_dirty(ThreadContext&);
   class Drops;
@@ -136,6 +141,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   /// Claims and flushes the window's free dirty blocks; true if a busy one was left.
   bool flush_window(comm::Blocking&, Counters*, BlockId window);
   void flush_block(comm::Blocking&, Counters*, BlockId);
+  void flush_claimed(comm::Blocking&, Counters*, BlockId, const Step&);
   void flush_block_live(comm::Blocking&, Counters*, BlockId, const Step&);
   void acquire_block(comm::Blocking&, Counters*, BlockId);
   template <Event>

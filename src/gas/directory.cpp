@@ -83,7 +83,9 @@ void Directory::read_entries(comm::Blocking& io, PageId first, std::uint64_t pag
   }
 }
 
-void Directory::add_reader(comm::Blocking& io, PageId page) const { words_.fetch_or(io, manager(page), entry(page, 1), holder_bit(rank_, ranks_)); }
+void Directory::add_reader(comm::Batch& batch, PageId page, std::uint64_t* before) const {
+  words_.fetch_or(batch, manager(page), entry(page, 1), holder_bit(rank_, ranks_), before);
+}
 
 void Directory::readers(comm::Batch& batch, PageId page, std::uint64_t* word) const { words_.load(batch, manager(page), entry(page, 1), word); }
 

@@ -2,7 +2,8 @@
 // Where every page of the space lives. The entry of page p is held by its manager, rank p mod ranks, in region
 // kDirectory, and changed by anybody through one-sided atomics only (gas/relocation.h says how).
 //
-// Region layout: one header block (RankHeader), the two sets of pages whose heads it has (gas/page_marks.h), then the entries of the pages this rank manages, 32 bytes each.
+// Region layout: one header block (RankHeader), the two sets of pages whose heads it has (gas/page_marks.h), then the entries of the pages this rank
+// manages, 32 bytes each.
 //
 // Thread safety: every call from any thread, given its own Blocking. Nothing allocates; usable in fault handlers.
 #pragma once
@@ -23,7 +24,7 @@ namespace kasane::gas {
 
 /// What others may want to know of a rank by one read.
 struct RankHeader {
-  std::atomic<std::uint64_t> unreleased;   ///< head of the pages that its next release looks at; counts blocks with a twin too, and entries of pages here that do not name it yet. 0: a release has nothing to do
+  std::atomic<std::uint64_t> unreleased;   ///< head of the pages that its next release looks at; counts the dirty blocks too, and entries of pages here that do not name it yet. 0: a release has nothing to do
   std::atomic<std::uint64_t> told;         ///< head of the pages that it was told of; counts acquires at work. 0: an acquire has nothing to do
 };
 
@@ -61,7 +62,7 @@ class Directory {
   void add_holder(comm::Batch&, PageId, std::uint64_t* holders, std::uint64_t* where) const;
 
   // Word 1: who may have a copy of the page, a bit for one or several ranks as in word 2.
-  void add_reader(comm::Blocking&, PageId) const;
+  void add_reader(comm::Batch&, PageId, std::uint64_t* before) const;
   void readers(comm::Batch&, PageId, std::uint64_t* word) const;
   /// This rank has no copy any more. Only where a bit stands for one rank.
   void remove_reader(comm::Batch&, PageId, std::uint64_t* before) const;
@@ -101,7 +102,9 @@ class Directory {
   }
 
   [[nodiscard]] PageMarks unreleased() const noexcept { return {words_, rank_, pages_.count(), offsetof(RankHeader, unreleased), kHeaderBytes}; }
-  [[nodiscard]] PageMarks told() const noexcept { return {words_, rank_, pages_.count(), offsetof(RankHeader, told), kHeaderBytes + PageMarks::bytes(pages_.count())}; }
+  [[nodiscard]] PageMarks told() const noexcept {
+    return {words_, rank_, pages_.count(), offsetof(RankHeader, told), kHeaderBytes + PageMarks::bytes(pages_.count())};
+  }
 
  private:
   static constexpr std::uint64_t kHeaderBytes = 4096;

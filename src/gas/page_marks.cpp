@@ -7,13 +7,6 @@
 
 namespace kasane::gas {
 
-void PageMarks::add(comm::Blocking& io, Rank rank, PageId page) const {
-  const MarkPlace at = MarkPlace::of(page);
-  words_.fetch_or(io, rank, leaf_ + at.leaf * 8, at.leaf_bit);
-  words_.fetch_or(io, rank, branch_ + at.branch * 8, at.branch_bit);
-  words_.fetch_or(io, rank, head_, at.head_bit);
-}
-
 /// A bit that is set already needs no atomic: if a take clears it after this look, it does so after what the caller did, which it then knows of; the levels
 /// above are looked at afterwards, so that a take which had passed them before finds them set again.
 void PageMarks::add_here(PageId page) const noexcept {

@@ -49,8 +49,7 @@ class PageMarks {
   PageMarks(const comm::RegionWords& words, Rank me, std::uint64_t pages, std::uint64_t head, std::uint64_t table) noexcept
       : words_(words), me_(me), branches_(MarkPlace::branches(pages)), head_(head), branch_(table), leaf_(table + branches_ * 8) {}
 
-  void add(comm::Blocking& io, Rank rank, PageId page) const;
-  /// Many at once (kMostNotices at most), in three trips.
+  /// All at once (kMostNotices at most), in three trips.
   static constexpr std::size_t kMostNotices = 64;
   void add(comm::Blocking& io, std::span<const Notice>) const;
   void add_here(PageId page) const noexcept;

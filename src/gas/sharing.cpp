@@ -23,6 +23,22 @@ Sharing::Sharing(comm::Transport& transport, const Directory& directory, const C
       unreleased_(directory.unreleased()), told_(directory.told()), changed_(std::move(changed)), reread_(std::move(reread)),
       stays_(std::move(stays)) {}
 
+void Sharing::join(comm::Blocking& io, std::span<Joining> pages) const {
+  std::array<PageMarks::Notice, kTogether> marks;
+  std::array<std::uint64_t, kTogether> before;
+  std::size_t joining = 0;
+  {
+    comm::Batch batch(io);
+    for (Joining& j : pages) {
+      j.stay = on_ ? stays_[as_block(j.page)].load() : kJoined;
+      if ((j.stay & kJoined) != 0) continue;
+      directory_.add_reader(batch, j.page, &before[joining]);
+      marks[joining++] = {j.owner, j.page};
+    }
+  }
+  if (joining != 0) unreleased_.add(io, {marks.data(), joining});   // when the bits are there
+}
+
 /// Word 1 is only read here: were its bits taken, another rank that changes the page meanwhile would find nobody to tell, and end its release before these were
 /// told (tests/model, r5_readers_taken). Each reader takes its own bit back when it has heard.
 void Sharing::read_readers(comm::Blocking& io, Pages& pages) const {

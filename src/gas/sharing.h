@@ -17,6 +17,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 
 #include "base/counters.h"
 #include "gas/directory.h"
@@ -36,18 +37,24 @@ class Sharing {
   /// False too in a job of one rank.
   [[nodiscard]] bool on() const noexcept { return on_; }
 
-  /// Before this rank reads bytes of the page from its owner. Nothing is to be done where it is known to be among the readers: the owner was asked to look at the
+  /// Before this rank reads bytes of the page from its owner. Nothing is to be done where it is known to be among the readers: the owner was asked to look
+  /// at the
   /// page, and either does so at its next release, or has told this rank, which has not heard yet, or sees its own stores.
   /// What is returned goes to joined() when the page was found to have stood; else the mark may be with a former owner.
   using Stay = std::uint32_t;
   [[nodiscard]] Stay join(comm::Blocking& io, PageId page, Rank owner) const {
-    if (!on_) return kJoined;
-    const Stay stay = stays_[as_block(page)].load();
-    if ((stay & kJoined) != 0) return stay;
-    directory_.add_reader(io, page);
-    unreleased_.add(io, owner, page);
-    return stay;
+    Joining one{page, owner, kJoined};
+    join(io, {&one, 1});
+    return one.stay;
   }
+  /// Of many pages at once, kTogether at most.
+  struct Joining {
+    PageId page;
+    Rank owner;
+    Stay stay;   ///< out
+  };
+  static constexpr std::size_t kTogether = PageMarks::kMostNotices;
+  void join(comm::Blocking&, std::span<Joining>) const;
   void joined(PageId page, Stay stay) const noexcept {
     if ((stay & kJoined) == 0) stays_[as_block(page)].compare_exchange_strong(stay, stay | kJoined);   // else it has left meanwhile
   }
@@ -130,7 +137,6 @@ class Sharing {
   void end_drop() const noexcept { told_.end(); }
 
  private:
-  static constexpr std::size_t kTogether = PageMarks::kMostNotices;
   struct Pages {
     std::array<PageId, kTogether> page;
     std::array<std::uint64_t, kTogether> readers;   ///< without this rank
@@ -163,7 +169,8 @@ class Sharing {
   PageMarks unreleased_, told_;
   mem::BlockSet changed_;   ///< marked since this rank has put to them
   mem::BlockSet reread_;    ///< pages of ours whose readers were told once without need to know
-  mutable mem::BlockTable stays_;   ///< of each page a Stay. seq_cst: a fetch has its block among the cached ones before it looks here, a drop looks at them afterwards
+  /// Of each page a Stay. seq_cst: a fetch has its block among the cached ones before it looks here, a drop looks at them afterwards.
+  mutable mem::BlockTable stays_;
 };
 
 }  // namespace kasane::gas

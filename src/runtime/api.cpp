@@ -274,19 +274,38 @@ int kasane_where(const void* pointer, uint32_t* rank) {
   return 0;
 }
 
-int kasane_pin(void* pointer, size_t bytes, int writable) {
-  constexpr const char* call = "kasane::pinned";
+int kasane_view(const void* pointer, size_t bytes, int access) {
+  constexpr const char* call = "kasane::view";
   Runtime* r = runtime_for(call);
   if (r == nullptr) return EPERM;
+  if (access < KASANE_READ || access > KASANE_WRITE_ONLY) return api_fail(EINVAL, call, "there is no such access");
   if (bytes == 0 || !r->contains(pointer)) return 0;   // private memory is always there
-  return answer(r->pin(pointer, bytes, writable != 0), call);
+  return answer(r->pin(pointer, bytes, static_cast<kasane::dsm::Use>(access)), call);
 }
 
-int kasane_unpin(void* pointer, size_t bytes) {
-  Runtime* r = runtime_for("kasane_unpin");
+int kasane_end_view(const void* pointer, size_t bytes) {
+  Runtime* r = runtime_for("kasane_end_view");
   if (r == nullptr) return EPERM;
   if (bytes != 0 && r->contains(pointer)) r->unpin(pointer, bytes);
   return 0;
+}
+
+int kasane_prefetch(const void* pointer, size_t bytes, int access) {
+  constexpr const char* call = "kasane::prefetch";
+  Runtime* r = runtime_for(call);
+  if (r == nullptr) return EPERM;
+  if (access < KASANE_READ || access > KASANE_WRITE_ONLY) return api_fail(EINVAL, call, "there is no such access");
+  if (r->ranks() == 1) return 0;   // everything is here
+  if (bytes != 0 && r->contains(pointer) && r->pin(pointer, bytes, static_cast<kasane::dsm::Use>(access))) r->unpin(pointer, bytes);
+  return 0;
+}
+
+int kasane_discard(void* pointer, size_t bytes) {
+  constexpr const char* call = "kasane::discard";
+  Runtime* r = runtime_for(call);
+  if (r == nullptr) return EPERM;
+  if (bytes == 0 || !r->contains(pointer)) return 0;
+  return answer(r->discard(pointer, bytes), call);
 }
 
 // ---- statistics -----------------------------------------------------------------------------------------------------

@@ -38,9 +38,9 @@ void MixingCheck::before(dsm::ThreadContext& context, std::uint64_t offset, comm
       const std::uint64_t end = std::min(to, (begin / mem::kBlockBytes + 1) * mem::kBlockBytes);
       const BlockId block = mem::block_of(begin);
       const dsm::BlockState state = coherence_.state(block);
-      if (state.twin) {
+      if (state.dirty()) {
         const std::byte *now = space_.a(begin), *then = space_.t(begin);
-        const auto differs = static_cast<std::uint64_t>(std::mismatch(now, now + (end - begin), then).first - now);
+        const auto differs = state.whole ? 0 : static_cast<std::uint64_t>(std::mismatch(now, now + (end - begin), then).first - now);
         if (differs != end - begin && first(site, 0)) report_unreleased(begin + differs, call, site);
       }
       if (changes && !state.owned && state.view != dsm::View::none) {

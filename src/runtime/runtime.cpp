@@ -790,15 +790,25 @@ Result<void> check_range(const mem::Space& space, const void* p, std::size_t byt
 }
 }  // namespace
 
-Result<void> Runtime::pin(void* p, std::size_t bytes, bool writable) {
-  KASANE_TRY(check_range(*state_->space, p, bytes, "pin"));
-  KASANE_TRY(state_->check_open("pin"));
-  return state_->coherence->pin(state_->contexts->here(), state_->space->offset(p), bytes, writable);
+Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
+  KASANE_TRY(check_range(*state_->space, p, bytes, "view"));
+  KASANE_TRY(state_->check_open("view"));
+  const auto wild = state_->coherence->pin(state_->contexts->here(), state_->space->offset(p), bytes, use);
+  if (!wild) return {};
+  const std::byte* at = std::max(state_->space->v(mem::offset_of(*wild)), static_cast<std::byte*>(const_cast<void*>(p)));
+  return fail(Errc::out_of_range, fmt::format("view: {} is not allocated", static_cast<const void*>(at)));
 }
 
-void Runtime::unpin(void* p, std::size_t bytes) {
+void Runtime::unpin(const void* p, std::size_t bytes) {
   if (state_->left.load()) return;
   state_->coherence->unpin(state_->contexts->here(), state_->space->offset(p), bytes);
+}
+
+Result<void> Runtime::discard(const void* p, std::size_t bytes) {
+  KASANE_TRY(check_range(*state_->space, p, bytes, "discard"));
+  KASANE_TRY(state_->check_open("discard"));
+  state_->coherence->discard(state_->contexts->here().io, state_->space->offset(p), bytes);
+  return {};
 }
 
 Result<void> Runtime::State::check_movable(const void* p, std::size_t bytes, const char* what) const {
@@ -815,7 +825,7 @@ Result<void> Runtime::State::explain(const std::optional<gas::Refusal>& refusal,
   if (!refusal) return {};
   const void* page = space->v(directory->pages().offset_of(refusal->page));
   return fail(refusal->why, fmt::format("{}: the page at {} {}", what, page,
-                                        refusal->why == Errc::busy ? "is pinned by its owner; try again when the pin has ended" : "is not allocated"));
+                                        refusal->why == Errc::busy ? "is in a view of its owner; try again when the view has ended" : "is not allocated"));
 }
 
 Result<void> Runtime::own(const void* global, std::size_t bytes) {

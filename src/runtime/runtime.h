@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "comm/bootstrap/job.h"
+#include "dsm/protocol.h"
 #include "gas/placement.h"
 #include "runtime/options.h"
 
@@ -74,8 +75,9 @@ class Runtime {
   void release_all();
   void acquire_all();
   /// Makes [p, p + bytes) present (and writable) until unpin, e.g. for a system call.
-  Result<void> pin(void* p, std::size_t bytes, bool writable);
-  void unpin(void* p, std::size_t bytes);
+  Result<void> pin(const void* p, std::size_t bytes, dsm::Use);
+  void unpin(const void* p, std::size_t bytes);
+  Result<void> discard(const void* p, std::size_t bytes);
   /// Direct, uncached access to the owners' copies.
   [[nodiscard]] Direct& direct() noexcept { return *direct_; }
   /// Makes this rank the owner of the pages that hold the range, with their bytes; several travel at once.

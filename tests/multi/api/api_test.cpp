@@ -435,7 +435,42 @@ TEST(Memory, PutsAreSeenByGetsAndCheckTheirRange) {
   int x = 0;
   EXPECT_EQ(code_of([&] { kasane::get(&x, &global); }, "global memory"), EINVAL);
   EXPECT_EQ(code_of([&] { kasane::put(&global, &x); }, "global memory"), EINVAL);
-  kasane::pinned harmless(&global, sizeof global, true);
+  kasane::view harmless(&global, 1, kasane::read_write);
+}
+
+TEST(Views, AreReadWrittenAndOverwritten) {
+  EXPECT_EQ(kasane::run([] {
+    constexpr std::size_t n = 50'000;
+    const auto a = kasane::make_array<int>(n, kasane::placement::cyclic), b = kasane::make_array<int>(n, kasane::placement::block);
+    kasane::parallel_for(std::size_t{0}, n, [p = a.get()](std::size_t i) { p[i] = static_cast<int>(i); });
+    {
+      const kasane::view<const int> in(a.get() + 1, n - 2);
+      const kasane::view out(b.get() + 1, n - 2, kasane::write_only);
+      std::transform(in.begin(), in.end(), out.begin(), [](int x) { return -x; });
+    }
+    {
+      const kasane::view both(b.get() + 7, n - 100, kasane::read_write);
+      for (int& x : both) x -= 1;
+    }
+    kasane::prefetch(b.get(), n);
+    kasane::prefetch(b.get(), n + (std::size_t{1} << 40));   // a hint: what there is not does not come
+    return kasane::parallel_reduce(std::size_t{0}, n, 0, [p = b.get()](std::size_t i) {
+      const int right = i == 0 || i == n - 1 ? 0 : -static_cast<int>(i) - (i >= 7 && i < n - 93 ? 1 : 0);
+      return i == 0 || i == n - 1 || p[i] == right ? 0 : 1;
+    }, [](int x, int y) { return x + y; });
+  }), 0);
+}
+
+TEST(Views, RefuseWhatIsNotThere) {
+  EXPECT_EQ(kasane::run([] {
+    const auto a = kasane::make_array<char>(100);
+    const int far = code_of([&] { const kasane::view<const char> v(a.get(), std::size_t{1} << 34); }, "is not allocated") == EINVAL;
+    return far + (kasane_view(a.get(), 1, 7) == EINVAL) + (kasane_prefetch(a.get(), 1, -1) == EINVAL);
+  }), 3);
+  int here = 1;
+  const kasane::view harmless(&here, 1, kasane::write_only);
+  kasane::discard(&here, 1);
+  EXPECT_EQ(here, 1);
 }
 
 TEST(Relocation, PagesComeGoAndSayWhereTheyAre) {
@@ -488,8 +523,8 @@ TEST(Relocation, RefusesWhatIsNotItsOwnToMove) {
     if (kasane::ranks() == 1) return codes;
     const std::uint32_t other = (kasane::rank() + 1) % kasane::ranks();
     {
-      const kasane::pinned held(a.get(), 1 << 16, true);
-      codes += code_of([&] { kasane::give(a.get(), 1, other); }, "is pinned by its owner") == EBUSY;
+      const kasane::view held(a.get(), (1 << 16) / sizeof a[0], kasane::read_write);
+      codes += code_of([&] { kasane::give(a.get(), 1, other); }, "is in a view of its owner") == EBUSY;
     }
     kasane::give(a.get(), 1, other);
     return codes + (kasane::where(a.get()) == other) - 2;

@@ -8,29 +8,16 @@
 #include <tuple>
 #include <vector>
 
-#include "support/rank_memory.h"
-#include "support/multi_rank.h"
+#include "multi/dsm/on_ranks.h"
 
 namespace kasane {
 namespace {
 
+using test::on_ranks;
 using test::RankMemory;
 
-using Parameter = std::tuple<std::uint32_t, std::uint64_t>;   // ranks, bytes of a page
-
-void on_ranks(Parameter parameter, const std::function<void(RankMemory&)>& body, std::uint32_t draw_after = 0) {
-  std::byte* base = mem::reserve_space(RankMemory::kSpaceBytes).value();
-  const auto [ranks, page_bytes] = parameter;
-  test::run_ranks(ranks, [&, page = page_bytes](const comm::Job& job) {
-    RankMemory memory(job, base, page, draw_after);
-    body(memory);
-  });
-  ::munmap(base, RankMemory::kSpaceBytes);
-}
-
-class CoherenceTest : public testing::TestWithParam<Parameter> {};
-INSTANTIATE_TEST_SUITE_P(RanksAndPages, CoherenceTest, testing::Combine(testing::Values(1, 2, 4), testing::Values(4096, mem::kPageBytes, 2 << 20)),
-                         [](const auto& of) { return std::to_string(std::get<0>(of.param)) + "ranks_" + std::to_string(std::get<1>(of.param) / 1024) + "KiB"; });
+class CoherenceTest : public test::OnRanksAndPages {};
+KASANE_ON_RANKS_AND_PAGES(CoherenceTest);
 
 TEST_P(CoherenceTest, WhatOneRankWritesTheOthersReadAfterAnEdge) {
   on_ranks(GetParam(), [](RankMemory& m) {
@@ -283,7 +270,7 @@ TEST_P(CoherenceTest, UntouchedPagesBelongToWhoeverTouchesThemFirst) {
             *word = value;
             break;
           case 2:
-            ASSERT_TRUE(m.coherence->pin(m.context(), at, 8, true).has_value());
+            ASSERT_TRUE(!m.coherence->pin(m.context(), at, 8, dsm::Use::read_write));
             *word = value;
             m.coherence->unpin(m.context(), at, 8);
             break;
@@ -441,7 +428,7 @@ TEST_P(CoherenceTest, PinnedBlocksStayThroughFencesAndSeeOthersBytes) {
     const auto ranks = m.transport->ranks();
     const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(8192) : 0);
     auto* bytes = m.at<unsigned char>(data);
-    ASSERT_TRUE(m.coherence->pin(m.context(), data, 8192, true).has_value());
+    ASSERT_TRUE(!m.coherence->pin(m.context(), data, 8192, dsm::Use::read_write));
     for (unsigned round = 1; round <= 10; ++round) {
       for (std::size_t i = raw(m.rank()); i < 8192; i += ranks) bytes[i] = static_cast<unsigned char>(round * 3 + i);
       m.coherence->release_all(m.context());
