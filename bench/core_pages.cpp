@@ -41,7 +41,8 @@ struct Samples {
 };
 
 struct Results {
-  Samples miss, miss_inside, stream, write_miss, release_page, release_clean, acquire_clean, epoch, fault, fault_uffd, protect, copy;
+  Samples miss, miss_inside, stream, view, write_view, release_whole;
+  Samples write_miss, release_page, release_clean, acquire_clean, epoch, fault, fault_uffd, protect, copy;
   bool wrong;
 };
 
@@ -121,6 +122,23 @@ void measure(Results& results, RankMemory& m, std::uint64_t data, std::size_t bl
   start = now_ns();
   for (std::size_t b = 0; b < blocks; ++b) results.wrong |= bytes[b * kBlockBytes] != static_cast<char>(b);
   results.stream.add(us(now_ns() - start, blocks));
+
+  m.coherence->acquire_all(context);
+  start = now_ns();
+  results.wrong |= m.coherence->pin(context, data, blocks * kBlockBytes, dsm::Use::read).has_value();
+  for (std::size_t b = 0; b < blocks; ++b) results.wrong |= bytes[b * kBlockBytes] != static_cast<char>(b);
+  m.coherence->unpin(context, data, blocks * kBlockBytes);
+  results.view.add(us(now_ns() - start, blocks));
+
+  m.coherence->acquire_all(context);
+  start = now_ns();
+  results.wrong |= m.coherence->pin(context, data, blocks * kBlockBytes, dsm::Use::write_only).has_value();
+  m.coherence->unpin(context, data, blocks * kBlockBytes);
+  results.write_view.add(us(now_ns() - start, blocks));
+  for (std::size_t b = 0; b < blocks; ++b) std::memset(const_cast<char*>(bytes) + b * kBlockBytes, static_cast<char>(b), kBlockBytes);
+  start = now_ns();
+  m.coherence->release_all(context);
+  results.release_whole.add(us(now_ns() - start, blocks));
 
   m.coherence->acquire_all(context);
   start = now_ns();
@@ -229,6 +247,9 @@ std::vector<Row> core_pages(bool quick, std::vector<std::string> engines) {
     row("page-miss", kasane, r.miss, "us");
     row("page-miss", kasane + ", inside", r.miss_inside, "us");
     row("page-stream", kasane, r.stream, "us");
+    row("page-view", kasane, r.view, "us");
+    row("write-view", kasane, r.write_view, "us");
+    row("release-whole", kasane, r.release_whole, "us");
     row("write-miss", kasane, r.write_miss, "us");
     row("release-page", kasane, r.release_page, "us");
     row("release-clean", kasane, r.release_clean, "ns");

@@ -33,6 +33,9 @@ template <class Pattern, class T>
 void merge(Run<T> a, Run<T> b, T* out, Cutoff cutoff) {
   if (a.size() < b.size()) std::swap(a, b);
   if (a.size() + b.size() <= cutoff.merge || a.size() < 2) {
+    Pattern::reads(a.first, a.size());
+    Pattern::reads(b.first, b.size());
+    Pattern::overwrites(out, a.size() + b.size());
     std::merge(a.first, a.last, b.first, b.last, out);
     return;
   }
@@ -47,6 +50,7 @@ void merge(Run<T> a, Run<T> b, T* out, Cutoff cutoff) {
 template <class Pattern, class T>
 void cilksort(T* a, T* tmp, std::size_t n, Cutoff cutoff) {
   if (n <= cutoff.sort || n < 4) {
+    Pattern::updates(a, n);
     std::sort(a, a + n);
     return;
   }

@@ -2,6 +2,7 @@
 // The patterns of patterns.h as user-level threads: one thread a call.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <kasane/algorithm.hpp>
 #include <kasane/kasane.hpp>
@@ -21,6 +22,18 @@ struct Parallel {
   template <class T>
   static void sort(T* first, T* last) {
     kasane::sort(first, last);
+  }
+  template <class T>
+  static void reads(const T* p, std::size_t n) {
+    kasane::prefetch(p, n);
+  }
+  template <class T>
+  static void updates(T* p, std::size_t n) {
+    kasane::prefetch(p, n, kasane::read_write);
+  }
+  template <class T>
+  static void overwrites(T* p, std::size_t n) {
+    kasane::prefetch(p, n, kasane::write_only);
   }
 };
 

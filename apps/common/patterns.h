@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 namespace apps {
@@ -24,6 +25,13 @@ struct Serial {
   static void sort(T* first, T* last) {
     std::sort(first, last);
   }
+  // n elements at p are used so next.
+  template <class T>
+  static void reads(const T*, std::size_t) {}
+  template <class T>
+  static void updates(T*, std::size_t) {}
+  template <class T>
+  static void overwrites(T*, std::size_t) {}   ///< every one is assigned, and none read before
 };
 
 }  // namespace apps
