@@ -18,7 +18,8 @@ using kasane::Json;
 using kasane::bench::PageTrace;
 
 void add_row(Json& rows, const PageTrace& trace, const std::string& system, std::uint32_t pages, double value, const char* unit) {
-  rows.push_back({{"suite", "eviction"}, {"case", trace.name}, {"system", system}, {"ranks", 1}, {"threads", 1}, {"bytes", pages}, {"value", value}, {"unit", unit}, {"repetitions", 1}});
+  rows.push_back({{"suite", "eviction"}, {"case", trace.name}, {"system", system}, {"ranks", 1}, {"threads", 1}, {"bytes", pages}, {"value", value},
+                  {"unit", unit}, {"repetitions", 1}});
 }
 
 Json run(std::uint32_t pages, bool quick) {

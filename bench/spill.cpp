@@ -175,10 +175,12 @@ class Tier {
   std::unique_ptr<mem::SpillFile> file_;
 };
 
+std::string peer_path(const std::string& directory, pid_t pid) { return directory + "/kasane-bench-spill." + std::to_string(pid); }
+
 /// A file of the same size for mmap and fio.
 class PeerFile {
  public:
-  explicit PeerFile(const Settings& settings) : settings_(settings), path_(settings.directory + "/kasane-bench-spill." + std::to_string(::getpid())) {
+  explicit PeerFile(const Settings& settings) : settings_(settings), path_(peer_path(settings.directory, ::getpid())) {
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd_ < 0 || ::ftruncate(fd_, static_cast<off_t>(settings.bytes)) != 0) fail_with("no file at " + path_);
   }
@@ -224,7 +226,8 @@ class PeerFile {
   }
   /// The figure in this column (from 1) of fio's terse output.
   [[nodiscard]] double fio(const std::string& arguments, unsigned column) const {
-    const std::string line = fmt::format("fio --name=x --filename={} --size={} --ioengine=io_uring --direct=1 --output-format=terse {} | cut -d';' -f{}", path_, settings_.bytes, arguments, column);
+    const std::string line = fmt::format("fio --name=x --filename={} --size={} --ioengine=io_uring --direct=1 --output-format=terse {} | cut -d';' -f{}",
+                                         path_, settings_.bytes, arguments, column);
     std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(line.c_str(), "r"), ::pclose);
     double value = 0;
     if (!pipe || std::fscanf(pipe.get(), "%lf", &value) != 1) throw std::runtime_error("fio failed: " + line);
@@ -254,7 +257,9 @@ struct Case {
 
 std::vector<Case> cases(const Settings& s, Tier& tier, PeerFile& file) {
   std::vector<Case> list;
-  const auto add = [&](const char* name, const std::string& system, const char* unit, std::function<double()> run) { list.push_back({name, system, unit, std::move(run), {}}); };
+  const auto add = [&](const char* name, const std::string& system, const char* unit, std::function<double()> run) {
+    list.push_back({name, system, unit, std::move(run), {}});
+  };
   const bool fio = std::system("command -v fio >/dev/null 2>&1") == 0;
   // In this order each repetition writes before it reads.
   for (const auto& engine : mem::spill_engines()) {
@@ -287,7 +292,8 @@ Json measure(const Settings& settings, unsigned repetitions, bool limited) {
   for (unsigned r = 0; r < repetitions; ++r)
     for (Case& c : list) c.values.push_back(c.run());
   std::stable_sort(list.begin(), list.end(), [](const Case& x, const Case& y) { return x.name < y.name; });
-  std::printf("%s of data in %s; frames of 64 KiB (hugepages-64kB/shmem_enabled): %s; %s\n", bytes_text(settings.bytes).c_str(), settings.directory.c_str(), large_frames().c_str(),
+  std::printf("%s of data in %s; frames of 64 KiB (hugepages-64kB/shmem_enabled): %s; %s\n", bytes_text(settings.bytes).c_str(),
+              settings.directory.c_str(), large_frames().c_str(),
               limited ? "memory limited to a quarter of it" : "memory NOT limited (no control group can be made here): mmap's figures are too good");
   Json rows = Json::array();
   for (Case& c : list) {
@@ -362,6 +368,7 @@ int main(int argc, char** argv) {
   }
   int status = 0;
   ::waitpid(child, &status, 0);
+  ::unlink(peer_path(directory, child).c_str());   // had it no time to?
   if (WIFSIGNALED(status)) std::fprintf(stderr, "kasane bench spill: ended by signal %d\n", WTERMSIG(status));
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }

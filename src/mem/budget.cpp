@@ -17,9 +17,10 @@ Result<std::uint64_t> budget_blocks(std::uint64_t asked_bytes, std::uint32_t ran
   }
   const std::uint64_t block_bytes = kBlockBytes, least = (least_bytes + block_bytes - 1) / block_bytes * block_bytes * ranks;
   if (bytes < least) {
+    const char* const whence = asked_bytes == 0 ? "; the default is 3/4 of what the machine or the control group allows" : "";
     return fail(Errc::invalid_argument,
-                fmt::format("{} of DRAM are too few for {} ranks of this host, each of which pins {}: {} are needed (--dram, KASANE_DRAM{})", bytes_text(bytes), ranks,
-                            bytes_text(least_bytes), bytes_text(least), asked_bytes == 0 ? "; the default is 3/4 of what the machine or the control group allows" : ""));
+                fmt::format("{} of DRAM are too few for {} ranks of this host, each of which pins {}: {} are needed (--dram, KASANE_DRAM{})",
+                            bytes_text(bytes), ranks, bytes_text(least_bytes), bytes_text(least), whence));
   }
   return bytes / kBlockBytes;
 }

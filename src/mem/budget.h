@@ -20,7 +20,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <new>
 
 #include "base/atomics.h"
 #include "base/result.h"

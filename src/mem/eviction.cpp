@@ -138,8 +138,8 @@ class S3Fifo final : public Listed {
 
  private:
   static constexpr PageLists::List kYoung = 0, kOld = 1, kMain = 2, kOut = 3;
-  // A look at the main list's oldest comes every so many pages that came back, and evictions. Fewer: pages of a phase that is over stay longer. More: a page is looked
-  // at before its next use comes, in a loop over several times memory, and most at the turn of a sweep to and fro.
+  // A look at the main list's oldest comes every so many pages that came back, and evictions. Fewer: pages of a phase that is over stay longer. More: a page
+  // is looked at before its next use comes, in a loop over several times memory, and most at the turn of a sweep to and fro.
   static constexpr std::uint32_t kLooksOfBacks = 4, kLooksOfEvictions = 16;
 
   [[nodiscard]] std::uint32_t all() const noexcept { return lists_.size(kYoung) + lists_.size(kOld) + lists_.size(kMain); }

@@ -87,7 +87,9 @@ class PageLists {
     nodes_[node.older].newer = node.newer;
     --sizes_[node.list];
   }
-  [[nodiscard]] std::uint64_t first_place_of(PageId page) const noexcept { return (raw(page) * 0x9E3779B97F4A7C15u) >> (64 - std::bit_width(index_.size() - 1)); }
+  [[nodiscard]] std::uint64_t first_place_of(PageId page) const noexcept {
+    return (raw(page) * 0x9E3779B97F4A7C15u) >> (64 - std::bit_width(index_.size() - 1));
+  }
   // Where the page is in the index, or where it would be.
   [[nodiscard]] std::uint64_t place_of(PageId page) const noexcept {
     std::uint64_t i = first_place_of(page);

@@ -73,7 +73,8 @@ const char* remedy(int number) {
     case EROFS:
     case EACCES:
     case EPERM: return "name a directory that this user can write to";
-    case EFBIG: return "the file system, or the limit of file sizes (ulimit -f), is too small for offsets of this space: name another directory, or a smaller --space";
+    case EFBIG:
+      return "the file system, or the limit of file sizes (ulimit -f), is too small for offsets of this space: name another directory, or a smaller --space";
     case EMFILE:
     case ENFILE: return "raise the limit of open files (ulimit -n)";
     default: return "look at the kernel's log (dmesg) for the device's errors, or name another directory";
@@ -141,15 +142,17 @@ void SpillFile::forget(std::uint64_t offset, std::uint64_t bytes) noexcept {
 Error SpillFile::error(SpillOp op, int number, std::uint64_t offset, std::uint64_t bytes) const {
   const Part& part = of(offset);
   const char* verb = op == SpillOp::read ? "reading" : "writing";
-  return fail_errno(Errc::io, fmt::format("{} {} at offset {:#x} of the spill file in {} failed, where {} bytes are free; {}", verb, bytes_text(bytes), offset, part.path,
-                                          free_text(part.fd), remedy(number)), number).value();
+  const std::string what = fmt::format("{} {} at offset {:#x} of the spill file in {} failed, where {} bytes are free; {}", verb, bytes_text(bytes), offset,
+                                       part.path, free_text(part.fd), remedy(number));
+  return fail_errno(Errc::io, what, number).value();
 }
 
 std::vector<std::string> SpillFile::describe() const {
   std::vector<std::string> lines;
   for (const Part& p : parts_) {
-    lines.push_back(fmt::format("{}: {}, {} bytes free{}", p.path, p.direct ? "direct" : "through the page cache (the file system has no direct I/O)", free_text(p.fd),
-                                in_memory(p.fd) ? "; it is memory, not a disk, and saves none" : ""));
+    const char* const way = p.direct ? "direct" : "through the page cache (the file system has no direct I/O)";
+    const char* const odd = in_memory(p.fd) ? "; it is memory, not a disk, and saves none" : "";
+    lines.push_back(fmt::format("{}: {}, {} bytes free{}", p.path, way, free_text(p.fd), odd));
   }
   return lines;
 }

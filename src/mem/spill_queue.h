@@ -20,6 +20,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
+#include <utility>
 
 #include "mem/spill_engine.h"
 #include "mem/spill_file.h"

@@ -112,7 +112,7 @@ TEST(Budget, HeadroomIsWhatIsMissing) {
   EXPECT_EQ(host[0].to_evict(40), 30u);
 }
 
-// Ranks that charge, discharge and ask at random, against a plain account of who has what. Whoever was promised more gets it once the others serve what they owe.
+// Ranks that charge, discharge and ask at random, against a plain account of who has what. Whoever asks gets it once the others serve what they owe.
 TEST(Budget, RandomWalkMatchesAnOracle) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     Random random(seed);
@@ -213,7 +213,8 @@ TEST(Budget, SizeOfAHost) {
   const auto small = budget_blocks(1u << 20, 4, 300 << 10);
   ASSERT_FALSE(small);
   EXPECT_EQ(small.error().code, Errc::invalid_argument);
-  for (const char* word : {"1M", "4 ranks", "300K", "1200K", "--dram"}) EXPECT_NE(small.error().message.find(word), std::string::npos) << word << ": " << small.error().message;
+  for (const char* word : {"1M", "4 ranks", "300K", "1200K", "--dram"})
+    EXPECT_NE(small.error().message.find(word), std::string::npos) << word << ": " << small.error().message;
 }
 
 }  // namespace

@@ -187,7 +187,8 @@ TEST_P(SpillTest, AnyThreadCompletes) {
   std::atomic<int> calls{0};
   frames.fill(blocks(0, 4), 9);
   std::vector<SpillRange> ranges{blocks(0, 4)};
-  SpillBatch batch{SpillOp::write, frames.base(), ranges, [](SpillBatch& b) noexcept { static_cast<std::atomic<int>*>(b.context)->fetch_add(1 + b.error()); }, &calls};
+  const auto note = [](SpillBatch& b) noexcept { static_cast<std::atomic<int>*>(b.context)->fetch_add(1 + b.error()); };
+  SpillBatch batch{SpillOp::write, frames.base(), ranges, note, &calls};
   ASSERT_TRUE(queue->submit(batch));
   std::thread([&] {
     while (calls == 0) queue->poll();
@@ -414,8 +415,9 @@ int on_small_file_system(const std::string& options, unsigned long flags, const 
   const pid_t child = ::fork();
   if (child == 0) {
     const bool apart = ::unshare(CLONE_NEWNS) == 0 || ::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0;
-    if (!apart || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 || ::mount("none", folder.path().c_str(), "tmpfs", flags, options.c_str()) != 0)
-      ::_exit(kNotAllowed);
+    const bool mounted = apart && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                         ::mount("none", folder.path().c_str(), "tmpfs", flags, options.c_str()) == 0;
+    if (!mounted) ::_exit(kNotAllowed);
     ::_exit(body(folder.path()));
   }
   int status = 0;
