@@ -49,15 +49,15 @@ TEST(BudgetInterleave, NoBlockIsChargedTwice) {
   EXPECT_GT(runs, 100u);
 }
 
-// One rank has everything and gives it up while the other one asks for it: either the asker has it, or the giver was told to ring.
+// One rank has everything and gives it up, more than it may keep, while the other one asks for it: either the asker has it, or the giver was told to ring.
 TEST(BudgetInterleave, NoAskIsMissed) {
   explore(Reduction::commuting, [](Schedule& s) {
-    TwoRanks t(2);
-    if (t.a.charge(BudgetUse::owned, 2) != Charge::done) FAIL();
+    TwoRanks t(4);
+    if (t.a.charge(BudgetUse::owned, 4) != Charge::done) FAIL();
     Charge answer{};
     bool ring = false;
     s.thread([&] { answer = t.b.charge(BudgetUse::owned, 1); });
-    s.thread([&] { ring = t.a.discharge(BudgetUse::owned, 2); });
+    s.thread([&] { ring = t.a.discharge(BudgetUse::owned, 4); });
     s.run();
     ASSERT_NE(answer, Charge::evict);
     if (answer == Charge::asked) {
