@@ -197,7 +197,7 @@ class Model {
 };
 
 model::Outcome walk(std::vector<Script> scripts, Word initial, std::uint32_t most, Mutation mutation = Mutation::none) {
-  return model::explore(Model(std::move(scripts), initial, most, mutation), {.states = 20'000'000, .seconds = 100, .bytes = 4ull << 30});
+  return model::explore(Model(std::move(scripts), initial, most, mutation), {.states = 20'000'000, .bytes = 4ull << 30});
 }
 void expect_exhausted(const model::Outcome& o) {
   EXPECT_TRUE(o.ok()) << o.report();
