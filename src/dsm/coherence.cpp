@@ -5,10 +5,12 @@
 #include <bit>
 #include <bitset>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/assert.h"
 #include "base/trace.h"
+#include "dsm/fingerprint.h"
 
 namespace kasane::dsm {
 
@@ -325,13 +327,12 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
   const std::uint64_t offset = mem::offset_of(first);
   const PageId page = pages_.page_of(first);
   const bool counts = bytes_too && attractor_ != nullptr && attractor_->draws(page);
-  alignas(8) std::byte had[kBlockBytes];   // of the first block: what this rank last saw and wrote
-  bool kept = false;
+  std::optional<std::uint64_t> had;   // of the first block: what this rank last saw and wrote
   for (;;) {
     const std::uint64_t drops = drops_.load();
     gas::AddressCache::Found found;
     if (const Fetched where = locate(ctx.io, page, found); where != Fetched::yes) return where;
-    if (counts && !std::exchange(kept, true)) std::memcpy(had, space_.a(offset), kBlockBytes);
+    if (counts && !had) had = fingerprint(space_.a(offset));
     const auto stay = sharing_.join(ctx.io, page, found.owner);
     if (bytes_too) {
       const Traced traced(&ctx.counters, TraceKind::fetch, blocks * kBlockBytes);
@@ -343,7 +344,7 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
     if (!addresses_.stood(ctx.io, page, found)) continue;
     sharing_.joined(page, stay);
     if (drops_.load() != drops) continue;
-    if (counts) attractor_->used(page, std::memcmp(had, space_.a(offset), kBlockBytes) != 0);
+    if (counts) attractor_->used(page, fingerprint(space_.a(offset)) != *had);
     return Fetched::yes;
   }
 }

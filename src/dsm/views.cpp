@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges that are made present at once, and kept so (views): no fault, all transfers under way together, a system call a run of blocks. The steps of a block
-// are those of
-// a fault (dsm/protocol.h, events pin_…); here they are taken for many blocks side by side:
+// Ranges that are made present at once, and kept so (views): no fault, all transfers under way together, a system call a run of blocks. The steps of a block are
+// those of a fault (dsm/protocol.h, events pin_…); here they are taken for many blocks side by side:
 //
 //   claim what is free, in ascending order, without waiting     a block that somebody has in hand ends the gathering
 //   where are the pages                                         what is not to be had with the others is given back
@@ -17,6 +16,7 @@
 #include "base/assert.h"
 #include "base/trace.h"
 #include "dsm/coherence.h"
+#include "dsm/fingerprint.h"
 
 namespace kasane::dsm {
 
@@ -68,6 +68,8 @@ class Coherence::Gathering {
     std::uint64_t first, end;
     gas::AddressCache::Found found;
     Fetched where;
+    const std::byte* looked_at = nullptr;   ///< the first block that is read: for the attractor
+    std::uint64_t had = 0;                  ///< what this rank last saw of it, and wrote to it
   };
 
   [[nodiscard]] Step step(std::uint64_t i) const noexcept {
@@ -140,6 +142,7 @@ class Coherence::Gathering {
       if (part.where == Fetched::yes) {
         good = c_.addresses_.stood(ctx_.io, joined->page, part.found);   // rule 9
         if (good) c_.sharing_.joined(joined->page, joined->stay);
+        if (good && c_.attractor_ != nullptr) c_.attractor_->used(joined->page, part.looked_at != nullptr && fingerprint(part.looked_at) != part.had);
         ++joined;
       }
       if (!good) give_back(part);
@@ -147,13 +150,17 @@ class Coherence::Gathering {
   }
 
   /// The missing blocks of the page, in runs; those that are wanted whole are not read.
-  std::uint64_t read(comm::Batch& batch, const Part& part) {
+  std::uint64_t read(comm::Batch& batch, Part& part) {
     std::uint64_t blocks = 0;
     const auto fetches = [this](std::uint64_t i) { return held_[i] && step(i).actions[0] == Action::fetch; };
     for (std::uint64_t i = part.first; i < part.end;) {
       std::uint64_t end = i;
       while (end < part.end && fetches(end)) ++end;
       const std::uint64_t at = mem::offset_of(block(i));
+      if (end != i && part.looked_at == nullptr && c_.attractor_ != nullptr) {
+        part.looked_at = c_.space_.a(at);
+        part.had = fingerprint(part.looked_at);
+      }
       if (end != i) batch.read({part.found.owner, gas::kFrames, at}, c_.space_.a(at), (end - i) * kBlockBytes);
       blocks += end - i;
       i = end + 1;
@@ -184,9 +191,6 @@ class Coherence::Gathering {
       while (end < count_ && held_[end] && step(end).after.view == step(i).after.view) ++end;
       if (end != i) open_run(i, end);
       i = std::max(end, i + 1);
-    }
-    if (c_.attractor_ != nullptr) {
-      for (const auto& joined : joining()) c_.attractor_->used(joined.page);
     }
     if (c_.engine_.crowded()) c_.make_room();
   }
