@@ -20,6 +20,7 @@ namespace kasane {
 #define KASANE_TRACE_KINDS(X)                                   \
   X(load_fault, "load fault", "memory", "address")              \
   X(store_fault, "store fault", "memory", "address")            \
+  X(view, "view", "memory", "bytes")                            \
   X(fetch, "fetch", "transfer", "bytes")                        \
   X(put_changes, "put changes", "transfer", "blocks")           \
   X(move_pages, "move pages", "transfer", "pages")              \

@@ -77,6 +77,7 @@ class Coherence::Gathering {
     before.busy = false;
     return next(before, pinning_.event(block(i)));
   }
+  [[nodiscard]] bool fetches(std::uint64_t i) const noexcept { return held_[i] && step(i).actions[0] == Action::fetch; }
   [[nodiscard]] bool missing(std::uint64_t i) const noexcept { return held_[i] && looks(step(i)); }
   [[nodiscard]] std::span<gas::Sharing::Joining> joining() noexcept { return {joining_.data(), joiners_}; }
 
@@ -126,11 +127,14 @@ class Coherence::Gathering {
   void read_pages() {
     c_.sharing_.join(ctx_.io, joining());
     std::uint64_t blocks = 0;
-    {
-      const Traced traced(&ctx_.counters, TraceKind::fetch, count_ * kBlockBytes);
+    for (std::size_t p = 0; p < parts_; ++p) {
+      for (std::uint64_t i = part_[p].first; part_[p].where == Fetched::yes && i < part_[p].end; ++i) blocks += fetches(i);
+    }
+    if (blocks != 0) {
+      const Traced traced(&ctx_.counters, TraceKind::fetch, blocks * kBlockBytes);
       comm::Batch batch(ctx_.io);
       for (std::size_t p = 0; p < parts_; ++p) {
-        if (part_[p].where == Fetched::yes) blocks += read(batch, part_[p]);
+        if (part_[p].where == Fetched::yes) read(batch, part_[p]);
       }
     }
     kasane::count(ctx_.counters.blocks_fetched, blocks);
@@ -150,9 +154,7 @@ class Coherence::Gathering {
   }
 
   /// The missing blocks of the page, in runs; those that are wanted whole are not read.
-  std::uint64_t read(comm::Batch& batch, Part& part) {
-    std::uint64_t blocks = 0;
-    const auto fetches = [this](std::uint64_t i) { return held_[i] && step(i).actions[0] == Action::fetch; };
+  void read(comm::Batch& batch, Part& part) {
     for (std::uint64_t i = part.first; i < part.end;) {
       std::uint64_t end = i;
       while (end < part.end && fetches(end)) ++end;
@@ -162,10 +164,8 @@ class Coherence::Gathering {
         part.had = fingerprint(part.looked_at);
       }
       if (end != i) batch.read({part.found.owner, gas::kFrames, at}, c_.space_.a(at), (end - i) * kBlockBytes);
-      blocks += end - i;
       i = end + 1;
     }
-    return blocks;
   }
 
   void give_back(const Part& part) noexcept {
@@ -215,6 +215,7 @@ class Coherence::Gathering {
 };
 
 std::optional<BlockId> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes, Use use) {
+  const Traced traced(&ctx.counters, TraceKind::view, bytes);
   const Pinning pinning{offset, offset + bytes, use};
   const std::uint64_t first = raw(mem::block_of(offset)), end = raw(mem::block_of(offset + bytes + kBlockBytes - 1));
   for (std::uint64_t b = first; b < end;) {

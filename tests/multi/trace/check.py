@@ -16,11 +16,11 @@ for e in spans:
 kinds = {e["name"] for e in spans}
 wanted = {"idle"} if ranks == 1 else {"idle", "steal from a rank", "load fault", "store fault", "fetch", "put changes", "release", "acquire", "edge from another rank"}
 assert wanted <= kinds, wanted - kinds
-assert all(e["args"]["bytes"] % 4096 == 0 for e in spans if e["name"] == "fetch")
+assert all(e["args"]["bytes"] % 4096 == 0 and e["args"]["bytes"] > 0 for e in spans if e["name"] == "fetch")
 assert all(e["args"]["address"].startswith("0x") for e in spans if e["name"].endswith("fault"))
-# A fetch is a part of a fault or a move of the same thread, so it lies inside one.
+# A fetch is a part of a fault or a view of the same thread, so it lies inside one.
 if ranks > 1:
     for fetch in [e for e in spans if e["name"] == "fetch"][:20]:
-        around = [e for e in spans if (e["pid"], e["tid"]) == (fetch["pid"], fetch["tid"]) and e["name"].endswith("fault")
+        around = [e for e in spans if (e["pid"], e["tid"]) == (fetch["pid"], fetch["tid"]) and (e["name"].endswith("fault") or e["name"] == "view")
                   and e["ts"] <= fetch["ts"] and e["ts"] + e["dur"] >= fetch["ts"] + fetch["dur"]]
         assert around, fetch
