@@ -44,7 +44,7 @@ Named two_movers() { return {"two movers", {{{1, {own(), put(0, 1)}}, {2, {own()
 Named to_and_fro() { return {"the page goes to and fro", {{{0, {own(), own(), own()}}, {1, {own(), own()}}, {2, {put(0, 1), get(), put(0, 2)}}}}}; }
 
 // Readers only hold locations, and one of them looks while the page moves.
-Named readers() { return {"readers", {{{1, {get()}}, {2, {own(), put(0, 1)}}, {0, {put(1, 1)}}, {1, {get()}}}}}; }
+Named readers() { return {"readers", {{{1, {get(), get()}}, {2, {own(), put(0, 1)}}, {0, {get(), put(1, 1)}}, {1, {get()}}}}}; }
 
 // The owner refuses: holders were recalled for nothing.
 Named refused() { return {"a move that is refused", {{{2, {own_refused(), own()}}, {1, {put(0, 1), get(), put(0, 2)}}, {1, {get(), put(1, 1)}}}}}; }
@@ -82,7 +82,7 @@ Named fresh() {
 }
 
 // Everything at once.
-Named four() { return {"a putter, two movers, a getter", {{{0, {put(0, 1)}}, {1, {own()}}, {2, {own()}}, {2, {get()}}}}}; }
+Named four() { return {"two putters, two movers", {{{0, {put(0, 1), put(0, 2)}}, {1, {own(), put(1, 1)}}, {2, {own()}}, {2, {get()}}}}}; }
 
 // The owner sends the page to SSD while others use it; whoever needs it has it brought in.
 Named evicted() { return {"the page is evicted", {{{0, {put(1, 1), evict()}}, {1, {put(0, 1), get(), get()}}}}}; }
