@@ -453,8 +453,7 @@ bool Coherence::flush_window(comm::Blocking& io, Counters* counters, BlockId win
 }
 
 /// The window's masked blocks are claimed and not writable: puts what differs from the twins, and returns when it has arrived. Page by page: a put under way
-/// may
-/// wait for nothing but its completion, so also not for the move of the next page to end.
+/// may wait for nothing but its completion, so also not for the move of the next page to end.
 void Coherence::put_diffs(comm::Blocking& io, Counters* counters, BlockId window, Mask mask) {
   while (mask != 0) {
     const PageId page = pages_.page_of(block_at(window, static_cast<unsigned>(std::countr_zero(mask))));
@@ -890,8 +889,7 @@ void Coherence::give_up(PageId page) noexcept {
 }
 
 /// Calls part(offset, bytes, has a twin) for the live bytes of the page in order: for blocks without a twin a run at a time, for those with one one by one,
-/// for those
-/// that are whole not at all.
+/// for those that are whole not at all.
 template <class F>
 void Coherence::for_each_arriving(PageId page, gas::ByteRange live, const F& part) const {
   const std::uint64_t end = std::min(live.end, pages_.end_of(page));
@@ -927,7 +925,8 @@ void Coherence::end_merge(comm::Blocking& io, PageId page, gas::ByteRange live, 
 
 void Coherence::settle(PageId page) {
   const BlockRange all = pages_.blocks_of(page);
-  sharing_.mark(page);   // not earlier: a release of ours would take the mark while others still join the old owner's readers (or, where the entry is on its way, once more: end_naming)
+  // Not earlier: a release of ours would take the mark while others still join the old owner's readers. Where the entry is on its way, end_naming() marks once more.
+  sharing_.mark(page);
   protect(all, Access::write);
   for (std::uint64_t i = 0; i < all.count; ++i) {
     const BlockId b = block_at(all.first, i);
