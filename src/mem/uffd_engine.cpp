@@ -280,14 +280,11 @@ class UffdEngine final : public FaultEngine {
     const bool read_only = (byte(block).load(std::memory_order_relaxed) & kRights) == state_of(Access::read);   // relaxed: we came in under it
     std::size_t done = 0;
     int result = uffd_.map(v(run), kBlockBytes, read_only, done);
-    // ENOENT: it is plain by now, and will be mapped when the access runs again, unless there is no memory: then that would never end.
-    if (result == EFAULT || result == ENOENT) {
-      const bool holds = make_frame(offset_of(run.first));
-      if (result == ENOENT) result = holds ? 0 : EFAULT;
-      else if (holds) result = uffd_.map(v(run), kBlockBytes, read_only, done);
-    }
+    if (result == EFAULT && make_frame(offset_of(run.first))) result = uffd_.map(v(run), kBlockBytes, read_only, done);
     // Mapped by somebody else, but perhaps when it was read-only.
     if (result == EEXIST) result = wanted == Access::write ? uffd_.protect(v(run), kBlockBytes, false) : 0;
+    // ENOENT, of any of these: it is plain by now, and will be mapped when the access runs again, unless there is no memory: then that would never end.
+    if (result == ENOENT) result = make_frame(offset_of(run.first)) ? 0 : EFAULT;
     byte(block).fetch_sub(kServing, std::memory_order_release);   // release: await_servers()
     return result == 0;
   }

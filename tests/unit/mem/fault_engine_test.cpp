@@ -245,6 +245,30 @@ TEST_P(EngineTest, NoStoreIsLostUnderManyFaultsAtOnce) {
       EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(w.space.a(b * kBlockBytes + self * 8)), sums[self][b]);
 }
 
+// Stores to memory without a frame, while whoever opens it leaves it to the kernel: between a server's two looks it becomes plain.
+TEST_P(EngineTest, FreshMemoryIsOpenedWhileOthersStoreToIt) {
+  const std::uint64_t blocks = kSanitized ? 2000 : 20'000;
+  World w(GetParam(), blocks * kBlockBytes);
+  std::atomic<std::uint64_t> at{0};
+  std::vector<std::thread> storers;
+  for (std::uint64_t self = 0; self < 2; ++self)
+    storers.emplace_back([&, self] {
+      AltStack own = alt_stack();
+      for (std::uint64_t done = 0; done < blocks;) {
+        const std::uint64_t opened = at.load();
+        for (; done < opened; ++done) w.word(done * kBlockBytes + self * 8) = done + 1;
+      }
+    });
+  for (std::uint64_t b = 0; b < blocks; ++b) {
+    at = b + 1;
+    EXPECT_TRUE(w.set(BlockId{b}, Access::write, true));
+  }
+  for (auto& storer : storers) storer.join();
+  for (std::uint64_t b = 0; b < blocks; ++b) {
+    for (std::uint64_t self = 0; self < 2; ++self) ASSERT_EQ(*reinterpret_cast<std::uint64_t*>(w.space.a(b * kBlockBytes + self * 8)), b + 1);
+  }
+}
+
 // Fresh memory costs nothing until it is touched.
 TEST_P(EngineTest, FreshMemoryComesPageByPage) {
   World w(GetParam(), 4096 * kPageBytes);
