@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "support/sanitized.h"
 #include "unit/gas/sim_job.h"
 
 namespace kasane::gas {
@@ -293,7 +294,7 @@ TEST(AccessTrips, AreUnderWayTogether) {
 TEST(LeavingUnderARead, NobodyFindsWhatCameIntoTheOldFrame) {
   constexpr std::uint64_t kAt = 2 * kPage;
   std::uint64_t again = 0;
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(100); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Job job(3, seed);
     assign_all(job, 3);
@@ -332,7 +333,7 @@ TEST(LeavingUnderARead, NobodyFindsWhatCameIntoTheOldFrame) {
     job.run();
     again += job[0].counters.reads_again.load();
   }
-  EXPECT_GT(again, 100u);   // of 1200
+  EXPECT_GT(again, fewer_if_sanitized(100));   // of 1200
 }
 
 // ---- everything at once --------------------------------------------------------------------------------------------
@@ -447,7 +448,7 @@ struct Mix {
 };
 
 TEST(EveryForm, AgreesWithItsOracleWhilePagesMove) {
-  for (std::uint64_t seed = 1; seed <= 60 && !testing::Test::HasFailure(); ++seed) Mix(1 + seed % 4, seed).run(40);
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(60) && !testing::Test::HasFailure(); ++seed) Mix(1 + seed % 4, seed).run(40);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "support/sanitized.h"
 #include "unit/gas/sim_job.h"
 
 namespace kasane::gas {
@@ -276,12 +277,12 @@ void hammer(std::uint32_t ranks, std::uint32_t threads, std::uint32_t pages, int
 }
 
 TEST(PutsAndMoves, LoseNothing) {
-  for (std::uint64_t seed = 1; seed <= 400; ++seed) hammer(2 + seed % 3, 6, 2, 12, seed);
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(400); ++seed) hammer(2 + seed % 3, 6, 2, 12, seed);
 }
 
 TEST(PutsAndMoves, LoseNothingWithSmallAndLargePages) {
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 4096);
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 2 << 20);
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(60); ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 4096);
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(20); ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 2 << 20);
 }
 
 // A put and a get go through every page that their range touches, each to and from its owner.
@@ -309,7 +310,7 @@ TEST(Ranges, OverSeveralPagesGoToTheirOwners) {
 }
 
 TEST(PutsAndMoves, LoseNothingWhereABitStandsForSeveralRanks) {
-  for (std::uint64_t seed = 1; seed <= 4; ++seed) hammer(65 + static_cast<std::uint32_t>(seed) * 30, 12, 1, 6, seed);
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(4); ++seed) hammer(65 + static_cast<std::uint32_t>(seed) * 30, 12, 1, 6, seed);
 }
 
 }  // namespace

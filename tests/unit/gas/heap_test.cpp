@@ -17,6 +17,7 @@
 
 #include "base/assert.h"
 #include "comm/sim/sim.h"
+#include "support/sanitized.h"
 #include "unit/gas/counting_transport.h"
 #include "unit/gas/sim_job.h"
 
@@ -187,7 +188,7 @@ std::uint32_t random_trace(std::uint64_t seed, std::uint64_t share_bytes, std::s
 }
 
 TEST(Heap, RandomTracesOfThreeRanksNeverOverlapAndLoseNothing) {
-  for (std::uint64_t seed = 1; seed <= 40 && !testing::Test::HasFailure(); ++seed) {
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(40) && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     EXPECT_LT(random_trace(seed, 8 << 20, 300'000), 100u);
   }
@@ -196,11 +197,11 @@ TEST(Heap, RandomTracesOfThreeRanksNeverOverlapAndLoseNothing) {
 // So little room that requests are refused, and slabs are collected again and again while others take and give groups.
 TEST(Heap, RandomTracesWhereMemoryIsScarce) {
   std::uint32_t failed = 0;
-  for (std::uint64_t seed = 1; seed <= 12 && !testing::Test::HasFailure(); ++seed) {
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(12) && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     failed += random_trace(seed, 1 << 20, 100'000);
   }
-  EXPECT_GT(failed, 100u) << "it is not scarce";
+  EXPECT_GT(failed, fewer_if_sanitized(100)) << "it is not scarce";
 }
 
 // Another rank has heard what the pages were, and must not take them for that when they are slabs of another size.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of mem share: a space to play with, and sizes that sanitizers can bear.
+// What the tests of mem share: a space to play with.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,17 +14,7 @@
 #include "mem/mprotect_engine.h"
 #include "mem/space.h"
 #include "mem/uffd_engine.h"
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
-#if defined(__SANITIZE_THREAD__)
-inline constexpr bool kThreadSanitized = true;
-#else
-inline constexpr bool kThreadSanitized = false;
-#endif
+#include "support/sanitized.h"
 
 namespace kasane::mem {
 

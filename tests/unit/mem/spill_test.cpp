@@ -24,16 +24,13 @@
 #include "base/random.h"
 #include "mem/spill_engine.h"
 #include "mem/spill_file.h"
+#include "support/sanitized.h"
 
 namespace kasane::mem {
 namespace {
 
 constexpr std::uint64_t kSpaceBytes = 1ull << 40;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kRandomSteps = 30;
-#else
-constexpr int kRandomSteps = 300;
-#endif
+constexpr int kRandomSteps = fewer_if_sanitized(300);
 constexpr std::size_t kFramesBytes = 16u << 20;   // of the space, at its start
 
 std::vector<std::string> engines_here() {

@@ -9,6 +9,7 @@
 
 #include <unistd.h>
 
+#include "support/sanitized.h"
 #include "unit/ult/harness.h"
 
 namespace kasane::ult {
@@ -48,10 +49,11 @@ TEST_P(ExceptionTest, JoinThrowsWhatTheThreadThrew) {
 }
 
 TEST_P(ExceptionTest, ManyThreadsThrow) {
+  constexpr int kThrows = fewer_if_sanitized(5000);
   TestPool pool(GetParam(), /*slots=*/64);
   int caught = 0;
   pool.run([&] {
-    for (int i = 0; i < 5000; ++i) {
+    for (int i = 0; i < kThrows; ++i) {
       const ThreadId child = fork([i] {
         if (i % 7 == 0) Pool::yield();
         throw i;
@@ -63,7 +65,7 @@ TEST_P(ExceptionTest, ManyThreadsThrow) {
       }
     }
   });
-  EXPECT_EQ(caught, 5000);
+  EXPECT_EQ(caught, kThrows);
 }
 
 TEST_P(ExceptionTest, TheRootsExceptionComesOutOfRun) {

@@ -4,6 +4,7 @@
 #include <random>
 #include <set>
 
+#include "support/sanitized.h"
 #include "unit/ult/harness.h"
 
 namespace kasane::ult {
@@ -82,11 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Workers, RandomTrees, ::testing::Values(1u, 2u, 4u));
 TEST_P(RandomTrees, MeanWhatTheirSequentialElisionMeans) {
   TestPool pool(GetParam(), /*slots=*/2048);
   const char* only = std::getenv("KASANE_SEED");
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr std::uint64_t kSeeds = 200;
-#else
-  constexpr std::uint64_t kSeeds = 3000;
-#endif
+  constexpr std::uint64_t kSeeds = fewer_if_sanitized(2000);
   const std::uint64_t first = only ? std::strtoull(only, nullptr, 10) : 1;
   for (std::uint64_t seed = first; seed < (only ? first + 1 : kSeeds); ++seed) {
     const Node root{seed * 0x9E3779B97F4A7C15u, 2 + static_cast<int>(seed % 4)};
