@@ -172,7 +172,7 @@ void kasane_acquire_all(void);
  * (2017), chapter 5 (`own` of MGAS-2).
  * Consistency: none changes and no fence is made; contents stay what they were. Loads, stores, gets and puts of all ranks go on meanwhile (a put may wait a
  * moment).
- * EINVAL: not in global memory, or not (or no longer) allocated memory, with the address; stacks too, which belong to the rank that runs the thread. EBUSY:
+ * EINVAL: not in global memory, or not (or no longer) allocated memory, with the address; stacks too, which lie where the runtime puts them. EBUSY:
  * the owner
  * has a view of a page. After an error some of the pages may have moved. bytes 0: nothing happens.
  */

@@ -47,6 +47,11 @@ void CheckedEngine::set_preemption(void (*callback)(void*), void* context) noexc
   preemption_context_ = context;
 }
 
+Result<void> CheckedEngine::leave_open(BlockRange run) {
+  KASANE_CHECK(protect(run, Access::write));
+  return {};
+}
+
 bool CheckedEngine::protect(BlockRange run, Access access) noexcept {
   KASANE_CHECK(raw(run.first) <= rights_.blocks() && run.count <= rights_.blocks() - raw(run.first));
   for (std::uint64_t b = raw(run.first); b < raw(run.first) + run.count; ++b) {

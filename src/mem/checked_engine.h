@@ -29,6 +29,7 @@ class CheckedEngine final : public FaultEngine {
   [[nodiscard]] std::string_view name() const noexcept override { return "checked"; }
   Result<void> start(FaultHandler handler, void* context) override;
   void stop() noexcept override;
+  Result<void> leave_open(BlockRange run) override;
   [[nodiscard]] bool protect(BlockRange run, Access access) noexcept override;
   [[nodiscard]] bool crowded() const noexcept override { return false; }
 

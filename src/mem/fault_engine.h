@@ -26,6 +26,8 @@ class FaultEngine {
   /// From now on faults in V go to handler.
   virtual Result<void> start(FaultHandler handler, void* context) = 0;
   virtual void stop() noexcept = 0;
+  /// Before start(): V allows everything in the run, for good; no protect() of it may follow, and a fault there has no cure.
+  virtual Result<void> leave_open(BlockRange run) = 0;
   /// Changes what V allows for the run; returns when no thread of this process can still use the old rights.
   /// Async-signal-safe, from any thread; the caller holds the busy bits of the blocks. False: the kernel's limit of mappings is
   /// reached (nothing or a part changed): drop clean cached blocks to merge runs, then call again.

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <string>
 
 #include "base/assert.h"
 #include "mem/mappings.h"
@@ -42,6 +43,11 @@ class MprotectEngine final : public FaultEngine {
     if (handler_ == nullptr) return;
     unregister_range(base_);
     handler_ = nullptr;
+  }
+
+  Result<void> leave_open(BlockRange run) override {
+    if (protect(run, Access::write)) return {};
+    return fail_errno(Errc::limit, "cannot make " + std::to_string(run.count) + " blocks of the space accessible");
   }
 
   bool protect(BlockRange run, Access access) noexcept override {

@@ -152,6 +152,15 @@ Result<Space> Space::create(std::byte* base, std::size_t bytes) {
   return s;
 }
 
+// With an old size of 0, mremap makes a second mapping of what a shared one shows; no descriptor is needed.
+Result<void> Space::show(std::uint64_t offset, std::size_t bytes, std::byte* frames) {
+  for (std::byte* view : {a_, v_}) {
+    if (::mremap(frames, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, view + offset) == MAP_FAILED)
+      return fail_errno(Errc::limit, text("cannot map %zu bytes of another rank's frames at %p", bytes, static_cast<void*>(view + offset)));
+  }
+  return {};
+}
+
 Space::Space(Space&& o) noexcept
     : v_(std::exchange(o.v_, nullptr)), a_(std::exchange(o.a_, nullptr)), t_(std::exchange(o.t_, nullptr)),
       bytes_(std::exchange(o.bytes_, 0)), m_fd_(std::exchange(o.m_fd_, -1)), t_fd_(std::exchange(o.t_fd_, -1)) {}

@@ -6,7 +6,9 @@
 //   A  another map of M    the runtime's alias, always read-write
 //   T  a sparse memfd      twins
 //
-// Thread safety: everything here is constant after create().
+// A part may show frames of another file: V and A alike (show). So the stacks of ranks that meet on one host are one memory (runtime/stacks.h).
+//
+// Thread safety: constant after create() and show(), which come before anything else.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +47,10 @@ class Space {
   Space(Space&&) noexcept;
   Space& operator=(Space&&) = delete;
   ~Space();
+
+  /// From now on V and A map other frames at [offset, offset + bytes), whole OS pages: those that `frames` maps, shared. V is open there, so this comes before a
+  /// fault engine is made. At an error a part may have changed.
+  Result<void> show(std::uint64_t offset, std::size_t bytes, std::byte* frames);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::uint64_t blocks() const noexcept { return bytes_ / kBlockBytes; }

@@ -91,6 +91,12 @@ class UffdEngine final : public FaultEngine {
     handler_ = nullptr;
   }
 
+  Result<void> leave_open(BlockRange run) override {
+    if (const int result = uffd_.remove(v(run), bytes(run)); result != 0)
+      return fail_errno(Errc::limit, "cannot leave " + std::to_string(run.count) + " blocks of the space to the kernel", result);
+    return {};
+  }
+
   bool protect(BlockRange run, Access access) noexcept override {
     const std::uint64_t blocks = bytes_ / kBlockBytes;
     KASANE_CHECK(raw(run.first) <= blocks && run.count <= blocks - raw(run.first));

@@ -22,6 +22,7 @@ OptionTable option_table(Options& o) {
       .choice("--relocate", "KASANE_RELOCATE", o.relocation_off, "auto", "off", "move a page to the rank that alone uses it, or only where the program says so (kasane::own, give)")
       .count("--relocate-after", "KASANE_RELOCATE_AFTER", o.relocate_after, "fetches, gets and puts by one rank alone after which a page moves there (doubled with each move of the page)", {1, 1 << 20})
       .choice("--classification", "KASANE_CLASSIFICATION", o.classification, "off", "on", "at an edge between ranks drop the pages that others have changed, or everything that is cached")
+      .choice("--common-stacks", "KASANE_COMMON_STACKS", o.common_stacks, "off", "on", "where all ranks are on one host, let them share the memory of threads' stacks, so that a stolen thread's stays where it is, or move it as between hosts")
       .flag("--tag-output", "KASANE_TAG_OUTPUT", o.tag_output, "put the rank before every line of output")
       .flag("--stats", "KASANE_STATS", o.statistics, "print a table of counters for each rank at the end")
       .text("--trace", "KASANE_TRACE", o.trace, "write when each worker stole, faulted, fetched, put, fenced and idled to this file, for Perfetto or chrome://tracing")

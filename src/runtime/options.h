@@ -26,6 +26,7 @@ struct Options {
   bool relocation_off = false;             ///< pages move only where they are told to
   std::uint64_t relocate_after = 16;       ///< uses by one rank alone after which a page moves there
   bool classification = true;              ///< who has copies of a page is known, and only they are told of changes
+  bool common_stacks = true;               ///< ranks of one host run each other's threads on their stacks as they lie (stacks.h)
   bool tag_output = false;
   bool statistics = false;
   std::string trace;                       ///< the file; empty: nothing is traced

@@ -47,6 +47,7 @@
 #include "runtime/process_state.h"
 #include "runtime/race_report.h"
 #include "runtime/segments.h"
+#include "runtime/stacks.h"
 #include "runtime/thread_contexts.h"
 #include "runtime/trace_file.h"
 #include "sched/scheduler.h"
@@ -95,6 +96,7 @@ struct Runtime::State {
   Rank rank{0};
   std::uint32_t ranks = 1, workers = 1;
   Segments segments;
+  bool common_stacks = false;             ///< of all ranks: never armed, never moved (stacks.h)
 
   std::unique_ptr<comm::Session> session;
   comm::Transport* transport = nullptr;   ///< the session's
@@ -121,7 +123,7 @@ struct Runtime::State {
   std::optional<RaceReport> races;        ///< --check-races
   std::optional<Direct> direct;
   std::optional<Fences> fences;
-  std::optional<Stacks> stacks;
+  std::unique_ptr<Stacks> stacks;
   std::optional<sched::RegionWords> words;
   std::optional<sched::Scheduler> scheduler;
   std::unique_ptr<ult::Pool> pool;
@@ -167,6 +169,8 @@ struct Runtime::State {
   void send_what_is_left();
   Counters* own_counters() const { return reinterpret_cast<Counters*>(transport->mapped(rank, gas::kStatistics)); }
 
+  /// Memory that is always there, and the same on all ranks.
+  [[nodiscard]] bool in_common_stacks(std::uint64_t offset) const noexcept { return common_stacks && segments.in_stacks(offset, ranks); }
   bool serve_fault(std::uint64_t offset, mem::Access wanted);
   static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted) {
     return static_cast<State*>(self)->serve_fault(offset, wanted);
@@ -292,6 +296,9 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   KASANE_TRY(made_space);
   space.emplace(std::move(*made_space));
   KASANE_TRY(comm_engine->attach(gas::kFrames, space->frames_fd(), space->a(0), space->bytes()));
+  // Races on stacks are found where these are coherent by copies, too.
+  common_stacks = options.common_stacks && !options.check_races && CommonStacks::possible(*transport);
+  if (common_stacks) KASANE_TRY(CommonStacks::show(*space, segments, *transport));
 
   const auto pages = segments.pages(space->bytes());
   KASANE_TRY(pages);
@@ -318,6 +325,9 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   auto made_engine = mem::make_fault_engine(*space, options.faults);
   KASANE_TRY(made_engine);
   engine = std::move(*made_engine);
+  if (common_stacks) {
+    KASANE_TRY(engine->leave_open({mem::block_of(segments.stacks_offset), segments.all_stacks_bytes(ranks) / mem::kBlockBytes}));
+  }
   coherence.emplace(*space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing);
   mover.emplace(*transport, *addresses, *coherence);
   if (!options.relocation_off && ranks > 1) {
@@ -371,7 +381,11 @@ Result<void> Runtime::State::build_threads() {
   auto region = attach_region(*comm_engine, gas::kThreads, ult::threads_region_bytes(workers, segments.slots_per_rank(ranks)));
   KASANE_TRY(region);
   fences.emplace(*coherence, *contexts);
-  stacks.emplace(*mover, *coherence, *contexts, *space, directory->pages(), segments);
+  if (common_stacks) {
+    stacks = std::make_unique<CommonStacks>(*mover, *contexts, *space, directory->pages(), segments, rank);
+  } else {
+    stacks = std::make_unique<MovingStacks>(*mover, *coherence, *contexts, *space, directory->pages(), segments, rank);
+  }
   words.emplace(*transport, gas::kThreads);
 
   ult::Config config;
@@ -387,11 +401,8 @@ Result<void> Runtime::State::build_threads() {
   config.words = &*words;
   config.edges = &*fences;
   config.mover = &*stacks;
-  config.prepare_stack = [](void* self, StackId stack) {
-    auto& state = *static_cast<State*>(self);
-    state.stacks->prepare(stack, state.rank);
-  };
-  config.prepare_context = this;
+  config.prepare_stack = [](void* self, StackId stack) { static_cast<Stacks*>(self)->prepare(stack); };
+  config.prepare_context = stacks.get();
   scheduler.emplace(*transport, *words, *fences, *stacks, config, distances_from_here(), options.seed);
   config.outside = &*scheduler;
   transport->set_nudge([](void* self, Rank to) noexcept { static_cast<sched::Scheduler*>(self)->nudge(to); }, &*scheduler);
@@ -409,6 +420,7 @@ bool Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted) {
   if (segments.in_stacks(offset, ranks) && (offset - segments.stacks_offset) % segments.stack_bytes < mem::kBlockBytes) {
     report_wild_access(space->v(offset), write, "stack overflow: the guard page of a thread's stack; raise --stack (KASANE_STACK)");
   }
+  if (in_common_stacks(offset)) report_wild_access(space->v(offset), write, "no memory is left for a thread's stack");
   if (mixing != nullptr) mixing->on_fault(offset, write);
   if (coherence->fault(contexts->here(), offset, wanted)) return true;
   report_wild_access(space->v(offset), write,
@@ -793,6 +805,7 @@ Result<void> check_range(const mem::Space& space, const void* p, std::size_t byt
 Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
   KASANE_TRY(check_range(*state_->space, p, bytes, "view"));
   KASANE_TRY(state_->check_open("view"));
+  if (state_->in_common_stacks(state_->space->offset(p))) return {};
   const auto wild = state_->coherence->pin(state_->contexts->here(), state_->space->offset(p), bytes, use);
   if (!wild) return {};
   const std::byte* at = std::max(state_->space->v(mem::offset_of(*wild)), static_cast<std::byte*>(const_cast<void*>(p)));
@@ -800,13 +813,14 @@ Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
 }
 
 void Runtime::unpin(const void* p, std::size_t bytes) {
-  if (state_->left.load()) return;
+  if (state_->left.load() || state_->in_common_stacks(state_->space->offset(p))) return;
   state_->coherence->unpin(state_->contexts->here(), state_->space->offset(p), bytes);
 }
 
 Result<void> Runtime::discard(const void* p, std::size_t bytes) {
   KASANE_TRY(check_range(*state_->space, p, bytes, "discard"));
   KASANE_TRY(state_->check_open("discard"));
+  if (state_->in_common_stacks(state_->space->offset(p))) return {};
   state_->coherence->discard(state_->contexts->here().io, state_->space->offset(p), bytes);
   return {};
 }
@@ -818,7 +832,7 @@ Result<void> Runtime::State::check_movable(const void* p, std::size_t bytes, con
     const std::uint64_t offset = space->offset(p);
     if (heap->contains(offset) && (bytes == 0 || heap->contains(offset + bytes - 1))) return {};
   }
-  return fail(Errc::invalid_argument, fmt::format("{}: {} + {} bytes is not memory that was allocated (the owner of a stack is the rank that runs its thread)", what, p, bytes));
+  return fail(Errc::invalid_argument, fmt::format("{}: {} + {} bytes is not memory that was allocated (stacks cannot be moved)", what, p, bytes));
 }
 
 Result<void> Runtime::State::explain(const std::optional<gas::Refusal>& refusal, const char* what) const {

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <kasane/kasane.hpp>
 #include <mutex>
 #include <numeric>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -103,11 +105,40 @@ TEST(PlacedThread, GoesRoundAndRoundWithWhatItWrote) {
   EXPECT_EQ(sums.most, kWalkers * kRounds);
 }
 
+std::uint64_t stack_bytes_moved() {
+  std::uint64_t sum = 0;
+  for (std::uint32_t r = 0; r < kasane::ranks(); ++r) sum += kasane::statistics(r).bytes_moved;
+  return sum;
+}
+
+// Live bytes are carried only where a stack has to move. A pointer into a stack is good on every rank either way.
+TEST(PlacedThread, LeavesItsStackWhereItIsWithinAHost) {
+  const auto is = [](const char* variable, std::string_view value) { return std::getenv(variable) != nullptr && std::getenv(variable) == value; };
+  const bool network = is("KASANE_TRANSPORT", "ucx") || is("KASANE_TRANSPORT", "mpi") || std::getenv("KASANE_HOSTS") != nullptr;
+  const bool moves = kasane::ranks() > 1 && (network || is("KASANE_COMMON_STACKS", "off"));
+  const std::uint64_t before = stack_bytes_moved();
+  const std::uint64_t sum = kasane::run([] {
+    const auto numbers = one_on_each_rank();
+    std::uint64_t local[64] = {};
+    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+      kasane::this_thread::move_near(numbers[r].get());
+      for (auto& n : local) ++n;
+      kasane::thread(kasane::near{numbers[(r + 1) % kasane::ranks()].get()}, [&local] {
+        for (auto& n : local) n += 2;
+      }).join();
+    }
+    const kasane::view<const std::uint64_t> seen(local, 64);
+    return std::accumulate(seen.begin(), seen.end(), std::uint64_t{0});
+  });
+  EXPECT_EQ(sum, 3u * 64 * kasane::ranks());
+  EXPECT_EQ(stack_bytes_moved() != before, moves);
+}
+
 TEST(PlacedThread, IsRefusedWhereNothingIsAllocated) {
   const int code = kasane::run([] {
     static int global;
     int local = 0;
-    kasane::this_thread::move_near(&local);   // a stack lies where its thread runs
+    kasane::this_thread::move_near(&local);   // a stack has an owner, too
     kasane::thread nowhere(kasane::near{&global}, [] {});
     try {
       nowhere.join();

@@ -197,6 +197,32 @@ TEST_P(EngineTest, RightsFollowAModelUnderRandomRuns) {
   }
 }
 
+TEST_P(EngineTest, LeavesARunOpenWhoseverFramesItShows) {
+  Space mine = make_space(8 * kPageBytes);
+  const Space theirs = make_space(8 * kPageBytes);
+  ASSERT_TRUE(mine.show(3 * kPageBytes, kPageBytes, theirs.a(3 * kPageBytes)));
+  const auto engine = make_engine(GetParam(), mine);
+  ASSERT_TRUE(engine->leave_open({block_of(2 * kPageBytes), 2 * kPageBytes / kBlockBytes}));   // a page of its own frames and the shown one
+  struct Seen {
+    FaultEngine& engine;
+    std::atomic<unsigned> faults{0};
+  } seen{*engine};
+  const auto on_fault = [](void* context, std::uint64_t offset, Access wanted) {
+    auto& s = *static_cast<Seen*>(context);
+    ++s.faults;
+    return s.engine.protect({block_of(offset), 1}, wanted);
+  };
+  ASSERT_TRUE(engine->start(on_fault, &seen));
+  const auto word = [&](std::uint64_t offset) -> volatile std::uint64_t& { return *reinterpret_cast<volatile std::uint64_t*>(mine.v(offset)); };
+  for (std::uint64_t at = 2 * kPageBytes; at < 4 * kPageBytes; at += kBlockBytes) word(at) = at;
+  EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(mine.a(2 * kPageBytes)), 2 * kPageBytes);
+  EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(theirs.a(3 * kPageBytes + kBlockBytes)), 3 * kPageBytes + kBlockBytes);
+  EXPECT_EQ(seen.faults, 0u);
+  word(4 * kPageBytes) = 1;
+  word(2 * kPageBytes - 8) = 1;
+  EXPECT_EQ(seen.faults, 2u) << "beside it nothing is";
+}
+
 TEST_P(EngineTest, StartsAgainAfterAStop) {
   World w(GetParam(), kPageBytes);
   w.engine->stop();

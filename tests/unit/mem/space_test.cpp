@@ -62,6 +62,20 @@ TEST(Space, PopulatedFramesAreThereAndUnchanged) {
   EXPECT_EQ(frames_in_use(s), kPageBytes / kBlockBytes);
 }
 
+TEST(Space, APartShowsTheFramesOfAnother) {
+  Space mine = make_space(8 * kPageBytes), theirs = make_space(8 * kPageBytes);
+  *mine.a(2 * kPageBytes) = std::byte{1};
+  *theirs.a(2 * kPageBytes) = std::byte{2};
+  ASSERT_TRUE(mine.show(2 * kPageBytes, kPageBytes, theirs.a(2 * kPageBytes)));
+  EXPECT_EQ(*mine.a(2 * kPageBytes), std::byte{2});
+  EXPECT_EQ(*mine.v(2 * kPageBytes), std::byte{2}) << "V is open there";
+  *mine.v(3 * kPageBytes - 1) = std::byte{3};
+  EXPECT_EQ(*theirs.a(3 * kPageBytes - 1), std::byte{3});
+  *theirs.a(3 * kPageBytes) = std::byte{4};
+  EXPECT_EQ(*mine.a(3 * kPageBytes), std::byte{0}) << "beside it everything is as before";
+  EXPECT_FALSE(mine.show(0, kPageBytes, nullptr));
+}
+
 TEST(Space, MovesAndGivesItsAddressesBack) {
   std::byte* base;
   {

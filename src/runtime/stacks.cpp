@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/stacks.h"
+
+#include "base/assert.h"
+#include "gas/regions.h"
+#include "mem/populate.h"
+#include "mem/stack_guard.h"
+
+namespace kasane::runtime {
+
+using mem::kBlockBytes;
+
+Stacks::Stacks(gas::Mover& mover, ThreadContexts& contexts, mem::Space& space, const mem::Pages& pages, const Segments& segments, Rank me) noexcept
+    : mover_(mover), contexts_(contexts), space_(space), pages_(pages), segments_(segments), me_(me) {}
+
+void Stacks::assign(StackId stack) {
+  for (const PageId page : pages(stack)) KASANE_CHECK(mover_.assign(contexts_.here().io, page, me_).has_value());
+}
+
+// False: past the bound of guards on a kernel without markers (mem/stack_guard.h); the slot works without.
+void Stacks::guard(StackId stack) { static_cast<void>(mem::install_guard(space_.v(segments_.stack_offset(stack)))); }
+
+// ---- common ------------------------------------------------------------------------------------------------------
+
+bool CommonStacks::possible(const comm::Transport& transport) noexcept {
+  for (std::uint32_t r = 0; r < transport.ranks(); ++r) {
+    if (transport.mapped(Rank{r}, gas::kFrames) == nullptr) return false;
+  }
+  return true;
+}
+
+Result<void> CommonStacks::show(mem::Space& space, const Segments& segments, const comm::Transport& transport) {
+  const std::uint64_t bytes = segments.stacks_per_rank * segments.stack_bytes;   // of one rank
+  for (std::uint32_t r = 0; r < transport.ranks(); ++r) {
+    if (Rank{r} == transport.rank()) continue;
+    const std::uint64_t offset = segments.stacks_offset + r * bytes;
+    KASANE_TRY(space.show(offset, bytes, transport.mapped(Rank{r}, gas::kFrames) + offset));
+  }
+  return {};
+}
+
+// The top block in M and V, so that the first frames fault on nothing. Where the stack was not born, it is mapped as it is touched, with what lies beside it.
+void CommonStacks::prepare(StackId stack) {
+  if (birth_rank(stack) == me_) {
+    assign(stack);
+    mem::populate(space_.v(top_block(stack)), kBlockBytes);
+  }
+  guard(stack);
+}
+
+// ---- moving ------------------------------------------------------------------------------------------------------
+
+MovingStacks::MovingStacks(gas::Mover& mover, dsm::Coherence& coherence, ThreadContexts& contexts, mem::Space& space, const mem::Pages& pages,
+                           const Segments& segments, Rank me) noexcept
+    : Stacks(mover, contexts, space, pages, segments, me), coherence_(coherence) {}
+
+void MovingStacks::adopt(StackId stack, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank) {
+  auto& context = contexts_.here();
+  const gas::ByteRange live{space_.offset(reinterpret_cast<void*>(live_lo)), space_.offset(reinterpret_cast<void*>(live_hi - 1)) + 1};
+  for (const PageId page : pages(stack)) {
+    const auto moved = mover_.bring(context.io, page, live);
+    KASANE_CHECK(moved.has_value(), "a stack that waits to be run is not pinned");
+  }
+  guard_again(stack);
+  count(context.counters.bytes_moved, live.end - live.begin);
+}
+
+void MovingStacks::surrender(StackId stack) {
+  auto& context = contexts_.here();
+  for (const PageId page : pages(stack)) {
+    KASANE_CHECK(mover_.hand_back(context.io, page, birth_rank(stack)), "the rank that ran a thread owns its stack");
+  }
+}
+
+void MovingStacks::reclaim(StackId stack) {
+  coherence_.arm_owned(contexts_.here().io, segments_.stack_offset(stack), segments_.stack_bytes);
+  guard_again(stack);
+}
+
+// Arming may have taken the marker away (mem/uffd_engine.cpp); the guards of other kernels stay.
+void MovingStacks::guard_again(StackId stack) {
+  if (mem::guards_available()) guard(stack);
+}
+
+void MovingStacks::prepare(StackId stack) {
+  const bool born_here = birth_rank(stack) == me_;
+  if (born_here) {
+    assign(stack);
+    coherence_.arm_owned(contexts_.here().io, segments_.stack_offset(stack), segments_.stack_bytes);
+  }
+  // The top block in M, A and V, so that neither the first frames nor a hand-over fault one page after the other (rule 12).
+  mem::populate(space_.a(top_block(stack)), kBlockBytes);
+  if (born_here) mem::populate(space_.v(top_block(stack)), kBlockBytes);
+  guard(stack);
+}
+
+}  // namespace kasane::runtime

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the stack of a thread is when the thread runs on another rank than the one where it was born (docs/design/sched.md, "Stacks"):
+//
+//   common    all ranks are on one host: V and A of every rank show a stack's frames in the M of the rank where it was born. One memory, which the hardware keeps
+//             coherent as between two workers of a rank. Never armed, never moved: a steal only makes the thread run elsewhere
+//   moving    else: the rank that runs a thread owns the pages of its stack, and its live bytes are brought there (rule 12)
+//
+// Thread safety: from any worker. Waiting is done by polling: no switch to another user-level thread happens inside.
+#pragma once
+
+#include "dsm/coherence.h"
+#include "gas/mover.h"
+#include "runtime/segments.h"
+#include "runtime/thread_contexts.h"
+#include "ult/edges.h"
+
+namespace kasane::runtime {
+
+class Stacks : public ult::StackMover {
+ public:
+  Stacks(gas::Mover&, ThreadContexts&, mem::Space&, const mem::Pages&, const Segments&, Rank me) noexcept;
+  /// Before this process uses a stack for the first time: guard; if it was born here also pages and access.
+  virtual void prepare(StackId) = 0;
+
+ protected:
+  void assign(StackId);
+  void guard(StackId);
+  /// The block where frames begin.
+  [[nodiscard]] std::uint64_t top_block(StackId stack) const noexcept { return segments_.stack_offset(stack) + segments_.stack_bytes - mem::kBlockBytes; }
+  [[nodiscard]] mem::PageRange pages(StackId stack) const noexcept { return pages_.in(segments_.stack_offset(stack), segments_.stack_bytes); }
+  [[nodiscard]] Rank birth_rank(StackId stack) const noexcept { return Rank{static_cast<std::uint32_t>(raw(stack) / segments_.stacks_per_rank)}; }
+
+  gas::Mover& mover_;
+  ThreadContexts& contexts_;
+  mem::Space& space_;
+  const mem::Pages& pages_;
+  const Segments& segments_;
+  const Rank me_;
+};
+
+class CommonStacks final : public Stacks {
+ public:
+  using Stacks::Stacks;
+  /// Can they be? After the frames were attached; every rank finds the same.
+  [[nodiscard]] static bool possible(const comm::Transport&) noexcept;
+  /// Has V and A show the stacks of all ranks. Before a fault engine is made, which then leaves them open.
+  static Result<void> show(mem::Space&, const Segments&, const comm::Transport&);
+
+  void adopt(StackId, std::uintptr_t, std::uintptr_t, Rank) override {}
+  void surrender(StackId) override {}
+  void reclaim(StackId) override {}
+  void prepare(StackId) override;
+};
+
+class MovingStacks final : public Stacks {
+ public:
+  MovingStacks(gas::Mover&, dsm::Coherence&, ThreadContexts&, mem::Space&, const mem::Pages&, const Segments&, Rank me) noexcept;
+  void adopt(StackId, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank from) override;
+  void surrender(StackId) override;
+  void reclaim(StackId) override;
+  void prepare(StackId) override;
+
+ private:
+  void guard_again(StackId);
+
+  dsm::Coherence& coherence_;
+};
+
+}  // namespace kasane::runtime
