@@ -63,8 +63,13 @@ struct alignas(64) Counters {
 
 /// Adds to a counter that only the calling thread writes.
 inline void count(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) noexcept {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+  // Of a relaxed load and store compilers make three instructions, of which a fork and join has two sets.
+  asm("addq %1, %0" : "+m"(counter) : "er"(n) : "cc");
+#else
   // relaxed: a single writer; readers want a number, not an order.
   counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+#endif
 }
 
 }  // namespace kasane

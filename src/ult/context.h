@@ -26,10 +26,9 @@ namespace kasane::ult {
 
 struct Worker;
 
-/// Whom a child may return into, and by which control block (null: born elsewhere). In two registers, which kasane_ult_fork keeps for it.
+/// Whom a child may return into, in one register, which kasane_ult_fork keeps for it: the address of the parent's control block, or, born elsewhere, its slot 32 | 1.
 struct Parent {
-  SlotControl* control;
-  Word slot;
+  Word word;
 };
 
 /// A child that came back into its parent: the worker, and the child's control block. In two registers.
@@ -45,8 +44,8 @@ extern "C" {
 /// Saves the caller's context in *save_sp, then, with rsp = argument (16-byte aligned), calls the three parts of the child's life below. If
 /// the last returns, goes back to the caller's stack, and to the caller by way of kasane_ult_child_returned. Else returns when somebody resumes the saved
 /// context.
-void kasane_ult_fork(kasane::ult::Word* save_sp, void* argument, kasane::ult::Worker* worker, kasane::ult::SlotControl* control,
-                     void (*function)(void*), std::uint32_t slot);
+void kasane_ult_fork(kasane::ult::Worker* worker, kasane::ult::SlotControl* control, std::uint32_t slot, void* argument, void (*function)(void*),
+                     kasane::ult::Word* save_sp);
 
 // The life of every user-level thread (pool.cpp): the only caller is kasane_ult_fork, on the new stack. In three parts, because the registers of
 // kasane_ult_fork keep function and argument over the first for nothing: they are saved already.

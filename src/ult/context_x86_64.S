@@ -37,7 +37,7 @@
         .cfi_rel_offset r15, 0
         .endm
 
-// void kasane_ult_fork(rdi save_sp, rsi argument, rdx worker, rcx control, r8 function, r9 slot)
+// void kasane_ult_fork(rdi worker, rsi control, edx slot, rcx argument, r8 function, r9 save_sp)
         .globl  kasane_ult_fork
         .hidden kasane_ult_fork
         .hidden kasane_ult_thread_begin
@@ -50,29 +50,22 @@ kasane_ult_fork:
         .cfi_startproc
         ENDBR
         SAVE_SIX
-        movq    %rsp, (%rdi)
-        movq    %rsp, %rbx              // the calls below keep it, and r12, r13, for us
-        movq    %rsi, %rsp
+        movq    %rsp, (%r9)
+        movq    %rsp, %rbx              // the calls below keep it, and r12, for us
+        movq    %rcx, %rsp
         .cfi_remember_state
         .cfi_undefined rip              // unwinding ends here: the parent may be running elsewhere
         xorl    %ebp, %ebp              // and so do walks along frame pointers
-        movq    %rsi, %r13
         movq    %r8, %r12
-        movq    %rdx, %rdi
-        movq    %rcx, %rsi
-        movl    %r9d, %edx
-        call    kasane_ult_thread_begin
+        call    kasane_ult_thread_begin // worker, control and slot are where it wants them
         movq    %r12, %rdi
-        movq    %r13, %rsi
+        movq    %rsp, %rsi              // the argument is where the stack begins
         movq    %rax, %r12              // the parent
-        movq    %rdx, %r13
         call    kasane_ult_thread_run
         movq    %r12, %rdi
-        movq    %r13, %rsi
         call    kasane_ult_thread_end
-        movq    %rbx, %rsp              // nobody took the parent: its frame is as we left it; the calls preserved r14 and r15
+        movq    %rbx, %rsp              // nobody took the parent: its frame is as we left it; the calls preserved r13 to r15
         .cfi_restore_state
-        movq    16(%rsp), %r13
         movq    24(%rsp), %r12
         movq    32(%rsp), %rbx
         movq    40(%rsp), %rbp

@@ -48,7 +48,7 @@ struct alignas(128) SlotControl {
   Word join;           ///< the join record: ult/join_record.h
   Word next;           ///< Link to the next slot while in one list (ready, returned, free, waiters)
   Word flags;          ///< SlotFlags; changed only by whoever runs, resumes, ends or frees the thread; of a free slot: 0, or moved
-  Word generation;     ///< low 32 bits: which thread of this slot; odd, grows when the slot is freed
+  Word id;             ///< the thread's name (ThreadId): generation 32 | slot 32; the generation is odd, and grows when the slot is freed
   Word rank;           ///< the rank that runs the thread, or ran it last; of a free slot: its birth rank
   Word exception;      ///< what it exited with: the pointer inside a std::exception_ptr, or 0
   Word stack_end;      ///< highest address of its stack, exclusive

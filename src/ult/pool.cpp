@@ -106,14 +106,13 @@ void run_root_call(void* call) {
                           std::to_string(stack_bytes) + " bytes");
 }
 
-inline Pool::Allocated make_thread(PoolCore& core, SlotId slot, Word stack_end, std::size_t alignment, std::size_t size) {
-  SlotControl& control = *core.controls.local(slot);
+inline Pool::Allocated make_thread(SlotControl& control, Word stack_end, std::size_t alignment, std::size_t size) {
   const std::uintptr_t align = alignment < 16 ? 16 : alignment;
   const std::uintptr_t argument = (stack_end - size) & ~(align - 1);
   control.stack_end = stack_end;
   // relaxed: whoever learns of the thread does so through something that orders memory.
   atomic(control.join).store(kRunning, std::memory_order_relaxed);
-  return {ThreadId{Word{raw(slot)} << 32 | (control.generation & 0xFFFFFFFFu)}, reinterpret_cast<void*>(argument)};
+  return {ThreadId{control.id}, reinterpret_cast<void*>(argument)};
 }
 
 [[gnu::noinline]] Pool::Allocated allocate_slowly(Worker& worker, std::size_t alignment, std::size_t size) {
@@ -121,7 +120,7 @@ inline Pool::Allocated make_thread(PoolCore& core, SlotId slot, Word stack_end, 
   if (size + alignment > core.config.stack_bytes / 2) refuse_argument(size, core.config.stack_bytes);
   const Word stack_end = core.slots.take_stack(worker.stacks);
   try {
-    return make_thread(core, core.slots.take(worker.cache), stack_end, alignment, size);
+    return make_thread(core.slots.take(worker.cache), stack_end, alignment, size);
   } catch (...) {
     core.slots.release_stack(worker.stacks, stack_end);
     throw;
@@ -132,8 +131,7 @@ inline void fork_on(Worker& worker, SlotControl* control, Pool::Allocated thread
   count(worker.counters->forks);
   worker.core->slots.sanitizer.leaving_to_thread(thread.id.slot());
   // In builds without a sanitizer the last call: the child, or whoever resumes us, returns straight to our caller.
-  kasane_ult_fork(worker.control ? &worker.control->sp : &worker.foreign_sp, thread.argument, &worker, control, function,
-                  raw(thread.id.slot()));
+  kasane_ult_fork(&worker, control, raw(thread.id.slot()), thread.argument, function, worker.control ? &worker.control->sp : &worker.foreign_sp);
   SanitizerSlots::arrived();
 }
 
@@ -148,12 +146,19 @@ void adopt_for_fork(Worker& worker, Pool::Allocated thread) {
   core.controls.put(slot, offsetof(SlotControl, rank), raw(core.config.rank));
 }
 
-SlotId slot_of(Parent parent) noexcept { return SlotId{static_cast<std::uint32_t>(parent.slot)}; }
+Parent running_on(const Worker& worker) noexcept {
+  return {worker.control != nullptr ? reinterpret_cast<Word>(worker.control) : Word{raw(worker.self)} << 32 | 1};
+}
+bool born_here(Parent parent) noexcept { return (parent.word & 1) == 0; }
+SlotControl* control_of(Parent parent) noexcept { return reinterpret_cast<SlotControl*>(parent.word); }   // born here
+SlotId slot_of(Parent parent) noexcept {
+  return born_here(parent) ? ThreadId{control_of(parent)->id}.slot() : SlotId{static_cast<std::uint32_t>(parent.word >> 32)};
+}
 
 // The less usual half of kasane_ult_thread_begin: a root; a parent born elsewhere, or in the middle of a catch block (what the next to run it must
 // know goes to its control block); somebody to be woken; a full deque.
 [[gnu::noinline]] Parent begin_slowly(Worker& worker, SlotControl* own, SlotId slot) {
-  const Parent parent{worker.control, raw(worker.self)};
+  const Parent parent = running_on(worker);
   const bool none = worker.self == kNoSlot;   // a root
   if (!none) {
     worker.core->save_exceptions(worker);
@@ -180,7 +185,7 @@ KASANE_ULT_SWITCHES inline ChildReturned return_to(Worker& worker, Parent parent
   SlotControl* const child = worker.control;
   PoolCore& core = *worker.core;
   worker.self = slot_of(parent);
-  worker.control = parent.control;
+  worker.control = born_here(parent) ? control_of(parent) : nullptr;
   if (core.controls.get(worker.self, offsetof(SlotControl, flags)) & kSlotExceptionState) core.restore_exceptions(worker);
   core.slots.sanitizer.leaving_to_thread(worker.self);
   return {&worker, child};
@@ -236,7 +241,7 @@ void publish_join(void* context, SlotId self) {
 }
 
 void check_generation(const PoolCore& core, ThreadId id) {
-  if (id.value == 0 || (core.controls.get(id.slot(), offsetof(SlotControl, generation)) & 0xFFFFFFFFu) != (id.value & 0xFFFFFFFFu))
+  if (id.value == 0 || core.controls.get(id.slot(), offsetof(SlotControl, id)) != id.value)
     refuse(std::errc::invalid_argument, "kasane: this thread was joined, or was detached and has ended");
 }
 
@@ -391,7 +396,7 @@ Pool::Allocated Pool::allocate(std::size_t alignment, std::size_t size) {
   Worker& worker = *current_worker();
   if (worker.cache.empty() || worker.stacks.empty() || size + alignment > kSmallestStackBytes / 2 || kSanitized) [[unlikely]]
     return allocate_slowly(worker, alignment, size);
-  return make_thread(*worker.core, worker.cache.pop(), worker.stacks.pop(), alignment, size);
+  return make_thread(*worker.cache.pop(), worker.stacks.pop(), alignment, size);
 }
 
 void Pool::abandon(Allocated thread) {
@@ -409,7 +414,7 @@ void Pool::fork(Allocated thread, void (*function)(void*)) {
   Worker* worker = current_worker();
   KASANE_ASSERT(worker != nullptr && worker->self != kNoSlot);
   KASANE_ASSERT(worker->runtime_depth == 0, "a fork inside of a runtime section");
-  const Controls& controls = worker->core->controls;
+  const Controls& controls = worker->controls;
   const SlotId slot = thread.id.slot();
   if (!controls.is_local(slot)) [[unlikely]] return fork_foreign(*worker, thread, function);
   fork_on(*worker, controls.local(slot), thread, function);
@@ -418,17 +423,15 @@ void Pool::fork(Allocated thread, void (*function)(void*)) {
 void Pool::join(ThreadId id) {
   Worker* worker = current_worker();
   KASANE_ASSERT(worker != nullptr && worker->self != kNoSlot);
-  PoolCore& core = *worker->core;
   const SlotId slot = id.slot();
-  if (!core.controls.is_local(slot)) [[unlikely]] return join_slowly(id);
-  SlotControl& control = *core.controls.local(slot);
+  if (!worker->controls.is_local(slot)) [[unlikely]] return join_slowly(id);
+  SlotControl& control = *worker->controls.local(slot);
   // acquire: pairs with the exit's compare-swap.
   const Word record = atomic(control.join).load(std::memory_order_acquire);
   // relaxed: a slot is reused only after this join.
-  const auto generation = static_cast<std::uint32_t>(atomic(control.generation).load(std::memory_order_relaxed));
-  if (record != core.exited_here || generation != static_cast<std::uint32_t>(id.value) || control.flags != 0) [[unlikely]]
-    return join_slowly(id);
-  core.slots.release_clean(worker->cache, slot, control);
+  const Word found = atomic(control.id).load(std::memory_order_relaxed);
+  if (record != worker->exited_here || found != id.value || control.flags != 0) [[unlikely]] return join_slowly(id);
+  worker->core->slots.release_clean(worker->cache, control);
 }
 
 void Pool::detach(ThreadId id) {
@@ -481,8 +484,7 @@ void Pool::exit() { throw ThreadExit{}; }
 ThreadId Pool::id() noexcept {
   const Worker* worker = current_worker();
   if (worker == nullptr || worker->self == kNoSlot) return {};
-  const SlotId self = worker->self;
-  return {Word{raw(self)} << 32 | (worker->core->controls.get(self, offsetof(SlotControl, generation)) & 0xFFFFFFFFu)};
+  return {worker->controls.get(worker->self, offsetof(SlotControl, id))};
 }
 
 void Pool::suspend(void (*publish)(void* context, SlotId), void* context) {
@@ -524,12 +526,13 @@ kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane:
   using namespace kasane::ult;
   SanitizerSlots::arrived();
   if (worker->control == nullptr || !worker->exceptions->empty()) [[unlikely]] return begin_slowly(*worker, own, SlotId{slot});
-  const Parent parent{worker->control, raw(worker->self)};
+  const Parent parent{reinterpret_cast<Word>(worker->control)};
+  const SlotId forker = worker->self;
   PoolCore& core = *worker->core;
   worker->self = SlotId{slot};
   worker->control = own;
   // From the push on the parent may run elsewhere; it finds sp in its control block (the push releases).
-  if (!worker->queue.try_push(slot_of(parent))) [[unlikely]] return push_slowly(*worker, parent);
+  if (!worker->queue.try_push(forker)) [[unlikely]] return push_slowly(*worker, parent);
   if (core.wake_wanted()) [[unlikely]] return wake_slowly(core, parent);
   return parent;
 }
@@ -552,10 +555,11 @@ KASANE_ULT_SWITCHES kasane::ult::ChildReturned kasane_ult_thread_end(kasane::ult
   // Never switched out: this is the worker of the beginning, and all that was pushed after the parent has been popped or stolen.
   // So a pop gives the parent, or nothing if it was stolen.
   if (!here->queue.pop_known(slot_of(parent))) [[unlikely]] leave_slowly(*here);
-  if (parent.control == nullptr || parent.control->flags & kSlotExceptionState) [[unlikely]] return return_slowly(*here, parent);
-  here->self = slot_of(parent);
-  here->control = parent.control;
-  here->core->slots.sanitizer.leaving_to_thread(slot_of(parent));
+  SlotControl* const forker = control_of(parent);
+  if (!born_here(parent) || forker->flags & kSlotExceptionState) [[unlikely]] return return_slowly(*here, parent);
+  here->self = ThreadId{forker->id}.slot();
+  here->control = forker;
+  here->core->slots.sanitizer.leaving_to_thread(here->self);
   return {here, child};
 }
 
@@ -566,7 +570,7 @@ void kasane_ult_child_returned(kasane::ult::Worker* worker, kasane::ult::SlotCon
   worker->stacks.push(child->stack_end);   // before anybody may take the control block
   Word expected = kRunning;
   // release: what the child wrote is the joiner's to see. Failure relaxed: end_thread() reads again.
-  if (!atomic(child->join).compare_exchange_strong(expected, worker->core->exited_here, std::memory_order_release,
+  if (!atomic(child->join).compare_exchange_strong(expected, worker->exited_here, std::memory_order_release,
                                                    std::memory_order_relaxed)) [[unlikely]]
     return end_known_thread(*worker, *child);
   kasane::count(worker->counters->threads);

@@ -19,10 +19,10 @@
 
 namespace kasane::ult {
 
-/// A thread's name in the whole job: slot 32 | generation 32. 0 is no thread.
+/// A thread's name in the whole job: generation 32 | slot 32. 0 is no thread.
 struct ThreadId {
   std::uint64_t value = 0;
-  [[nodiscard]] SlotId slot() const noexcept { return SlotId{static_cast<std::uint32_t>(value >> 32)}; }
+  [[nodiscard]] SlotId slot() const noexcept { return SlotId{static_cast<std::uint32_t>(value)}; }
   friend bool operator==(ThreadId, ThreadId) = default;
 };
 

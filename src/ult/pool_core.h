@@ -95,7 +95,6 @@ class PoolCore {
   Controls controls;
   Slots slots;
   Idlers idlers;
-  const Word exited_here;   ///< the join record of a thread that exited on this rank
   std::atomic<bool> stopping{false};
   std::vector<std::unique_ptr<Worker>> workers;
   std::uint32_t mxcsr;      ///< of the creator; all workers get it, so that a switch need not carry it

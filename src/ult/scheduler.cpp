@@ -43,11 +43,10 @@ PoolCore::PoolCore(Pool* pool_, const Config& config_)
       controls(Layout(config_.workers, config_.slots_per_rank), config_.rank, config_.region,
                config_.words ? config_.words : &own_words),
       slots(config, controls),
-      idlers(config_.rank, config_.ranks > 1, config_.outside),
-      exited_here(JoinRecord{JoinKind::exited, config_.rank}.pack()) {
+      idlers(config_.rank, config_.ranks > 1, config_.outside) {
   asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(mxcsr), "=m"(x87));
   for (std::uint32_t i = 0; i < config.workers; ++i)
-    workers.push_back(std::make_unique<Worker>(this, i, RunQueue(config.region, controls.layout(), i),
+    workers.push_back(std::make_unique<Worker>(this, controls, i, RunQueue(config.region, controls.layout(), i),
                                                SlotCache(slots.cache_capacity(config.slots_per_rank)), StackCache(slots.cache_capacity(config.stacks_per_rank)),
                                                &config.counters[i]));
 }
@@ -169,7 +168,7 @@ void PoolCore::work(Worker& worker, SlotId root) {
 
 void PoolCore::start_root(Worker& worker, SlotId slot, void* argument, void (*function)(void*)) {
   slots.sanitizer.leaving_to_thread(slot);
-  kasane_ult_fork(&worker.scheduler_sp, argument, &worker, controls.local(slot), function, raw(slot));
+  kasane_ult_fork(&worker, controls.local(slot), raw(slot), argument, function, &worker.scheduler_sp);
   SanitizerSlots::arrived();
   after_switch(worker);
 }

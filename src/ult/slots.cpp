@@ -27,14 +27,13 @@ std::uint32_t Slots::cache_capacity(std::uint32_t all) const noexcept {
 
 // ---- control blocks ----
 
-SlotId Slots::refill(SlotCache& cache) {
+SlotControl& Slots::refill(SlotCache& cache) {
   {
     RuntimeSection section;
-    if (refill_from_free(cache)) return cache.pop();
+    if (refill_from_free(cache)) return *cache.pop();
     drain_returned();
-    if (refill_from_free(cache)) return cache.pop();
-    const SlotId fresh = take_never_used();
-    if (fresh != kNoSlot) return fresh;
+    if (refill_from_free(cache)) return *cache.pop();
+    if (SlotControl* fresh = take_never_used()) return *fresh;
   }
   // Outside the section: the exception is the user's and may travel.
   throw std::runtime_error("kasane: rank " + std::to_string(raw(config_.rank)) + " has no place left for another thread: all " +
@@ -46,8 +45,9 @@ bool Slots::refill_from_free(SlotCache& cache) {
   std::scoped_lock lock(mutex_);
   const std::uint32_t batch = (cache.capacity() + 1) / 2;
   for (std::uint32_t i = 0; i < batch && free_ != kNoSlot; ++i) {
-    cache.push(free_);
-    free_ = slot_of_link(controls_.local(free_)->next);
+    SlotControl* const control = controls_.local(free_);
+    cache.push(control);
+    free_ = slot_of_link(control->next);
   }
   return !cache.empty();
 }
@@ -57,31 +57,32 @@ void Slots::release_moved(SlotId slot, SlotControl& control) {
   controls_.push(controls_.own_rank(), Layout::returned_head(), slot);
 }
 
-void Slots::spill_and_push(SlotCache& cache, SlotId slot) {
+void Slots::spill_and_push(SlotCache& cache, SlotControl& control) {
   spill(cache);
-  cache.push(slot);
+  cache.push(&control);
 }
 
 void Slots::spill(SlotCache& cache) {
   std::scoped_lock lock(mutex_);
   for (std::uint32_t i = (cache.capacity() + 1) / 2; i > 0; --i) {
-    const SlotId slot = cache.pop();
-    controls_.local(slot)->next = link_to(free_);
-    free_ = slot;
+    SlotControl* const control = cache.pop();
+    control->next = link_to(free_);
+    free_ = controls_.slot_of(*control);
   }
 }
 
-SlotId Slots::take_never_used() {
+SlotControl* Slots::take_never_used() {
   std::uint32_t index;
   {
     std::scoped_lock lock(mutex_);
-    if (used_ == config_.slots_per_rank) return kNoSlot;
+    if (used_ == config_.slots_per_rank) return nullptr;
     index = used_++;
   }
   const SlotId slot = controls_.layout().slot_at(config_.rank, index);
-  controls_.local(slot)->generation = 1;
-  controls_.local(slot)->rank = raw(config_.rank);
-  return slot;
+  SlotControl* const control = controls_.local(slot);
+  control->id = kFirstGeneration | raw(slot);
+  control->rank = raw(config_.rank);
+  return control;
 }
 
 void Slots::drain_returned() {
@@ -103,8 +104,7 @@ void Slots::drain_returned() {
 }
 
 void Slots::return_to_birth_rank(SlotId slot) {
-  const Word generation = controls_.get(slot, offsetof(SlotControl, generation));
-  controls_.put(slot, offsetof(SlotControl, generation), generation + 2);
+  controls_.put(slot, offsetof(SlotControl, id), controls_.get(slot, offsetof(SlotControl, id)) + kNextGeneration);
   controls_.put(slot, offsetof(SlotControl, join), 0);
   controls_.push(controls_.layout().birth_rank(slot), Layout::returned_head(), slot);
 }

@@ -40,7 +40,7 @@ class FreeCache {
   std::uint32_t capacity_;
   std::array<T, kMost> values_;
 };
-using SlotCache = FreeCache<SlotId>;
+using SlotCache = FreeCache<SlotControl*>;
 using StackCache = FreeCache<Word>;   ///< of SlotControl::stack_end
 
 class Slots {
@@ -50,10 +50,10 @@ class Slots {
   /// How many of `all` a worker may keep to itself: few enough that all caches together hold at most an eighth.
   [[nodiscard]] std::uint32_t cache_capacity(std::uint32_t all) const noexcept;
   /// A free slot of this rank, its flags 0. Throws std::runtime_error if there is none.
-  SlotId take(SlotCache& cache) {
-    const SlotId slot = cache.empty() ? refill(cache) : cache.pop();
-    sanitizer.reuse(slot);
-    return slot;
+  SlotControl& take(SlotCache& cache) {
+    SlotControl& control = cache.empty() ? refill(cache) : *cache.pop();
+    sanitizer.reuse(controls_.slot_of(control));
+    return control;
   }
   /// The end of a free stack of this rank. Throws std::runtime_error if there is none.
   Word take_stack(StackCache& cache) {
@@ -69,18 +69,16 @@ class Slots {
   /// Frees a slot whose thread has been joined or was detached and is off its stack: any slot of the job.
   void release(SlotCache& cache, SlotId slot) {
     if (!controls_.is_local(slot)) return return_to_birth_rank(slot);
-    release_local(cache, slot, *controls_.local(slot));
-  }
-  void release_local(SlotCache& cache, SlotId slot, SlotControl& control) {
+    SlotControl& control = *controls_.local(slot);
     // relaxed: whoever exited it elsewhere set the flag before the join record, which we have read.
     if (atomic(control.flags).load(std::memory_order_relaxed) != 0) [[unlikely]] return release_moved(slot, control);
-    release_clean(cache, slot, control);
+    release_clean(cache, control);
   }
   /// A local slot whose flags are 0.
-  void release_clean(SlotCache& cache, SlotId slot, SlotControl& control) {
+  void release_clean(SlotCache& cache, SlotControl& control) {
     end_generation(control);
-    if (cache.full()) [[unlikely]] return spill_and_push(cache, slot);
-    cache.push(slot);
+    if (cache.full()) [[unlikely]] return spill_and_push(cache, control);
+    cache.push(&control);
   }
   /// Takes over what other ranks freed, if anything.
   void drain_returned();
@@ -97,19 +95,22 @@ class Slots {
   SanitizerSlots sanitizer;
 
  private:
+  /// By two: always odd, so that no id is 0.
+  static constexpr Word kFirstGeneration = Word{1} << 32, kNextGeneration = Word{2} << 32;
+
   static void end_generation(SlotControl& control) noexcept {
-    // relaxed: a join of the old id finds a new generation or a free record, in either order; both refuse it. By two: always odd, so that no id is 0.
-    atomic(control.generation).store(control.generation + 2, std::memory_order_relaxed);
+    // relaxed: a join of the old id finds a new generation or a free record, in either order; both refuse it.
+    atomic(control.id).store(control.id + kNextGeneration, std::memory_order_relaxed);
     atomic(control.join).store(0, std::memory_order_relaxed);
   }
-  [[gnu::noinline]] SlotId refill(SlotCache& cache);
+  [[gnu::noinline]] SlotControl& refill(SlotCache& cache);
   [[gnu::noinline]] Word refill(StackCache& cache);
   [[gnu::noinline]] void release_moved(SlotId slot, SlotControl& control);
-  [[gnu::noinline]] void spill_and_push(SlotCache& cache, SlotId slot);
+  [[gnu::noinline]] void spill_and_push(SlotCache& cache, SlotControl& control);
   void spill(SlotCache& cache);
   [[gnu::noinline]] void spill(StackCache& cache);
   [[gnu::noinline]] void return_to_birth_rank(SlotId slot);
-  SlotId take_never_used();
+  SlotControl* take_never_used();
   Word take_never_used_stack();
   bool refill_from_free(SlotCache& cache);
   bool refill_from_free(StackCache& cache);

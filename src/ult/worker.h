@@ -9,7 +9,9 @@
 
 #include "base/counters.h"
 #include "base/ids.h"
+#include "ult/controls.h"
 #include "ult/exception_state.h"
+#include "ult/join_record.h"
 #include "ult/run_queue.h"
 #include "ult/sanitizer.h"
 #include "ult/slots.h"
@@ -33,8 +35,8 @@ struct HereWait {
 };
 
 struct alignas(128) Worker {
-  Worker(PoolCore* core_, std::uint32_t index_, RunQueue queue_, SlotCache cache_, StackCache stacks_, Counters* counters_)
-      : core(core_), index(index_), queue(queue_), counters(counters_), cache(cache_), stacks(stacks_), random(index_ + 1) {}
+  Worker(PoolCore* core_, const Controls& controls_, std::uint32_t index_, RunQueue queue_, SlotCache cache_, StackCache stacks_, Counters* counters_)
+      : core(core_), index(index_), queue(queue_), counters(counters_), controls(controls_), cache(cache_), stacks(stacks_), random(index_ + 1) {}
 
   PoolCore* core;
   SlotControl* control = nullptr;     ///< of self, if self was born here; else null
@@ -45,6 +47,8 @@ struct alignas(128) Worker {
   RunQueue queue;
   Counters* counters;
   Word scheduler_sp = 0;              ///< the worker's own stack while a thread runs
+  const Controls controls;            ///< as the core's: one look less at each fork
+  const Word exited_here{JoinRecord{JoinKind::exited, controls.own_rank()}.pack()};   ///< the join record of a thread that exited on this rank
   Word foreign_sp = 0;                ///< where a thread born elsewhere saves its sp, until it is written to its control block
   SlotCache cache;
   StackCache stacks;
