@@ -664,6 +664,35 @@ void for_pieces(I first, I last, Carried<F> f, std::uint64_t grain) {
   fork_join([=] { for_pieces<I, F>(first, middle, f, grain); }, [&] { for_pieces<I, F>(middle, last, f, grain); });
 }
 
+template <class I>
+[[nodiscard]] I advanced_by(I first, std::uint64_t n) noexcept {
+  if constexpr (std::integral<I>)
+    return static_cast<I>(static_cast<std::uint64_t>(first) + n);
+  else
+    return first + static_cast<std::iter_difference_t<I>>(n);
+}
+
+/// Calls run(begin, end) for parts of [begin, end) of at most `part` each, on a thread that goes near place(what is in the middle) before.
+template <class Place, class Run>
+void placed_parts(std::uint64_t begin, std::uint64_t end, std::uint64_t part, Carried<Place> place, Carried<Run> run) {
+  const std::uint64_t middle = begin + (end - begin) / 2;
+  if (end - begin <= part) {
+    check(kasane_thread_move_near((*place)(middle)));
+    (*run)(begin, end);
+    return;
+  }
+  fork_join([=] { placed_parts<Place, Run>(begin, middle, part, place, run); }, [&] { placed_parts<Place, Run>(middle, end, part, place, run); });
+}
+
+/// As for_pieces, in some parts a rank, each near place(i) of the i-th iteration in its middle.
+template <class I, class Place, class F>
+void for_placed(I first, std::uint64_t n, Place place, Carried<F> f, std::uint64_t grain) {
+  constexpr std::uint64_t kPartsOfARank = 4;   // so that owners of unequal shares do not wait long for each other
+  auto run = [first, f, grain](std::uint64_t begin, std::uint64_t end) { for_pieces<I, F>(advanced_by(first, begin), advanced_by(first, end), f, grain); };
+  const std::uint64_t even = (n - 1) / (kPartsOfARank * ranks()) + 1;
+  placed_parts(0, n, even > grain ? even : grain, Carried<Place>(place), Carried<decltype(run)>(run));
+}
+
 template <class I, class T, class Map, class Combine>
 T reduce_pieces(I first, I last, Carried<Map> map, Carried<Combine> combine, std::uint64_t grain) {
   if (length_of(first, last) <= grain) {
@@ -709,6 +738,36 @@ template <class Range, class F>
   requires std::random_access_iterator<decltype(std::begin(std::declval<Range&>()))>
 void parallel_for(Range&& range, F&& f, std::size_t grain = automatic) {
   parallel_for(std::begin(range), std::end(range), f, grain);
+}
+
+/// For parallel_for: iteration i uses what lies at element i of this array, in global memory.
+template <class T>
+struct near_array {
+  T* first;
+};
+/// For parallel_for over contiguous iterators: iterations use above all the elements themselves.
+struct near_data_t {};
+inline constexpr near_data_t near_data{};
+
+/// The same as parallel_for(first, last, f, grain), an affinity hint with it: the loop is cut into some parts a rank, and each begins at the rank that owns the page of the
+/// element in its middle (as this_thread::move_near). From then on pieces may be stolen as ever, so who is idle helps. For loops over data that stay where they are, as those of
+/// placement::block. Each part costs what a steal costs; the caller may go on at another rank, as after any fork. Throws error EINVAL if such an element is not in
+/// allocated global memory.
+template <class T, std::integral I, class F>
+void parallel_for(near_array<T> data, I first, std::type_identity_t<I> last, F&& f, std::size_t grain = automatic) {
+  const std::uint64_t n = detail::length_of(first, last);
+  if (n == 0) return;
+  using Function = std::remove_reference_t<F>;
+  const auto place = [from = data.first + first](std::uint64_t i) { return static_cast<const void*>(from + i); };
+  detail::for_placed<I>(first, n, place, detail::Carried<Function>(f), detail::grain_for(n, grain));
+}
+template <std::contiguous_iterator I, class F>
+void parallel_for(near_data_t, I first, std::type_identity_t<I> last, F&& f, std::size_t grain = automatic) {
+  const std::uint64_t n = detail::length_of(first, last);
+  if (n == 0) return;
+  using Function = std::remove_reference_t<F>;
+  const auto place = [from = std::to_address(first)](std::uint64_t i) { return static_cast<const void*>(from + i); };
+  detail::for_placed<I>(first, n, place, detail::Carried<Function>(f), detail::grain_for(n, grain));
 }
 
 /// combine(init, combine of map(i) over [first, last)) in order: combine must be associative, need not be commutative; init is used once. The value type is

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <kasane/kasane.hpp>
 #include <mutex>
 #include <numeric>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -103,6 +105,71 @@ TEST(PlacedThread, GoesRoundAndRoundWithWhatItWrote) {
   EXPECT_EQ(sums.shared, std::uint64_t{kWalkers} * kRounds * kasane::ranks());
   EXPECT_EQ(sums.least, kWalkers * kRounds);
   EXPECT_EQ(sums.most, kWalkers * kRounds);
+}
+
+// One part a rank, which has nothing else to do.
+TEST(PlacedLoop, RunsEachPartAtTheOwnerOfItsElements) {
+  struct Wrong {
+    std::size_t values = 0, places = 0;
+  };
+  constexpr std::size_t kEach = 32 * 1024;   // 4 pages
+  const Wrong wrong = kasane::run([] {
+    const std::size_t n = kEach * kasane::ranks();
+    const auto numbers = kasane::make_array<std::uint64_t>(n, kasane::placement::block), ran_at = kasane::make_array<std::uint64_t>(n, kasane::placement::block);
+    const auto note = [numbers = numbers.get(), ran_at = ran_at.get()](std::size_t i) {
+      numbers[i] = i;
+      ran_at[i] = kasane::rank();
+    };
+    kasane::parallel_for(kasane::near_array{numbers.get()}, std::size_t{0}, n, note, kEach);
+    Wrong found;
+    for (std::size_t i = 0; i < n; ++i) {
+      found.values += numbers[i] != i;
+      found.places += ran_at[i] != kasane::where(&numbers[i]);
+    }
+    return found;
+  });
+  EXPECT_EQ(wrong.values, 0u);
+  if (kasane::workers() == 1) {
+    EXPECT_EQ(wrong.places, 0u);
+  }
+}
+
+TEST(PlacedLoop, CallsEachIterationOnceWhateverTheGrain) {
+  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{1000}, std::size_t{20'001}}) {
+    for (const std::size_t grain : {std::size_t{0}, std::size_t{1}, std::size_t{100}, std::size_t{30'000}}) {
+      const bool right = kasane::run([n, grain] {
+        const auto a = kasane::make_array<int>(n + 1, kasane::placement::block);
+        std::fill_n(a.get(), n + 1, 0);
+        kasane::parallel_for(kasane::near_data, a.get(), a.get() + n, [](int& x) { x += 1; }, grain);
+        kasane::parallel_for(kasane::near_array{a.get() + 5}, -5, static_cast<int>(n) - 5, [from = a.get() + 5](int i) { from[i] += 2; }, grain);
+        return std::count(a.get(), a.get() + n, 3) == static_cast<std::ptrdiff_t>(n) && a[n] == 0;
+      });
+      EXPECT_TRUE(right) << n << " elements, grain " << grain;
+    }
+  }
+}
+
+TEST(PlacedLoop, PassesOnWhatIterationsThrowAndWhatCannotBePlaced) {
+  const auto [thrown, code] = kasane::run([] {
+    const auto a = kasane::make_array<int>(1000, kasane::placement::block);
+    std::pair<int, int> result{0, 0};
+    try {
+      kasane::parallel_for(kasane::near_data, a.get(), a.get() + 1000, [first = a.get()](int& x) {
+        if (&x - first == 700 || &x - first == 300) throw static_cast<int>(&x - first);
+      }, 10);
+    } catch (int i) {
+      result.first = i;
+    }
+    static int globals[10];
+    try {
+      kasane::parallel_for(kasane::near_array{globals}, 0, 10, [](int) {});
+    } catch (const kasane::error& e) {
+      result.second = e.code();
+    }
+    return result;
+  });
+  EXPECT_EQ(thrown, 300);
+  EXPECT_EQ(code, EINVAL);
 }
 
 std::uint64_t stack_bytes_moved() {
