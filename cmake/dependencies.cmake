@@ -9,6 +9,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(GTest REQUIRED)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(liburing REQUIRED IMPORTED_TARGET liburing)
+pkg_check_modules(XXHASH REQUIRED libxxhash)
 pkg_check_modules(UCX ucx)   # optional: the ucx transport
 
 find_program(CCACHE ccache)

@@ -21,7 +21,8 @@ set(KASANE_LAYERS
   "dsm        | src/dsm            | gas"
   "ult        | src/ult            | base topo"
   "sched      | src/sched          | ult gas"
-  "runtime    | src/runtime        | dsm sched comm_session comm_shm comm_sim bootstrap api"
+  "checkpoint | src/checkpoint     | base"
+  "runtime    | src/runtime        | dsm sched checkpoint comm_session comm_shm comm_sim bootstrap api"
   "start      | src/runtime/start  | runtime"
   "api        | include/kasane     | "
 )

@@ -7,7 +7,7 @@
 set -eu
 
 build='g++ cmake make ninja-build ccache pkg-config python3 git binutils'
-libraries='libexpected-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libhwloc-dev liburing-dev libdw-dev'
+libraries='libexpected-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libhwloc-dev liburing-dev libxxhash-dev libdw-dev'
 networks='libucx-dev libopenmpi-dev openmpi-bin libmpich-dev mpich'
 tests='iproute2 libmimalloc2.0 libgtest-dev libbenchmark-dev libtbb-dev fio gdb'
 demo='wamerican-insane'

@@ -29,6 +29,7 @@ struct Options {
   bool common_stacks = true;               ///< ranks of one host run each other's threads on their stacks as they lie (stacks.h)
   bool tag_output = false;
   bool statistics = false;
+  std::string progress = "auto";           ///< of checkpoints, on standard error: auto, on, off
   std::string trace;                       ///< the file; empty: nothing is traced
   std::uint64_t trace_events = 1 << 20;    ///< that a thread keeps
   bool check_mixing = false;               ///< report data used by both views without a fence between

@@ -711,6 +711,7 @@ bool Runtime::found_races() const noexcept { return state_->races_found != 0; }
 
 Rank Runtime::rank() const noexcept { return state_->rank; }
 std::uint32_t Runtime::ranks() const noexcept { return state_->ranks; }
+bool Runtime::one_host() const noexcept { return state_->ranks == 1 || state_->session->job().host_ranks().size() == state_->ranks; }
 std::uint32_t Runtime::workers() const noexcept { return state_->workers; }
 const Options& Runtime::options() const noexcept { return state_->options; }
 bool Runtime::contains(const void* p) const noexcept { return state_->space->contains(p); }

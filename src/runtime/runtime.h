@@ -53,6 +53,8 @@ class Runtime {
 
   [[nodiscard]] Rank rank() const noexcept;
   [[nodiscard]] std::uint32_t ranks() const noexcept;
+  /// All ranks are on this host.
+  [[nodiscard]] bool one_host() const noexcept;
   [[nodiscard]] std::uint32_t workers() const noexcept;
   [[nodiscard]] const Options& options() const noexcept;
   /// Is the address in global memory?

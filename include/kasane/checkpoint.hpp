@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checkpoints: arrays of global memory in files, from which a job of any number of ranks goes on.
+///
+///     kasane::persist(p, n, "grid.ckpt", step);                     // replaces the older file at once, or not at all
+///     …
+///     auto grid = kasane::restore<double>("grid.ckpt");             // in another job: grid.data, grid.size, grid.note
+///
+/// The effects on memory, who may call and what stays after a failure: kasane_persist and kasane_restore in kasane.h.
+///
+/// **Errors**: kasane::error with the system's errno (ENOENT, ENOSPC …); EINVAL: not a checkpoint of such elements; EIO: cut off or damaged, with the chunk.
+///
+/// **Thread safety**: one call at a time of a path.
+#pragma once
+
+#include <kasane/kasane.h>
+
+#include <complex>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <kasane/kasane.hpp>
+#include <ranges>
+#include <string>
+#include <type_traits>
+
+namespace kasane {
+
+namespace detail {
+template <class T>
+inline constexpr bool is_complex = false;
+template <class T>
+inline constexpr bool is_complex<std::complex<T>> = true;
+
+/// kasane_checkpoint_t::type: what elements are, beside their size. Structures say nothing.
+template <class T>
+[[nodiscard]] constexpr std::uint32_t checkpoint_type() noexcept {
+  return std::is_floating_point_v<T> ? 1u : std::signed_integral<T> ? 2u : std::unsigned_integral<T> ? 3u : is_complex<T> ? 4u : 0u;
+}
+}  // namespace detail
+
+/// Saves n objects at p, in global memory. note: a number of the program's own that is kept with them. Throws error, as above.
+template <class T>
+void persist(const T* p, std::size_t n, const std::string& path, std::uint64_t note = 0) {
+  static_assert(std::is_trivially_copyable_v<T>, "what is saved is an object's bytes");
+  const kasane_checkpoint_t contents{n, sizeof(T), note, detail::checkpoint_type<T>()};
+  detail::check(kasane_persist(p, &contents, path.c_str()));
+}
+/// The same of a range.
+template <std::ranges::contiguous_range Range>
+void persist(const Range& range, const std::string& path, std::uint64_t note = 0) {
+  persist(std::ranges::data(range), std::ranges::size(range), path, note);
+}
+
+/// What a checkpoint holds.
+[[nodiscard]] inline kasane_checkpoint_t describe_checkpoint(const std::string& path) {
+  kasane_checkpoint_t contents{};
+  detail::check(kasane_describe_checkpoint(path.c_str(), &contents));
+  return contents;
+}
+
+/// Fills n objects at p from a checkpoint of exactly n such.
+template <class T>
+void restore(T* p, std::size_t n, const std::string& path) {
+  static_assert(std::is_trivially_copyable_v<T>, "what is restored is an object's bytes");
+  const kasane_checkpoint_t contents{n, sizeof(T), 0, detail::checkpoint_type<T>()};
+  detail::check(kasane_restore(p, &contents, path.c_str()));
+}
+/// The same of a range.
+template <std::ranges::contiguous_range Range>
+void restore(Range&& range, const std::string& path) {
+  restore(std::ranges::data(range), std::ranges::size(range), path);
+}
+
+/// An array that came out of a checkpoint.
+template <class T>
+struct restored {
+  unique_array<T> data;
+  std::size_t size = 0;
+  std::uint64_t note = 0;
+};
+/// Allocates what the checkpoint holds, and fills it; ranks read what they own.
+template <class T>
+[[nodiscard]] restored<T> restore(const std::string& path, placement where = placement::block) {
+  const kasane_checkpoint_t contents = describe_checkpoint(path);
+  const std::size_t align = alignof(T) < 64 ? 64 : alignof(T);
+  restored<T> array{unique_array<T>(static_cast<T*>(allocate(contents.count * sizeof(T), align, where))), contents.count, contents.note};
+  restore(array.data.get(), array.size, path);
+  return array;
+}
+
+}  // namespace kasane

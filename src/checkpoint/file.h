@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of checkpoints, as one rank sees them: system calls, and what is said when they fail. Ranks are joined in runtime/checkpoint.cpp.
+//
+//   create ─▶ write … ─▶ commit      the file takes its name at the very end, and the older one of that name is gone in the same instant
+//               └──────▶ abandon     nothing stays
+//
+// While it is written the file has no name (O_TMPFILE), so whatever ends the process leaves nothing; other ranks of the host open it through /proc. Where the
+// file system cannot do that, or ranks of other hosts are to write, it is called NAME.kasane-new, and what a killed job leaves there the next one removes.
+//
+// Thread safety: different objects independently; one file is written by many at different offsets. Not in a handler: these calls block.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/error.h"
+#include "checkpoint/format.h"
+
+namespace kasane::checkpoint {
+
+/// A file that is being written. A plain value, which other ranks may read; the descriptor is the holder's.
+struct NewFile {
+  int fd = -1;
+  pid_t holder = 0;
+  bool named = false;
+  std::uint64_t mark[2] = {};   ///< stands in the header's place until commit(): by it others see that they have the same file
+};
+
+/// The absolute name behind `path`, symbolic links followed: what is replaced is the file, not a link to it.
+[[nodiscard]] FileResult<std::string> resolve(const std::string& path);
+/// The name that a file has while it is written, if it has one.
+[[nodiscard]] std::string temporary_name(const std::string& path);
+
+/// A file for `layout`, to become `path` (resolved). for_hosts: ranks of other hosts are to open it.
+[[nodiscard]] FileResult<NewFile> create(const std::string& path, const Layout&, bool for_hosts);
+/// The same file for writing in another process: a descriptor. The error says why it cannot be seen there.
+[[nodiscard]] FileResult<int> open_same(const std::string& path, const Layout&, const NewFile&);
+/// All of `bytes`. chunk: for the error.
+[[nodiscard]] FileResult<void> write(int fd, std::span<const std::byte> bytes, std::uint64_t chunk, const Layout&, const std::string& path);
+/// To the disk, what this process has written.
+[[nodiscard]] FileResult<void> flush(int fd, const std::string& path);
+/// Writes table and header, flushes and gives the file its name. Closes it; after an error nothing of it stays.
+[[nodiscard]] FileResult<void> commit(NewFile&, const Contents&, std::span<const std::uint64_t> table, const std::string& path);
+void abandon(NewFile&, const std::string& path) noexcept;
+
+/// A checkpoint to be read, whose header and table are right.
+class OldFile {
+ public:
+  [[nodiscard]] static FileResult<OldFile> open(const std::string& path);
+  OldFile(OldFile&& other) noexcept;
+  OldFile& operator=(OldFile&&) = delete;
+  ~OldFile();
+
+  [[nodiscard]] const Header& header() const noexcept { return header_; }
+  [[nodiscard]] bool is_hole(std::uint64_t chunk) const noexcept { return table_[chunk] == 0; }
+  /// `bytes` gets chunks from `first` on; checks them.
+  [[nodiscard]] FileResult<void> read(std::span<std::byte> bytes, std::uint64_t first) const;
+
+ private:
+  OldFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  int fd_;
+  std::string path_;
+  Header header_{};
+  std::vector<std::uint64_t> table_;
+};
+
+}  // namespace kasane::checkpoint

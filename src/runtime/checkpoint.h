@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints of global memory, written and read by all ranks together: each does the chunks that it owns (docs/design/checkpoint.md). Built of user-level threads,
+// views and moves, as a program could be.
+//
+// Thread safety: any thread; one checkpoint of a name at a time.
+// Invariant: what processes own (descriptors, malloc's memory, the Runtime) is used only between two moves of the thread that got it; all else lies in global memory.
+#pragma once
+
+#include <cstddef>
+
+#include "base/result.h"
+#include "checkpoint/format.h"
+
+namespace kasane::runtime {
+
+/// Of a checkpoint: plain bytes, which cross ranks. code 0: none.
+struct CheckpointFailure {
+  int code = 0;
+  char text[448] = {};
+};
+
+/// Both on a user-level thread, which may be on another rank afterwards. The range lies in the space.
+[[nodiscard]] CheckpointFailure persist(const char* path, const void* data, const checkpoint::Contents&);
+[[nodiscard]] CheckpointFailure restore(const char* path, void* data, const checkpoint::Contents&);
+/// What the file holds, without reading its data. On any thread.
+[[nodiscard]] CheckpointFailure describe_checkpoint(const char* path, checkpoint::Contents&);
+
+}  // namespace kasane::runtime
