@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <iterator>
 
@@ -22,6 +23,8 @@ struct Shared {
   bool stop = false;
   const char* label = "";
   std::uint64_t expected = 0, threads_before = 0;
+  bool counts_steps = false;
+  std::atomic<std::uint64_t> steps{0};
   timespec start{};
   pthread_t thread{};
 } shared;
@@ -40,7 +43,9 @@ void show(bool terminal) {
   char text[200];
   int n = 0;
   if (shared.expected != 0) {
-    const double part = std::min(1.0, static_cast<double>(threads) / static_cast<double>(shared.expected));
+    // relaxed: a number to be shown.
+    const std::uint64_t done = shared.counts_steps ? shared.steps.load(std::memory_order_relaxed) : threads;
+    const double part = std::min(1.0, static_cast<double>(done) / static_cast<double>(shared.expected));
     char bar[25];
     const auto full = static_cast<std::size_t>(part * 24);
     std::fill(std::begin(bar), std::begin(bar) + full, '#');
@@ -85,12 +90,19 @@ void* draw(void*) {
 
 }  // namespace
 
-Progress::Progress(const char* label, std::uint64_t expected_threads, bool quiet) {
+Progress::Progress(const char* label, std::uint64_t expected_threads, bool quiet) { start(label, expected_threads, false, quiet); }
+Progress::Progress(const char* label, Steps steps, bool quiet) { start(label, steps.expected, true, quiet); }
+
+void Progress::add(std::uint64_t steps) noexcept { shared.steps.fetch_add(steps, std::memory_order_relaxed); }   // as where it is shown
+
+void Progress::start(const char* label, std::uint64_t expected, bool counts_steps, bool quiet) {
   kasane_statistics_t s;
   if (quiet || kasane_statistics_total(&s) != 0) return;
   shared.stop = false;
   shared.label = label;
-  shared.expected = expected_threads;
+  shared.expected = expected;
+  shared.counts_steps = counts_steps;
+  shared.steps.store(0, std::memory_order_relaxed);
   shared.threads_before = s.threads;
   ::clock_gettime(CLOCK_MONOTONIC, &shared.start);
   // No progress is better than no run.

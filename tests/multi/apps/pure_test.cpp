@@ -29,6 +29,7 @@
 #include "grid.h"
 #include "matrix.h"
 #include "queens.h"
+#include "stencil/nine_points.h"
 #include "uts/sha1.h"
 #include "uts/tree.h"
 
@@ -373,6 +374,55 @@ TEST(TextFile, GivesBackWhatWasWritten) {
   std::remove(name.c_str());
   EXPECT_THROW(apps::TextFile{name}, std::runtime_error);
   EXPECT_THROW(apps::LineWriter{"/nowhere/at/all"}, std::runtime_error);
+}
+
+// ---- stencil ----
+
+std::vector<double> stencil_start(apps::Plate plate) {
+  std::vector<double> v(plate.points());
+  for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<double>(apps::random_at(5, i) >> 11) * 0x1p-53;
+  return v;
+}
+
+TEST(Stencil, ManyStepsInOnePassAreThoseSteps) {
+  for (const std::size_t n : {1u, 2u, 3u, 9u, 40u}) {
+    const apps::Plate plate{n};
+    for (const std::size_t steps : {1u, 2u, 3u, 10u, 60u}) {
+      std::vector<double> from = stencil_start(plate), to = from;
+      for (std::size_t s = 0; s < steps; ++s, from.swap(to)) {   // plainly, point by point
+        for (std::size_t i = 1; i <= n; ++i)
+          for (std::size_t j = 1; j <= n; ++j) {
+            const double* const x = &from[i * plate.pitch() + j];
+            const double *const above = x - plate.pitch(), *const below = x + plate.pitch();
+            to[i * plate.pitch() + j] = 0.5 * x[0] + 0.09375 * (above[0] + x[-1] + x[1] + below[0]) + 0.03125 * (above[-1] + above[1] + below[-1] + below[1]);
+          }
+      }
+      for (const std::size_t cut : {std::size_t{0}, std::size_t{1}, n / 2, n + 1}) {   // two threads' parts, whichever they are
+        const std::vector<double> start = stencil_start(plate);
+        std::vector<double> result(plate.points(), -1);
+        plate.advance_rows<apps::Serial>(result.data(), start.data(), 0, cut, steps);
+        plate.advance_rows<apps::Serial>(result.data(), start.data(), cut, plate.pitch(), steps);
+        EXPECT_EQ(result, from) << "n " << n << ", " << steps << " steps, cut at " << cut;
+      }
+    }
+  }
+}
+
+TEST(Stencil, WritesItsRowsOnly) {
+  const apps::Plate plate{20};
+  const std::vector<double> start = stencil_start(plate);
+  std::vector<double> result(plate.points(), -1);
+  plate.advance_rows<apps::Serial>(result.data(), start.data(), 7, 12, 4);
+  for (std::size_t i = 0; i < plate.points(); ++i) EXPECT_EQ(result[i] == -1, i / plate.pitch() < 7 || i / plate.pitch() >= 12) << i;
+}
+
+TEST(Stencil, ModesDecayAsTheySay) {
+  const apps::Plate plate{30};
+  std::vector<double> from(plate.points()), to(plate.points());
+  plate.set_rows(from.data(), 0, plate.pitch());
+  plate.advance_rows<apps::Serial>(to.data(), from.data(), 0, plate.pitch(), 10);
+  for (std::size_t i = 1; i <= plate.n; ++i)
+    for (std::size_t j = 1; j <= plate.n; ++j) EXPECT_NEAR(to[i * plate.pitch() + j], std::pow(plate.decay(), 10) * plate.mode(i, j), 1e-15);
 }
 
 }  // namespace

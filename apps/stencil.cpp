@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// A 9-point stencil, plain and with temporal blocking, after the out-of-core experiments with ComEx-PM (an implementation of Global Arrays' communication layer that
+// swaps to SSD), whose figure 6 shows Flop/s against N for one step and for ten steps a block.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <kasane/checkpoint.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/command_line.h"
+#include "common/parallel.h"
+#include "common/patterns.h"
+#include "common/pieces.h"
+#include "common/private_array.h"
+#include "common/progress.h"
+#include "common/report.h"
+#include "common/team.h"
+#include "stencil/nine_points.h"
+#include "stencil/picture.h"
+
+namespace {
+
+struct SetRows {
+  apps::Plate plate;
+  double *a, *b;
+  void operator()(apps::Member& me) const {
+    const auto [first, last] = me.part(0, plate.pitch());
+    plate.set_rows(a, first, last);
+    plate.set_rows(b, first, last);
+  }
+};
+
+/// Steps from plate a to plate b and back, `together` steps a pass.
+struct Advance {
+  apps::Plate plate;
+  double *a, *b;
+  std::uint64_t steps, together;
+
+  [[nodiscard]] std::uint64_t passes() const noexcept { return (steps + together - 1) / together; }
+  [[nodiscard]] double* result() const noexcept { return passes() % 2 == 0 ? a : b; }
+
+  template <class Pattern>
+  void run(apps::Member& me) const {
+    const auto [first, last] = me.part(0, plate.pitch());
+    double *from = a, *to = b;
+    for (std::uint64_t done = 0; done < steps; std::swap(from, to)) {
+      const std::uint64_t now = std::min(together, steps - done);
+      plate.advance_rows<Pattern>(to, from, first, last, now);
+      me.wait();
+      done += now;
+      if (me.index() == 0) apps::Progress::add(now);
+    }
+  }
+  void operator()(apps::Member& me) const { run<apps::Parallel>(me); }
+};
+struct AdvanceAlone : Advance {
+  void operator()(apps::Member& me) const { run<apps::Serial>(me); }
+};
+
+/// The largest difference to the mode after `steps` steps.
+double error_of(apps::Plate plate, const double* values, std::uint64_t steps) {
+  struct Largest {
+    double value = 0;
+    Largest operator+(Largest other) const noexcept { return {std::max(value, other.value)}; }
+  };
+  const double left = std::pow(plate.decay(), static_cast<double>(steps));
+  return kasane::run([=] {
+    return apps::sum_pieces<apps::Parallel>(1, plate.n + 1, 16, [=](std::size_t first, std::size_t last) {
+      Largest error;
+      apps::PrivateArray<double> mode((last - first) * plate.pitch());
+      plate.set_rows(mode.get() - first * plate.pitch(), first, last);
+      apps::Parallel::reads(values + first * plate.pitch(), (last - first) * plate.pitch());
+      for (std::size_t i = 0; i < (last - first) * plate.pitch(); ++i)
+        error = error + Largest{std::abs(values[first * plate.pitch() + i] - left * mode.get()[i])};
+      return error;
+    });
+  }).value;
+}
+
+struct Checkpoints {
+  std::string file;
+  std::uint64_t every = 0;
+  double seconds = 0;   ///< in them
+};
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// From step `done` on to step `steps`, with a checkpoint every so many. The plate with the result.
+double* advance(const Advance& all, std::uint64_t done, Checkpoints& checkpoints) {
+  double *from = all.a, *to = all.b;
+  while (done < all.steps) {
+    const std::uint64_t most = checkpoints.every != 0 ? checkpoints.every - done % checkpoints.every : all.steps;
+    const Advance part{all.plate, from, to, std::min(most, all.steps - done), all.together};
+    apps::team(part);
+    done += part.steps;
+    if (part.result() != from) std::swap(from, to);
+    if (checkpoints.every == 0) continue;
+    const double start = now();
+    kasane::persist(from, all.plate.points(), checkpoints.file, done);
+    checkpoints.seconds += now() - start;
+  }
+  return from;
+}
+
+int run(int argc, char** argv) {
+  apps::CommandLine line("stencil", "Steps of a 9-point stencil on an N x N grid of doubles, one step a pass or several (temporal blocking)");
+  std::uint64_t n = 2000, steps = 20, together = 10, every = 0;
+  std::string checkpoint, picture;
+  line.number("-n,--n", n, "Rows and columns inside of the rim; the program keeps two such grids", 1, 1 << 20);
+  line.number("--steps", steps, "Steps", 0, 1'000'000);
+  line.number("-k,--together", together, "Steps a pass over memory; 1: no temporal blocking", 1, 1000);
+  line.text("--checkpoint", checkpoint, "Go on from this file, if it is there, and save the grid to it");
+  line.number("--every", every, "Save it after so many steps (0: at the end only)", 0, 1'000'000);
+  line.text("--picture", picture, "Draw the result: a PGM file");
+  line.needs("--every", "--checkpoint");
+  line.exclusive("--checkpoint", "--repeat");
+  if (auto status = line.parse(argc, argv)) return *status;
+  const apps::Plate plate{n};
+
+  apps::Report report(line);
+  report.parameter("n", n);
+  report.parameter("steps", steps);
+  report.parameter("together", together);
+  const auto where = kasane::placement::first_touch.in_pages(plate.pitch() * sizeof(double) < kasane::page_default ? kasane::page_small : kasane::page_default);
+  const auto a = kasane::make_array<double>(plate.points(), where), b = kasane::make_array<double>(plate.points(), where);
+  const Advance all{plate, a.get(), b.get(), steps, together};
+  Checkpoints checkpoints{checkpoint, checkpoint.empty() ? 0 : every != 0 ? every : std::max<std::uint64_t>(steps, 1)};
+
+  std::uint64_t first = 0;
+  double* result = a.get();
+  std::vector<double> seconds;
+  for (std::uint64_t r = 0; r < line.common().repeat; ++r) {
+    apps::team(SetRows{plate, a.get(), b.get()});
+    if (!checkpoint.empty() && std::filesystem::exists(checkpoint)) {
+      kasane::restore(a.get(), plate.points(), checkpoint);
+      first = std::min(kasane::describe_checkpoint(checkpoint).note, steps);
+    }
+    const apps::Progress progress("stencil", apps::Progress::Steps{steps - first}, line.common().quiet);
+    const double start = now();
+    report.measure([&] { result = advance(all, first, checkpoints); });
+    seconds.push_back(now() - start - checkpoints.seconds);
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2), seconds.end());
+  const double median = std::max(seconds[seconds.size() / 2], 1e-9);
+  if (!checkpoint.empty()) {
+    report.result("first_step", first);
+    report.result("seconds_in_checkpoints", checkpoints.seconds);
+  }
+  report.result("gigaflops", 1e-9 * static_cast<double>(apps::Plate::kFlops * n * n * (steps - first)) / median);
+
+  const double error = error_of(plate, result, steps);
+  report.result("error", error);
+  // Each step adds a few roundings of values that are at most 1; the mode itself has some.
+  report.verify(error <= 4e-16 * static_cast<double>(steps + 4), "off the exact solution of the difference equation by " + std::to_string(error));
+  if (!picture.empty()) apps::write_picture(picture, result + plate.pitch() + 1, n, plate.pitch());
+
+  if (line.common().serial) {   // plain steps, in private memory
+    apps::PrivateArray<double> c(plate.points()), d(plate.points());
+    const AdvanceAlone alone{{plate, c.get(), d.get(), steps, 1}};
+    apps::team_of_one(SetRows{plate, c.get(), d.get()});
+    report.measure_serial([&] { apps::team_of_one(alone); });
+    report.verify(std::memcmp(result, alone.result(), plate.points() * sizeof(double)) == 0, "the plate is not what plain steps in one thread give, bit for bit");
+  }
+  return report.finish();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return apps::guarded("stencil", [&] { return run(argc, argv); });
+}

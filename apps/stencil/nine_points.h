@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// A 9-point stencil on a square plate, and how several steps of it are done in one pass over memory.
+//
+// Temporal blocking (k steps a pass): a thread goes down its rows once. When row i has come in, row i-1 can go one step on, row i-2 two steps, … and row i-k all k:
+//
+//      from   ─▶ row i                       of each level in between only three rows are kept (3 k rows, in private memory); so k steps read the plate
+//      level 1    row i-1                    once and write it once. Above and below its own rows the thread needs k rows of its neighbours, of which it
+//      …             …                       computes k-1, k-2, … once more: the widened halo.
+//      to            row i-k
+//
+// The sine modes of the plate, whose rim is kept at zero, decay by a factor a step that is known exactly, which makes every result checkable.
+// Thread safety: advance_rows writes its rows of `to` only.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <numbers>
+
+#include "common/private_array.h"
+
+namespace apps {
+
+struct Plate {
+  std::size_t n;   ///< inner rows and columns
+
+  // Shares of a point, of the four beside it and of the four at its corners. Powers of two and their sums add up without a rounding.
+  static constexpr double kCentre = 0.5, kEdge = 0.09375, kCorner = 0.03125;
+  static constexpr double kWavesDown = 3, kWavesAcross = 5;   ///< half waves of the mode
+  static constexpr std::uint64_t kFlops = 11;                 ///< of a point and a step: 8 additions, 3 multiplications
+
+  [[nodiscard]] std::size_t pitch() const noexcept { return n + 2; }
+  [[nodiscard]] std::size_t points() const noexcept { return pitch() * pitch(); }
+  [[nodiscard]] double mode(std::size_t row, std::size_t column) const noexcept { return wave(kWavesDown, row) * wave(kWavesAcross, column); }
+  /// What is left of the mode after a step.
+  [[nodiscard]] double decay() const noexcept {
+    const double down = std::cos(angle(kWavesDown)), across = std::cos(angle(kWavesAcross));
+    return kCentre + 2 * kEdge * (down + across) + 4 * kCorner * down * across;
+  }
+
+  /// Rows [first, last), rim included, as they are at first.
+  void set_rows(double* plate, std::size_t first, std::size_t last) const {
+    PrivateArray<double> across(pitch());
+    for (std::size_t j = 0; j < pitch(); ++j) across.get()[j] = j == 0 || j > n ? 0 : wave(kWavesAcross, j);
+    for (std::size_t i = first; i < last; ++i) {
+      const double down = i == 0 || i > n ? 0 : wave(kWavesDown, i);
+      for (std::size_t j = 0; j < pitch(); ++j) plate[i * pitch() + j] = down * across.get()[j];
+    }
+  }
+
+  /// Rows [first, last) of [0, n + 2), `steps` steps on, from plate `from` to plate `to`, in one pass. Pattern: patterns.h.
+  template <class Pattern>
+  void advance_rows(double* to, const double* from, std::size_t first, std::size_t last, std::size_t steps) const;
+
+ private:
+  [[nodiscard]] double angle(double waves) const noexcept { return waves * std::numbers::pi / static_cast<double>(n + 1); }
+  [[nodiscard]] double wave(double waves, std::size_t at) const noexcept { return std::sin(angle(waves) * static_cast<double>(at)); }
+  /// Row `row` one step on. The rim's rows stay.
+  void advance_row(double* __restrict out, const double* __restrict above, const double* __restrict row, const double* __restrict below) const noexcept {
+    out[0] = row[0];
+    for (std::size_t j = 1; j <= n; ++j) {
+      out[j] = kCentre * row[j] + kEdge * (above[j] + row[j - 1] + row[j + 1] + below[j]) + kCorner * (above[j - 1] + above[j + 1] + below[j - 1] + below[j + 1]);
+    }
+    out[n + 1] = row[n + 1];
+  }
+};
+
+template <class Pattern>
+void Plate::advance_rows(double* to, const double* from, std::size_t first, std::size_t last, std::size_t steps) const {
+  if (first >= last || steps == 0) return;
+  PrivateArray<double> kept((steps - 1) * 3 * pitch());   // of levels 1 … steps-1, row i in place i mod 3
+  const auto kept_row = [&](std::size_t level, std::size_t i) { return kept.get() + ((level - 1) * 3 + i % 3) * pitch(); };
+  const auto row_of = [&](std::size_t level, std::size_t i) { return level == 0 ? from + i * pitch() : kept_row(level, i); };
+  // Rows that a level needs: `steps - level` more on each side than its own, as far as there are any.
+  const auto begin_of = [&](std::size_t level) { return first - std::min(first, steps - level); };
+  const auto end_of = [&](std::size_t level) { return std::min(pitch(), last + steps - level); };
+  const std::size_t ahead = std::max<std::size_t>(1, (256 << 10) / (pitch() * sizeof(double)));   // rows that are brought at once
+
+  for (std::size_t i = begin_of(0); i < last + steps; ++i) {
+    if (i < end_of(0) && (i - begin_of(0)) % ahead == 0) Pattern::reads(from + i * pitch(), std::min(ahead, end_of(0) - i) * pitch());
+    for (std::size_t level = 1; level <= steps && level <= i; ++level) {
+      const std::size_t j = i - level;
+      if (j < begin_of(level) || j >= end_of(level)) continue;
+      if (level == steps && (j - first) % ahead == 0) Pattern::overwrites(to + j * pitch(), std::min(ahead, last - j) * pitch());
+      double* const out = level == steps ? to + j * pitch() : kept_row(level, j);
+      if (j == 0 || j > n)
+        std::memcpy(out, row_of(level - 1, j), pitch() * sizeof(double));
+      else
+        advance_row(out, row_of(level - 1, j - 1), row_of(level - 1, j), row_of(level - 1, j + 1));
+    }
+  }
+}
+
+}  // namespace apps
