@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws benchmark results: a panel for each case, a line or bar for each system; one image (by matplotlib) and one HTML page (by itself).
 
-A file is a list of {suite, case, system, ranks, threads, bytes, value, unit, repetitions, spread?, low?, high?}. Along the x axis goes what varies
-within the case: bytes, else ranks, else threads; where nothing does, systems are compared by bars. The case that a suite measures for several numbers of
+A file is a list of {suite, case, system, ranks, threads, bytes, N?, value, unit, repetitions, spread?, low?, high?}. Along the x axis goes what varies
+within the case: bytes, else N (the size of a problem), else ranks, else threads; where nothing does, systems are compared by bars. The case that a suite measures for several numbers of
 threads and sizes, such as a pingpong, gets a panel for each number of threads, as the figures of Odajima, Lee and Sato have it; operations measured for several
 numbers of requesters get one panel along them, as those of Endo's thesis do.
 """
@@ -16,7 +16,7 @@ import os
 import sys
 
 FIELDS = ("suite", "case", "system", "value", "unit")
-AXES = ("bytes", "ranks", "threads")
+AXES = ("bytes", "N", "ranks", "threads")
 COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf",
            "#003f5c", "#ffa600", "#58508d", "#ff6361")
 
