@@ -74,11 +74,16 @@ inline void multiply_tile(double* c, const double* a, const double* b, std::size
 /// product follows the other, so that the sums have the same order whoever runs.
 template <class Pattern>
 void multiply_add(double* c, const double* a, const double* b, std::size_t tile, std::size_t levels, std::size_t serial_levels) {
+  const std::size_t elements = tile * tile << 2 * levels, q = elements / 4;
+  if (levels == serial_levels) {   // all that one thread works on, at once
+    Pattern::reads(a, elements);
+    Pattern::reads(b, elements);
+    Pattern::updates(c, elements);
+  }
   if (levels == 0) {
     multiply_tile(c, a, b, tile);
     return;
   }
-  const std::size_t q = tile * tile << 2 * (levels - 1);
   const auto quadrant = [=](std::size_t row, std::size_t column) {
     return [=] {
       double* const to = c + (2 * row + column) * q;
