@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A 9-point stencil, plain and with temporal blocking, after the out-of-core experiments with ComEx-PM (an implementation of Global Arrays' communication layer that
-// swaps to SSD), whose figure 6 shows Flop/s against N for one step and for ten steps a block.
+// A 9-point stencil, plain and with temporal blocking, after the out-of-core experiments with ComEx-PM (Global Arrays'
+// communication layer, swapping to SSD), whose figure 6 shows Flop/s against N for one step and for ten steps a block.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -164,7 +164,8 @@ int run(int argc, char** argv) {
     const AdvanceAlone alone{{plate, c.get(), d.get(), steps, 1}};
     apps::team_of_one(SetRows{plate, c.get(), d.get()});
     report.measure_serial([&] { apps::team_of_one(alone); });
-    report.verify(std::memcmp(result, alone.result(), plate.points() * sizeof(double)) == 0, "the plate is not what plain steps in one thread give, bit for bit");
+    report.verify(std::memcmp(result, alone.result(), plate.points() * sizeof(double)) == 0,
+                  "the plate is not what plain steps in one thread give, bit for bit");
   }
   return report.finish();
 }

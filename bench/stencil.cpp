@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kasane bench stencil: Flop/s of the 9-point stencil against N, one step a pass and several (apps/stencil).
 //   kasane-bench-stencil [--quick] [--json FILE] [--sizes N …] [--ranks R …] [--together K]
-// Claim: with temporal blocking the rate does not fall where the grid leaves the caches. A run is k × `--passes` steps, all cases of a size in turns; the application
-// verifies each.
+// Claim: with temporal blocking the rate does not fall where the grid leaves the caches. A run is k × `--passes` steps, all cases of a size in turns;
+// the application verifies each.
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
@@ -53,7 +53,8 @@ int main(int argc, char** argv) {
       for (const std::uint64_t r : ranks) cases.insert(cases.end(), {{"stencil", n, r, 1}, {"stencil-tb", n, r, together}});
       for (unsigned i = 0; i < repetitions; ++i) {   // in turns, so that all see the same machine
         for (Case& c : cases) {
-          const auto object = kasane::bench::run_app((here / "kasane").string() + " run -n " + std::to_string(c.ranks) + " --workers 1 " + run_options + " -- " +
+          const auto object = kasane::bench::run_app(
+              (here / "kasane").string() + " run -n " + std::to_string(c.ranks) + " --workers 1 " + run_options + " -- " +
                                                      (here / "../apps/stencil").string() + " -n " + std::to_string(n) + " -k " + std::to_string(c.together) +
                                                      " --steps " + std::to_string(together * passes) + " --quiet --json -");
           c.rates.push_back(object.at("result").at("gigaflops").get<double>());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A 9-point stencil on a square plate, and how several steps of it are done in one pass over memory.
 //
-// Temporal blocking (k steps a pass): a thread goes down its rows once. When row i has come in, row i-1 can go one step on, row i-2 two steps, … and row i-k all k:
+// Temporal blocking (k steps a pass): a thread goes down its rows once. When row i has come in, row i-1 can go one step on, row i-2 two, … and row i-k all k:
 //
 //      from   ─▶ row i                       of each level in between only three rows are kept (3 k rows, in private memory); so k steps read the plate
 //      level 1    row i-1                    once and write it once. Above and below its own rows the thread needs k rows of its neighbours, of which it
@@ -61,7 +61,8 @@ struct Plate {
   void advance_row(double* __restrict out, const double* __restrict above, const double* __restrict row, const double* __restrict below) const noexcept {
     out[0] = row[0];
     for (std::size_t j = 1; j <= n; ++j) {
-      out[j] = kCentre * row[j] + kEdge * (above[j] + row[j - 1] + row[j + 1] + below[j]) + kCorner * (above[j - 1] + above[j + 1] + below[j - 1] + below[j + 1]);
+      out[j] = kCentre * row[j] + kEdge * (above[j] + row[j - 1] + row[j + 1] + below[j]) +
+               kCorner * (above[j - 1] + above[j + 1] + below[j - 1] + below[j + 1]);
     }
     out[n + 1] = row[n + 1];
   }

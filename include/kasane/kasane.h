@@ -321,13 +321,12 @@ typedef struct kasane_checkpoint {
   size_t count;
   size_t element_bytes;
   uint64_t note; /**< the program's own, kept with the data: the step, for example */
-  uint32_t type; /**< what an element is, in the program's own numbers: kasane_restore takes the same only. kasane/checkpoint.hpp has its own for arithmetic types */
+  uint32_t type; /**< what an element is, in the program's own numbers (kasane/checkpoint.hpp has some): kasane_restore takes the same only */
 } kasane_checkpoint_t;
 
 /**
- * Writes the elements at `pointer`, in global memory, to the file `path` (docs/design/checkpoint.md has its format), which any number of ranks can restore. A file
- * of that
- * name is replaced at the end, at once: whatever happens before, to any rank or the machine, it stays as it was, and nothing else stays. When the call
+ * Writes the elements at `pointer`, in global memory, to the file `path` (docs/design/checkpoint.md has its format), which any number of ranks can restore.
+ * A file of that name is replaced at the end, at once: whatever happens before, to any rank or the machine, it stays as it was, and nothing else stays. When the call
  * returns 0 the new one is on the disk.
  * Each rank that sees the file writes what it owns, all at once; what ranks own that do not (another host, whose directory is not shared) goes to the
  * caller's rank, which writes it. So nothing needs to be configured. Chunks (64 KiB) of zeros become holes.
@@ -335,14 +334,17 @@ typedef struct kasane_checkpoint {
  * holds some of their stores and not others: let them wait (barrier, join), or save a copy.
  * Called by one thread, or from main on rank 0; others need not take part, but each rank must have a worker to spare. The thread may be on another
  * rank afterwards. One at a time of a path.
- * EPERM: called elsewhere. EINVAL: a range that is not in global memory, or not allocated. ENOMEM. Else what the system said of the file (ENOENT, EACCES, EROFS,
- * ENOSPC, EDQUOT, EFBIG, EIO …); the message has path, chunk and the bytes needed and free.
+ * EPERM: called elsewhere. EINVAL: a range that is not in global memory, or not allocated. ENOMEM. Else what the system said of the file (ENOENT, EACCES,
+ * EROFS, ENOSPC, EDQUOT, EFBIG, EIO …); the message has path, chunk and the bytes needed and free.
  */
 int kasane_persist(const void* pointer, const kasane_checkpoint_t* contents, const char* path);
 /**
- * Reads a checkpoint into memory at `pointer`, on any number of ranks; each reads what it owns. contents (count, element_bytes, type) must be those of the file.
- * Consistency: as if the caller had stored every element. Who called, and when, as kasane_persist. After an EIO that names a chunk the elements are unspecified; after other errors they are what they were.
- * EPERM, ENOMEM: as kasane_persist. EINVAL: no checkpoint, one of another version, byte order, number, size or type of elements. ENOENT, EACCES …: as the system said.
+ * Reads a checkpoint into memory at `pointer`, on any number of ranks; each reads what it owns. contents (but the note) must be those of the
+ * file.
+ * Consistency: as if the caller had stored every element. Who called, and when, as kasane_persist. After an EIO that names a chunk the
+ * elements are unspecified; after other errors they are what they were.
+ * EPERM, ENOMEM: as kasane_persist. EINVAL: no checkpoint, one of another version, byte order, number, size or type of elements. ENOENT, EACCES …: as the
+ * system said.
  * EIO: the file is cut off or damaged; the message names the chunk.
  */
 int kasane_restore(void* pointer, const kasane_checkpoint_t* contents, const char* path);

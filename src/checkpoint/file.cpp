@@ -161,8 +161,8 @@ FileResult<int> open_same(const std::string& path, const Layout& layout, const N
 FileResult<void> write(int fd, std::span<const std::byte> bytes, std::uint64_t chunk, const Layout& layout, const std::string& path) {
   const int number = write_all(fd, bytes, layout.offset_of(chunk));
   if (number == 0) return {};
-  return refuse_errno(number, fmt::format("writing {} bytes of {} from chunk {} of {} on; the file needs up to {} bytes, {} are free there", bytes.size(), path, chunk,
-                                          layout.chunks, layout.file_bytes, free_text(path)));
+  return refuse_errno(number, fmt::format("writing {} bytes of {} from chunk {} of {} on; the file needs up to {} bytes, {} are free there", bytes.size(),
+                                          path, chunk, layout.chunks, layout.file_bytes, free_text(path)));
 }
 
 FileResult<void> flush(int fd, const std::string& path) {
@@ -180,7 +180,8 @@ FileResult<void> commit(NewFile& file, const Contents& contents, std::span<const
   const int number = write_all(file.fd, head, 0);
   FileResult<void> done;
   if (number != 0) {
-    done = refuse_errno(number, fmt::format("writing the header of {}; the file needs up to {} bytes, {} are free there", path, layout.file_bytes, free_text(path)));
+    done = refuse_errno(number, fmt::format("writing the header of {}; the file needs up to {} bytes, {} are free there", path, layout.file_bytes,
+                                            free_text(path)));
   } else {
     done = flush(file.fd, path);
   }

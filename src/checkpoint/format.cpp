@@ -65,7 +65,8 @@ FileResult<void> check(const Header& h, std::uint64_t file_bytes, const std::str
   if (!sane || h.chunks != layout.chunks || h.data_offset != layout.data_offset)
     return refuse(EINVAL, path + ": the header contradicts itself; another program wrote it");
   if (file_bytes == layout.file_bytes) return {};
-  if (file_bytes > layout.file_bytes) return refuse(EIO, fmt::format("{} has {} bytes, {} more than its header says", path, file_bytes, file_bytes - layout.file_bytes));
+  if (file_bytes > layout.file_bytes)
+    return refuse(EIO, fmt::format("{} has {} bytes, {} more than its header says", path, file_bytes, file_bytes - layout.file_bytes));
   return refuse(EIO, file_bytes < layout.data_offset
                          ? fmt::format("{} is cut off: it has {} of {} bytes; the table of chunks is incomplete", path, file_bytes, layout.file_bytes)
                          : fmt::format("{} is cut off: it has {} of {} bytes; chunk {} of {} is incomplete", path, file_bytes, layout.file_bytes,

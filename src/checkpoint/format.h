@@ -69,8 +69,8 @@ static_assert(sizeof(Header) == 88 && offsetof(Header, element_bytes) == 16 && o
 [[nodiscard]] bool all_zero(const std::byte* bytes, std::size_t count) noexcept;
 
 [[nodiscard]] Header make_header(const Contents&, std::span<const std::uint64_t> table) noexcept;
-/// Is it a header that this program can read, whole, and of a file of so many bytes? `path` is for the error: EINVAL where the file is no checkpoint or one that
-/// cannot be read here, EIO where it was one and is damaged.
+/// Is it a header that this program can read, whole, and of a file of so many bytes? `path` is for the error: EINVAL where the file is no checkpoint or
+/// one that cannot be read here, EIO where it was one and is damaged.
 [[nodiscard]] FileResult<void> check(const Header&, std::uint64_t file_bytes, const std::string& path);
 /// Does the file hold what the program asks for?
 [[nodiscard]] FileResult<void> check_wanted(const Header&, const Contents& wanted, const std::string& path);

@@ -58,7 +58,8 @@ int kasane_persist(const void* pointer, const kasane_checkpoint_t* contents, con
 }
 
 int kasane_restore(void* pointer, const kasane_checkpoint_t* contents, const char* path) {
-  return run({"kasane::restore", [](const Call& c) { return kasane::runtime::restore(c.path, c.data, c.contents); }, pointer, contents_of(*contents), path, {}});
+  return run({"kasane::restore", [](const Call& c) { return kasane::runtime::restore(c.path, c.data, c.contents); }, pointer,
+              contents_of(*contents), path, {}});
 }
 
 int kasane_describe_checkpoint(const char* path, kasane_checkpoint_t* contents) {

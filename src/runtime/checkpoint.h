@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of global memory, written and read by all ranks together: each does the chunks that it owns (docs/design/checkpoint.md). Built of user-level threads,
-// views and moves, as a program could be.
+// Checkpoints of global memory, written and read by all ranks together: each does the chunks that it owns (docs/design/checkpoint.md). Built of user-level
+// threads, views and moves, as a program could be.
 //
 // Thread safety: any thread; one checkpoint of a name at a time.
-// Invariant: what processes own (descriptors, malloc's memory, the Runtime) is used only between two moves of the thread that got it; all else lies in global memory.
+// Invariant: what processes own (descriptors, malloc's memory, the Runtime) is used only between two moves of the thread that got it; all else lies in global
+// memory.
 #pragma once
 
 #include <cstddef>

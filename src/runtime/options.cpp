@@ -25,7 +25,8 @@ OptionTable option_table(Options& o) {
       .choice("--common-stacks", "KASANE_COMMON_STACKS", o.common_stacks, "off", "on", "where all ranks are on one host, let them share the memory of threads' stacks, so that a stolen thread's stays where it is, or move it as between hosts")
       .flag("--tag-output", "KASANE_TAG_OUTPUT", o.tag_output, "put the rank before every line of output")
       .flag("--stats", "KASANE_STATS", o.statistics, "print a table of counters for each rank at the end")
-      .choice("--progress", "KASANE_PROGRESS", o.progress, {"auto", "on", "off"}, "show on standard error how far a checkpoint is that is written or read: on a terminal, always, never")
+      .choice("--progress", "KASANE_PROGRESS", o.progress, {"auto", "on", "off"},
+              "show on standard error how far a checkpoint is that is written or read: on a terminal, always, never")
       .text("--trace", "KASANE_TRACE", o.trace, "write when each worker stole, faulted, fetched, put, fenced and idled to this file, for Perfetto or chrome://tracing")
       .count("--trace-events", "KASANE_TRACE_EVENTS", o.trace_events, "events that --trace keeps of a thread, 32 bytes each; later ones are counted and lost", {1, 1 << 30})
       .flag("--check-mixing", "KASANE_CHECK_MIXING", o.check_mixing, "report where loads and stores and direct access meet without a fence between; slower")

@@ -27,7 +27,8 @@ void make(Value* data, std::uint64_t generation) {
 bool is(const Value* data, std::uint64_t generation) {
   return 0 == kasane::run([=] {
     return kasane::parallel_reduce(
-        std::size_t{0}, n, std::size_t{0}, [=](std::size_t i) { return std::size_t{data[i] != value_of(generation, i)}; }, [](auto a, auto b) { return a + b; });
+        std::size_t{0}, n, std::size_t{0}, [=](std::size_t i) { return std::size_t{data[i] != value_of(generation, i)}; },
+        [](auto a, auto b) { return a + b; });
   });
 }
 

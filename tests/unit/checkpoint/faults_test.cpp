@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever ends or fails a process while it replaces a checkpoint, the file is wholly the old one or wholly the new one. Every case there is: a child replaces it,
-// traced, and is killed before its k-th system call, or has its k-th fail, for every k.
+// Whatever ends or fails a process while it replaces a checkpoint, the file is wholly the old one or wholly the new one. Every case there is: a child
+// replaces it, traced, and is killed before its k-th system call, or has its k-th fail, for every k.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
