@@ -17,6 +17,7 @@
 #include "dsm/protocol.h"
 #include "dsm/race_check.h"
 #include "dsm/rounds.h"
+#include "dsm/windows.h"
 #include "gas/address_cache.h"
 #include "gas/attractor.h"
 #include "gas/heap_hooks.h"
@@ -105,9 +106,6 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   [[nodiscard]] BlockState state(BlockId) const noexcept;
 
  private:
-  /// Blocks of one window whose busy bits the caller holds: bit i stands for the window's i-th block. A window is 16 blocks in a row, aligned, and is named by
-  /// its first: a part of a page, a page, or several small pages. What goes over a whole page (a move) goes block by block and keeps no mask.
-  using Mask = std::uint32_t;
   enum class Fetched { yes, own, leaving, untouched, wild };
   struct Puts;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coherence protocol of one block on one rank, as a pure function (table: docs/design/dsm.md; after Endo's thesis ch. 6.2 and the
-// owner-based multiple-writer protocols of its ch. 2.5). coherence.cpp drives it with compare-swaps on the block table; tests/model
+// owner-based multiple-writer protocols of its ch. 2.5). src/dsm drives it with compare-swaps on the block table; tests/model
 // walks it exhaustively. No I/O, no state.
 //
 // A step has two halves: the *claim* (one compare-swap from `before` to `claimed`, which sets the busy bit) and, after the
@@ -101,6 +101,11 @@ struct Step {
   std::array<Action, 4> actions{};   ///< in order, up to Action::end
   BlockState after{};
 };
+
+/// Does it put while stores may land?
+[[nodiscard]] constexpr bool puts_live(const Step& step) noexcept {
+  return step.actions[0] == Action::diff_put_live || step.actions[0] == Action::put_all_live;
+}
 
 [[nodiscard]] constexpr Step next(const BlockState& s, Event event) noexcept {
   const auto proceed = [&](BlockState after, std::array<Action, 4> actions) {

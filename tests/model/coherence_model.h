@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Coherence between ranks as a System for the explorer: workers of several ranks run small scripts on V; every decision
 // comes from the shipping functions dsm::next() (a block on a rank) and gas::begin_move/end_move (a page's entry). What this
-// file adds is the machine around them: protection, frames, twins, puts under way, and the order in which coherence.cpp and
+// file adds is the machine around them: protection, frames, twins, puts under way, and the order in which src/dsm and
 // mover.cpp perform the steps, each step on its own.
 //
 // How a put and a move exclude each other is proven by address_cache_model.h. Here is what it guarantees: a put begins in one step while its page does

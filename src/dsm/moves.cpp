@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// This rank's part in moves of pages (gas::Mover): a page leaves, or comes and is merged with the changes made here (rules 4 and 8).
+#include <algorithm>
+#include <bitset>
+
+#include "dsm/coherence.h"
+
+namespace kasane::dsm {
+
+using mem::Access;
+using mem::BlockRange;
+using mem::kBlockBytes;
+
+gas::YieldAnswer Coherence::yield(PageId page) noexcept {
+  const BlockRange all = pages_.blocks_of(page);
+  std::bitset<mem::kMostBlocksOfAPage> taken;   // those that are ours; a page may have others, which no fault has armed
+  const auto answer = [&] {
+    for (std::uint64_t i = 0; i < all.count; ++i) {
+      const BlockId b = block_at(all.first, i);
+      const BlockState s = state(b);
+      const Step step = next(s, Event::yield);
+      if (step.verdict == Verdict::refuse) return gas::YieldAnswer::pinned;
+      if (step.verdict == Verdict::done) continue;
+      if (step.verdict == Verdict::wait || !try_claim(b, s, step)) return gas::YieldAnswer::retry;
+      taken[i] = true;
+    }
+    return gas::YieldAnswer::yielded;
+  }();
+  for (std::uint64_t i = 0; i < all.count;) {
+    std::uint64_t end = i;
+    while (end < all.count && taken[end]) ++end;
+    const BlockRange run{block_at(all.first, i), end - i};
+    if (answer != gas::YieldAnswer::yielded) {
+      give_back(run.first, run.count);
+    } else if (run.count != 0) {
+      protect(run, Access::none);
+      for (std::uint64_t k = 0; k < run.count; ++k) finish(block_at(run.first, k), BlockState{});
+    }
+    i = end + 1;
+  }
+  return answer;
+}
+
+/// Frees the bits of claimed blocks, which stay what they were.
+void Coherence::give_back(BlockId first, std::uint64_t count) noexcept {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    BlockState s = state(block_at(first, i));
+    s.busy = false;
+    finish(block_at(first, i), s);
+  }
+}
+
+gas::Claim Coherence::claim(comm::Blocking& io, PageId page) {
+  const BlockRange all = pages_.blocks_of(page);
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    // Ascending order among movers; others that hold a bit never wait for a second one.
+    if (claim_block(io, block_at(all.first, i), Event::arrive).verdict == Verdict::proceed) continue;
+    give_back(all.first, i);
+    return gas::Claim::ours;
+  }
+  return gas::Claim::taken;
+}
+
+gas::Claim Coherence::try_claim(PageId page) noexcept {
+  const BlockRange all = pages_.blocks_of(page);
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    const BlockId b = block_at(all.first, i);
+    const BlockState s = state(b);
+    const Step step = next(s, Event::arrive);
+    if (step.verdict == Verdict::proceed && try_claim(b, s, step)) continue;
+    give_back(all.first, i);
+    return step.verdict == Verdict::done ? gas::Claim::ours : gas::Claim::in_use;
+  }
+  return gas::Claim::taken;
+}
+
+void Coherence::give_up(PageId page) noexcept {
+  const BlockRange all = pages_.blocks_of(page);
+  give_back(all.first, all.count);
+}
+
+/// Calls part(offset, bytes, has a twin) for the live bytes of the page in order: for blocks without a twin a run at a time, for those with one one by one,
+/// for those that are whole not at all.
+template <class F>
+void Coherence::for_each_arriving(PageId page, gas::ByteRange live, const F& part) const {
+  const std::uint64_t end = std::min(live.end, pages_.end_of(page));
+  const auto end_of_block = [end](std::uint64_t offset) { return std::min(end, mem::offset_of(mem::block_of(offset)) + kBlockBytes); };
+  for (std::uint64_t at = std::max(live.begin, pages_.offset_of(page)); at < end;) {
+    std::uint64_t next_at = end_of_block(at);
+    const BlockState s = state(mem::block_of(at));
+    while (!s.dirty() && next_at < end && !state(mem::block_of(next_at)).dirty()) next_at = end_of_block(next_at);
+    if (!s.whole) part(at, next_at - at, s.twin);
+    at = next_at;
+  }
+}
+
+void Coherence::begin_merge(comm::Batch& batch, PageId page, gas::ByteRange live, Rank from) {
+  for_each_arriving(page, live, [&](std::uint64_t at, std::uint64_t bytes, bool twin) {
+    if (!twin) batch.read({from, gas::kFrames, at}, space_.a(at), bytes);
+  });
+}
+
+/// Our threads may be storing to blocks with a twin: only bytes that we have not changed are taken (rule 4).
+void Coherence::end_merge(comm::Blocking& io, PageId page, gas::ByteRange live, Rank from) {
+  for_each_arriving(page, live, [&](std::uint64_t at, std::uint64_t bytes, bool twin) {
+    if (!twin) return;
+    alignas(8) std::byte fresh[kBlockBytes];
+    io.read({from, gas::kFrames, at}, fresh, bytes);
+    std::byte *mine = space_.a(at), *base = space_.t(at);
+    if (races_ != nullptr) tell_races(io.counters(), *races_, at, bytes, base, mine, fresh);
+    for (std::size_t k = 0; k < bytes; ++k) {
+      if (fresh[k] != base[k]) mine[k] = fresh[k];
+    }
+  });
+}
+
+void Coherence::settle(PageId page) {
+  const BlockRange all = pages_.blocks_of(page);
+  // Not earlier: a release of ours would take the mark while others still join the old owner's readers. Where the entry is on its way, end_naming() marks once more.
+  sharing_.mark(page);
+  protect(all, Access::write);
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    const BlockId b = block_at(all.first, i);
+    BlockState s = state(b);
+    if (s.dirty()) mark_clean(b);
+    cached_.erase(b);
+    s.busy = false;
+    finish(b, next(s, Event::arrive).after);
+  }
+}
+
+/// Counts as a changed block does: the release that sends it has to wait.
+void Coherence::begin_naming() noexcept { sharing_.add_dirty(); }
+
+void Coherence::end_naming(PageId page) noexcept {
+  sharing_.mark(page);   // again: a release that began before the page came may have taken settle()'s mark while others still joined the old owner's readers
+  sharing_.remove_dirty();
+}
+
+}  // namespace kasane::dsm

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that changes hands: fresh pages become ours, freed bytes are never sent, and what was used elsewhere is dropped (rule 7).
+#include <algorithm>
+#include <cstring>
+
+#include "base/assert.h"
+#include "dsm/coherence.h"
+
+namespace kasane::dsm {
+
+using mem::Access;
+using mem::BlockRange;
+using mem::kBlockBytes;
+
+void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
+  KASANE_CHECK(pages_.whole(offset, bytes));
+  const mem::PageRange range = pages_.in(offset, bytes);
+  std::uint64_t run = range.first;   // pages [run, page) are claimed
+  for (const PageId page : range) {
+    const BlockRange all = pages_.blocks_of(page);
+    for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, Event::arrive_blank);
+    if (attractor_ == nullptr || !attractor_->draws(page)) continue;
+    // A rank that used this memory before it was freed may just draw it away. While we hold the bits nobody is told that we yield; what was told before
+    // shows here.
+    const gas::Location where = directory_.lookup(io, page);
+    if (where.owner == transport_.rank() && !where.busy) continue;
+    for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) {
+      if (state(BlockId{b}).busy) give_back(BlockId{b}, 1);
+    }
+    arm_claimed(run, raw(page));   // hold nothing while we may wait
+    KASANE_CHECK(mover_->bring(io, page, {}).has_value(), "memory that is allocated anew is pinned elsewhere");
+    run = raw(page) + 1;
+  }
+  arm_claimed(run, range.last);
+}
+
+/// Makes pages [first, last) ours and writable, of whose blocks we hold those that were not so.
+void Coherence::arm_claimed(std::uint64_t first, std::uint64_t last) noexcept {
+  if (first == last) return;
+  for (std::uint64_t page = first; page < last; ++page) sharing_.mark(PageId{page});
+  const BlockRange all{mem::block_of(pages_.offset_of(PageId{first})), (pages_.end_of(PageId{last - 1}) - pages_.offset_of(PageId{first})) / kBlockBytes};
+  protect(all, Access::write);
+  for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) {
+    const BlockState s = state(BlockId{b});
+    if (!s.busy) continue;   // was armed already
+    if (s.dirty()) mark_clean(BlockId{b});
+    cached_.erase(BlockId{b});
+    BlockState before = s;
+    before.busy = false;
+    finish(BlockId{b}, next(before, Event::arrive_blank).after);
+  }
+}
+
+/// Does the event mean anything to the block? The heap asks for whole ranges, of which most are not cached here, as often as it takes and gives groups: so
+/// the answer is one look, and the compiler leaves out all of next() that is about other events.
+template <Event event>
+[[gnu::flatten]] bool Coherence::concerns(BlockId b) const noexcept {
+  return next(BlockState::of(table_[b].load()), event).verdict != Verdict::done;
+}
+
+void Coherence::take(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
+  for (std::uint64_t b = raw(mem::block_of(offset)); b * kBlockBytes < offset + bytes; ++b) {
+    if (concerns<Event::acquire>(BlockId{b})) acquire_block(io, nullptr, BlockId{b});
+  }
+}
+
+void Coherence::discard(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
+  for (std::uint64_t b = raw(mem::block_of(offset)); b * kBlockBytes < offset + bytes; ++b) {
+    const BlockId block{b};
+    const std::uint64_t begin = std::max(offset, b * kBlockBytes), end = std::min(offset + bytes, (b + 1) * kBlockBytes);
+    const Event event = end - begin == kBlockBytes ? Event::discard_block : Event::discard;
+    if (!(event == Event::discard ? concerns<Event::discard>(block) : concerns<Event::discard_block>(block))) continue;
+    const Step step = claim_block(io, block, event);
+    if (step.verdict != Verdict::proceed) continue;
+    if (puts_live(step)) {
+      flush_block_live(io, nullptr, block, step);
+    } else if (step.actions[0] == Action::protect_read) {
+      flush_claimed(io, nullptr, block, step);
+    } else {
+      std::memcpy(space_.t(begin), space_.a(begin), end - begin);
+      finish(block, step.after);
+    }
+  }
+}
+
+}  // namespace kasane::dsm
