@@ -13,6 +13,7 @@ Coherence::Coherence(mem::Space& space, mem::BlockTable& table, mem::BlockSet& c
     : space_(space), table_(table), cached_(cached), dirty_(dirty), engine_(engine), transport_(transport),
       addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), sharing_(sharing) {
   transport_.set_handler(gas::kReleaseHandler, &Coherence::on_release, this);
+  transport_.set_handler(gas::kChangesHandler, &Coherence::on_changes, this);
 }
 
 // ---- words of the block table ------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "base/counters.h"
 #include "dsm/protocol.h"
@@ -28,6 +29,8 @@
 #include "mem/space.h"
 
 namespace kasane::dsm {
+
+class Outbox;
 
 /// What one OS thread (or one scripted thread) brings to every call.
 struct ThreadContext {
@@ -50,7 +53,7 @@ struct ThreadContext {
 
 class Coherence final : public gas::PageHolder, public gas::HeapHooks {
  public:
-  /// Sets kReleaseHandler.
+  /// Sets kReleaseHandler and kChangesHandler.
   Coherence(mem::Space&, mem::BlockTable&, mem::BlockSet& cached, mem::BlockSet& dirty, mem::FaultEngine&, comm::Transport&,
             gas::AddressCache&, gas::Sharing&);
 
@@ -107,7 +110,6 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
 
  private:
   enum class Fetched { yes, own, leaving, untouched, wild };
-  struct Puts;
 
   [[nodiscard]] bool try_claim(BlockId, BlockState before, const Step&) noexcept;
   /// Claims block for event, waiting while others hold it. The step's verdict is done, refuse or proceed (then claimed).
@@ -132,23 +134,22 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   bool pin_block(ThreadContext&, BlockId, Event);
 
   void flush_dirty(ThreadContext&);
-  class Drops;
+  class Volley;
   void drop_cached(ThreadContext&);
   void drop_told(ThreadContext&);
   bool must_tell(PageId, bool changed, bool watch) noexcept;
-  /// Claims and flushes the window's free dirty blocks; true if a busy one was left.
-  bool flush_window(comm::Blocking&, Counters*, BlockId window);
-  void flush_block(comm::Blocking&, Counters*, BlockId);
-  void flush_claimed(comm::Blocking&, Counters*, BlockId, const Step&);
-  void flush_block_live(comm::Blocking&, Counters*, BlockId, const Step&);
-  void acquire_block(comm::Blocking&, Counters*, BlockId);
+  void fence_block(comm::Blocking&, Counters*, BlockId, Event);
+  void carry_out_fence(comm::Blocking&, Counters*, BlockId, const Step&);
   template <Event>
   bool concerns(BlockId) const noexcept;
-  void perform_acquire(comm::Blocking&, Counters*, BlockId, const Step&);
-  void put_diffs(comm::Blocking&, Counters*, BlockId window, Mask);
-  void put_diffs_of_page(comm::Blocking&, Counters*, PageId, BlockId window, Mask);
-  void put_changed(comm::Blocking&, Counters*, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base, Puts&);
-  std::size_t put_runs(comm::Blocking&, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base, Puts&);
+  void put_page(comm::Blocking&, Counters*, PageId, std::span<const BlockId>);
+  void put_blocks(Outbox&, Counters*, Rank owner, std::span<const BlockId>);
+  void put_changed(Outbox&, Counters*, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base);
+  void put_live(comm::Blocking&, Counters*, BlockId, const Step&);
+  static void on_changes(void* self, const comm::Message&) noexcept;
+  template <class F>
+  bool read_as_reader(comm::Blocking&, PageId, const F& read);
+  void stay_reader(comm::Blocking&, PageId);
   void refresh(comm::Blocking&, BlockId, bool twin);
   template <class F>
   void for_each_arriving(PageId, gas::ByteRange live, const F& part) const;

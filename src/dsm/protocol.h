@@ -164,9 +164,10 @@ struct Step {
 
     case Event::acquire:   // rule 2; unreleased bytes go out first, so nothing is lost
       if (s.owned || s.view == View::none) return Step{};
-      if (s.pins != 0 && s.dirty()) return proceed(with(s.view, true, s.pins), {s.whole ? put_all_live : diff_put_live, refresh});
+      if (s.whole) return proceed(s, {find});   // no byte of it is another's: it stays, but this rank must stay among the readers, too
+      if (s.pins != 0 && s.twin) return proceed(s, {diff_put_live, refresh});
       if (s.pins != 0) return proceed(s, {refresh});
-      if (s.dirty()) return proceed(with(View::none, false, 0), {protect_none, s.whole ? put_all : diff_put});
+      if (s.twin) return proceed(with(View::none, false, 0), {protect_none, diff_put});
       return proceed(with(View::none, false, 0), {protect_none});
 
     case Event::discard:   // rule 7. What is whole is no diff from which bytes can be taken: all goes out before any of it is freed

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a release does: the changes of this rank go to the pages' owners, then whoever has copies is told (rules 3 to 6).
-#include <array>
-#include <bit>
 #include <cstring>
+#include <span>
 
 #include "base/trace.h"
 #include "dsm/coherence.h"
+#include "dsm/outbox.h"
+#include "dsm/volley.h"
 
 namespace kasane::dsm {
 
@@ -14,20 +15,6 @@ using mem::BlockRange;
 using mem::kBlockBytes;
 
 namespace {
-
-[[nodiscard]] std::uint64_t word_at(const std::byte* p) noexcept {
-  std::uint64_t w;
-  std::memcpy(&w, p, sizeof w);
-  return w;
-}
-
-constexpr std::size_t kLineBytes = 64;   ///< of a cache line
-
-[[nodiscard]] bool same_line(const std::byte* a, const std::byte* b) noexcept {
-  std::uint64_t differ = 0;
-  for (std::size_t i = 0; i < kLineBytes; i += 8) differ |= word_at(a + i) ^ word_at(b + i);
-  return differ == 0;
-}
 
 /// Copies a block that other threads may be storing to: every byte is loaded exactly once.
 void snapshot(std::byte* to, const std::byte* from) noexcept {
@@ -39,29 +26,6 @@ void snapshot(std::byte* to, const std::byte* from) noexcept {
 }
 
 }  // namespace
-
-/// Writes under way to one owner; await() returns when all have completed.
-struct Coherence::Puts : comm::Completion {
-  Puts() noexcept {
-    fn = [](comm::Completion* c) noexcept { static_cast<Puts*>(c)->outstanding.fetch_sub(1); };
-  }
-  void write(comm::Blocking& io, comm::RemoteAddr to, const void* from, std::size_t bytes) {
-    outstanding.fetch_add(1);
-    for (;;) {
-      const comm::Post post = io.transport().write(to, from, bytes, this);
-      if (post == comm::Post::pending) return;
-      if (post == comm::Post::done) {
-        outstanding.fetch_sub(1);
-        return;
-      }
-      io.waiter().pause();
-    }
-  }
-  void await(comm::Blocking& io) {
-    io.waiter().until([this] { return outstanding.load() == 0; });
-  }
-  std::atomic<std::uint32_t> outstanding{0};
-};
 
 void Coherence::release_all(ThreadContext& ctx) {
   if (sharing_.nothing_to_release()) return;
@@ -76,12 +40,11 @@ void Coherence::release_all(ThreadContext& ctx) {
 /// Rule 3 and rule 11: first everything that is free, then what others hold.
 void Coherence::flush_dirty(ThreadContext& ctx) {
   bool left = false;
-  for (std::uint64_t b = dirty_.next(0); b != ~std::uint64_t{0};) {
-    const BlockId window = window_of(BlockId{b});
-    left |= flush_window(ctx.io, &ctx.counters, window);
-    b = dirty_.next(raw(window) + kWindowBlocks);
+  {
+    Volley volley(*this, ctx.io, &ctx.counters, Event::release);
+    dirty_.for_each([&](BlockId b) { left |= !volley.take(b); });
   }
-  if (left) dirty_.for_each([&](BlockId b) { flush_block(ctx.io, &ctx.counters, b); });
+  if (left) dirty_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, Event::release); });
   if (mover_ != nullptr) mover_->await_named(ctx.io);   // stores into pages that came here can be read where others look for them
 }
 
@@ -120,149 +83,101 @@ bool Coherence::must_tell(PageId page, bool changed, bool watch) noexcept {
   return dsm::must_tell(changed, openness);
 }
 
-void Coherence::flush_block(comm::Blocking& io, Counters* counters, BlockId b) {
-  const Step step = claim_block(io, b, Event::release);
-  if (step.verdict != Verdict::proceed) return;
-  if (puts_live(step)) return flush_block_live(io, counters, b, step);
-  flush_claimed(io, counters, b, step);
+/// The step of a release or an acquire for one block, waiting for whoever has it in hand.
+void Coherence::fence_block(comm::Blocking& io, Counters* counters, BlockId b, Event event) {
+  const Step step = claim_block(io, b, event);
+  if (step.verdict == Verdict::proceed) carry_out_fence(io, counters, b, step);
 }
 
-void Coherence::flush_claimed(comm::Blocking& io, Counters* counters, BlockId b, const Step& step) {
-  protect({b, 1}, Access::read);
-  put_diffs(io, counters, window_of(b), Mask{1} << index_in_window(b));
-  mark_clean(b);
+void Coherence::carry_out_fence(comm::Blocking& io, Counters* counters, BlockId b, const Step& step) {
+  switch (step.actions[0]) {
+    case Action::diff_put_live:
+    case Action::put_all_live: put_live(io, counters, b, step); break;
+    case Action::refresh: refresh(io, b, false); break;
+    case Action::find: stay_reader(io, pages_.page_of(b)); break;
+    default:
+      protect({b, 1}, step.actions[0] == Action::protect_read ? Access::read : Access::none);
+      if (step.claimed.dirty()) {
+        put_page(io, counters, pages_.page_of(b), {&b, 1});
+        mark_clean(b);
+      }
+      if (step.after.view == View::none) cached_.erase(b);
+  }
   finish(b, step.after);
 }
 
-bool Coherence::flush_window(comm::Blocking& io, Counters* counters, BlockId window) {
-  Mask mask = 0;
-  bool left = false;
-  std::array<BlockState, kWindowBlocks> after;
-  for (unsigned i = 0; i < kWindowBlocks; ++i) {
-    const BlockId b = block_at(window, i);
-    const BlockState s = state(b);
-    const Step step = next(s, Event::release);
-    if (step.verdict == Verdict::wait) left |= dirty_.contains(b);
-    if (step.verdict != Verdict::proceed || !try_claim(b, s, step)) {
-      left |= step.verdict == Verdict::proceed;
-      continue;
-    }
-    if (puts_live(step)) {
-      flush_block_live(io, counters, b, step);
-      continue;
-    }
-    mask |= Mask{1} << i;
-    after[i] = step.after;
-  }
-  if (mask == 0) return left;
-  protect(window, mask, Access::read);
-  put_diffs(io, counters, window, mask);
-  for_each_bit(mask, [&](unsigned i) {
-    mark_clean(block_at(window, i));
-    finish(block_at(window, i), after[i]);
-  });
-  return left;
-}
-
-/// The window's masked blocks are claimed and not writable: puts what differs from the twins, and returns when it has arrived. Page by page: a put under way
-/// may wait for nothing but its completion, so also not for the move of the next page to end.
-void Coherence::put_diffs(comm::Blocking& io, Counters* counters, BlockId window, Mask mask) {
-  while (mask != 0) {
-    const PageId page = pages_.page_of(block_at(window, static_cast<unsigned>(std::countr_zero(mask))));
-    const Mask part = mask & part_of_window(pages_.blocks_of(page), window);
-    put_diffs_of_page(io, counters, page, window, part);
-    mask &= ~part;
-  }
-}
-
-void Coherence::put_diffs_of_page(comm::Blocking& io, Counters* counters, PageId page, BlockId window, Mask mask) {
+/// These blocks of the page are claimed and not writable: puts what is changed, and returns when it has arrived.
+void Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page, std::span<const BlockId> blocks) {
   gas::AddressCache::Put put(addresses_, io, page);
   put.is_diff();
   if (put.owner() == kNoRank || put.owner() == transport_.rank()) return;   // freed meanwhile, so nobody will read it; or our M is the master copy
-  const Traced traced(counters, TraceKind::put_changes, static_cast<std::uint64_t>(std::popcount(mask)));
-  Puts puts;
-  Mask whole = 0;
-  for_each_bit(mask, [&](unsigned i) {
-    if (state(block_at(window, i)).whole) {
-      whole |= Mask{1} << i;
-      return;
-    }
-    const std::uint64_t at = mem::offset_of(block_at(window, i));
-    put_changed(io, counters, put.owner(), at, space_.a(at), space_.t(at), puts);
-  });
-  for_each_run(whole, [&](unsigned first, unsigned n) {
-    const std::uint64_t at = mem::offset_of(block_at(window, first));
-    puts.write(io, {put.owner(), gas::kFrames, at}, space_.a(at), n * kBlockBytes);
-    if (counters != nullptr) count(counters->bytes_put, n * kBlockBytes);
-  });
-  puts.await(io);
+  Outbox out(io, counters);
+  put_blocks(out, counters, put.owner(), blocks);
+  out.await();
   sharing_.changed(page);
 }
 
-/// Puts the bytes of a block that differ from base: exactly those, never a gap (rule 3).
-void Coherence::put_changed(comm::Blocking& io, Counters* counters, Rank owner, std::uint64_t offset, const std::byte* bytes,
-                            const std::byte* base, Puts& puts) {
-  std::size_t total = 0;
-  if (races_ != nullptr) {
-    total = put_checked(io, *races_, {owner, gas::kFrames, offset}, bytes, base);
-  } else {
-    total = put_runs(io, owner, offset, bytes, base, puts);
+void Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner, std::span<const BlockId> blocks) {
+  if (owner == transport_.rank()) return;   // our M is the master copy
+  std::uint64_t whole_at = 0;
+  std::size_t whole_bytes = 0;   // of the run of whole blocks that ends here
+  const auto put_whole = [&] {
+    if (whole_bytes == 0) return;
+    out.put(owner, whole_at, space_.a(whole_at), whole_bytes);
+    if (counters != nullptr) count(counters->bytes_put, whole_bytes);
+    whole_bytes = 0;
+  };
+  for (const BlockId b : blocks) {
+    const std::uint64_t at = mem::offset_of(b);
+    const BlockState s = state(b);
+    if (s.whole && whole_at + whole_bytes == at && whole_bytes != 0) {
+      whole_bytes += kBlockBytes;
+      continue;
+    }
+    put_whole();
+    if (s.whole) {
+      whole_at = at;
+      whole_bytes = kBlockBytes;
+    } else if (s.twin) {
+      put_changed(out, counters, owner, at, space_.a(at), space_.t(at));
+    }
   }
+  put_whole();
+}
+
+void Coherence::put_changed(Outbox& out, Counters* counters, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base) {
+  const std::size_t total =
+      races_ != nullptr ? put_checked(out.io(), *races_, {owner, gas::kFrames, offset}, bytes, base) : out.put_changed(owner, offset, bytes, base);
   if (counters == nullptr) return;
   count(counters->diffs);
   count(counters->bytes_put, total);
 }
 
-std::size_t Coherence::put_runs(comm::Blocking& io, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base, Puts& puts) {
-  std::size_t run = 0, total = 0;   // bytes [i - run, i) differ and are not put yet
-  const auto put_run = [&](std::size_t end) {
-    if (run == 0) return;
-    puts.write(io, {owner, gas::kFrames, offset + end - run}, bytes + end - run, run);
-    total += run;
-    run = 0;
-  };
-  for (std::size_t i = 0; i < kBlockBytes; i += 8) {
-    if (i % kLineBytes == 0 && run == 0) {   // most lines have no change: one branch for each of those
-      while (i < kBlockBytes && same_line(bytes + i, base + i)) i += kLineBytes;
-      if (i == kBlockBytes) break;
-    }
-    const std::uint64_t differs = word_at(bytes + i) ^ word_at(base + i);
-    if (differs == 0) {
-      put_run(i);
-      continue;
-    }
-    for (unsigned k = 0; k < 8; ++k) {
-      if ((differs >> (8 * k) & 0xFF) != 0) {
-        ++run;
-      } else {
-        put_run(i + k);
-      }
-    }
-  }
-  put_run(kBlockBytes);
-  return total;
+void Coherence::on_changes(void* self, const comm::Message& message) noexcept {
+  const auto& c = *static_cast<Coherence*>(self);
+  Outbox::unpack(c.space_, message.payload);
+  c.transport_.reply(message.token, 0);
 }
 
 /// A pinned, writable block stays so: its changes so far go out, and the twin becomes what was sent (rules 3 and 10). Of one that is whole all goes out.
-void Coherence::flush_block_live(comm::Blocking& io, Counters* counters, BlockId b, const Step& step) {
+void Coherence::put_live(comm::Blocking& io, Counters* counters, BlockId b, const Step& step) {
   alignas(8) std::byte now[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);
   snapshot(now, space_.a(at));
   const PageId page = pages_.page_of(b);
   if (gas::AddressCache::Put put(addresses_, io, page); put.owner() != kNoRank) {
     put.is_diff();
-    Puts puts;
-    if (step.claimed.whole) {
-      if (put.owner() != transport_.rank()) puts.write(io, {put.owner(), gas::kFrames, at}, now, kBlockBytes);
-    } else {
-      put_changed(io, counters, put.owner(), at, now, space_.t(at), puts);
+    Outbox out(io, counters);
+    if (!step.claimed.whole) {
+      put_changed(out, counters, put.owner(), at, now, space_.t(at));
+    } else if (put.owner() != transport_.rank()) {
+      out.put(put.owner(), at, now, kBlockBytes);
     }
-    puts.await(io);
+    out.await();
     sharing_.changed(page);
     std::memcpy(space_.t(at), now, kBlockBytes);
   }
   if (step.actions[1] == Action::refresh) refresh(io, b, true);
-  finish(b, step.after);
 }
 
 }  // namespace kasane::dsm

@@ -60,7 +60,7 @@ template <Event event>
 
 void Coherence::take(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   for (std::uint64_t b = raw(mem::block_of(offset)); b * kBlockBytes < offset + bytes; ++b) {
-    if (concerns<Event::acquire>(BlockId{b})) acquire_block(io, nullptr, BlockId{b});
+    if (concerns<Event::acquire>(BlockId{b})) fence_block(io, nullptr, BlockId{b}, Event::acquire);
   }
 }
 
@@ -72,10 +72,8 @@ void Coherence::discard(comm::Blocking& io, std::uint64_t offset, std::size_t by
     if (!(event == Event::discard ? concerns<Event::discard>(block) : concerns<Event::discard_block>(block))) continue;
     const Step step = claim_block(io, block, event);
     if (step.verdict != Verdict::proceed) continue;
-    if (puts_live(step)) {
-      flush_block_live(io, nullptr, block, step);
-    } else if (step.actions[0] == Action::protect_read) {
-      flush_claimed(io, nullptr, block, step);
+    if (step.actions[0] != Action::discard_bytes) {
+      carry_out_fence(io, nullptr, block, step);
     } else {
       std::memcpy(space_.t(begin), space_.a(begin), end - begin);
       finish(block, step.after);

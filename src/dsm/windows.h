@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks that are taken in hand together, by a fault or a release: those of a mask over a window. A window is 16 blocks in a row, aligned, and is named by its
-// first: a part of a page, a page, or several small pages. What goes over a whole page (a move) goes block by block and keeps no mask.
+// Blocks that a fault takes in hand together: those of a mask over a window. A window is 16 blocks in a row, aligned, and is named by its
+// first: a part of a page, a page, or several small pages.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -20,12 +19,6 @@ inline constexpr std::uint64_t kWindowBlocks = 16;
 [[nodiscard]] inline unsigned index_in_window(BlockId b) noexcept { return static_cast<unsigned>(raw(b) % kWindowBlocks); }
 [[nodiscard]] inline BlockId block_at(BlockId window, std::uint64_t i) noexcept { return BlockId{raw(window) + i}; }
 [[nodiscard]] inline std::uint64_t end_of(mem::BlockRange blocks) noexcept { return raw(blocks.first) + blocks.count; }
-
-/// The blocks of the page that lie in the window, as a mask of it.
-[[nodiscard]] inline Mask part_of_window(mem::BlockRange page, BlockId window) noexcept {
-  const std::uint64_t begin = std::max(raw(page.first), raw(window)), end = std::min(end_of(page), raw(window) + kWindowBlocks);
-  return ((Mask{1} << (end - begin)) - 1) << (begin - raw(window));
-}
 
 template <class F>
 void for_each_bit(Mask mask, const F& f) {

@@ -174,17 +174,17 @@ void AddressCache::end_use(PageId page) noexcept {
 }
 
 /// fill() of many: each entry is read before its bit is set and word 0 is read.
-void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages) {
+void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool for_puts) {
   std::array<PageId, kMostLearnt> asking;
   std::array<std::uint64_t, kMostLearnt> before;
   std::size_t n = 0;
   for (const PageId page : pages) {
     const std::uint64_t word = words_[raw(page)].load();
-    if (directory_.near(page) || next(AddressEntry::of(word), AddressEvent::read).action != AddressAction::fill) continue;
+    if ((directory_.near(page) && !for_puts) || next(AddressEntry::of(word), AddressEvent::read).action != AddressAction::fill) continue;
     asking[n] = page;
     before[n++] = word;
   }
-  if (n < 2) return;   // one is asked for as well by who needs it
+  if (n == 0 || (n == 1 && !for_puts)) return;   // one is asked for as well by who needs it; a put would wait
   std::array<std::uint64_t, kMostLearnt> holders{}, found{};
   comm::Batch batch(io);
   for (std::size_t i = 0; i < n; ++i) directory_.add_holder(batch, asking[i], &holders[i], &found[i]);

@@ -57,9 +57,10 @@ class AddressCache {
   [[nodiscard]] bool stood_here(PageId, const Found&) const noexcept;
 
   /// Asks for the locations of all these pages at once, so that the calls that need them find them here: one round trip for all instead of each. At most
-  /// kMostLearnt. What moves or is recalled meanwhile is not kept, and asked for again by who needs it.
+  /// kMostLearnt. What moves or is recalled meanwhile is not kept, and asked for again by who needs it. for_puts: also where the entry is read here anyway, which
+  /// a put cannot do without.
   static constexpr std::size_t kMostLearnt = 64;
-  void learn(comm::Blocking&, std::span<const PageId>);
+  void learn(comm::Blocking&, std::span<const PageId>, bool for_puts = false);
 
   struct OnlyHere {};
   static constexpr OnlyHere kOnlyHere{};

@@ -23,5 +23,6 @@ inline constexpr comm::HandlerId kReleaseHandler{2};
 inline constexpr comm::HandlerId kStopHandler{3};
 inline constexpr comm::HandlerId kRecallHandler{4};
 inline constexpr comm::HandlerId kGiveHandler{5};
+inline constexpr comm::HandlerId kChangesHandler{6};
 
 }  // namespace kasane::gas

@@ -84,6 +84,7 @@ enum class Mutation : std::uint8_t {
   whole_diffed,           ///< of a whole block only what differs from an old twin is put
   whole_unjoined,         ///< who takes a block whole does not join its readers
   whole_dropped,          ///< an acquire drops a whole block and does not put it
+  whole_left,             ///< an acquire leaves a whole block as it is, but not its rank among the readers
   whole_arrival,          ///< so does an arrival
   whole_freed_later,      ///< freed bytes of a whole block are put later
   whole_sent_live,        ///< a whole block that was put while it was pinned counts as released
@@ -548,7 +549,8 @@ class Coherence {
     if (without(Mutation::r7_no_discard) && event == Event::discard) drop(Action::discard_bytes);
     if (before.whole && !before.busy) {
       if (without(Mutation::whole_diffed) && event == Event::release && before.pins == 0) step.actions[1] = Action::diff_put;
-      if (without(Mutation::whole_dropped) && event == Event::acquire) drop(Action::put_all);
+      if (without(Mutation::whole_dropped) && event == Event::acquire) step.after = Block{}, step.actions = {Action::protect_none};
+      if (without(Mutation::whole_left) && event == Event::acquire) drop(Action::find);
       if (without(Mutation::whole_freed_later) && event == Event::discard) step = {};
       if (without(Mutation::whole_sent_live) && event == Event::release && before.pins != 0) step.after.twin = false, step.after.view = dsm::View::read;
       if (without(Mutation::whole_stays) && step.actions[0] == Action::put_all_live) step.after.twin = false, step.after.whole = true;

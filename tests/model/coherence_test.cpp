@@ -434,6 +434,21 @@ Named view_acquired() {
   return n;
 }
 
+// What was written as a whole outlives an acquire, is released, and written elsewhere.
+Named view_kept() {
+  return {"a view, kept over an acquire",
+          {{{1, {pin_whole(0), store(0, 0, 1), store(0, 1, 2), unpin(0), cross(0), set(1), cross(2), load(0, 0), load(0, 1)}},
+            {0, {set(0), cross(1), load(0, 1), store(0, 0, 3), set(2)}}}}};
+}
+
+// … while another worker of its rank pins a part of it.
+Named view_kept_in_part() {
+  return {"a view, kept while a part is pinned",
+          {{{1, {pin_whole(0), store(0, 0, 1), store(0, 1, 2), unpin(0), set(1), pin_write(0), store(0, 0, 4), unpin(0), set(2)}},
+            {1, {cross(0), release()}},
+            {0, {set(0), cross(1), load(0, 1), store(0, 1, 3), cross(2), load(0, 0), load(0, 1)}}}}};
+}
+
 // … brings the page here.
 Named view_arrival() {
   return {"a view, and its page arrives",
@@ -511,6 +526,8 @@ std::vector<Named> programs() {
           view_over_nothing(),
           view_released(),
           view_acquired(),
+          view_kept(),
+          view_kept_in_part(),
           view_arrival(),
           view_moves(),
           view_of_owner(),
@@ -759,6 +776,7 @@ std::vector<Mutant> mutants() {
       {"whole_diffed", whole_diffed, view_over_copy()},
       {"whole_unjoined", whole_unjoined, view_over_nothing()},
       {"whole_dropped", whole_dropped, view_acquired()},
+      {"whole_left", whole_left, view_kept()},
       {"whole_arrival", whole_arrival, view_arrival()},
       {"whole_freed_later", whole_freed_later, view_freed()},
       {"whole_sent_live", whole_sent_live, view_released()},

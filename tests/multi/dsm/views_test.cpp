@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -154,6 +155,42 @@ TEST_P(ViewTest, OfWhatIsNotAllocatedPinsNothing) {
 }
 
 // What is discarded is never sent, be it a part of a block or all of it, written through a view or not.
+// What a rank has written as a whole, and not released, is as new after an acquire as before: it is neither sent nor fetched again.
+TEST_P(ViewTest, WholeBlocksOutliveAnAcquire) {
+  if (std::get<0>(GetParam()) == 1 || !RankMemory::classification_under_test()) GTEST_SKIP();
+  on_ranks(GetParam(), [](RankMemory& m) {
+    constexpr std::uint64_t kBlocks = 16, kBytes = kBlocks * mem::kBlockBytes;
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kBytes) : 0);
+    auto* bytes = m.at<unsigned char>(data);
+    if (raw(m.rank()) == 0) std::memset(bytes, 1, kBytes);
+    m.collectives.barrier();
+    const auto& counters = m.context().counters;
+    if (raw(m.rank()) == 1) {
+      {
+        const View view(m, data, kBytes, Use::write_only);
+        std::memset(bytes, 2, kBytes);
+      }
+      m.cross(Rank{0});   // which tells: it cannot know that it has stored nothing
+      EXPECT_GT(counters.pages_heard.load(), 0u);
+      EXPECT_EQ(counters.bytes_put.load(), 0u);
+      for (std::uint64_t i = 0; i < kBytes; i += 64) ASSERT_EQ(bytes[i], 2);
+      EXPECT_EQ(counters.blocks_fetched.load(), 0u);
+    }
+    m.collectives.barrier();
+    if (raw(m.rank()) == 0) {
+      m.cross(Rank{1});
+      for (std::uint64_t i = 0; i < kBytes; i += 64) ASSERT_EQ(bytes[i], 2);
+      bytes[5] = 3;
+    }
+    m.collectives.barrier();
+    if (raw(m.rank()) == 1) {   // its copies are copies by now, of whose changes it is told
+      m.cross(Rank{0});
+      EXPECT_EQ(bytes[5], 3);
+    }
+    m.collectives.barrier();
+  });
+}
+
 TEST_P(ViewTest, DiscardedBytesAreNotSent) {
   on_ranks(GetParam(), [](RankMemory& m) {
     constexpr std::uint64_t kBytes = 4 * 4096;

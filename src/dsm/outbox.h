@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Changed bytes on their way to their owners: many puts at once, awaited together. To a rank that is mapped here each is a copy; over a network long runs go as
+// writes, and short ones are packed, those to one owner into few messages, which a handler there unpacks:
+//
+//   message   { offset 48 | bytes 16, the bytes }, …        answered when all of it is in the owner's M: then it is as complete as a write
+//
+// Thread safety: an object belongs to one thread; the handler runs in any thread's progress(). Nothing allocates. What is put must stay until await() returns.
+// Who counts uses of pages (gas::AddressCache::Put) keeps them until then, too.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/counters.h"
+#include "comm/batch.h"
+#include "comm/requests.h"
+#include "mem/space.h"
+
+namespace kasane::dsm {
+
+class Outbox {
+ public:
+  Outbox(comm::Blocking& io, Counters* counters) noexcept : batch_(io), requests_(io), counters_(counters) {}
+  ~Outbox() { await(); }
+
+  /// [offset, offset + bytes) of the owner's M.
+  void put(Rank owner, std::uint64_t offset, const std::byte* from, std::size_t bytes);
+  /// The bytes of a block that differ from base: exactly those, never a gap (rule 3). Returns how many.
+  std::size_t put_changed(Rank owner, std::uint64_t offset, const std::byte* block, const std::byte* base);
+  /// Returns when everything has arrived. Owners are best visited one after the other: another one sends what is packed for the one before.
+  void await();
+  [[nodiscard]] comm::Blocking& io() const noexcept { return batch_.io(); }
+
+  /// The owner's part.
+  static void unpack(const mem::Space&, std::span<const std::byte> message) noexcept;
+
+ private:
+  static constexpr std::size_t kShort = 256;   ///< bytes of a run that is packed
+
+  void pack(Rank owner, std::uint64_t offset, const std::byte* from, std::size_t bytes);
+  void send();
+
+  comm::Batch batch_;
+  comm::Requests requests_;
+  Counters* counters_;
+  Rank to_ = kNoRank;
+  std::size_t packed_ = 0;
+  std::array<std::byte, comm::kMaxPayload> message_;
+};
+
+}  // namespace kasane::dsm

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step of a release or an acquire, taken for many blocks side by side (rules 3, 4 and 11):
+//
+//   take(b) …   claims what is free, without waiting
+//   fire()      protects in runs; puts the changes of all pages whose owners are known here at once; awaits them together; finishes
+//
+// Each of the other pages is put by itself: a put under way waits for nothing but its completion, so not for the move of another page to end.
+// Thread safety: an object belongs to one thread; from take() to fire() it holds busy bits, and waits for none.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+
+#include "dsm/coherence.h"
+
+namespace kasane::dsm {
+
+class Coherence::Volley {
+ public:
+  /// event: release or acquire.
+  Volley(Coherence& coherence, comm::Blocking& io, Counters* counters, Event event) noexcept : c_(coherence), io_(io), counters_(counters), event_(event) {}
+  ~Volley() { fire(); }
+
+  /// False: somebody else has the block in hand. What V goes on showing as before (pinned blocks, whole ones at an acquire) takes its step at once, by itself.
+  bool take(BlockId);
+  void fire();
+  /// How many blocks V shows no more.
+  [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_; }
+
+ private:
+  static constexpr std::size_t kMostBlocks = 128, kMostPages = 32;
+  static_assert(kMostPages <= gas::AddressCache::kMostLearnt);
+  /// Claimed blocks [first, end) of a page.
+  struct Part {
+    PageId page;
+    std::size_t first, end;
+    bool unsent;   ///< changes of them
+    std::optional<gas::AddressCache::Put> put;
+  };
+
+  [[nodiscard]] std::span<const BlockId> blocks(const Part& part) const noexcept { return {&block_[part.first], part.end - part.first}; }
+  [[nodiscard]] std::span<Part> parts() noexcept { return {part_.data(), parts_}; }
+  void protect() noexcept;
+  void put();
+  void put_together();
+  void finish() noexcept;
+
+  Coherence& c_;
+  comm::Blocking& io_;
+  Counters* counters_;
+  const Event event_;
+  std::array<BlockId, kMostBlocks> block_;
+  std::array<Part, kMostPages> part_;
+  std::size_t blocks_ = 0, parts_ = 0;
+  std::uint64_t dropped_ = 0;
+};
+
+}  // namespace kasane::dsm
