@@ -29,6 +29,8 @@ class TraceLog;
   X(diffs, "blocks whose changed bytes were put to their owner")                  \
   X(bytes_put, "changed bytes put to other ranks")                                \
   X(messages_put, "messages with short runs of them, where the owner is not mapped here")  \
+  X(blocks_sent_ahead, "of these blocks, sent ahead of a release (--write-buffer)") \
+  X(blocks_sent_in_vain, "of these, stored to again before it")                       \
   X(releases, "release_all rounds")                                               \
   X(acquires, "acquire_all rounds")                                               \
   X(releases_combined, "release_all calls served by another's round")             \

@@ -19,6 +19,7 @@ void Coherence::acquire_all(ThreadContext& ctx) {
 void Coherence::drop_cached(ThreadContext& ctx) {
   acquires_.fetch_add(1);
   drops_.fetch_add(1);
+  write_buffer_.released();   // what is changed goes out, too
   bool left = false;
   {
     Volley volley(*this, ctx.io, &ctx.counters, Event::acquire);

@@ -49,7 +49,8 @@ void Coherence::wait_free(comm::Blocking& io, BlockId b) {
   io.waiter().until([this, b] { return !state(b).busy; });
 }
 
-void Coherence::mark_dirty(BlockId b) noexcept {
+void Coherence::mark_dirty(Counters& counters, BlockId b) noexcept {
+  if (write_buffer_.stored_again(b)) count(counters.blocks_sent_in_vain);
   dirty_.insert(b);
   sharing_.add_dirty();   // before any store can land: ask_release() of others relies on it
 }

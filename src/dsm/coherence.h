@@ -19,6 +19,7 @@
 #include "dsm/race_check.h"
 #include "dsm/rounds.h"
 #include "dsm/windows.h"
+#include "dsm/write_buffer.h"
 #include "gas/address_cache.h"
 #include "gas/attractor.h"
 #include "gas/heap_hooks.h"
@@ -65,6 +66,9 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
 
   /// Before the first fault: who hears of data races (null: they are not looked for).
   void set_race_listener(RaceListener* listener) noexcept { races_ = listener; }
+
+  /// Before the first fault: how many changed blocks of other ranks' pages are kept for the next release; 0: all.
+  void set_write_buffer(std::uint64_t blocks) noexcept { write_buffer_.set_limit(blocks); }
 
   /// Makes the access possible. False: the address is not allocated (or faults for a reason that is not ours).
   bool fault(ThreadContext&, std::uint64_t offset, mem::Access);
@@ -134,6 +138,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   bool pin_block(ThreadContext&, BlockId, Event);
 
   void flush_dirty(ThreadContext&);
+  void write_back(ThreadContext&, std::uint64_t newest);
   class Volley;
   void drop_cached(ThreadContext&);
   void drop_told(ThreadContext&);
@@ -154,7 +159,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   template <class F>
   void for_each_arriving(PageId, gas::ByteRange live, const F& part) const;
   void give_back(BlockId first, std::uint64_t count) noexcept;
-  void mark_dirty(BlockId) noexcept;
+  void mark_dirty(Counters&, BlockId) noexcept;
   void mark_clean(BlockId) noexcept;
 
   void arm_claimed(std::uint64_t first, std::uint64_t last) noexcept;
@@ -177,6 +182,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
 
   std::atomic<std::uint64_t> acquires_{0};
   std::atomic<std::uint64_t> drops_{0};      ///< acquires that dropped something; rule 2: a fetch that saw another number than the present one is repeated
+  WriteBuffer write_buffer_;
   Rounds release_rounds_, acquire_rounds_, told_rounds_;
 
   static constexpr std::uint32_t kMaxIdleFaults = 10'000;

@@ -28,6 +28,7 @@ bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
     const Fault fault = carry_out_fault(ctx, b, event, step);
     if (fault == Fault::again) ctx.io.waiter().pause();   // the access runs into its next fault, with the page a little further
     good = fault != Fault::wild;
+    if (event == Event::store) write_back(ctx, 0);
   }
   if (engine_.crowded()) make_room();
   return good;
@@ -67,9 +68,9 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
         const std::uint64_t at = mem::offset_of(block_at(window, first));
         std::memcpy(space_.t(at), space_.a(at), n * kBlockBytes);
       });
-      for_each_bit(mask, [&](unsigned i) { mark_dirty(block_at(window, i)); });
+      for_each_bit(mask, [&](unsigned i) { mark_dirty(ctx.counters, block_at(window, i)); });
     } else if (action == Action::allow_write && step.after.whole) {
-      mark_dirty(b);
+      mark_dirty(ctx.counters, b);
       protect({b, 1}, Access::write);
     } else if (action == Action::mark_page) {
       sharing_.mark(pages_.page_of(b));
@@ -84,6 +85,9 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
     if (block_at(window, i) != b) after.pins = 0;
     finish(block_at(window, i), after);
   });
+  if (write_buffer_.on() && step.after.dirty() && !step.claimed.dirty()) {
+    for_each_run(mask, [&](unsigned first, unsigned n) { write_buffer_.note({block_at(window, first), n}); });
+  }
   return Fault::served;
 }
 

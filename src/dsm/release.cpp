@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a release does: the changes of this rank go to the pages' owners, then whoever has copies is told (rules 3 to 6).
+#include <array>
 #include <cstring>
 #include <span>
 
@@ -40,12 +41,28 @@ void Coherence::release_all(ThreadContext& ctx) {
 /// Rule 3 and rule 11: first everything that is free, then what others hold.
 void Coherence::flush_dirty(ThreadContext& ctx) {
   bool left = false;
+  write_buffer_.released();
   {
     Volley volley(*this, ctx.io, &ctx.counters, Event::release);
     dirty_.for_each([&](BlockId b) { left |= !volley.take(b); });
   }
   if (left) dirty_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, Event::release); });
   if (mover_ != nullptr) mover_->await_named(ctx.io);   // stores into pages that came here can be read where others look for them
+}
+
+/// Ahead of a release, so that it finds little to do: the blocks that were changed first, if there are many. Not the `newest`, which are about to be stored to.
+/// Waits for no block.
+void Coherence::write_back(ThreadContext& ctx, std::uint64_t newest) {
+  std::array<BlockId, 128> oldest;
+  while (const std::size_t n = write_buffer_.take(oldest, newest)) {
+    Volley volley(*this, ctx.io, &ctx.counters, Event::release);
+    for (const BlockId b : std::span(oldest).first(n)) {
+      const BlockState s = state(b);
+      if (!s.dirty() || s.pins != 0 || !volley.take(b)) continue;
+      write_buffer_.sent(b);
+      count(ctx.counters.blocks_sent_ahead);
+    }
+  }
 }
 
 /// Rules 5 and 6: has the page, which is marked, to be told of? watch: blocks of ours are protected first, so that later stores mark the page again. Never

@@ -59,6 +59,8 @@ class Coherence::Gathering {
     open();
   }
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
+  /// Blocks that went to the write buffer.
+  [[nodiscard]] std::uint64_t noted() const noexcept { return noted_; }
   [[nodiscard]] bool pinned(std::uint64_t i) const noexcept { return pinned_[i]; }
   [[nodiscard]] BlockId block(std::uint64_t i) const noexcept { return BlockId{raw(first_) + i}; }
 
@@ -183,7 +185,10 @@ class Coherence::Gathering {
       const Step s = step(i);
       const std::uint64_t at = mem::offset_of(block(i));
       if (has(s, Action::make_twin)) std::memcpy(c_.space_.t(at), c_.space_.a(at), kBlockBytes);
-      if (s.after.dirty()) c_.mark_dirty(block(i));
+      if (s.after.dirty()) {
+        c_.mark_dirty(ctx_.counters, block(i));
+        note(i);
+      }
       if (has(s, Action::mark_page)) c_.sharing_.mark(c_.pages_.page_of(block(i)));
     }
     for (std::uint64_t i = 0; i < count_;) {
@@ -192,7 +197,21 @@ class Coherence::Gathering {
       if (end != i) open_run(i, end);
       i = std::max(end, i + 1);
     }
+    note_run();
     if (c_.engine_.crowded()) c_.make_room();
+  }
+  /// Runs of what is changed from now on go to the write buffer.
+  void note(std::uint64_t i) noexcept {
+    if (changed_.count == 0 || raw(changed_.first) + changed_.count != raw(block(i))) {
+      note_run();
+      changed_ = {block(i), 0};
+    }
+    ++changed_.count;
+    ++noted_;
+  }
+  void note_run() noexcept {
+    if (changed_.count != 0 && c_.write_buffer_.on()) c_.write_buffer_.note(changed_);
+    changed_.count = 0;
   }
   void open_run(std::uint64_t first, std::uint64_t end) noexcept {
     c_.protect({block(first), end - first}, step(first).after.view == View::write ? mem::Access::write : mem::Access::read);
@@ -212,15 +231,19 @@ class Coherence::Gathering {
   std::array<Part, kMostPages> part_;
   std::size_t parts_ = 0, joiners_ = 0;
   std::array<gas::Sharing::Joining, kMostPages> joining_;
+  BlockRange changed_{BlockId{0}, 0};
+  std::uint64_t noted_ = 0;
 };
 
 std::optional<BlockId> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes, Use use) {
   const Traced traced(&ctx.counters, TraceKind::view, bytes);
   const Pinning pinning{offset, offset + bytes, use};
   const std::uint64_t first = raw(mem::block_of(offset)), end = raw(mem::block_of(offset + bytes + kBlockBytes - 1));
+  std::uint64_t noted = 0;
   for (std::uint64_t b = first; b < end;) {
     Gathering gathering(*this, ctx, pinning, BlockId{b});
     gathering.gather();
+    noted += gathering.noted();
     for (std::uint64_t i = 0; i < gathering.count(); ++i) {
       if (gathering.pinned(i) || pin_block(ctx, BlockId{b + i}, pinning.event(BlockId{b + i}))) continue;
       unpin(ctx, mem::offset_of(BlockId{first}), (b + i - first) * kBlockBytes);
@@ -231,6 +254,7 @@ std::optional<BlockId> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, 
     }
     b += gathering.count();
   }
+  if (noted != 0) write_back(ctx, noted);
   return std::nullopt;
 }
 

@@ -336,6 +336,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
     attractor = std::move(*made_attractor);
   }
   coherence->set_movers(&*mover, attractor.get());
+  coherence->set_write_buffer(options.write_buffer_bytes / mem::kBlockBytes);
   giver.emplace(*transport, *mover);
 
   constexpr std::array regions{gas::kHeap, gas::kHeapOfSmallPages, gas::kHeapOfLargePages};

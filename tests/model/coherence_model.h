@@ -116,6 +116,7 @@ enum class Do : std::uint8_t {
   reclaim,
   release,
   acquire,
+  send,
   put,
   end
 };
@@ -165,6 +166,7 @@ inline Instr hand_back(int page, int to) {
 inline Instr reclaim(int page) { return {Do::reclaim, static_cast<std::uint8_t>(page)}; }
 inline Instr release() { return {Do::release}; }
 inline Instr acquire() { return {Do::acquire}; }
+inline Instr send(int b) { return {Do::send, static_cast<std::uint8_t>(b)}; }   ///< a block's changes, ahead of a release (write_back())
 inline Instr put(int b, int c, int v) {
   return {Do::put, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)};
 }  ///< a direct put, complete when it returns
@@ -912,6 +914,7 @@ class Coherence {
       case Do::take:
         if (without(Mutation::r7_no_drop)) return simple(s, a, kNothing, emit, [](State&) { return true; });
         return block_event(s, a, Event::acquire, emit);
+      case Do::send: return block_event(s, a, Event::release, emit);
       case Do::release: return fence(s, a, kRelease, emit);
       case Do::acquire: return fence(s, a, kAcquire, emit);
       case Do::put: return put_directly(s, a, emit);
@@ -1286,6 +1289,7 @@ class Coherence {
       case Do::pin_whole:
       case Do::unpin:
       case Do::take:
+      case Do::send:
       case Do::reclaim: return next_instr(n, a);
       default: x.sub = x.cell = x.owner = 0; return;
     }

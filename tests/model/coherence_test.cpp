@@ -499,6 +499,21 @@ Named view_edge() {
           {{{1, {pin_write(0), store(0, 0, 1), unpin(0), set(0)}}, {0, {store(0, 1, 2), set(1), cross(0), load(0, 0), load(0, 1)}}}}};
 }
 
+// A block goes ahead of the release, and is stored to again, by another worker meanwhile.
+Named sent_ahead() {
+  return {"sent ahead of the release",
+          {{{1, {store(0, 0, 1), send(0), store(0, 0, 2), set(0)}},
+            {1, {store(0, 1, 3), set(1)}},
+            {2, {pin_read(0), unpin(0), cross(0), load(0, 0), cross(1), load(0, 1)}},
+            {0, {}}}}};
+}
+
+// … and nothing of it is left to send when the release begins; as a view's block.
+Named all_sent_ahead() {
+  return {"all sent ahead of the release",
+          {{{1, {pin_whole(0), store(0, 0, 1), store(0, 1, 2), unpin(0), send(0), set(0)}}, {2, {pin_read(0), unpin(0), cross(0), load(0, 0), load(0, 1)}}, {0, {}}}}};
+}
+
 std::vector<Named> programs() {
   return {owner_and_reader(),
           owner_releases_meanwhile(),
@@ -535,6 +550,8 @@ std::vector<Named> programs() {
           view_freed_whole(),
           view_then_part(),
           view_edge(),
+          sent_ahead(),
+          all_sent_ahead(),
           message_passing(),
           third_owner(),
           false_sharing(),
@@ -674,7 +691,11 @@ class Writer {
       }
       case 3:
       case 4: code(w).push_back(own(block(c) / n_.program.blocks_per_page)); break;
-      case 5: code(w).push_back(pick(2) == 0 ? release() : acquire()); break;
+      case 5: {
+        const unsigned kind = pick(3);
+        code(w).push_back(kind == 0 ? release() : kind == 1 ? acquire() : send(block(c)));
+        break;
+      }
       case 6:
         code(holder_[c]).push_back(pin_write(block(c)));
         access(c, true);
@@ -760,6 +781,7 @@ std::vector<Mutant> mutants() {
       {"r5_acquire_passes_dropping", r5_acquire_passes_dropping, notice_taken_by_another()},
       {"r5_adopt_blindly", r5_adopt_blindly, tells_before_it_drops()},
       {"r5_put_untold", r5_put_untold, third_owner()},
+      {"r5_sent_ahead_untold", r5_put_untold, all_sent_ahead()},
       {"r5_direct_untold", r5_direct_untold, direct_put_told()},
       {"r5_direct_keeps_copy", r5_direct_keeps_copy, direct_put_own_copy()},
       {"r5_own_store_unseen", r5_own_store_unseen, watched_page()},

@@ -79,6 +79,7 @@ class SimRank {
     heap.emplace(transport, config, *directory, *mover, *coherence);
     // Every use of a page at another rank draws it here.
     attractor = gas::Attractor::create(transport, *directory, *mover, {config.offset, config.bytes, 1, [] { return 0u; }}).value();   // a seed's history has no clock
+    coherence->set_write_buffer(2);
     coherence->set_movers(&*mover, draws ? &*attractor : nullptr);
     KASANE_CHECK(engine->start(&SimRank::on_fault, this).has_value());
     engine->set_preemption(&SimRank::preempt, this);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -155,6 +156,59 @@ TEST_P(ViewTest, OfWhatIsNotAllocatedPinsNothing) {
 }
 
 // What is discarded is never sent, be it a part of a block or all of it, written through a view or not.
+// A sweep over another rank's memory: the oldest blocks are at their owner before anybody asks for a release; the newest are not yet.
+TEST_P(ViewTest, ALongSweepIsSentAhead) {
+  if (std::get<0>(GetParam()) == 1) GTEST_SKIP() << "all memory is its own";
+  on_ranks(GetParam(), [](RankMemory& m) {
+    constexpr std::uint64_t kBlocks = 300, kBytes = kBlocks * mem::kBlockBytes;
+    m.coherence->set_write_buffer(32);
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kBytes) : 0);
+    const auto& counters = m.context().counters;
+    for (const bool by_views : {false, true}) {
+      const auto value = static_cast<unsigned char>(by_views ? 2 : 1);
+      if (raw(m.rank()) == 1) {
+        const std::uint64_t ahead = counters.blocks_sent_ahead.load();
+        for (std::uint64_t b = 0; b < kBlocks; b += 10) {
+          std::optional<View> view;
+          if (by_views) view.emplace(m, data + b * mem::kBlockBytes, 10 * mem::kBlockBytes, Use::write_only);
+          std::memset(m.at<unsigned char>(data + b * mem::kBlockBytes), value, 10 * mem::kBlockBytes);
+        }
+        EXPECT_GE(counters.blocks_sent_ahead.load() - ahead, kBlocks - 64);
+        EXPECT_LE(counters.blocks_sent_ahead.load() - ahead, kBlocks - 32 + 16);   // write-ahead goes past the end
+      }
+      m.collectives.barrier();
+      if (raw(m.rank()) == 0) {
+        EXPECT_EQ(static_cast<unsigned char>(*m.space.a(data)), value) << "no release yet";
+      }
+      m.collectives.barrier();
+      cross_all(m);
+      for (std::uint64_t i = 0; i < kBytes; i += 64) ASSERT_EQ(m.at<unsigned char>(data)[i], value);
+      m.collectives.barrier();
+    }
+  });
+}
+
+// Blocks that are stored to again and again stay: what was sent in vain raises the limit.
+TEST_P(ViewTest, WhatIsStoredToAgainIsNotSentAheadForLong) {
+  if (std::get<0>(GetParam()) == 1) GTEST_SKIP() << "all memory is its own";
+  on_ranks(GetParam(), [](RankMemory& m) {
+    constexpr std::uint64_t kBlocks = 100, kRounds = 20;
+    m.coherence->set_write_buffer(32);
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kBlocks * mem::kBlockBytes) : 0);
+    const auto& counters = m.context().counters;
+    if (raw(m.rank()) == 1) {
+      for (std::uint64_t round = 0; round < kRounds; ++round) {
+        for (std::uint64_t b = 0; b < kBlocks; ++b) *m.at<std::uint64_t>(data + b * mem::kBlockBytes) = round;
+      }
+      EXPECT_GT(counters.blocks_sent_in_vain.load(), 0u);
+      EXPECT_LT(counters.blocks_sent_in_vain.load(), kBlocks);
+    }
+    cross_all(m);
+    for (std::uint64_t b = 0; b < kBlocks; ++b) ASSERT_EQ(*m.at<std::uint64_t>(data + b * mem::kBlockBytes), kRounds - 1);
+    m.collectives.barrier();
+  });
+}
+
 // What a rank has written as a whole, and not released, is as new after an acquire as before: it is neither sent nor fetched again.
 TEST_P(ViewTest, WholeBlocksOutliveAnAcquire) {
   if (std::get<0>(GetParam()) == 1 || !RankMemory::classification_under_test()) GTEST_SKIP();

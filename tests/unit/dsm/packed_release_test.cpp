@@ -22,6 +22,7 @@ TEST_P(PackedRelease, OneMessageToEachOwner) {
   const mem::Pages pages = SimLayout::pages(mem::kPageBytes);
   std::deque<SimRank> ranks;
   for (std::uint32_t r = 0; r < kRanks; ++r) ranks.emplace_back(world, Rank{r}, kRanks, pages);
+  ranks[0].coherence->set_write_buffer(0);
   std::deque<Counters> counters(kRanks);
   std::deque<dsm::ThreadContext> contexts;
   for (std::uint32_t r = 0; r < kRanks; ++r) contexts.emplace_back(ranks[r].transport, ranks[r].waiter, counters[r]);
