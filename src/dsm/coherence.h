@@ -39,10 +39,10 @@ struct ThreadContext {
 
   comm::Blocking io;
   Counters& counters;
-  /// Sweeps under way. A fault at the block that a sweep expects doubles its window; any other begins a sweep in place of the oldest: a merge
-  /// reads two arrays and writes a third.
+  /// Sweeps under way. A fault at the block that a sweep expects doubles its window; one where a sweep began sweeps as far again at once (an epoch's faults are
+  /// those of the epoch before); any other begins a sweep in place of the oldest: a merge reads two arrays and writes a third.
   struct Sweep {
-    std::uint64_t expected = ~std::uint64_t{0};
+    std::uint64_t first = ~std::uint64_t{0}, expected = ~std::uint64_t{0};
     std::uint32_t window = 1;
   };
   std::array<Sweep, 8> sweeps;

@@ -93,12 +93,18 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
 
 /// Read-ahead and write-ahead: claims the blocks that follow b in its page and window and need the same actions, as many as b's sweep deserves.
 Mask Coherence::claim_window(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
-  auto sweep = std::find_if(ctx.sweeps.begin(), ctx.sweeps.end(), [&](const auto& s) { return s.expected == raw(b); });
-  if (sweep == ctx.sweeps.end()) {
-    sweep = ctx.sweeps.begin() + ctx.next_sweep++ % ctx.sweeps.size();
-    sweep->window = 1;
-  } else {
+  const auto find = [&](std::uint64_t ThreadContext::Sweep::*where) {
+    return std::find_if(ctx.sweeps.begin(), ctx.sweeps.end(), [&](const auto& s) { return s.*where == raw(b); });
+  };
+  auto sweep = find(&ThreadContext::Sweep::expected);
+  if (sweep != ctx.sweeps.end()) {
     sweep->window = std::min<std::uint32_t>(sweep->window * 2, kWindowBlocks);
+  } else if (sweep = find(&ThreadContext::Sweep::first); sweep != ctx.sweeps.end()) {
+    sweep->window = static_cast<std::uint32_t>(std::min(sweep->expected - sweep->first, kWindowBlocks));
+  } else {
+    sweep = ctx.sweeps.begin() + ctx.next_sweep++ % ctx.sweeps.size();
+    sweep->first = raw(b);
+    sweep->window = 1;
   }
   Mask mask = 0;
   std::uint64_t end = raw(b) + 1;

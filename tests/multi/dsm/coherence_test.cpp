@@ -58,6 +58,33 @@ TEST_P(CoherenceTest, FalselySharedBytesOfOneBlockAllSurvive) {
   });
 }
 
+// An epoch's sweeps are those of the epoch before: from the third on each takes one fault, not one a window that grows again.
+TEST_P(CoherenceTest, SweepsThatComeAgainFaultOnce) {
+  if (std::get<0>(GetParam()) == 1 || std::get<1>(GetParam()) < mem::kPageBytes) GTEST_SKIP() << "read-ahead ends with the page";
+  on_ranks(GetParam(), [](RankMemory& m) {
+    constexpr std::uint64_t kBlocks = 16, kEpochs = 6;
+    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(mem::kPageBytes) : 0);
+    auto* words = m.at<std::uint64_t>(data);
+    const auto& counters = m.context().counters;
+    constexpr std::uint64_t kWords = mem::kBlockBytes / 8;
+    for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
+      const std::uint64_t before = counters.faults_read.load() + counters.faults_write.load();
+      if (raw(m.rank()) < 2) {
+        for (std::uint64_t b = 0; b < kBlocks; ++b) words[b * kWords + 8 * raw(m.rank())] = epoch + b;
+      }
+      m.coherence->release_all(m.context());
+      m.collectives.barrier();
+      m.coherence->acquire_all(m.context());
+      if (raw(m.rank()) < 2) {
+        for (std::uint64_t b = 0; b < kBlocks; ++b) ASSERT_EQ(words[b * kWords + 8 * (1 - raw(m.rank()))], epoch + b);
+        const std::uint64_t most = epoch < 2 ? 2 * kBlocks : 2;
+        EXPECT_LE(counters.faults_read.load() + counters.faults_write.load() - before, most);
+      }
+      m.collectives.barrier();
+    }
+  });
+}
+
 // Of two pages one is written, by its owner and by the others in turn: the other's copies stay, after the owner was sure that it does not store to it.
 TEST_P(CoherenceTest, AnEdgeDropsOnlyWhatOthersHaveChanged) {
   if (std::get<0>(GetParam()) == 1 || !RankMemory::classification_under_test()) return;
