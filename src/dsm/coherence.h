@@ -106,6 +106,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void settle(PageId) override;
   void begin_naming() noexcept override;
   void end_naming(PageId) noexcept override;
+  void replaced(PageId) noexcept override;
 
   /// Acquires so far.
   [[nodiscard]] std::uint64_t acquires() const noexcept { return acquires_.load(); }

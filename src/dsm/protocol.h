@@ -84,7 +84,7 @@ enum class Action : std::uint8_t {
   put_all_live,    ///< the same while stores may land: each byte is loaded once, for the message and for T. What was whole has a twin from now on
   refresh,         ///< owner's bytes, where they differ from T (or from M without a twin) → M and T: the merge of rule 4
   merge_arrival,   ///< the old owner's bytes where they differ from T (all of them without a twin, none of them if M is whole) → M
-  discard_bytes,   ///< T := M over the freed bytes
+  discard_bytes,   ///< T := M over the freed bytes; the next acquire drops the page, as these bytes are not the owner's
   mark_page,       ///< our next release looks at the page: from here on our threads store to it unseen
 };
 

@@ -77,6 +77,8 @@ void Coherence::discard(comm::Blocking& io, std::uint64_t offset, std::size_t by
     } else {
       std::memcpy(space_.t(begin), space_.a(begin), end - begin);
       finish(block, step.after);
+      // What M holds now is not the owner's: who is given this memory next may be this rank again, by way of another.
+      if (sharing_.on()) sharing_.tell_myself(pages_.page_of(begin));
     }
   }
 }

@@ -230,6 +230,7 @@ bool Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
     directory_.unmark(batch, page, end_move(trip.step.claimed, to), &trip.last);
     batch.await();
     KASANE_CHECK(trip.last == trip.step.claimed.word());
+    holder_.replaced(page);
     return true;
   }
 }
@@ -280,6 +281,7 @@ Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
     Location after = end_move(trip.step.claimed, me);
     after.untouched = answer == YieldAnswer::yielded;
     KASANE_CHECK(directory_.replace(io, page, trip.step.claimed, after));
+    holder_.replaced(page);
     if (after.untouched) return {};
     return fail(Errc::busy, "first touch: the page at global offset " + std::to_string(pages_.offset_of(page)) + " is pinned");
   }

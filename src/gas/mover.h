@@ -65,6 +65,8 @@ class PageHolder {
   virtual void begin_naming() noexcept {}
   /// The entry is known to name us. In a completion, also before settle().
   virtual void end_naming(PageId) noexcept {}
+  /// The page has got a new owner, or is to get one, without its bytes: what ranks have cached of it is not what the owner has (rule 7). After the entry says so.
+  virtual void replaced(PageId) noexcept {}
 };
 
 /// Why a page did not move.

@@ -48,6 +48,8 @@ enum class Mutation : std::uint8_t {
   r4_plain_arrival,       ///< the arriving page overwrites unreleased writes
   r7_no_discard,          ///< freed bytes stay dirty
   r7_no_drop,             ///< memory last used elsewhere is taken without a drop
+  r7_freed_bytes_stay,    ///< what a rank freed unreleased is not dropped at its next acquire, though the owner has other bytes
+  r7_replaced_untold,     ///< who has copies of a page that gets a new owner without its data is not told
   r8_no_protect,          ///< the page is copied while the old owner still stores
   r8_no_drain,            ///< the mover does not wait for puts under way
   r8_put_ignores_busy,    ///< a put begins though the location was recalled
@@ -636,6 +638,7 @@ class Coherence {
       case Action::discard_bytes:
         for (std::uint8_t c = 0; c < kCells; ++c)
           if (instr(s, a).cell & (1 << c)) n.twin[x.at][x.block][c] = n.memory[x.at][x.block][c];
+        if (!without(Mutation::r7_freed_bytes_stay)) set_bits(n.stale[x.at], bit_of_page(x.block));
         break;
       case Action::fetch:
       case Action::find: return fetch(n, a, action == Action::find, done);
@@ -1511,6 +1514,10 @@ class Coherence {
         break;
       default:
         put_entry(n, p, gas::end_move(entry(s, p), to));
+        if (!without(Mutation::r7_replaced_untold)) {
+          set_bits(n.changed[me], 1u << p);
+          set_bits(n.marked[me], 1u << p);
+        }
         next_instr(n, a);
         return emit(n, Step{kHandBack, a, p});
     }

@@ -221,6 +221,31 @@ Named reuse_same_rank() {
             {0, {cross(0), load(0, 0), cross(1), load(0, 1)}}}}};
 }
 
+// Freed here with unreleased bytes, and used here again after another rank has allocated it: the new value equals the freed one, which the owner never got.
+Named reuse_of_what_was_freed() {
+  return {"freed, allocated elsewhere, used again",
+          {{{1, {store(0, 0, 1), discard(0, 1), set(0), cross(1), store(0, 0, 1), set(2)}},
+            {2, {see(0), take(0), set(1)}},
+            {0, {cross(2), load(0, 0)}}}}};
+}
+
+// The same where all of the block is freed.
+Named reuse_of_a_freed_block() {
+  return {"a block freed, allocated elsewhere, used again",
+          {{{1, {store(0, 0, 1), discard(0, 3), set(0), cross(1), store(0, 0, 1), set(2)}},
+            {2, {see(0), take(0), set(1)}},
+            {0, {cross(2), load(0, 0)}}}}};
+}
+
+// Memory that is allocated anew at another rank, which has other bytes of it than those that a third rank has cached, and stores again. The first
+// owner knows, by then, that it has not stored since it was told of that copy.
+Named reuse_elsewhere() {
+  return {"allocated anew at another rank",
+          {{{0, {store(0, 0, 5), set(0), set(2), see(1), release(), hand_back(0, 1), set(3)}},
+            {2, {cross(0), load(0, 0), cross(2), load(0, 0), set(1), cross(3), store(0, 0, 5), set(4)}},
+            {1, {cross(4), load(0, 0)}}}}};
+}
+
 // A page in the directory that its owner has not met yet is moved, put to and written to at once.
 Named lazy_owner() {
   Named n{"an owner that has not met its page",
@@ -578,6 +603,9 @@ std::vector<Named> programs() {
           reuse_same_rank(),
           lazy_owner(),
           recycled_stack(),
+          reuse_of_what_was_freed(),
+          reuse_of_a_freed_block(),
+          reuse_elsewhere(),
           two_pages(),
           page_of_two_blocks(),
           page_to_and_fro()};
@@ -761,6 +789,8 @@ std::vector<Mutant> mutants() {
       {"r4_plain_arrival", r4_plain_arrival, arrival_into_dirty()},
       {"r7_no_discard", r7_no_discard, free_dirty()},
       {"r7_no_drop", r7_no_drop, reuse_stale()},
+      {"r7_freed_bytes_stay", r7_freed_bytes_stay, reuse_of_what_was_freed()},
+      {"r7_replaced_untold", r7_replaced_untold, reuse_elsewhere()},
       {"r8_no_protect", r8_no_protect, owner_writes_while_leaving()},
       {"r8_no_drain", r8_no_drain, writer_while_moving()},
       {"r8_put_ignores_busy", r8_put_ignores_busy, writer_while_moving()},
