@@ -152,7 +152,9 @@ Parent running_on(const Worker& worker) noexcept {
 bool born_here(Parent parent) noexcept { return (parent.word & 1) == 0; }
 SlotControl* control_of(Parent parent) noexcept { return reinterpret_cast<SlotControl*>(parent.word); }   // born here
 SlotId slot_of(Parent parent) noexcept {
-  return born_here(parent) ? ThreadId{control_of(parent)->id}.slot() : SlotId{static_cast<std::uint32_t>(parent.word >> 32)};
+  if (!born_here(parent)) return SlotId{static_cast<std::uint32_t>(parent.word >> 32)};
+  // relaxed: a parent that was stolen may have ended, and its slot got another generation; the slot in the word stays.
+  return ThreadId{atomic(control_of(parent)->id).load(std::memory_order_relaxed)}.slot();
 }
 
 // The less usual half of kasane_ult_thread_begin: a root; a parent born elsewhere, or in the middle of a catch block (what the next to run it must
