@@ -1,39 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of one's own, and checkpoints of it by one process, without a runtime.
+// Checkpoints by one process, without a runtime.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "checkpoint/file.h"
+#include "support/folder.h"
 
 namespace kasane::checkpoint {
 
-class Folder {
- public:
-  Folder() {
-    std::string name = ::testing::TempDir() + "kasane_checkpoint.XXXXXX";
-    path_ = ::mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  [[nodiscard]] std::string file(const std::string& name = "c") const { return path_ + "/" + name; }
-  [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] std::vector<std::string> names() const {
-    std::vector<std::string> all;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) all.push_back(entry.path().filename());
-    return all;
-  }
-
- private:
-  std::string path_;
-};
-
+using test::Folder;
 using Bytes = std::vector<std::byte>;
 
 inline Bytes pattern(std::size_t bytes, unsigned seed) {

@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <thread>
@@ -24,10 +23,13 @@
 #include "base/random.h"
 #include "mem/spill_engine.h"
 #include "mem/spill_file.h"
+#include "support/folder.h"
 #include "support/sanitized.h"
 
 namespace kasane::mem {
 namespace {
+
+using test::Folder;
 
 constexpr std::uint64_t kSpaceBytes = 1ull << 40;
 constexpr int kRandomSteps = fewer_if_sanitized(300);
@@ -41,21 +43,6 @@ std::vector<std::string> engines_here() {
 }
 
 std::string engine_test_name(const ::testing::TestParamInfo<std::string>& engine) { return engine.param; }
-
-/// An empty folder, removed with what is in it.
-class Folder {
- public:
-  Folder() {
-    std::string name = ::testing::TempDir() + "kasane_spill.XXXXXX";
-    path_ = ::mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] bool empty() const { return std::filesystem::is_empty(path_); }
-
- private:
-  std::string path_;
-};
 
 /// Stands for A: frames that travel in place.
 class Frames {
