@@ -3,7 +3,7 @@
 #pragma once
 
 #if defined(__SANITIZE_THREAD__)
-inline constexpr bool kThreadSanitized = true;
+inline constexpr bool kThreadSanitized = true;   // which knows at most 8128 fibers at a time, each of one process's pool
 #else
 inline constexpr bool kThreadSanitized = false;
 #endif

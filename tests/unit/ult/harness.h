@@ -12,16 +12,11 @@
 
 #include "base/clock.h"
 #include "base/counters.h"
+#include "support/sanitized.h"
 #include "ult/layout.h"
 #include "ult/pool.h"
 
 namespace kasane::ult {
-
-#if defined(__SANITIZE_THREAD__)
-inline constexpr bool kThreadSanitizer = true;   ///< knows at most 8128 fibers at a time, each of one process's pool
-#else
-inline constexpr bool kThreadSanitizer = false;
-#endif
 
 /// Zeroed memory that costs nothing until it is touched.
 class Pages {

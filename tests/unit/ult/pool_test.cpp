@@ -59,7 +59,7 @@ unsigned nest(unsigned depth) {
 }
 
 TEST_P(PoolTest, TenThousandThreadsNest) {
-  if (kThreadSanitizer) GTEST_SKIP() << "more stacks at a time than it has fibers";
+  if (kThreadSanitized) GTEST_SKIP() << "more stacks at a time than it has fibers";
   TestPool pool(GetParam(), /*slots=*/10'100);
   unsigned depth = 0;
   pool.run([&] { depth = nest(10'000); });
@@ -67,7 +67,7 @@ TEST_P(PoolTest, TenThousandThreadsNest) {
 }
 
 TEST_P(PoolTest, ForksGoOnWhenTheDequeIsFull) {
-  if (kThreadSanitizer) GTEST_SKIP() << "more stacks at a time than it has fibers";
+  if (kThreadSanitized) GTEST_SKIP() << "more stacks at a time than it has fibers";
   // More nested parents than a deque holds (2^14): the rest waits in the overflow list, and both ends unwind in order.
   TestPool pool(GetParam(), /*slots=*/18'500);
   unsigned depth = 0;
@@ -76,7 +76,7 @@ TEST_P(PoolTest, ForksGoOnWhenTheDequeIsFull) {
 }
 
 TEST_P(PoolTest, AThreadInTheOverflowMaySuspend) {
-  if (kThreadSanitizer) GTEST_SKIP() << "more stacks at a time than it has fibers";
+  if (kThreadSanitized) GTEST_SKIP() << "more stacks at a time than it has fibers";
   TestPool pool(GetParam(), /*slots=*/18'500);
   static std::atomic<unsigned> leaves;
   leaves = 0;

@@ -221,7 +221,7 @@ unsigned slow_fib(unsigned n) {
 class SeveralRanks : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (kThreadSanitizer) GTEST_SKIP() << "a stack has one fiber in each pool, and cannot move from one to the other";
+    if (kThreadSanitized) GTEST_SKIP() << "a stack has one fiber in each pool, and cannot move from one to the other";
   }
 };
 
