@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -20,6 +19,7 @@
 
 #include "alloc_pattern.h"
 #include "base/json.h"
+#include "command_output.h"
 #include "row.h"
 
 namespace {
@@ -58,13 +58,7 @@ void same_process(std::vector<Row>& rows, const std::string& name, const Allocat
 
 /// Lines "case value unit" of the player.
 void player(std::vector<Row>& rows, const std::string& system, const std::string& line, unsigned ranks, unsigned repetitions) {
-  std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(line.c_str(), "r"), ::pclose);
-  if (!pipe) throw std::runtime_error("cannot run " + line);
-  std::string text;
-  std::array<char, 4096> part;
-  while (const std::size_t n = std::fread(part.data(), 1, part.size(), pipe.get())) text.append(part.data(), n);
-  if (::pclose(pipe.release()) != 0) throw std::runtime_error(line + " failed");
-  std::istringstream in(text);
+  std::istringstream in(kasane::bench::command_output(line));
   for (std::string name, unit; ;) {
     double value = 0;
     if (!(in >> name >> value >> unit)) break;

@@ -2,20 +2,14 @@
 #include "run_app.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <memory>
 #include <stdexcept>
+
+#include "command_output.h"
 
 namespace kasane::bench {
 
 nlohmann::json run_app(const std::string& command) {
-  std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
-  if (!pipe) throw std::runtime_error("cannot run " + command);
-  std::string text;
-  std::array<char, 4096> part;
-  while (const std::size_t n = std::fread(part.data(), 1, part.size(), pipe.get())) text.append(part.data(), n);
-  if (::pclose(pipe.release()) != 0) throw std::runtime_error(command + " failed");
+  const std::string text = command_output(command);
   auto object = nlohmann::json::parse(text.substr(text.find('{')));
   if (!object.at("verified").get<bool>()) throw std::runtime_error(command + ": the result is wrong");
   return object;
