@@ -84,7 +84,7 @@ enum class Action : std::uint8_t {
   put_all_live,    ///< the same while stores may land: each byte is loaded once, for the message and for T. What was whole has a twin from now on
   refresh,         ///< owner's bytes, where they differ from T (or from M without a twin) → M and T: the merge of rule 4
   merge_arrival,   ///< the old owner's bytes where they differ from T (all of them without a twin, none of them if M is whole) → M
-  discard_bytes,   ///< T := M over the freed bytes; the next acquire drops the page, as these bytes are not the owner's
+  restore_bytes,   ///< T → M over the freed bytes: this rank has changed nothing there, and holds what the owner had
   mark_page,       ///< our next release looks at the page: from here on our threads store to it unseen
 };
 
@@ -171,12 +171,12 @@ struct Step {
       return proceed(with(View::none, false, 0), {protect_none});
 
     case Event::discard:   // rule 7. What is whole is no diff from which bytes can be taken: all goes out before any of it is freed
-      if (s.whole && s.pins != 0) return proceed(with(s.view, true, s.pins), {put_all_live});
-      if (s.whole) return proceed(with(View::read, false, 0), {protect_read, put_all});
-      return s.twin ? proceed(s, {discard_bytes}) : Step{};
-
     case Event::discard_block:
-      return s.dirty() ? proceed(with(View::write, true, s.pins), {discard_bytes}) : Step{};
+      if (s.twin) return proceed(s, {restore_bytes});
+      if (!s.whole) return Step{};
+      if (s.pins != 0) return proceed(with(s.view, true, s.pins), {put_all_live});
+      if (event == Event::discard_block) return proceed(with(View::none, false, 0), {protect_none});
+      return proceed(with(View::read, false, 0), {protect_read, put_all});
 
     case Event::yield:     // rule 8: the bytes stay in M, so readers that still come find them
       if (s.pins != 0) return Step{Verdict::refuse, s, {}, s};

@@ -114,10 +114,8 @@ void Coherence::carry_out_fence(comm::Blocking& io, Counters* counters, BlockId 
     case Action::find: stay_reader(io, pages_.page_of(b)); break;
     default:
       protect({b, 1}, step.actions[0] == Action::protect_read ? Access::read : Access::none);
-      if (step.claimed.dirty()) {
-        put_page(io, counters, pages_.page_of(b), {&b, 1});
-        mark_clean(b);
-      }
+      if (step.actions[1] != Action::end) put_page(io, counters, pages_.page_of(b), {&b, 1});
+      if (step.claimed.dirty()) mark_clean(b);
       if (step.after.view == View::none) cached_.erase(b);
   }
   finish(b, step.after);

@@ -51,8 +51,8 @@ void Coherence::arm_claimed(std::uint64_t first, std::uint64_t last) noexcept {
   }
 }
 
-/// Does the event mean anything to the block? The heap asks for whole ranges, of which most are not cached here, as often as it takes and gives groups: so
-/// the answer is one look, and the compiler leaves out all of next() that is about other events.
+/// Does the event mean anything to the block? The heap asks for whole ranges, of which most are not cached here, as often as it takes groups, and for each
+/// object that is freed: so the answer is one look, and the compiler leaves out all of next() that is about other events.
 template <Event event>
 [[gnu::flatten]] bool Coherence::concerns(BlockId b) const noexcept {
   return next(BlockState::of(table_[b].load()), event).verdict != Verdict::done;
@@ -67,19 +67,17 @@ void Coherence::take(comm::Blocking& io, std::uint64_t offset, std::size_t bytes
 void Coherence::discard(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   for (std::uint64_t b = raw(mem::block_of(offset)); b * kBlockBytes < offset + bytes; ++b) {
     const BlockId block{b};
+    if (!concerns<Event::acquire>(block)) continue;   // no copy here: then there are no changes either
     const std::uint64_t begin = std::max(offset, b * kBlockBytes), end = std::min(offset + bytes, (b + 1) * kBlockBytes);
-    const Event event = end - begin == kBlockBytes ? Event::discard_block : Event::discard;
-    if (!(event == Event::discard ? concerns<Event::discard>(block) : concerns<Event::discard_block>(block))) continue;
-    const Step step = claim_block(io, block, event);
-    if (step.verdict != Verdict::proceed) continue;
-    if (step.actions[0] != Action::discard_bytes) {
-      carry_out_fence(io, nullptr, block, step);
-    } else {
-      std::memcpy(space_.t(begin), space_.a(begin), end - begin);
+    const Step step = claim_block(io, block, end - begin == kBlockBytes ? Event::discard_block : Event::discard);
+    if (step.verdict == Verdict::proceed && step.actions[0] == Action::restore_bytes) {
+      std::memcpy(space_.a(begin), space_.t(begin), end - begin);
       finish(block, step.after);
-      // What M holds now is not the owner's: who is given this memory next may be this rank again, by way of another.
-      if (sharing_.on()) sharing_.tell_myself(pages_.page_of(begin));
+    } else if (step.verdict == Verdict::proceed) {
+      carry_out_fence(io, nullptr, block, step);
     }
+    // A direct put of the bytes leaves a copy that is not the owner's: a store of what it happens to hold would make no diff.
+    if (sharing_.may_be_told(pages_.page_of(mem::offset_of(block)))) fence_block(io, nullptr, block, Event::acquire);
   }
 }
 

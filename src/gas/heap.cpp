@@ -139,7 +139,7 @@ Result<bool> Heap::refill(comm::Blocking& io, std::uint32_t cache, HeapBin& bin,
       fresh = *made;
     } else {
       fresh = {taking.bits, taking.item, offset_of(rank, size_class, taking.item)};
-      drop_or_discard(io, fresh, size_class, true);
+      drop(io, fresh, size_class);
     }
   }
   Holding displaced;
@@ -243,16 +243,14 @@ Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, 
   return {};
 }
 
-/// Rule 7, for each stretch of neighbours among the objects: drops what this rank has cached of them, before it uses them; or discards its unreleased
-/// changes, before anybody can be given them. Where this rank owns the bytes neither does anything.
-void Heap::drop_or_discard(comm::Blocking& io, const Holding& holding, unsigned size_class, bool drop) {
+/// Rule 7, for each stretch of neighbours among the objects: what this rank has cached of them goes, before it uses them.
+void Heap::drop(comm::Blocking& io, const Holding& holding, unsigned size_class) {
   if (alone_) return;
   for (std::uint64_t bits = holding.bits; bits != 0;) {
     const auto begin = static_cast<unsigned>(std::countr_zero(bits));
     const auto count = static_cast<unsigned>(std::countr_one(bits >> begin));
     bits &= ~(low_bits(count) << begin);
-    const std::uint64_t offset = holding.base + std::uint64_t{begin} * kClassBytes[size_class], bytes = std::uint64_t{count} * kClassBytes[size_class];
-    drop ? hooks_.take(io, offset, bytes) : hooks_.discard(io, offset, bytes);
+    hooks_.take(io, holding.base + std::uint64_t{begin} * kClassBytes[size_class], std::uint64_t{count} * kClassBytes[size_class]);
   }
 }
 
@@ -269,7 +267,6 @@ void Heap::give_back(comm::Blocking& io, std::uint32_t cache, Rank rank, unsigne
     return give_back_together(io, cache, full.all());
   }
   HeapAccess at = access(io, rank, Trips::free);
-  drop_or_discard(io, holding, size_class, false);
   StackHead known;
   {
     const auto guard = lock(cache);
@@ -297,7 +294,6 @@ bool Heap::give_back_all(comm::Blocking& io, std::uint32_t cache) {
 /// changes a head meanwhile.
 void Heap::give_back_together(comm::Blocking& io, std::uint32_t cache, std::span<HeapReturns::Group> all) {
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return std::pair(a.rank, a.size_class) < std::pair(b.rank, b.size_class); });
-  for (const auto& g : all) drop_or_discard(io, g.objects, g.size_class, false);
   std::array<Giving, HeapReturns::kMost> machines;
   const std::span giving(machines.data(), all.size());
   {
@@ -349,6 +345,7 @@ void Heap::free_slowly(comm::Blocking& io, std::uint32_t cache, std::uint64_t of
   const Rank rank = share_of(offset);
   const Object object = object_of(offset, page % layout_.pages, known);
   const std::uint64_t mask = std::uint64_t{1} << object.bit;
+  discard(io, offset, object);
   Holding displaced;
   {
     const auto guard = lock(cache);

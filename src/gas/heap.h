@@ -76,6 +76,7 @@ class Heap {
     const std::uint16_t known = known_[page].load(std::memory_order_relaxed);   // stays as long as any object of the slab is allocated; it stands for nothing else
     if (known != 0 && cache != kShared && page - first_own_page_ < layout_.pages) [[likely]] {
       const Object object = object_of(offset, page - first_own_page_, known);
+      discard(io, offset, object);
       if (caches_[cache].own[object.size_class].put(object.group, object.bit, object.size_class)) [[likely]]
         return;
     }
@@ -140,7 +141,11 @@ class Heap {
   Result<void> own(HeapAccess&, const HeapRun&, std::uint64_t pages, std::uint64_t asked_bytes, Placement);
   void free_slowly(comm::Blocking&, std::uint32_t cache, std::uint64_t offset);
   void free_large(comm::Blocking&, std::uint64_t offset, PageHeader);
-  void drop_or_discard(comm::Blocking&, const Holding&, unsigned size_class, bool drop);
+  void drop(comm::Blocking&, const Holding&, unsigned size_class);
+  /// Rule 7: before anybody can be given the object again. Who frees is on a rank that has synchronised with all who used it.
+  void discard(comm::Blocking& io, std::uint64_t offset, const Object& object) {
+    if (!alone_) hooks_.discard(io, offset, kClassBytes[object.size_class]);
+  }
   void give_back(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class, const Holding&);
   void give_back_together(comm::Blocking&, std::uint32_t cache, std::span<HeapReturns::Group>);
   bool give_back_all(comm::Blocking&, std::uint32_t cache);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The free objects that one worker keeps for itself: of each rank and size class up to eight groups, each with a bit an object (fewer of
-// large ones: about 512 KiB a rank and class at most). Nobody else can be given them, so they go in and out without a word to anybody: no trip, no fence,
-// nothing to discard.
+// large ones: about 512 KiB a rank and class at most). Nobody else can be given them, so they go in and out without a word to anybody: no trip, no fence.
 //
 // Thread safety: none; a cache belongs to one thread, or is used under a lock. In memory of the process, never in V.
 #pragma once

@@ -16,7 +16,7 @@ class HeapHooks {
   virtual void arm_owned(comm::Blocking&, std::uint64_t offset, std::size_t bytes) = 0;
   /// Memory that was last used elsewhere is taken into use by this rank: what is cached of it here is dropped.
   virtual void take(comm::Blocking&, std::uint64_t offset, std::size_t bytes) = 0;
-  /// Memory is freed here: this rank's unreleased changes to it are never sent.
+  /// Memory is freed here: this rank's unreleased changes to it are never sent, and what a copy here holds of it is what the owner has.
   virtual void discard(comm::Blocking&, std::uint64_t offset, std::size_t bytes) = 0;
 };
 

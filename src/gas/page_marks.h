@@ -73,6 +73,11 @@ class PageMarks {
   void end() const noexcept { here(head_).fetch_sub(1); }
   /// Nothing is in the set and nobody is between begin() and end().
   [[nodiscard]] bool idle() const noexcept { return here(head_).load() == 0; }
+  /// Is the page in the set, or may somebody have taken it and not reached his end() yet? The set first: who takes has called begin() before.
+  [[nodiscard]] bool may_hold(PageId page) const noexcept {
+    const MarkPlace place = MarkPlace::of(page);
+    return !idle() && ((here(leaf_ + place.leaf * 8).load() & place.leaf_bit) != 0 || (here(head_).load() & kCount) != 0);
+  }
   /// The same, with a full fence before: what this thread stored is visible to whoever adds a page after this look.
   [[nodiscard]] bool idle_after_stores() const noexcept { return here(head_).fetch_add(0) == 0; }
   [[nodiscard]] bool idle(comm::Blocking& io, Rank rank) const { return words_.load(io, rank, head_) == 0; }

@@ -121,6 +121,8 @@ class Sharing {
 
   // ---- what this rank was told ----
   [[nodiscard]] bool nothing_told() const noexcept { return told_.idle(); }
+  /// Has this rank been told of the page, so that its copy must go? True too while somebody is dropping what it was told, and where nobody is ever told.
+  [[nodiscard]] bool may_be_told(PageId page) const noexcept { return !on_ || told_.may_hold(page); }
   void begin_drop() const noexcept { told_.begin(); }
   /// drop(page) for every page of which this rank was told; it has left the page's readers before. Between begin_drop() and end_drop().
   template <class Drop>

@@ -48,7 +48,8 @@ enum class Mutation : std::uint8_t {
   r4_plain_arrival,       ///< the arriving page overwrites unreleased writes
   r7_no_discard,          ///< freed bytes stay dirty
   r7_no_drop,             ///< memory last used elsewhere is taken without a drop
-  r7_freed_bytes_stay,    ///< what a rank freed unreleased is not dropped at its next acquire, though the owner has other bytes
+  r7_freed_bytes_stay,    ///< what a rank freed unreleased stays in its copy, though the owner has other bytes
+  r7_told_copy_stays,     ///< … a copy that a direct put has passed stays, too
   r7_replaced_untold,     ///< who has copies of a page that gets a new owner without its data is not told
   r8_no_protect,          ///< the page is copied while the old owner still stores
   r8_no_drain,            ///< the mover does not wait for puts under way
@@ -366,7 +367,7 @@ class Coherence {
                                              "ends"};
     static constexpr const char* kActions[] = {"end",         "fetch",        "find",         "make_twin",    "allow_read",    "allow_write",
                                                "protect_read", "protect_none", "diff_put",     "diff_put_live", "put_all",      "put_all_live",
-                                               "refresh",      "merge_arrival", "discard_bytes", "mark_page"};
+                                               "refresh",      "merge_arrival", "restore_bytes", "mark_page"};
     const Script& w = program_.workers[step.actor];
     std::string text = "worker " + std::to_string(step.actor) + " (rank " + std::to_string(w.rank) + ") ";
     if ((step.kind & 0xFF) == kAction)
@@ -493,6 +494,8 @@ class Coherence {
   [[nodiscard]] bool nothing_to_release(const State& s, std::uint8_t r) const {
     return s.dirty[r] == 0 && s.marked[r] == 0 && (!naming(s, r) || without(Mutation::r8_naming_not_counted)) && (!s.telling[r] || without(Mutation::r5_release_passes_telling));
   }
+  /// PageMarks::may_hold.
+  [[nodiscard]] bool nothing_told_of(const State& s, std::uint8_t r, std::uint8_t b) const noexcept { return (s.stale[r] & bit_of_page(b)) == 0 && !s.dropping[r]; }
   [[nodiscard]] bool nothing_to_drop(const State& s, std::uint8_t r) const {
     return s.stale[r] == 0 && (!s.dropping[r] || without(Mutation::r5_acquire_passes_dropping));
   }
@@ -550,7 +553,7 @@ class Coherence {
       step.actions = kept;
     };
     if (without(Mutation::r3_no_protect) && event == Event::release) drop(Action::protect_read);
-    if (without(Mutation::r7_no_discard) && event == Event::discard) drop(Action::discard_bytes);
+    if (without(Mutation::r7_no_discard) && event == Event::discard) drop(Action::restore_bytes);
     if (before.whole && !before.busy) {
       if (without(Mutation::whole_diffed) && event == Event::release && before.pins == 0) step.actions[1] = Action::diff_put;
       if (without(Mutation::whole_dropped) && event == Event::acquire) step.after = Block{}, step.actions = {Action::protect_none};
@@ -635,10 +638,12 @@ class Coherence {
         n.dirty[x.at] =
             static_cast<std::uint8_t>(n.dirty[x.at] | 1 << x.block);  // mark_dirty: before any store can land
         break;
-      case Action::discard_bytes:
-        for (std::uint8_t c = 0; c < kCells; ++c)
-          if (instr(s, a).cell & (1 << c)) n.twin[x.at][x.block][c] = n.memory[x.at][x.block][c];
-        if (!without(Mutation::r7_freed_bytes_stay)) set_bits(n.stale[x.at], bit_of_page(x.block));
+      case Action::restore_bytes:
+        for (std::uint8_t c = 0; c < kCells; ++c) {
+          if ((instr(s, a).cell & 1 << c) == 0) continue;
+          std::uint8_t &mine = n.memory[x.at][x.block][c], &base = n.twin[x.at][x.block][c];
+          (without(Mutation::r7_freed_bytes_stay) ? base = mine : mine = base);
+        }
         break;
       case Action::fetch:
       case Action::find: return fetch(n, a, action == Action::find, done);
@@ -913,7 +918,10 @@ class Coherence {
       case Do::pin_whole: return block_event(s, a, Event::pin_whole, emit);
       case Do::pin_read: return block_event(s, a, Event::pin_read, emit);
       case Do::unpin: return block_event(s, a, Event::unpin, emit);
-      case Do::discard: return block_event(s, a, i.cell == (1 << kCells) - 1 ? Event::discard_block : Event::discard, emit);
+      case Do::discard:   // Coherence::discard: the changes, then the copy if this rank may have been told of it
+        if (x.stage == 0) return block_event(s, a, i.cell == (1 << kCells) - 1 ? Event::discard_block : Event::discard, emit);
+        if (nothing_told_of(s, x.at, i.block) || without(Mutation::r7_told_copy_stays)) return simple(s, a, kNothing, emit, [](State&) { return true; });
+        return block_event(s, a, Event::acquire, emit);
       case Do::take:
         if (without(Mutation::r7_no_drop)) return simple(s, a, kNothing, emit, [](State&) { return true; });
         return block_event(s, a, Event::acquire, emit);
@@ -1274,11 +1282,16 @@ class Coherence {
     if ((event == Event::pin_write || event == Event::pin_read || event == Event::pin_whole) && leaving(s, s.actor[a], b)) return;
     const dsm::Verdict verdict = try_claim(n, a, b, event);
     if (verdict == dsm::Verdict::wait) return;
-    if (verdict == dsm::Verdict::done) {
-      if (event == Event::discard || event == Event::discard_block) n.freed[b] = static_cast<std::uint8_t>(n.freed[b] | instr(s, a).cell);
-      next_instr(n, a);
-    }
+    if (verdict == dsm::Verdict::done) next_of_event(n, a);
     emit(n, Step{static_cast<std::uint16_t>(verdict == dsm::Verdict::done ? kNothing : kEvent), a, b});
+  }
+
+  /// The event has been dealt with. After the first of a discard the bytes are nobody's.
+  void next_of_event(State& n, std::uint8_t a) const {
+    const Instr& i = instr(n, a);
+    if (i.what != Do::discard || n.actor[a].stage != 0) return next_instr(n, a);
+    set_bits(n.freed[i.block], i.cell);
+    n.actor[a].stage = 1;
   }
 
   /// What follows when a claimed block is finished. Faults and rounds simply go on.
@@ -1286,14 +1299,14 @@ class Coherence {
     const Instr& i = instr(n, a);
     Actor& x = n.actor[a];
     switch (i.what) {
-      case Do::discard: n.freed[i.block] = static_cast<std::uint8_t>(n.freed[i.block] | i.cell); [[fallthrough]];
+      case Do::discard:
       case Do::pin_write:
       case Do::pin_read:
       case Do::pin_whole:
       case Do::unpin:
       case Do::take:
       case Do::send:
-      case Do::reclaim: return next_instr(n, a);
+      case Do::reclaim: return next_of_event(n, a);
       default: x.sub = x.cell = x.owner = 0; return;
     }
   }

@@ -216,7 +216,7 @@ Named reuse_stale() {
 // Freed and used again by the same rank; the new value equals the freed one, which the owner never got.
 Named reuse_same_rank() {
   return {"freed and reused by the same rank",
-          {{{1, {store(0, 0, 1), discard(0, 1), take(0), store(0, 0, 1), set(0)}},
+          {{{1, {store(0, 0, 1), discard(0, 1), store(0, 0, 1), set(0)}},
             {1, {store(0, 1, 4), set(1)}},
             {0, {cross(0), load(0, 0), cross(1), load(0, 1)}}}}};
 }
@@ -235,6 +235,18 @@ Named reuse_of_a_freed_block() {
           {{{1, {store(0, 0, 1), discard(0, 3), set(0), cross(1), store(0, 0, 1), set(2)}},
             {2, {see(0), take(0), set(1)}},
             {0, {cross(2), load(0, 0)}}}}};
+}
+
+// Freed with unreleased bytes, and used here again at once, by a direct put.
+Named put_over_freed() {
+  return {"freed, used again by a put",
+          {{{1, {store(0, 0, 1), discard(0, 1), put(0, 0, 2), release(), acquire(), load(0, 0), set(0)}}, {0, {cross(0), load(0, 0)}}}}};
+}
+
+// Put to, freed, and used here again at once: the new value is what this rank's copy held before the put.
+Named stored_after_put_and_free() {
+  return {"put, freed, used again by a store",
+          {{{1, {load(0, 0), put(0, 0, 5), discard(0, 1), store(0, 0, 0), set(0)}}, {1, {load(0, 1), acquire()}}, {0, {cross(0), load(0, 0)}}}}};
 }
 
 // Memory that is allocated anew at another rank, which has other bytes of it than those that a third rank has cached, and stores again. The first
@@ -604,6 +616,8 @@ std::vector<Named> programs() {
           lazy_owner(),
           recycled_stack(),
           reuse_of_what_was_freed(),
+          put_over_freed(),
+          stored_after_put_and_free(),
           reuse_of_a_freed_block(),
           reuse_elsewhere(),
           two_pages(),
@@ -711,8 +725,8 @@ class Writer {
         if (w != holder_[c]) {
           code(holder_[c]).push_back(set(static_cast<int>(flags_)));
           code(w).push_back(see(static_cast<int>(flags_++)));
+          code(w).push_back(take(block(c)));
         }
-        code(w).push_back(take(block(c)));
         code(w).push_back(store(block(c), cell(c), value()));
         holder_[c] = w;
         break;
@@ -790,6 +804,8 @@ std::vector<Mutant> mutants() {
       {"r7_no_discard", r7_no_discard, free_dirty()},
       {"r7_no_drop", r7_no_drop, reuse_stale()},
       {"r7_freed_bytes_stay", r7_freed_bytes_stay, reuse_of_what_was_freed()},
+      {"r7_no_discard_put", r7_no_discard, put_over_freed()},
+      {"r7_told_copy_stays", r7_told_copy_stays, stored_after_put_and_free()},
       {"r7_replaced_untold", r7_replaced_untold, reuse_elsewhere()},
       {"r8_no_protect", r8_no_protect, owner_writes_while_leaving()},
       {"r8_no_drain", r8_no_drain, writer_while_moving()},

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is freed and allocated again with another placement, where ranks still have copies of what it was: a store reaches the owner also where the new
-// value is what such a copy holds.
+// Memory that is freed and allocated again, with another placement or as another object of the same worker, where ranks still have copies of what it was: a store reaches the
+// owner also where the new value is what such a copy holds, and no store to what was freed comes after a put to what is there now.
 #include <gtest/gtest.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <kasane/kasane.hpp>
+#include <utility>
 
 namespace {
 
@@ -43,6 +44,64 @@ TEST(Reuse, KeepsEveryByteWhateverTheMemoryWasBefore) {
       }
     }
   }
+}
+
+/// An object at the last rank, which the calling rank uses from afar; the worker that frees it is given the same memory again.
+class Reused : public testing::Test {
+ protected:
+  static constexpr std::size_t kWords = 100;
+  static std::uint64_t* object() { return static_cast<std::uint64_t*>(kasane::allocate(kWords * 8, 16, kasane::placement::on(kasane::ranks() - 1))); }
+  static std::size_t count_wrong(const std::uint64_t* got, std::uint64_t right) {
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < kWords; ++i) wrong += got[i] != right;
+    return wrong;
+  }
+  static void fill(std::uint64_t* object, std::uint64_t word) {
+    for (std::size_t i = 0; i < kWords; ++i) const_cast<volatile std::uint64_t*>(object)[i] = word;
+  }
+};
+
+TEST_F(Reused, APutIsNotOvertakenByStoresToWhatWasFreed) {
+  const auto [again, wrong] = kasane::run([] {
+    auto* first = object();
+    fill(first, 0x0102030405060708);
+    kasane::deallocate(first);
+    auto* second = object();
+    std::uint64_t words[kWords];
+    fill(words, 0x1100000000000000);
+    kasane::put(second, words, kWords);
+    kasane::release_all();
+    kasane::acquire_all();
+    const std::size_t loaded = count_wrong(second, words[0]);
+    kasane::get(words, second, kWords);
+    const std::pair result(first == second, loaded + count_wrong(words, 0x1100000000000000));
+    kasane::deallocate(second);
+    return result;
+  });
+  EXPECT_TRUE(again);
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST_F(Reused, AStoreOfWhatTheCopyHeldBeforeAPutArrives) {
+  const auto [again, wrong] = kasane::run([] {
+    auto* first = object();
+    fill(first, 0);
+    kasane::release_all();   // so that this rank's copy is the owner's
+    std::uint64_t words[kWords];
+    fill(words, 5);
+    kasane::put(first, words, kWords);
+    kasane::deallocate(first);
+    auto* second = object();
+    fill(second, 0);
+    kasane::release_all();
+    kasane::acquire_all();
+    kasane::get(words, second, kWords);
+    const std::pair result(first == second, count_wrong(words, 0));
+    kasane::deallocate(second);
+    return result;
+  });
+  EXPECT_TRUE(again);
+  EXPECT_EQ(wrong, 0u);
 }
 
 }  // namespace
