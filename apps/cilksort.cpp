@@ -32,7 +32,7 @@ struct Arguments {
            : placement == "cyclic" ? kasane::placement::cyclic
                                    : kasane::placement::block;
   }
-  [[nodiscard]] apps::Cutoff cutoff() const { return {leaf, leaf}; }
+  [[nodiscard]] apps::Cutoff cutoff() const { return {leaf, leaf, 16 * leaf}; }
 };
 
 template <class T>

@@ -15,10 +15,12 @@
 
 namespace apps {
 
-/// Elements below which a range is sorted, or two runs are merged, in one thread.
+/// Elements below which a range is sorted, or two runs are merged, in one thread; and below which a part is done wherever it is forked or stolen, not
+/// where its memory lies.
 struct Cutoff {
   std::size_t sort = 32 * 1024;
   std::size_t merge = 32 * 1024;
+  std::size_t near = 512 * 1024;
 };
 
 /// A sorted run [first, last).
@@ -39,6 +41,7 @@ void merge(Run<T> a, Run<T> b, T* out, Cutoff cutoff) {
     std::merge(a.first, a.last, b.first, b.last, out);
     return;
   }
+  if (a.size() + b.size() > cutoff.near) Pattern::near(out + (a.size() + b.size()) / 2);
   const T* const a_middle = a.first + a.size() / 2;
   const T* const b_middle = std::lower_bound(b.first, b.last, *a_middle);
   T* const out_middle = out + (a_middle - a.first) + (b_middle - b.first);
@@ -54,6 +57,7 @@ void cilksort(T* a, T* tmp, std::size_t n, Cutoff cutoff) {
     std::sort(a, a + n);
     return;
   }
+  if (n > cutoff.near) Pattern::near(a + n / 2);
   const std::size_t q = n / 4;
   T *const a1 = a + q, *const a2 = a + 2 * q, *const a3 = a + 3 * q, *const end = a + n;
   Pattern::invoke([=] { cilksort<Pattern>(a, tmp, q, cutoff); }, [=] { cilksort<Pattern>(a1, tmp + q, q, cutoff); },

@@ -23,6 +23,7 @@ struct Parallel {
   static void sort(T* first, T* last) {
     kasane::sort(first, last);
   }
+  static void near(const void* p) { kasane::this_thread::move_near(p); }
   template <class T>
   static void reads(const T* p, std::size_t n) {
     kasane::prefetch(p, n);

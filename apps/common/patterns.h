@@ -25,6 +25,8 @@ struct Serial {
   static void sort(T* first, T* last) {
     std::sort(first, last);
   }
+  /// What comes next uses above all the memory there.
+  static void near(const void*) {}
   // n elements at p are used so next.
   template <class T>
   static void reads(const T*, std::size_t) {}

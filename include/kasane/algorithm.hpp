@@ -20,6 +20,9 @@
 /// What a piece
 /// reads and writes of contiguous elements comes at once when it begins (`prefetch`); where it overwrites trivially copyable ones, nothing comes.
 ///
+/// **Where**: of large ranges of contiguous elements some parts a rank (of 256 KiB at least) begin at the rank that owns the memory in their middle (as `parallel_for(near_data, …)`): of the output,
+/// if there is one. From then on pieces may be stolen as ever. The caller may go on at another rank, as after any fork. Scans and searches begin where they are called.
+///
 /// **Functions** given are called by several threads at once, on copies or on the caller's object, and may throw: the exception that comes first in serial
 /// order is thrown
 /// after all pieces have ended, and the elements of output ranges are unspecified. Operators of reductions and scans are associative; they need not be
@@ -51,21 +54,35 @@ namespace kasane {
 
 namespace detail {
 
-/// Where a range of n elements may be cut: at multiples of `unit` elements, counted from `phase` elements before its first.
+/// Where a range of n elements may be cut: at multiples of `unit` elements, counted from `phase` elements before its first; and which parts of it begin near
+/// their memory: the first of `near` elements or less on the way down; 0: none.
 struct Cut {
   std::uint64_t grain;
   std::uint64_t unit = 1;
   std::uint64_t phase = 0;
+  std::uint64_t near = 0;
+  const std::byte* first = nullptr;   ///< where elements of `bytes` lie that pieces write, or read
+  std::uint64_t bytes = 0;
 
   [[nodiscard]] std::uint64_t middle(std::uint64_t begin, std::uint64_t end) const noexcept {
     const std::uint64_t half = begin + (end - begin) / 2;
     const std::uint64_t down = (half + phase) / unit * unit;
     return down > begin + phase ? down - phase : half;
   }
+  /// Before [begin, end) is cut. True: its memory has just been gone to.
+  bool enter(std::uint64_t begin, std::uint64_t end) noexcept {
+    if (near == 0 || end - begin > near) return false;
+    near = 0;
+    go_near(first + (begin + (end - begin) / 2) * bytes);
+    return true;
+  }
+  /// The same for who merges, at every level, parts that are larger.
+  [[nodiscard]] bool large(std::uint64_t n) const noexcept { return near != 0 && 2 * n > near; }
 };
 
 inline constexpr std::uint64_t kBlockBytes = 4096;          ///< what ranks do not write together
 inline constexpr std::uint64_t kPieceBytes = 64 * 1024;
+inline constexpr std::uint64_t kNearBytes = 512 * 1024;     ///< so that a part is much more work than its way
 
 /// The cut of a range, of which `written` is the beginning of what its pieces write, or read.
 template <std::random_access_iterator I>
@@ -77,6 +94,14 @@ template <std::random_access_iterator I>
   if constexpr (std::contiguous_iterator<I> && kBlockBytes % size == 0) {
     const auto address = reinterpret_cast<std::uintptr_t>(std::to_address(written));
     if (cut.grain >= kBlockBytes / size && address % size == 0) cut = {cut.grain, kBlockBytes / size, address % kBlockBytes / size};
+  }
+  if constexpr (std::contiguous_iterator<I>) {
+    const std::uint64_t part = std::max({(n - 1) / (kPartsOfARank * ranks()) + 1, kNearBytes / size, cut.grain});
+    if (ranks() > 1 && n > part) {
+      cut.near = part;
+      cut.first = reinterpret_cast<const std::byte*>(std::to_address(written));
+      cut.bytes = size;
+    }
   }
   return cut;
 }
@@ -113,6 +138,7 @@ void expect_output(O out, std::uint64_t n, I... inputs) {
 /// f(begin, end) for the pieces of [begin, end).
 template <class F>
 void each_piece(std::uint64_t begin, std::uint64_t end, Carried<F> f, Cut cut) {
+  cut.enter(begin, end);
   if (end - begin <= cut.grain) {
     if (begin != end) (*f)(begin, end);
     return;
@@ -128,6 +154,7 @@ void pieces(std::uint64_t n, Cut cut, F f) {
 /// combine of f(begin, end) over the pieces, in order.
 template <class T, class F, class Combine>
 T reduce_each(std::uint64_t begin, std::uint64_t end, Carried<F> f, Carried<Combine> combine, Cut cut) {
+  cut.enter(begin, end);
   if (end - begin <= cut.grain) return (*f)(begin, end);
   const std::uint64_t middle = cut.middle(begin, end);
   std::optional<T> left, right;
@@ -344,7 +371,8 @@ template <std::random_access_iterator I, class Less = std::less<>>
 template <std::random_access_iterator I, class Predicate>
 [[nodiscard]] I find_if(I first, I last, Predicate predicate, std::size_t grain = automatic) {
   const std::uint64_t n = detail::count_of(first, last);
-  const detail::Cut cut = detail::cut_for(first, n, grain);
+  detail::Cut cut = detail::cut_for(first, n, grain);
+  cut.near = 0;   // in order, as far as possible
   if (n <= cut.grain) return std::find_if(first, last, std::ref(predicate));
   const detail::SharedIndex found(n);
   detail::pieces(n, cut, [first, at = found.at(), p = detail::Carried<Predicate>(predicate)](std::uint64_t begin, std::uint64_t end) mutable {
@@ -479,6 +507,9 @@ void merge_runs(I a, I a_end, J b, J b_end, O out, Carried<Less> less, Cut cut) 
     merge_here<How>(a, a_end, b, b_end, out, *less);
     return;
   }
+  if constexpr (std::contiguous_iterator<O>) {
+    if (cut.large(na + nb)) go_near(std::to_address(advanced(out, (na + nb) / 2)));
+  }
   I a_cut = advanced(a, na / 2);
   J b_cut = advanced(b, nb / 2);
   if (na >= nb)
@@ -501,9 +532,16 @@ void sort_runs(I a, std::iter_value_t<I>* tmp, std::uint64_t n, Carried<Less> le
       std::sort(a, advanced(a, n), std::ref(*less));
     return;
   }
+  if constexpr (std::contiguous_iterator<I>) {
+    if (cut.large(n)) go_near(std::to_address(advanced(a, n / 2)));
+  }
   const std::uint64_t half = cut.middle(0, n), q1 = cut.middle(0, half), q3 = cut.middle(half, n);
   const auto sorted = [=](std::uint64_t begin, std::uint64_t end) {
-    return [=] { sort_runs<Stable, I, Less>(advanced(a, begin), tmp + begin, end - begin, less, {cut.grain, cut.unit, (cut.phase + begin) % cut.unit}); };
+    return [=] {
+      Cut part = cut;
+      part.phase = (cut.phase + begin) % cut.unit;
+      sort_runs<Stable, I, Less>(advanced(a, begin), tmp + begin, end - begin, less, part);
+    };
   };
   const auto merged = [=](std::uint64_t begin, std::uint64_t middle, std::uint64_t end) {
     return [=] {

@@ -672,6 +672,11 @@ template <class I>
     return first + static_cast<std::iter_difference_t<I>>(n);
 }
 
+inline constexpr std::uint64_t kPartsOfARank = 4;   ///< so that owners of unequal shares do not wait long for each other
+
+/// A hint: in memory that is not global, or not allocated, nothing happens.
+inline void go_near(const void* p) noexcept { static_cast<void>(kasane_thread_move_near(p)); }
+
 /// Calls run(begin, end) for parts of [begin, end) of at most `part` each, on a thread that goes near place(what is in the middle) before.
 template <class Place, class Run>
 void placed_parts(std::uint64_t begin, std::uint64_t end, std::uint64_t part, Carried<Place> place, Carried<Run> run) {
@@ -687,7 +692,6 @@ void placed_parts(std::uint64_t begin, std::uint64_t end, std::uint64_t part, Ca
 /// As for_pieces, in some parts a rank, each near place(i) of the i-th iteration in its middle.
 template <class I, class Place, class F>
 void for_placed(I first, std::uint64_t n, Place place, Carried<F> f, std::uint64_t grain) {
-  constexpr std::uint64_t kPartsOfARank = 4;   // so that owners of unequal shares do not wait long for each other
   auto run = [first, f, grain](std::uint64_t begin, std::uint64_t end) { for_pieces<I, F>(advanced_by(first, begin), advanced_by(first, end), f, grain); };
   const std::uint64_t even = (n - 1) / (kPartsOfARank * ranks()) + 1;
   placed_parts(0, n, even > grain ? even : grain, Carried<Place>(place), Carried<decltype(run)>(run));

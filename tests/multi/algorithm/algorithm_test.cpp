@@ -12,6 +12,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -144,6 +145,44 @@ TEST(Algorithm, AFoundElementEndsTheSearch) {
     EXPECT_EQ(looked, 1001U);
   else
     EXPECT_LT(looked, std::uint64_t{1} << 20);
+}
+
+/// How often the pieces of [begin, end) have gone near their memory on the way down: least and most.
+std::pair<int, int> times_near(kasane::detail::Cut cut, std::uint64_t begin, std::uint64_t end) {
+  const int here = cut.enter(begin, end) ? 1 : 0;
+  if (end - begin <= cut.grain) return {here, here};
+  const std::uint64_t middle = cut.middle(begin, end);
+  const auto left = times_near(cut, begin, middle), right = times_near(cut, middle, end);
+  return {here + std::min(left.first, right.first), here + std::max(left.second, right.second)};
+}
+
+TEST(Algorithm, PiecesOfLargeRangesGoNearTheirMemoryOnce) {
+  alignas(4096) static std::uint64_t memory[512 + 5];
+  for (const std::uint64_t* first : {memory, memory + 5}) {
+    for (const std::uint64_t n : {std::uint64_t{100}, std::uint64_t{65'536}, std::uint64_t{140'000}, std::uint64_t{1'000'003}, std::uint64_t{100'000'000}}) {
+      for (const std::uint64_t grain : {std::uint64_t{0}, std::uint64_t{1000}, std::uint64_t{40'000'000}}) {
+        const auto cut = kasane::detail::cut_for(first, n, grain);
+        const bool near = kasane::ranks() > 1 && n > 65'536 && n > cut.grain;   // 512 KiB
+        const auto [least, most] = times_near(cut, 0, n);
+        EXPECT_GE(least, near ? 1 : 0) << n << " elements, grain " << grain;
+        EXPECT_LE(most, near ? 1 : 0) << n << " elements, grain " << grain;
+      }
+    }
+  }
+  EXPECT_EQ(kasane::detail::cut_for(std::vector<bool>(1 << 24).begin(), 1 << 24, 0).near, 0u);   // not contiguous
+}
+
+TEST(Algorithm, ArraysAtOneRank) {
+  constexpr std::size_t n = 1 << 18;
+  for (std::uint32_t owner = 0; owner < kasane::ranks(); ++owner) {
+    EXPECT_TRUE(kasane::run([owner] {
+      const auto a = kasane::make_array<std::uint64_t>(n, kasane::placement::on(owner));
+      const auto index = [first = a.get()](std::uint64_t& x) { x = static_cast<std::uint64_t>(&x - first); };
+      kasane::for_each(a.get(), a.get() + n, index);
+      kasane::sort(a.get(), a.get() + n, std::greater<>());
+      return kasane::reduce(a.get(), a.get() + n) == n * (n - 1) / 2 && std::is_sorted(a.get(), a.get() + n, std::greater<>());
+    })) << "rank " << owner;
+  }
 }
 
 TEST(Algorithm, ScansKeepTheOrderAlsoInPlace) {
