@@ -133,6 +133,11 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void arm_own_page(BlockId, std::uint32_t held, std::uint32_t pins) noexcept;
   Fetched locate(comm::Blocking&, PageId, gas::AddressCache::Found&);
   Fetched fetch(ThreadContext&, BlockId first, std::uint32_t count, bool bytes_too);
+  /// Where the owner's bytes are mapped here; else null.
+  [[nodiscard]] const std::byte* frame_of(Rank owner, std::uint64_t offset) const noexcept {
+    const std::byte* frames = transport_.mapped(owner, gas::kFrames);
+    return frames == nullptr ? nullptr : frames + offset;
+  }
 
   struct Pinning;
   class Gathering;

@@ -7,7 +7,7 @@
 
 #include "base/trace.h"
 #include "dsm/coherence.h"
-#include "dsm/fingerprint.h"
+#include "dsm/last_seen.h"
 
 namespace kasane::dsm {
 
@@ -173,12 +173,12 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
   const std::uint64_t offset = mem::offset_of(first);
   const PageId page = pages_.page_of(first);
   const bool counts = bytes_too && attractor_ != nullptr && attractor_->draws(page);
-  std::optional<std::uint64_t> had;   // of the first block: what this rank last saw and wrote
+  std::optional<LastSeen> last_seen;   // of the first block
   for (;;) {
     const std::uint64_t drops = drops_.load();
     gas::AddressCache::Found found;
     if (const Fetched where = locate(ctx.io, page, found); where != Fetched::yes) return where;
-    if (counts && !had) had = fingerprint(space_.a(offset));
+    if (counts && !last_seen) last_seen.emplace(space_.a(offset), frame_of(found.owner, offset));
     const auto stay = sharing_.join(ctx.io, page, found.owner);
     if (bytes_too) {
       const Traced traced(&ctx.counters, TraceKind::fetch, blocks * kBlockBytes);
@@ -190,7 +190,7 @@ Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint
     if (!addresses_.stood(ctx.io, page, found)) continue;
     sharing_.joined(page, stay);
     if (drops_.load() != drops) continue;
-    if (counts) attractor_->used(page, fingerprint(space_.a(offset)) != *had);
+    if (counts) attractor_->used(page, last_seen->changed());
     return Fetched::yes;
   }
 }

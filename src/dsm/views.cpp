@@ -11,12 +11,13 @@
 #include <array>
 #include <bitset>
 #include <cstring>
+#include <optional>
 #include <span>
 
 #include "base/assert.h"
 #include "base/trace.h"
 #include "dsm/coherence.h"
-#include "dsm/fingerprint.h"
+#include "dsm/last_seen.h"
 
 namespace kasane::dsm {
 
@@ -70,8 +71,7 @@ class Coherence::Gathering {
     std::uint64_t first, end;
     gas::AddressCache::Found found;
     Fetched where;
-    const std::byte* looked_at = nullptr;   ///< the first block that is read: for the attractor
-    std::uint64_t had = 0;                  ///< what this rank last saw of it, and wrote to it
+    std::optional<LastSeen> last_seen;   ///< of the first block that is read: for the attractor
   };
 
   [[nodiscard]] Step step(std::uint64_t i) const noexcept {
@@ -148,7 +148,7 @@ class Coherence::Gathering {
       if (part.where == Fetched::yes) {
         good = c_.addresses_.stood(ctx_.io, joined->page, part.found);   // rule 9
         if (good) c_.sharing_.joined(joined->page, joined->stay);
-        if (good && c_.attractor_ != nullptr) c_.attractor_->used(joined->page, part.looked_at != nullptr && fingerprint(part.looked_at) != part.had);
+        if (good && c_.attractor_ != nullptr) c_.attractor_->used(joined->page, part.last_seen && part.last_seen->changed());
         ++joined;
       }
       if (!good) give_back(part);
@@ -161,10 +161,7 @@ class Coherence::Gathering {
       std::uint64_t end = i;
       while (end < part.end && fetches(end)) ++end;
       const std::uint64_t at = mem::offset_of(block(i));
-      if (end != i && part.looked_at == nullptr && c_.attractor_ != nullptr) {
-        part.looked_at = c_.space_.a(at);
-        part.had = fingerprint(part.looked_at);
-      }
+      if (end != i && !part.last_seen && c_.attractor_ != nullptr) part.last_seen.emplace(c_.space_.a(at), c_.frame_of(part.found.owner, at));
       if (end != i) batch.read({part.found.owner, gas::kFrames, at}, c_.space_.a(at), (end - i) * kBlockBytes);
       i = end + 1;
     }
