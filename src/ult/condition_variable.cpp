@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "ult/condition_variable_record.h"
 #include "ult/mutex_record.h"
+#include "ult/timed.h"
 
 namespace kasane::ult {
 namespace {
@@ -15,13 +16,14 @@ struct Waiting {
   Pool& pool;
   SyncHandle condition;
   SyncHandle mutex;
+  std::uint64_t deadline_ns = kNoDeadline;
 };
 
 // First the list, then the mutex: whoever changes the condition under the mutex after our test finds us in the list. A notifier that is
 // quicker than our unlock puts us on the mutex's list while we still hold it; our own unlock may then hand it to ourselves.
 // Nothing of the suspended thread's stack is touched after the first run() (rule as in mutex.cpp).
 void enlist(void* context, SlotId self) {
-  const auto [pool, condition, mutex] = *static_cast<Waiting*>(context);
+  const auto [pool, condition, mutex, unused] = *static_cast<Waiting*>(context);
   const SyncRecords records(pool);
   records.run<ConditionAction>(condition, ConditionWait(self));
   records.run<MutexAction>(mutex, MutexUnlock(self, pool.config().rank));
@@ -31,6 +33,31 @@ void requeue(const SyncRecords& records, SyncHandle condition, SlotId waiter) {
   const SyncHandle mutex{records.load(condition, SyncField::data0) - 1};
   const auto outcome = records.run<MutexAction>(mutex, MutexLock(waiter, /*relock=*/true));
   if (outcome == MutexAction::acquired) records.perform(mutex, SyncStep::wake(waiter));
+}
+
+/// Notifies, or what else the machine is for.
+void serve(const SyncRecords& records, SyncHandle condition, ConditionNotify machine) {
+  SyncStep s = machine.next(0);
+  while (s.kind != SyncStep::Kind::done) {
+    Word result = 0;
+    if (s.kind == SyncStep::Kind::requeue) requeue(records, condition, s.slot);
+    else if (s.kind != SyncStep::Kind::settle) result = records.perform(condition, s);
+    else if (records.settle(s.slot, static_cast<TimedOutcome>(s.value))) requeue(records, condition, s.slot);
+    s = machine.next(result);
+  }
+}
+
+void leave(const SyncRecords& records, SyncHandle condition) { serve(records, condition, ConditionNotify::leave()); }
+constexpr TimedQueue kQueue{.leave = leave, .go_on = requeue};
+
+// As enlist(). The timer comes last: until then nobody lets the thread go but a notifier.
+void enlist_timed(void* context, SlotId self) {
+  const auto [pool, condition, mutex, deadline_ns] = *static_cast<Waiting*>(context);
+  const SyncRecords records(pool);
+  const std::uint64_t round = arm(records, self);
+  records.run<ConditionAction>(condition, ConditionWait(self, /*timed=*/true));
+  records.run<MutexAction>(mutex, MutexUnlock(self, pool.config().rank));
+  start_timer(pool, deadline_ns, self, round, condition, kQueue);
 }
 
 /// Two mutexes at a time cannot be: a notified waiter would be handed the wrong one.
@@ -54,33 +81,34 @@ ConditionVariable::~ConditionVariable() {
   records.give_back(record_);
 }
 
-void ConditionVariable::wait(Mutex& mutex) {
-  Pool& pool = pool_of_thread("condition_variable::wait");
-  const SyncRecords records(pool);
-  const SyncHandle held = mutex.record_;
-  KASANE_CHECK(MutexWord::unpack(records.load(held, SyncField::word)).holder == Pool::self(),
+void ConditionVariable::check_held(const Mutex& mutex) const {
+  const SyncRecords records(pool_of_thread("condition_variable::wait"));
+  KASANE_CHECK(MutexWord::unpack(records.load(mutex.record_, SyncField::word)).holder == Pool::self(),
                "a thread waits for a condition variable without holding the mutex");
-  bind(records, record_, held);
-  Waiting waiting{pool, record_, held};
+  bind(records, record_, mutex.record_);
+}
+
+void ConditionVariable::wait(Mutex& mutex) {
+  check_held(mutex);
+  const SyncHandle held = mutex.record_;
+  Waiting waiting{pool_of_thread("condition_variable::wait"), record_, held};
   Pool::suspend(enlist, &waiting);
   // The mutex's holder again, by hand-over or by the notifier; perhaps on another rank, with a pool of its own.
   SyncRecords(pool_of_thread("condition_variable::wait")).cross_from_last(held);
 }
 
+bool ConditionVariable::wait_until(Mutex& mutex, std::uint64_t deadline_ns) {
+  check_held(mutex);
+  const SyncHandle held = mutex.record_;
+  Waiting waiting{pool_of_thread("condition_variable::wait_until"), record_, held, deadline_ns};
+  Pool::suspend(enlist_timed, &waiting);
+  const bool notified = collect("condition_variable::wait_until");
+  SyncRecords(pool_of_thread("condition_variable::wait_until")).cross_from_last(held);
+  return notified;
+}
+
 void ConditionVariable::notify(bool all) {
-  Pool& pool = pool_of_thread("condition_variable::notify");
-  const SyncRecords records(pool);
-  const SyncHandle condition = record_;
-  ConditionNotify machine(all);
-  SyncStep s = machine.next(0);
-  while (s.kind != SyncStep::Kind::done) {
-    if (s.kind == SyncStep::Kind::requeue) {
-      requeue(records, condition, s.slot);
-      s = machine.next(0);
-    } else {
-      s = machine.next(records.perform(condition, s));
-    }
-  }
+  serve(SyncRecords(pool_of_thread("condition_variable::notify")), record_, ConditionNotify(all));
 }
 
 void ConditionVariable::notify_one() { notify(/*all=*/false); }

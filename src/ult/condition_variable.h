@@ -7,6 +7,8 @@
 // Misuse is a check failure: waiting without holding the mutex, with two mutexes at a time, destroying it while somebody waits.
 #pragma once
 
+#include <cstdint>
+
 #include "ult/mutex.h"
 #include "ult/sync_record.h"
 
@@ -22,10 +24,13 @@ class ConditionVariable {
 
   /// Unlocks mutex, waits to be notified, and locks it again.
   void wait(Mutex& mutex);
+  /// As wait, but no longer than to a time of the job's clock (Pool::clock_ns). False: that has passed, and it was not notified.
+  [[nodiscard]] bool wait_until(Mutex& mutex, std::uint64_t deadline_ns);
   void notify_one();
   void notify_all();
 
  private:
+  void check_held(const Mutex& mutex) const;
   void notify(bool all);
   SyncHandle record_;
 };

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The condition variable's protocol, pure (sync_record_step.h). docs/design/sched.md, "Condition variable", has the table.
 //
-//   word    newest waiter 32 (link) | pending 29 | all 1 | older 1 | serving 1
+//   word    newest waiter 32 (link) | pending 29 | all 1 | older, or leaving while somebody serves 1 | serving 1
 //   fifo    the oldest waiter, linked to younger ones; only the server touches it
 //   data0   1 + handle of the waiters' mutex
 //
 // A notifier never waits for another: the first becomes the *server*, the others add theirs to `pending` (or set `all`) and go on.
 // The server moves waiters, oldest first, to the mutex's own list (requeue), so that a notified thread wakes up as its
-// holder; no herd runs for it.
+// holder; no herd runs for it. The timer of a waiter whose deadline has passed serves, too, or asks the server: who is let go is requeued as well
+// (timed_wait.h).
 //
 // Thread safety: pure. Invariants: fifo non-empty ⇒ older or serving; a waiter is in exactly one list; a notification that
 // found a waiter is served before its server returns.
@@ -16,6 +17,7 @@
 #include <cstdint>
 
 #include "base/ids.h"
+#include "ult/sieve.h"
 #include "ult/sync_record_step.h"
 
 namespace kasane::ult {
@@ -26,14 +28,16 @@ struct ConditionWord {
   bool all = false;            ///< one for all who wait now
   bool older = false;          ///< fifo is not empty (kept while nobody serves)
   bool serving = false;        ///< somebody serves
+  bool leaving = false;        ///< some waiters' timers ask (only while somebody serves)
 
   static constexpr std::uint32_t kMaxPending = (1u << 29) - 1;
 
   [[nodiscard]] constexpr Word pack() const noexcept {
-    return link_to(newest) << 32 | Word{pending} << 3 | Word{all} << 2 | Word{older} << 1 | Word{serving};
+    return link_to(newest) << 32 | Word{pending} << 3 | Word{all} << 2 | Word{older || leaving} << 1 | Word{serving};
   }
   [[nodiscard]] static constexpr ConditionWord unpack(Word w) noexcept {
-    return {slot_of_link(w >> 32), static_cast<std::uint32_t>(w >> 3) & kMaxPending, (w & 4) != 0, (w & 2) != 0, (w & 1) != 0};
+    const bool serving = (w & 1) != 0, second = (w & 2) != 0;
+    return {slot_of_link(w >> 32), static_cast<std::uint32_t>(w >> 3) & kMaxPending, (w & 4) != 0, second && !serving, serving, second && serving};
   }
   friend constexpr bool operator==(ConditionWord, ConditionWord) = default;
 };
@@ -42,6 +46,7 @@ enum class ConditionEvent : std::uint16_t {
   wait,         ///< self waits
   notify_one,
   notify_all,
+  leave,        ///< timers ask
   serve,        ///< the server looks what is next; fifo has somebody
   serve_empty,  ///< … fifo is empty
 };
@@ -52,8 +57,9 @@ enum class ConditionAction : std::uint32_t {
   added,     ///< the server will do it
   begin,     ///< self is the server now
   pop,       ///< requeue the oldest of fifo
-  collect,   ///< took the list of the word: turn it round, requeue the oldest; the rest is fifo
-  drain,     ///< took the list of the word: requeue all of fifo, then all of it
+  collect,   ///< took the list of the word: turned round it is fifo now
+  drain,     ///< … behind fifo: requeue them all
+  sift,      ///< … behind fifo: requeue those whose timers ask; who stays is fifo now
   end,       ///< self is the server no more
 };
 
@@ -78,17 +84,26 @@ struct ConditionStep {
       n.older = false;
       n.serving = true;
       return {n, w.serving ? Action::added : Action::begin};
+    case Event::leave:
+      if (!w.serving && !w.older && w.newest == kNoSlot) return {w, Action::nobody};
+      n.leaving = n.serving = true;
+      n.older = false;
+      return {n, w.serving ? Action::added : Action::begin};
     case Event::serve:
     case Event::serve_empty:
       break;
   }
   if (w.all) return {{.serving = true}, Action::drain};
+  if (w.leaving) {
+    n.leaving = false;
+    n.newest = kNoSlot;
+    return {n, Action::sift};
+  }
   if (w.pending != 0 && event == Event::serve) {
     --n.pending;
     return {n, Action::pop};
   }
   if (w.pending != 0 && w.newest != kNoSlot) {
-    --n.pending;
     n.newest = kNoSlot;
     return {n, Action::collect};
   }
@@ -96,11 +111,11 @@ struct ConditionStep {
   return {{.newest = w.newest, .older = event == Event::serve}, Action::end};
 }
 
-/// Pushes a waiter that still holds its mutex. Outcome pushed.
+/// Pushes a waiter that still holds its mutex; timed: with a deadline. Outcome pushed.
 class ConditionWait {
  public:
   constexpr ConditionWait() noexcept = default;
-  explicit constexpr ConditionWait(SlotId self) noexcept : self_(self) {}
+  explicit constexpr ConditionWait(SlotId self, bool timed = false) noexcept : self_(self), note_(timed ? kTimedWaiter : 0) {}
 
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
     if (phase_ == Phase::linked) {
@@ -112,22 +127,29 @@ class ConditionWait {
       seen_ = result;
     }
     phase_ = Phase::linked;
-    return SyncStep::store_next(self_, ConditionWord::unpack(seen_).newest);
+    return SyncStep::store_next(self_, ConditionWord::unpack(seen_).newest, note_);
   }
 
  private:
   enum class Phase : std::uint32_t { start, linked, swapped };
   Word seen_ = 0;   // the first guess is: nobody waits
   SlotId self_ = kNoSlot;
+  std::uint32_t note_ = 0;
   Phase phase_ = Phase::start;
+  std::uint32_t pad_ = 0;   // no padding bytes
 };
 
-/// Notifies, and serves if nobody else does. Outcome nobody, added or end.
+/// Notifies, or asks for those to be let go whose timers ask; and serves if nobody else does. Outcome nobody, added or end.
 class ConditionNotify {
  public:
   constexpr ConditionNotify() noexcept = default;
   explicit constexpr ConditionNotify(bool all) noexcept
       : event_(all ? ConditionEvent::notify_all : ConditionEvent::notify_one) {}
+  [[nodiscard]] static constexpr ConditionNotify leave() noexcept {
+    ConditionNotify n;
+    n.event_ = ConditionEvent::leave;
+    return n;
+  }
 
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
     switch (phase_) {
@@ -143,24 +165,23 @@ class ConditionNotify {
         return serve();
       case Phase::fifo_written: return serve();
       case Phase::served:
-        if (result == seen_) return begin();
+        if (result == seen_) return served();
         seen_ = result;
         return serve();
+      case Phase::sifting: return sift(result);
       case Phase::link_read: {
         const SlotId oldest = fifo_;
-        fifo_ = slot_of_link(result);
-        return go(Phase::requeued, SyncStep::requeue(oldest));
+        const bool timed = (result >> 32 & kTimedWaiter) != 0;
+        fifo_ = slot_of_link(result & 0xFFFFFFFFu);
+        return go(Phase::requeued, timed ? SyncStep::settle(oldest, TimedOutcome::granted) : SyncStep::requeue(oldest));
       }
-      case Phase::reversing: return reverse(result);
       case Phase::requeued: return draining_ != 0 ? drain() : serve();
     }
     return SyncStep::done(ConditionAction::nobody);
   }
 
  private:
-  enum class Phase : std::uint32_t {
-    start, word_read, notified, fifo_read, fifo_written, served, link_read, reversing, requeued
-  };
+  enum class Phase : std::uint32_t { start, word_read, notified, fifo_read, fifo_written, served, sifting, link_read, requeued };
 
   [[nodiscard]] constexpr ConditionStep step(ConditionEvent e) const noexcept {
     return ult::next(ConditionWord::unpack(seen_), e);
@@ -186,32 +207,26 @@ class ConditionNotify {
     }
     return go(Phase::served, SyncStep::compare_swap(seen_, s.next.pack()));
   }
-  constexpr SyncStep begin() noexcept {
+  constexpr SyncStep served() noexcept {
     const ConditionStep s = serving_step();
     const SlotId newest = ConditionWord::unpack(seen_).newest;
     seen_ = s.next.pack();
     if (s.action == ConditionAction::pop) return go(Phase::link_read, SyncStep::load_next(fifo_));
     if (s.action == ConditionAction::end) return SyncStep::done(s.action);
-    batch_ = newest;
     draining_ = s.action == ConditionAction::drain ? 1 : 0;
-    return draining_ != 0 ? drain() : turn_round();
+    sieve_ = Sieve(s.action == ConditionAction::sift ? Sieve::Who::leaving : Sieve::Who::nobody, fifo_, newest);
+    return sift(0);
+  }
+  constexpr SyncStep sift(Word result) noexcept {
+    const SyncStep s = sieve_.next(result);
+    if (s.kind != SyncStep::Kind::done) return go(Phase::sifting, s);
+    fifo_ = sieve_.oldest();
+    return draining_ != 0 ? drain() : serve();
   }
   constexpr SyncStep drain() noexcept {
     if (fifo_ != kNoSlot) return go(Phase::link_read, SyncStep::load_next(fifo_));
-    if (batch_ != kNoSlot) return turn_round();
     draining_ = 0;
     return serve();
-  }
-  constexpr SyncStep turn_round() noexcept {
-    reversal_ = Reversal(batch_);
-    batch_ = kNoSlot;
-    return reverse(0);
-  }
-  constexpr SyncStep reverse(Word result) noexcept {
-    const SyncStep s = reversal_.next(result);
-    if (s.kind != SyncStep::Kind::done) return go(Phase::reversing, s);
-    fifo_ = reversal_.rest();
-    return go(Phase::requeued, SyncStep::requeue(reversal_.oldest()));
   }
 
   Word seen_ = 0;
@@ -220,8 +235,7 @@ class ConditionNotify {
   Phase phase_ = Phase::start;
   SlotId fifo_ = kNoSlot;     ///< the server's copy
   SlotId stored_ = kNoSlot;   ///< the record's
-  SlotId batch_ = kNoSlot;
-  Reversal reversal_;
+  Sieve sieve_;
 };
 
 }  // namespace kasane::ult

@@ -61,7 +61,8 @@ class Idlers {
   void start_search() noexcept { word_.fetch_add(kSearching, std::memory_order_seq_cst); }
   /// The searcher found work (or gives up for another reason than sleep).
   void found();
-  /// A searcher goes to sleep unless last_look() finds something; a searcher again afterwards.
+  static constexpr std::int64_t kForever = -1;
+  /// A searcher goes to sleep for as long as last_look() says, ns (0: it has found something); a searcher again afterwards.
   template <class LastLook>
   void sleep(std::uint32_t worker, LastLook&& last_look) {
     const std::uint32_t seen = outside_->activity();
@@ -69,7 +70,7 @@ class Idlers {
     word_.fetch_add(kSleeper - kSearching, std::memory_order_seq_cst);
     outside_->announce_idle(worker);
     barrier();
-    if (!last_look()) outside_->sleep(seen, -1);
+    if (const std::int64_t limit = last_look(); limit != 0) outside_->sleep(seen, limit);
     outside_->forget_idle(worker);
     search_again();
   }

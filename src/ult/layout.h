@@ -54,7 +54,8 @@ struct alignas(128) SlotControl {
   Word stack_end;      ///< highest address of its stack, exclusive
 
   Word eh[2];          ///< its __cxa_eh_globals while it does not run (ult/exception_state.h)
-  Word reserved2[2];
+  Word timed;          ///< the thread's wait with a deadline (ult/timed_wait.h)
+  Word reserved2;
   Word locals[kLocalKeys];
 };
 static_assert(sizeof(SlotControl) == 128);

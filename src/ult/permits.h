@@ -12,6 +12,8 @@ namespace kasane::ult {
 
 /// Waits until it has them. The thread may be on another rank afterwards.
 void take_permits(SyncHandle, std::uint32_t amount, const char* what);
+/// As take_permits, but no longer than to a time of the job's clock (Pool::clock_ns). False: that has passed, and it has none.
+[[nodiscard]] bool take_permits_until(SyncHandle, std::uint32_t amount, std::uint64_t deadline_ns, const char* what);
 [[nodiscard]] bool try_take_permits(SyncHandle, std::uint32_t amount, const char* what);
 /// False: there would be more than `most`.
 [[nodiscard]] bool give_permits(SyncHandle, std::uint32_t amount, const char* what, std::uint32_t most = kMostPermits);

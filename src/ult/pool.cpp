@@ -369,6 +369,7 @@ void Pool::stop() noexcept {
 }
 
 const Config& Pool::config() const noexcept { return core_->config; }
+std::uint64_t Pool::clock_ns() const noexcept { return now_ns() + core_->config.clock_offset_ns; }
 
 Pool* Pool::current() noexcept {
   const Worker* worker = current_worker();

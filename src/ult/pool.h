@@ -60,6 +60,7 @@ struct Config {
   std::byte* stacks = nullptr;               ///< the stacks segment: ranks × stacks_per_rank × stack_bytes, at the same address on every rank
   std::byte* region = nullptr;               ///< this rank's threads region: layout.h says how many bytes; zeroed
   Counters* counters = nullptr;              ///< workers of them
+  std::uint64_t clock_offset_ns = 0;         ///< the job's clock less now_ns() of this rank's host
   Words* words = nullptr;                    ///< null with one rank: all words are local
   Edges* edges = nullptr;
   StackMover* mover = nullptr;
@@ -85,6 +86,8 @@ class Pool {
   void stop() noexcept;
 
   [[nodiscard]] const Config& config() const noexcept;
+  /// The job's clock: now_ns() where all ranks are on one host, else as near to one clock as the hosts' times of day were when the job began.
+  [[nodiscard]] std::uint64_t clock_ns() const noexcept;
   /// The pool whose worker the calling OS thread is, or null. Also from a fault handler.
   [[nodiscard]] static Pool* current() noexcept;
   /// The calling worker's index; only where current() is not null.

@@ -17,6 +17,7 @@
 #include "ult/join_record.h"
 #include "ult/pool.h"
 #include "ult/slots.h"
+#include "ult/timers.h"
 #include "ult/worker.h"
 
 namespace kasane::ult {
@@ -67,6 +68,8 @@ class PoolCore {
   }
   [[gnu::noinline]] void answer();
   void make_ready(SlotId slot, Rank rank);
+  /// Some worker rings it when it is due.
+  void start_timer(const Timer&);
 
   // ---- on a thread ----
 
@@ -95,6 +98,7 @@ class PoolCore {
   Controls controls;
   Slots slots;
   Idlers idlers;
+  Timers timers;
   std::atomic<bool> stopping{false};
   std::vector<std::unique_ptr<Worker>> workers;
   std::uint32_t mxcsr;      ///< of the creator; all workers get it, so that a switch need not carry it
@@ -110,6 +114,12 @@ class PoolCore {
   SlotId steal_here(Worker& worker);
   SlotId steal_outside(Worker& worker);
   SlotId look_around(Worker& worker);
+  /// Rings those that are due. One relaxed load where there is none.
+  void ring_timers() {
+    if (timers.earliest() != Timers::kNever) [[unlikely]] ring_due_timers();
+  }
+  [[gnu::noinline]] void ring_due_timers();
+  [[nodiscard]] std::int64_t until_next_timer_ns() const noexcept;
   [[gnu::noinline]] SlotId search(Worker& worker, SlotId root);
   [[nodiscard]] bool something_to_do(Worker& worker, SlotId root);
   void resume(Worker& worker, SlotId slot);

@@ -8,6 +8,7 @@
 #include "ult/context.h"
 #include "ult/pool_core.h"
 #include "ult/runtime_section.h"
+#include "ult/timed.h"
 
 namespace kasane::ult {
 namespace {
@@ -137,6 +138,11 @@ void PoolCore::make_ready(SlotId slot, Rank rank) {
   if (Worker* worker = current_worker()) count(worker->counters->wakes_remote);
 }
 
+// As a push: a sleeper that cannot know of it is woken (ult/idlers.h).
+void PoolCore::start_timer(const Timer& timer) {
+  if (timers.add(timer) && idlers.wanted()) idlers.wake();
+}
+
 void PoolCore::wake_for_push() {
   RuntimeSection section;
   if (idlers.wanted()) idlers.wake();
@@ -159,6 +165,7 @@ bool PoolCore::finished(SlotId root) const {
 void PoolCore::work(Worker& worker, SlotId root) {
   while (!finished(root)) {
     answer_if_asked();
+    ring_timers();
     const SlotId slot = find_work(worker, root);
     if (slot == kNoSlot) continue;
     resume(worker, slot);
@@ -268,6 +275,18 @@ SlotId PoolCore::look_around(Worker& worker) {
   return steal_outside(worker);
 }
 
+void PoolCore::ring_due_timers() {
+  Timer timer;
+  while (timers.take_due(now_ns(), timer)) ring(*pool, timer);
+}
+
+std::int64_t PoolCore::until_next_timer_ns() const noexcept {
+  const std::uint64_t at = timers.earliest();
+  if (at == Timers::kNever) return Idlers::kForever;
+  const std::uint64_t now = now_ns();
+  return at > now ? static_cast<std::int64_t>(at - now) : 0;
+}
+
 bool PoolCore::something_to_do(Worker& worker, SlotId root) {
   if (finished(root) || atomic(controls.own_word(Layout::ready_head())).load(std::memory_order_acquire) != 0) return true;
   for (const auto& other : workers)
@@ -282,6 +301,7 @@ SlotId PoolCore::search(Worker& worker, SlotId root) {
   idlers.start_search();
   while (!finished(root)) {
     answer_if_asked();
+    ring_timers();
     slot = look_around(worker);
     if (slot != kNoSlot) break;
     if (now_ns() < give_up) {
@@ -290,9 +310,9 @@ SlotId PoolCore::search(Worker& worker, SlotId root) {
     }
     slots.drain_returned();
     idlers.sleep(worker.index, [&] {
-      if (something_to_do(worker, root)) return true;
-      count(worker.counters->sleeps);
-      return false;
+      const std::int64_t limit = something_to_do(worker, root) ? 0 : until_next_timer_ns();
+      if (limit != 0) count(worker.counters->sleeps);
+      return limit;
     });
     give_up = now_ns() + kSpinNs;
   }

@@ -31,6 +31,12 @@ bool Semaphore::try_acquire() {
   return true;
 }
 
+bool Semaphore::try_acquire_until(std::uint64_t deadline_ns) {
+  if (!take_permits_until(record_, 1, deadline_ns, "semaphore::try_acquire_until")) return false;
+  pool_of_thread("semaphore::try_acquire_until").acquire();
+  return true;
+}
+
 void Semaphore::release(std::uint32_t permits) {
   const SyncHandle record = record_;   // whoever takes the permit may destroy the object
   pool_of_thread("semaphore::release").release();

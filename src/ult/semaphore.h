@@ -23,6 +23,8 @@ class Semaphore {
 
   void acquire();
   [[nodiscard]] bool try_acquire();
+  /// Waits no longer than to a time of the job's clock (Pool::clock_ns). False: that has passed, and it has no permit.
+  [[nodiscard]] bool try_acquire_until(std::uint64_t deadline_ns);
   void release(std::uint32_t permits);
 
  private:

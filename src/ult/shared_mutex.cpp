@@ -44,6 +44,13 @@ bool SharedMutex::try_lock() {
   return true;
 }
 
+bool SharedMutex::try_lock_until(std::uint64_t deadline_ns) {
+  const SyncHandle record = record_;
+  if (!take_permits_until(record, kMostPermits, deadline_ns, "shared_mutex::try_lock_until")) return false;
+  cross_to_writer(record, "shared_mutex::try_lock_until");
+  return true;
+}
+
 void SharedMutex::unlock() {
   Pool& pool = pool_of_thread("shared_mutex::unlock");
   const SyncRecords records(pool);
@@ -63,6 +70,13 @@ void SharedMutex::lock_shared() {
 bool SharedMutex::try_lock_shared() {
   if (!try_take_permits(record_, 1, "shared_mutex::try_lock_shared")) return false;
   SyncRecords(pool_of_thread("shared_mutex::try_lock_shared")).cross_from_last(record_);
+  return true;
+}
+
+bool SharedMutex::try_lock_shared_until(std::uint64_t deadline_ns) {
+  const SyncHandle record = record_;
+  if (!take_permits_until(record, 1, deadline_ns, "shared_mutex::try_lock_shared_until")) return false;
+  SyncRecords(pool_of_thread("shared_mutex::try_lock_shared_until")).cross_from_last(record);
   return true;
 }
 

@@ -23,6 +23,9 @@ class SharedMutex {
 
   void lock();
   [[nodiscard]] bool try_lock();
+  /// These wait no longer than to a time of the job's clock (Pool::clock_ns). False: that has passed, and nothing is locked.
+  [[nodiscard]] bool try_lock_until(std::uint64_t deadline_ns);
+  [[nodiscard]] bool try_lock_shared_until(std::uint64_t deadline_ns);
   void unlock();
   void lock_shared();
   [[nodiscard]] bool try_lock_shared();

@@ -25,7 +25,8 @@ constexpr std::size_t field_offset(SyncField f) noexcept {
     case SyncField::fifo: return offsetof(SyncRecord, fifo);
     case SyncField::last: return offsetof(SyncRecord, last);
     case SyncField::data0: return offsetof(SyncRecord, data);
-    case SyncField::next: break;
+    case SyncField::next:
+    case SyncField::timed: break;
   }
   return offsetof(SyncRecord, next_free);
 }
@@ -63,10 +64,32 @@ void SyncRecords::cross_from_last(SyncHandle record) const {
   if (last != 0) pool_.cross(Rank{static_cast<std::uint32_t>(last - 1)});
 }
 
+TimedWord SyncRecords::timed(SlotId slot) const {
+  return TimedWord::unpack(words_.load(layout_.birth_rank(slot), layout_.word(slot, offsetof(SlotControl, timed))));
+}
+
+TimedStep SyncRecords::advance(SlotId slot, TimedEvent event, std::uint64_t round) const {
+  TimedWord seen = timed(slot);
+  for (;;) {
+    const TimedStep step = next(seen, event, round);
+    if (step.next == seen) return step;
+    const Word old = words_.compare_swap(layout_.birth_rank(slot), layout_.word(slot, offsetof(SlotControl, timed)), seen.pack(), step.next.pack());
+    if (old == seen.pack()) return step;
+    seen = TimedWord::unpack(old);
+  }
+}
+
+bool SyncRecords::settle(SlotId slot, TimedOutcome outcome) const {
+  const TimedStep step = advance(slot, outcome == TimedOutcome::granted ? TimedEvent::grant : TimedEvent::expire);
+  KASANE_CHECK(step.action != TimedAction::refuse, "a thread's wait ends twice");
+  return step.action == TimedAction::go;
+}
+
 Word SyncRecords::perform(SyncHandle record, const SyncStep& s) const {
   const bool link = s.field == SyncField::next;
   switch (s.kind) {
     case SyncStep::Kind::load:
+      if (s.field == SyncField::timed) return timed(s.slot).pack();
       return link ? words_.load(layout_.birth_rank(s.slot), layout_.word(s.slot, offsetof(SlotControl, next)))
                   : load(record, s.field);
     case SyncStep::Kind::store:
@@ -79,6 +102,9 @@ Word SyncRecords::perform(SyncHandle record, const SyncStep& s) const {
       pool_.make_ready(s.slot, Rank{static_cast<std::uint32_t>(rank)});
       return 0;
     }
+    case SyncStep::Kind::settle:
+      if (settle(s.slot, static_cast<TimedOutcome>(s.value))) perform(record, SyncStep::wake(s.slot));
+      return 0;
     case SyncStep::Kind::requeue:
     case SyncStep::Kind::done: break;
   }

@@ -14,6 +14,7 @@
 #include "ult/layout.h"
 #include "ult/pool.h"
 #include "ult/sync_record_step.h"
+#include "ult/timed_wait.h"
 
 namespace kasane::ult {
 
@@ -50,7 +51,13 @@ class SyncRecords {
   /// The edge of rule 1, for who has just come to hold the mutex in the record: nothing if the last holder was on this rank.
   void cross_from_last(SyncHandle) const;
 
-  /// Performs a step other than requeue and done; see sync_record_step.h.
+  /// The thread's wait with a deadline, and one event of it; refused events change nothing.
+  [[nodiscard]] TimedWord timed(SlotId) const;
+  TimedStep advance(SlotId, TimedEvent, std::uint64_t round = 0) const;
+  /// Its wait is over. True: it goes on now, and the caller sees to that; false: its timer will.
+  [[nodiscard]] bool settle(SlotId, TimedOutcome) const;
+
+  /// Performs a step other than requeue and done; see sync_record_step.h. Who is settled is woken.
   Word perform(SyncHandle, const SyncStep&) const;
   /// Runs a protocol that needs no requeue to its end. Returns its outcome.
   template <class Outcome, class Machine>

@@ -18,8 +18,14 @@
 
 namespace kasane::ult {
 
-/// A word of the sync record, or the link of a slot.
-enum class SyncField : std::uint32_t { word, fifo, last, data0, next };
+/// A word of the sync record, or of a slot: its link, its wait with a deadline (timed_wait.h).
+enum class SyncField : std::uint32_t { word, fifo, last, data0, next, timed };
+
+/// How a wait with a deadline ended.
+enum class TimedOutcome : std::uint32_t { granted, expired };
+
+/// In the note beside a waiter's link: it waits with a deadline, and is settled, not just woken.
+inline constexpr std::uint32_t kTimedWaiter = 1u << 31;
 
 struct SyncStep {
   enum class Kind : std::uint32_t {
@@ -28,11 +34,13 @@ struct SyncStep {
     compare_swap,   ///< on `word`: expected → value; result: the old value
     wake,           ///< the thread in slot may go on, at the rank where it last ran
     requeue,        ///< the thread in slot waits for its mutex now (condition variables only)
+    settle,         ///< the wait of slot, which has a deadline, is over; value: its TimedOutcome. It goes on (is woken or requeued) now or, if need be, after
+                    ///< its timer
     done,           ///< the protocol has ended; value is its outcome
   };
   Kind kind;
   SyncField field = SyncField::word;
-  SlotId slot = kNoSlot;   ///< of wake, requeue and the field `next`
+  SlotId slot = kNoSlot;   ///< of wake, requeue, settle and the slot's fields
   Word value = 0;
   Word expected = 0;
 
@@ -43,6 +51,9 @@ struct SyncStep {
   [[nodiscard]] static constexpr SyncStep load_next(SlotId s) noexcept {
     return {.kind = Kind::load, .field = SyncField::next, .slot = s};
   }
+  [[nodiscard]] static constexpr SyncStep load_timed(SlotId s) noexcept {
+    return {.kind = Kind::load, .field = SyncField::timed, .slot = s};
+  }
   /// note: what else the slot's word carries, for who reads the link.
   [[nodiscard]] static constexpr SyncStep store_next(SlotId s, SlotId next, std::uint32_t note = 0) noexcept {
     return {.kind = Kind::store, .field = SyncField::next, .slot = s, .value = Word{note} << 32 | link_to(next)};
@@ -52,6 +63,9 @@ struct SyncStep {
   }
   [[nodiscard]] static constexpr SyncStep wake(SlotId s) noexcept { return {.kind = Kind::wake, .slot = s}; }
   [[nodiscard]] static constexpr SyncStep requeue(SlotId s) noexcept { return {.kind = Kind::requeue, .slot = s}; }
+  [[nodiscard]] static constexpr SyncStep settle(SlotId s, TimedOutcome o) noexcept {
+    return {.kind = Kind::settle, .slot = s, .value = static_cast<Word>(o)};
+  }
   template <class Outcome>
   [[nodiscard]] static constexpr SyncStep done(Outcome o) noexcept {
     return {.kind = Kind::done, .value = static_cast<Word>(o)};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Permits (semaphore, shared mutex) and the latch: every order of every access of two to four threads. Nobody waits for ever, never more is taken than there is, a
-// wake-up goes to a thread that waits, and nobody touches the record once the thread that is to destroy it may go on.
+// Permits (semaphore, shared mutex) and the latch: every order of every access of two to four threads, and of the timers of those that wait with a deadline,
+// which may ring at any moment. Nobody waits for ever, never more is taken than there is, no permit is lost, a wake-up goes to a thread that waits, and
+// nobody touches the record once the thread that is to destroy it may go on.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -10,6 +11,7 @@
 #include "model/explorer.h"
 #include "ult/latch_record.h"
 #include "ult/permits_record.h"
+#include "ult/timed_wait.h"
 
 namespace kasane::ult::test {
 namespace {
@@ -17,14 +19,22 @@ namespace {
 constexpr std::uint32_t kThreads = 4;
 
 struct Op {
-  enum Kind : std::uint32_t { take, give, count_down, wait, destroy, end };   ///< destroy: the object must be idle; nobody uses it any more
+  /// take_timed: where it expires, the next op is left out. destroy: the object must be idle; nobody uses it any more
+  enum Kind : std::uint32_t { take, take_timed, give, count_down, wait, destroy, end };
   Kind kind = end;
   std::uint32_t amount = 0;
 };
 using Script = std::vector<Op>;
 
 /// A rule taken away: the walk must find what it was for.
-enum class Mutation { none, fifo_not_stored, notes_lost, wake_dropped, links_lost };
+enum class Mutation {
+  none, fifo_not_stored, notes_lost, wake_dropped, links_lost,
+  leave_not_noted,   ///< a timer that finds a server does not tell it
+  goes_at_once,      ///< who is settled goes on although its timer is not done
+  grant_forgotten,   ///< granted while the timer asks: taken for expired
+  all_leave,         ///< the server lets waiters go whose timers did not ask
+  none_leave,        ///< … nobody
+};
 
 struct ModelThread {
   enum Status : std::uint32_t { running, machine, suspended };
@@ -35,8 +45,15 @@ struct ModelThread {
   LatchWait wait;
   LatchCount count;
 };
+struct ModelTimer {
+  enum Doing : std::uint32_t { nothing, set, asking, asked };
+  std::uint32_t doing, pad;
+  std::uint64_t round, result;
+  PermitsGive leave;
+};
 struct State {
-  Word word, fifo, next[kThreads];
+  Word word, fifo, next[kThreads], timed[kThreads];
+  ModelTimer timers[kThreads];
   std::uint32_t held, destroyed;
   ModelThread threads[kThreads];
   std::uint64_t broken;   ///< 1 + index in kWrong
@@ -53,6 +70,7 @@ class Model {
   State initial() const {
     State s{};
     for (auto& t : s.threads) t = ModelThread{};
+    for (auto& t : s.timers) t = ModelTimer{};
     s.word = initial_;
     return s;
   }
@@ -61,6 +79,10 @@ class Model {
     for (std::uint32_t i = 0; i < scripts_.size(); ++i) {
       State n = s;
       if (step(n, i)) emit(n, model::Step{0, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(op(s, i).kind)});
+      if (s.timers[i].doing == ModelTimer::nothing) continue;
+      State t = s;
+      step_timer(t, i);
+      emit(t, model::Step{1, static_cast<std::uint8_t>(i), 0});
     }
   }
   const char* violation(const State& s) const {
@@ -70,10 +92,11 @@ class Model {
   bool finished(const State& s) const {
     for (std::uint32_t i = 0; i < scripts_.size(); ++i)
       if (op(s, i).kind != Op::end) return false;
-    return true;
+    return scripts_[0][0].kind == Op::count_down || scripts_[0][0].kind == Op::wait || nothing_lost(s);
   }
   std::string name(const model::Step& step) const {
-    static constexpr const char* kOps[] = {"take", "give", "count_down", "wait", "destroy", "end"};
+    static constexpr const char* kOps[] = {"take", "take_timed", "give", "count_down", "wait", "destroy", "end"};
+    if (step.kind == 1) return "timer of thread " + std::to_string(step.actor);
     return "thread " + std::to_string(step.actor) + " in " + kOps[step.detail];
   }
   std::string show(const State& s) const {
@@ -87,16 +110,26 @@ class Model {
                                            "it is destroyed in use"};
   enum Wrong : std::uint64_t { not_waiting = 1, twice, refused, used_late, in_use };
 
+  bool nothing_lost(const State& s) const {
+    const PermitsWord w = PermitsWord::unpack(s.word);
+    return w.available + s.held == PermitsWord::unpack(initial_).available && !w.waited_for();
+  }
   const Op& op(const State& s, std::uint32_t i) const { return scripts_[i][s.threads[i].op]; }
 
   Word perform(State& s, const SyncStep& step) const {
     if (step.kind == SyncStep::Kind::wake) {
-      if (mutation_ == Mutation::wake_dropped && raw(step.slot) == 0) return 0;
-      ModelThread& t = s.threads[raw(step.slot)];
-      if (t.status != ModelThread::suspended) s.broken = not_waiting;
-      if (t.ready != 0) s.broken = twice;
-      t.ready = 1;
+      if (mutation_ != Mutation::wake_dropped || raw(step.slot) != 0) wake(s, raw(step.slot));
       return 0;
+    }
+    if (step.kind == SyncStep::Kind::settle) {
+      TimedWord w = TimedWord::unpack(s.timed[raw(step.slot)]);
+      if (mutation_ == Mutation::goes_at_once && w.leaving()) w.state = TimedState::left;
+      turn(s, raw(step.slot), w, static_cast<TimedOutcome>(step.value) == TimedOutcome::granted ? TimedEvent::grant : TimedEvent::expire);
+      return 0;
+    }
+    if (step.field == SyncField::timed) {
+      if (mutation_ == Mutation::none_leave) return TimedWord{1, TimedState::armed}.pack();
+      return mutation_ == Mutation::all_leave ? TimedWord{1, TimedState::left}.pack() : s.timed[raw(step.slot)];
     }
     if (step.field != SyncField::next && s.destroyed != 0) s.broken = used_late;
     Word& word = step.field == SyncField::next ? s.next[raw(step.slot)] : step.field == SyncField::word ? s.word : s.fifo;
@@ -105,8 +138,61 @@ class Model {
       word = mutation_ == Mutation::notes_lost ? step.value & 0xFFFFFFFFu : step.value;
     }
     if (mutation_ == Mutation::links_lost && step.kind == SyncStep::Kind::store && step.field == SyncField::next) word = old;
-    if (step.kind == SyncStep::Kind::compare_swap && old == step.expected) word = step.value;
+    if (step.kind == SyncStep::Kind::compare_swap && old == step.expected) {
+      word = step.value;
+      PermitsWord w = PermitsWord::unpack(word);
+      const PermitsWord before = PermitsWord::unpack(old);
+      if (mutation_ == Mutation::leave_not_noted && before.serving && w.leaving && !before.leaving) {
+        w.leaving = false;
+        word = w.pack();
+      }
+    }
     return old;
+  }
+  static void wake(State& s, std::uint32_t i) {
+    ModelThread& t = s.threads[i];
+    if (t.status != ModelThread::suspended) s.broken = not_waiting;
+    if (t.ready != 0) s.broken = twice;
+    t.ready = 1;
+  }
+  /// One event of i's wait with a deadline.
+  static TimedAction turn(State& s, std::uint32_t i, TimedWord w, TimedEvent event, std::uint64_t round = 0) {
+    const TimedStep step = ult::next(w, event, round);
+    s.timed[i] = step.next.pack();
+    if (step.action == TimedAction::refuse) s.broken = refused;
+    if (step.action == TimedAction::go) wake(s, i);
+    return step.action;
+  }
+  static TimedAction turn(State& s, std::uint32_t i, TimedEvent event, std::uint64_t round = 0) {
+    return turn(s, i, TimedWord::unpack(s.timed[i]), event, round);
+  }
+
+  // A timer whose thread has gone on, and waits again, may still ring: its round is over then.
+  void step_timer(State& s, std::uint32_t i) const {
+    ModelTimer& t = s.timers[i];
+    switch (t.doing) {
+      case ModelTimer::set: {
+        const bool ask = turn(s, i, TimedEvent::ring, t.round) == TimedAction::ask;
+        t = ModelTimer{};
+        if (!ask) return;
+        t.doing = ModelTimer::asking;
+        t.leave = PermitsGive::leave();
+        return;
+      }
+      case ModelTimer::asking:
+        if (!advance(s, t.leave, t.result)) return;
+        t.result = 0;
+        t.doing = ModelTimer::asked;
+        return;
+      case ModelTimer::asked: {
+        t = ModelTimer{};
+        TimedWord w = TimedWord::unpack(s.timed[i]);
+        if (mutation_ == Mutation::grant_forgotten && w.state == TimedState::granted_asking) w.state = TimedState::expired_asking;
+        turn(s, i, w, TimedEvent::asked);
+        return;
+      }
+      default: return;
+    }
   }
 
   /// One step of a machine. True if it has ended, with its outcome in result; it is set back then, so that equal situations are equal states.
@@ -141,6 +227,10 @@ class Model {
     t.status = ModelThread::machine;
     switch (o.kind) {
       case Op::take: t.take = PermitsTake(self, o.amount, true); break;
+      case Op::take_timed:
+        turn(s, i, TimedEvent::arm);
+        t.take = PermitsTake(self, o.amount, true, true);
+        break;
       case Op::give:
         s.held -= o.amount;
         t.give = PermitsGive(o.amount, most_);
@@ -164,6 +254,14 @@ class Model {
       case Op::take:
         if (!advance(s, t.take, t.result)) return;
         return t.result == static_cast<Word>(PermitsAction::taken) ? go_on(s, i) : suspend(t);
+      case Op::take_timed: {
+        if (!advance(s, t.take, t.result)) return;
+        const bool taken = t.result == static_cast<Word>(PermitsAction::taken);
+        suspend(t);
+        if (taken) turn(s, i, TimedEvent::grant);
+        else s.timers[i] = {.doing = ModelTimer::set, .pad = 0, .round = TimedWord::unpack(s.timed[i]).round, .result = 0, .leave = PermitsGive()};
+        return;
+      }
       case Op::give:
         if (!advance(s, t.give, t.result)) return;
         if (t.result == static_cast<Word>(PermitsAction::refuse)) s.broken = refused;
@@ -184,7 +282,14 @@ class Model {
   }
   void go_on(State& s, std::uint32_t i) const {
     ModelThread& t = s.threads[i];
-    if (op(s, i).kind == Op::take) s.held += op(s, i).amount;
+    bool has = op(s, i).kind == Op::take;
+    if (op(s, i).kind == Op::take_timed) {
+      has = TimedWord::unpack(s.timed[i]).state == TimedState::granted;
+      turn(s, i, TimedEvent::collect);
+      if (scripts_[i].size() < t.op + 3u || scripts_[i][t.op + 2].kind != Op::take_timed) s.timers[i] = ModelTimer{};
+      if (!has) ++t.op;
+    }
+    if (has) s.held += op(s, i).amount;
     t.status = ModelThread::running;
     t.result = 0;
     ++t.op;
@@ -217,9 +322,9 @@ const Script kReader{{Op::take, 1}, {Op::give, 1}}, kWriter{{Op::take, kAll}, {O
 TEST(PermitsWord, PacksEveryField) {
   for (const SlotId newest : {kNoSlot, SlotId{0}, SlotId{0xFFFFFFFEu}})
     for (const std::uint32_t available : {0u, 1u, kMostPermits})
-      for (const bool older : {false, true})
+      for (const bool second : {false, true})
         for (const bool serving : {false, true}) {
-          const PermitsWord w{newest, available, older, serving};
+          const PermitsWord w{newest, available, second && !serving, serving, second && serving};
           EXPECT_EQ(PermitsWord::unpack(w.pack()), w);
         }
   EXPECT_EQ(PermitsWord{}.pack(), 0u);
@@ -250,6 +355,40 @@ TEST(PermitsWalk, FindsMutants) {
   for (const auto& [mutation, name] : {std::pair{Mutation::fifo_not_stored, "fifo_not_stored"}, std::pair{Mutation::notes_lost, "notes_lost"},
                                        std::pair{Mutation::wake_dropped, "wake_dropped"}, std::pair{Mutation::links_lost, "links_lost"}}) {
     const auto o = walk(many, permits(kAll), kAll, mutation);
+    EXPECT_FALSE(o.ok()) << name;
+    std::cout << name << ": " << o.why << "\n";
+  }
+}
+
+// With deadlines. A round that a thread waits in vain leaves its `give` out, so whatever is not there in the end was lost.
+const Script kTimedReader{{Op::take_timed, 1}, {Op::give, 1}}, kTimedWriter{{Op::take_timed, kAll}, {Op::give, kAll}};
+
+TEST(PermitsWalk, DeadlinesOfASemaphore) {
+  expect_exhausted(walk({times(2, kTimedReader), kReader, kReader}, permits(1), 1));
+  expect_exhausted(walk({kTimedReader, kTimedReader, kReader}, permits(1), 1));
+  expect_exhausted(walk({kTimedReader, kTimedReader, kTimedReader}, permits(0), 0));   // nobody gives
+  expect_exhausted(walk({{{Op::give, 1}}, kTimedReader, {{Op::take, 1}}}, permits(0), ~0u));   // the untimed one gets it in the end
+}
+TEST(PermitsWalk, DeadlinesOfReadersAndWriters) {
+  expect_exhausted(walk({kReader, kTimedWriter, kReader}, permits(kAll), kAll));   // readers behind a writer that gives up
+  expect_exhausted(walk({kWriter, kTimedWriter, kTimedReader}, permits(kAll), kAll));
+}
+// Nobody else uses it then: the one that waited may destroy it, whether it was granted or let go.
+TEST(PermitsWalk, WhoWaitedWithADeadlineMayDestroyIt) {
+  const Op destroy{Op::destroy, static_cast<std::uint32_t>(permits(0))};
+  expect_exhausted(walk({{{Op::give, 1}}, {{Op::take_timed, 1}, destroy}}, permits(0), ~0u));
+  expect_exhausted(walk({{{Op::take_timed, 1}, {Op::give, 1}, destroy}}, permits(0), ~0u));
+  EXPECT_FALSE(walk({{{Op::give, 1}}, {{Op::take_timed, 1}, destroy}}, permits(0), ~0u, Mutation::goes_at_once).ok());
+}
+TEST(PermitsWalk, FindsMutantsOfDeadlines) {
+  const std::vector<Script> semaphore{kTimedReader, kTimedReader, kReader};
+  for (const auto& [mutation, name] : {std::pair{Mutation::leave_not_noted, "leave_not_noted"}, std::pair{Mutation::goes_at_once, "goes_at_once"},
+                                       std::pair{Mutation::grant_forgotten, "grant_forgotten"}, std::pair{Mutation::all_leave, "all_leave"},
+                                       std::pair{Mutation::none_leave, "none_leave"}, std::pair{Mutation::links_lost, "links_lost"},
+                                       std::pair{Mutation::notes_lost, "notes_lost"}}) {
+    // Where a time-out is lost only those notice who never get a permit.
+    const bool never = mutation == Mutation::leave_not_noted || mutation == Mutation::none_leave;
+    const auto o = never ? walk({kTimedReader, kTimedReader}, permits(0), 0, mutation) : walk(semaphore, permits(1), 1, mutation);
     EXPECT_FALSE(o.ok()) << name;
     std::cout << name << ": " << o.why << "\n";
   }

@@ -3,7 +3,7 @@
 // that ship; here each of their steps is one indivisible access to three records, taken in every order.
 //
 // A thread that waits for the condition variable leaves an *agent* behind: what its worker still does for it (push, then
-// unlock) while it may already be awake elsewhere.
+// unlock) while it may already be awake elsewhere. One that waits with a deadline has a timer, which may ring at any moment from then on.
 #pragma once
 
 #include <cstdint>
@@ -16,38 +16,59 @@
 #include "ult/condition_variable_record.h"
 #include "ult/layout.h"
 #include "ult/mutex_record.h"
+#include "ult/timed_wait.h"
 
 namespace kasane::ult::test {
 
 inline constexpr std::uint32_t kThreads = 4;
 
 struct Op {
-  enum Kind : std::uint32_t { lock, unlock, add, wait_until, notify_one, notify_all, barrier, end };
+  enum Kind : std::uint32_t { lock, unlock, add, wait_until, wait_timed, notify_one, notify_all, hand_on, barrier, end };
   Kind kind = end;
-  std::uint32_t value = 0;   ///< wait_until: data >= value
+  /// wait_until: data >= value; wait_timed: or its deadline has passed. hand_on: notify_one, unless the deadline of the last wait has passed.
+  std::uint32_t value = 0;
 };
 using Script = std::vector<Op>;
 
 /// A rule taken away: the walk must find what it was for.
-enum class Mutation { none, unlock_before_push, last_not_written, relock_dropped };
+enum class Mutation {
+  none, unlock_before_push, last_not_written, relock_dropped,
+  timer_before_push,   ///< the deadline counts before the thread is in the list
+  leave_not_noted,     ///< a timer that finds a server does not tell it
+  goes_at_once,        ///< who is settled is requeued although its timer is not done
+  notice_forgotten,    ///< notified while the timer asks: taken for expired
+  all_leave,           ///< the server lets waiters go whose timers did not ask
+};
+
+/// Who runs a notification: a thread, or a timer.
+struct ModelNotifier {
+  ConditionNotify notify;
+  MutexLock relock;                 ///< of the waiter that notify moves
+  std::uint32_t relocking, relocked_slot;
+  std::uint64_t result, relock_result;
+};
 
 struct ModelThread {
   enum Status : std::uint32_t { running, machine, suspended, check_last };
-  std::uint32_t op, status, ready, arrivals;
+  std::uint32_t op, status, ready, arrivals, expired, pad;
   std::uint64_t result;
   MutexLock lock;
   MutexUnlock unlock;
   std::uint32_t no_padding;
-  ConditionNotify notify;
+  ModelNotifier notifier;
   BarrierArrival arrival;
-  MutexLock relock;                 ///< of the waiter that notify moves
-  std::uint32_t relocking, relocked_slot;
-  std::uint64_t relock_result;
+};
+
+struct ModelTimer {
+  enum Doing : std::uint32_t { nothing, set, asking, asked, requeueing };
+  std::uint32_t doing, pad;
+  std::uint64_t round;
+  ModelNotifier notifier;
 };
 
 struct ModelAgent {
   enum Doing : std::uint32_t { nothing, pushing, unlocking };
-  std::uint32_t doing, pad;
+  std::uint32_t doing, timed;
   std::uint64_t result;
   ConditionWait wait;
   MutexUnlock unlock;
@@ -55,9 +76,10 @@ struct ModelAgent {
 };
 
 struct SyncState {
-  Word m_word, m_fifo, m_last, c_word, c_fifo, b_word;
-  std::uint32_t next[kThreads], inside, data, last_rank, pad;
+  Word m_word, m_fifo, m_last, c_word, c_fifo, b_word, next[kThreads], timed[kThreads];
+  std::uint32_t inside, data, last_rank, pad;
   ModelThread threads[kThreads];
+  ModelTimer timers[kThreads];
   ModelAgent agents[kThreads][2];
   std::uint64_t broken;   ///< 1 + index in kWrong
 };
@@ -75,6 +97,7 @@ class SyncModel {
   State initial() const {
     State s{};
     for (auto& t : s.threads) t = ModelThread{};
+    for (auto& t : s.timers) t = ModelTimer{};
     for (auto& pair : s.agents)
       for (auto& a : pair) a = ModelAgent{};
     s.b_word = BarrierWord{count(), kNoSlot}.pack();
@@ -86,6 +109,11 @@ class SyncModel {
     for (std::uint32_t i = 0; i < count(); ++i) {
       State n = s;
       if (step_thread(n, i)) emit(n, model::Step{0, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(op(s, i).kind)});
+      if (s.timers[i].doing != ModelTimer::nothing) {
+        State t = s;
+        step_timer(t, i);
+        emit(t, model::Step{2, static_cast<std::uint8_t>(i), 0});
+      }
       for (std::uint32_t k = 0; k < 2; ++k) {
         if (s.agents[i][k].doing == ModelAgent::nothing) continue;
         State a = s;
@@ -108,9 +136,9 @@ class SyncModel {
     return s.m_word == 0 && s.m_fifo == 0 && s.c_word == 0 && s.c_fifo == 0;
   }
   std::string name(const model::Step& step) const {
-    static constexpr const char* kOps[] = {"lock", "unlock", "add", "wait_until", "notify_one", "notify_all", "barrier", "end"};
-    const std::string who = (step.kind == 1 ? "agent of thread " : "thread ") + std::to_string(step.actor);
-    return step.kind == 1 ? who : who + " in " + kOps[step.detail];
+    static constexpr const char* kOps[] = {"lock", "unlock", "add", "wait_until", "wait_timed", "notify_one", "notify_all", "hand_on", "barrier", "end"};
+    const std::string who = (step.kind == 2 ? "timer of thread " : step.kind == 1 ? "agent of thread " : "thread ") + std::to_string(step.actor);
+    return step.kind != 0 ? who : who + " in " + kOps[step.detail];
   }
   std::string show(const State& s) const {
     std::string text = "mutex " + std::to_string(s.m_word >> 32) + "|" + std::to_string(s.m_word & 0xFFFFFFFF) + " fifo " +
@@ -147,17 +175,65 @@ class SyncModel {
     Word n = count();   // the barrier's data0
     if (step.kind == SyncStep::Kind::wake) return wake(s, raw(step.slot));
     if (step.field == SyncField::next) {
-      std::uint32_t& link = s.next[raw(step.slot)];
+      Word& link = s.next[raw(step.slot)];
       if (step.kind == SyncStep::Kind::load) return link;
-      link = static_cast<std::uint32_t>(step.value);
+      link = step.value;
       return 0;
     }
+    if (step.field == SyncField::timed) return mutation_ == Mutation::all_leave ? TimedWord{1, TimedState::left}.pack() : s.timed[raw(step.slot)];
     Word& word = field(s, r, step.field, n);
     const Word old = word;
     if (step.kind == SyncStep::Kind::store && !(mutation_ == Mutation::last_not_written && step.field == SyncField::last))
       word = step.value;
-    if (step.kind == SyncStep::Kind::compare_swap && old == step.expected) word = step.value;
+    if (step.kind == SyncStep::Kind::compare_swap && old == step.expected) {
+      word = step.value;
+      if (mutation_ == Mutation::leave_not_noted && r == Record::condition && ConditionWord::unpack(old).serving) {
+        ConditionWord w = ConditionWord::unpack(word);
+        w.leaving = w.leaving && ConditionWord::unpack(old).leaving;
+        word = w.pack();
+      }
+    }
     return old;
+  }
+
+  /// One event of i's wait with a deadline.
+  TimedAction turn(State& s, std::uint32_t i, TimedEvent event, std::uint64_t round = 0) const {
+    TimedWord w = TimedWord::unpack(s.timed[i]);
+    const bool settles = event == TimedEvent::grant || event == TimedEvent::expire;
+    if (mutation_ == Mutation::goes_at_once && settles && w.leaving()) w.state = TimedState::left;
+    if (mutation_ == Mutation::notice_forgotten && w.state == TimedState::granted_asking) w.state = TimedState::expired_asking;
+    const TimedStep step = ult::next(w, event, round);
+    s.timed[i] = step.next.pack();
+    if (step.action == TimedAction::refuse) s.broken = refused;
+    return step.action;
+  }
+
+  // A timer whose thread has gone on, and waits again, may still ring: its round is over then.
+  void step_timer(State& s, std::uint32_t i) const {
+    ModelTimer& t = s.timers[i];
+    switch (t.doing) {
+      case ModelTimer::set: {
+        const bool ask = turn(s, i, TimedEvent::ring, t.round) == TimedAction::ask;
+        t = ModelTimer{};
+        if (!ask) return;
+        t.doing = ModelTimer::asking;
+        t.notifier.notify = ConditionNotify::leave();
+        return;
+      }
+      case ModelTimer::asking:
+        if (run_notify(s, t.notifier)) t.doing = ModelTimer::asked;
+        return;
+      case ModelTimer::asked:
+        t = ModelTimer{};
+        if (turn(s, i, TimedEvent::asked) != TimedAction::go) return;
+        t.doing = ModelTimer::requeueing;
+        begin_relock(t.notifier, SlotId{i});
+        return;
+      case ModelTimer::requeueing:
+        if (run_relock(s, t.notifier)) t = ModelTimer{};
+        return;
+      default: return;
+    }
   }
 
   static Word wake(State& s, std::uint32_t i) {
@@ -188,7 +264,8 @@ class SyncModel {
     if (t.status == ModelThread::check_last) {
       if (s.m_last != (s.last_rank == 0 ? 0 : s.last_rank)) s.broken = wrong_last;
       t.status = ModelThread::running;
-      if (op(s, i).kind == Op::lock) ++t.op;
+      if (op(s, i).kind == Op::lock || t.expired == 2) ++t.op;
+      t.expired = t.expired != 0 ? 1 : 0;
       return true;
     }
     if (t.status == ModelThread::machine) return run_machine(s, i), true;
@@ -212,9 +289,13 @@ class SyncModel {
         ++t.op;
         t.status = ModelThread::running;
         return;
-      case Op::wait_until: return begin_wait(s, i);
+      case Op::wait_until:
+      case Op::wait_timed: return begin_wait(s, i);
+      case Op::hand_on:
+        if (t.expired != 0) return next_op(t);
+        [[fallthrough]];
       case Op::notify_one:
-      case Op::notify_all: t.notify = ConditionNotify(o.kind == Op::notify_all); return run_machine(s, i);
+      case Op::notify_all: t.notifier.notify = ConditionNotify(o.kind == Op::notify_all); return run_machine(s, i);
       case Op::barrier:
         ++t.arrivals;
         t.arrival = BarrierArrival(self, true);
@@ -235,7 +316,10 @@ class SyncModel {
     ModelAgent& a = s.agents[i][s.agents[i][0].doing == ModelAgent::nothing ? 0 : 1];
     a = ModelAgent{};
     a.doing = mutation_ == Mutation::unlock_before_push ? ModelAgent::unlocking : ModelAgent::pushing;
-    a.wait = ConditionWait(SlotId{i});
+    a.timed = op(s, i).kind == Op::wait_timed ? 1 : 0;
+    a.wait = ConditionWait(SlotId{i}, a.timed != 0);
+    if (a.timed != 0) turn(s, i, TimedEvent::arm);
+    if (a.timed != 0 && mutation_ == Mutation::timer_before_push) set_timer(s, i);
     a.unlock = MutexUnlock(SlotId{i}, Rank{ranks_[i]});
   }
 
@@ -253,8 +337,11 @@ class SyncModel {
         if (t.result == static_cast<Word>(MutexAction::refuse)) s.broken = refused;
         next_op(t);
         break;
+      case Op::hand_on:
       case Op::notify_one:
-      case Op::notify_all: return run_notify(s, t);
+      case Op::notify_all:
+        if (run_notify(s, t.notifier)) next_op(t);
+        return;
       case Op::barrier:
         if (!advance(s, Record::barrier, t.arrival, t.result)) return;
         if (t.result == static_cast<Word>(BarrierAction::open)) pass(s, i);
@@ -265,37 +352,64 @@ class SyncModel {
     t.result = 0;
   }
 
-  void run_notify(State& s, ModelThread& t) const {
-    if (t.relocking != 0) {
-      if (!advance(s, Record::mutex, t.relock, t.relock_result)) return;
-      if (t.relock_result == static_cast<Word>(MutexAction::acquired)) wake(s, t.relocked_slot);
-      t.relocking = t.relocked_slot = 0;
-      t.relock_result = 0;
-      return end_of_notify(t);
+  // True: it has ended.
+  bool run_notify(State& s, ModelNotifier& n) const {
+    if (n.relocking != 0) {
+      if (!run_relock(s, n)) return false;
+      return end_of_notify(n);
     }
-    const SyncStep step = t.notify.next(t.result);
-    t.result = 0;
-    if (step.kind == SyncStep::Kind::requeue) {
-      if (mutation_ == Mutation::relock_dropped) return end_of_notify(t);
-      t.relocking = 1;
-      t.relocked_slot = raw(step.slot);
-      t.relock = MutexLock(step.slot, true);
-      return;
+    const SyncStep step = n.notify.next(n.result);
+    n.result = 0;
+    const bool requeue = step.kind == SyncStep::Kind::requeue;
+    if (requeue || step.kind == SyncStep::Kind::settle) {
+      const bool granted = static_cast<TimedOutcome>(step.value) == TimedOutcome::granted;
+      const bool goes = requeue || turn(s, raw(step.slot), granted ? TimedEvent::grant : TimedEvent::expire) == TimedAction::go;
+      if (!goes || mutation_ == Mutation::relock_dropped) return end_of_notify(n);
+      begin_relock(n, step.slot);
+      return false;
     }
-    t.result = perform(s, Record::condition, step);
-    end_of_notify(t);
+    n.result = perform(s, Record::condition, step);
+    return end_of_notify(n);
   }
-  static void end_of_notify(ModelThread& t) {
-    ConditionNotify peek = t.notify;
-    if (peek.next(t.result).kind != SyncStep::Kind::done) return;
-    t.notify = ConditionNotify();
-    next_op(t);
+  static bool end_of_notify(ModelNotifier& n) {
+    ConditionNotify peek = n.notify;
+    if (peek.next(n.result).kind != SyncStep::Kind::done) return false;
+    n = ModelNotifier{};
+    return true;
+  }
+  static void begin_relock(ModelNotifier& n, SlotId slot) {
+    n.relocking = 1;
+    n.relocked_slot = raw(slot);
+    n.relock = MutexLock(slot, true);
+  }
+  bool run_relock(State& s, ModelNotifier& n) const {
+    if (!advance(s, Record::mutex, n.relock, n.relock_result)) return false;
+    if (n.relock_result == static_cast<Word>(MutexAction::acquired)) wake(s, n.relocked_slot);
+    n.relocking = n.relocked_slot = 0;
+    n.relock_result = 0;
+    return true;
   }
 
   void resume(State& s, std::uint32_t i) const {
     s.threads[i].ready = 0;
     if (op(s, i).kind == Op::barrier) return pass(s, i);
+    if (op(s, i).kind == Op::wait_timed) {
+      s.threads[i].expired = TimedWord::unpack(s.timed[i]).state == TimedState::expired ? 2 : 0;
+      turn(s, i, TimedEvent::collect);
+      s.timers[i] = rings_later(s, i) ? s.timers[i] : ModelTimer{};
+    }
     enter(s, i);
+  }
+  /// Does i wait again with a deadline? Else a timer of a round that is over is as good as none.
+  bool rings_later(const State& s, std::uint32_t i) const {
+    for (std::size_t k = s.threads[i].op; k < scripts_[i].size(); ++k)
+      if (scripts_[i][k].kind == Op::wait_timed) return true;
+    return false;
+  }
+  static void set_timer(State& s, std::uint32_t i) {
+    s.timers[i] = ModelTimer{};
+    s.timers[i].doing = ModelTimer::set;
+    s.timers[i].round = TimedWord::unpack(s.timed[i]).round;
   }
   void enter(State& s, std::uint32_t i) const {
     s.inside |= 1u << i;
@@ -316,7 +430,7 @@ class SyncModel {
     t.result = 0;
   }
 
-  void step_agent(State& s, std::uint32_t, ModelAgent& a) const {
+  void step_agent(State& s, std::uint32_t i, ModelAgent& a) const {
     if (a.doing == ModelAgent::pushing) {
       if (!advance(s, Record::condition, a.wait, a.result)) return;
       a.result = 0;
@@ -328,7 +442,12 @@ class SyncModel {
     if (a.result == static_cast<Word>(MutexAction::refuse)) s.broken = refused;
     a.result = 0;
     if (mutation_ == Mutation::unlock_before_push) a.doing = ModelAgent::pushing;
-    else a = ModelAgent{};
+    else {
+      // Its round, though the thread may have gone on: later ones have their own.
+      const TimedWord w = TimedWord::unpack(s.timed[i]);
+      if (a.timed != 0 && w.state != TimedState::idle && mutation_ != Mutation::timer_before_push && s.timers[i].doing == ModelTimer::nothing) set_timer(s, i);
+      a = ModelAgent{};
+    }
   }
 
   std::vector<Script> scripts_;

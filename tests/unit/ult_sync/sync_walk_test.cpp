@@ -114,6 +114,34 @@ TEST(ConditionWalk, FindsADroppedWaiter) {
   EXPECT_EQ(o.verdict, model::Verdict::deadlock) << o.report();
 }
 
+// With deadlines: who is let go takes no notification along.
+const Script kTimed1{{Op::lock}, {Op::wait_timed, 1}, {Op::unlock}, {Op::hand_on}};
+const Script kProduce{{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_one}};
+
+TEST(ConditionWalk, OneWaiterWithADeadline) {
+  expect_exhausted(walk({{{Op::lock}, {Op::wait_timed, 1}, {Op::unlock}}}));   // nobody notifies
+  expect_exhausted(walk({{{Op::lock}, {Op::wait_timed, 1}, {Op::wait_timed, 1}, {Op::unlock}}, kProduce}));
+}
+TEST(ConditionWalk, WhoGivesUpTakesNoNotificationAlong) {
+  expect_exhausted(walk({kTimed1, kConsume1, kProduce}));
+  expect_exhausted(walk({kTimed1, kTimed1, kProduce}));
+}
+TEST(ConditionWalk, DeadlinesAndNotifyAll) {
+  expect_exhausted(walk({kTimed1, kConsume1, {{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_all}}}));
+}
+TEST(ConditionWalk, FindsMutantsOfDeadlines) {
+  const Script alone{{Op::lock}, {Op::wait_timed, 1}, {Op::unlock}};
+  for (const auto& [mutation, name] : {std::pair{Mutation::timer_before_push, "timer_before_push"}, std::pair{Mutation::leave_not_noted, "leave_not_noted"},
+                                       std::pair{Mutation::goes_at_once, "goes_at_once"}, std::pair{Mutation::notice_forgotten, "notice_forgotten"},
+                                       std::pair{Mutation::all_leave, "all_leave"}}) {
+    // A lost time-out, and one too many, is noticed where nobody notifies, a lost notification where somebody waits for it.
+    const bool time_out = mutation == Mutation::timer_before_push || mutation == Mutation::leave_not_noted || mutation == Mutation::all_leave;
+    const auto o = time_out ? walk({alone, alone}, mutation) : walk({kTimed1, kConsume1, kProduce}, mutation);
+    EXPECT_FALSE(o.ok()) << name;
+    std::cout << name << ": " << o.why << "\n";
+  }
+}
+
 TEST(BarrierWalk, FourThreadsTwoPhases) {
   const Script phases = times(2, {{Op::barrier}});
   expect_exhausted(walk({phases, phases, phases, phases}));

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts a queue in order, and takes some of its waiters out: a machine (sync_record_step.h) that the server of a queue runs on it.
+//
+//   fifo   oldest ─► … ─► youngest          then the list that was taken from the word, newest first, which is turned round and appended
+//
+// Thread safety: pure. Invariant: a waiter is unlinked, and its link read, before it goes.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+#include "ult/sync_record_step.h"
+#include "ult/timed_wait.h"
+
+namespace kasane::ult {
+
+class Sieve {
+ public:
+  enum class Who : std::uint32_t {
+    leaving,    ///< whose timers ask for them: settled as expired
+    first,      ///< the oldest whose note is `key`: woken
+    keyed,      ///< all whose note is `key`: woken
+    everybody,  ///< woken
+    nobody      ///< the list is appended, that is all
+  };
+
+  constexpr Sieve() noexcept = default;
+  /// fifo: the oldest, linked to younger ones. newest: of the list taken from the word. Either may be none.
+  constexpr Sieve(Who who, SlotId fifo, SlotId newest, std::uint32_t key = 0) noexcept : who_(who), key_(key), oldest_(fifo), at_(fifo), batch_(newest) {}
+
+  /// After the result of the previous step (any, the first time): the next step, or done when oldest() is known.
+  [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
+    switch (phase_) {
+      case Phase::start: return visit();
+      case Phase::link_read:
+        younger_ = slot_of_link(result & 0xFFFFFFFFu);
+        note_ = static_cast<std::uint32_t>(result >> 32);
+        if (who_ == Who::leaving) return (note_ & kTimedWaiter) != 0 ? go(Phase::timed_read, SyncStep::load_timed(at_)) : stays();
+        return who_ == Who::everybody || (who_ != Who::nobody && note_ == key_) ? goes() : stays();
+      case Phase::timed_read: return TimedWord::unpack(result).leaving() ? goes() : stays();
+      case Phase::unlinked: return let_go();
+      case Phase::let_go:
+        if (who_ == Who::first) who_ = Who::nobody;
+        at_ = younger_;
+        return visit();
+      case Phase::turning: return turn(result);
+      case Phase::turned: return append();
+      case Phase::appended: return visit();
+    }
+    return SyncStep::done(0);
+  }
+  /// Of those who stay.
+  [[nodiscard]] constexpr SlotId oldest() const noexcept { return oldest_; }
+
+ private:
+  enum class Phase : std::uint32_t { start, link_read, timed_read, unlinked, let_go, turning, turned, appended };
+
+  constexpr SyncStep go(Phase p, SyncStep s) noexcept {
+    phase_ = p;
+    return s;
+  }
+  constexpr SyncStep visit() noexcept {
+    if (who_ == Who::nobody && batch_ == kNoSlot) return SyncStep::done(0);
+    if (at_ != kNoSlot) return go(Phase::link_read, SyncStep::load_next(at_));
+    if (batch_ == kNoSlot) return SyncStep::done(0);
+    reversal_ = Reversal(batch_);
+    batch_ = kNoSlot;
+    return turn(0);
+  }
+  constexpr SyncStep stays() noexcept {
+    last_ = at_;
+    last_note_ = note_;
+    at_ = younger_;
+    return visit();
+  }
+  constexpr SyncStep goes() noexcept {
+    if (last_ != kNoSlot) return go(Phase::unlinked, SyncStep::store_next(last_, younger_, last_note_));
+    oldest_ = younger_;
+    return let_go();
+  }
+  constexpr SyncStep let_go() noexcept {
+    return go(Phase::let_go, who_ == Who::leaving ? SyncStep::settle(at_, TimedOutcome::expired) : SyncStep::wake(at_));
+  }
+  constexpr SyncStep turn(Word result) noexcept {
+    const SyncStep s = reversal_.next(result);
+    if (s.kind != SyncStep::Kind::done) return go(Phase::turning, s);
+    at_ = reversal_.oldest();
+    // One alone has no link: it was pushed on an empty list.
+    if (reversal_.rest() == kNoSlot) return append();
+    return go(Phase::turned, SyncStep::store_next(at_, reversal_.rest(), reversal_.oldest_note()));
+  }
+  constexpr SyncStep append() noexcept {
+    if (last_ != kNoSlot) return go(Phase::appended, SyncStep::store_next(last_, at_, last_note_));
+    oldest_ = at_;
+    return visit();
+  }
+
+  Who who_ = Who::leaving;
+  std::uint32_t key_ = 0;
+  SlotId oldest_ = kNoSlot;
+  SlotId last_ = kNoSlot;      ///< the youngest so far that stays
+  std::uint32_t last_note_ = 0;
+  SlotId at_ = kNoSlot, younger_ = kNoSlot;   ///< looked at, and who comes behind it
+  std::uint32_t note_ = 0;
+  SlotId batch_ = kNoSlot;
+  Phase phase_ = Phase::start;
+  Reversal reversal_;
+  std::uint32_t pad_ = 0;      // no padding bytes
+};
+
+}  // namespace kasane::ult
