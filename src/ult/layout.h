@@ -11,6 +11,7 @@
 //   384    deques              one a worker: base/deque.h
 //          slot controls       SlotControl[slots_per_rank]
 //          sync records        SyncRecord[kSyncRecords]   the tail stays unpopulated until used
+//          watch lists         SyncRecord[kWatchLists]    as records from kSyncRecords on; also unpopulated until used
 //
 // Thread safety: pure arithmetic. Invariant: the region starts zeroed, and zero is a valid state of every word (empty list,
 // empty deque, free slot, free mutex).
@@ -70,7 +71,7 @@ enum SlotFlags : Word {
   kSlotAbandoned = 32,      ///< given back by another rank before it ran: its stack is still the slot's
 };
 
-/// A mutex, condition variable or barrier (ult/mutex.h …). What words mean is theirs; next_free belongs to the allocator.
+/// A mutex, condition variable or barrier (ult/mutex.h …), or a watch list (ult/watch.h). What words mean is theirs; next_free belongs to the allocator.
 struct alignas(64) SyncRecord {
   Word word;
   Word fifo;
@@ -81,6 +82,8 @@ struct alignas(64) SyncRecord {
 static_assert(sizeof(SyncRecord) == 64);
 
 inline constexpr std::uint32_t kSyncRecords = 1u << 17;
+/// Of a rank, for threads that wait for an atomic to change; behind the records.
+inline constexpr std::uint32_t kWatchLists = 1u << 13;
 
 /// Where each word of a rank's threads region is. Equal arguments give equal layouts on every rank.
 class Layout {
@@ -131,7 +134,7 @@ class Layout {
 
   /// The whole region, a multiple of 4096.
   [[nodiscard]] constexpr std::uint64_t bytes() const noexcept {
-    return (sync_records() + std::uint64_t{kSyncRecords} * sizeof(SyncRecord) + 4095) & ~std::uint64_t{4095};
+    return (sync_records() + std::uint64_t{kSyncRecords + kWatchLists} * sizeof(SyncRecord) + 4095) & ~std::uint64_t{4095};
   }
 
  private:

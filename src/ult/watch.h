@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waiting for a word of the space to change, for the waits of atomics: threads on any ranks, on any word, without a record of its own (watch_record.h).
+//
+//   who waits      prepare() ─► read the word: as before? ─► wait(epoch): suspended, unless somebody notified since prepare(); then from the start
+//   who changes    change the word ─► notify()
+//
+// The list of a word is one of kWatchLists of the rank that its 64 KiB fall to; list and key together name the word exactly.
+//
+// No change is lost: reads and changes of the word, and prepare() and notify(), are each complete where the datum lies when they return, in one order for all
+// ranks (Words). Either the read sees the change, or it came before it, then prepare() came before notify(), which finds it.
+// Consistency: none; the word's reads and changes have their own. Wake-ups without a change are possible.
+// Thread safety: every call on any thread of any rank.
+#pragma once
+
+#include <cstdint>
+
+#include "ult/sync_record.h"
+
+namespace kasane::ult {
+
+class Watch {
+ public:
+  /// offset: of the word in the space, a multiple of 4.
+  explicit Watch(std::uint64_t offset);
+
+  [[nodiscard]] std::uint32_t prepare() const;
+  /// Returns when somebody notified since prepare() returned epoch; perhaps on another rank.
+  void wait(std::uint32_t epoch) const;
+  void notify_one() const { notify(/*all=*/false); }
+  void notify_all() const { notify(/*all=*/true); }
+
+ private:
+  void notify(bool all) const;
+  SyncHandle list_;
+  std::uint32_t key_;
+};
+
+}  // namespace kasane::ult

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// The protocol of a watch list, pure (sync_record_step.h): threads wait for words to change that lie anywhere, and who changes a word tells the list.
+// docs/design/sched.md, "Watch list", has the table. A list serves many words; which one a thread waits for is its *key*, exact within the list.
+//
+//   word   newest waiter 32 (link) | epoch 28 | prepared 1 | all 1 | older 1 | serving 1
+//   fifo   the oldest waiter, linked to younger ones; only the server touches it
+//   waiter's next   link 32, and above it its key
+//
+// A waiter prepares, looks at its word, and waits only if nobody notified meanwhile (the epoch tells). So who changes a word, and then finds the list neither
+// prepared for nor waited on, has nothing to do: one load.
+//
+// Thread safety: pure. Invariants: fifo non-empty ⇒ older or serving; a notification that finds a waiter wakes it, or leaves that to the server (`all`),
+// before the list is quiet again. An epoch returns after 2^28 notifications: no thread is between its two steps for so long.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+#include "ult/sieve.h"
+#include "ult/sync_record_step.h"
+
+namespace kasane::ult {
+
+struct WatchWord {
+  SlotId newest = kNoSlot;
+  std::uint32_t epoch = 0;
+  bool prepared = false;   ///< somebody may be about to wait, with this epoch
+  bool all = false;        ///< somebody notified while another served: wake everybody
+  bool older = false;      ///< fifo is not empty (kept while nobody serves)
+  bool serving = false;
+
+  static constexpr std::uint32_t kEpochs = (1u << 28) - 1;
+
+  [[nodiscard]] constexpr Word pack() const noexcept {
+    return link_to(newest) << 32 | Word{epoch} << 4 | Word{prepared} << 3 | Word{all} << 2 | Word{older} << 1 | Word{serving};
+  }
+  [[nodiscard]] static constexpr WatchWord unpack(Word w) noexcept {
+    return {slot_of_link(w >> 32), static_cast<std::uint32_t>(w >> 4) & kEpochs, (w & 8) != 0, (w & 4) != 0, (w & 2) != 0, (w & 1) != 0};
+  }
+  friend constexpr bool operator==(WatchWord, WatchWord) = default;
+};
+
+enum class WatchEvent : std::uint32_t {
+  prepare,   ///< self may wait
+  wait,      ///< self waits; epoch: of its preparation
+  notify,
+  serve,     ///< the server has woken whom it had to; fifo has somebody
+  serve_empty,
+};
+
+enum class WatchAction : std::uint32_t {
+  prepared,
+  wait,      ///< self is the newest waiter; its link and key were written first
+  changed,   ///< somebody notified since: look again
+  nobody,    ///< nobody waits, nor is about to: nothing to do
+  told,      ///< those about to wait will look again
+  added,     ///< the server will wake everybody
+  begin,     ///< self is the server, and has taken the list of the word
+  drain,     ///< the server has taken the list of the word again: wake everybody
+  end,       ///< self is the server no more
+};
+
+struct WatchStep {
+  WatchWord next;
+  WatchAction action;
+};
+
+[[nodiscard]] constexpr WatchStep next(WatchWord w, WatchEvent event, SlotId self = kNoSlot, std::uint32_t epoch = 0) noexcept {
+  using Action = WatchAction;
+  WatchWord n = w;
+  switch (event) {
+    case WatchEvent::prepare:
+      n.prepared = true;
+      return {n, Action::prepared};
+    case WatchEvent::wait:
+      if (w.epoch != epoch) return {w, Action::changed};
+      n.newest = self;
+      return {n, Action::wait};
+    case WatchEvent::notify: {
+      const bool waited_for = w.newest != kNoSlot || w.older;
+      if (!waited_for && !w.serving && !w.prepared) return {w, Action::nobody};
+      n.epoch = (w.epoch + 1) & WatchWord::kEpochs;
+      n.prepared = false;
+      if (w.serving) {
+        n.all = true;
+        return {n, Action::added};
+      }
+      if (!waited_for) return {n, Action::told};
+      n.newest = kNoSlot;
+      n.older = false;
+      n.serving = true;
+      return {n, Action::begin};
+    }
+    case WatchEvent::serve:
+    case WatchEvent::serve_empty: break;
+  }
+  n.all = false;
+  if (w.all) {
+    n.newest = kNoSlot;
+    return {n, Action::drain};
+  }
+  n.serving = false;
+  n.older = event == WatchEvent::serve;
+  return {n, Action::end};
+}
+
+/// Says that somebody is about to wait. The outcome is the epoch.
+class WatchPrepare {
+ public:
+  [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
+    if (phase_ == Phase::start) {
+      phase_ = Phase::word_read;
+      return SyncStep::load(SyncField::word);
+    }
+    const WatchWord w = WatchWord::unpack(result);
+    if (w.prepared || (phase_ == Phase::swapped && result == seen_)) return SyncStep::done(w.epoch);
+    seen_ = result;
+    phase_ = Phase::swapped;
+    return SyncStep::compare_swap(seen_, ult::next(w, WatchEvent::prepare).next.pack());
+  }
+
+ private:
+  enum class Phase : std::uint64_t { start, word_read, swapped };
+  Word seen_ = 0;
+  Phase phase_ = Phase::start;
+};
+
+/// Waits for self, which is suspended. Outcome wait or changed.
+class WatchWait {
+ public:
+  constexpr WatchWait() noexcept = default;
+  constexpr WatchWait(SlotId self, std::uint32_t key, std::uint32_t epoch) noexcept : self_(self), key_(key), epoch_(epoch) {}
+
+  [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
+    switch (phase_) {
+      case Phase::start:
+        phase_ = Phase::word_read;
+        return SyncStep::load(SyncField::word);
+      case Phase::word_read: break;
+      case Phase::linked:
+        phase_ = Phase::swapped;
+        return SyncStep::compare_swap(seen_, step().next.pack());
+      case Phase::swapped:
+        if (result == seen_) return SyncStep::done(WatchAction::wait);
+        break;
+    }
+    seen_ = result;
+    if (step().action == WatchAction::changed) return SyncStep::done(WatchAction::changed);
+    phase_ = Phase::linked;
+    return SyncStep::store_next(self_, WatchWord::unpack(seen_).newest, key_);
+  }
+
+ private:
+  enum class Phase : std::uint32_t { start, word_read, linked, swapped };
+  [[nodiscard]] constexpr WatchStep step() const noexcept { return ult::next(WatchWord::unpack(seen_), WatchEvent::wait, self_, epoch_); }
+
+  Word seen_ = 0;
+  SlotId self_ = kNoSlot;
+  std::uint32_t key_ = 0, epoch_ = 0;
+  Phase phase_ = Phase::start;
+};
+
+/// Wakes the oldest, or all, who wait for `key`, or leaves it to who serves already. Outcome nobody, told, added or end.
+class WatchNotify {
+ public:
+  constexpr WatchNotify() noexcept = default;
+  constexpr WatchNotify(std::uint32_t key, bool all) noexcept : key_(key), who_(all ? Sieve::Who::keyed : Sieve::Who::first) {}
+
+  [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
+    switch (phase_) {
+      case Phase::start: return go(Phase::word_read, SyncStep::load(SyncField::word));
+      case Phase::word_read: return notify(result);
+      case Phase::notified: {
+        if (result != seen_) return notify(result);
+        const WatchStep s = notifying_step();
+        if (s.action != WatchAction::begin) return SyncStep::done(s.action);
+        batch_ = WatchWord::unpack(seen_).newest;
+        seen_ = s.next.pack();
+        return go(Phase::fifo_read, SyncStep::load(SyncField::fifo));
+      }
+      case Phase::fifo_read:
+        fifo_ = stored_ = slot_of_link(result);
+        return sift(who_);
+      case Phase::sifting: return sifted(result);
+      case Phase::fifo_written: return serve();
+      case Phase::served:
+        if (result == seen_) return served();
+        seen_ = result;
+        return serve();
+    }
+    return SyncStep::done(WatchAction::nobody);
+  }
+
+ private:
+  enum class Phase : std::uint32_t { start, word_read, notified, fifo_read, sifting, fifo_written, served };
+
+  constexpr SyncStep go(Phase p, SyncStep s) noexcept {
+    phase_ = p;
+    return s;
+  }
+  [[nodiscard]] constexpr WatchStep notifying_step() const noexcept { return ult::next(WatchWord::unpack(seen_), WatchEvent::notify); }
+  [[nodiscard]] constexpr WatchStep serving_step() const noexcept {
+    return ult::next(WatchWord::unpack(seen_), fifo_ == kNoSlot ? WatchEvent::serve_empty : WatchEvent::serve);
+  }
+  constexpr SyncStep notify(Word seen) noexcept {
+    seen_ = seen;
+    const WatchStep s = notifying_step();
+    if (s.action == WatchAction::nobody) return SyncStep::done(s.action);
+    return go(Phase::notified, SyncStep::compare_swap(seen_, s.next.pack()));
+  }
+  constexpr SyncStep sift(Sieve::Who who) noexcept {
+    sieve_ = Sieve(who, fifo_, batch_, key_);
+    batch_ = kNoSlot;
+    return sifted(0);
+  }
+  constexpr SyncStep sifted(Word result) noexcept {
+    const SyncStep s = sieve_.next(result);
+    if (s.kind != SyncStep::Kind::done) return go(Phase::sifting, s);
+    fifo_ = sieve_.oldest();
+    return serve();
+  }
+  constexpr SyncStep serve() noexcept {
+    const WatchStep s = serving_step();
+    if (s.action == WatchAction::end && fifo_ != stored_) {
+      stored_ = fifo_;   // before the word says that nobody serves: the next server reads it
+      return go(Phase::fifo_written, SyncStep::store(SyncField::fifo, link_to(fifo_)));
+    }
+    return go(Phase::served, SyncStep::compare_swap(seen_, s.next.pack()));
+  }
+  constexpr SyncStep served() noexcept {
+    const WatchStep s = serving_step();
+    const SlotId newest = WatchWord::unpack(seen_).newest;
+    seen_ = s.next.pack();
+    if (s.action == WatchAction::end) return SyncStep::done(s.action);
+    batch_ = newest;
+    return sift(Sieve::Who::everybody);
+  }
+
+  Word seen_ = 0;
+  std::uint32_t key_ = 0;
+  Sieve::Who who_ = Sieve::Who::first;
+  SlotId fifo_ = kNoSlot;     ///< the server's copy
+  SlotId stored_ = kNoSlot;   ///< the record's
+  SlotId batch_ = kNoSlot;
+  Phase phase_ = Phase::start;
+  Sieve sieve_;
+};
+
+}  // namespace kasane::ult
