@@ -388,6 +388,15 @@ class atomic_ref {
   T fetch_or(T n, std::memory_order order = std::memory_order_relaxed) const { return ordered(order, [&] { return kasane::fetch_or(p_, n); }); }
   T fetch_xor(T n, std::memory_order order = std::memory_order_relaxed) const { return ordered(order, [&] { return kasane::fetch_xor(p_, n); }); }
 
+  /// Returns when the value is not `old`: the thread is suspended, not its worker, until somebody who changed it notifies. On a thread (error EPERM
+  /// elsewhere); it may be on another rank afterwards.
+  void wait(T old, std::memory_order order = std::memory_order_relaxed) const {
+    ordered(order, [&] { return detail::check(kasane_atomic_wait(sizeof(T), p_.get(), detail::bits(old))), old; });
+  }
+  /// After a change: the thread that has waited longest for this value (all that wait) looks again. One load where nobody waits. On a thread.
+  void notify_one() const { detail::check(kasane_atomic_notify_one(p_.get())); }
+  void notify_all() const { detail::check(kasane_atomic_notify_all(p_.get())); }
+
  private:
   template <class F>
   static T ordered(std::memory_order order, const F& f) {

@@ -8,8 +8,8 @@
  * malloc's heap are each rank's own.
  *
  * **Errors.** A function that returns int returns 0, or an errno value: EPERM (called where it makes no sense, for example outside of
- * kasane_run), EINVAL (a bad argument), ENOMEM, EAGAIN (no thread slot left), EBUSY, EIO (a peer or the machine). A function that returns a pointer returns
- * NULL then.
+ * kasane_run), EINVAL (a bad argument), ENOMEM, EAGAIN (no thread slot left), EBUSY, ETIMEDOUT, EIO (a peer or the machine). A function that returns a
+ * pointer returns NULL then.
  * kasane_error_code() and kasane_error_message() say what and why. Misuse that would lose data (unlocking what another holds, destroying what is in use,
  * freeing what was never allocated) ends the program with a message instead.
  *
@@ -311,6 +311,20 @@ typedef enum kasane_atomic_op {
  */
 int kasane_atomic(kasane_atomic_op_t op, uint32_t width, void* global, uint64_t operand, uint64_t compare, uint64_t* old, kasane_pending_t* pending);
 
+/**
+ * Waits until the integer at `global` is not `old` (zero-extended, as kasane_atomic gives it): looks, and is suspended until somebody who changed it calls
+ * kasane_atomic_notify_one or _all with its address; then looks again. After the wait of std::atomic. It orders no other access. The thread may be on another
+ * rank afterwards.
+ * EPERM: not on a thread. EINVAL, EIO: as kasane_atomic.
+ */
+int kasane_atomic_wait(uint32_t width, const void* global, uint64_t old);
+/**
+ * After a change of the integer at `global`: the thread that has waited longest for it (all that wait) looks again. One load where nobody waits. EPERM: not on
+ * a thread. EINVAL: not in global memory.
+ */
+int kasane_atomic_notify_one(const void* global);
+int kasane_atomic_notify_all(const void* global); /**< likewise */
+
 /** From one place of global memory to another, between any two ranks, past this one; they do not overlap. pending NULL: blocking. */
 int kasane_copy(void* to, const void* from, size_t bytes, kasane_pending_t* pending);
 
@@ -362,6 +376,17 @@ typedef struct kasane_sem { uint64_t handle; } kasane_sem_t;         /**< permit
 typedef struct kasane_latch { uint64_t handle; } kasane_latch_t;     /**< opens once, when it was counted down to 0 */
 typedef struct kasane_once { uint64_t handle; } kasane_once_t;       /**< something that is done once in the job */
 
+/**
+ * Nanoseconds of the job's clock, which all deadlines are in: `kasane_clock_ns() + 1000000` is a millisecond from now. The ranks of a host have the same clock,
+ * which never goes back; different hosts' agree as well as their times of day did when the job began.
+ */
+uint64_t kasane_clock_ns(void);
+/** Later than any time. */
+#define KASANE_NO_DEADLINE UINT64_MAX
+/* Calls with a deadline return ETIMEDOUT, and have not got what they waited for, when it has passed; never before, and after it when a worker of the rank has
+ * nothing else to go on with. What they could have at once they get even where it has passed already. Who gives up leaves its place to those behind it; what
+ * was given or notified meanwhile is not lost with it. */
+
 int kasane_mutex_init(kasane_mutex_t* mutex);    /**< EAGAIN: this rank has no record left */
 int kasane_mutex_destroy(kasane_mutex_t* mutex); /**< not while it is locked */
 int kasane_mutex_lock(kasane_mutex_t* mutex);    /**< waits; afterwards sees all that earlier holders did. EPERM: not on a thread */
@@ -371,6 +396,8 @@ int kasane_mutex_unlock(kasane_mutex_t* mutex);  /**< by the thread that holds i
 int kasane_cond_init(kasane_cond_t* cond);
 int kasane_cond_destroy(kasane_cond_t* cond);                       /**< not while somebody waits */
 int kasane_cond_wait(kasane_cond_t* cond, kasane_mutex_t* mutex);   /**< gives mutex up, waits, takes it again. Test the condition in a loop */
+/** As kasane_cond_wait, but no longer than to deadline_ns; holds mutex again even where it returns ETIMEDOUT. */
+int kasane_cond_timedwait(kasane_cond_t* cond, kasane_mutex_t* mutex, uint64_t deadline_ns);
 int kasane_cond_signal(kasane_cond_t* cond);                        /**< wakes one waiter */
 int kasane_cond_broadcast(kasane_cond_t* cond);                     /**< wakes all waiters */
 
@@ -382,9 +409,11 @@ int kasane_rwlock_init(kasane_rwlock_t* lock);      /**< EAGAIN: this rank has n
 int kasane_rwlock_destroy(kasane_rwlock_t* lock);   /**< not while it is locked */
 int kasane_rwlock_rdlock(kasane_rwlock_t* lock);    /**< waits for a share; afterwards sees what earlier writers did */
 int kasane_rwlock_tryrdlock(kasane_rwlock_t* lock); /**< EBUSY: a writer has it, or waits for it */
+int kasane_rwlock_timedrdlock(kasane_rwlock_t* lock, uint64_t deadline_ns); /**< as rdlock. ETIMEDOUT */
 int kasane_rwlock_rdunlock(kasane_rwlock_t* lock);  /**< gives a share back */
 int kasane_rwlock_wrlock(kasane_rwlock_t* lock);    /**< waits for all of it; afterwards sees what earlier writers and readers did */
 int kasane_rwlock_trywrlock(kasane_rwlock_t* lock); /**< EBUSY: somebody has it */
+int kasane_rwlock_timedwrlock(kasane_rwlock_t* lock, uint64_t deadline_ns); /**< as wrlock. ETIMEDOUT */
 int kasane_rwlock_wrunlock(kasane_rwlock_t* lock);  /**< by the writer */
 
 #define KASANE_SEM_MAX 1073741823u
@@ -392,6 +421,7 @@ int kasane_sem_init(kasane_sem_t* sem, uint32_t permits);  /**< EAGAIN: this ran
 int kasane_sem_destroy(kasane_sem_t* sem);                 /**< not while somebody waits */
 int kasane_sem_wait(kasane_sem_t* sem);                    /**< waits for a permit and takes it; afterwards sees what was done before the posts so far */
 int kasane_sem_trywait(kasane_sem_t* sem);                 /**< EBUSY: there is none, or others wait */
+int kasane_sem_timedwait(kasane_sem_t* sem, uint64_t deadline_ns); /**< as wait. ETIMEDOUT */
 int kasane_sem_post(kasane_sem_t* sem, uint32_t permits);  /**< adds so many; never more than KASANE_SEM_MAX in all */
 
 int kasane_latch_init(kasane_latch_t* latch, uint32_t expected); /**< EAGAIN: this rank has no record left */

@@ -30,12 +30,15 @@
 
 #include <kasane/kasane.h>
 
+#include <kasane/clock.hpp>
 #include <kasane/error.hpp>
 #include <kasane/global_ptr.hpp>
 #include <kasane/sync.hpp>
 
 #include <cerrno>
+#include <chrono>
 #include <compare>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -477,12 +480,7 @@ class mutex {
   ~mutex() { kasane_mutex_destroy(&m_); }
 
   void lock() { detail::check(kasane_mutex_lock(&m_)); }
-  [[nodiscard]] bool try_lock() {
-    const int code = kasane_mutex_trylock(&m_);
-    if (code == EBUSY) return false;
-    detail::check(code);
-    return true;
-  }
+  [[nodiscard]] bool try_lock() { return detail::tried(kasane_mutex_trylock(&m_)); }
   void unlock() { kasane_mutex_unlock(&m_); }
   [[nodiscard]] kasane_mutex_t* native_handle() noexcept { return &m_; }
 
@@ -505,10 +503,37 @@ class condition_variable {
   void wait(std::unique_lock<mutex>& lock, Predicate done) {
     while (!done()) wait(lock);
   }
+  /// As wait, but no longer than to `time` (any clock; kasane::clock is one for all ranks). The mutex is held again in any case.
+  template <class Clock, class Duration>
+  std::cv_status wait_until(std::unique_lock<mutex>& lock, const std::chrono::time_point<Clock, Duration>& time) {
+    const bool notified = wait_by(lock, detail::deadline_after(time - Clock::now()));
+    return notified || Clock::now() < time ? std::cv_status::no_timeout : std::cv_status::timeout;
+  }
+  /// Waits until done() is true, or `time` has come; returns done().
+  template <class Clock, class Duration, class Predicate>
+  bool wait_until(std::unique_lock<mutex>& lock, const std::chrono::time_point<Clock, Duration>& time, Predicate done) {
+    while (!done())
+      if (wait_until(lock, time) == std::cv_status::timeout) return done();
+    return true;
+  }
+  template <class Rep, class Period>
+  std::cv_status wait_for(std::unique_lock<mutex>& lock, const std::chrono::duration<Rep, Period>& timeout) {
+    return wait_by(lock, detail::deadline_after(timeout)) ? std::cv_status::no_timeout : std::cv_status::timeout;
+  }
+  template <class Rep, class Period, class Predicate>
+  bool wait_for(std::unique_lock<mutex>& lock, const std::chrono::duration<Rep, Period>& timeout, Predicate done) {
+    const std::uint64_t deadline_ns = detail::deadline_after(timeout);
+    while (!done())
+      if (!wait_by(lock, deadline_ns)) return done();
+    return true;
+  }
   void notify_one() { detail::check(kasane_cond_signal(&c_)); }
   void notify_all() { detail::check(kasane_cond_broadcast(&c_)); }
 
  private:
+  bool wait_by(std::unique_lock<mutex>& lock, std::uint64_t deadline_ns) {
+    return detail::tried(kasane_cond_timedwait(&c_, lock.mutex()->native_handle(), deadline_ns), ETIMEDOUT);
+  }
   kasane_cond_t c_{};
 };
 

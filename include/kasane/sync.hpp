@@ -1,26 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// More ways to order threads of any ranks, included by kasane.hpp: shared_mutex, counting_semaphore, latch, call_once, atomic, promise and future.
+/// More ways to order threads of any ranks, included by kasane.hpp: shared_mutex, timed_mutex, shared_timed_mutex, counting_semaphore, latch, call_once,
+/// atomic, promise and future.
 ///
 /// **Where.** Each object must lie where all its users reach it: on a stack, or in global memory. All but atomic are made, used and destroyed on threads
 /// (error EPERM elsewhere); making one throws error EAGAIN if the rank has no record left.
 ///
 /// **Consistency.** As in C++: what the standard says synchronises does so here, between ranks, too. What it costs is said at each.
 ///
+/// **Deadlines.** As in C++ calls whose names end in _for and _until give up when a time has passed: never before, and after it when a worker of the rank has
+/// nothing else to go on with. Any clock will do; kasane::clock is one for all ranks. Who gives up gets nothing, and what was given meanwhile goes to those
+/// who wait.
+///
 /// **Thread safety**: every call from any thread of any rank, but for promise and future, which belong to one thread at a time.
 #pragma once
 
 #include <kasane/kasane.h>
 
+#include <kasane/clock.hpp>
 #include <kasane/error.hpp>
 #include <kasane/global_ptr.hpp>
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <future>
 #include <new>
 #include <optional>
 #include <type_traits>
@@ -28,6 +36,15 @@
 #include <variant>
 
 namespace kasane {
+
+namespace detail {
+/// Of a call that may fail to get something, and then returns `failed`: did it?
+inline bool tried(int code, int failed = EBUSY) {
+  if (code == failed) return false;
+  check(code);
+  return true;
+}
+}  // namespace detail
 
 /// Many readers or one writer. Works with std::unique_lock and std::shared_lock. First come first served, readers that wait side by side together: nobody
 /// starves. Not recursive, and a reader cannot become a writer. May be held over a fork, a join or a move.
@@ -41,19 +58,46 @@ class shared_mutex {
   ~shared_mutex() { kasane_rwlock_destroy(&l_); }
 
   void lock() { detail::check(kasane_rwlock_wrlock(&l_)); }
-  [[nodiscard]] bool try_lock() { return tried(kasane_rwlock_trywrlock(&l_)); }
+  [[nodiscard]] bool try_lock() { return detail::tried(kasane_rwlock_trywrlock(&l_)); }
   void unlock() { detail::check(kasane_rwlock_wrunlock(&l_)); }
   void lock_shared() { detail::check(kasane_rwlock_rdlock(&l_)); }
-  [[nodiscard]] bool try_lock_shared() { return tried(kasane_rwlock_tryrdlock(&l_)); }
+  [[nodiscard]] bool try_lock_shared() { return detail::tried(kasane_rwlock_tryrdlock(&l_)); }
   void unlock_shared() { detail::check(kasane_rwlock_rdunlock(&l_)); }
 
- private:
-  static bool tried(int code) {
-    if (code == EBUSY) return false;
-    detail::check(code);
-    return true;
-  }
+ protected:
   kasane_rwlock_t l_{};
+};
+
+/// A shared_mutex that one may also wait for until a time.
+class shared_timed_mutex : public shared_mutex {
+ public:
+  template <class Rep, class Period>
+  [[nodiscard]] bool try_lock_for(const std::chrono::duration<Rep, Period>& timeout) {
+    return lock_by(detail::deadline_after(timeout));
+  }
+  template <class Clock, class Duration>
+  [[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration>& time) {
+    return detail::wait_until(time, [this](std::uint64_t deadline_ns) { return lock_by(deadline_ns); });
+  }
+  template <class Rep, class Period>
+  [[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<Rep, Period>& timeout) {
+    return lock_shared_by(detail::deadline_after(timeout));
+  }
+  template <class Clock, class Duration>
+  [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& time) {
+    return detail::wait_until(time, [this](std::uint64_t deadline_ns) { return lock_shared_by(deadline_ns); });
+  }
+
+ private:
+  bool lock_by(std::uint64_t deadline_ns) { return detail::tried(kasane_rwlock_timedwrlock(&l_, deadline_ns), ETIMEDOUT); }
+  bool lock_shared_by(std::uint64_t deadline_ns) { return detail::tried(kasane_rwlock_timedrdlock(&l_, deadline_ns), ETIMEDOUT); }
+};
+
+/// A mutex that one may also wait for until a time: a shared_timed_mutex that nobody shares. Consistency: as kasane::mutex.
+class timed_mutex : private shared_timed_mutex {
+ public:
+  using shared_timed_mutex::lock, shared_timed_mutex::try_lock, shared_timed_mutex::try_lock_for, shared_timed_mutex::try_lock_until;
+  using shared_timed_mutex::unlock;
 };
 
 /// A number of permits, taken one at a time, first come first served.
@@ -69,15 +113,19 @@ class counting_semaphore {
 
   [[nodiscard]] static constexpr std::uint32_t max() noexcept { return KASANE_SEM_MAX; }
   void acquire() { detail::check(kasane_sem_wait(&s_)); }
-  [[nodiscard]] bool try_acquire() {
-    const int code = kasane_sem_trywait(&s_);
-    if (code == EBUSY) return false;
-    detail::check(code);
-    return true;
+  [[nodiscard]] bool try_acquire() { return detail::tried(kasane_sem_trywait(&s_)); }
+  template <class Rep, class Period>
+  [[nodiscard]] bool try_acquire_for(const std::chrono::duration<Rep, Period>& timeout) {
+    return acquire_by(detail::deadline_after(timeout));
+  }
+  template <class Clock, class Duration>
+  [[nodiscard]] bool try_acquire_until(const std::chrono::time_point<Clock, Duration>& time) {
+    return detail::wait_until(time, [this](std::uint64_t deadline_ns) { return acquire_by(deadline_ns); });
   }
   void release(std::uint32_t permits = 1) { detail::check(kasane_sem_post(&s_, permits)); }
 
  private:
+  bool acquire_by(std::uint64_t deadline_ns) { return detail::tried(kasane_sem_timedwait(&s_, deadline_ns), ETIMEDOUT); }
   kasane_sem_t s_{};
 };
 
@@ -93,12 +141,7 @@ class latch {
 
   void count_down(std::uint32_t n = 1) { detail::check(kasane_latch_count_down(&l_, n)); }
   /// Is it open? If so, as after wait().
-  [[nodiscard]] bool try_wait() const {
-    const int code = kasane_latch_trywait(&l_);
-    if (code == EBUSY) return false;
-    detail::check(code);
-    return true;
-  }
+  [[nodiscard]] bool try_wait() const { return detail::tried(kasane_latch_trywait(&l_)); }
   void wait() const { detail::check(kasane_latch_wait(&l_)); }
   void arrive_and_wait(std::uint32_t n = 1) {
     count_down(n);
@@ -158,6 +201,10 @@ class atomic {
   T fetch_and(T n, std::memory_order order = kDefault) { return ref().fetch_and(n, order); }
   T fetch_or(T n, std::memory_order order = kDefault) { return ref().fetch_or(n, order); }
   T fetch_xor(T n, std::memory_order order = kDefault) { return ref().fetch_xor(n, order); }
+  /// As atomic_ref's: wait() returns when the value is not `old`; who changes it notifies. No worker spins.
+  void wait(T old, std::memory_order order = kDefault) const { ref().wait(old, order); }
+  void notify_one() { ref().notify_one(); }
+  void notify_all() { ref().notify_all(); }
   T operator++() { return static_cast<T>(fetch_add(1) + 1); }
   T operator--() { return static_cast<T>(fetch_sub(1) - 1); }
 
@@ -170,7 +217,8 @@ class atomic {
 
 namespace detail {
 
-/// What a promise and its future share, in global memory. The latch orders value and error; whoever of the two leaves last deletes it.
+/// What a promise and its future share, in global memory. The one permit of `ready`, which the future takes, orders value and error; whoever of the two
+/// leaves last deletes it.
 template <class T>
 class Promised {
  public:
@@ -192,11 +240,11 @@ class Promised {
   template <class... As>
   void set(As&&... as) {
     value.emplace(std::forward<As>(as)...);
-    ready.count_down();
+    ready.release();
   }
   void fail(std::exception_ptr e) {
     error = std::move(e);
-    ready.count_down();
+    ready.release();
   }
   /// For promise and future each, once.
   void leave() noexcept {
@@ -206,7 +254,7 @@ class Promised {
     kasane_free(this);
   }
 
-  latch ready{1};
+  counting_semaphore ready{0};
   std::optional<Value> value;
   std::exception_ptr error;
 
@@ -223,9 +271,10 @@ class future {
 
  public:
   future() noexcept = default;
-  future(future&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+  future(future&& other) noexcept : state_(std::exchange(other.state_, nullptr)), ready_(other.ready_) {}
   future& operator=(future&& other) noexcept {
     std::swap(state_, other.state_);
+    std::swap(ready_, other.ready_);
     return *this;
   }
   ~future() {
@@ -235,9 +284,22 @@ class future {
   /// Until get() was called.
   [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
   /// Is the value there?
-  [[nodiscard]] bool ready() const { return state().ready.try_wait(); }
+  [[nodiscard]] bool ready() const {
+    return have([](counting_semaphore& s) { return s.try_acquire(); });
+  }
   /// Waits for it; the thread is suspended, not its worker. Consistency: all that was done before it was set is visible.
-  void wait() const { state().ready.wait(); }
+  void wait() const {
+    have([](counting_semaphore& s) { return s.acquire(), true; });
+  }
+  /// Waits no longer than this: std::future_status::ready or timeout. If ready, as wait().
+  template <class Rep, class Period>
+  std::future_status wait_for(const std::chrono::duration<Rep, Period>& timeout) const {
+    return status(have([&](counting_semaphore& s) { return s.try_acquire_for(timeout); }));
+  }
+  template <class Clock, class Duration>
+  std::future_status wait_until(const std::chrono::time_point<Clock, Duration>& time) const {
+    return status(have([&](counting_semaphore& s) { return s.try_acquire_until(time); }));
+  }
   /// Waits and takes the value; throws the exception instead if there is one.
   T get() {
     wait();
@@ -254,10 +316,18 @@ class future {
     if (state_ == nullptr) throw error(EINVAL, "kasane::future: there is nothing to wait for: the value was taken already, or the future has no promise");
     return *state_;
   }
+  /// Is the value there, if need be after take(the permit)?
+  template <class Take>
+  bool have(const Take& take) const {
+    detail::Promised<T>& s = state();
+    return ready_ = ready_ || take(s.ready);
+  }
+  static std::future_status status(bool ready) noexcept { return ready ? std::future_status::ready : std::future_status::timeout; }
   detail::Promised<T>* state_ = nullptr;
+  mutable bool ready_ = false;   ///< the permit was taken
 };
 
-/// The other end: sets the value, once. Destroyed without, it sets error ECANCELED. Consistency: as latch::count_down.
+/// The other end: sets the value, once. Destroyed without, it sets error ECANCELED. Consistency: as counting_semaphore::release.
 template <class T>
 class promise {
  public:

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The public mutex, condition variable, barrier, reader-writer lock, semaphore, latch, once and key: the objects of ult, built in the eight bytes of the
-// public ones. They are records' names that never change, so they may lie in V and be copied bitwise.
+// public ones. They are records' names that never change, so they may lie in V and be copied bitwise. And the waits of atomics, which have no object.
 //
 // Thread safety: as the header says.
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <kasane/kasane.h>
 #include <new>
+#include <optional>
 #include <type_traits>
 
+#include "base/clock.h"
 #include "runtime/api_error.h"
+#include "runtime/runtime.h"
 #include "ult/barrier.h"
 #include "ult/condition_variable.h"
 #include "ult/latch.h"
@@ -20,11 +25,13 @@
 #include "ult/permits_record.h"
 #include "ult/semaphore.h"
 #include "ult/shared_mutex.h"
+#include "ult/watch.h"
 
 namespace {
 
 using kasane::runtime::api_fail;
 using kasane::runtime::require_thread;
+using kasane::runtime::Runtime;
 using kasane::ult::Barrier;
 using kasane::ult::ConditionVariable;
 using kasane::ult::Latch;
@@ -33,6 +40,7 @@ using kasane::ult::Mutex;
 using kasane::ult::Once;
 using kasane::ult::Semaphore;
 using kasane::ult::SharedMutex;
+using kasane::ult::Watch;
 
 static_assert(KASANE_SEM_MAX == kasane::ult::kMostPermits);
 
@@ -54,12 +62,12 @@ int init(Public* p, const char* call, Args... args) noexcept {
   }
 }
 
-/// act(object) on a thread, else EPERM. Of what may fail to get something act returns whether it did: EBUSY if not.
-template <class T, class Public, class F>
+/// act(object) on a thread, else EPERM. Of what may fail to get something act returns whether it did: kFailed if not.
+template <class T, int kFailed = EBUSY, class Public, class F>
 int with(Public* p, const char* call, const F& act) {
   if (const int code = require_thread(call)) [[unlikely]]
     return code;
-  if constexpr (std::is_same_v<decltype(act(inside<T>(p))), bool>) return act(inside<T>(p)) ? 0 : EBUSY;
+  if constexpr (std::is_same_v<decltype(act(inside<T>(p))), bool>) return act(inside<T>(p)) ? 0 : kFailed;
   else return act(inside<T>(p)), 0;
 }
 
@@ -70,9 +78,46 @@ int destroy(Public* p, const char* call) noexcept {
   return 0;
 }
 
+/// The words' place in the space, for Watch. On a thread.
+Watch watch_of(const void* global) { return Watch(static_cast<std::uint64_t>(static_cast<const std::byte*>(global) - Runtime::current()->space_base())); }
+
+template <class F>
+int notify(const void* global, const char* call, const F& act) {
+  if (const int code = require_thread(call)) return code;
+  if (!Runtime::current()->contains(global)) return api_fail(EINVAL, call, "not in global memory");
+  act(watch_of(global));
+  return 0;
+}
+
 }  // namespace
 
 extern "C" {
+
+uint64_t kasane_clock_ns(void) {
+  const Runtime* r = Runtime::current();
+  return r != nullptr ? r->clock_ns() : kasane::now_ns();
+}
+
+int kasane_atomic_wait(uint32_t width, const void* global, uint64_t old) {
+  if (const int code = require_thread("kasane::atomic::wait")) return code;
+  void* const word = const_cast<void*>(global);
+  // The value is looked at once before anything is announced: often it has changed already. Then a wait is prepared before each look, and begun after it.
+  std::optional<std::uint32_t> epoch;
+  for (;;) {
+    uint64_t now = 0;
+    if (const int code = kasane_atomic(KASANE_FETCH_ADD, width, word, 0, 0, &now, nullptr)) return code;
+    if (now != old) return 0;
+    const Watch watch = watch_of(global);
+    if (epoch) watch.wait(*epoch);
+    epoch = watch.prepare();
+  }
+}
+int kasane_atomic_notify_one(const void* global) {
+  return notify(global, "kasane::atomic::notify_one", [](const Watch& w) { w.notify_one(); });
+}
+int kasane_atomic_notify_all(const void* global) {
+  return notify(global, "kasane::atomic::notify_all", [](const Watch& w) { w.notify_all(); });
+}
 
 int kasane_mutex_init(kasane_mutex_t* mutex) { return init<Mutex>(mutex, "kasane::mutex"); }
 int kasane_mutex_destroy(kasane_mutex_t* mutex) { return destroy<Mutex>(mutex, "kasane::mutex::~mutex"); }
@@ -102,6 +147,10 @@ int kasane_cond_wait(kasane_cond_t* cond, kasane_mutex_t* mutex) {
   if (const int code = require_thread("kasane::condition_variable::wait")) return code;
   inside<ConditionVariable>(cond).wait(inside<Mutex>(mutex));
   return 0;
+}
+int kasane_cond_timedwait(kasane_cond_t* cond, kasane_mutex_t* mutex, uint64_t deadline_ns) {
+  return with<ConditionVariable, ETIMEDOUT>(cond, "kasane::condition_variable::wait_until",
+                                            [&](ConditionVariable& c) { return c.wait_until(inside<Mutex>(mutex), deadline_ns); });
 }
 int kasane_cond_signal(kasane_cond_t* cond) {
   if (const int code = require_thread("kasane::condition_variable::notify_one")) return code;
@@ -133,12 +182,19 @@ int kasane_rwlock_rdlock(kasane_rwlock_t* lock) {
 int kasane_rwlock_tryrdlock(kasane_rwlock_t* lock) {
   return with<SharedMutex>(lock, "kasane::shared_mutex::try_lock_shared", [](SharedMutex& m) { return m.try_lock_shared(); });
 }
+int kasane_rwlock_timedrdlock(kasane_rwlock_t* lock, uint64_t deadline_ns) {
+  return with<SharedMutex, ETIMEDOUT>(lock, "kasane::shared_timed_mutex::try_lock_shared_until",
+                                      [=](SharedMutex& m) { return m.try_lock_shared_until(deadline_ns); });
+}
 int kasane_rwlock_rdunlock(kasane_rwlock_t* lock) {
   return with<SharedMutex>(lock, "kasane::shared_mutex::unlock_shared", [](SharedMutex& m) { m.unlock_shared(); });
 }
 int kasane_rwlock_wrlock(kasane_rwlock_t* lock) { return with<SharedMutex>(lock, "kasane::shared_mutex::lock", [](SharedMutex& m) { m.lock(); }); }
 int kasane_rwlock_trywrlock(kasane_rwlock_t* lock) {
   return with<SharedMutex>(lock, "kasane::shared_mutex::try_lock", [](SharedMutex& m) { return m.try_lock(); });
+}
+int kasane_rwlock_timedwrlock(kasane_rwlock_t* lock, uint64_t deadline_ns) {
+  return with<SharedMutex, ETIMEDOUT>(lock, "kasane::shared_timed_mutex::try_lock_until", [=](SharedMutex& m) { return m.try_lock_until(deadline_ns); });
 }
 int kasane_rwlock_wrunlock(kasane_rwlock_t* lock) { return with<SharedMutex>(lock, "kasane::shared_mutex::unlock", [](SharedMutex& m) { m.unlock(); }); }
 
@@ -150,6 +206,9 @@ int kasane_sem_destroy(kasane_sem_t* sem) { return destroy<Semaphore>(sem, "kasa
 int kasane_sem_wait(kasane_sem_t* sem) { return with<Semaphore>(sem, "kasane::counting_semaphore::acquire", [](Semaphore& s) { s.acquire(); }); }
 int kasane_sem_trywait(kasane_sem_t* sem) {
   return with<Semaphore>(sem, "kasane::counting_semaphore::try_acquire", [](Semaphore& s) { return s.try_acquire(); });
+}
+int kasane_sem_timedwait(kasane_sem_t* sem, uint64_t deadline_ns) {
+  return with<Semaphore, ETIMEDOUT>(sem, "kasane::counting_semaphore::try_acquire_until", [=](Semaphore& s) { return s.try_acquire_until(deadline_ns); });
 }
 int kasane_sem_post(kasane_sem_t* sem, uint32_t permits) {
   return with<Semaphore>(sem, "kasane::counting_semaphore::release", [permits](Semaphore& s) { s.release(permits); });

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <fmt/format.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "comm/collectives.h"
@@ -127,6 +129,7 @@ struct Runtime::State {
   std::optional<sched::RegionWords> words;
   std::optional<sched::Scheduler> scheduler;
   std::unique_ptr<ult::Pool> pool;
+  std::uint64_t clock_offset_ns = 0;      ///< the job's clock less now_ns()
 
   std::vector<std::thread> worker_threads;
   std::thread service_thread;
@@ -143,6 +146,7 @@ struct Runtime::State {
   Result<void> build_memory(std::byte* space_base);
   Result<void> build_threads();
   std::vector<sched::Distance> distances_from_here();
+  std::uint64_t agree_on_clock();
   Result<void> compare_objects();
   void report();
   void count_races();
@@ -378,6 +382,19 @@ std::vector<sched::Distance> Runtime::State::distances_from_here() {
   return distances;
 }
 
+/// What the time of day was ahead of now_ns() just now, by the host's first rank: the same for all ranks of the host, and hosts whose times of day agree have
+/// one clock.
+std::uint64_t Runtime::State::agree_on_clock() {
+  timespec day;
+  ::clock_gettime(CLOCK_REALTIME, &day);
+  const std::uint64_t ahead = static_cast<std::uint64_t>(day.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(day.tv_nsec) - now_ns();
+  std::vector<std::uint64_t> all(ranks);
+  collectives->allgather(std::as_bytes(std::span(&ahead, 1)), std::as_writable_bytes(std::span(all)));
+  std::uint32_t first = 0;
+  while (!session->job().on_this_host(Rank{first})) ++first;
+  return all[first];
+}
+
 Result<void> Runtime::State::build_threads() {
   auto region = attach_region(*comm_engine, gas::kThreads, ult::threads_region_bytes(workers, segments.slots_per_rank(ranks)));
   KASANE_TRY(region);
@@ -390,6 +407,8 @@ Result<void> Runtime::State::build_threads() {
   words.emplace(*transport, gas::kThreads);
 
   ult::Config config;
+  clock_offset_ns = agree_on_clock();
+  config.clock_offset_ns = clock_offset_ns;
   config.rank = rank;
   config.ranks = ranks;
   config.workers = workers;
@@ -715,6 +734,7 @@ std::uint32_t Runtime::ranks() const noexcept { return state_->ranks; }
 bool Runtime::one_host() const noexcept { return state_->ranks == 1 || state_->session->job().host_ranks().size() == state_->ranks; }
 std::uint32_t Runtime::workers() const noexcept { return state_->workers; }
 const Options& Runtime::options() const noexcept { return state_->options; }
+std::uint64_t Runtime::clock_ns() const noexcept { return now_ns() + state_->clock_offset_ns; }
 bool Runtime::contains(const void* p) const noexcept { return state_->space->contains(p); }
 bool Runtime::in_heap(const void* p) const noexcept { return state_->heap_at(p) != nullptr; }
 std::byte* Runtime::space_base() const noexcept { return state_->space->v(0); }

@@ -74,6 +74,9 @@ class Runtime {
   /// The rank at which p was allocated.
   [[nodiscard]] Rank share_of(const void* p) const noexcept;
 
+  /// The job's clock (ult::Pool::clock_ns).
+  [[nodiscard]] std::uint64_t clock_ns() const noexcept;
+
   void release_all();
   void acquire_all();
   /// Makes [p, p + bytes) present (and writable) until unpin, e.g. for a system call.

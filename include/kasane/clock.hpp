@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The job's clock, and what waits with a deadline share; included by kasane.hpp.
+///
+/// **Thread safety**: every function from any thread of any rank.
+#pragma once
+
+#include <kasane/kasane.h>
+
+#include <chrono>
+#include <cstdint>
+
+namespace kasane {
+
+/// One clock for all ranks (kasane_clock_ns). A thread that moves to another host may see it go back by what the hosts' times of day differed when the job
+/// began, so it does not call itself steady; on one host it is. std::chrono::steady_clock is another clock on each host: there its time points mean something
+/// only on the host that made them.
+struct clock {
+  using duration = std::chrono::nanoseconds;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<clock>;
+  static constexpr bool is_steady = false;
+  [[nodiscard]] static time_point now() noexcept { return time_point(duration(static_cast<rep>(kasane_clock_ns()))); }
+};
+
+namespace detail {
+
+/// The time of the job's clock that is `timeout` from now, not earlier; what is more than a century away never comes.
+template <class Rep, class Period>
+[[nodiscard]] std::uint64_t deadline_after(const std::chrono::duration<Rep, Period>& timeout) {
+  constexpr std::chrono::duration<double> kCentury(100.0 * 366 * 24 * 3600);
+  const std::uint64_t now = kasane_clock_ns();
+  if (timeout <= timeout.zero()) return now;
+  if (timeout > kCentury) return KASANE_NO_DEADLINE;
+  return now + static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::nanoseconds>(timeout).count());
+}
+
+/// wait(deadline) is true if it got what it waited for. Any clock may be set back meanwhile, so it alone says whether `time` has come.
+template <class Clock, class Duration, class Wait>
+bool wait_until(const std::chrono::time_point<Clock, Duration>& time, const Wait& wait) {
+  for (;;) {
+    if (wait(deadline_after(time - Clock::now()))) return true;
+    if (Clock::now() >= time) return false;
+  }
+}
+
+}  // namespace detail
+}  // namespace kasane
