@@ -48,8 +48,7 @@ struct ModelThread {
 struct ModelTimer {
   enum Doing : std::uint32_t { nothing, set, asking, asked };
   std::uint32_t doing, pad;
-  std::uint64_t round, result;
-  PermitsGive leave;
+  std::uint64_t round;   ///< what it runs are its thread's machine and result, since that waits meanwhile
 };
 struct State {
   Word word, fifo, next[kThreads], timed[kThreads];
@@ -176,12 +175,12 @@ class Model {
         t = ModelTimer{};
         if (!ask) return;
         t.doing = ModelTimer::asking;
-        t.leave = PermitsGive::leave();
+        s.threads[i].give = PermitsGive::leave();
         return;
       }
       case ModelTimer::asking:
-        if (!advance(s, t.leave, t.result)) return;
-        t.result = 0;
+        if (!advance(s, s.threads[i].give, s.threads[i].result)) return;
+        s.threads[i].result = 0;
         t.doing = ModelTimer::asked;
         return;
       case ModelTimer::asked: {
@@ -259,7 +258,7 @@ class Model {
         const bool taken = t.result == static_cast<Word>(PermitsAction::taken);
         suspend(t);
         if (taken) turn(s, i, TimedEvent::grant);
-        else s.timers[i] = {.doing = ModelTimer::set, .pad = 0, .round = TimedWord::unpack(s.timed[i]).round, .result = 0, .leave = PermitsGive()};
+        else s.timers[i] = {.doing = ModelTimer::set, .pad = 0, .round = TimedWord::unpack(s.timed[i]).round};
         return;
       }
       case Op::give:

@@ -62,8 +62,7 @@ struct ModelThread {
 struct ModelTimer {
   enum Doing : std::uint32_t { nothing, set, asking, asked, requeueing };
   std::uint32_t doing, pad;
-  std::uint64_t round;
-  ModelNotifier notifier;
+  std::uint64_t round;   ///< what it runs is its thread's notifier, since that waits meanwhile
 };
 
 struct ModelAgent {
@@ -211,26 +210,29 @@ class SyncModel {
   // A timer whose thread has gone on, and waits again, may still ring: its round is over then.
   void step_timer(State& s, std::uint32_t i) const {
     ModelTimer& t = s.timers[i];
+    ModelNotifier& notifier = s.threads[i].notifier;
     switch (t.doing) {
       case ModelTimer::set: {
         const bool ask = turn(s, i, TimedEvent::ring, t.round) == TimedAction::ask;
         t = ModelTimer{};
         if (!ask) return;
         t.doing = ModelTimer::asking;
-        t.notifier.notify = ConditionNotify::leave();
+        notifier.notify = ConditionNotify::leave();
         return;
       }
       case ModelTimer::asking:
-        if (run_notify(s, t.notifier)) t.doing = ModelTimer::asked;
+        if (run_notify(s, notifier)) t.doing = ModelTimer::asked;
         return;
       case ModelTimer::asked:
         t = ModelTimer{};
         if (turn(s, i, TimedEvent::asked) != TimedAction::go) return;
         t.doing = ModelTimer::requeueing;
-        begin_relock(t.notifier, SlotId{i});
+        begin_relock(notifier, SlotId{i});
         return;
       case ModelTimer::requeueing:
-        if (run_relock(s, t.notifier)) t = ModelTimer{};
+        if (!run_relock(s, notifier)) return;
+        notifier = ModelNotifier{};
+        t = ModelTimer{};
         return;
       default: return;
     }
