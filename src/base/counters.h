@@ -41,6 +41,10 @@ class TraceLog;
   X(data_races, "words that two ranks changed with no fence between (--check-races)") \
   X(pages_moved, "pages that changed their owner to this rank")                   \
   X(pages_drawn, "pages that moved to this rank by themselves, since it alone used them") \
+  X(pages_evicted, "pages of this rank that left DRAM for the spill file")        \
+  X(pages_brought_in, "pages that came back from there")                         \
+  X(bytes_spilled, "bytes written to the spill file")                            \
+  X(pages_dropped, "pages of other ranks whose copies here made room")            \
   X(bytes_moved, "live bytes that moved with them")                               \
   X(address_hits, "accesses to a page whose location was cached here")            \
   X(address_misses, "accesses that asked the directory where a page is")         \

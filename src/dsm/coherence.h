@@ -27,6 +27,7 @@
 #include "gas/sharing.h"
 #include "mem/block_table.h"
 #include "mem/fault_engine.h"
+#include "mem/residency.h"
 #include "mem/space.h"
 
 namespace kasane::dsm {
@@ -64,6 +65,12 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
     attractor_ = attractor;
   }
 
+  /// Before the first block is armed: where frames are counted, and from whose range pages may leave. Without it memory has no limit.
+  void set_residency(mem::Residency& residency) noexcept {
+    residency_ = &residency;
+    engine_.expect_punches(residency.range().offset, residency.range().bytes);
+  }
+
   /// Before the first fault: who hears of data races (null: they are not looked for).
   void set_race_listener(RaceListener* listener) noexcept { races_ = listener; }
 
@@ -91,13 +98,23 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   [[nodiscard]] std::optional<BlockId> pin(ThreadContext&, std::uint64_t offset, std::size_t bytes, Use);
   void unpin(ThreadContext&, std::uint64_t offset, std::size_t bytes);
 
+  // ---- memory larger than DRAM (eviction.cpp): for the rank's keeper ----
+  /// The page's translations in V are dropped where its blocks are ours and free; the bytes stay.
+  void rest(PageId) noexcept;
+  /// Was it touched since?
+  [[nodiscard]] bool touched(PageId) const noexcept;
+  /// Changes that no release has sent go to their owners, so that their blocks can be dropped.
+  void clean(comm::Blocking&);
+
   // gas::HeapHooks
   void arm_owned(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override;
   void take(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override;
   void discard(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override;
 
   // gas::PageHolder
+  void admit(comm::Blocking&, PageId) override;
   gas::YieldAnswer yield(PageId) noexcept override;
+  bool let_go(PageId, bool punch) noexcept override;
   gas::Claim claim(comm::Blocking&, PageId) override;
   gas::Claim try_claim(PageId) noexcept override;
   void give_up(PageId) noexcept override;
@@ -114,7 +131,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   [[nodiscard]] BlockState state(BlockId) const noexcept;
 
  private:
-  enum class Fetched { yes, own, leaving, untouched, wild };
+  enum class Fetched { yes, own, leaving, untouched, asleep, wild };
 
   [[nodiscard]] bool try_claim(BlockId, BlockState before, const Step&) noexcept;
   /// Claims block for event, waiting while others hold it. The step's verdict is done, refuse or proceed (then claimed).
@@ -170,6 +187,14 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
 
   void arm_claimed(std::uint64_t first, std::uint64_t last) noexcept;
 
+  void make_present(comm::Blocking&, PageId, Fetched);
+  void admit(comm::Blocking&, std::uint64_t blocks);
+  void fill(BlockId window, Mask) noexcept;
+  void fill(mem::BlockRange) noexcept;
+  void fill_twin(BlockId) noexcept;
+  [[nodiscard]] bool arms_later(mem::BlockRange) noexcept;
+  void arm_later(mem::BlockRange) noexcept;
+
   static void on_release(void* self, const comm::Message&) noexcept;
 
   mem::Space& space_;
@@ -185,6 +210,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   gas::Attractor* attractor_ = nullptr;
   gas::Sharing& sharing_;
   RaceListener* races_ = nullptr;
+  mem::Residency* residency_ = nullptr;   ///< null: memory has no limit
 
   std::atomic<std::uint64_t> acquires_{0};
   std::atomic<std::uint64_t> drops_{0};      ///< acquires that dropped something; rule 2: a fetch that saw another number than the present one is repeated

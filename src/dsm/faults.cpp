@@ -20,6 +20,7 @@ bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
   const Event event = wanted == Access::write ? Event::store : Event::load;
   count(wanted == Access::write ? ctx.counters.faults_write : ctx.counters.faults_read);
   const BlockId b = mem::block_of(offset);
+  admit(ctx.io, pages_.page_of(b));
   const Step step = claim_block(ctx.io, b, event);
   bool good = true;
   if (step.verdict == Verdict::done) {
@@ -58,17 +59,21 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
         return Fault::served;
       }
       for_each_bit(mask, [&](unsigned i) { finish(block_at(window, i), BlockState{}); });
-      if (fetched == Fetched::untouched) mover_->touch(ctx.io, pages_.page_of(b));   // with no bit held; the access then finds the page ours, or somebody else's
+      make_present(ctx.io, pages_.page_of(b), fetched);   // with no bit held; the access then finds the page ours, or somebody else's
       return fetched == Fetched::wild ? Fault::wild : Fault::again;
     }
   }
+  fill(window, mask);
   for (const Action action : step.actions) {
     if (action == Action::make_twin) {
       for_each_run(mask, [&](unsigned first, unsigned n) {
         const std::uint64_t at = mem::offset_of(block_at(window, first));
         std::memcpy(space_.t(at), space_.a(at), n * kBlockBytes);
       });
-      for_each_bit(mask, [&](unsigned i) { mark_dirty(ctx.counters, block_at(window, i)); });
+      for_each_bit(mask, [&](unsigned i) {
+        fill_twin(block_at(window, i));
+        mark_dirty(ctx.counters, block_at(window, i));
+      });
     } else if (action == Action::allow_write && step.after.whole) {
       mark_dirty(ctx.counters, b);
       protect({b, 1}, Access::write);
@@ -106,6 +111,7 @@ Mask Coherence::claim_window(ThreadContext& ctx, BlockId b, Event event, const S
     sweep->first = raw(b);
     sweep->window = 1;
   }
+  if (step.claimed.owned && step.claimed.view == View::none) sweep->window = kWindowBlocks;   // ours and at rest: nothing need be fetched
   Mask mask = 0;
   std::uint64_t end = raw(b) + 1;
   const std::uint64_t stop = std::min({raw(b) + sweep->window, raw(window_of(b)) + kWindowBlocks, end_of(pages_.blocks_of(pages_.page_of(b)))});
@@ -128,6 +134,7 @@ void Coherence::arm_own_page(BlockId b, std::uint32_t held, std::uint32_t pins) 
   BlockRange run{b, 0};
   const auto arm_run = [&] {
     if (run.count == 0) return;
+    fill(run);
     protect(run, Access::write);
     for (std::uint64_t i = 0; i < run.count; ++i) {
       if (block_at(run.first, i) != b) finish(block_at(run.first, i), after);
@@ -155,8 +162,9 @@ void Coherence::arm_own_page(BlockId b, std::uint32_t held, std::uint32_t pins) 
 /// Whom the page's bytes are to be read from: yes, from found.owner; or why from nobody.
 Coherence::Fetched Coherence::locate(comm::Blocking& io, PageId page, gas::AddressCache::Found& found) {
   for (;;) {
-    found = addresses_.find(io, page);
+    found = addresses_.look(io, page);
     if (found.owner == kNoRank) return Fetched::wild;
+    if (gas::AddressCache::asleep(found)) return gas::Location::of(found.word).busy ? Fetched::leaving : Fetched::asleep;
     if (!found.by_entry && gas::Location::of(found.word).untouched) return gas::Location::of(found.word).busy ? Fetched::leaving : Fetched::untouched;
     if (found.owner != transport_.rank()) return Fetched::yes;
     // A cached location does not say whether the page is leaving: the owner may have been asked to yield before its entry was recalled.
@@ -164,7 +172,7 @@ Coherence::Fetched Coherence::locate(comm::Blocking& io, PageId page, gas::Addre
     if (where.owner != found.owner) continue;
     // Leaving, it is neither ours nor yet a copy: puts counted before the move may still change M, and the move may be refused, so a twin
     // taken now could later send another rank's old byte as our change (found by tests/model, r8_use_while_leaving).
-    return where.busy ? Fetched::leaving : Fetched::own;
+    return where.busy ? Fetched::leaving : where.tier != gas::Tier::dram ? Fetched::asleep : Fetched::own;
   }
 }
 

@@ -118,6 +118,7 @@ void Coherence::settle(PageId page) {
   const BlockRange all = pages_.blocks_of(page);
   // Not earlier: a release of ours would take the mark while others still join the old owner's readers. Where the entry is on its way, end_naming() marks once more.
   sharing_.mark(page);
+  fill(all);
   protect(all, Access::write);
   for (std::uint64_t i = 0; i < all.count; ++i) {
     const BlockId b = block_at(all.first, i);

@@ -58,6 +58,7 @@ enum class Event : std::uint8_t {
   arrive,        ///< the page comes: we become its owner, its bytes arrive
   arrive_blank,  ///< we become its owner and its bytes do not matter (fresh memory, a recycled stack)
   found_own,     ///< fetch found in the directory that we are the owner (busy, from load, store or pin)
+  rest,          ///< whoever makes room wants to know whether this block of ours is touched again
   watch,         ///< a release wants to know of later stores of ours to this block
 };
 
@@ -195,6 +196,10 @@ struct Step {
       if (!s.owned || s.view != View::write || s.pins != 0) return Step{};
       return proceed(BlockState{false, true, View::read, false, false, 0}, {protect_read});
 
+    case Event::rest:
+      if (!s.owned || s.view == View::none || s.pins != 0) return Step{};
+      return proceed(BlockState{false, true, View::none, false, false, 0}, {protect_none});
+
     case Event::found_own: break;
   }
   return Step{};
@@ -207,11 +212,11 @@ struct Step {
 enum class Openness : std::uint8_t {
   foreign,   ///< none is ours (any more): whatever made it marked, we cannot know
   watched,   ///< of those that are ours each is protected: a store to it would have marked the page again
-  open,      ///< our threads can store to it, or may just have
+  open,      ///< our threads can store to it, or may just have: so if it is at rest, since a release that has taken the mark may look after it was laid to rest
 };
 
 [[nodiscard]] constexpr Openness with_block(Openness before, const BlockState& s) noexcept {
-  if (before == Openness::open || s.busy || (s.owned && s.view == View::write)) return Openness::open;
+  if (before == Openness::open || s.busy || (s.owned && s.view != View::read)) return Openness::open;
   return s.owned ? Openness::watched : before;
 }
 

@@ -190,6 +190,7 @@ void Coherence::put_live(comm::Blocking& io, Counters* counters, BlockId b, cons
     }
     out.await();
     sharing_.changed(page);
+    fill_twin(b);
     std::memcpy(space_.t(at), now, kBlockBytes);
   }
   if (step.actions[1] == Action::refresh) refresh(io, b, true);

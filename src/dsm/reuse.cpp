@@ -19,11 +19,12 @@ void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t 
   for (const PageId page : range) {
     const BlockRange all = pages_.blocks_of(page);
     for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, Event::arrive_blank);
-    if (attractor_ == nullptr || !attractor_->draws(page)) continue;
-    // A rank that used this memory before it was freed may just draw it away. While we hold the bits nobody is told that we yield; what was told before
-    // shows here.
+    const bool evicts = residency_ != nullptr && residency_->counts(page);
+    if (!evicts && (attractor_ == nullptr || !attractor_->draws(page))) continue;
+    // A rank that used this memory before it was freed may just draw it away, or it is on SSD or on its way there. While we hold the bits nobody is told that we
+    // yield; what was told before shows here.
     const gas::Location where = directory_.lookup(io, page);
-    if (where.owner == transport_.rank() && !where.busy) continue;
+    if (where.owner == transport_.rank() && !where.busy && where.tier == gas::Tier::dram) continue;
     for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) {
       if (state(BlockId{b}).busy) give_back(BlockId{b}, 1);
     }
@@ -39,6 +40,8 @@ void Coherence::arm_claimed(std::uint64_t first, std::uint64_t last) noexcept {
   if (first == last) return;
   for (std::uint64_t page = first; page < last; ++page) sharing_.mark(PageId{page});
   const BlockRange all{mem::block_of(pages_.offset_of(PageId{first})), (pages_.end_of(PageId{last - 1}) - pages_.offset_of(PageId{first})) / kBlockBytes};
+  if (arms_later(all)) return arm_later(all);
+  fill(all);
   protect(all, Access::write);
   for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) {
     const BlockState s = state(BlockId{b});

@@ -181,7 +181,11 @@ class Coherence::Gathering {
       if (!held_[i]) continue;
       const Step s = step(i);
       const std::uint64_t at = mem::offset_of(block(i));
-      if (has(s, Action::make_twin)) std::memcpy(c_.space_.t(at), c_.space_.a(at), kBlockBytes);
+      c_.fill(BlockRange{block(i), 1});
+      if (has(s, Action::make_twin)) {
+        c_.fill_twin(block(i));
+        std::memcpy(c_.space_.t(at), c_.space_.a(at), kBlockBytes);
+      }
       if (s.after.dirty()) {
         c_.mark_dirty(ctx_.counters, block(i));
         note(i);
@@ -238,6 +242,7 @@ std::optional<BlockId> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, 
   const std::uint64_t first = raw(mem::block_of(offset)), end = raw(mem::block_of(offset + bytes + kBlockBytes - 1));
   std::uint64_t noted = 0;
   for (std::uint64_t b = first; b < end;) {
+    admit(ctx.io, std::min(kMostBlocks, end - b));
     Gathering gathering(*this, ctx, pinning, BlockId{b});
     gathering.gather();
     noted += gathering.noted();

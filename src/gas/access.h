@@ -90,7 +90,7 @@ class Access {
     if (word == nullptr) return false;
     for (;;) {
       const Location where = Location::of(word->load());
-      if (!where.allocated || frames_[raw(where.owner)] == nullptr) return false;
+      if (!readable(where) || frames_[raw(where.owner)] == nullptr) return false;
       comm::copy_in(static_cast<std::byte*>(to), frames_[raw(where.owner)] + offset, bytes);
       note_use(page, where.owner);
       if (stood(where, Location::of(word->load()))) [[likely]] return true;

@@ -75,6 +75,14 @@ AddressCache::~AddressCache() {
 // ---- gets and puts -------------------------------------------------------------------------------------------------
 
 AddressCache::Found AddressCache::find(comm::Blocking& io, PageId page) {
+  for (;;) {
+    const Found found = look(io, page);
+    if (!asleep(found)) [[likely]] return found;
+    rouse(io, page, found.owner);
+  }
+}
+
+AddressCache::Found AddressCache::look(comm::Blocking& io, PageId page) {
   if (const auto* near = directory_.near_word(page)) return found_by(near->load());
   const std::uint64_t seen = words_[raw(page)].load();
   const AddressEntry entry = AddressEntry::of(seen);
@@ -87,7 +95,10 @@ AddressCache::Found AddressCache::find(comm::Blocking& io, PageId page) {
 }
 
 AddressCache::Found AddressCache::find_here(comm::Blocking& io, PageId page) {
-  if (const auto* near = directory_.near_word(page)) return found_by(near->load());
+  if (const auto* near = directory_.near_word(page)) {
+    const Found found = found_by(near->load());
+    return asleep(found) ? Found{} : found;
+  }
   const std::uint64_t seen = words_[raw(page)].load();
   const AddressEntry entry = AddressEntry::of(seen);
   if (next(entry, AddressEvent::read).action != AddressAction::go) return {};
@@ -108,7 +119,7 @@ bool AddressCache::stood(comm::Blocking& io, PageId page, const Found& found) co
 }
 
 Rank AddressCache::begin_put_here(comm::Blocking& io, PageId page, bool& counted) {
-  if (transport_.ranks() == 1) return directory_.near_owner(page);
+  if (alone()) return directory_.near_owner(page);
   Word& word = words_[raw(page)];
   std::uint64_t seen = word.load();
   for (;;) {
@@ -123,7 +134,7 @@ Rank AddressCache::begin_put_here(comm::Blocking& io, PageId page, bool& counted
 }
 
 Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted) {
-  if (transport_.ranks() == 1) return directory_.lookup(io, page).owner;
+  if (alone()) return directory_.lookup(io, page).owner;
   Word& word = words_[raw(page)];
   bool hit = true;
   for (;;) {
@@ -151,6 +162,7 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted) {
       directory_.replace(io, page, where, touched(where));
       continue;
     }
+    if (where.tier != Tier::dram && !where.busy) rouse(io, page, where.owner);
     for (; where.busy; where = directory_.lookup(io, page)) io.waiter().pause();   // not busy: recalled, filled or moved meanwhile
   }
 }

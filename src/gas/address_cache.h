@@ -6,7 +6,7 @@
 // Beside it one place a page for the answer that a recall by message is owed: a page moves once at a time, and its mover awaits every answer, so one is enough.
 //
 // Where the directory's words are mapped here, looking costs less than caching would: reads do so, and leave no location behind that a move had to take
-// back. In a job of one rank nothing moves, so nothing is cached.
+// back. In a job of one rank whose pages stay in DRAM nothing moves, so nothing is cached.
 //
 // Thread safety: every call from any thread, given its own Blocking. Nothing allocates; usable in fault handlers.
 #pragma once
@@ -26,6 +26,16 @@
 
 namespace kasane::gas {
 
+/// Who brings pages in that are on SSD.
+class Rouser {
+ public:
+  /// Returns when the page was brought in by `owner`, or moves. The caller holds no use; of blocks none but of a page that another rank owns.
+  virtual void rouse(comm::Blocking&, PageId, Rank owner) = 0;
+
+ protected:
+  ~Rouser() = default;
+};
+
 class AddressCache {
  public:
   /// Sets kRecallHandler. Attaches kAddresses where peers are mapped: then it is collective.
@@ -37,6 +47,10 @@ class AddressCache {
   [[nodiscard]] const Directory& directory() const noexcept { return directory_; }
   /// Who is told of pages that were put to directly; null: nobody.
   void set_sharing(Sharing* sharing) noexcept { sharing_ = sharing; }
+  /// Before the first access: null: no page ever leaves DRAM.
+  void set_rouser(Rouser* rouser) noexcept { rouser_ = rouser; }
+  /// Has a page brought in that its owner has on SSD.
+  void rouse(comm::Blocking& io, PageId page, Rank owner) const { rouser_->rouse(io, page, owner); }
 
   /// Where a page was found by somebody who reads its frame next.
   struct Found {
@@ -44,8 +58,13 @@ class AddressCache {
     bool by_entry = false;        ///< through this rank's entry, else by word 0 of the directory
     std::uint64_t word = 0;       ///< of the entry, or word 0
   };
-  /// Never waits for a move: a page that is just moving is read where it was.
+  /// Never waits for a move: a page that is just moving is read where it was. One on SSD is brought in first.
   Found find(comm::Blocking&, PageId);
+  /// The same where it cannot be waited for: asleep() says that there is nothing to read.
+  Found look(comm::Blocking&, PageId);
+  [[nodiscard]] static bool asleep(const Found& found) noexcept {
+    return !found.by_entry && found.owner != kNoRank && !readable(Location::of(found.word));
+  }
   /// When the bytes are here: were they the page's? False: find() and read again; they may be those of a punched frame (rule 9).
   ///
   ///   do { found = find(io, page); read from found.owner; } while (!stood(io, page, found));
@@ -106,6 +125,8 @@ class AddressCache {
   using Word = std::atomic<std::uint64_t>;
 
   AddressCache(comm::Transport&, const Directory&, Word* words, comm::ReplyToken* owed);
+  /// Pages stay where they are: nothing need be counted.
+  [[nodiscard]] bool alone() const noexcept { return rouser_ == nullptr && transport_.ranks() == 1; }
   void end_use(PageId) noexcept;
   Rank begin_put(comm::Blocking&, PageId, bool& counted);
   Rank begin_put_here(comm::Blocking&, PageId, bool& counted);
@@ -122,6 +143,7 @@ class AddressCache {
   const Directory& directory_;
   Word* words_;                ///< one a page
   Sharing* sharing_ = nullptr;
+  Rouser* rouser_ = nullptr;
   std::vector<Word*> reach_;   ///< by rank, where they are mapped here, this rank's too; else null
   comm::ReplyToken* owed_;     ///< of page p: meaningful while its entry is leaving
 };

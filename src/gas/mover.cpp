@@ -8,26 +8,9 @@
 
 #include "base/assert.h"
 #include "base/trace.h"
+#include "gas/trip.h"
 
 namespace kasane::gas {
-
-/// A page on its way here.
-struct Mover::Trip {
-  enum class Outcome : std::uint8_t { under_way, here, retry, refused };
-
-  PageId page{};
-  ByteRange live;
-  Outcome outcome = Outcome::under_way;
-  Errc why = Errc::busy;                          ///< refused
-  MoveStep step{};
-  Rank yielder = kNoRank;                         ///< whom recall() asks to yield; kNoRank: nobody
-  std::uint64_t before = 0, peeked = 0, taken = 0;   ///< words 0 and 2 as they were found
-  std::uint64_t answer = static_cast<std::uint64_t>(YieldAnswer::yielded);
-  std::uint64_t last = 0;                         ///< word 0 when the mark was taken away
-
-  [[nodiscard]] bool claimed() const noexcept { return step.verdict == MoveVerdict::claim; }
-  [[nodiscard]] bool yielded() const noexcept { return claimed() && answer == static_cast<std::uint64_t>(YieldAnswer::yielded); }
-};
 
 Mover::Mover(comm::Transport& transport, AddressCache& addresses, PageHolder& holder)
     : transport_(transport), addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), holder_(holder) {
@@ -59,12 +42,18 @@ Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
 
 std::optional<Refusal> Mover::bring_one(comm::Blocking& io, PageId page, ByteRange live, Naming naming) {
   for (;;) {
+    holder_.admit(io, page);
     if (holder_.claim(io, page) == Claim::ours) return {};
     Trip trip{.page = page, .live = live};
     travel(io, {&trip, 1}, naming);
     if (trip.outcome == Trip::Outcome::here) return {};
     if (trip.outcome == Trip::Outcome::refused) return Refusal{trip.why, page};
-    io.waiter().pause();   // the bits were given back: the owner's handler or another mover may need them (rule 8)
+    // The bits were given back: the owner's handler or another mover may need them (rule 8).
+    if (trip.outcome == Trip::Outcome::asleep) {
+      addresses_.rouse(io, page, Location::of(trip.before).owner);
+    } else {
+      io.waiter().pause();
+    }
   }
 }
 
@@ -77,6 +66,7 @@ std::optional<Refusal> Mover::bring_all(comm::Blocking& io, PageId first, std::u
     std::size_t left_count = 0;
     for (std::uint64_t i = 0; i < n; ++i) {
       const PageId page{raw(first) + done + i};
+      if (travellers == 0) holder_.admit(io, page);   // while nothing is held
       const Claim claim = holder_.try_claim(page);
       if (claim == Claim::in_use) left[left_count++] = page;
       if (claim == Claim::taken) trips[travellers++] = Trip{.page = page, .live = all_of(page)};
@@ -84,7 +74,7 @@ std::optional<Refusal> Mover::bring_all(comm::Blocking& io, PageId first, std::u
     travel(io, {trips.data(), travellers}, Naming::later);
     std::optional<Refusal> refusal;
     for (const Trip& t : std::span(trips.data(), travellers)) {
-      if (t.outcome == Trip::Outcome::retry) left[left_count++] = t.page;
+      if (t.outcome == Trip::Outcome::retry || t.outcome == Trip::Outcome::asleep) left[left_count++] = t.page;
       if (t.outcome == Trip::Outcome::refused && !refusal) refusal = Refusal{t.why, t.page};
     }
     for (std::size_t i = 0; i < left_count && !refusal; ++i) {
@@ -142,7 +132,8 @@ void Mover::travel(comm::Blocking& io, std::span<Trip> trips, Naming naming) {
     holder_.give_up(t.page);
     const bool pinned = t.claimed() && t.answer == static_cast<std::uint64_t>(YieldAnswer::pinned);
     t.why = t.step.verdict == MoveVerdict::not_allocated ? Errc::out_of_range : Errc::busy;
-    t.outcome = pinned || t.step.verdict == MoveVerdict::not_allocated ? Trip::Outcome::refused : Trip::Outcome::retry;
+    const bool asleep = t.step.verdict == MoveVerdict::on_ssd;
+    t.outcome = pinned || t.step.verdict == MoveVerdict::not_allocated ? Trip::Outcome::refused : asleep ? Trip::Outcome::asleep : Trip::Outcome::retry;
   }
 }
 
@@ -202,6 +193,7 @@ void Mover::recall(comm::Blocking& io, std::span<Trip> trips) {
 
 bool Mover::draw(comm::Blocking& io, PageId page) {
   for (;; io.waiter().pause()) {
+    holder_.admit(io, page);
     if (!keepable(directory_.lookup(io, page)) || holder_.claim(io, page) != Claim::taken) return false;
     Trip trip{.page = page, .live = all_of(page)};
     travel(io, {&trip, 1});
@@ -221,6 +213,12 @@ bool Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
       directory_.unmark(batch, page, Location::of(trip.before), &trip.last);
       return false;
     }
+    if (trip.step.verdict == MoveVerdict::on_ssd) {
+      directory_.unmark(batch, page, Location::of(trip.before), &trip.last);
+      batch.await();
+      addresses_.rouse(io, page, transport_.rank());
+      continue;
+    }
     KASANE_CHECK(trip.claimed(), "a page is handed to somebody else");
     recall(io, {&trip, 1});
     // With busy set no fault here can make the page ours again; a fault already at work ends without waiting for us.
@@ -236,6 +234,7 @@ bool Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
 }
 
 void Mover::touch(comm::Blocking& io, PageId page) {
+  holder_.admit(io, page);
   if (holder_.claim(io, page) == Claim::ours) return;
   const Rank me = transport_.rank();
   Location before;
@@ -272,6 +271,10 @@ Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
       continue;
     }
     if (found.untouched) return {};
+    if (found.tier != Tier::dram) {
+      addresses_.rouse(io, page, me);
+      continue;
+    }
     Trip trip{.page = page, .live = {}};
     trip.step = begin_move(found, kNoRank);   // as if somebody else took it: holders are recalled, and our blocks disarmed
     if (!directory_.replace(io, page, found, trip.step.claimed)) continue;

@@ -48,8 +48,13 @@ enum class Claim : std::uint8_t {
 class PageHolder {
  public:
   virtual ~PageHolder() = default;
+  /// Before anything of the page is held: waits until there is room for its bytes here.
+  virtual void admit(comm::Blocking&, PageId) {}
   /// The owner's side, in a handler: protects the page in V if every block of it is free. Never blocks.
   virtual YieldAnswer yield(PageId) noexcept = 0;
+  /// Memory is short; the page is busy in the directory. Protects it in V, or changes nothing where a block is in use, pinned, or has changes that no release has sent (a page of
+  /// ours too: it may have been made ours without our help). punch: the frame goes at once. Never blocks.
+  virtual bool let_go(PageId, bool /*punch*/) noexcept { return false; }
   /// The taker's side: takes every block's busy bit, waiting for each. Never answers in_use.
   virtual Claim claim(comm::Blocking&, PageId) = 0;
   /// The same without waiting.
@@ -76,6 +81,8 @@ struct Refusal {
 };
 
 class Mover {
+  friend class Tiers;   // whose evictions take the same steps
+
  public:
   /// Sets kYieldHandler.
   Mover(comm::Transport&, AddressCache&, PageHolder&);

@@ -16,6 +16,7 @@ inline constexpr comm::RegionId kHeapOfSmallPages{6};   ///< as kHeap
 inline constexpr comm::RegionId kHeapOfLargePages{7};
 inline constexpr comm::RegionId kTrace{8};       ///< runtime/trace_file.h; only with --trace
 inline constexpr comm::RegionId kAddresses{9};   ///< gas/address_cache.h; only where peers are mapped
+inline constexpr comm::RegionId kBudget{10};     ///< mem/budget.h; the first rank of a host has it
 
 // Active messages: 0 is comm's collectives.
 inline constexpr comm::HandlerId kYieldHandler{1};
@@ -24,5 +25,7 @@ inline constexpr comm::HandlerId kStopHandler{3};
 inline constexpr comm::HandlerId kRecallHandler{4};
 inline constexpr comm::HandlerId kGiveHandler{5};
 inline constexpr comm::HandlerId kChangesHandler{6};
+inline constexpr comm::HandlerId kRouseHandler{7};
+inline constexpr comm::HandlerId kBudgetHandler{8};
 
 }  // namespace kasane::gas

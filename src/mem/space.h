@@ -58,6 +58,7 @@ class Space {
   [[nodiscard]] std::byte* a(std::uint64_t offset) const noexcept { return a_ + offset; }
   [[nodiscard]] std::byte* t(std::uint64_t offset) const noexcept { return t_ + offset; }
   [[nodiscard]] int frames_fd() const noexcept { return m_fd_; }
+  [[nodiscard]] int twins_fd() const noexcept { return t_fd_; }
   [[nodiscard]] bool contains(const void* p) const noexcept {
     return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(v_) < bytes_;
   }

@@ -112,6 +112,12 @@ class UffdEngine final : public FaultEngine {
   /// Dropping cached blocks would merge nothing: they split nothing.
   bool crowded() const noexcept override { return false; }
 
+  // With guard markers in their place, threads were seen to store into pages that had been punched (Linux 6.18).
+  void expect_punches(std::uint64_t offset, std::uint64_t bytes) noexcept override {
+    punched_bytes_.store(bytes);
+    punched_.store(offset);
+  }
+
  private:
   std::byte* v(BlockRange run) const noexcept { return v_ + offset_of(run.first); }
   static std::size_t bytes(BlockRange run) noexcept { return run.count * kBlockBytes; }
@@ -161,7 +167,9 @@ class UffdEngine final : public FaultEngine {
 
   /// Of a plain run, writable so far. False: it is too long, or the kernel cannot.
   bool shut_out(BlockRange run) noexcept {
-    if (run.count > kMostShutOut || !guards_available()) return false;
+    // relaxed, both: set before the first punch
+    const bool punched = offset_of(run.first) - punched_.load(std::memory_order_relaxed) < punched_bytes_.load(std::memory_order_relaxed);
+    if (run.count > kMostShutOut || punched || !guards_available()) return false;
     set(run, kShutOut);
     if (advise(run, MADV_GUARD_INSTALL)) return true;
     set(run, kOpenPlain);
@@ -300,6 +308,7 @@ class UffdEngine final : public FaultEngine {
   const std::size_t bytes_;
   Userfaultfd uffd_;
   std::atomic<std::uint8_t>* const blocks_;
+  std::atomic<std::uint64_t> punched_{0}, punched_bytes_{0};   ///< where frames are punched
   MappingBudget mappings_;
   FaultHandler handler_ = nullptr;   // constant between start() and stop()
   void* context_ = nullptr;

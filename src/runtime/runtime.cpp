@@ -44,6 +44,7 @@
 #include "runtime/global_malloc.h"
 #include "runtime/heap_report.h"
 #include "runtime/loaded_objects.h"
+#include "runtime/memory_tiers.h"
 #include "runtime/mixing_check.h"
 #include "runtime/peer_lost.h"
 #include "runtime/process_state.h"
@@ -118,6 +119,7 @@ struct Runtime::State {
   std::optional<gas::Mover> mover;
   std::optional<gas::Giver> giver;
   std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;   ///< as in segments
+  std::unique_ptr<MemoryTiers> tiers;     ///< null: global memory stays in DRAM
   std::unique_ptr<gas::Attractor> attractor;   ///< null: pages stay where they are
   std::optional<TraceRegion> trace;       ///< --trace
   std::optional<ThreadContexts> contexts;
@@ -171,6 +173,8 @@ struct Runtime::State {
   [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
   void leave_together(bool all_joined);
   void send_what_is_left();
+  /// Workers, the service thread, all others, the keeper.
+  [[nodiscard]] std::size_t counted_threads() const { return workers + 3; }
   Counters* own_counters() const { return reinterpret_cast<Counters*>(transport->mapped(rank, gas::kStatistics)); }
 
   /// Memory that is always there, and the same on all ranks.
@@ -342,6 +346,13 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   coherence->set_movers(&*mover, attractor.get());
   coherence->set_write_buffer(options.write_buffer_bytes / mem::kBlockBytes);
   giver.emplace(*transport, *mover);
+  const auto here = session->job().host_ranks();
+  auto budget = attach_region(*comm_engine, gas::kBudget, MemoryTiers::budget_bytes(here));
+  KASANE_TRY(budget);
+  auto made_tiers = MemoryTiers::create(
+      {*transport, *collectives, here, *space, *directory, *addresses, *mover, *coherence, {all_heaps, heap_bytes}, workers, budget->base}, options);
+  KASANE_TRY(made_tiers);
+  tiers = std::move(*made_tiers);
 
   constexpr std::array regions{gas::kHeap, gas::kHeapOfSmallPages, gas::kHeapOfLargePages};
   for (std::size_t i = 0; i < heaps.size(); ++i) {
@@ -350,7 +361,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
     heaps[i].emplace(*transport, config, *directory, *mover, *coherence);
   }
 
-  KASANE_TRY(attach_region(*comm_engine, gas::kStatistics, (workers + 2) * sizeof(Counters)));
+  KASANE_TRY(attach_region(*comm_engine, gas::kStatistics, counted_threads() * sizeof(Counters)));
   if (!options.trace.empty()) {
     if (raw(rank) == 0) KASANE_TRY(TraceRegion::can_write(options.trace));
     auto logs = attach_region(*comm_engine, gas::kTrace, TraceRegion::bytes(workers + 2, options.trace_events));
@@ -454,6 +465,7 @@ bool Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted) {
 void Runtime::State::start_threads(std::uint32_t first_worker) {
   running.store(true);
   service_thread = std::thread([this] { service_loop(); });
+  if (tiers != nullptr) tiers->start(*transport, own_counters()[counted_threads() - 1]);
   for (std::uint32_t w = first_worker; w < workers; ++w) {
     workers_left.fetch_add(1);
     worker_threads.emplace_back([this, w] {
@@ -491,6 +503,7 @@ void Runtime::State::on_stop(void* self, const comm::Message&) noexcept {
 }
 
 void Runtime::State::stop_service() {
+  if (tiers != nullptr) tiers->stop();
   service_stop.store(true);
   transport->wake(rank, comm::Doorbell::messages);
   if (service_thread.joinable() && service_thread.get_id() != std::this_thread::get_id()) service_thread.join();
@@ -648,7 +661,7 @@ void Runtime::State::print_statistics() {
 /// The sums over the rank's threads, in the order of KASANE_COUNTERS. Each counter is a word that one thread writes, so it is read whole.
 void Runtime::State::read_counters(Rank of, std::uint64_t* values) {
   std::fill_n(values, kCounters, 0);
-  const std::size_t threads = workers + 2;
+  const std::size_t threads = counted_threads();
   const std::unique_ptr<Counters[]> copy(new Counters[threads]);
   const Counters* counters = own_counters();
   if (of != rank) {
@@ -885,7 +898,7 @@ Result<Rank> Runtime::where(const void* global) {
   KASANE_TRY(check_range(*s.space, global, 1, "where"));
   KASANE_TRY(s.check_open("where"));
   s.mover->await_named(s.contexts->here().io);
-  const Rank owner = s.addresses->find(s.contexts->here().io, s.directory->pages().page_of(s.space->offset(global))).owner;
+  const Rank owner = s.addresses->look(s.contexts->here().io, s.directory->pages().page_of(s.space->offset(global))).owner;
   if (owner != kNoRank) return owner;
   return fail(Errc::out_of_range, fmt::format("where: {} is not allocated", global));
 }

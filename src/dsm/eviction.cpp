@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// What coherence does for memory larger than DRAM: counts the frames that it fills, waits for room before it holds anything, and lets go of pages (docs/design/tiers.md).
+#include "dsm/coherence.h"
+
+namespace kasane::dsm {
+
+using mem::Access;
+using mem::BlockRange;
+
+// ---- room ----------------------------------------------------------------------------------------------------------
+
+void Coherence::admit(comm::Blocking& io, PageId page) {
+  if (residency_ != nullptr && residency_->counts(page)) admit(io, pages_.blocks_of(page).count);
+}
+
+/// Nothing is held. Whoever makes room needs changes sent only if nothing else is left, so it is asked first.
+void Coherence::admit(comm::Blocking& io, std::uint64_t blocks) {
+  if (residency_ == nullptr || residency_->admitted(blocks)) [[likely]] return;
+  for (;;) {
+    const std::uint32_t stuck = residency_->times_stuck();
+    io.waiter().until([&] {
+      if (residency_->admitted(blocks) || residency_->times_stuck() != stuck) return true;
+      residency_->want(blocks);
+      return false;
+    });
+    if (residency_->admitted(blocks)) return;
+    clean(io);
+    io.waiter().pause();
+  }
+}
+
+void Coherence::clean(comm::Blocking& io) {
+  dirty_.for_each([&](BlockId b) { fence_block(io, nullptr, b, Event::release); });
+}
+
+void Coherence::fill(BlockRange blocks) noexcept {
+  if (residency_ != nullptr) residency_->fill(blocks);
+}
+
+void Coherence::fill(BlockId window, Mask mask) noexcept {
+  if (residency_ != nullptr) for_each_run(mask, [&](unsigned first, unsigned count) { residency_->fill({block_at(window, first), count}); });
+}
+
+void Coherence::fill_twin(BlockId b) noexcept {
+  if (residency_ != nullptr) residency_->fill_twin(b);
+}
+
+/// Fresh memory is made writable as a whole where it fits. Else its pages come in as they are touched.
+bool Coherence::arms_later(BlockRange blocks) noexcept {
+  return residency_ != nullptr && residency_->counts(mem::offset_of(blocks.first)) && !residency_->admitted(blocks.count + residency_->low());
+}
+
+/// Makes blocks ours and at rest, as far as we hold them: each fault then opens, and fills, its part.
+void Coherence::arm_later(BlockRange blocks) noexcept {
+  BlockRange run{blocks.first, 0};
+  for (std::uint64_t i = 0; i <= blocks.count; ++i) {
+    const BlockId b{raw(blocks.first) + i};
+    const bool held = i < blocks.count && state(b).busy;
+    if (held && run.count++ == 0) run.first = b;
+    if (held || run.count == 0) continue;
+    protect(run, Access::none);
+    for (std::uint64_t k = 0; k < run.count; ++k) {
+      const BlockId each{raw(run.first) + k};
+      const BlockState s = state(each);
+      if (s.dirty()) mark_clean(each);
+      cached_.erase(each);
+      finish(each, s.pins == 0 ? BlockState{false, true, View::none, false, false, 0} : BlockState{false, true, View::write, false, false, s.pins});
+    }
+    run.count = 0;
+  }
+}
+
+// ---- a page that is not here -----------------------------------------------------------------------------------------
+
+void Coherence::make_present(comm::Blocking& io, PageId page, Fetched why) {
+  if (why == Fetched::untouched) mover_->touch(io, page);
+  if (why == Fetched::asleep) static_cast<void>(addresses_.find(io, page));
+}
+
+// ---- the keeper's part ---------------------------------------------------------------------------------------------
+
+void Coherence::rest(PageId page) noexcept {
+  const BlockRange all = pages_.blocks_of(page);
+  BlockRange run{all.first, 0};
+  const auto rest_run = [&] {
+    if (run.count == 0) return;
+    protect(run, Access::none);
+    for (std::uint64_t i = 0; i < run.count; ++i) {
+      BlockState before = state(BlockId{raw(run.first) + i});
+      before.busy = false;
+      finish(BlockId{raw(run.first) + i}, next(before, Event::rest).after);
+    }
+    run.count = 0;
+  };
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    const BlockId b{raw(all.first) + i};
+    const BlockState s = state(b);
+    const Step step = next(s, Event::rest);
+    if (step.verdict != Verdict::proceed || !try_claim(b, s, step)) {
+      rest_run();
+    } else if (run.count++ == 0) {
+      run.first = b;
+    }
+  }
+  rest_run();
+}
+
+bool Coherence::touched(PageId page) const noexcept {
+  const BlockRange all = pages_.blocks_of(page);
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    const BlockState s = state(BlockId{raw(all.first) + i});
+    if (s.busy || (s.owned && s.view != View::none)) return true;
+  }
+  return false;
+}
+
+/// Since the page is busy nobody makes this rank its owner meanwhile: a put by whoever it was handed from could already be in the frame.
+bool Coherence::let_go(PageId page, bool punch) noexcept {
+  const BlockRange all = pages_.blocks_of(page);
+  std::uint64_t held = 0;
+  bool visible = false;
+  for (; held < all.count; ++held) {
+    const BlockId b{raw(all.first) + held};
+    const BlockState s = state(b);
+    BlockState claimed = s;
+    claimed.busy = true;
+    if (s.busy || s.dirty() || s.pins != 0 || !try_claim(b, s, Step{Verdict::proceed, claimed, {}, s})) break;
+    visible |= s.view != View::none;
+  }
+  if (held != all.count) {
+    give_back(all.first, held);
+    return false;
+  }
+  if (visible) protect(all, Access::none);
+  if (punch) residency_->empty(all);
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    const BlockId b{raw(all.first) + i};
+    cached_.erase(b);
+    finish(b, BlockState{});
+  }
+  return true;
+}
+
+}  // namespace kasane::dsm

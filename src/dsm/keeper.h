@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keeper of a rank's budget: one thread that lets pages leave DRAM before others run out of room, and brings in those of this rank's that other ranks ask for.
+//
+//   rung ─▶ bring in what is asked for ─▶ is less than `low` left? ─▶ the policy names pages, 64 at a time, until twice that is left:
+//             ours: to the spill file, together          another rank's: dropped, if nothing of it is in use or unsent
+//   nothing could leave ─▶ who waits for room sends its changes, then rings again ─▶ for kPatience nothing could: the job ends, with the numbers
+//
+// The policy is made when it is first needed; until then nothing costs anything but the bits of mem/residency.h.
+//
+// Thread safety: run() is a thread's; stop() from any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dsm/coherence.h"
+#include "gas/tiers.h"
+#include "mem/eviction.h"
+
+namespace kasane::dsm {
+
+class Keeper final : private mem::PageProbe {
+ public:
+  struct Config {
+    bool limit_asked = false;              ///< by whoever started the job: else a rank that cannot spill goes on without a limit
+    std::vector<Rank> others;              ///< of this host: who shares the budget
+    gas::Tiers::Fatal fatal = nullptr;
+  };
+  /// Sets kBudgetHandler.
+  Keeper(comm::Transport&, Coherence&, gas::Tiers&, mem::Residency&, const gas::Directory&, Config);
+
+  void run(comm::Blocking&);
+  void stop() noexcept;
+
+ private:
+  void arm(PageId page) noexcept override { coherence_.rest(page); }
+  bool touched(PageId page) noexcept override { return coherence_.touched(page); }
+
+  [[nodiscard]] bool ready();
+  void take_entered();
+  bool make_room(comm::Blocking&);
+  std::uint64_t let_go(comm::Blocking&, std::uint64_t most);
+  void forget(PageId) noexcept;
+  void nothing_left();
+
+  static void on_ring(void* self, const comm::Message&) noexcept;
+
+  comm::Transport& transport_;
+  Coherence& coherence_;
+  gas::Tiers& tiers_;
+  mem::Residency& residency_;
+  const gas::Directory& directory_;
+  const Config config_;
+  std::unique_ptr<mem::EvictionPolicy> policy_;
+  std::uint32_t room_ = 0, in_ = 0;   ///< pages that the policy can hold, and holds
+  std::unique_ptr<mem::BlockSet> known_;   ///< pages that it holds
+  std::string why_;                   ///< there is no spill file
+  std::uint64_t stuck_since_ns_ = 0;   ///< 0: it is not
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace kasane::dsm

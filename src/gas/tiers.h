@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// A page's way to this rank's spill file and back, by the handshake of gas/relocation.h (docs/design/tiers.md).
+//
+//   evict     busy ─▶ V protected ─▶ tier ssd ─▶ holders recalled, puts drained ─▶ written ─▶ punched ─▶ end_evict: not busy
+//   drop      busy, another rank's ─▶ nothing of it in use ─▶ punched ─▶ not busy
+//   bring in  blocks claimed ─▶ busy ─▶ read ─▶ end_bring_in: not busy ─▶ settled
+//
+// **Who does what.** One thread of the rank, the *keeper*, evicts, and brings in what other ranks ask for; a thread that faults on a page of its own rank brings it in
+// itself. The keeper waits for handlers, for puts under way, for the disk and for bits that are held for a moment, never for another rank's threads: so ranks that wait for each
+// other's keepers wait for no circle.
+//
+// Thread safety: rouse() and bring_in() from any thread, fault handlers too; evict() and serve() by the keeper. Handlers run in progress().
+// Invariant: the frame of a page is punched only while its entry says busy and ssd, and every holder of its location has answered (rule 9).
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/notes.h"
+#include "gas/mover.h"
+#include "mem/residency.h"
+#include "mem/space.h"
+#include "mem/spill_queue.h"
+
+namespace kasane::gas {
+
+class Tiers final : public Rouser {
+ public:
+  /// How the keeper tells that the disk has failed: does not return.
+  using Fatal = void (*)(const Error&);
+
+  struct Config {
+    std::string directories;     ///< of the spill file; empty: none
+    std::uint64_t space_bytes = 0;
+    Fatal fatal = nullptr;
+  };
+  /// Sets kRouseHandler.
+  Tiers(comm::Transport&, Mover&, AddressCache&, PageHolder&, mem::Space&, mem::Residency&, Config);
+
+  /// Makes the spill file, if there is none yet. Allocates: at the start, or by the keeper.
+  Result<void> open();
+  [[nodiscard]] bool is_open() const noexcept { return file_ != nullptr; }
+
+  /// Lets pages go: this rank's to the spill file, others' are dropped. left[i]: page i has no frame here any more; else it is in use, pinned, changed, or on its way.
+  static constexpr std::size_t kTogether = 64;
+  void evict(comm::Blocking&, std::span<const PageId> pages, bool* left);
+  /// Of this rank's page on SSD: it is in when this returns, or moves, or somebody else was at it: look again.
+  void bring_in(comm::Blocking&, PageId);
+  void rouse(comm::Blocking&, PageId, Rank owner) override;
+  /// Brings in pages that others ask for. True if there was something to do.
+  bool serve(comm::Blocking&);
+  [[nodiscard]] bool asked() const noexcept { return asked_.any(); }
+
+ private:
+  struct Asked {
+    PageId page;
+    comm::ReplyToken token;
+  };
+  static constexpr std::uint32_t kMostAsked = 1024;
+
+  static void on_rouse(void* self, const comm::Message&) noexcept;
+  enum class Who : std::uint8_t { keeper, worker };
+  void bring_in(comm::Blocking&, PageId, Who);
+  void read(comm::Blocking&, PageId, Who);
+  void write(comm::Blocking&, std::span<mem::SpillRange>);
+
+  comm::Transport& transport_;
+  Mover& mover_;
+  AddressCache& addresses_;
+  const Directory& directory_;
+  const mem::Pages& pages_;
+  PageHolder& holder_;
+  mem::Space& space_;
+  mem::Residency& residency_;
+  const Config config_;
+
+  std::unique_ptr<mem::SpillFile> file_;
+  std::unique_ptr<mem::SpillQueue> writes_, reads_;   ///< the keeper's lane; that of all who bring in, one at a time
+  std::atomic_flag submitting_;                       ///< whose turn it is in reads_; held for a few instructions, never across a wait
+  std::atomic<const mem::SpillBatch*> broken_{nullptr};   ///< a read that failed: the keeper tells
+  Notes<Asked, kMostAsked> asked_;
+};
+
+}  // namespace kasane::gas

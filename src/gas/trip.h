@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// A page on its way to another rank or tier, as its mover sees it: for gas/mover.cpp and gas/tiers.cpp only.
+// Thread safety: an object belongs to one thread.
+#pragma once
+
+#include "gas/mover.h"
+
+namespace kasane::gas {
+
+struct Mover::Trip {
+  enum class Outcome : std::uint8_t { under_way, here, retry, asleep, refused };
+
+  PageId page{};
+  ByteRange live;
+  Outcome outcome = Outcome::under_way;
+  Errc why = Errc::busy;                          ///< refused
+  MoveStep step{};
+  Rank yielder = kNoRank;                         ///< whom recall() asks to yield; kNoRank: nobody
+  std::uint64_t before = 0, peeked = 0, taken = 0;   ///< words 0 and 2 as they were found
+  std::uint64_t answer = static_cast<std::uint64_t>(YieldAnswer::yielded);
+  std::uint64_t last = 0;                         ///< word 0 when the mark was taken away
+
+  [[nodiscard]] bool claimed() const noexcept { return step.verdict == MoveVerdict::claim; }
+  [[nodiscard]] bool yielded() const noexcept { return claimed() && answer == static_cast<std::uint64_t>(YieldAnswer::yielded); }
+};
+
+}  // namespace kasane::gas

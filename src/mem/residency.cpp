@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mem/residency.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace kasane::mem {
+
+Result<std::unique_ptr<Residency>> Residency::create(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range) {
+  auto frames = BlockSet::create(space.blocks());
+  KASANE_TRY(frames);
+  auto twins = BlockSet::create(space.blocks());
+  KASANE_TRY(twins);
+  auto entered = BlockSet::create(pages.count());
+  KASANE_TRY(entered);
+  return std::unique_ptr<Residency>(new Residency(space, pages, host, rank, range, std::move(*frames), std::move(*twins), std::move(*entered)));
+}
+
+Residency::Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, BlockSet frames, BlockSet twins,
+                     BlockSet entered) noexcept
+    : space_(space), pages_(pages), range_(range), budget_(host, rank), total_(host.total),
+      low_(std::clamp<std::uint64_t>(host.total / host.ranks / 16, 64, 8192)), frames_(std::move(frames)), twins_(std::move(twins)), entered_(std::move(entered)) {}
+
+void Residency::charge(BudgetUse use, std::uint64_t blocks) noexcept {
+  // relaxed: a number.
+  if (budget_.charge(use, blocks) != Charge::done) owed_.fetch_add(blocks, std::memory_order_relaxed);
+  if (budget_.credit() < low_ && short_of(low_) != 0) ring();
+}
+
+void Residency::fill(BlockRange blocks) noexcept {
+  if (!counts(offset_of(blocks.first))) return;
+  std::uint64_t fresh = 0;
+  for (std::uint64_t b = raw(blocks.first); b < raw(blocks.first) + blocks.count; ++b) {
+    if (frames_.contains(BlockId{b})) continue;
+    frames_.insert(BlockId{b});
+    ++fresh;
+  }
+  if (fresh == 0) return;
+  for (const PageId page : pages_.in(offset_of(blocks.first), blocks.count * kBlockBytes)) {
+    if (!entered_.contains(BlockId{raw(page)})) entered_.insert(BlockId{raw(page)});
+  }
+  charge(BudgetUse::owned, fresh);
+}
+
+void Residency::fill_twin(BlockId b) noexcept {
+  if (!counts(offset_of(b)) || twins_.contains(b)) return;
+  twins_.insert(b);
+  charge(BudgetUse::twins, 1);
+}
+
+std::uint64_t Residency::punch(int fd, BlockSet& set, BlockRange blocks) noexcept {
+  const std::uint64_t end = raw(blocks.first) + blocks.count;
+  std::uint64_t punched = 0;
+  for (std::uint64_t b = set.next(raw(blocks.first)); b < end; b = set.next(b + 1)) {
+    set.erase(BlockId{b});
+    ++punched;
+  }
+  // All of it, counted or not: others may have read or written frames that nobody here has touched.
+  if (punched != 0 || fd == space_.frames_fd()) {
+    const int saved = errno;
+    while (::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset_of(blocks.first)), static_cast<off_t>(blocks.count * kBlockBytes)) != 0) {
+      KASANE_CHECK(errno == EINTR, "a memory file lets go of frames");
+    }
+    errno = saved;
+  }
+  return punched;
+}
+
+void Residency::empty(BlockRange blocks) noexcept {
+  const auto pay = [this](BudgetUse use, std::uint64_t n) {
+    std::uint64_t owed = owed_.load(std::memory_order_relaxed);   // relaxed, as all of it: a number
+    while (owed != 0 && !owed_.compare_exchange_weak(owed, owed - std::min(owed, n), std::memory_order_relaxed)) {
+    }
+    // Who waits for it looks again and again.
+    if (n > owed) (void)budget_.discharge(use, n - owed);
+  };
+  pay(BudgetUse::owned, punch(space_.frames_fd(), frames_, blocks));
+  pay(BudgetUse::twins, punch(space_.twins_fd(), twins_, blocks));
+}
+
+bool Residency::procure(std::uint64_t blocks) noexcept {
+  const std::uint64_t owed = owed_.load(std::memory_order_relaxed);   // relaxed: a number, which only we lower
+  if (owed + blocks == 0) return false;
+  const Charge answer = budget_.charge(BudgetUse::owned, owed + blocks);
+  if (answer != Charge::done) return answer == Charge::asked;
+  owed_.fetch_sub(owed, std::memory_order_relaxed);
+  return budget_.discharge(BudgetUse::owned, blocks);   // they are this rank's credit now
+}
+
+}  // namespace kasane::mem

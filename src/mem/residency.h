@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which frames a rank has, counted against its budget, and the bell of who makes room (docs/design/tiers.md).
+//
+//   whoever is about to fill frames         admitted(n)?    before it holds anything: else it rings, and waits
+//   … fills them, bits held                 fill()          never fails: what the budget has not got is owed
+//   who makes room, alone                   empty()         punched: given back, what is owed first
+//
+// So the budget is exceeded by what threads that were admitted at the same moment fill: at most two pages each (a frame and a twin).
+//
+// Thread safety: every call from any thread, fault handlers too. fill() and empty() of a block: by who holds its busy bit, or keeps its page busy. take_entered() by one thread.
+// Invariant: a block in frames() or twins() was counted once; used = their number, less what is owed.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "base/result.h"
+#include "mem/block_table.h"
+#include "mem/budget.h"
+#include "mem/pages.h"
+#include "mem/space.h"
+
+namespace kasane::mem {
+
+class Residency {
+ public:
+  /// The bytes of the space that are counted and may leave DRAM: the heaps.
+  struct Range {
+    std::uint64_t offset = 0, bytes = 0;
+  };
+  /// rank: among those of the host.
+  static Result<std::unique_ptr<Residency>> create(const Space&, const Pages&, HostBudget&, std::uint32_t rank, Range);
+
+  [[nodiscard]] const Range& range() const noexcept { return range_; }
+  [[nodiscard]] bool counts(std::uint64_t offset) const noexcept { return offset - range_.offset < range_.bytes; }
+  [[nodiscard]] bool counts(PageId page) const noexcept { return counts(pages_.offset_of(page)); }
+
+  /// May so many blocks be filled? False: want() them, and wait until they may.
+  [[nodiscard]] bool admitted(std::uint64_t blocks) noexcept {
+    // relaxed, both: numbers.
+    return limitless_.load(std::memory_order_relaxed) || (owed_.load(std::memory_order_relaxed) == 0 && (budget_.credit() >= blocks || budget_.available() >= blocks));
+  }
+  /// Whoever makes room is to make so much. Again and again while one waits: he takes note of it once.
+  void want(std::uint64_t blocks) noexcept {
+    std::uint64_t wanted = wanted_.load();
+    while (wanted < blocks) {
+      if (wanted_.compare_exchange_weak(wanted, blocks)) return ring();
+    }
+  }
+  [[nodiscard]] std::uint64_t take_wanted() noexcept { return wanted_.exchange(0); }
+  /// Frames of M, of one page or several, that have bytes from now on; those counted already are not counted again.
+  void fill(BlockRange) noexcept;
+  void fill_twin(BlockId) noexcept;
+  /// Punches all frames of M and T there.
+  void empty(BlockRange) noexcept;
+
+  /// Blocks that should leave, so that as many as `headroom` can be filled.
+  [[nodiscard]] std::uint64_t short_of(std::uint64_t headroom) noexcept {
+    return limitless_.load(std::memory_order_relaxed) ? 0 : owed_.load(std::memory_order_relaxed) + budget_.to_evict(headroom);   // relaxed, both: as above
+  }
+  /// Below so many blocks that can be filled, whoever makes room is rung; he goes on to twice as many.
+  [[nodiscard]] std::uint64_t low() const noexcept { return low_; }
+  /// There is nowhere to go, and nobody asked for a limit.
+  void lift_limit() noexcept { limitless_.store(true); }
+  /// Pays what is owed and gets so many blocks ready, if the host has them; or asks other ranks. True: these are to be rung.
+  bool procure(std::uint64_t blocks) noexcept;
+  /// Gives other ranks what is unused and owed to them.
+  void trim() noexcept { (void)budget_.trim(); }
+
+  void ring() noexcept {
+    bell_.fetch_add(1);
+    bell_.notify_one();
+  }
+  [[nodiscard]] std::uint32_t rings() const noexcept { return bell_.load(); }
+  void sleep(std::uint32_t rings) const noexcept { bell_.wait(rings); }
+
+  /// How often whoever makes room found nothing that could leave, though some were waiting.
+  [[nodiscard]] std::uint32_t times_stuck() const noexcept { return stuck_.load(); }
+  void note_stuck() noexcept { stuck_.fetch_add(1); }
+
+  /// Calls f(page) for pages that were filled since they were last taken, `most` at most.
+  template <class F>
+  void take_entered(const F& f, std::uint64_t most) {
+    for (std::uint64_t p = entered_.next(0); p != ~std::uint64_t{0} && most-- != 0; p = entered_.next(p + 1)) {
+      entered_.erase(BlockId{p});
+      f(PageId{p});
+    }
+  }
+
+  [[nodiscard]] std::uint64_t used() const noexcept { return budget_.used(BudgetUse::owned) + budget_.used(BudgetUse::twins) + owed_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t total() const noexcept { return total_; }
+  [[nodiscard]] const BlockSet& frames() const noexcept { return frames_; }
+
+ private:
+  Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, BlockSet frames, BlockSet twins, BlockSet entered) noexcept;
+  void charge(BudgetUse, std::uint64_t blocks) noexcept;
+  std::uint64_t punch(int fd, BlockSet&, BlockRange) noexcept;
+
+  const Space& space_;
+  const Pages& pages_;
+  const Range range_;
+  Budget budget_;
+  const std::uint64_t total_, low_;
+  BlockSet frames_, twins_;   ///< blocks of M and T that were counted
+  BlockSet entered_;          ///< pages
+  std::atomic<std::uint64_t> owed_{0}, wanted_{0};
+  std::atomic<bool> limitless_{false};
+  std::atomic<std::uint32_t> bell_{0}, stuck_{0};
+};
+
+}  // namespace kasane::mem

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/memory_tiers.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "base/assert.h"
+#include "base/process.h"
+#include "mem/alt_stack.h"
+#include "runtime/crash_text.h"
+#include "runtime/process_state.h"
+
+namespace kasane::runtime {
+namespace {
+
+/// Of each rank, to begin with: what a thread and the keeper may have in hand at once of the largest pages, and a page for each worker.
+std::uint64_t least_bytes(std::uint32_t workers) { return 2 * mem::kLargestPageBytes + workers * 2 * mem::kPageBytes; }
+
+std::string directories(const std::string& asked) {
+  if (asked == "none") return {};
+  if (asked != "auto") return asked;
+  const char* temporary = std::getenv("TMPDIR");
+  return temporary != nullptr && *temporary != '\0' ? temporary : "/var/tmp";
+}
+
+/// By the keeper: what does not fit can go nowhere.
+void end_of_memory(const Error& error) {
+  CrashText text;
+  if (process().status == nullptr) text.add("kasane: ");
+  text.add("rank ").decimal(raw(process().rank)).add(": ").add(error.message.c_str()).add("\n");
+  tell(text.data(), text.size());
+  set_phase(comm::Phase::gave_up);
+  ::_exit(1);
+}
+
+}  // namespace
+
+std::size_t MemoryTiers::budget_bytes(const std::vector<Rank>& host_ranks) noexcept {
+  return mem::HostBudget::bytes(std::max<std::uint32_t>(1, static_cast<std::uint32_t>(host_ranks.size())));
+}
+
+Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, const Options& options) {
+  const bool limited = options.dram_bytes != 0;
+  if (!limited && (options.spill == "none" || options.spill == "auto")) return nullptr;
+  const Rank me = parts.transport.rank();
+  std::vector<Rank> here = parts.host_ranks;
+  if (here.empty()) here.push_back(me);
+  const auto ranks = static_cast<std::uint32_t>(here.size());
+  const auto blocks = mem::budget_blocks(options.dram_bytes, ranks, least_bytes(parts.workers));
+  KASANE_TRY(blocks);
+
+  // The first one's, where ranks map each other's memory; else each has its share.
+  std::byte* shared = here.front() == me ? parts.budget : parts.transport.mapped(here.front(), gas::kBudget);
+  const bool alone = shared == nullptr || ranks == 1 || parts.transport.mapped(here[1], gas::kBudget) == nullptr;
+  if (alone) {
+    new (parts.budget) mem::HostBudget(*blocks / ranks, 1);
+  } else if (here.front() == me) {
+    new (parts.budget) mem::HostBudget(*blocks, ranks);
+  }
+  parts.collectives.barrier();
+  auto& host = *reinterpret_cast<mem::HostBudget*>(alone ? parts.budget : shared);
+  const auto number = static_cast<std::uint32_t>(std::ranges::find(here, me) - here.begin());
+
+  std::unique_ptr<MemoryTiers> made(new MemoryTiers);
+  auto residency = mem::Residency::create(parts.space, parts.directory.pages(), host, alone ? 0 : number, parts.heaps);
+  KASANE_TRY(residency);
+  made->residency_ = std::move(*residency);
+  made->tiers_ = std::make_unique<gas::Tiers>(parts.transport, parts.mover, parts.addresses, parts.coherence, parts.space, *made->residency_,
+                                              gas::Tiers::Config{directories(options.spill), parts.space.bytes(), &end_of_memory});
+  if (options.spill != "auto" && options.spill != "none") KASANE_TRY(made->tiers_->open());
+  std::erase(here, me);
+  if (alone) here.clear();
+  made->keeper_ = std::make_unique<dsm::Keeper>(parts.transport, parts.coherence, *made->tiers_, *made->residency_, parts.directory,
+                                                dsm::Keeper::Config{limited, std::move(here), &end_of_memory});
+  parts.addresses.set_rouser(made->tiers_.get());
+  parts.coherence.set_residency(*made->residency_);
+  return made;
+}
+
+void MemoryTiers::start(comm::Transport& transport, Counters& counters) {
+  thread_ = std::thread([this, &transport, &counters] {
+    const auto alternate = mem::AltStack::create();
+    KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
+    set_thread_role("keeper");
+    comm::PollWaiter waiter(transport);
+    comm::Blocking io(transport, waiter, &counters);
+    keeper_->run(io);
+  });
+}
+
+void MemoryTiers::stop() {
+  keeper_->stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace kasane::runtime

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs whose data do not fit into the budget (KASANE_DRAM: so many K, M or G): each word keeps what was stored, put or added, whatever leaves DRAM meanwhile; and as much leaves as must.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <kasane/kasane.hpp>
+#include <vector>
+
+namespace {
+
+using kasane::placement;
+
+/// Of the host.
+std::size_t budget_bytes() {
+  const char* const text = std::getenv("KASANE_DRAM");
+  if (text == nullptr) return 0;
+  char* unit = nullptr;
+  const std::size_t n = std::strtoull(text, &unit, 10);
+  return n << (*unit == 'G' ? 30 : *unit == 'M' ? 20 : 10);
+}
+
+/// Beyond the budget there may be what threads have in hand: two pages for each of the two workers of a rank, and for its keeper (docs/design/tiers.md).
+std::size_t slack_bytes(std::size_t page) { return kasane::ranks() * std::size_t{3} * 2 * page; }
+
+std::size_t data_bytes(std::size_t page) { return (budget_bytes() + slack_bytes(page)) / page * page + kasane::ranks() * (std::size_t{4} << 20); }
+
+/// Each page of the data was in DRAM at some time, and all but this many left again, or for the first time.
+std::uint64_t must_leave(std::size_t page) { return (data_bytes(page) - budget_bytes() - slack_bytes(page)) / page; }
+
+constexpr std::size_t kSizes[] = {kasane::page_small, kasane::page_default, kasane::page_large};
+constexpr placement kPlacements[] = {placement::local, placement::block, placement::cyclic, placement::first_touch};
+
+std::uint64_t mix(std::uint64_t x) {
+  x = (x ^ (x >> 31)) * 0x9E3779B97F4A7C15u;
+  return x ^ (x >> 29);
+}
+
+std::uint64_t* allocate(std::size_t words, placement where, std::size_t page) {
+  return static_cast<std::uint64_t*>(kasane::allocate(words * 8, 64, where.in_pages(page)));
+}
+
+/// Words that are not what `right` says, by all ranks.
+template <class Right>
+std::uint64_t wrong(const std::uint64_t* data, std::size_t words, const Right& right) {
+  return kasane::parallel_reduce(std::size_t{0}, words, std::uint64_t{0}, [&](std::size_t i) { return std::uint64_t{data[i] != right(i)}; },
+                                 [](std::uint64_t a, std::uint64_t b) { return a + b; });
+}
+
+std::uint64_t evicted() {
+  const auto all = kasane::statistics();
+  return all.pages_evicted + all.pages_dropped;
+}
+
+class Tiers : public testing::TestWithParam<std::tuple<std::size_t, int>> {
+ protected:
+  [[nodiscard]] std::size_t page() const { return std::get<0>(GetParam()); }
+  [[nodiscard]] placement where() const { return kPlacements[std::get<1>(GetParam())]; }
+};
+
+TEST_P(Tiers, SweepsKeepWhatTheyStore) {
+  const std::uint64_t before = evicted();
+  const std::uint64_t bad = kasane::run([this] {
+    const std::size_t words = data_bytes(page()) / 8;
+    std::uint64_t* data = allocate(words, where(), page());
+    kasane::parallel_for(std::size_t{0}, words, [=](std::size_t i) { data[i] = mix(i); });
+    std::uint64_t n = wrong(data, words, [](std::size_t i) { return mix(i); });
+    for (std::uint64_t round = 1; round <= 2; ++round) {
+      kasane::parallel_for(std::size_t{0}, words, [=](std::size_t i) { data[i] += i % 512 == round ? round : 0; });   // a word a block
+      n += wrong(data, words, [round](std::size_t i) { return mix(i) + (i % 512 != 0 && i % 512 <= round ? i % 512 : 0); });
+    }
+    kasane::deallocate(data);
+    return n;
+  });
+  EXPECT_EQ(bad, 0u);
+  EXPECT_GE(evicted() - before, must_leave(page()));
+}
+
+TEST_P(Tiers, PutsGetsAndAtomicsFindWhereThePageIs) {
+  const std::uint64_t bad = kasane::run([this] {
+    const std::size_t words = data_bytes(page()) / 8, step = 512;
+    std::uint64_t* data = allocate(words, where(), page());
+    kasane::parallel_for(std::size_t{0}, words / step, [=](std::size_t b) {
+      std::uint64_t row[step];
+      for (std::size_t i = 0; i < step; ++i) row[i] = mix(b * step + i);
+      kasane::put(data + b * step, row, step);
+    });
+    std::uint64_t n = kasane::parallel_reduce(std::size_t{0}, words / step, std::uint64_t{0}, [=](std::size_t b) {
+      std::uint64_t row[step], bad_here = 0;
+      kasane::get(row, data + b * step, step);
+      for (std::size_t i = 0; i < step; ++i) bad_here += row[i] != mix(b * step + i);
+      return bad_here;
+    }, [](std::uint64_t a, std::uint64_t b) { return a + b; });
+    kasane::parallel_for(std::size_t{0}, words / step, [=](std::size_t b) { kasane::atomic_ref<std::uint64_t>(data[(b * 37) % (words / step) * step]).fetch_add(1); });
+    n += kasane::parallel_reduce(std::size_t{0}, words / step, std::uint64_t{0}, [=](std::size_t b) {
+      std::uint64_t got = 0;
+      kasane::get(&got, data + b * step, 1);
+      return std::uint64_t{got != mix(b * step) + 1};
+    }, [](std::uint64_t a, std::uint64_t b) { return a + b; });
+    kasane::deallocate(data);
+    return n;
+  });
+  EXPECT_EQ(bad, 0u);
+}
+
+TEST_P(Tiers, RandomUpdatesByAllRanksAddUp) {
+  const std::uint64_t bad = kasane::run([this] {
+    constexpr std::size_t kTasks = 32, kRounds = 3;
+    const std::size_t updates = page() == kasane::page_large ? 6 : 100;   // each may move a page to and fro
+    const std::size_t words = data_bytes(page()) / 8;
+    std::uint64_t* data = allocate(words, where(), page());
+    kasane::parallel_for(std::size_t{0}, words, [=](std::size_t i) { data[i] = 0; });
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      kasane::parallel_for(std::size_t{0}, kTasks, [=](std::size_t t) {   // each has words of its own, in blocks that all use
+        for (std::size_t k = 0; k < updates; ++k) {
+          const std::size_t i = mix(k * 1000 + round) % (words / kTasks) * kTasks + t;
+          data[i] += k;
+        }
+      }, 1);
+    }
+    std::vector<std::uint64_t> sums(words / kTasks, 0);
+    for (std::size_t round = 0; round < kRounds; ++round)
+      for (std::size_t k = 0; k < updates; ++k) sums[mix(k * 1000 + round) % (words / kTasks)] += k;
+    const std::uint64_t* right = sums.data();
+    std::uint64_t n = 0;
+    for (std::size_t i = 0; i < words; ++i) n += data[i] != right[i / kTasks];
+    kasane::deallocate(data);
+    return n;
+  });
+  EXPECT_EQ(bad, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(PageAndPlacement, Tiers, testing::Combine(testing::ValuesIn(kSizes), testing::Range(0, 4)));
+
+TEST(TiersAlone, MemoryNeverTouchedCostsNothing) {
+  const std::uint64_t before = evicted();
+  kasane::run([] {
+    std::uint64_t* data = allocate(data_bytes(kasane::page_default), placement::local, kasane::page_default);   // eight times as much
+    data[0] = 1;
+    kasane::deallocate(data);
+  });
+  EXPECT_LE(evicted() - before, 64u * kasane::ranks());
+}
+
+TEST(TiersAlone, FreedMemoryIsTakenAgain) {
+  EXPECT_EQ(kasane::run([] {
+    std::uint64_t bad = 0;
+    for (std::uint64_t round = 0; round < 4; ++round) {
+      const std::size_t words = data_bytes(kasane::page_default) / 16;
+      std::uint64_t* data = allocate(words, placement::local, kasane::page_default);
+      for (std::size_t i = 0; i < words; i += 64) data[i] = mix(i + round);
+      for (std::size_t i = 0; i < words; i += 64) bad += data[i] != mix(i + round);
+      kasane::deallocate(data);
+    }
+    return bad;
+  }), 0u);
+}
+
+}  // namespace
