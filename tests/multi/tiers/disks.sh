@@ -1,0 +1,64 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# disks.sh KASANE PROGRAM BROKEN_DISK RANKS: what becomes of a job whose spill directory is missing, cannot be written, is full or fails, now or later; or that is killed: a message with
+# path, bytes and errno, a status that is not 0, no wrong word before that, nothing left behind. Where file systems can be mounted, their own errors too.
+set -u
+kasane=$1 program=$2 broken=$3 ranks=$4 failed=0
+if [ "${5-}" != apart ] && unshare -m true 2> /dev/null; then exec unshare -m bash "$0" "$@" apart; fi
+dir=$(mktemp -d /var/tmp/kasane-disks.XXXXXX)
+trap 'umount "$dir"/* 2> /dev/null; rm -rf "$dir"' EXIT
+export KASANE_DRAM=$((ranks * 4608))K
+job=(run -n "$ranks" --workers 2)
+work=("$program" --gtest_filter=*Sweeps*/5 --gtest_repeat=100)
+
+small() { mkdir "$dir/$1" && mount -t tmpfs -o "$2" none "$dir/$1"; }   # a file system of its own
+wrong() { echo "FAILED: $1"; echo "$output"; failed=1; }
+
+# expect WHAT PATTERN DIRECTORY ENVIRONMENT…: the job's end
+expect() {
+  what=$1 pattern=$2 where=$3; shift 3
+  output=$(env "$@" timeout -k 5 60 "$kasane" "${job[@]}" --spill "$where" -- "${work[@]}" 2>&1)
+  status=$?
+  [ $status != 0 ] && [ $status != 124 ] && [ $status != 137 ] || wrong "$what: status $status"
+  echo "$output" | grep -q "$pattern" || wrong "$what: no '$pattern'"
+  echo "$output" | grep -q "EXPECT\|Failure" && wrong "$what: a word was lost first"
+  [ -d "$where" ] && [ -n "$(ls -A "$where")" ] && wrong "$what: left behind: $(ls -A "$where")"
+}
+
+mkdir "$dir/good"
+size="[0-9.]*[KMGT]"
+expect missing "no spill file of up to $size can be made in $dir/none; create it.*No such file or directory" "$dir/none"
+expect "a file" "can be made in $program; create it.*Not a directory" "$program"
+expect few "1M of DRAM are too few for $ranks ranks .*: [0-9]*[KM] are needed (--dram" "$dir/good" KASANE_DRAM=1M
+for error in 122:"Disk quota exceeded" 5:"Input/output error" 28:"No space left on device"; do
+  expect "writes: ${error#*:}" "writing $size at offset 0x[0-9a-f]* of the spill file in $dir/good failed, where $size bytes are free; .*${error#*:}" "$dir/good" \
+    LD_PRELOAD="$broken" BROKEN_DISK=write BROKEN_DISK_AFTER=40 BROKEN_DISK_ERRNO="${error%:*}"
+done
+expect reads "reading $size at offset 0x[0-9a-f]* of the spill file in $dir/good failed, .*Input/output error" "$dir/good" \
+  LD_PRELOAD="$broken" BROKEN_DISK=read BROKEN_DISK_AFTER=40 BROKEN_DISK_ERRNO=5
+
+if [ "${5-}" = apart ] && small ro ro 2> /dev/null; then
+  expect "read-only" "can be made in $dir/ro; name a directory that this user can write to.*Read-only file system" "$dir/ro"
+  small full size=64k && head -c 65536 /dev/zero > "$dir/full/all" && mkdir "$dir/full.list"
+  output=$(timeout -k 5 60 "$kasane" "${job[@]}" --spill "$dir/full" -- "${work[@]}" 2>&1) && wrong "full: status 0"
+  echo "$output" | grep -q "can be made in $dir/full; free space there.*No space left on device" || wrong full
+  small later size=3m
+  expect "full later" "writing $size at offset 0x[0-9a-f]* of the spill file in $dir/later failed, where 0 bytes are free; free space there.*No space left on device" "$dir/later"
+
+  # Killed, any of its processes, while the file is in use.
+  small used size=256m
+  used() { df --output=used "$dir/used" | tail -1; }
+  for who in supervisor rank; do
+    "$kasane" "${job[@]}" --spill "$dir/used" -- "${work[@]}" > "$dir/out" 2>&1 &
+    pid=$!
+    for ((i = 0; i < 300 && $(used) < 1024; ++i)); do sleep 0.1; done
+    [ "$(used)" -ge 1024 ] || { output=$(cat "$dir/out"); wrong "killed: nothing was spilled"; }
+    victim=$pid
+    [ $who = rank ] && victim=$(pgrep -P $pid | tail -1)
+    kill -9 "$victim"
+    wait $pid 2> /dev/null && { output=$(cat "$dir/out"); wrong "killed: status 0"; }
+    for ((i = 0; i < 100 && $(used) != 0; ++i)); do sleep 0.1; done
+    [ "$(used)" -eq 0 ] && [ -z "$(ls -A "$dir/used")" ] || { output=$(ls -la "$dir/used"); wrong "killed ($who): left behind"; }
+  done
+fi
+exit $failed
