@@ -15,6 +15,7 @@ namespace kasane::dsm {
 namespace {
 
 constexpr std::uint64_t kPatienceNs = 5'000'000'000;
+constexpr std::uint64_t kYouthNs = 1'000'000;
 constexpr std::uint64_t kMostTogether = 1024;   ///< blocks that leave in one batch, unless a page has more
 
 }  // namespace
@@ -35,9 +36,14 @@ void Keeper::stop() noexcept {
 void Keeper::run(comm::Blocking& io) {
   for (std::uint32_t seen = residency_.rings(); !stop_.load(); seen = residency_.rings()) {
     residency_.trim();
-    bool busy = make_room(io);
-    while (tiers_.serve(io)) busy = true;
-    if (!busy && !stop_.load()) residency_.sleep(seen);
+    too_young_ = false;
+    const bool left = make_room(io), asked = tiers_.asked();
+    if (!asked || residency_.admitted(1) || (!left && !too_young_)) {   // one at a time, so that the budget is exceeded by one, unless nothing can leave
+      tiers_.serve(io);
+    } else {
+      io.waiter().pause();
+    }
+    if (!left && !asked && !stop_.load()) residency_.sleep(seen);
   }
 }
 
@@ -55,17 +61,32 @@ bool Keeper::ready() {
   }
   room_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(residency_.total() / 4, 1 << 12, 1u << 30));
   policy_ = mem::make_eviction_policy("steady", room_, *this);
-  auto known = mem::BlockSet::create(directory_.pages().count());
-  if (!known) config_.fatal(known.error());
-  known_ = std::make_unique<mem::BlockSet>(std::move(*known));
+  for (auto* set : {&known_, &young_}) {
+    auto made = mem::BlockSet::create(directory_.pages().count());
+    if (!made) config_.fatal(made.error());
+    *set = std::make_unique<mem::BlockSet>(std::move(*made));
+  }
   return true;
 }
 
+/// Pages are young for one to two times kYouthNs.
+void Keeper::grow_up() {
+  const std::uint64_t now = now_ns();
+  if (now - birthday_ns_ < kYouthNs) return;
+  birthday_ns_ = now;
+  for (const PageId page : came_[1]) young_->erase(BlockId{raw(page)});
+  came_[1].clear();
+  std::swap(came_[0], came_[1]);
+}
+
 void Keeper::take_entered() {
+  grow_up();
   residency_.take_entered([this](PageId page) {
     const BlockId number{raw(page)};
     if (known_->contains(number)) return;
     known_->insert(number);
+    young_->insert(number);
+    came_[0].push_back(page);
     policy_->enter(page);
     ++in_;
   }, room_ - in_);
@@ -85,8 +106,7 @@ bool Keeper::make_room(comm::Blocking& io) {
     if (now == 0) break;
     left += now;
     static_cast<void>(residency_.procure(0));
-    while (tiers_.serve(io)) {
-    }
+    if (residency_.admitted(1)) tiers_.serve(io);
   }
   if (left != 0) {
     stuck_since_ns_ = 0;
@@ -110,6 +130,11 @@ std::uint64_t Keeper::let_go(comm::Blocking& io, std::uint64_t most) {
       const mem::BlockRange all = pages.blocks_of(*page);
       if (residency_.frames().next(raw(all.first)) >= raw(all.first) + all.count) {   // it left while it was noted once more
         forget(*page);
+        continue;
+      }
+      if (young_->contains(BlockId{raw(*page)})) {
+        policy_->keep(*page);
+        too_young_ = true;
         continue;
       }
       blocks += all.count;

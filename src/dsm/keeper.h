@@ -10,6 +10,7 @@
 // Thread safety: run() is a thread's; stop() from any.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -44,6 +45,7 @@ class Keeper final : private mem::PageProbe {
   bool make_room(comm::Blocking&);
   std::uint64_t let_go(comm::Blocking&, std::uint64_t most);
   void forget(PageId) noexcept;
+  void grow_up();
   void nothing_left();
 
   static void on_ring(void* self, const comm::Message&) noexcept;
@@ -57,6 +59,10 @@ class Keeper final : private mem::PageProbe {
   std::unique_ptr<mem::EvictionPolicy> policy_;
   std::uint32_t room_ = 0, in_ = 0;   ///< pages that the policy can hold, and holds
   std::unique_ptr<mem::BlockSet> known_;   ///< pages that it holds
+  std::unique_ptr<mem::BlockSet> young_;   ///< of these, those that stay for now: whoever waited for one comes to use it, so somebody always gets on
+  std::array<std::vector<PageId>, 2> came_;   ///< the young ones: since the last birthday, and before
+  std::uint64_t birthday_ns_ = 0;
+  bool too_young_ = false;   ///< one stayed for that, in this turn
   std::string why_;                   ///< there is no spill file
   std::uint64_t stuck_since_ns_ = 0;   ///< 0: it is not
   std::atomic<bool> stop_{false};

@@ -11,20 +11,20 @@
 
 namespace kasane::mem {
 
-Result<std::unique_ptr<Residency>> Residency::create(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range) {
+Result<std::unique_ptr<Residency>> Residency::create(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, std::uint64_t low) {
   auto frames = BlockSet::create(space.blocks());
   KASANE_TRY(frames);
   auto twins = BlockSet::create(space.blocks());
   KASANE_TRY(twins);
   auto entered = BlockSet::create(pages.count());
   KASANE_TRY(entered);
-  return std::unique_ptr<Residency>(new Residency(space, pages, host, rank, range, std::move(*frames), std::move(*twins), std::move(*entered)));
+  return std::unique_ptr<Residency>(new Residency(space, pages, host, rank, range, low, std::move(*frames), std::move(*twins), std::move(*entered)));
 }
 
-Residency::Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, BlockSet frames, BlockSet twins,
-                     BlockSet entered) noexcept
+Residency::Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, std::uint64_t low, BlockSet frames,
+                     BlockSet twins, BlockSet entered) noexcept
     : space_(space), pages_(pages), range_(range), budget_(host, rank), total_(host.total),
-      low_(std::clamp<std::uint64_t>(host.total / host.ranks / 16, 64, 8192)), frames_(std::move(frames)), twins_(std::move(twins)), entered_(std::move(entered)) {}
+      low_(low != 0 ? low : std::clamp<std::uint64_t>(host.total / host.ranks / 16, 64, 8192)), frames_(std::move(frames)), twins_(std::move(twins)), entered_(std::move(entered)) {}
 
 void Residency::charge(BudgetUse use, std::uint64_t blocks) noexcept {
   // relaxed: a number.

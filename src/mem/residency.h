@@ -29,8 +29,8 @@ class Residency {
   struct Range {
     std::uint64_t offset = 0, bytes = 0;
   };
-  /// rank: among those of the host.
-  static Result<std::unique_ptr<Residency>> create(const Space&, const Pages&, HostBudget&, std::uint32_t rank, Range);
+  /// rank: among those of the host. low: blocks that are kept free; 0: a 16th of the share.
+  static Result<std::unique_ptr<Residency>> create(const Space&, const Pages&, HostBudget&, std::uint32_t rank, Range, std::uint64_t low);
 
   [[nodiscard]] const Range& range() const noexcept { return range_; }
   [[nodiscard]] bool counts(std::uint64_t offset) const noexcept { return offset - range_.offset < range_.bytes; }
@@ -93,7 +93,8 @@ class Residency {
   [[nodiscard]] const BlockSet& frames() const noexcept { return frames_; }
 
  private:
-  Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, BlockSet frames, BlockSet twins, BlockSet entered) noexcept;
+  Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, std::uint64_t low, BlockSet frames, BlockSet twins,
+            BlockSet entered) noexcept;
   void charge(BudgetUse, std::uint64_t blocks) noexcept;
   std::uint64_t punch(int fd, BlockSet&, BlockRange) noexcept;
 

@@ -66,7 +66,7 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   const auto number = static_cast<std::uint32_t>(std::ranges::find(here, me) - here.begin());
 
   std::unique_ptr<MemoryTiers> made(new MemoryTiers);
-  auto residency = mem::Residency::create(parts.space, parts.directory.pages(), host, alone ? 0 : number, parts.heaps);
+  auto residency = mem::Residency::create(parts.space, parts.directory.pages(), host, alone ? 0 : number, parts.heaps, options.spare_bytes / mem::kBlockBytes);
   KASANE_TRY(residency);
   made->residency_ = std::move(*residency);
   made->tiers_ = std::make_unique<gas::Tiers>(parts.transport, parts.mover, parts.addresses, parts.coherence, parts.space, *made->residency_,

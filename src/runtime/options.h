@@ -16,6 +16,7 @@ struct Options {
   std::uint64_t workers = 0;               ///< 0: usable cores / ranks, at least 1
   std::uint64_t space_bytes = std::uint64_t{1} << 40;
   std::uint64_t dram_bytes = 0;            ///< that the ranks of a host may keep global memory in; 0: no limit; with a spill directory three quarters of what there is
+  std::uint64_t spare_bytes = 0;           ///< of a rank's share of it, kept free; 0: a 16th
   std::string spill = "auto";              ///< directories of the spill files; auto: $TMPDIR or /var/tmp, with dram_bytes; none: nothing is spilled
   std::uint64_t stack_bytes = 64 << 10;    ///< of a thread
   std::uint64_t slots = 0;                 ///< stacks a rank; 0: 65536, or what an eighth of the space holds
