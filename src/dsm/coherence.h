@@ -110,11 +110,13 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void arm_owned(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override;
   void take(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override;
   void discard(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override;
+  [[nodiscard]] bool fits(std::uint64_t bytes) noexcept override;
 
   // gas::PageHolder
   void admit(comm::Blocking&, PageId) override;
   gas::YieldAnswer yield(PageId) noexcept override;
   bool let_go(PageId, bool punch) noexcept override;
+  [[nodiscard]] bool changed(BlockId b) const noexcept override { return state(b).dirty(); }
   gas::Claim claim(comm::Blocking&, PageId) override;
   gas::Claim try_claim(PageId) noexcept override;
   void give_up(PageId) noexcept override;
@@ -192,8 +194,6 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void fill(BlockId window, Mask) noexcept;
   void fill(mem::BlockRange) noexcept;
   void fill_twin(BlockId) noexcept;
-  [[nodiscard]] bool arms_later(mem::BlockRange) noexcept;
-  void arm_later(mem::BlockRange) noexcept;
 
   static void on_release(void* self, const comm::Message&) noexcept;
 

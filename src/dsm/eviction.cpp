@@ -45,30 +45,7 @@ void Coherence::fill_twin(BlockId b) noexcept {
   if (residency_ != nullptr) residency_->fill_twin(b);
 }
 
-/// Fresh memory is made writable as a whole where it fits. Else its pages come in as they are touched.
-bool Coherence::arms_later(BlockRange blocks) noexcept {
-  return residency_ != nullptr && residency_->counts(mem::offset_of(blocks.first)) && !residency_->admitted(blocks.count + residency_->low());
-}
-
-/// Makes blocks ours and at rest, as far as we hold them: each fault then opens, and fills, its part.
-void Coherence::arm_later(BlockRange blocks) noexcept {
-  BlockRange run{blocks.first, 0};
-  for (std::uint64_t i = 0; i <= blocks.count; ++i) {
-    const BlockId b{raw(blocks.first) + i};
-    const bool held = i < blocks.count && state(b).busy;
-    if (held && run.count++ == 0) run.first = b;
-    if (held || run.count == 0) continue;
-    protect(run, Access::none);
-    for (std::uint64_t k = 0; k < run.count; ++k) {
-      const BlockId each{raw(run.first) + k};
-      const BlockState s = state(each);
-      if (s.dirty()) mark_clean(each);
-      cached_.erase(each);
-      finish(each, s.pins == 0 ? BlockState{false, true, View::none, false, false, 0} : BlockState{false, true, View::write, false, false, s.pins});
-    }
-    run.count = 0;
-  }
-}
+bool Coherence::fits(std::uint64_t bytes) noexcept { return residency_ == nullptr || residency_->admitted(bytes / mem::kBlockBytes + residency_->low()); }
 
 // ---- a page that is not here -----------------------------------------------------------------------------------------
 

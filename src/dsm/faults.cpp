@@ -51,6 +51,7 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
     // Before the fetch begins: an acquire that does not see the block here began before it and needs nothing of it.
     for_each_bit(mask, [&](unsigned i) { cached_.insert(block_at(window, i)); });
     const auto blocks = static_cast<std::uint32_t>(std::popcount(mask));
+    fill(window, mask);   // whatever comes of it
     const Fetched fetched = fetch(ctx, b, blocks, fetches);
     if (fetched != Fetched::yes) {
       for_each_bit(mask, [&](unsigned i) { cached_.erase(block_at(window, i)); });
@@ -63,7 +64,6 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
       return fetched == Fetched::wild ? Fault::wild : Fault::again;
     }
   }
-  fill(window, mask);
   for (const Action action : step.actions) {
     if (action == Action::make_twin) {
       for_each_run(mask, [&](unsigned first, unsigned n) {
@@ -134,7 +134,6 @@ void Coherence::arm_own_page(BlockId b, std::uint32_t held, std::uint32_t pins) 
   BlockRange run{b, 0};
   const auto arm_run = [&] {
     if (run.count == 0) return;
-    fill(run);
     protect(run, Access::write);
     for (std::uint64_t i = 0; i < run.count; ++i) {
       if (block_at(run.first, i) != b) finish(block_at(run.first, i), after);

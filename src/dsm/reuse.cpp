@@ -40,7 +40,6 @@ void Coherence::arm_claimed(std::uint64_t first, std::uint64_t last) noexcept {
   if (first == last) return;
   for (std::uint64_t page = first; page < last; ++page) sharing_.mark(PageId{page});
   const BlockRange all{mem::block_of(pages_.offset_of(PageId{first})), (pages_.end_of(PageId{last - 1}) - pages_.offset_of(PageId{first})) / kBlockBytes};
-  if (arms_later(all)) return arm_later(all);
   fill(all);
   protect(all, Access::write);
   for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) {

@@ -111,6 +111,7 @@ class Coherence::Gathering {
     for (std::uint64_t i = 0; i < count_; ++i) {
       if (!missing(i)) continue;
       c_.cached_.insert(block(i));   // before the fetch begins, as in a fault
+      c_.fill(BlockRange{block(i), 1});
       const PageId page = c_.pages_.page_of(block(i));
       if (parts_ == 0 || pages[parts_ - 1] != page) {
         pages[parts_] = page;
@@ -181,7 +182,6 @@ class Coherence::Gathering {
       if (!held_[i]) continue;
       const Step s = step(i);
       const std::uint64_t at = mem::offset_of(block(i));
-      c_.fill(BlockRange{block(i), 1});
       if (has(s, Action::make_twin)) {
         c_.fill_twin(block(i));
         std::memcpy(c_.space_.t(at), c_.space_.a(at), kBlockBytes);

@@ -159,7 +159,7 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted) {
       return where.owner;
     }
     if (where.untouched && !where.busy) {   // whoever of us succeeds: the page stays where it is now, and an entry of it can be filled
-      directory_.replace(io, page, where, touched(where));
+      directory_.replace(io, page, where, in_tier(touched(where), cradle(page)));
       continue;
     }
     if (where.tier != Tier::dram && !where.busy) rouse(io, page, where.owner);

@@ -31,6 +31,10 @@ class Rouser {
  public:
   /// Returns when the page was brought in by `owner`, or moves. The caller holds no use; of blocks none but of a page that another rank owns.
   virtual void rouse(comm::Blocking&, PageId, Rank owner) = 0;
+  /// Are the page's frames counted? Then nobody is made its owner with a frame that it does not know of.
+  [[nodiscard]] virtual bool counts(PageId) const noexcept = 0;
+  /// The bytes of whole pages do not matter any more.
+  virtual void forget(std::uint64_t offset, std::uint64_t bytes) noexcept = 0;
 
  protected:
   ~Rouser() = default;
@@ -51,6 +55,12 @@ class AddressCache {
   void set_rouser(Rouser* rouser) noexcept { rouser_ = rouser; }
   /// Has a page brought in that its owner has on SSD.
   void rouse(comm::Blocking& io, PageId page, Rank owner) const { rouser_->rouse(io, page, owner); }
+
+  /// Where a page begins that a rank comes to own without its help.
+  [[nodiscard]] Tier cradle(PageId page) const noexcept { return rouser_ != nullptr && rouser_->counts(page) ? Tier::ssd : Tier::dram; }
+  void forget(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+    if (rouser_ != nullptr) rouser_->forget(offset, bytes);
+  }
 
   /// Where a page was found by somebody who reads its frame next.
   struct Found {

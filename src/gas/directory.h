@@ -82,10 +82,10 @@ class Directory {
 
   /// Names the owners of `count` pages from `first` on that were never allocated: one write a manager, all under way at once. Nobody looks at them before.
   template <class Owner>
-  void name_fresh(comm::Blocking& io, PageId first, std::uint64_t count, const Owner& owner, bool untouched = false) const {
+  void name_fresh(comm::Blocking& io, PageId first, std::uint64_t count, const Owner& owner, bool untouched = false, Tier tier = Tier::dram) const {
     for_chunks(first, count, [&](PageId begin, std::uint64_t pages, Entries& entries) {
       each_entry(begin, pages, [&](PageId page, std::uint64_t at) {
-        entries[at * 4] = Location{true, owner(page), Tier::dram, false, 1, untouched}.word();
+        entries[at * 4] = Location{true, owner(page), tier, false, 1, untouched}.word();
         entries[at * 4 + 2] = unheld(1);
         entries[at * 4 + 1] = entries[at * 4 + 3] = 0;
       });

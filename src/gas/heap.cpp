@@ -224,18 +224,19 @@ Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, 
   const std::uint64_t shared = directory_.pages().in(offset, asked_bytes).size();
   const auto owner = [&](PageId page) { return placement.owner(std::min(raw(page) - range.first, shared - 1), shared, page_bytes_, me, ranks_); };
   const bool untouched = placement.kind == Placement::Kind::first_touch && !alone_;
+  const bool armed = ((placement.together() && owner(first) == me) || alone_) && hooks_.fits(bytes);
   if (run.fresh) {
-    directory_.name_fresh(at.io(), first, range.size(), owner, untouched);
+    directory_.name_fresh(at.io(), first, range.size(), owner, untouched, armed || untouched ? Tier::dram : mover_.addresses().cradle(first));
   } else if (untouched) {
     for (const PageId page : range) KASANE_TRY(mover_.assign_untouched(at.io(), page));
   } else {
     Result<void> assigned;
     directory_.look_at(at.io(), first, range.size(), [&](PageId page, const Location& where) {
-      if (assigned && !(where.allocated && !where.busy && where.owner == owner(page))) assigned = mover_.assign(at.io(), page, owner(page));
+      if (assigned && !(where.allocated && !where.busy && !where.untouched && where.owner == owner(page))) assigned = mover_.assign(at.io(), page, owner(page));
     });
     KASANE_TRY(assigned);
   }
-  if ((placement.together() && owner(first) == me) || alone_) {
+  if (armed) {
     hooks_.arm_owned(at.io(), offset, bytes);
   } else if (!run.fresh) {
     hooks_.take(at.io(), offset, bytes);
@@ -436,12 +437,17 @@ Result<std::uint64_t> Heap::allocate_large(comm::Blocking& io, std::size_t bytes
   return offset_of(share, run->first);
 }
 
+void Heap::discard_run(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes) {
+  if (!alone_) hooks_.discard(io, offset, bytes);
+  mover_.addresses().forget(offset, bytes);
+}
+
 void Heap::free_large(comm::Blocking& io, std::uint64_t offset, PageHeader header) {
   HeapAccess at = access(io, share_of(offset), Trips::free);
   const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes % layout_.pages;
   const PageHeader free{PageHeader::Kind::free, 0, 0, header.pages};
   if (at.compare_swap(layout_.page(page), header.word(), free.word()) != header.word()) misuse(offset, "was freed twice");
-  if (!alone_) hooks_.discard(io, offset, header.pages * kHeapPageBytes);   // rule 7: before anybody can be given this memory again
+  discard_run(io, offset, header.pages * kHeapPageBytes);
   HeapRuns::push(at, page, header.pages);
 }
 
@@ -456,7 +462,7 @@ bool Heap::resize(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   HeapAccess at = access(io, share, Trips::allocate);
   const PageHeader resized{PageHeader::Kind::large, 0, 0, wanted};
   if (wanted < pages) {
-    if (!alone_) hooks_.discard(io, offset + wanted * kHeapPageBytes, (pages - wanted) * kHeapPageBytes);
+    discard_run(io, offset + wanted * kHeapPageBytes, (pages - wanted) * kHeapPageBytes);
     at.store(layout_.page(page), resized.word());
     HeapRuns::give(at, page + wanted, pages - wanted);
     return true;

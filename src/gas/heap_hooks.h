@@ -14,6 +14,8 @@ class HeapHooks {
   virtual ~HeapHooks() = default;
   /// Whole pages that this rank owns and whose bytes do not matter: makes them present and writable.
   virtual void arm_owned(comm::Blocking&, std::uint64_t offset, std::size_t bytes) = 0;
+  /// Is there room for so much memory to be armed at once? Else its pages come in as they are touched.
+  [[nodiscard]] virtual bool fits(std::uint64_t /*bytes*/) noexcept { return true; }
   /// Memory that was last used elsewhere is taken into use by this rank: what is cached of it here is dropped.
   virtual void take(comm::Blocking&, std::uint64_t offset, std::size_t bytes) = 0;
   /// Memory is freed here: this rank's unreleased changes to it are never sent, and what a copy here holds of it is what the owner has.

@@ -116,6 +116,8 @@ void Mover::travel(comm::Blocking& io, std::span<Trip> trips, Naming naming) {
       t.last = t.step.claimed.word();   // which its completion looks at
     } else if (t.claimed()) {
       directory_.unmark(batch, t.page, end_move(t.step.claimed, t.yielded() ? me : before.owner), &t.last);
+    } else if (t.blank()) {
+      directory_.unmark(batch, t.page, end_take(t.step.claimed, me), &t.last);
     } else if (t.step.verdict != MoveVerdict::wait) {
       directory_.unmark(batch, t.page, t.step.verdict == MoveVerdict::already_there ? touched(before) : before, &t.last);
     }
@@ -123,7 +125,7 @@ void Mover::travel(comm::Blocking& io, std::span<Trip> trips, Naming naming) {
   batch.await();
   for (Trip& t : trips) {
     KASANE_CHECK(t.step.verdict == MoveVerdict::wait || t.last == t.step.claimed.word(), "only its mover changes the entry of a page that moves");
-    if (t.yielded() || t.step.verdict == MoveVerdict::already_there) {
+    if (t.yielded() || t.blank() || t.step.verdict == MoveVerdict::already_there) {
       holder_.settle(t.page);
       t.outcome = Trip::Outcome::here;
       if (t.yielded() && io.counters() != nullptr) count(io.counters()->pages_moved);
@@ -214,10 +216,10 @@ bool Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
       return false;
     }
     if (trip.step.verdict == MoveVerdict::on_ssd) {
-      directory_.unmark(batch, page, Location::of(trip.before), &trip.last);
+      directory_.unmark(batch, page, in_tier(end_take(trip.step.claimed, to), Tier::ssd), &trip.last);
       batch.await();
-      addresses_.rouse(io, page, transport_.rank());
-      continue;
+      holder_.replaced(page);
+      return true;
     }
     KASANE_CHECK(trip.claimed(), "a page is handed to somebody else");
     recall(io, {&trip, 1});
@@ -225,7 +227,7 @@ bool Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
     YieldAnswer answer = holder_.yield(page);
     for (; answer == YieldAnswer::retry; answer = holder_.yield(page)) io.waiter().pause();
     KASANE_CHECK(answer == YieldAnswer::yielded, "a page handed back is not pinned");
-    directory_.unmark(batch, page, end_move(trip.step.claimed, to), &trip.last);
+    directory_.unmark(batch, page, in_tier(end_move(trip.step.claimed, to), addresses_.cradle(page)), &trip.last);
     batch.await();
     KASANE_CHECK(trip.last == trip.step.claimed.word());
     holder_.replaced(page);
@@ -272,7 +274,9 @@ Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
     }
     if (found.untouched) return {};
     if (found.tier != Tier::dram) {
-      addresses_.rouse(io, page, me);
+      Location after = in_tier(found, Tier::dram);
+      after.untouched = true;
+      if (directory_.replace(io, page, found, after)) return holder_.replaced(page), Result<void>{};
       continue;
     }
     Trip trip{.page = page, .live = {}};
@@ -294,11 +298,11 @@ Result<void> Mover::assign(comm::Blocking& io, PageId page, Rank owner) {
   for (;;) {
     const Location before = directory_.lookup(io, page);
     if (before.allocated && !before.busy && before.owner == owner) {
-      if (!before.untouched || directory_.replace(io, page, before, touched(before))) return {};
+      if (!before.untouched || directory_.replace(io, page, before, in_tier(touched(before), addresses_.cradle(page)))) return {};
       continue;
     }
     if (!before.allocated) {
-      if (!before.busy && directory_.replace(io, page, before, Location{true, owner, Tier::dram, false, before.version})) return {};
+      if (!before.busy && directory_.replace(io, page, before, Location{true, owner, addresses_.cradle(page), false, before.version})) return {};
       if (before.busy) io.waiter().pause();
       continue;
     }

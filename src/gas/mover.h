@@ -55,6 +55,8 @@ class PageHolder {
   /// Memory is short; the page is busy in the directory. Protects it in V, or changes nothing where a block is in use, pinned, or has changes that no release has sent (a page of
   /// ours too: it may have been made ours without our help). punch: the frame goes at once. Never blocks.
   virtual bool let_go(PageId, bool /*punch*/) noexcept { return false; }
+  /// Has this rank changed the block, and not sent that? What is on SSD is older then. The page's bits are held.
+  [[nodiscard]] virtual bool changed(BlockId) const noexcept { return false; }
   /// The taker's side: takes every block's busy bit, waiting for each. Never answers in_use.
   virtual Claim claim(comm::Blocking&, PageId) = 0;
   /// The same without waiting.
@@ -84,6 +86,7 @@ class Mover {
   friend class Tiers;   // whose evictions take the same steps
 
  public:
+  [[nodiscard]] const AddressCache& addresses() const noexcept { return addresses_; }
   /// Sets kYieldHandler.
   Mover(comm::Transport&, AddressCache&, PageHolder&);
 

@@ -114,6 +114,20 @@ struct MoveStep {
   return l;
 }
 
+
+// Memory may begin on SSD without ever having been written there: where frames are counted (--dram), whoever is made the owner of a page without its help first brings it in, and counts it,
+// when the page is used. Whose bytes do not matter is taken from SSD without its owner: nobody holds its location and it has no frame, so again nothing but word 0 changes.
+
+[[nodiscard]] constexpr Location in_tier(Location l, Tier tier) noexcept {
+  l.tier = tier;
+  return l;
+}
+[[nodiscard]] constexpr Location end_take(const Location& claimed, Rank by) noexcept {
+  Location l = end_bring_in(claimed);
+  l.owner = by;
+  return l;
+}
+
 /// May a read go straight to the owner's frame? Not to one that may be punched. That the page moves does not matter: its frame stays as it is.
 [[nodiscard]] constexpr bool readable(const Location& l) noexcept { return l.allocated && l.tier == Tier::dram; }
 

@@ -35,7 +35,12 @@ Result<void> Tiers::open() {
     *queue = std::move(*opened);
   }
   file_ = std::move(made);
+  open_.store(true, std::memory_order_release);   // see is_open()
   return {};
+}
+
+void Tiers::forget(std::uint64_t offset, std::uint64_t bytes) noexcept {
+  if (is_open()) file_->forget(offset, bytes);
 }
 
 // ---- out -----------------------------------------------------------------------------------------------------------
@@ -60,7 +65,8 @@ void Tiers::evict(comm::Blocking& io, std::span<const PageId> pages, bool* left)
     Mover::Trip& t = all[i];
     t.step = begin_move(Location::of(t.before), me);
     if (t.step.verdict == MoveVerdict::wait) continue;
-    const bool ours = t.step.verdict == MoveVerdict::already_there, elsewhere = t.step.verdict == MoveVerdict::not_allocated || Location::of(t.before).owner != me;
+    // What is here of a page on SSD are bytes of former uses.
+    const bool ours = t.step.verdict == MoveVerdict::already_there, elsewhere = !readable(Location::of(t.before)) || Location::of(t.before).owner != me;
     if (ours && Location::of(t.before).untouched) {   // former uses left bytes here, which do not matter; while it is busy nobody touches it
       left[i] = holder_.let_go(t.page, true);
     } else if (elsewhere) {
@@ -137,8 +143,18 @@ void Tiers::bring_in(comm::Blocking& io, PageId page, Who who) {
 }
 
 void Tiers::read(comm::Blocking& io, PageId page, Who who) {
-  mem::SpillRange range{pages_.offset_of(page), pages_.bytes_of(page)};
-  mem::SpillBatch batch(mem::SpillOp::read, space_.a(0), {&range, 1});
+  // What is not there has no frame either, or one whose bytes do not matter.
+  std::array<mem::SpillRange, mem::kMostBlocksOfAPage / 2> ranges;
+  std::size_t n = 0;
+  const mem::BlockRange all = pages_.blocks_of(page);
+  bool there = false;
+  for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count && is_open(); ++b) {
+    const bool before = std::exchange(there, file_->stored(BlockId{b}) && !holder_.changed(BlockId{b}));
+    if (there && !before) ranges[n++] = {mem::offset_of(BlockId{b}), 0};
+    if (there) ranges[n - 1].bytes += mem::kBlockBytes;
+  }
+  if (n == 0) return;
+  mem::SpillBatch batch(mem::SpillOp::read, space_.a(0), {ranges.data(), n});
   for (bool submitted = false; !submitted;) {
     while (submitting_.test_and_set(std::memory_order_acquire)) relax();   // acquire, release: the lane as its last holder left it
     submitted = reads_->submit(batch);
@@ -162,13 +178,12 @@ void Tiers::on_rouse(void* self, const comm::Message& message) noexcept {
   tiers.residency_.ring();
 }
 
-bool Tiers::serve(comm::Blocking& io) {
+void Tiers::serve(comm::Blocking& io) {
   if (const mem::SpillBatch* batch = broken_.load()) config_.fatal(file_->error(batch->op, batch->error(), batch->failed().offset, batch->failed().bytes));
   Asked asked;
-  if (!asked_.take(asked)) return false;
+  if (!asked_.take(asked)) return;
   bring_in(io, asked.page, Who::keeper);
   transport_.reply(asked.token, 0);
-  return true;
 }
 
 }  // namespace kasane::gas

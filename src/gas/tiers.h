@@ -42,7 +42,8 @@ class Tiers final : public Rouser {
 
   /// Makes the spill file, if there is none yet. Allocates: at the start, or by the keeper.
   Result<void> open();
-  [[nodiscard]] bool is_open() const noexcept { return file_ != nullptr; }
+  // acquire: pairs with open(), by another thread. A page that has bytes on SSD was written after it.
+  [[nodiscard]] bool is_open() const noexcept { return open_.load(std::memory_order_acquire); }
 
   /// Lets pages go: this rank's to the spill file, others' are dropped. left[i]: page i has no frame here any more; else it is in use, pinned, changed, or on its way.
   static constexpr std::size_t kTogether = 64;
@@ -50,8 +51,10 @@ class Tiers final : public Rouser {
   /// Of this rank's page on SSD: it is in when this returns, or moves, or somebody else was at it: look again.
   void bring_in(comm::Blocking&, PageId);
   void rouse(comm::Blocking&, PageId, Rank owner) override;
-  /// Brings in pages that others ask for. True if there was something to do.
-  bool serve(comm::Blocking&);
+  [[nodiscard]] bool counts(PageId page) const noexcept override { return residency_.counts(page); }
+  void forget(std::uint64_t offset, std::uint64_t bytes) noexcept override;
+  /// Brings in a page that others ask for, if there is one.
+  void serve(comm::Blocking&);
   [[nodiscard]] bool asked() const noexcept { return asked_.any(); }
 
  private:
@@ -77,6 +80,7 @@ class Tiers final : public Rouser {
   mem::Residency& residency_;
   const Config config_;
 
+  std::atomic<bool> open_{false};
   std::unique_ptr<mem::SpillFile> file_;
   std::unique_ptr<mem::SpillQueue> writes_, reads_;   ///< the keeper's lane; that of all who bring in, one at a time
   std::atomic_flag submitting_;                       ///< whose turn it is in reads_; held for a few instructions, never across a wait

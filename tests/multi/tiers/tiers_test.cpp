@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs whose data do not fit into the budget (KASANE_DRAM: so many K, M or G): each word keeps what was stored, put or added, whatever leaves DRAM meanwhile; and as much leaves as must.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <kasane/kasane.hpp>
+#include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -24,6 +31,8 @@ std::size_t budget_bytes() {
 std::size_t slack_bytes(std::size_t page) { return kasane::ranks() * std::size_t{3} * 2 * page; }
 
 std::size_t data_bytes(std::size_t page) { return (budget_bytes() + slack_bytes(page)) / page * page + kasane::ranks() * (std::size_t{4} << 20); }
+
+constexpr std::size_t kUncounted = std::size_t{2} << 20;   ///< stacks, and what the program and the runtime allocate
 
 /// Each page of the data was in DRAM at some time, and all but this many left again, or for the first time.
 std::uint64_t must_leave(std::size_t page) { return (data_bytes(page) - budget_bytes() - slack_bytes(page)) / page; }
@@ -52,14 +61,57 @@ std::uint64_t evicted() {
   return all.pages_evicted + all.pages_dropped;
 }
 
+/// The most that this rank had in its two files of frames and twins, looked at again and again.
+class Watch {
+ public:
+  Watch() {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      const std::string name = std::filesystem::read_symlink(entry.path(), gone).string();
+      if (name.starts_with("/memfd:kasane-M") || name.starts_with("/memfd:kasane-T")) fds_.push_back(std::stoi(entry.path().filename()));
+    }
+    looks_ = std::thread([this] {
+      while (!stop_.load()) {
+        most_ = std::max(most_, now());
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));   // there are few cores
+      }
+    });
+  }
+  std::size_t most() {
+    stop_.store(true);
+    if (looks_.joinable()) looks_.join();
+    return most_;
+  }
+  [[nodiscard]] std::size_t files() const { return fds_.size(); }
+  [[nodiscard]] std::size_t now() const {
+    std::size_t bytes = 0;
+    for (const int fd : fds_) {
+      struct stat s {};
+      if (::fstat(fd, &s) == 0) bytes += static_cast<std::size_t>(s.st_blocks) * 512;
+    }
+    return bytes;
+  }
+
+ private:
+  std::vector<int> fds_;
+  std::atomic<bool> stop_{false};
+  std::size_t most_ = 0;
+  std::thread looks_;
+};
+
 class Tiers : public testing::TestWithParam<std::tuple<std::size_t, int>> {
  protected:
   [[nodiscard]] std::size_t page() const { return std::get<0>(GetParam()); }
+  void stays_within_budget(Watch& watch) const {
+    ASSERT_EQ(watch.files(), 2u);
+    EXPECT_LE(watch.most(), budget_bytes() + slack_bytes(page()) / kasane::ranks() + kUncounted);
+  }
   [[nodiscard]] placement where() const { return kPlacements[std::get<1>(GetParam())]; }
 };
 
 TEST_P(Tiers, SweepsKeepWhatTheyStore) {
   const std::uint64_t before = evicted();
+  Watch watch;
   const std::uint64_t bad = kasane::run([this] {
     const std::size_t words = data_bytes(page()) / 8;
     std::uint64_t* data = allocate(words, where(), page());
@@ -73,10 +125,12 @@ TEST_P(Tiers, SweepsKeepWhatTheyStore) {
     return n;
   });
   EXPECT_EQ(bad, 0u);
+  stays_within_budget(watch);
   EXPECT_GE(evicted() - before, must_leave(page()));
 }
 
 TEST_P(Tiers, PutsGetsAndAtomicsFindWhereThePageIs) {
+  Watch watch;
   const std::uint64_t bad = kasane::run([this] {
     const std::size_t words = data_bytes(page()) / 8, step = 512;
     std::uint64_t* data = allocate(words, where(), page());
@@ -101,9 +155,11 @@ TEST_P(Tiers, PutsGetsAndAtomicsFindWhereThePageIs) {
     return n;
   });
   EXPECT_EQ(bad, 0u);
+  stays_within_budget(watch);
 }
 
 TEST_P(Tiers, RandomUpdatesByAllRanksAddUp) {
+  Watch watch;
   const std::uint64_t bad = kasane::run([this] {
     constexpr std::size_t kTasks = 32, kRounds = 3;
     const std::size_t updates = page() == kasane::page_large ? 6 : 100;   // each may move a page to and fro
@@ -128,6 +184,7 @@ TEST_P(Tiers, RandomUpdatesByAllRanksAddUp) {
     return n;
   });
   EXPECT_EQ(bad, 0u);
+  stays_within_budget(watch);
 }
 
 INSTANTIATE_TEST_SUITE_P(PageAndPlacement, Tiers, testing::Combine(testing::ValuesIn(kSizes), testing::Range(0, 4)));
