@@ -11,6 +11,9 @@
 //   std::string name(const Step&) const;                for the printed trace
 //   std::string show(const State&) const;
 //
+// A System that may go round in circles (somebody tries again and again) says so by `bool circles() const`: then each state must also have a way to a finished one, else the
+// first that has none is reported (trapped). For that the walk keeps all steps: 12 bytes each.
+//
 // A step may also report an error of its own (a load that returned the wrong value): emit(next, step, "why").
 //
 // Visited states are kept as 128-bit digests (16 bytes a state, whatever the State's size): with 10^9 states the chance that two
@@ -45,7 +48,7 @@ struct Bounds {
   std::uint64_t bytes = 3ull << 30;  ///< digests, links and frontier together
 };
 
-enum class Verdict : std::uint8_t { exhausted, counterexample, deadlock, bounded };
+enum class Verdict : std::uint8_t { exhausted, counterexample, deadlock, bounded, trapped };
 
 struct Outcome {
   Verdict verdict = Verdict::exhausted;
@@ -60,11 +63,11 @@ struct Outcome {
 
   [[nodiscard]] bool ok() const noexcept { return verdict == Verdict::exhausted; }
   [[nodiscard]] bool refuted() const noexcept {
-    return verdict == Verdict::counterexample || verdict == Verdict::deadlock;
+    return verdict == Verdict::counterexample || verdict == Verdict::deadlock || verdict == Verdict::trapped;
   }
   [[nodiscard]] std::string report() const {
     static constexpr const char* kWord[] = {"exhausted", "COUNTEREXAMPLE", "DEADLOCK",
-                                            "NOT EXHAUSTIVE (a bound was hit)"};
+                                            "NOT EXHAUSTIVE (a bound was hit)", "NO WAY TO THE END"};
     std::string s = std::string(kWord[static_cast<int>(verdict)]) + ": " + std::to_string(states) + " states, " +
                     std::to_string(steps) + " steps, depth " + std::to_string(depth) + ", " + std::to_string(endings) +
                     " endings, " + std::to_string(seconds) + " s";
@@ -97,44 +100,54 @@ struct Digest {
   return {lo | 1, hi};
 }
 
-/// Open addressing; a digest's place gives its number, in order of insertion.
+/// Open addressing. Digests are numbered in order of insertion.
 class DigestSet {
  public:
-  DigestSet() : slots_(1u << 16) {}
+  /// numbered: the numbers of old ones are asked for, too.
+  explicit DigestSet(bool numbered = false) : slots_(1u << 16), numbers_(numbered ? slots_.size() : 0) {}
 
   /// True if d was not there; its number is size() - 1 then.
   bool insert(Digest d) {
     if ((size_ + 1) * 10 > slots_.size() * 7) grow();
-    if (!place(d)) return false;
+    const std::uint64_t at = find(d);
+    if (slots_[at].lo != 0) return false;
+    slots_[at] = d;
+    if (!numbers_.empty()) numbers_[at] = static_cast<std::uint32_t>(size_);
     ++size_;
     return true;
   }
+  /// Of a digest that is there.
+  [[nodiscard]] std::uint32_t number(Digest d) const noexcept { return numbers_[find(d)]; }
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return slots_.size() * sizeof(Digest); }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return slots_.size() * sizeof(Digest) + numbers_.size() * sizeof numbers_[0]; }
   /// What the set would need at once if it grew now.
   [[nodiscard]] std::uint64_t bytes_to_grow() const noexcept {
     return (size_ + 1) * 10 > slots_.size() * 7 ? 2 * bytes() : 0;
   }
 
  private:
-  bool place(Digest d) {
+  /// Where d is, or is to be.
+  [[nodiscard]] std::uint64_t find(Digest d) const noexcept {
     const std::uint64_t mask = slots_.size() - 1;
-    for (std::uint64_t i = d.hi & mask;; i = (i + 1) & mask) {
-      if (slots_[i].lo == 0) {
-        slots_[i] = d;
-        return true;
-      }
-      if (slots_[i] == d) return false;
-    }
+    std::uint64_t i = d.hi & mask;
+    while (slots_[i].lo != 0 && slots_[i] != d) i = (i + 1) & mask;
+    return i;
   }
   void grow() {
     std::vector<Digest> old(slots_.size() * 2);
+    std::vector<std::uint32_t> numbers(numbers_.size() * 2);
     old.swap(slots_);
-    for (const Digest& d : old)
-      if (d.lo != 0) place(d);
+    numbers.swap(numbers_);
+    for (std::size_t i = 0; i < old.size(); ++i) {
+      if (old[i].lo == 0) continue;
+      const std::uint64_t at = find(old[i]);
+      slots_[at] = old[i];
+      if (!numbers.empty()) numbers_[at] = numbers[i];
+    }
   }
 
   std::vector<Digest> slots_;
+  std::vector<std::uint32_t> numbers_;   // of the digests in the slots; or empty
   std::uint64_t size_ = 0;
 };
 
@@ -145,7 +158,7 @@ class Explorer {
   static_assert(std::is_trivially_copyable_v<State> && std::has_unique_object_representations_v<State>,
                 "equal states must have equal bytes: no padding, no pointers that differ");
 
-  explicit Explorer(const System& system, Bounds bounds = {}) : system_(system), bounds_(bounds) {}
+  explicit Explorer(const System& system, Bounds bounds = {}) : system_(system), bounds_(bounds), circles_(circles(system)), visited_(circles_) {}
 
   Outcome run() {
     const auto start = std::chrono::steady_clock::now();
@@ -162,14 +175,23 @@ class Explorer {
       first += level.size();
       if (!level_.empty()) ++outcome_.depth;
     }
+    if (circles_ && outcome_.verdict == Verdict::exhausted) look_for_ends();
     outcome_.states = visited_.size();
     outcome_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return outcome_;
   }
 
  private:
+  static bool circles(const System& system) {
+    if constexpr (requires { system.circles(); }) return system.circles();
+    return false;
+  }
+
   void add(const State& s, std::uint64_t parent, std::uint32_t choice) {
-    if (!visited_.insert(digest_of(&s, sizeof s))) return;
+    const Digest d = digest_of(&s, sizeof s);
+    const bool fresh = visited_.insert(d);
+    if (circles_ && visited_.size() > 1) steps_.push_back({visited_.number(d), static_cast<std::uint32_t>(parent)});
+    if (!fresh) return;
     parents_.push_back(static_cast<std::uint32_t>(parent));
     choices_.push_back(static_cast<std::uint16_t>(choice));
     level_.push_back(s);
@@ -184,15 +206,39 @@ class Explorer {
       if (error != nullptr) return refute(Verdict::counterexample, error, number, static_cast<int>(choice));
       add(next, number, choice++);
     });
-    if (outcome_.verdict != Verdict::exhausted || choice != 0) return;
+    if (outcome_.verdict != Verdict::exhausted) return;
+    if (circles_ && system_.finished(s)) finished_.push_back(static_cast<std::uint32_t>(number));
+    if (choice != 0) return;
     if (system_.finished(s))
       ++outcome_.endings;
     else
       refute(Verdict::deadlock, "no step is enabled, but the scripts are not finished", number);
   }
 
+  /// Backwards from the finished states, by steps sorted by where they end.
+  void look_for_ends() {
+    std::vector<std::uint32_t> first(visited_.size() + 1), from(steps_.size());
+    for (const Taken& t : steps_) ++first[t.to + 1];
+    for (std::size_t i = 1; i < first.size(); ++i) first[i] += first[i - 1];
+    std::vector<std::uint32_t> next(first.begin(), first.end() - 1);
+    for (const Taken& t : steps_) from[next[t.to]++] = t.from;
+    std::vector<bool> ends(visited_.size());
+    for (const std::uint32_t f : finished_) ends[f] = true;
+    for (std::vector<std::uint32_t> reached = std::move(finished_); !reached.empty();) {
+      const std::uint32_t to = reached.back();
+      reached.pop_back();
+      for (std::uint32_t i = first[to]; i < first[to + 1]; ++i) {
+        if (ends[from[i]]) continue;
+        ends[from[i]] = true;
+        reached.push_back(from[i]);
+      }
+    }
+    const auto trapped = std::find(ends.begin(), ends.end(), false);
+    if (trapped != ends.end()) refute(Verdict::trapped, "from here on the scripts cannot end", static_cast<std::uint64_t>(trapped - ends.begin()));
+  }
+
   void check_bounds(std::uint64_t frontier_bytes) {
-    const std::uint64_t held = visited_.bytes() + visited_.bytes_to_grow() + parents_.capacity() * 6 + frontier_bytes +
+    const std::uint64_t held = visited_.bytes() + visited_.bytes_to_grow() + parents_.capacity() * 6 + steps_.capacity() * 12 + frontier_bytes +
                                level_.capacity() * sizeof(State);
     const char* which = visited_.size() > bounds_.states ? "states" : held > bounds_.bytes ? "bytes" : nullptr;
     if (which == nullptr) return;
@@ -225,10 +271,17 @@ class Explorer {
     return result;
   }
 
+  struct Taken {
+    std::uint32_t to, from;
+  };
+
   const System& system_;
   Bounds bounds_;
   Outcome outcome_;
+  const bool circles_;
   DigestSet visited_;
+  std::vector<Taken> steps_;                // if there may be circles
+  std::vector<std::uint32_t> finished_;     // likewise
   std::vector<std::uint32_t> parents_;
   std::vector<std::uint16_t> choices_;
   std::vector<State> level_;

@@ -62,6 +62,7 @@ TEST(Explorer, FindsTheShortestWayIntoTheBrokenOne) {
 // Two threads take two locks in opposite order.
 struct Locks {
   bool same_order = false;
+  bool tries = false;   ///< again and again, instead of waiting
   struct State {
     std::uint8_t pc[2], held[2];
   };
@@ -73,6 +74,7 @@ struct Locks {
       const std::uint8_t first = same_order ? 0 : me;
       if (s.pc[me] < 2) {
         const std::uint8_t lock = s.pc[me] == 0 ? first : 1 - first;
+        if (s.held[lock] && tries) emit(s, Step{s.pc[me], me, 1});
         if (s.held[lock]) continue;
         n.held[lock] = static_cast<std::uint8_t>(me + 1);
       } else if (s.pc[me] == 2) {
@@ -87,6 +89,7 @@ struct Locks {
   }
   const char* violation(const State&) const { return nullptr; }
   bool finished(const State& s) const { return s.pc[0] == 3 && s.pc[1] == 3; }
+  bool circles() const { return tries; }
   std::string name(const Step& s) const { return std::to_string(s.actor); }
   std::string show(const State&) const { return ""; }
 };
@@ -96,6 +99,16 @@ TEST(Explorer, FindsADeadlock) {
   ASSERT_EQ(o.verdict, Verdict::deadlock) << o.report();
   EXPECT_EQ(o.length, 2u);
   EXPECT_TRUE(explore(Locks{.same_order = true}).ok());
+}
+
+TEST(Explorer, FindsACircleWithoutAWayOut) {
+  const Outcome o = explore(Locks{.tries = true});
+  ASSERT_EQ(o.verdict, Verdict::trapped) << o.report();
+  EXPECT_TRUE(o.refuted());
+  EXPECT_EQ(o.length, 2u);
+  const Outcome good = explore(Locks{.same_order = true, .tries = true});
+  EXPECT_TRUE(good.ok()) << good.report();
+  EXPECT_EQ(good.endings, 1u);
 }
 
 // A counter in three bytes: 2^k states exactly.
