@@ -188,8 +188,8 @@ struct Step {
       if (s.owned) return Step{};
       return proceed(owner(s.pins), {merge_arrival, mark_page, allow_write});
 
-    case Event::arrive_blank:
-      if (s.owned && s.view == View::write) return Step{};
+    case Event::arrive_blank:   // claimed even if nothing is to be done: while all of a range is held, none of it can leave
+      if (s.owned && s.view == View::write) return proceed(s, {});
       return proceed(owner(s.pins), {mark_page, allow_write});
 
     case Event::watch:

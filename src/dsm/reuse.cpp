@@ -25,9 +25,7 @@ void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t 
     // yield; what was told before shows here.
     const gas::Location where = directory_.lookup(io, page);
     if (where.owner == transport_.rank() && !where.busy && where.tier == gas::Tier::dram) continue;
-    for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) {
-      if (state(BlockId{b}).busy) give_back(BlockId{b}, 1);
-    }
+    give_back(all.first, all.count);
     arm_claimed(run, raw(page));   // hold nothing while we may wait
     KASANE_CHECK(mover_->bring(io, page, {}).has_value(), "memory that is allocated anew is pinned elsewhere");
     run = raw(page) + 1;
@@ -35,7 +33,7 @@ void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t 
   arm_claimed(run, range.last);
 }
 
-/// Makes pages [first, last) ours and writable, of whose blocks we hold those that were not so.
+/// Makes pages [first, last) ours and writable, whose blocks we hold.
 void Coherence::arm_claimed(std::uint64_t first, std::uint64_t last) noexcept {
   if (first == last) return;
   for (std::uint64_t page = first; page < last; ++page) sharing_.mark(PageId{page});
@@ -43,11 +41,9 @@ void Coherence::arm_claimed(std::uint64_t first, std::uint64_t last) noexcept {
   fill(all);
   protect(all, Access::write);
   for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) {
-    const BlockState s = state(BlockId{b});
-    if (!s.busy) continue;   // was armed already
-    if (s.dirty()) mark_clean(BlockId{b});
+    BlockState before = state(BlockId{b});
+    if (before.dirty()) mark_clean(BlockId{b});
     cached_.erase(BlockId{b});
-    BlockState before = s;
     before.busy = false;
     finish(BlockId{b}, next(before, Event::arrive_blank).after);
   }
