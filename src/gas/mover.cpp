@@ -41,16 +41,17 @@ Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
 }
 
 std::optional<Refusal> Mover::bring_one(comm::Blocking& io, PageId page, ByteRange live, Naming naming) {
-  for (;;) {
-    holder_.admit(io, page);
+  for (bool brought_in = false;;) {
+    if (!brought_in) holder_.admit(io, page);   // else its room was waited for: where there is no more, it would have to leave again
     if (holder_.claim(io, page) == Claim::ours) return {};
     Trip trip{.page = page, .live = live};
     travel(io, {&trip, 1}, naming);
     if (trip.outcome == Trip::Outcome::here) return {};
     if (trip.outcome == Trip::Outcome::refused) return Refusal{trip.why, page};
     // The bits were given back: the owner's handler or another mover may need them (rule 8).
+    brought_in = trip.outcome == Trip::Outcome::asleep && trip.yielder == transport_.rank();
     if (trip.outcome == Trip::Outcome::asleep) {
-      addresses_.rouse(io, page, Location::of(trip.before).owner);
+      addresses_.rouse(io, page, trip.yielder);
     } else {
       io.waiter().pause();
     }
