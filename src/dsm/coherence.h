@@ -133,8 +133,6 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   [[nodiscard]] BlockState state(BlockId) const noexcept;
 
  private:
-  enum class Fetched { yes, own, leaving, untouched, asleep, wild };
-
   [[nodiscard]] bool try_claim(BlockId, BlockState before, const Step&) noexcept;
   /// Claims block for event, waiting while others hold it. The step's verdict is done, refuse or proceed (then claimed).
   Step claim_block(comm::Blocking&, BlockId, Event);

@@ -99,10 +99,9 @@ bool Coherence::let_go(PageId page, bool punch) noexcept {
   for (; held < all.count; ++held) {
     const BlockId b{raw(all.first) + held};
     const BlockState s = state(b);
-    BlockState claimed = s;
-    claimed.busy = true;
-    if (s.busy || s.dirty() || s.pins != 0 || !try_claim(b, s, Step{Verdict::proceed, claimed, {}, s})) break;
-    visible |= s.view != View::none;
+    const Step step = next(s, Event::let_go);
+    if (step.verdict != Verdict::proceed || !try_claim(b, s, step)) break;
+    visible |= step.actions[0] == Action::protect_none;
   }
   if (held != all.count) {
     give_back(all.first, held);

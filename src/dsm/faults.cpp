@@ -159,24 +159,19 @@ void Coherence::arm_own_page(BlockId b, std::uint32_t held, std::uint32_t pins) 
 }
 
 /// Whom the page's bytes are to be read from: yes, from found.owner; or why from nobody.
-Coherence::Fetched Coherence::locate(comm::Blocking& io, PageId page, gas::AddressCache::Found& found) {
+Fetched Coherence::locate(comm::Blocking& io, PageId page, gas::AddressCache::Found& found) {
   for (;;) {
     found = addresses_.look(io, page);
-    if (found.owner == kNoRank) return Fetched::wild;
-    if (gas::AddressCache::asleep(found)) return gas::Location::of(found.word).busy ? Fetched::leaving : Fetched::asleep;
-    if (!found.by_entry && gas::Location::of(found.word).untouched) return gas::Location::of(found.word).busy ? Fetched::leaving : Fetched::untouched;
-    if (found.owner != transport_.rank()) return Fetched::yes;
+    if (found.by_entry && found.owner != transport_.rank()) return Fetched::yes;
+    gas::Location where = gas::Location::of(found.word);
     // A cached location does not say whether the page is leaving: the owner may have been asked to yield before its entry was recalled.
-    const gas::Location where = directory_.lookup(io, page);
-    if (where.owner != found.owner) continue;
-    // Leaving, it is neither ours nor yet a copy: puts counted before the move may still change M, and the move may be refused, so a twin
-    // taken now could later send another rank's old byte as our change (found by tests/model, r8_use_while_leaving).
-    return where.busy ? Fetched::leaving : where.tier != gas::Tier::dram ? Fetched::asleep : Fetched::own;
+    if (found.by_entry && (where = directory_.lookup(io, page)).owner != found.owner) continue;
+    return whence(where, transport_.rank());
   }
 }
 
 /// Owner's bytes of `count` blocks, all of one page and claimed by the caller, into M; or only that this rank is among the page's readers.
-Coherence::Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint32_t blocks, bool bytes_too) {
+Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint32_t blocks, bool bytes_too) {
   const std::uint64_t offset = mem::offset_of(first);
   const PageId page = pages_.page_of(first);
   const bool counts = bytes_too && attractor_ != nullptr && attractor_->draws(page);

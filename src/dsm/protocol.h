@@ -15,6 +15,8 @@
 #include <array>
 #include <cstdint>
 
+#include "gas/relocation.h"
+
 namespace kasane::dsm {
 
 enum class View : std::uint8_t { none = 0, read = 1, write = 2 };   ///< what V allows
@@ -59,6 +61,7 @@ enum class Event : std::uint8_t {
   arrive_blank,  ///< we become its owner and its bytes do not matter (fresh memory, a recycled stack)
   found_own,     ///< fetch found in the directory that we are the owner (busy, from load, store or pin)
   rest,          ///< whoever makes room wants to know whether this block of ours is touched again
+  let_go,        ///< memory is short: nothing of the page stays visible here, whoever owns it. Only where nothing is lost with its frame
   watch,         ///< a release wants to know of later stores of ours to this block
 };
 
@@ -93,7 +96,7 @@ enum class Verdict : std::uint8_t {
   done,      ///< nothing to do
   proceed,   ///< claim, act, finish
   wait,      ///< somebody holds the bit: come back
-  refuse,    ///< yield of a pinned block
+  refuse,    ///< the page stays: the block is pinned, or has changes that would be lost
 };
 
 struct Step {
@@ -200,9 +203,32 @@ struct Step {
       if (!s.owned || s.view == View::none || s.pins != 0) return Step{};
       return proceed(BlockState{false, true, View::none, false, false, 0}, {protect_none});
 
+    case Event::let_go:
+      if (s.pins != 0 || s.dirty()) return Step{Verdict::refuse, s, {}, s};
+      return proceed(BlockState{}, {s.view == View::none ? end : protect_none});
+
     case Event::found_own: break;
   }
   return Step{};
+}
+
+/// Can a page's bytes be had, by a fault of rank `me` that has found it by word 0? Not from our own M while the page leaves: then it is neither ours nor yet a copy. Puts counted before the
+/// move may still change M, and the move may be refused, so a twin taken now could later send another rank's old byte as our change.
+enum class Fetched : std::uint8_t {
+  yes,         ///< from its owner
+  own,         ///< our M has them
+  leaving,     ///< not now
+  untouched,   ///< nobody has touched it: whoever does is its owner
+  asleep,      ///< its owner must bring them in first
+  wild,        ///< it is not allocated
+};
+[[nodiscard]] constexpr Fetched whence(const gas::Location& where, Rank me) noexcept {
+  if (!where.allocated) return Fetched::wild;
+  const bool asleep = where.tier != gas::Tier::dram;
+  if (where.busy && (where.owner == me || asleep || where.untouched)) return Fetched::leaving;
+  if (asleep) return Fetched::asleep;
+  if (where.untouched) return Fetched::untouched;
+  return where.owner == me ? Fetched::own : Fetched::yes;
 }
 
 // A release looks at every page that is marked: one that a rank has fetched since, that came into our hands, or that we put to. Who has a copy must hear of it

@@ -114,7 +114,6 @@ struct MoveStep {
   return l;
 }
 
-
 // Memory may begin on SSD without ever having been written there: where frames are counted (--dram), whoever is made the owner of a page without its help first brings it in, and counts it,
 // when the page is used. Whose bytes do not matter is taken from SSD without its owner: nobody holds its location and it has no frame, so again nothing but word 0 changes.
 
@@ -126,6 +125,23 @@ struct MoveStep {
   Location l = end_bring_in(claimed);
   l.owner = by;
   return l;
+}
+
+/// What a rank that makes room may do with a page in whose word 0 it has set busy.
+enum class Leaving : std::uint8_t {
+  wait,    ///< nothing: somebody else had set it
+  drop,    ///< its bytes here do not matter: another rank owns it, it is on SSD, or nobody has touched it. They go while it is busy, if they can; then word 0 becomes what it was
+  spill,   ///< ours: if it can leave, begin_evict(); else word 0 becomes what it was
+};
+[[nodiscard]] constexpr Leaving way_out(const Location& before, Rank me) noexcept {
+  if (before.busy) return Leaving::wait;
+  const bool ours = before.allocated && before.tier == Tier::dram && before.owner == me && !before.untouched;
+  return ours ? Leaving::spill : Leaving::drop;
+}
+
+/// Does a rank that has set busy in word 0 bring the page in? Else word 0 becomes what it was, if nobody else had set it.
+[[nodiscard]] constexpr bool comes_in(const Location& before, Rank me) noexcept {
+  return !before.busy && before.allocated && before.tier == Tier::ssd && before.owner == me;
 }
 
 /// May a read go straight to the owner's frame? Not to one that may be punched. That the page moves does not matter: its frame stays as it is.

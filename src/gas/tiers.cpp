@@ -63,18 +63,14 @@ void Tiers::evict(comm::Blocking& io, std::span<const PageId> pages, bool* left)
   batch.await();
   for (std::size_t i = 0; i < pages.size(); ++i) {
     Mover::Trip& t = all[i];
-    t.step = begin_move(Location::of(t.before), me);
-    if (t.step.verdict == MoveVerdict::wait) continue;
-    // What is here of a page on SSD are bytes of former uses.
-    const bool ours = t.step.verdict == MoveVerdict::already_there, elsewhere = !readable(Location::of(t.before)) || Location::of(t.before).owner != me;
-    if (ours && Location::of(t.before).untouched) {   // former uses left bytes here, which do not matter; while it is busy nobody touches it
-      left[i] = holder_.let_go(t.page, true);
-    } else if (elsewhere) {
-      left[i] = holder_.let_go(t.page, true);
-      if (left[i] && io.counters() != nullptr) count(io.counters()->pages_dropped);
-    }
-    if (!ours || left[i] || !is_open() || !holder_.let_go(t.page, false)) {
-      directory_.unmark(batch, t.page, Location::of(t.before), &t.last);
+    const Location before = Location::of(t.before);
+    t.step = begin_move(before, me);
+    const Leaving way = way_out(before, me);
+    if (way == Leaving::wait) continue;
+    left[i] = way == Leaving::drop && holder_.let_go(t.page, true);
+    if (left[i] && (before.owner != me || !readable(before)) && io.counters() != nullptr) count(io.counters()->pages_dropped);
+    if (way != Leaving::spill || !is_open() || !holder_.let_go(t.page, false)) {
+      directory_.unmark(batch, t.page, before, &t.last);
       continue;
     }
     directory_.unmark(batch, t.page, begin_evict(t.step.claimed), &t.last);
@@ -129,15 +125,15 @@ void Tiers::bring_in(comm::Blocking& io, PageId page, Who who) {
     directory_.mark(batch, page, &word);
   }
   const Location before = Location::of(word);
-  const MoveStep step = begin_move(before, transport_.rank());
-  if (step.verdict == MoveVerdict::on_ssd && before.owner == transport_.rank()) {
+  const Location claimed = begin_move(before, transport_.rank()).claimed;
+  if (comes_in(before, transport_.rank())) {
     read(io, page, who);
-    KASANE_CHECK(directory_.replace(io, page, step.claimed, end_bring_in(step.claimed)), "only its mover changes the entry of a page that moves");
+    KASANE_CHECK(directory_.replace(io, page, claimed, end_bring_in(claimed)), "only its mover changes the entry of a page that moves");
     holder_.settle(page);
     if (io.counters() != nullptr) count(io.counters()->pages_brought_in);
     return;
   }
-  if (step.verdict != MoveVerdict::wait) KASANE_CHECK(directory_.replace(io, page, step.claimed, before), "only its mover changes the entry of a page that moves");
+  if (!before.busy) KASANE_CHECK(directory_.replace(io, page, claimed, before), "only its mover changes the entry of a page that moves");
   holder_.give_up(page);
   if (who == Who::worker) io.waiter().pause();
 }
