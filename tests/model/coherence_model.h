@@ -10,6 +10,10 @@
 // A step is what another thread can observe half-done: one look at a word, one compare-swap, one byte copied where others
 // may store meanwhile, one put landing, its completion. A read is directory / each byte / publish.
 //
+// Memory tiers: a rank may have a *keeper* (gas/tiers.cpp, dsm/keeper.cpp), a script that never ends, and a budget in blocks. While there is no room for another page the keeper
+// lets pages go, to the rank's disk or, of other ranks', for good, as often as it likes; and it brings in what other ranks ask for. Who faults, or takes a page, first
+// waits for room; waiting, it may send its rank's changes.
+//
 // Oracle: a ghost memory that stores update at once. Scripts are data-race-free, so a load must return the ghost's value.
 //
 // Abstractions (docs/design/proof.md): a block has two one-byte cells; a worker keeps its rank (a thread that moves is a
@@ -93,6 +97,27 @@ enum class Mutation : std::uint8_t {
   whole_sent_live,        ///< a whole block that was put while it was pinned counts as released
   whole_stays,            ///< … stays whole
   whole_twin_left,        ///< … has a twin of other bytes than those that were sent
+  tier_unprotected,       ///< a page leaves DRAM while its owner still stores
+  tier_unrecalled,        ///< … while others still know where it is
+  tier_undrained,         ///< … while puts are under way
+  tier_pinned,            ///< … though it is pinned
+  tier_dirty,             ///< … or a copy does, though it has changes that were not sent
+  tier_drop_unmarked,     ///< a copy goes when word 0 is not busy any more
+  tier_dram_early,        ///< word 0 says that a page is in before its bytes are
+  tier_in_unmarked,       ///< a page is brought in without setting busy
+  tier_in_unclaimed,      ///< … without its blocks' bits
+  tier_read_asleep,       ///< who fetches reads the frame of a page on SSD
+  tier_own_asleep,        ///< a rank takes what its M holds for a page of its own that is on SSD
+  tier_put_asleep,        ///< a put begins though the page is on SSD
+  tier_move_asleep,       ///< a page moves from the frame that was punched
+  tier_armed_unheld,      ///< blocks that are ours and writable are not claimed when memory is allocated anew, but made writable with the others
+  tier_armed_unlooked,    ///< memory that is allocated anew is used without a look where it is
+  tier_gone_untold,       ///< a release that finds nothing of a marked page tells nobody
+  tier_rest_watched,      ///< … that finds it at rest takes it for watched
+  tier_rest_unseen,       ///< a store to a page at rest is not noted
+  tier_holds_and_waits,   ///< who faults waits for room with the block's bit
+  tier_keeps_changes,     ///< who waits for room sends nothing
+  tier_waits_again,       ///< who takes a page, and has brought it in from SSD, waits for its room once more
 };
 
 inline constexpr std::uint8_t kArrived = 0x80;
@@ -121,6 +146,7 @@ enum class Do : std::uint8_t {
   acquire,
   send,
   put,
+  keep,
   end
 };
 
@@ -174,6 +200,9 @@ inline Instr put(int b, int c, int v) {
   return {Do::put, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)};
 }  ///< a direct put, complete when it returns
 
+inline Instr keep() { return {Do::keep}; }   ///< the only instruction of a keeper
+inline Instr keep_resting() { return {Do::keep, 0, 1}; }   ///< … that lays pages to rest, too
+
 struct Script {
   std::uint8_t rank;
   std::vector<Instr> code;
@@ -185,6 +214,7 @@ struct Program {
   std::array<bool, 2> known{true, true};    ///< does the owner's block table say so already?
   bool watched = false;                     ///< are the owners' blocks protected at the start?
   std::uint8_t blocks_per_page = 1;
+  std::array<std::uint8_t, 3> room{};       ///< of each rank, in blocks of M and T; 0: no limit
   Mutation without = Mutation::none;
 };
 
@@ -213,9 +243,10 @@ class Coherence {
     std::uint8_t blocks, open; // … of which these blocks were not looked at yet; may its bytes have changed?
     std::uint8_t sure, watch;  // was it noted as changed? Are its blocks to be protected?
     std::uint8_t told;         // ranks that are told next
-    std::uint8_t moved;        // how often, when a fetch looked
     std::uint8_t loaded;       // add: what the load returned
-    std::uint8_t stale;        // fetching: 1: an acquire began meanwhile; 2: its rank has left the page's readers
+    std::uint8_t stale;        // fetching: 1: an acquire began meanwhile; 2: its rank has left the page's readers; 4: the page did not stand
+    std::uint8_t room;         // 1: it was admitted; 2: it sends its rank's changes; 4: its pin was admitted
+    std::uint8_t waking, whom; // how far it is with a page on SSD; who owns that, or did
     std::uint8_t acting;       // carries out actions on block
     std::uint8_t block, event, action, sub, cell, owner, value, found_own;
   };
@@ -226,8 +257,11 @@ class Coherence {
     std::uint8_t memory[R][B][kCells], twin[R][B][kCells];
     Flying flying[R][B];
     std::uint8_t owner[B], busy[B], puts[B];  // a page's entry; puts under way
-    std::uint8_t recalled[B];                 // it moves, and nobody holds its location any more
-    std::uint8_t moved[B], readers[B];        // how often a page has moved (the shipped version counts refusals too); its readers
+    std::uint8_t recalled[B];                 // it moves or is on SSD, and nobody holds its location any more
+    std::uint8_t tier[B], readers[B];         // where its owner has it; its readers
+    std::uint8_t disk[R][B][kCells];          // the spill files
+    std::uint8_t frames[R], twins[R];         // blocks of M and T that count, where there is a limit
+    std::uint8_t asked[R];                    // pages that its keeper is to bring in
     std::uint8_t marked[R], stale[R];         // pages that its next release looks at; that it was told of
     std::uint8_t changed[R];                  // marked pages that it certainly changed
     std::uint8_t stays[R];                    // pages among whose readers it knows itself
@@ -252,6 +286,7 @@ class Coherence {
       if (!program_.known[page(b)]) continue;
       put_word(s, o, b, Block{false, true, program_.watched ? dsm::View::read : dsm::View::write});
       s.prot[o][b] = program_.watched ? 1 : 2;
+      fill(s, o, b);
     }
     for (std::uint8_t a = 0; a < W; ++a) s.actor[a].at = program_.workers[a].rank;
     return s;
@@ -308,15 +343,19 @@ class Coherence {
         if (!w.busy && s.prot[r][b] != static_cast<std::uint8_t>(w.view))
           return "V allows something else than the block word says";
         owners += w.owned;
+        if (w.owned && !w.busy && s.tier[page(b)] != 0) return "blocks of a page on SSD are in use";
         if (w.owned && !w.busy && !s.busy[page(b)] && s.owner[page(b)] != r)
           return "a rank thinks that it owns a page which is another's";
       }
       if (owners > 1) return "two owners";
     }
+    for (std::uint8_t r = 0; r < R && without(Mutation::none); ++r)
+      if (limit(r) != 0 && used(s, r) > limit(r) + slack(r)) return "the budget is exceeded by more than threads can have in hand";
     return all_done(s) ? lost(s) : nullptr;
   }
 
   bool finished(const State& s) const { return all_done(s); }
+  bool circles() const { return std::any_of(program_.workers.begin(), program_.workers.end(), [](const Script& w) { return keeps(w); }); }
 
   std::string name(const Step& step) const {
     if (step.kind == kLand)
@@ -364,6 +403,28 @@ class Coherence {
                                              "acquire: takes notices",
                                              "acquire: leaves the readers of page",
                                              "puts directly",
+                                             "has room",
+                                             "sends changes, since there is no room: block",
+                                             "asks for the page: its owner is rank",
+                                             "was answered: page",
+                                             "brings in: claims block",
+                                             "brings in: it is here, page",
+                                             "brings in: marks the entry busy",
+                                             "brings in: entry is busy, or the page not on this rank's SSD",
+                                             "brings in: reads page",
+                                             "brings in: ends",
+                                             "keeper: marks the entry busy",
+                                             "keeper: claims block",
+                                             "keeper: the page stays",
+                                             "keeper: protects page",
+                                             "keeper: lets go of block",
+                                             "keeper: declares page",
+                                             "keeper: nobody knows where it is any more, page",
+                                             "keeper: puts have landed, page",
+                                             "keeper: writes page",
+                                             "keeper: punches page",
+                                             "keeper: ends",
+                                             "keeper: lays to rest block",
                                              "ends"};
     static constexpr const char* kActions[] = {"end",         "fetch",        "find",         "make_twin",    "allow_read",    "allow_write",
                                                "protect_read", "protect_none", "diff_put",     "diff_put_live", "put_all",      "put_all_live",
@@ -379,7 +440,7 @@ class Coherence {
     std::string t;
     for (std::uint8_t b = 0; b < B; ++b) {
       t += "block " + std::to_string(b) + ": entry owner " + std::to_string(s.owner[page(b)]) +
-           (s.busy[page(b)] ? " busy" : "") + " readers " + std::to_string(s.readers[page(b)]) + " puts " + std::to_string(s.puts[page(b)]) + " ghost " +
+           (s.busy[page(b)] ? " busy" : "") + (s.tier[page(b)] ? " on SSD" : "") + " readers " + std::to_string(s.readers[page(b)]) + " puts " + std::to_string(s.puts[page(b)]) + " ghost " +
            std::to_string(s.ghost[b][0]) + "," + std::to_string(s.ghost[b][1]);
       for (std::uint8_t r = 0; r < R; ++r) {
         const Block w = word(s, r, b);
@@ -440,6 +501,28 @@ class Coherence {
     kTakeNotices,
     kLeave,
     kPut,
+    kRoom,
+    kSends,
+    kAskOwner,
+    kAnswered,
+    kInClaim,
+    kInHere,
+    kInMark,
+    kInNot,
+    kInRead,
+    kInEnd,
+    kMark,
+    kGoClaim,
+    kStays,
+    kGoProtect,
+    kGoBlock,
+    kDeclare,
+    kGoRecall,
+    kGoDrained,
+    kWrite,
+    kPunch,
+    kGone,
+    kRest,
     kEnd,
     kLand = 0x100,
     kNamed = 0x200,
@@ -465,13 +548,19 @@ class Coherence {
     s.word[r][b] = static_cast<std::uint8_t>((w & 0x3F) | (w >> 8) << 6);
   }
   [[nodiscard]] gas::Location entry(const State& s, std::uint8_t p) const noexcept {
-    return {true, Rank{s.owner[p]}, gas::Tier::dram, s.busy[p] != 0, 0};
+    return {true, Rank{s.owner[p]}, static_cast<gas::Tier>(s.tier[p]), s.busy[p] != 0, 0};
   }
-  static void put_entry(State& s, std::uint8_t p, gas::Location l) noexcept {
-    s.moved[p] = static_cast<std::uint8_t>(s.moved[p] + (s.owner[p] != raw(l.owner)));
+  void put_entry(State& s, std::uint8_t p, gas::Location l) const noexcept {
+    if (s.owner[p] != raw(l.owner)) has_not_stood(s, p);
     s.owner[p] = static_cast<std::uint8_t>(raw(l.owner));
     s.busy[p] = l.busy;
-    s.recalled[p] = 0;
+    s.tier[p] = static_cast<std::uint8_t>(l.tier);
+    if (l.tier == gas::Tier::dram) s.recalled[p] = 0;
+  }
+  /// Who is between its two looks at the page will see so.
+  void has_not_stood(State& n, std::uint8_t p) const noexcept {
+    for (Actor& other : n.actor)
+      if (other.acting && page(other.block) == p && (fetching(n, other) ? other.sub >= 2 && other.sub != 5 : refreshing(n, other) && other.sub >= 1 && other.sub <= 3)) set_bits(other.stale, 4);
   }
   [[nodiscard]] const Instr& instr(const State& s, std::uint8_t a) const noexcept {
     static constexpr Instr kEndInstr{};
@@ -481,7 +570,7 @@ class Coherence {
 
   bool all_done(const State& s) const {
     for (std::uint8_t a = 0; a < W; ++a)
-      if (s.actor[a].pc < program_.workers[a].code.size()) return false;
+      if (keeps(program_.workers[a]) ? s.actor[a].stage != 0 || s.actor[a].waking != 0 || s.actor[a].acting : s.actor[a].pc < program_.workers[a].code.size()) return false;
     for (const auto& of_rank : s.flying)
       for (const Flying& f : of_rank)
         if (f.mask != 0) return false;
@@ -510,7 +599,8 @@ class Coherence {
     for (std::uint8_t b = 0; b < B; ++b) {
       if (s.busy[page(b)] || s.puts[page(b)] != 0) return "an entry stays busy, or puts stay counted";
       for (std::uint8_t c = 0; c < kCells; ++c) {
-        std::uint8_t value = s.memory[s.owner[page(b)]][b][c];
+        const std::uint8_t o = s.owner[page(b)];
+        std::uint8_t value = s.tier[page(b)] != 0 ? s.disk[o][b][c] : s.memory[o][b][c];
         for (std::uint8_t r = 0; r < R; ++r)
           if (changed(s, r, b, c)) value = s.memory[r][b][c];
         if (!(s.freed[b] & (1 << c)) && value != s.ghost[b][c]) return "a write is lost at the end";
@@ -563,6 +653,13 @@ class Coherence {
       if (without(Mutation::whole_stays) && step.actions[0] == Action::put_all_live) step.after.twin = false, step.after.whole = true;
     }
     if (without(Mutation::r5_own_store_unseen) && before.view == dsm::View::read) drop(Action::mark_page);
+    if (without(Mutation::tier_rest_unseen) && before.owned && before.view == dsm::View::none) drop(Action::mark_page);
+    if (event == Event::let_go && step.verdict == dsm::Verdict::refuse) {
+      Block lighter = before;
+      if (without(Mutation::tier_dirty)) lighter.twin = lighter.whole = false;
+      if (without(Mutation::tier_pinned)) lighter.pins = 0;
+      step = dsm::next(lighter, event);
+    }
     if (without(Mutation::r8_no_protect) && event == Event::yield) drop(Action::protect_none);
     if (without(Mutation::r8_move_pinned) && event == Event::yield && before.pins != 0 && before.owned &&
         !before.busy) {
@@ -622,8 +719,12 @@ class Coherence {
         finish_event(n, a);
         return emit(n, Step{kFinish, a, s.actor[a].block});
       }
-      case Action::allow_read: prot = 1; break;
+      case Action::allow_read:
+        fill(n, x.at, x.block);
+        prot = 1;
+        break;
       case Action::allow_write:
+        fill(n, x.at, x.block);
         if (step.after.whole && !(n.dirty[x.at] & 1 << x.block)) {   // mark_dirty: before any store can land
           set_bits(n.dirty[x.at], 1u << x.block);
           return done();
@@ -634,6 +735,9 @@ class Coherence {
       case Action::protect_none: prot = 0; break;
       case Action::mark_page: set_bits(n.marked[x.at], bit_of_page(x.block)); break;
       case Action::make_twin:
+        if (without(Mutation::tier_holds_and_waits) && !has_room(n, x.at)) return;
+        fill(n, x.at, x.block);
+        fill_twin(n, x.at, x.block);
         for (std::uint8_t c = 0; c < kCells; ++c) n.twin[x.at][x.block][c] = n.memory[x.at][x.block][c];
         n.dirty[x.at] =
             static_cast<std::uint8_t>(n.dirty[x.at] | 1 << x.block);  // mark_dirty: before any store can land
@@ -671,23 +775,40 @@ class Coherence {
         set_bits(n.cached[x.at], 1u << x.block);
         x.sub = 1;
         return done();
-      case 1:
+      case 1: {
+        if (static_cast<Event>(x.event) == Event::acquire) {   // what is kept over it, which its rank goes on holding
+          if (!wakes(n, a, done)) return;
+          if (n.owner[p] == x.at) {   // nobody need tell it
+            next_action(n, a);
+            return done();
+          }
+        }
+        if (without(Mutation::tier_holds_and_waits) && !has_room(n, x.at)) return;
         x.stale = 0;
         x.sub = 2;
         x.owner = n.owner[p];
-        x.moved = n.moved[p];
-        if (x.owner == x.at && !n.busy[p]) {
+        gas::Location where = entry(n, p);
+        if (without(where.owner == Rank{x.at} ? Mutation::tier_own_asleep : Mutation::tier_read_asleep) && !where.busy) where.tier = gas::Tier::dram;
+        const dsm::Fetched found = dsm::whence(where, Rank{x.at});
+        if (found != dsm::Fetched::yes && x.owner != x.at && !n.recalled[p]) {   // through its rank's entry it is found all the same
+          const State before = n;
+          done();
+          if (static_cast<Event>(x.event) == Event::acquire) return;
+          n = before;
+        }
+        if (found == dsm::Fetched::own) {
           x.found_own = 1;
-          x.action = x.sub = x.owner = x.moved = 0;
-        } else if (x.owner == x.at && without(Mutation::r8_use_while_leaving)) {
+          x.action = x.sub = x.owner = 0;
+        } else if (found == dsm::Fetched::leaving && x.owner == x.at && without(Mutation::r8_use_while_leaving)) {
           x.sub = 4;
           x.cell = kCells;
-        } else if (x.owner ==
-                   x.at) {  // it is leaving, but may still be refused: give up the claim before waiting (rule 8)
-          x.moved = 0;
+        } else if (found != dsm::Fetched::yes) {   // gives up the claim before waiting (rule 8)
           x.sub = 5;
+          x.waking = found == dsm::Fetched::asleep ? kAsking : kAwake;
+          x.whom = found == dsm::Fetched::asleep ? static_cast<std::uint8_t>(x.owner + 1) : 0;
         }
         return done();
+      }
       case 2: return find && without(Mutation::whole_unjoined) ? (x.sub = 4, done()) : join(n, x, 3, done);
       case 3: return mark_at_owner(n, x, 4, done);
       case 5: {
@@ -695,7 +816,8 @@ class Coherence {
         w.busy = false;
         put_word(n, x.at, x.block, w);
         clear_bits(n.cached[x.at], 1u << x.block);
-        x.acting = x.block = x.event = x.action = x.sub = x.owner = 0;
+        x.acting = x.block = x.event = x.action = x.sub = x.owner = x.stale = 0;
+        clear_bits(x.room, 3);
         return done();
       }
       default: {
@@ -712,7 +834,7 @@ class Coherence {
         x.sub = 1;
         const bool stood = stays(n, x);
         if (stood && (!(x.stale & 1) || without(Mutation::r2_no_recheck))) next_action(n, a);
-        x.stale = x.moved = 0;
+        x.stale = 0;
         return done();
       }
     }
@@ -721,7 +843,7 @@ class Coherence {
   /// Did the page stand? Then its rank knows itself among the readers, unless it has left.
   bool stays(State& n, const Actor& x) const {
     const std::uint8_t p = page(x.block);
-    const bool stood = x.moved == n.moved[p] || without(Mutation::r6_not_stood);
+    const bool stood = !(x.stale & 4) || without(Mutation::r6_not_stood);
     if ((stood || without(Mutation::r6_stay_without_standing)) && (!(x.stale & 2) || without(Mutation::r6_stay_noted_blindly))) set_bits(n.stays[x.at], 1u << p);
     return stood;
   }
@@ -745,13 +867,21 @@ class Coherence {
 
   /// A fault gave its claim up since the page is leaving: it looks again when that is over.
   bool leaving(const State& s, const Actor& x, std::uint8_t b) const {
-    return s.owner[page(b)] == x.at && s.busy[page(b)] && !without(Mutation::r8_use_while_leaving);
+    const std::uint8_t p = page(b);
+    const bool through_entry = s.owner[p] != x.at && !s.recalled[p];
+    return !through_entry && dsm::whence(entry(s, p), Rank{x.at}) == dsm::Fetched::leaving && !without(Mutation::r8_use_while_leaving);
   }
 
   bool fetching(const State& s, const Actor& x) const {
     if (x.found_own) return false;
     const dsm::Step step = claimed_step(s, x);
     return x.action < step.actions.size() && (step.actions[x.action] == Action::fetch || step.actions[x.action] == Action::find);
+  }
+
+  bool refreshing(const State& s, const Actor& x) const {
+    if (x.found_own) return false;
+    const dsm::Step step = claimed_step(s, x);
+    return x.action < step.actions.size() && step.actions[x.action] == Action::refresh;
   }
 
   /// The merge of rule 4 from the owner's copy into a pinned block: where it differs from the twin it goes into M and the twin. The owner's bytes come into
@@ -763,13 +893,11 @@ class Coherence {
     const std::uint8_t p = page(x.block);
     switch (x.sub) {
       case 0:
+        if (!wakes(n, a, done)) return;
         x.owner = n.owner[p];
-        x.moved = n.moved[p];
+        clear_bits(x.stale, 4);
         x.sub = 1;
-        if (x.owner == x.at) {
-          x.moved = 0;
-          next_action(n, a);
-        }
+        if (x.owner == x.at) next_action(n, a);
         return done();
       case 1: return join(n, x, 2, done);
       case 2: return mark_at_owner(n, x, 3, done);
@@ -782,7 +910,6 @@ class Coherence {
         x.stale = 0;
         if (without(Mutation::r6_join_after_data)) set_bits(n.readers[p], 1u << x.at);
         if (without(Mutation::r6_owner_mark_after_data)) set_bits(n.marked[x.owner], 1u << p);
-        x.moved = 0;
         return done();
       default: {
         const bool twin = word(n, x.at, x.block).dirty();   // what was whole has one by now
@@ -829,6 +956,7 @@ class Coherence {
         if (x.cell == kCells) {
           x.cell = 0;
           x.sub = kCount;
+          if (live && all) fill_twin(n, x.at, x.block);
           if (x.value == 0) next_action(n, a);
         }
         return done();
@@ -842,7 +970,8 @@ class Coherence {
         }
         return done();
       case kCount: {
-        if (n.recalled[p] && !without(Mutation::r8_put_ignores_busy)) return;  // until the page has moved
+        if (x.waking != kAwake || (asleep(n, p) && !without(Mutation::tier_put_asleep))) return ask_holding(n, a, done);
+        if (n.recalled[p] && !asleep(n, p) && !without(Mutation::r8_put_ignores_busy)) return;  // until the page has moved
         ++n.puts[p];
         if (n.owner[p] == x.at) {  // our M is the master copy: the bytes are where they belong
           f = Flying{};
@@ -886,6 +1015,7 @@ class Coherence {
   void step(const State& s, std::uint8_t a, Emit&& emit) const {
     const Actor& x = s.actor[a];
     if (x.acting) return act(s, a, emit);
+    if (x.waking != kAwake) return wake(s, a, emit);
     const Instr& i = instr(s, a);
     switch (i.what) {
       case Do::load: return access(s, a, false, emit);
@@ -911,9 +1041,9 @@ class Coherence {
           n.last[i.block] = static_cast<std::uint8_t>(x.at + 1);
           return true;
         });
-      case Do::own: return own_page(s, a, emit);
+      case Do::own: return own_page(s, a, i.block, emit);
       case Do::hand_back: return hand_page_back(s, a, emit);
-      case Do::reclaim: return block_event(s, a, Event::arrive_blank, emit);
+      case Do::reclaim: return circles() ? arm_owned(s, a, emit) : block_event(s, a, Event::arrive_blank, emit);
       case Do::pin_write: return block_event(s, a, without(Mutation::whole_edge) ? Event::pin_whole : Event::pin_write, emit);
       case Do::pin_whole: return block_event(s, a, Event::pin_whole, emit);
       case Do::pin_read: return block_event(s, a, Event::pin_read, emit);
@@ -929,6 +1059,7 @@ class Coherence {
       case Do::release: return fence(s, a, kRelease, emit);
       case Do::acquire: return fence(s, a, kAcquire, emit);
       case Do::put: return put_directly(s, a, emit);
+      case Do::keep: return keep_budget(s, a, emit);
       case Do::end: return;
     }
   }
@@ -968,6 +1099,7 @@ class Coherence {
       return emit(n, Step{kStore, a, i.block});
     }
     if (leaving(s, x, i.block)) return;
+    if (!without(Mutation::tier_holds_and_waits) && !admitted(s, a, emit)) return;
     if (try_claim(n, a, i.block, loads ? Event::load : Event::store) != dsm::Verdict::proceed)
       return;  // busy: come back
     emit(n, Step{static_cast<std::uint16_t>(loads ? kLoadFault : kStoreFault), a, i.block});
@@ -1201,7 +1333,8 @@ class Coherence {
         if (x.blocks == 0) {
           if (x.telling == kLateWatch) {
             y.telling = kNotices;
-          } else if (!dsm::must_tell(x.sure != 0, static_cast<dsm::Openness>(x.open))) {
+          } else if (!dsm::must_tell(x.sure != 0, static_cast<dsm::Openness>(x.open)) ||
+                     (without(Mutation::tier_gone_untold) && !x.sure && static_cast<dsm::Openness>(x.open) == dsm::Openness::foreign)) {
             end_page();
           } else {
             y.telling = x.watch ? kReaders : kNotices;
@@ -1210,7 +1343,9 @@ class Coherence {
         }
         const auto b = static_cast<std::uint8_t>(__builtin_ctz(x.blocks));
         clear_bits(y.blocks, 1u << b);
-        y.open = static_cast<std::uint8_t>(dsm::with_block(static_cast<dsm::Openness>(x.open), word(s, x.at, b)));
+        Block seen = word(s, x.at, b);
+        if (without(Mutation::tier_rest_watched) && seen.owned && seen.view == dsm::View::none) seen.view = dsm::View::read;
+        y.open = static_cast<std::uint8_t>(dsm::with_block(static_cast<dsm::Openness>(x.open), seen));
         const bool late = without(Mutation::r5_watch_after_telling) && x.telling == kBlocks;
         if (x.watch && !late) static_cast<void>(try_claim(n, a, b, Event::watch));   // busy or pinned: it stays open
         return emit(n, Step{kTellLook, a, b});
@@ -1246,7 +1381,12 @@ class Coherence {
     Actor& y = n.actor[a];
     switch (x.stage) {
       case 0:
-        if (s.recalled[p]) return;
+        if (asleep(s, p) && !without(Mutation::tier_put_asleep)) {
+          y.waking = kAsking;
+          y.whom = static_cast<std::uint8_t>(s.owner[p] + 1);
+          return emit(n, Step{kPut, a, 5});
+        }
+        if (s.recalled[p] && !asleep(s, p)) return;
         ++n.puts[p];
         y.owner = s.owner[p];
         n.direct[a] = 1;
@@ -1279,7 +1419,12 @@ class Coherence {
     State n = s;
     if (event == Event::unpin && word(s, s.actor[a].at, b).pins == 0)  // only where a mutant moved a pinned page
       return simple(s, a, kNothing, emit, [](State&) { return true; });
-    if ((event == Event::pin_write || event == Event::pin_read || event == Event::pin_whole) && leaving(s, s.actor[a], b)) return;
+    const bool pins = event == Event::pin_write || event == Event::pin_read || event == Event::pin_whole;
+    if (pins && leaving(s, s.actor[a], b)) return;
+    if (pins && !(s.actor[a].room & 4)) {   // once, however often it is tried
+      if (!admitted(s, a, emit)) return;
+      n.actor[a].room = 4;
+    }
     const dsm::Verdict verdict = try_claim(n, a, b, event);
     if (verdict == dsm::Verdict::wait) return;
     if (verdict == dsm::Verdict::done) next_of_event(n, a);
@@ -1298,6 +1443,12 @@ class Coherence {
   void finish_event(State& n, std::uint8_t a) const {
     const Instr& i = instr(n, a);
     Actor& x = n.actor[a];
+    const bool sent = (x.room & 2) != 0;
+    clear_bits(x.room, 3);
+    if (sent) {
+      x.sub = x.cell = x.owner = 0;
+      return;
+    }
     switch (i.what) {
       case Do::discard:
       case Do::pin_write:
@@ -1327,10 +1478,11 @@ class Coherence {
     kPausing
   };
 
+  /// x.sure: its bytes do not matter.
   template <class Emit>
-  void own_page(const State& s, std::uint8_t a, Emit&& emit) const {
+  void own_page(const State& s, std::uint8_t a, std::uint8_t p, Emit&& emit) const {
     const Actor& x = s.actor[a];
-    const std::uint8_t p = instr(s, a).block, me = program_.workers[a].rank;
+    const std::uint8_t me = program_.workers[a].rank;
     const auto rank = Rank{me};
     State n = s;
     Actor& y = n.actor[a];
@@ -1341,16 +1493,13 @@ class Coherence {
     };
     switch (x.stage) {
       case kClaiming: {  // x.todo counts the blocks taken; x.later: the event of the claims
+        if (x.todo == 0 && !admitted(s, a, emit)) return;
         const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
         const Block w = word(s, me, b);
         const dsm::Step step = dsm::next(w, Event::arrive);
         if (step.verdict == dsm::Verdict::wait) return;
         if (step.verdict == dsm::Verdict::done) {  // ours already: what was taken is given back
-          for (std::uint8_t taken = first(p); taken < b; ++taken) {
-            Block free_again = word(n, me, taken);
-            free_again.busy = false;
-            put_word(n, me, taken, free_again);
-          }
+          give_back(n, me, p, x.todo);
           next_instr(n, a);
           return emit(n, Step{kNothing, a, p});
         }
@@ -1360,17 +1509,23 @@ class Coherence {
         return emit(n, Step{kOwnClaim, a, b});
       }
       case kLooking: {
-        const gas::MoveStep move = gas::begin_move(entry(s, p), rank);   // one fetch-or
+        gas::MoveStep move = gas::begin_move(entry(s, p), rank);   // one fetch-or
         if (move.verdict == gas::MoveVerdict::wait) return to(kGivingUp, kOwnWait);
         put_entry(n, p, move.claimed);
         y.owner = s.owner[p];
-        return to(move.verdict == gas::MoveVerdict::already_there ? kUnmarking : kYielding, kOwnBusy);
+        if (move.verdict == gas::MoveVerdict::on_ssd && without(Mutation::tier_move_asleep)) {
+          n.tier[p] = 0;
+          move = gas::begin_move(gas::end_bring_in(entry(n, p)), rank);
+        }
+        return to(move.verdict == gas::MoveVerdict::claim ? kYielding : kUnmarking, kOwnBusy);
       }
-      case kUnmarking: {   // there already: the entry becomes what it was
+      case kUnmarking: {   // there already, or on SSD: the entry becomes what it was
         gas::Location before = entry(s, p);
         before.busy = false;
         put_entry(n, p, before);
-        return to(kSettling, kOwnLook);
+        if (s.tier[p] == 0) return to(kSettling, kOwnLook);
+        y.whom = static_cast<std::uint8_t>(x.owner + 1);   // who is asked when its blocks are given back
+        return to(kGivingUp, kOwnLook);
       }
       // The owner is asked to yield and holders are asked to forget at the same time. A put that begins or lands between the two is one that
       // could have done so before the first.
@@ -1389,7 +1544,7 @@ class Coherence {
         return to(kCopying, kDrained);
       case kCopying: return arrive(n, a, p, to, emit);
       case kNaming: n.naming[p] = static_cast<std::uint8_t>(me + 1); return to(kSettling, kPosted);
-      case kSettling: return settle(n, a, p, emit);
+      case kSettling: return settle(n, a, p, emit, [&] { next_instr(n, a); });
       default: {  // kGivingUp
         if (x.todo != 0) {
           const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
@@ -1399,9 +1554,11 @@ class Coherence {
           --y.todo;
           return emit(n, Step{kGiveUp, a, b});
         }
-        if (s.busy[p]) return;  // pause until it stopped moving
+        if (s.busy[p] && x.whom == 0) return;  // pause until it stopped moving
         y.owner = 0;
         y.later = 0;
+        y.room = 0;
+        if (x.whom != 0) y.waking = kAsking;
         return to(kClaiming, kGiveUp);
       }
     }
@@ -1447,7 +1604,7 @@ class Coherence {
       x.sub = static_cast<std::uint8_t>(x.sub + 2);
       return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 4)});
     }
-    if (action == Action::merge_arrival) {
+    if (action == Action::merge_arrival && !x.sure) {
       std::uint8_t& mine = n.memory[me][b][x.cell];
       const std::uint8_t half = x.sub & 1;
       const Step label{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 4 | half)};
@@ -1472,14 +1629,15 @@ class Coherence {
     emit(n, Step{kOwnLook, a, b});
   }
 
-  template <class Emit>
-  void settle(State& n, std::uint8_t a, std::uint8_t p, Emit&& emit) const {
+  template <class Emit, class Over>
+  void settle(State& n, std::uint8_t a, std::uint8_t p, Emit&& emit, const Over& over) const {
     Actor& x = n.actor[a];
     const std::uint8_t me = program_.workers[a].rank;
     const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
     Block before = word(n, me, b);
     if (x.sub == 0) {   // once, before any block can be stored to; and again when the entry is known to name us
       if (!without(Mutation::r5_arrival_unseen)) set_bits(n.marked[me], 1u << p);
+      for (std::uint8_t each = first(p); each <= last(p); ++each) fill(n, me, each);
       x.sub = 1;
       return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 4)});
     }
@@ -1487,16 +1645,29 @@ class Coherence {
       n.prot[me][b] = 2;
       return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 4)});
     }
-    n.dirty[me] = static_cast<std::uint8_t>(n.dirty[me] & ~(1 << b));
-    n.cached[me] = static_cast<std::uint8_t>(n.cached[me] & ~(1 << b));
-    for (std::uint8_t& t : n.twin[me][b]) t = 0;
     before.busy = false;
-    put_word(n, me, b, dsm::next(before, Event::arrive).after);
-    if (--x.todo == 0) next_instr(n, a);
+    become(n, me, b, dsm::next(before, Event::arrive).after);
+    if (--x.todo == 0) over();
     emit(n, Step{kFinish, a, b});
   }
 
-  /// Mover::hand_back: this rank yields to itself, then names `to` without data.
+  /// A block that is neither cached nor dirty any more.
+  static void become(State& n, std::uint8_t r, std::uint8_t b, Block after) {
+    clear_bits(n.dirty[r], 1u << b);
+    clear_bits(n.cached[r], 1u << b);
+    for (std::uint8_t& t : n.twin[r][b]) t = 0;
+    put_word(n, r, b, after);
+  }
+  /// The first `count` blocks of the page, which are claimed, stay what they were.
+  void give_back(State& n, std::uint8_t r, std::uint8_t p, std::uint8_t count) const {
+    for (std::uint8_t b = first(p); b < first(p) + count; ++b) {
+      Block free_again = word(n, r, b);
+      free_again.busy = false;
+      put_word(n, r, b, free_again);
+    }
+  }
+
+  /// Mover::hand_back: this rank recalls the location, yields to itself, then names `to` without data.
   template <class Emit>
   void hand_page_back(const State& s, std::uint8_t a, Emit&& emit) const {
     const Actor& x = s.actor[a];
@@ -1504,28 +1675,32 @@ class Coherence {
     const Rank to{instr(s, a).cell};
     State n = s;
     Actor& y = n.actor[a];
+    enum : std::uint8_t { kMarkIt, kForgotten, kDrain, kYieldSelf, kName, kAsleep };
     switch (x.stage) {
-      case 0:
-        for (std::uint8_t b = first(p); b <= last(p); ++b) {
-          const dsm::Step step = dsm::next(word(s, me, b), Event::yield);
-          if (step.verdict != dsm::Verdict::proceed)
-            return emit(n, Step{kRefused, a, p}, "a page handed back is in use");
-          n.prot[me][b] = 0;
-          put_word(n, me, b, step.after);
-          n.freed[b] = (1 << kCells) - 1;  // no data goes with it
-        }
-        break;
-      case 1: {
+      case kMarkIt: {
         const gas::MoveStep move = gas::begin_move(entry(s, p), to);
-        if (move.verdict != gas::MoveVerdict::claim) return;  // somebody moves it: wait
+        if (move.verdict == gas::MoveVerdict::wait) return;  // somebody moves it
         put_entry(n, p, move.claimed);
-        break;
+        y.stage = move.verdict == gas::MoveVerdict::on_ssd ? kAsleep : kForgotten;
+        if (y.stage == kForgotten)
+          for (std::uint8_t b = first(p); b <= last(p); ++b) n.freed[b] = (1 << kCells) - 1;  // no data goes with it
+        return emit(n, Step{kHandBack, a, p});
       }
-      case 2: n.recalled[p] = 1; break;
-      case 3:
+      case kForgotten: n.recalled[p] = 1; break;
+      case kDrain:
         if (s.puts[p] != 0) return;
         break;
-      default:
+      case kYieldSelf:
+        for (std::uint8_t b = first(p); b <= last(p); ++b) {
+          const dsm::Step step = dsm::next(word(s, me, b), Event::yield);
+          if (step.verdict == dsm::Verdict::wait) return;
+          if (step.verdict == dsm::Verdict::refuse) return emit(n, Step{kRefused, a, p}, "a page handed back is pinned");
+          if (step.verdict == dsm::Verdict::done) continue;
+          n.prot[me][b] = 0;
+          put_word(n, me, b, step.after);
+        }
+        break;
+      case kName:
         put_entry(n, p, gas::end_move(entry(s, p), to));
         if (!without(Mutation::r7_replaced_untold)) {
           set_bits(n.changed[me], 1u << p);
@@ -1533,9 +1708,379 @@ class Coherence {
         }
         next_instr(n, a);
         return emit(n, Step{kHandBack, a, p});
+      default: {   // kAsleep
+        gas::Location before = entry(s, p);
+        before.busy = false;
+        put_entry(n, p, before);
+        y.stage = kMarkIt;
+        y.waking = kAsking;
+        y.whom = static_cast<std::uint8_t>(me + 1);
+        return emit(n, Step{kHandBack, a, p});
+      }
     }
     ++y.stage;
     emit(n, Step{kHandBack, a, p});
+  }
+
+  /// Coherence::arm_owned of one page whose memory is allocated anew. x.later: blocks that it holds.
+  template <class Emit>
+  void arm_owned(const State& s, std::uint8_t a, Emit&& emit) const {
+    const Actor& x = s.actor[a];
+    const std::uint8_t p = page(instr(s, a).block), me = program_.workers[a].rank;
+    if (x.sure) return own_page(s, a, p, emit);
+    State n = s;
+    Actor& y = n.actor[a];
+    enum : std::uint8_t { kClaimAll, kLookWhere, kMarkPage, kArm };
+    switch (x.stage) {
+      case kClaimAll: {
+        const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
+        const dsm::Step step = dsm::next(word(s, me, b), Event::arrive_blank);
+        if (step.verdict == dsm::Verdict::wait) return;
+        if (!without(Mutation::tier_armed_unheld) || step.actions[0] != Action::end) {
+          put_word(n, me, b, step.claimed);
+          set_bits(y.later, 1u << b);
+        }
+        ++y.todo;
+        if (b == last(p)) y.stage = kLookWhere;
+        return emit(n, Step{kOwnClaim, a, b});
+      }
+      case kLookWhere:
+        if (dsm::whence(entry(s, p), Rank{me}) == dsm::Fetched::own || without(Mutation::tier_armed_unlooked)) {
+          y.stage = kMarkPage;
+          return emit(n, Step{kOwnLook, a, p});
+        }
+        for (std::uint8_t b = first(p); b <= last(p); ++b) {
+          if (!(x.later & 1 << b)) continue;
+          Block free_again = word(n, me, b);
+          free_again.busy = false;
+          put_word(n, me, b, free_again);
+        }
+        y.stage = y.todo = y.later = 0;
+        y.sure = 1;
+        return emit(n, Step{kOwnBusy, a, p});
+      case kMarkPage:
+        set_bits(n.marked[me], 1u << p);
+        y.cell = has_room(s, me);   // else its blocks come to rest: faults fill them
+        for (std::uint8_t b = first(p); b <= last(p); ++b) {
+          if (y.cell) fill(n, me, b);
+          if (y.cell && !(x.later & 1 << b)) n.prot[me][b] = 2;   // only where they are not held
+        }
+        y.stage = kArm;
+        return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 4)});
+      default: {
+        if (x.later == 0) {
+          next_instr(n, a);
+          return emit(n, Step{kNothing, a, p});
+        }
+        const auto b = static_cast<std::uint8_t>(__builtin_ctz(x.later));
+        Block before = word(s, me, b);
+        before.busy = false;
+        Block after = dsm::next(before, Event::arrive_blank).after;
+        if (!x.cell && after.pins == 0) after = dsm::next(after, Event::rest).after;
+        if (n.prot[me][b] != static_cast<std::uint8_t>(after.view)) {
+          n.prot[me][b] = static_cast<std::uint8_t>(after.view);
+          return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 4)});
+        }
+        become(n, me, b, after);
+        clear_bits(y.later, 1u << b);
+        return emit(n, Step{kFinish, a, b});
+      }
+    }
+  }
+
+  // ---- memory larger than DRAM, as gas/tiers.cpp, dsm/eviction.cpp and dsm/keeper.cpp ------------------------------------
+
+  static bool keeps(const Script& w) { return !w.code.empty() && w.code[0].what == Do::keep; }
+  [[nodiscard]] std::uint8_t limit(std::uint8_t r) const noexcept { return program_.room[r]; }
+  static unsigned used(const State& s, std::uint8_t r) noexcept {
+    return static_cast<unsigned>(__builtin_popcount(s.frames[r]) + __builtin_popcount(s.twins[r]));
+  }
+  /// What the threads of the rank may have in hand: a frame and a twin of a page each.
+  [[nodiscard]] unsigned slack(std::uint8_t r) const {
+    return 2u * program_.blocks_per_page * static_cast<unsigned>(std::count_if(program_.workers.begin(), program_.workers.end(), [&](const Script& w) { return w.rank == r; }));
+  }
+  /// For another page.
+  [[nodiscard]] bool has_room(const State& s, std::uint8_t r) const noexcept { return limit(r) == 0 || used(s, r) + program_.blocks_per_page <= limit(r); }
+  void fill(State& n, std::uint8_t r, std::uint8_t b) const noexcept {
+    if (limit(r) != 0) set_bits(n.frames[r], 1u << b);
+  }
+  void fill_twin(State& n, std::uint8_t r, std::uint8_t b) const noexcept {
+    if (limit(r) != 0) set_bits(n.twins[r], 1u << b);
+  }
+  /// On SSD, and neither on its way there nor back.
+  static bool asleep(const State& s, std::uint8_t p) noexcept { return s.tier[p] != 0 && !s.busy[p]; }
+  [[nodiscard]] bool workers_done(const State& s) const {
+    for (std::uint8_t a = 0; a < W; ++a)
+      if (!keeps(program_.workers[a]) && s.actor[a].pc < program_.workers[a].code.size()) return false;
+    return true;
+  }
+
+  /// Coherence::admit: may it go on to claim blocks? Else it waits, or sends its rank's changes, so that their blocks can go.
+  template <class Emit>
+  bool admitted(const State& s, std::uint8_t a, Emit&& emit) const {
+    const Actor& x = s.actor[a];
+    if (limit(x.at) == 0 || (x.room & 1)) return true;
+    if (has_room(s, x.at)) {
+      State n = s;
+      set_bits(n.actor[a].room, 1);
+      emit(n, Step{kRoom, a, 0});
+      return false;
+    }
+    for (std::uint8_t b = 0; b < B && !without(Mutation::tier_keeps_changes); ++b) {
+      State n = s;
+      if (!(s.dirty[x.at] & 1 << b) || try_claim(n, a, b, Event::release) != dsm::Verdict::proceed) continue;
+      set_bits(n.actor[a].room, 2);
+      emit(n, Step{kSends, a, b});
+    }
+    return false;
+  }
+
+  enum Waking : std::uint8_t { kAwake, kAsking, kAsked, kInWaiting, kInClaiming, kInMarking, kInReading, kInNaming, kInSettling, kInUnmarking, kInGivingUp };
+
+  [[nodiscard]] bool has_keeper(std::uint8_t r) const {
+    return std::any_of(program_.workers.begin(), program_.workers.end(), [&](const Script& w) { return w.rank == r && keeps(w); });
+  }
+  /// Asks its owner for the page, and waits. The owner's keeper answers when it has brought the page in, or has found that it cannot.
+  bool ask(State& n, Actor& x, std::uint8_t p) const {
+    const auto owner = static_cast<std::uint8_t>(x.whom - 1);
+    if (x.waking == kAsking) {
+      if (has_keeper(owner)) set_bits(n.asked[owner], 1u << p);
+      x.waking = kAsked;
+      return true;
+    }
+    if (n.asked[owner] & 1 << p) return false;
+    x.waking = x.whom = 0;
+    return true;
+  }
+  /// AddressCache::find: may its owner's frame be read? Else the owner is asked, or it is waited for.
+  template <class Done>
+  bool wakes(State& n, std::uint8_t a, const Done& done) const {
+    const std::uint8_t p = page(n.actor[a].block);
+    if (n.actor[a].waking == kAwake && (n.tier[p] == 0 || !n.recalled[p] || without(Mutation::tier_read_asleep))) return true;
+    if (n.actor[a].waking != kAwake || asleep(n, p)) ask_holding(n, a, done);
+    return false;
+  }
+  /// By who holds the bit of a block of another rank's page.
+  template <class Done>
+  void ask_holding(State& n, std::uint8_t a, const Done& done) const {
+    Actor& x = n.actor[a];
+    if (x.waking == kAwake) {
+      x.waking = kAsking;
+      x.whom = static_cast<std::uint8_t>(n.owner[page(x.block)] + 1);
+      return done();
+    }
+    if (ask(n, x, page(x.block))) done();
+  }
+
+  [[nodiscard]] std::uint8_t page_of(const State& s, std::uint8_t a) const {
+    const Instr& i = instr(s, a);
+    if (i.what == Do::keep) return s.actor[a].now;
+    return i.what == Do::own || i.what == Do::hand_back ? i.block : page(i.block);
+  }
+  template <class Emit>
+  void wake(const State& s, std::uint8_t a, Emit&& emit) const {
+    State n = s;
+    Actor& y = n.actor[a];
+    const std::uint8_t p = page_of(s, a);
+    if (y.waking >= kInWaiting) return bring_in(s, a, p, emit);
+    const std::uint8_t whom = y.whom;
+    if (y.waking == kAsking && y.whom - 1 == y.at) {
+      y.waking = kInWaiting;
+      y.whom = 0;
+    } else if (!ask(n, y, p)) {
+      return;
+    }
+    emit(n, Step{static_cast<std::uint16_t>(s.actor[a].waking == kAsking ? kAskOwner : kAnswered), a, static_cast<std::uint8_t>(whom - 1)});
+  }
+
+  /// Tiers::bring_in, by who faults on a page of its own rank, or by the keeper for others.
+  template <class Emit>
+  void bring_in(const State& s, std::uint8_t a, std::uint8_t p, Emit&& emit) const {
+    const Actor& x = s.actor[a];
+    const std::uint8_t me = x.at;
+    State n = s;
+    Actor& y = n.actor[a];
+    const auto to = [&](Waking stage, std::uint16_t kind) {
+      y.waking = stage;
+      y.sub = 0;
+      emit(n, Step{kind, a, p});
+    };
+    const auto over = [&] {
+      const Do what = instr(s, a).what;
+      y.waking = y.whom = y.sub = y.todo = 0;
+      clear_bits(y.room, 3);
+      if ((what == Do::own || what == Do::reclaim) && !without(Mutation::tier_waits_again)) y.room = 1;
+      if (what != Do::keep) return;
+      clear_bits(n.asked[me], 1u << p);
+      y.now = 0;
+    };
+    switch (x.waking) {
+      case kInWaiting:
+        if (!admitted(s, a, emit)) return;
+        return to(kInClaiming, kRoom);
+      case kInClaiming: {
+        if (without(Mutation::tier_in_unclaimed)) {
+          y.todo = program_.blocks_per_page;
+          return to(kInMarking, kInClaim);
+        }
+        const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
+        const dsm::Step step = dsm::next(word(s, me, b), Event::arrive);
+        if (step.verdict == dsm::Verdict::wait) return;
+        if (step.verdict == dsm::Verdict::done) {
+          give_back(n, me, p, x.todo);
+          over();
+          return emit(n, Step{kInHere, a, p});
+        }
+        put_word(n, me, b, step.claimed);
+        ++y.todo;
+        return to(b == last(p) ? kInMarking : kInClaiming, kInClaim);
+      }
+      case kInMarking: {
+        const gas::Location before = entry(s, p);
+        if (before.busy) return to(kInGivingUp, kInNot);
+        const bool comes = gas::comes_in(before, Rank{me});
+        if (!without(Mutation::tier_in_unmarked)) put_entry(n, p, gas::begin_move(before, Rank{me}).claimed);
+        return to(comes ? without(Mutation::tier_dram_early) ? kInNaming : kInReading : without(Mutation::tier_in_unmarked) ? kInGivingUp : kInUnmarking, kInMark);
+      }
+      case kInReading:
+        for (std::uint8_t b = first(p); b <= last(p); ++b) {
+          std::copy_n(s.disk[me][b], kCells, n.memory[me][b]);
+          std::fill_n(n.disk[me][b], kCells, 0);
+        }
+        return to(without(Mutation::tier_dram_early) ? kInSettling : kInNaming, kInRead);
+      case kInNaming:
+        put_entry(n, p, gas::end_bring_in(entry(s, p)));
+        return to(without(Mutation::tier_dram_early) ? kInReading : kInSettling, kInEnd);
+      case kInSettling: return settle(n, a, p, emit, over);
+      case kInUnmarking: {
+        gas::Location before = entry(s, p);
+        before.busy = false;
+        put_entry(n, p, before);
+        return to(kInGivingUp, kInNot);
+      }
+      default: {   // kInGivingUp
+        const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
+        Block w = word(s, me, b);
+        w.busy = false;
+        put_word(n, me, b, w);
+        if (--y.todo == 0) over();
+        return emit(n, Step{kGiveUp, a, b});
+      }
+    }
+  }
+
+  enum KeeperStage : std::uint8_t { kIdle, kGoing, kProtecting, kDropping, kFinishing, kDeclaring, kForgetting, kAwaitingPuts, kWriting, kPunching, kEnding, kUnmarkingIt };
+
+  /// Keeper::run, a page at a time. x.now: the page; x.open: what becomes of it; x.todo: blocks that it holds.
+  template <class Emit>
+  void keep_budget(const State& s, std::uint8_t a, Emit&& emit) const {
+    const Actor& x = s.actor[a];
+    const std::uint8_t me = x.at, p = x.now;
+    State n = s;
+    Actor& y = n.actor[a];
+    const auto to = [&](KeeperStage stage, std::uint16_t kind) {
+      y.stage = stage;
+      emit(n, Step{kind, a, p});
+    };
+    const auto idle = [&](std::uint16_t kind) {
+      y = Actor{};
+      y.at = me;
+      emit(n, Step{kind, a, p});
+    };
+    const bool drops = static_cast<gas::Leaving>(x.open) == gas::Leaving::drop;
+    const auto punch = [&] {
+      for (std::uint8_t b = first(p); b <= last(p); ++b) {
+        std::fill_n(n.memory[me][b], kCells, 0);
+        clear_bits(n.frames[me], 1u << b);
+        clear_bits(n.twins[me], 1u << b);
+      }
+    };
+    switch (x.stage) {
+      case kIdle: return look_for_work(s, a, emit);
+      case kGoing: {
+        const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
+        const Block w = word(s, me, b);
+        const dsm::Step step = mutated(dsm::next(w, Event::let_go), w, Event::let_go);
+        if (step.verdict != dsm::Verdict::proceed) {
+          give_back(n, me, p, x.todo);
+          y.todo = 0;
+          return to(kUnmarkingIt, kStays);
+        }
+        Block claimed = w;
+        claimed.busy = true;
+        put_word(n, me, b, claimed);
+        ++y.todo;
+        return to(b == last(p) ? kProtecting : kGoing, kGoClaim);
+      }
+      case kProtecting:
+        for (std::uint8_t b = first(p); b <= last(p) && !without(Mutation::tier_unprotected); ++b) n.prot[me][b] = 0;
+        return to(!drops ? kFinishing : without(Mutation::tier_drop_unmarked) ? kUnmarkingIt : kDropping, kGoProtect);
+      case kDropping:
+        punch();
+        return to(kFinishing, kPunch);
+      case kFinishing:
+        become(n, me, static_cast<std::uint8_t>(first(p) + x.todo - 1), Block{});
+        if (--y.todo != 0) return to(kFinishing, kGoBlock);
+        if (drops && without(Mutation::tier_drop_unmarked)) return idle(kGoBlock);
+        return to(drops ? kUnmarkingIt : kDeclaring, kGoBlock);
+      case kDeclaring:
+        put_entry(n, p, gas::begin_evict(entry(s, p)));
+        return to(without(Mutation::tier_unrecalled) ? kAwaitingPuts : kForgetting, kDeclare);
+      case kForgetting:
+        n.recalled[p] = 1;
+        has_not_stood(n, p);
+        return to(kAwaitingPuts, kGoRecall);
+      case kAwaitingPuts:
+        if (s.puts[p] != 0 && !without(Mutation::tier_undrained)) return;
+        return to(kWriting, kGoDrained);
+      case kWriting:
+        for (std::uint8_t b = first(p); b <= last(p); ++b) std::copy_n(s.memory[me][b], kCells, n.disk[me][b]);
+        return to(kPunching, kWrite);
+      case kPunching:
+        punch();
+        return to(kEnding, kPunch);
+      case kEnding:
+        put_entry(n, p, gas::end_evict(entry(s, p)));
+        return idle(kGone);
+      default: {   // kUnmarkingIt
+        gas::Location before = entry(s, p);
+        before.busy = false;
+        put_entry(n, p, before);
+        if (x.todo != 0) return to(kDropping, kGone);   // only where the mark goes away early
+        return idle(kGone);
+      }
+    }
+  }
+
+  /// What others ask for; and, while there is no room for another page, a page to let go, or to lay to rest.
+  template <class Emit>
+  void look_for_work(const State& s, std::uint8_t a, Emit&& emit) const {
+    const std::uint8_t me = s.actor[a].at;
+    for (std::uint8_t p = 0; p < B; ++p) {
+      if (!(s.asked[me] & 1 << p)) continue;
+      State n = s;
+      n.actor[a].now = p;
+      n.actor[a].waking = kInClaiming;
+      emit(n, Step{kAnswered, a, p});
+    }
+    if (has_room(s, me) || workers_done(s)) return;
+    for (std::uint8_t p = 0; first(p) < B; ++p) {
+      const gas::Location before = entry(s, p);
+      const gas::Leaving way = gas::way_out(before, Rank{me});
+      bool here = false;
+      for (std::uint8_t b = first(p); b <= last(p); ++b) here |= ((s.frames[me] | s.twins[me]) & 1 << b) != 0;
+      if (!here || way == gas::Leaving::wait) continue;
+      State n = s;
+      put_entry(n, p, gas::begin_move(before, Rank{me}).claimed);
+      n.actor[a].now = p;
+      n.actor[a].open = static_cast<std::uint8_t>(way);
+      n.actor[a].stage = way == gas::Leaving::stay ? kUnmarkingIt : kGoing;
+      emit(n, Step{kMark, a, p});
+    }
+    for (std::uint8_t b = 0; b < B && instr(s, a).cell != 0; ++b) {
+      State n = s;
+      if (try_claim(n, a, b, Event::rest) == dsm::Verdict::proceed) emit(n, Step{kRest, a, b});
+    }
   }
 
   Program program_;
