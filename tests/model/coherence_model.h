@@ -2074,7 +2074,7 @@ class Coherence {
       put_entry(n, p, gas::begin_move(before, Rank{me}).claimed);
       n.actor[a].now = p;
       n.actor[a].open = static_cast<std::uint8_t>(way);
-      n.actor[a].stage = way == gas::Leaving::stay ? kUnmarkingIt : kGoing;
+      n.actor[a].stage = kGoing;
       emit(n, Step{kMark, a, p});
     }
     for (std::uint8_t b = 0; b < B && instr(s, a).cell != 0; ++b) {
