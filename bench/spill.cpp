@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -31,9 +30,12 @@
 #include "base/json.h"
 #include "base/options.h"
 #include "base/random.h"
+#include "guarded.h"
 #include "mem/populate.h"
 #include "mem/space.h"
 #include "mem/spill_queue.h"
+#include "memory_group.h"
+#include "scratch_file.h"
 
 namespace {
 
@@ -175,31 +177,22 @@ class Tier {
   std::unique_ptr<mem::SpillFile> file_;
 };
 
-std::string peer_path(const std::string& directory, pid_t pid) { return directory + "/kasane-bench-spill." + std::to_string(pid); }
-
 /// A file of the same size for mmap and fio.
 class PeerFile {
  public:
-  explicit PeerFile(const Settings& settings) : settings_(settings), path_(peer_path(settings.directory, ::getpid())) {
-    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd_ < 0 || ::ftruncate(fd_, static_cast<off_t>(settings.bytes)) != 0) fail_with("no file at " + path_);
-  }
-  ~PeerFile() {
-    ::unlink(path_.c_str());
-    ::close(fd_);
-  }
+  explicit PeerFile(const Settings& settings) : settings_(settings), file_(settings.directory, settings.bytes) {}
 
   /// body(map) with nothing in the page cache before; until everything is on disk.
   std::uint64_t mapped(int advice, const std::function<void(std::byte*)>& body) {
-    ::fsync(fd_);
-    ::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED);
+    ::fsync(file_.fd());
+    ::posix_fadvise(file_.fd(), 0, 0, POSIX_FADV_DONTNEED);
     const std::uint64_t begin = now_ns();
-    void* const p = ::mmap(nullptr, settings_.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
-    if (p == MAP_FAILED) fail_with("cannot map " + path_);
+    void* const p = ::mmap(nullptr, settings_.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.fd(), 0);
+    if (p == MAP_FAILED) fail_with("cannot map a file");
     ::madvise(p, settings_.bytes, advice);
     body(static_cast<std::byte*>(p));
     ::munmap(p, settings_.bytes);
-    ::fsync(fd_);
+    ::fsync(file_.fd());
     return now_ns() - begin;
   }
 
@@ -227,7 +220,7 @@ class PeerFile {
   /// The figure in this column (from 1) of fio's terse output.
   [[nodiscard]] double fio(const std::string& arguments, unsigned column) const {
     const std::string line = fmt::format("fio --name=x --filename={} --size={} --ioengine=io_uring --direct=1 --output-format=terse {} | cut -d';' -f{}",
-                                         path_, settings_.bytes, arguments, column);
+                                         file_.path(), settings_.bytes, arguments, column);
     std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(line.c_str(), "r"), ::pclose);
     double value = 0;
     if (!pipe || std::fscanf(pipe.get(), "%lf", &value) != 1) throw std::runtime_error("fio failed: " + line);
@@ -236,8 +229,7 @@ class PeerFile {
 
  private:
   const Settings& settings_;
-  std::string path_;
-  int fd_;
+  bench::ScratchFile file_;
 };
 
 /// Of frames of 64 KiB: the word in brackets of the kernel's setting; "unknown" before Linux 6.10.
@@ -306,31 +298,6 @@ Json measure(const Settings& settings, unsigned repetitions, bool limited) {
   return rows;
 }
 
-/// A memory control group of either version, gone with the object.
-class MemoryGroup {
- public:
-  explicit MemoryGroup(std::uint64_t bytes) {
-    const std::string name = "/kasane-bench-spill." + std::to_string(::getpid());
-    for (const auto& [mount, limit] : {std::pair{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, std::pair{"/sys/fs/cgroup", "memory.max"}}) {
-      std::error_code ignored;
-      if (!std::filesystem::create_directory(mount + name, ignored)) continue;
-      path_ = mount + name;
-      if (std::ofstream(path_ + "/" + limit) << bytes << std::flush) return;
-      std::filesystem::remove(path_, ignored);
-      path_.clear();
-    }
-  }
-  ~MemoryGroup() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove(path_, ignored);
-  }
-  /// The calling process is in it from here on.
-  [[nodiscard]] bool enter() const { return !path_.empty() && static_cast<bool>(std::ofstream(path_ + "/cgroup.procs") << ::getpid() << std::flush); }
-
- private:
-  std::string path_;
-};
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -350,25 +317,13 @@ int main(int argc, char** argv) {
     return 2;
   }
   const Settings settings{directory, *bytes, quick ? 1000u : 10'000u};
-  const MemoryGroup group(*bytes / 4);
-  // In a process of its own: what it leaves behind goes with it, and then the group can go.
-  const pid_t child = ::fork();
-  if (child == 0) {
-    try {
-      const Json rows = measure(settings, quick ? 1 : repetitions, group.enter());
-      if (!json.empty()) {
-        if (const auto written = write_json_file(json, rows); !written) throw std::runtime_error(written.error().message);
-      }
-      std::fflush(stdout);
-      ::_exit(0);
-    } catch (const std::exception& e) {
-      std::fprintf(stderr, "kasane bench spill: %s\n", e.what());
-      ::_exit(1);
+  const bench::MemoryGroup quarter("kasane-bench-spill." + std::to_string(::getpid()), *bytes / 4);
+  // In a process of its own, so that the group is empty when it is to go.
+  return bench::run_guarded("kasane bench spill", [&] {
+    const Json rows = measure(settings, quick ? 1 : repetitions, quarter.enter());
+    if (!json.empty()) {
+      if (const auto written = write_json_file(json, rows); !written) throw std::runtime_error(written.error().message);
     }
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  ::unlink(peer_path(directory, child).c_str());   // had it no time to?
-  if (WIFSIGNALED(status)) std::fprintf(stderr, "kasane bench spill: ended by signal %d\n", WTERMSIG(status));
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    return 0;
+  });
 }

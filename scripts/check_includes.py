@@ -41,7 +41,7 @@ PARTS = {
     "bench": None,
 }
 # Folders outside the layers that a part may use besides its own.
-ALSO = {"bench": {"tests"}}   # fixtures that set up ranks in one process: tests/support
+ALSO = {"bench": {"tests", "apps"}}   # tests/support: fixtures that set up ranks in one process; apps: algorithms that peers run, too
 # The public headers stand alone: the standard library only.
 STANDARD_C = {
     "assert.h", "complex.h", "ctype.h", "errno.h", "fenv.h", "float.h", "inttypes.h", "iso646.h", "limits.h", "locale.h",

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// kasane bench tier: programs whose data are four times as large as the DRAM that they may use, beside the kernel's mmap, UMap and the disk itself (fio).
+//   kasane-bench-tier [--dir DIR] [--size SIZE] [--repetitions N] [--cases …] [--systems …] [--quick] [--json FILE]
+//
+// Claim: Kasane's tiers take from the disk what it gives (kBars of systems.h). Each run has a memory control group of its own, of the budget and some slack, and
+// the most that was used there is shown beside the value; systems take turns within each repetition; a value is the median, a ratio the median of the ratios of
+// each repetition. All results are verified by the players.
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <linux/magic.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/options.h"
+#include "guarded.h"
+#include "memory_group.h"
+#include "run_app.h"
+#include "tier/systems.h"
+
+namespace {
+
+using kasane::Json;
+using kasane::bytes_text;
+using kasane::bench::median;
+using kasane::bench::MemoryGroup;
+using namespace kasane::bench::tier;
+
+constexpr char kName[] = "kasane bench tier";
+
+std::string group_prefix(pid_t owner) { return "kasane-bench-tier." + std::to_string(owner); }
+
+/// Says on standard error how far it is: a bar where that is a terminal, else a line a run.
+class Progress {
+ public:
+  explicit Progress(std::size_t runs) : runs_(runs) {}
+  ~Progress() {
+    if (terminal_) std::fputs("\r\033[K", stderr);
+  }
+  void begin(const std::string& what) {
+    constexpr std::size_t kWidth = 24;
+    const std::size_t full = kWidth * done_ / runs_;
+    const auto passed = static_cast<unsigned>((kasane::now_ns() - start_) / 1'000'000'000);
+    const std::string left = done_ == 0 ? "" : ", " + std::to_string(passed * (runs_ - done_) / done_) + " s left";
+    const std::string bar = std::string(full, '#') + std::string(kWidth - full, '.');
+    if (terminal_) std::fprintf(stderr, "\r\033[K[%s] %zu/%zu %s%s", bar.c_str(), done_, runs_, what.c_str(), left.c_str());
+    else std::fprintf(stderr, "%zu/%zu %s …\n", done_ + 1, runs_, what.c_str());
+    ++done_;
+  }
+
+ private:
+  const std::size_t runs_;
+  const bool terminal_ = ::isatty(STDERR_FILENO) != 0;
+  const std::uint64_t start_ = kasane::now_ns();
+  std::size_t done_ = 0;
+};
+
+struct Measured {
+  std::vector<double> values;   ///< a repetition each
+  std::uint64_t peak = 0, limit = 0;
+};
+using Results = std::map<std::pair<std::string, std::string>, Measured>;   // (case, system)
+
+/// False: a run failed; its system is then left out of these cases.
+bool measure(std::vector<Job> jobs, unsigned repetitions, Results& results) {
+  bool good = true;
+  Progress progress(jobs.size() * repetitions);
+  for (unsigned r = 0; r < repetitions; ++r) {
+    for (Job& job : jobs) {
+      std::string what = job.system + ":";
+      for (const std::string& name : job.cases) what += " " + name;
+      progress.begin(what);
+      if (!job.run) continue;
+      try {
+        const MemoryGroup group(group_prefix(::getppid()) + "." + std::to_string(::getpid()), job.limit);
+        const Values values = job.run(group, r + 1);
+        for (const std::string& name : job.cases) {
+          if (values.count(name) == 0) throw std::runtime_error("it says nothing of " + name);
+          Measured& m = results[{name, job.system}];
+          m.values.push_back(values.at(name));
+          m.peak = std::max(m.peak, group.peak().value_or(0));
+          m.limit = job.limit;
+        }
+      } catch (const std::exception& e) {
+        std::fprintf(stderr, "%s%s: %s failed: %s\n", ::isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "", kName, what.c_str(), e.what());
+        for (const std::string& name : job.cases) results.erase({name, job.system});
+        job.run = nullptr;
+        good = false;
+      }
+    }
+  }
+  return good;
+}
+
+double ratio(const Results& results, const Bar& bar) {
+  const auto one = results.find({bar.name, bar.system}), other = results.find({bar.name, bar.against});
+  if (one == results.end() || other == results.end()) return 0;
+  std::vector<double> ratios;
+  for (std::size_t r = 0; r < one->second.values.size(); ++r) ratios.push_back(one->second.values[r] / other->second.values[r]);
+  return median(ratios);
+}
+
+std::string mib_text(std::uint64_t bytes) { return bytes == 0 ? "-" : std::to_string(bytes >> 20); }
+
+Json report(const Results& results, const Settings& settings, unsigned repetitions, std::FILE* table) {
+  Json rows = Json::array();
+  std::fprintf(table, "%-12s %-16s %12s %-8s %16s %10s\n", "case", "system", "median", "unit", "peak memory MiB", "limit MiB");
+  for (const Case& c : kCases) {
+    for (const char* system : kSystems) {
+      const auto found = results.find({c.name, system});
+      if (found == results.end()) continue;
+      const Measured& m = found->second;
+      const double value = median(m.values);
+      std::fprintf(table, "%-12s %-16s %12.*f %-8s %16s %10s\n", c.name, system, value < 100 ? 3 : 0, value, c.unit, mib_text(m.peak).c_str(),
+                   mib_text(m.limit).c_str());
+      const auto [low, high] = std::minmax_element(m.values.begin(), m.values.end());
+      Json row{{"suite", "tier"}, {"case", c.name}, {"system", system}, {"ranks", 1}, {"threads", c.threads}, {"bytes", settings.bytes},
+               {"value", value}, {"unit", c.unit}, {"repetitions", repetitions}, {"low", *low}, {"high", *high}, {"budget_bytes", settings.budget},
+               {"limit_bytes", m.limit}, {"peak_bytes", m.peak}};
+      for (const Bar& bar : kBars) {
+        const double r = std::string(c.name) == bar.name && std::string(system) == bar.system ? ratio(results, bar) : 0;
+        if (r != 0) row.update({{"against", bar.against}, {"ratio", r}, {"bar", bar.least}});
+      }
+      rows.push_back(std::move(row));
+    }
+  }
+  for (const Bar& bar : kBars) {
+    const double r = ratio(results, bar);
+    if (r != 0) std::fprintf(table, "%-12s %s: %.2f x %s (bar: %.2f)\n", bar.name, bar.system, r, bar.against, bar.least);
+  }
+  return rows;
+}
+
+std::string default_directory() {
+  const char* const given = std::getenv("TMPDIR");
+  return given != nullptr && *given != '\0' ? given : "/var/tmp";
+}
+
+bool in_memory(const std::string& directory) {
+  struct statfs s {};
+  return ::statfs(directory.c_str(), &s) == 0 && s.f_type == TMPFS_MAGIC;
+}
+
+struct CommandLine {
+  std::string directory = default_directory(), size = "1G", slack = "32M", page = "64K", json, run;
+  std::uint64_t reads = 10'000;
+  unsigned repetitions = 3;
+  bool quick = false;
+  std::vector<std::string> cases, systems;
+};
+
+std::uint64_t bytes_of(const char* option, const std::string& text) {
+  const auto bytes = kasane::parse_bytes(text);
+  if (!bytes) throw std::runtime_error(std::string(option) + ": " + bytes.error().message);
+  return *bytes;
+}
+
+int bench(const CommandLine& line) {
+  const std::string here = std::filesystem::canonical("/proc/self/exe").parent_path();
+  Settings settings{here, line.directory, line.run, bytes_of("--size", line.quick ? "64M" : line.size), 0,
+                    bytes_of("--slack", line.quick ? "16M" : line.slack), bytes_of("--page", line.page), line.quick ? 500 : line.reads};
+  settings.budget = settings.bytes / 4;
+  if (settings.bytes < 32 << 20 || settings.bytes % (1 << 20) != 0) throw std::runtime_error("--size is a multiple of 1M from 32M on");
+  const unsigned repetitions = line.quick ? 1 : line.repetitions;
+  const bool grouped = MemoryGroup(group_prefix(::getppid()) + ".try", settings.budget + settings.slack).good();
+
+  std::vector<std::string> notes;
+  if (!grouped) notes.emplace_back("no memory control group can be made here (that needs root, or a delegated one): Kasane and umap keep to the budget by "
+                                   "themselves, and peaks are not known");
+  if (in_memory(settings.directory)) notes.push_back(settings.directory + " is memory, no disk: name another with --dir");
+  const auto all = jobs(settings, line.systems, line.cases, grouped, notes);
+  Results results;
+  const bool good = measure(all, repetitions, results);
+
+  std::FILE* const table = line.json == "-" ? stderr : stdout;
+  std::fprintf(table, "%s of data in %s, a budget of %s, %s\n", bytes_text(settings.bytes).c_str(), settings.directory.c_str(),
+               bytes_text(settings.budget).c_str(), grouped ? ("each run in a memory control group of that and " + bytes_text(settings.slack)).c_str() : "no control group");
+  for (const std::string& note : notes) std::fprintf(table, "%s\n", note.c_str());
+  const Json rows = report(results, settings, repetitions, table);
+  if (!line.json.empty()) {
+    if (const auto written = kasane::write_json_file(line.json, rows); !written) throw std::runtime_error(written.error().message);
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Programs on four times as much data as they may keep in DRAM, beside mmap, UMap and fio", kName);
+  CommandLine line;
+  for (const Case& c : kCases) line.cases.emplace_back(c.name);
+  line.systems = {std::begin(kSystems), std::end(kSystems)};
+  const auto cases = line.cases, systems = line.systems;
+  app.add_option("--dir", line.directory, "where all files are made: on the disk to be measured; nothing stays there")
+      ->check(CLI::ExistingDirectory)->type_name("DIR")->capture_default_str();
+  app.add_option("--size", line.size, "of the data; the budget is a quarter of it")->type_name("SIZE")->capture_default_str();
+  app.add_option("--slack", line.slack, "what a run may use beyond the budget, for itself")->type_name("SIZE")->capture_default_str();
+  app.add_option("--page", line.page, "pages of Kasane's data in seq-* and random-*")->check(CLI::IsMember({"4K", "64K", "2M"}))->capture_default_str();
+  app.add_option("--reads", line.reads, "of each thread in random-*")->check(CLI::Range(1, 10'000'000))->capture_default_str();
+  app.add_option("--repetitions", line.repetitions, "of which the median counts")->check(CLI::Range(1, 100))->capture_default_str();
+  app.add_option("--cases", line.cases, "only these")->delimiter(',')->check(CLI::IsMember(cases));
+  app.add_option("--systems", line.systems, "only these")->delimiter(',')->check(CLI::IsMember(systems));
+  app.add_option("--run", line.run, "options for `kasane run` beside -n, --workers, --dram and --spill")->type_name("TEXT");
+  app.add_option("--json", line.json, "write the rows to FILE too (- for standard output)")->type_name("FILE");
+  app.add_flag("--quick", line.quick, "once, with 64M, a slack of 16M and few reads");
+  CLI11_PARSE(app, argc, argv);
+  const int status = kasane::bench::run_guarded(kName, [&] { return bench(line); });
+  MemoryGroup::remove_left_behind(group_prefix(::getpid()));
+  return status;
+}
