@@ -4,9 +4,9 @@
 #include <array>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "base/assert.h"
-#include "base/clock.h"
 #include "gas/trip.h"
 
 namespace kasane::gas {
@@ -14,6 +14,7 @@ namespace kasane::gas {
 namespace {
 
 constexpr std::uint64_t kAgain = 1;   // an answer: there was no room to note the request
+constexpr std::uint64_t kMostAhead = (1 << 20) / mem::kBlockBytes;   // blocks that come at once
 
 }  // namespace
 
@@ -29,11 +30,16 @@ Result<void> Tiers::open() {
   auto file = mem::SpillFile::create(config_.directories, config_.space_bytes);
   KASANE_TRY(file);
   auto made = std::make_unique<mem::SpillFile>(std::move(*file));
-  for (auto* queue : {&writes_, &reads_}) {
+  // An engine of threads has some for each queue; submitting to it is quick, so there one lane will do.
+  const std::size_t lanes = mem::spill_engines().front().available ? kLanes : 1;
+  std::vector<std::unique_ptr<mem::SpillQueue>> queues;
+  for (std::size_t i = 0; i <= lanes; ++i) {
     auto opened = mem::SpillQueue::create(*made);
     KASANE_TRY(opened);
-    *queue = std::move(*opened);
+    queues.push_back(std::move(*opened));
   }
+  writes_ = std::move(queues[lanes]);
+  for (lanes_open_ = 0; lanes_open_ < lanes; ++lanes_open_) lanes_[lanes_open_].queue = std::move(queues[lanes_open_]);
   file_ = std::move(made);
   open_.store(true, std::memory_order_release);   // see is_open()
   return {};
@@ -119,29 +125,36 @@ void Tiers::bring_in(comm::Blocking& io, PageId page) {
 
 void Tiers::bring_in(comm::Blocking& io, PageId page, Who who) {
   if (holder_.claim(io, page) == Claim::ours) return;
-  std::uint64_t word = 0;
-  {
-    comm::Batch batch(io);
-    directory_.mark(batch, page, &word);
+  std::array<Mover::Trip, ReadAhead::kMost> trips;
+  trips[0].page = page;
+  const std::span<Mover::Trip> all(trips.data(), claim_with(page, trips));
+  comm::Batch batch(io);
+  for (Mover::Trip& t : all) directory_.mark(batch, t.page, &t.before);
+  batch.await();
+  std::array<mem::SpillRange, mem::kMostBlocksOfAPage / 2> ranges;   // one page of any size, or kMostAhead blocks
+  std::size_t n = 0, pages = 0;
+  const auto comes = [this](const Mover::Trip& t) { return comes_in(Location::of(t.before), transport_.rank()); };
+  for (Mover::Trip& t : all) {
+    t.step = begin_move(Location::of(t.before), transport_.rank());
+    if (comes(t)) ++pages, n = add_stored(t.page, ranges, n);
+    else if (t.step.verdict != MoveVerdict::wait) directory_.unmark(batch, t.page, Location::of(t.before), &t.last);
   }
-  const Location before = Location::of(word);
-  const Location claimed = begin_move(before, transport_.rank()).claimed;
-  if (comes_in(before, transport_.rank())) {
-    read(io, page, who);
-    KASANE_CHECK(directory_.replace(io, page, claimed, end_bring_in(claimed)), "only its mover changes the entry of a page that moves");
-    holder_.settle(page);
-    if (io.counters() != nullptr) count(io.counters()->pages_brought_in);
-    return;
+  if (n != 0) read(io, {ranges.data(), n}, who);
+  for (Mover::Trip& t : all) {
+    if (comes(t)) directory_.unmark(batch, t.page, end_bring_in(t.step.claimed), &t.last);
   }
-  if (!before.busy) KASANE_CHECK(directory_.replace(io, page, claimed, before), "only its mover changes the entry of a page that moves");
-  holder_.give_up(page);
-  if (who == Who::worker) io.waiter().pause();
+  batch.await();
+  for (const Mover::Trip& t : all) {
+    KASANE_CHECK(t.step.verdict == MoveVerdict::wait || t.last == t.step.claimed.word(), "only its mover changes the entry of a page that moves");
+    if (comes(t)) holder_.settle(t.page);
+    else holder_.give_up(t.page);
+  }
+  if (io.counters() != nullptr) count(io.counters()->pages_brought_in, pages);
+  if (!comes(all.front()) && who == Who::worker) io.waiter().pause();
 }
 
-void Tiers::read(comm::Blocking& io, PageId page, Who who) {
-  // What is not there has no frame either, or one whose bytes do not matter.
-  std::array<mem::SpillRange, mem::kMostBlocksOfAPage / 2> ranges;
-  std::size_t n = 0;
+/// Runs of the page's blocks that are to be read, after those n that there are. What is not there has no frame either, or one whose bytes do not matter.
+std::size_t Tiers::add_stored(PageId page, std::span<mem::SpillRange> ranges, std::size_t n) const noexcept {
   const mem::BlockRange all = pages_.blocks_of(page);
   bool there = false;
   for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count && is_open(); ++b) {
@@ -149,15 +162,44 @@ void Tiers::read(comm::Blocking& io, PageId page, Who who) {
     if (there && !before) ranges[n++] = {mem::offset_of(BlockId{b}), 0};
     if (there) ranges[n - 1].bytes += mem::kBlockBytes;
   }
-  if (n == 0) return;
-  mem::SpillBatch batch(mem::SpillOp::read, space_.a(0), {ranges.data(), n});
-  for (bool submitted = false; !submitted;) {
-    while (submitting_.test_and_set(std::memory_order_acquire)) relax();   // acquire, release: the lane as its last holder left it
-    submitted = reads_->submit(batch);
-    submitting_.clear(std::memory_order_release);
-    if (!submitted) reads_->poll(), io.waiter().pause();
+  return n;
+}
+
+/// The caller has claimed the page, trips[0]. Claims those that should come with it, as far as nobody has them and there is room in plenty; how many trips there are.
+/// Nothing is waited for.
+std::size_t Tiers::claim_with(PageId page, std::span<Mover::Trip, ReadAhead::kMost> trips) noexcept {
+  if (!is_open()) return 1;
+  const std::uint64_t blocks = pages_.blocks_of(page).count;
+  std::uint64_t most = std::max<std::uint64_t>(1, std::min(kMostAhead, residency_.low() / 4) / blocks);
+  if (most > 1 && !residency_.admitted(residency_.low() / 2 + most * blocks)) most = 1;
+  if (planning_.test_and_set(std::memory_order_acquire)) return 1;   // acquire, release: the plans as their last holder left them
+  const ReadAhead::Plan plan = read_ahead_.ask(raw(page), static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost)));
+  planning_.clear(std::memory_order_release);
+  std::size_t n = 1;
+  for (std::uint32_t i = 1; i < plan.pages; ++i) {
+    const PageId next{raw(page) + static_cast<std::uint64_t>(plan.stride) * i};
+    if (!pages_.contains(next) || pages_.bytes_of(next) != pages_.bytes_of(page) || !residency_.counts(next)) break;
+    if (!file_->stored(pages_.blocks_of(next).first) || holder_.try_claim(next) != Claim::taken) continue;
+    trips[n++].page = next;
   }
-  reads_->wait(batch);
+  return n;
+}
+
+Tiers::Lane& Tiers::take_lane(comm::Blocking& io) noexcept {
+  for (std::uint32_t first = next_lane_.fetch_add(1, std::memory_order_relaxed);; io.waiter().pause()) {   // relaxed: any will do
+    for (std::size_t i = 0; i < lanes_open_; ++i) {
+      Lane& lane = lanes_[(first + i) % lanes_open_];
+      if (!lane.submitting.test_and_set(std::memory_order_acquire)) return lane;   // acquire, release: the lane as its last holder left it
+    }
+  }
+}
+
+void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Who who) {
+  mem::SpillBatch batch(mem::SpillOp::read, space_.a(0), ranges);
+  Lane& lane = take_lane(io);
+  while (!lane.queue->submit(batch)) lane.queue->poll(), io.waiter().pause();
+  lane.submitting.clear(std::memory_order_release);
+  lane.queue->wait(batch);
   if (batch.error() == 0) return;
   if (who == Who::keeper) config_.fatal(file_->error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes));
   const mem::SpillBatch* none = nullptr;

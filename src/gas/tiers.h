@@ -3,7 +3,7 @@
 //
 //   evict     busy ─▶ V protected ─▶ tier ssd ─▶ holders recalled, puts drained ─▶ written ─▶ punched ─▶ end_evict: not busy
 //   drop      busy, another rank's ─▶ nothing of it in use ─▶ punched ─▶ not busy
-//   bring in  blocks claimed ─▶ busy ─▶ read ─▶ end_bring_in: not busy ─▶ settled
+//   bring in  blocks claimed ─▶ busy ─▶ read ─▶ end_bring_in: not busy ─▶ settled          and with it the next pages of its sweep (gas/read_ahead.h), if they can be claimed
 //
 // **Who does what.** One thread of the rank, the *keeper*, evicts, and brings in what other ranks ask for; a thread that faults on a page of its own rank brings it in
 // itself. The keeper waits for handlers, for puts under way, for the disk and for bits that are held for a moment, never for another rank's threads: so ranks that wait for each
@@ -13,6 +13,7 @@
 // Invariant: the frame of a page is punched only while its entry says busy and ssd, and every holder of its location has answered (rule 9).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -21,6 +22,7 @@
 
 #include "base/notes.h"
 #include "gas/mover.h"
+#include "gas/read_ahead.h"
 #include "mem/residency.h"
 #include "mem/space.h"
 #include "mem/spill_queue.h"
@@ -67,7 +69,9 @@ class Tiers final : public Rouser {
   static void on_rouse(void* self, const comm::Message&) noexcept;
   enum class Who : std::uint8_t { keeper, worker };
   void bring_in(comm::Blocking&, PageId, Who);
-  void read(comm::Blocking&, PageId, Who);
+  std::size_t claim_with(PageId, std::span<Mover::Trip, ReadAhead::kMost>) noexcept;
+  std::size_t add_stored(PageId, std::span<mem::SpillRange>, std::size_t n) const noexcept;
+  void read(comm::Blocking&, std::span<mem::SpillRange>, Who);
   void write(comm::Blocking&, std::span<mem::SpillRange>);
 
   comm::Transport& transport_;
@@ -82,8 +86,20 @@ class Tiers final : public Rouser {
 
   std::atomic<bool> open_{false};
   std::unique_ptr<mem::SpillFile> file_;
-  std::unique_ptr<mem::SpillQueue> writes_, reads_;   ///< the keeper's lane; that of all who bring in, one at a time
-  std::atomic_flag submitting_;                       ///< whose turn it is in reads_; held for a few instructions, never across a wait
+  /// Of those who bring in: whoever submits has a lane to himself. Submitting makes the frames, so it takes long: threads that wait for each other then would
+  /// make nothing but turns.
+  struct Lane {
+    std::unique_ptr<mem::SpillQueue> queue;
+    std::atomic_flag submitting;
+  };
+  Lane& take_lane(comm::Blocking&) noexcept;
+  static constexpr std::size_t kLanes = 16;
+  std::unique_ptr<mem::SpillQueue> writes_;           ///< the keeper's
+  std::array<Lane, kLanes> lanes_;
+  std::size_t lanes_open_ = 0;
+  std::atomic<std::uint32_t> next_lane_{0};
+  ReadAhead read_ahead_;
+  std::atomic_flag planning_;                         ///< whose turn it is in read_ahead_; who finds it taken brings in one page
   std::atomic<const mem::SpillBatch*> broken_{nullptr};   ///< a read that failed: the keeper tells
   Notes<Asked, kMostAsked> asked_;
 };

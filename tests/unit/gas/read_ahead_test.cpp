@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which pages come with the one that is asked for: those of sweeps do, whatever goes on beside them; others bring next to nothing.
+#include "gas/read_ahead.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <set>
+
+namespace kasane::gas {
+namespace {
+
+constexpr std::uint32_t kMost = ReadAhead::kMost;
+
+/// Pages that are here: asks for those that are not, and takes what comes along.
+class Reader {
+ public:
+  explicit Reader(std::uint32_t most = kMost) : most_(most) {}
+  void touch(std::uint64_t page) {
+    if (here_.count(page) != 0) return;
+    ++asked_;
+    const auto plan = ahead_.ask(page, most_);
+    EXPECT_LE(plan.pages, most_);
+    for (std::uint32_t i = 0; i < plan.pages; ++i) here_.insert(page + static_cast<std::uint64_t>(plan.stride) * i);
+  }
+  void bring(std::uint64_t page) { here_.insert(page); }
+  [[nodiscard]] std::uint64_t asked() const { return asked_; }
+  [[nodiscard]] std::uint64_t came() const { return here_.size(); }
+  [[nodiscard]] const std::set<std::uint64_t>& here() const { return here_; }
+
+ private:
+  ReadAhead ahead_;
+  std::uint32_t most_;
+  std::set<std::uint64_t> here_;
+  std::uint64_t asked_ = 0;
+};
+
+/// The sweep's first pages teach; from then on windows double up to the most.
+void expect_few(const Reader& reader, std::uint64_t pages, std::uint64_t sweeps) {
+  EXPECT_LE(reader.asked(), pages / kMost + sweeps * 10);
+  EXPECT_LE(reader.came(), pages + sweeps * kMost);
+}
+
+TEST(ReadAhead, FollowsASweepUpwards) {
+  Reader reader;
+  for (std::uint64_t p = 1000; p < 3000; ++p) reader.touch(p);
+  expect_few(reader, 2000, 1);
+}
+
+TEST(ReadAhead, FollowsASweepDownToPageZero) {
+  Reader reader;
+  for (std::uint64_t p = 2000; p-- > 0;) reader.touch(p);
+  expect_few(reader, 2000, 1);
+  EXPECT_LT(*reader.here().rbegin(), 2000u);
+}
+
+TEST(ReadAhead, FollowsStridesAndBringsNothingBetween) {
+  for (const std::uint64_t stride : {2, 7, 64}) {
+    Reader reader;
+    for (std::uint64_t i = 0; i < 1000; ++i) reader.touch(5000 + i * stride);
+    expect_few(reader, 1000, 1);
+    for (const std::uint64_t p : reader.here()) EXPECT_EQ((p - 5000) % stride, 0u);
+  }
+}
+
+TEST(ReadAhead, FollowsSweepsOfSeveralThreadsAtOnce) {
+  Reader reader;
+  for (std::uint64_t i = 0; i < 500; ++i)
+    for (std::uint64_t sweep = 0; sweep < 12; ++sweep) reader.touch(sweep * 100'000 + (sweep % 2 == 0 ? i : 1000 - i));
+  expect_few(reader, 12 * 500, 12);
+}
+
+TEST(ReadAhead, GoesOnWherePagesAreHereAlready) {
+  Reader reader;
+  for (std::uint64_t p = 0; p < 4000; p += 40)
+    for (std::uint64_t i = 0; i < 10; ++i) reader.bring(p + i);
+  const std::uint64_t before = reader.came();
+  for (std::uint64_t p = 0; p < 4000; ++p) reader.touch(p);
+  EXPECT_LE(reader.asked(), 4000 / kMost + 20);
+  EXPECT_LE(reader.came(), 4000 + before + kMost);
+}
+
+TEST(ReadAhead, BringsHardlyMoreThanRandomAccessesAskFor) {
+  Reader reader;
+  std::uint64_t x = 1;
+  for (int i = 0; i < 5000; ++i) {
+    x = x * 6364136223846793005u + 1442695040888963407u;
+    reader.touch((x >> 33) % 1'000'000);
+  }
+  EXPECT_LE(reader.came(), reader.asked() + reader.asked() / 20);
+}
+
+TEST(ReadAhead, TakesNoMoreThanThereIsRoomFor) {
+  Reader one(1);
+  for (std::uint64_t p = 0; p < 100; ++p) one.touch(p);
+  EXPECT_EQ(one.asked(), 100u);
+}
+
+}  // namespace
+}  // namespace kasane::gas
