@@ -17,7 +17,6 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -31,6 +30,7 @@
 #include "base/options.h"
 #include "base/random.h"
 #include "guarded.h"
+#include "mem/large_frames.h"
 #include "mem/populate.h"
 #include "mem/space.h"
 #include "mem/spill_queue.h"
@@ -232,15 +232,6 @@ class PeerFile {
   bench::ScratchFile file_;
 };
 
-/// Of frames of 64 KiB: the word in brackets of the kernel's setting; "unknown" before Linux 6.10.
-std::string large_frames() {
-  std::ifstream file("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled");
-  std::string line;
-  std::getline(file, line);
-  const auto open = line.find('['), close = line.find(']');
-  return close != std::string::npos ? line.substr(open + 1, close - open - 1) : "unknown";
-}
-
 struct Case {
   std::string name, system, unit;
   std::function<double()> run;
@@ -284,8 +275,8 @@ Json measure(const Settings& settings, unsigned repetitions, bool limited) {
   for (unsigned r = 0; r < repetitions; ++r)
     for (Case& c : list) c.values.push_back(c.run());
   std::stable_sort(list.begin(), list.end(), [](const Case& x, const Case& y) { return x.name < y.name; });
-  std::printf("%s of data in %s; frames of 64 KiB (hugepages-64kB/shmem_enabled): %s; %s\n", bytes_text(settings.bytes).c_str(),
-              settings.directory.c_str(), large_frames().c_str(),
+  std::printf("%s of data in %s; frames of %s; %s\n", bytes_text(settings.bytes).c_str(), settings.directory.c_str(),
+              bytes_text(std::max<std::uint64_t>(kBlockBytes, mem::large_frame_bytes())).c_str(),
               limited ? "memory limited to a quarter of it" : "memory NOT limited (no control group can be made here): mmap's figures are too good");
   Json rows = Json::array();
   for (Case& c : list) {

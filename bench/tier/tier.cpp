@@ -23,6 +23,8 @@
 #include "base/json.h"
 #include "base/options.h"
 #include "guarded.h"
+#include "mem/large_frames.h"
+#include "mem/space.h"
 #include "memory_group.h"
 #include "run_app.h"
 #include "tier/systems.h"
@@ -182,8 +184,10 @@ int bench(const CommandLine& line) {
   const bool good = measure(all, repetitions, results);
 
   std::FILE* const table = line.json == "-" ? stderr : stdout;
-  std::fprintf(table, "%s of data in %s, a budget of %s, %s\n", bytes_text(settings.bytes).c_str(), settings.directory.c_str(),
-               bytes_text(settings.budget).c_str(), grouped ? ("each run in a memory control group of that and " + bytes_text(settings.slack)).c_str() : "no control group");
+  const std::uint64_t frames = std::max<std::uint64_t>(kasane::mem::kBlockBytes, kasane::mem::large_frame_bytes());
+  std::fprintf(table, "%s of data in %s, a budget of %s, Kasane's frames of %s, %s\n", bytes_text(settings.bytes).c_str(), settings.directory.c_str(),
+               bytes_text(settings.budget).c_str(), bytes_text(frames).c_str(),
+               grouped ? ("each run in a memory control group of the budget and " + bytes_text(settings.slack)).c_str() : "no control group");
   for (const std::string& note : notes) std::fprintf(table, "%s\n", note.c_str());
   const Json rows = report(results, settings, repetitions, table);
   if (!line.json.empty()) {

@@ -139,7 +139,8 @@ Result<Space> Space::create(std::byte* base, std::size_t bytes) {
   auto t = sparse_file("kasane-T", bytes);
   if (!t) return tl::unexpected<Error>(std::move(t).error());
   s.t_fd_ = *t;
-  auto a_view = map_file("A", s.m_fd_, bytes, PROT_READ | PROT_WRITE, nullptr);
+  s.a_ = reserve_anywhere(bytes);   // aligned as V is, so that large frames (mem/large_frames.h) fit both
+  auto a_view = map_file("A", s.m_fd_, bytes, PROT_READ | PROT_WRITE, s.a_);
   if (!a_view) return tl::unexpected<Error>(std::move(a_view).error());
   s.a_ = *a_view;
   auto t_view = map_file("T", s.t_fd_, bytes, PROT_READ | PROT_WRITE, nullptr);

@@ -37,6 +37,7 @@
 #include "gas/sharing.h"
 #include "mem/alt_stack.h"
 #include "mem/engines.h"
+#include "mem/large_frames.h"
 #include "runtime/agreement.h"
 #include "runtime/crash.h"
 #include "runtime/direct.h"
@@ -353,6 +354,11 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
       {*transport, *collectives, here, *space, *directory, *addresses, *mover, *coherence, {all_heaps, heap_bytes}, workers, budget->base}, options);
   KASANE_TRY(made_tiers);
   tiers = std::move(*made_tiers);
+  if (tiers != nullptr) {   // frames come and go
+    const std::uint64_t frame_bytes = mem::large_frame_bytes();
+    for (const Segments::Heap& heap : segments.heaps)
+      for (std::byte* view : {space->a(0), space->v(0)}) mem::ask_for_large_frames(view + heap.offset, heap.offset, heap.bytes, heap.page_bytes, frame_bytes);
+  }
 
   constexpr std::array regions{gas::kHeap, gas::kHeapOfSmallPages, gas::kHeapOfLargePages};
   for (std::size_t i = 0; i < heaps.size(); ++i) {
