@@ -981,7 +981,7 @@ std::vector<Mutant> mutants() {
       {"tier_put_asleep", tier_put_asleep, evicted_under_puts()},
       {"tier_move_asleep", tier_move_asleep, evicted_and_moved()},
       {"tier_armed_unheld", tier_armed_unheld, reused_on_ssd()},
-      {"tier_armed_unlooked", tier_armed_unlooked, reused_on_ssd(), Verdict::trapped},
+      {"tier_armed_unlooked", tier_armed_unlooked, reused_on_ssd()},
       {"tier_arrival_unseen", r5_arrival_unseen, evicted_watched()},
       {"tier_gone_untold", tier_gone_untold, evicted_owner()},
       {"tier_rest_watched", tier_rest_watched, evicted_and_told()},
