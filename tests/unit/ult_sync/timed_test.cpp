@@ -13,7 +13,7 @@
 #include "ult/semaphore.h"
 #include "ult/shared_mutex.h"
 #include "ult/timed.h"
-#include "unit/ult/harness.h"
+#include "unit/ult_sync/random_threads.h"
 
 namespace kasane::ult {
 namespace {
@@ -21,18 +21,6 @@ namespace {
 class TimedTest : public ::testing::TestWithParam<std::uint32_t> {
  protected:
   std::uint32_t workers() const { return GetParam(); }
-  /// body(t, random) in `threads` threads.
-  template <class F>
-  static void everywhere(std::uint32_t threads, unsigned seed, const F& body) {
-    std::vector<ThreadId> ids;
-    for (std::uint32_t t = 0; t < threads; ++t) {
-      ids.push_back(fork([&body, seed, t] {
-        std::minstd_rand random(seed * 1009u + t + 1u);
-        body(t, random);
-      }));
-    }
-    for (ThreadId id : ids) Pool::join(id);
-  }
   template <class F>
   void for_seeds(const F& body) {
     for (unsigned seed = 1; seed <= 25 && !HasFailure(); ++seed) {
@@ -151,7 +139,7 @@ TEST_P(TimedTest, NoPermitIsLostOrFoundTwice) {
     const std::uint32_t permits = 1 + seed % 3;
     Semaphore semaphore(permits);
     std::atomic<std::uint32_t> inside{0}, most{0};
-    everywhere(10, seed, [&](std::uint32_t, std::minstd_rand& random) {
+    random_threads(10, seed, [&](std::uint32_t, std::minstd_rand& random) {
       for (int i = 0; i < 30; ++i) {
         const std::uint64_t deadline = some_deadline(random);
         if (!semaphore.try_acquire_until(deadline)) {
@@ -177,7 +165,7 @@ TEST_P(TimedTest, WritersAreAloneAndReadersBehindOneThatGivesUpGoOn) {
     SharedMutex mutex;
     std::uint64_t first = 0, second = 0;   // plain, equal whenever nobody writes
     std::atomic<std::uint64_t> writes{0}, torn{0};
-    everywhere(10, seed, [&](std::uint32_t, std::minstd_rand& random) {
+    random_threads(10, seed, [&](std::uint32_t, std::minstd_rand& random) {
       for (int i = 0; i < 30; ++i) {
         const std::uint64_t deadline = some_deadline(random);
         if (random() % 3 == 0) {
@@ -213,7 +201,7 @@ TEST_P(TimedTest, NoNotificationIsTakenAlong) {
     std::uint32_t items = 0, taken = 0;
     bool closed = false;
     std::atomic<std::uint32_t> producing{kProducers};
-    everywhere(kPatient + kImpatient + kProducers, seed, [&](std::uint32_t t, std::minstd_rand& random) {
+    random_threads(kPatient + kImpatient + kProducers, seed, [&](std::uint32_t t, std::minstd_rand& random) {
       if (t < kProducers) {
         for (std::uint32_t i = 0; i < kItems; ++i) {
           mutex.lock();

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ult/watch.h"
-#include "unit/ult/harness.h"
+#include "unit/ult_sync/random_threads.h"
 
 namespace kasane::ult {
 namespace {
@@ -21,17 +21,7 @@ class WatchTest : public ::testing::TestWithParam<std::uint32_t> {
     for (unsigned seed = 1; seed <= 25 && !HasFailure(); ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed));
       TestPool pool(GetParam(), 256);
-      pool.run([&] {
-        const auto body = prepared();
-        std::vector<ThreadId> ids;
-        for (std::uint32_t t = 0; t < threads; ++t) {
-          ids.push_back(fork([&body, seed, t] {
-            std::minstd_rand random(seed * 1009u + t + 1u);
-            body(t, random);
-          }));
-        }
-        for (ThreadId id : ids) Pool::join(id);
-      });
+      pool.run([&] { random_threads(threads, seed, prepared()); });
     }
   }
 };
