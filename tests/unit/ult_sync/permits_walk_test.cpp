@@ -12,6 +12,7 @@
 #include "ult/latch_record.h"
 #include "ult/permits_record.h"
 #include "ult/timed_wait.h"
+#include "unit/ult_sync/machine_step.h"
 
 namespace kasane::ult::test {
 namespace {
@@ -194,22 +195,9 @@ class Model {
     }
   }
 
-  /// One step of a machine. True if it has ended, with its outcome in result; it is set back then, so that equal situations are equal states.
   template <class Machine>
   bool advance(State& s, Machine& m, std::uint64_t& result) const {
-    const SyncStep step = m.next(result);
-    if (step.kind == SyncStep::Kind::done) {
-      result = step.value;
-      m = Machine();
-      return true;
-    }
-    result = perform(s, step);
-    Machine peek = m;
-    const SyncStep after = peek.next(result);
-    if (after.kind != SyncStep::Kind::done) return false;
-    result = after.value;
-    m = Machine();
-    return true;
+    return advance_machine(m, result, [&](const SyncStep& step) { return perform(s, step); });
   }
 
   bool step(State& s, std::uint32_t i) const {

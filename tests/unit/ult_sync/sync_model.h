@@ -17,6 +17,7 @@
 #include "ult/layout.h"
 #include "ult/mutex_record.h"
 #include "ult/timed_wait.h"
+#include "unit/ult_sync/machine_step.h"
 
 namespace kasane::ult::test {
 
@@ -245,17 +246,9 @@ class SyncModel {
     return 0;
   }
 
-  /// One step of a machine. True if it has ended, with its outcome in result; it is set back then, so that equal situations are equal states.
   template <class Machine>
   bool advance(State& s, Record r, Machine& m, std::uint64_t& result) const {
-    const SyncStep step = m.next(result);
-    result = perform(s, r, step);
-    Machine peek = m;
-    const SyncStep after = peek.next(result);
-    if (after.kind != SyncStep::Kind::done) return false;
-    result = after.value;
-    m = Machine();
-    return true;
+    return advance_machine(m, result, [&](const SyncStep& step) { return perform(s, r, step); });
   }
 
   // ---- threads ----------------------------------------------------------------------------------------------------

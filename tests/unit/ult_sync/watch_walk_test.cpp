@@ -9,6 +9,7 @@
 
 #include "model/explorer.h"
 #include "ult/watch_record.h"
+#include "unit/ult_sync/machine_step.h"
 
 namespace kasane::ult::test {
 namespace {
@@ -114,16 +115,9 @@ class Model {
     return old;
   }
 
-  /// One step of a machine. True if it has ended, with its outcome in result; it is set back then, so that equal situations are equal states.
   template <class Machine>
   bool advance(State& s, Machine& m, std::uint64_t& result) const {
-    result = perform(s, m.next(result));
-    Machine peek = m;
-    const SyncStep after = peek.next(result);
-    if (after.kind != SyncStep::Kind::done) return false;
-    result = after.value;
-    m = Machine();
-    return true;
+    return advance_machine(m, result, [&](const SyncStep& step) { return perform(s, step); });
   }
 
   static void to(ModelThread& t, ModelThread::Status status) {
