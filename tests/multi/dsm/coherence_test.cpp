@@ -58,8 +58,8 @@ TEST_P(CoherenceTest, FalselySharedBytesOfOneBlockAllSurvive) {
   });
 }
 
-// An epoch's sweeps are those of the epoch before: from the third on each takes one fault, not one a window that grows again. Where the other rank has a block in hand
-// at that moment a window ends early, and the next sweep grows: that may happen to some epochs, not to most.
+// An epoch's sweeps are those of the epoch before: from the third on each takes one fault, not one a window that grows again. A window ends early
+// where a block cannot be had at that moment, and when the owner's blocks are first protected is not fixed: some epochs may take more, most may not.
 TEST_P(CoherenceTest, SweepsThatComeAgainFaultOnce) {
   if (std::get<0>(GetParam()) == 1 || std::get<1>(GetParam()) < mem::kPageBytes) GTEST_SKIP() << "read-ahead ends with the page";
   on_ranks(GetParam(), [](RankMemory& m) {
