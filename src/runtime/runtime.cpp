@@ -509,7 +509,6 @@ void Runtime::State::on_stop(void* self, const comm::Message&) noexcept {
 }
 
 void Runtime::State::stop_service() {
-  if (tiers != nullptr) tiers->stop();
   service_stop.store(true);
   transport->wake(rank, comm::Doorbell::messages);
   if (service_thread.joinable() && service_thread.get_id() != std::this_thread::get_id()) service_thread.join();
@@ -554,6 +553,11 @@ void Runtime::shut_down() noexcept {
   s.settle_heap(joined);
   // A service thread that draws a page asks others' service threads, so none ends before all have drawn their last.
   if (s.attractor != nullptr) s.attractor->close();
+  // A keeper that lets a page go asks others' service threads, too; and nobody asks keepers for pages once all workers have ended.
+  if (s.tiers != nullptr) {
+    if (s.ranks > 1) s.collectives->barrier();
+    s.tiers->stop();
+  }
   if (s.ranks > 1 && s.over_network()) return s.leave_together(joined);
   if (s.ranks > 1) s.collectives->barrier();
   s.stop_service();
