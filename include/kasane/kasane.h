@@ -216,6 +216,28 @@ int kasane_prefetch(const void* pointer, size_t bytes, int access);
  */
 int kasane_discard(void* pointer, size_t bytes);
 
+/*
+ * Memory larger than DRAM (`kasane run --dram`, `--spill`): nothing need be said for it to work; who knows better can say so. All of it holds for whole pages, those at the
+ * edges included, on all ranks, whatever rank the pages are at or come to. Any thread may say it. No fence, and no contents change. Memory outside of the space is accepted and needs
+ * nothing; nor does any where global memory has no budget. EINVAL: not allocated global memory (stacks are none), with the address; no such usage.
+ */
+enum kasane_usage {
+  KASANE_NORMAL = 0,      /**< sweeps are recognised, and what is used again stays */
+  KASANE_SEQUENTIAL = 1,  /**< from its lower end to its upper one: read ahead from the first page on; what was used leaves before anything else */
+  KASANE_RANDOM = 2,      /**< nothing is read ahead */
+  KASANE_ONCE = 3         /**< what was used leaves before anything else: so data that are read once do not drive others out */
+};
+/** Says how [pointer, pointer+bytes) is used from now on, until something else is said; also when the memory has been freed and allocated again. After madvise(2). */
+int kasane_advise(const void* pointer, size_t bytes, int usage);
+/** The range is not needed for a while: returns when whatever of it could leave DRAM has left, to the spill file or, as copies of other ranks' pages, for good. What is in a view, pinned, in
+ * use at that moment, or changed by another rank's unreleased stores stays. */
+int kasane_evict(const void* pointer, size_t bytes);
+/** The range stays in DRAM, with whoever owns it, until kasane_end_pin with the same range; brings it in first. Pins count. Where nothing else can leave and a thread needs room, pinned pages
+ * leave all the same, and the rank warns once. Unlike a view it binds neither thread nor page to a rank, and gives no access. */
+int kasane_pin(const void* pointer, size_t bytes);
+/** Ends a pin. From any thread of any rank; before the memory is freed. */
+int kasane_end_pin(const void* pointer, size_t bytes);
+
 /* ---- the direct view ------------------------------------------------------------------------------------------------------ */
 /*
  * Global memory read and changed where its owner has it, without a copy here: each of these functions sees and changes the owner's copy at once. Loads and

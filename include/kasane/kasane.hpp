@@ -290,6 +290,37 @@ void discard(T* p, std::size_t n) {
   detail::check(kasane_discard(p, n * sizeof(T)));
 }
 
+// ---- memory larger than DRAM -------------------------------------------------------------------------------------------------
+
+/// How objects are used, for kasane::advise.
+enum class usage : int { normal = KASANE_NORMAL, sequential = KASANE_SEQUENTIAL, random = KASANE_RANDOM, once = KASANE_ONCE };
+
+/// Says how the n objects at p are used from now on, for read-ahead from SSD and for what leaves DRAM first (kasane_usage). Whole pages (64 KiB, unless allocated otherwise), on all ranks, until
+/// something else is said. Nothing need be said for programs to work; without a budget (`--dram`) nothing happens. No fence. Throws error EINVAL: not allocated global memory.
+template <class T>
+void advise(const T* p, std::size_t n, usage how) {
+  detail::check(kasane_advise(p, n * sizeof(T), static_cast<int>(how)));
+}
+/// The n objects are not needed for a while: returns when what of their pages could leave DRAM has left. What is in a view, pinned or in use stays. Contents stay as they are. No fence.
+template <class T>
+void evict(const T* p, std::size_t n) {
+  detail::check(kasane_evict(p, n * sizeof(T)));
+}
+/// The n objects at p stay in DRAM, with whoever owns them, as long as it lives; they are brought in first. No access, unlike a view: threads and pages may go anywhere meanwhile. Where
+/// nothing else can leave and room is needed they leave all the same, and the rank warns once. Must end before the memory is freed.
+template <class T>
+class pin {
+ public:
+  pin(const T* p, std::size_t n) : p_(p), n_(n) { detail::check(kasane_pin(p, n * sizeof(T))); }
+  pin(const pin&) = delete;
+  pin& operator=(const pin&) = delete;
+  ~pin() { kasane_end_pin(p_, n_ * sizeof(T)); }
+
+ private:
+  const T* p_;
+  std::size_t n_;
+};
+
 // ---- threads -----------------------------------------------------------------------------------------------------------------
 
 namespace detail {

@@ -15,13 +15,15 @@ namespace kasane::dsm {
 namespace {
 
 constexpr std::uint64_t kPatienceNs = 5'000'000'000;
+constexpr std::uint64_t kPatienceOfPinsNs = 100'000'000;   // less than kPatienceNs, more than what is in use at one moment is
 constexpr std::uint64_t kYouthNs = 1'000'000;
 constexpr std::uint64_t kMostTogether = 1024;   ///< blocks that leave in one batch, unless a page has more
 
 }  // namespace
 
-Keeper::Keeper(comm::Transport& transport, Coherence& coherence, gas::Tiers& tiers, mem::Residency& residency, const gas::Directory& directory, Config config)
-    : transport_(transport), coherence_(coherence), tiers_(tiers), residency_(residency), directory_(directory), config_(std::move(config)) {
+Keeper::Keeper(comm::Transport& transport, Coherence& coherence, gas::Tiers& tiers, mem::Residency& residency, gas::Advisor& advisor, const gas::Directory& directory,
+               Config config)
+    : transport_(transport), coherence_(coherence), tiers_(tiers), residency_(residency), advisor_(advisor), directory_(directory), config_(std::move(config)) {
   transport_.set_handler(gas::kBudgetHandler, &Keeper::on_ring, this);
 }
 
@@ -37,19 +39,20 @@ void Keeper::run(comm::Blocking& io) {
   for (std::uint32_t seen = residency_.rings(); !stop_.load(); seen = residency_.rings()) {
     residency_.trim();
     too_young_ = false;
+    let_go_told(io);
     const bool left = make_room(io), asked = tiers_.asked();
     if (!asked || residency_.admitted(1) || (!left && !too_young_)) {   // one at a time, so that the budget is exceeded by one, unless nothing can leave
       tiers_.serve(io);
     } else {
       io.waiter().pause();
     }
-    if (!left && !asked && !stop_.load()) residency_.sleep(seen);
+    if (!left && !asked && !advisor_.asked() && !stop_.load()) residency_.sleep(seen);
   }
 }
 
 /// False: everything stays where it is.
 bool Keeper::ready() {
-  if (policy_ != nullptr) return true;
+  if (usual_.policy != nullptr) return true;
   if (!tiers_.is_open()) {
     if (auto opened = tiers_.open(); !opened) {
       why_ = opened.error().message;
@@ -60,13 +63,20 @@ bool Keeper::ready() {
     }
   }
   room_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(residency_.total() / 4, 1 << 12, 1u << 30));
-  policy_ = mem::make_eviction_policy("steady", room_, *this);
-  for (auto* set : {&known_, &young_}) {
-    auto made = mem::BlockSet::create(directory_.pages().count());
-    if (!made) config_.fatal(made.error());
-    *set = std::make_unique<mem::BlockSet>(std::move(*made));
-  }
+  young_ = page_set();
+  make(usual_, "steady");
   return true;
+}
+
+std::unique_ptr<mem::BlockSet> Keeper::page_set() const {
+  auto made = mem::BlockSet::create(directory_.pages().count());
+  if (!made) config_.fatal(made.error());
+  return std::make_unique<mem::BlockSet>(std::move(*made));
+}
+
+void Keeper::make(Line& line, const char* policy) {
+  line.known = page_set();
+  line.policy = mem::make_eviction_policy(policy, room_, *this);
 }
 
 /// Pages are young for one to two times kYouthNs.
@@ -81,15 +91,20 @@ void Keeper::grow_up() {
 
 void Keeper::take_entered() {
   grow_up();
-  residency_.take_entered([this](PageId page) {
-    const BlockId number{raw(page)};
-    if (known_->contains(number)) return;
-    known_->insert(number);
-    young_->insert(number);
-    came_[0].push_back(page);
-    policy_->enter(page);
-    ++in_;
-  }, room_ - in_);
+  residency_.take_entered([this](PageId page) { enter(page); }, room_ - first_.in - usual_.in);
+}
+
+void Keeper::enter(PageId page) {
+  const BlockId number{raw(page)};
+  if (usual_.known->contains(number) || (first_.policy != nullptr && first_.known->contains(number))) return;
+  const bool first = mem::leaves_first(advisor_.table().usage(page));
+  if (first && first_.policy == nullptr) make(first_, "fifo");
+  Line& line = first ? first_ : usual_;
+  line.known->insert(number);
+  line.policy->enter(page);
+  ++line.in;
+  young_->insert(number);
+  came_[0].push_back(page);
 }
 
 /// True: something has left.
@@ -102,7 +117,8 @@ bool Keeper::make_room(comm::Blocking& io) {
   std::uint64_t left = 0;
   for (std::uint64_t n; (n = residency_.short_of(std::max(2 * residency_.low(), wanted))) != 0 && !stop_.load();) {
     take_entered();
-    const std::uint64_t now = let_go(io, n);
+    std::uint64_t now = let_go(io, n, Pins::hold);
+    if (now == 0 && stuck_since_ns_ != 0 && now_ns() - stuck_since_ns_ > kPatienceOfPinsNs) now = let_go(io, n, Pins::break_them);
     if (now == 0) break;
     left += now;
     static_cast<void>(residency_.procure(0));
@@ -117,45 +133,98 @@ bool Keeper::make_room(comm::Blocking& io) {
 }
 
 /// Lets pages of about so many blocks go; returns how many pages did. Each page is looked at once.
-std::uint64_t Keeper::let_go(comm::Blocking& io, std::uint64_t most) {
+std::uint64_t Keeper::let_go(comm::Blocking& io, std::uint64_t most, Pins pins) {
+  if (first_.in != 0) {
+    const auto [gone, young] = let_go(io, first_, most, pins);
+    if (gone != 0 || young >= std::min(most, residency_.low())) return gone;   // these will have left before the others are missed
+  }
+  return let_go(io, usual_, most, pins).pages;
+}
+
+Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, Pins pins) {
   const mem::Pages& pages = directory_.pages();
-  std::uint64_t gone = 0;
-  for (std::uint32_t looks = in_; looks != 0 && gone == 0;) {
+  std::uint64_t gone = 0, young_blocks = 0;
+  bool pinned = false;
+  for (std::uint32_t looks = line.in; looks != 0 && gone == 0;) {
     std::array<PageId, gas::Tiers::kTogether> named;
     std::array<bool, gas::Tiers::kTogether> left;
     std::size_t n = 0;
     for (std::uint64_t blocks = 0; n < named.size() && blocks < std::min(most, kMostTogether) && looks != 0; --looks) {
-      const auto page = policy_->evict();
+      const auto page = line.policy->evict();
       if (!page) break;
       const mem::BlockRange all = pages.blocks_of(*page);
-      if (residency_.frames().next(raw(all.first)) >= raw(all.first) + all.count) {   // it left while it was noted once more
-        forget(*page);
+      if (!has_frames(*page)) {   // it left while it was noted once more
+        forget(line, *page);
         continue;
       }
-      if (young_->contains(BlockId{raw(*page)})) {
-        policy_->keep(*page);
-        too_young_ = true;
+      const bool young = young_->contains(BlockId{raw(*page)}), held = advisor_.table().held(*page);
+      if (young || (held && pins == Pins::hold)) {
+        line.policy->keep(*page);
+        too_young_ |= young;
+        young_blocks += young ? all.count : 0;
         continue;
       }
+      pinned |= held;
       blocks += all.count;
       named[n++] = *page;
     }
     tiers_.evict(io, {named.data(), n}, left.data());
     for (std::size_t i = 0; i < n; ++i) {
       if (left[i]) {
-        forget(named[i]);
+        forget(line, named[i]);
         ++gone;
       } else {
-        policy_->keep(named[i]);
+        line.policy->keep(named[i]);
       }
     }
   }
-  return gone;
+  if (gone != 0 && pinned && !std::exchange(pins_broken_, true)) config_.pins_break();
+  return {gone, young_blocks};
 }
 
-void Keeper::forget(PageId page) noexcept {
-  known_->erase(BlockId{raw(page)});
-  --in_;
+void Keeper::forget(Line& line, PageId page) noexcept {
+  line.known->erase(BlockId{raw(page)});
+  --line.in;
+}
+
+bool Keeper::has_frames(PageId page) const noexcept {
+  const mem::BlockRange all = directory_.pages().blocks_of(page);
+  return residency_.frames().next(raw(all.first)) < raw(all.first) + all.count;
+}
+
+/// What the program wants to leave, young or not. Pinned pages stay.
+void Keeper::let_go_told(comm::Blocking& io) {
+  gas::Advisor::Leaving leaving;
+  while (advisor_.take(leaving)) {
+    if (ready()) take_entered();
+    const mem::Pages& pages = directory_.pages();
+    std::array<PageId, gas::Tiers::kTogether> named;
+    std::array<bool, gas::Tiers::kTogether> left;
+    std::size_t n = 0;
+    const auto let_go_named = [&] {
+      tiers_.evict(io, {named.data(), n}, left.data());
+      for (std::size_t i = 0; i < n; ++i) {
+        if (!left[i]) continue;
+        for (Line* line : {&first_, &usual_}) {
+          if (line->policy == nullptr || !line->known->contains(BlockId{raw(named[i])})) continue;
+          line->policy->leave(named[i]);
+          forget(*line, named[i]);
+        }
+      }
+      n = 0;
+    };
+    for (std::uint64_t p = leaving.pages.first; p < leaving.pages.last && !stop_.load(); ++p) {
+      // Most of a large range may have nothing here.
+      const std::uint64_t next = residency_.frames().next(raw(pages.blocks_of(PageId{p}).first));
+      if (next >= raw(mem::block_of(pages.end_of(PageId{leaving.pages.last - 1})))) break;
+      p = raw(pages.page_of(BlockId{next}));
+      if (advisor_.table().held(PageId{p})) continue;
+      named[n++] = PageId{p};
+      if (n == named.size()) let_go_named();
+    }
+    if (n != 0) let_go_named();
+    advisor_.left(leaving);
+  }
 }
 
 /// Somebody waits for room and nothing can leave, for now: blocks are in use, pinned, or changed and not sent.

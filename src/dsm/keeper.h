@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keeper of a rank's budget: one thread that lets pages leave DRAM before others run out of room, and brings in those of this rank's that other ranks ask for.
 //
-//   rung ─▶ bring in what is asked for ─▶ is less than `low` left? ─▶ the policy names pages, 64 at a time, until twice that is left:
+//   rung ─▶ let go of what the program says (gas/advisor.h) ─▶ bring in what is asked for ─▶ is less than `low` left? ─▶ the policy names pages, 64 at a time, until twice that is left:
 //             ours: to the spill file, together          another rank's: dropped, if nothing of it is in use or unsent
+//   pages that are used once go before all others; pinned ones only if nothing else can
 //   nothing could leave ─▶ who waits for room sends its changes, then rings again ─▶ for kPatience nothing could: the job ends, with the numbers
 //
 // The policy is made when it is first needed; until then nothing costs anything but the bits of mem/residency.h.
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "dsm/coherence.h"
+#include "gas/advisor.h"
 #include "gas/tiers.h"
 #include "mem/eviction.h"
 
@@ -29,9 +31,10 @@ class Keeper final : private mem::PageProbe {
     bool limit_asked = false;              ///< by whoever started the job: else a rank that cannot spill goes on without a limit
     std::vector<Rank> others;              ///< of this host: who shares the budget
     gas::Tiers::Fatal fatal = nullptr;
+    void (*pins_break)() = nullptr;   ///< once: what is pinned does not fit, so pages of it leave
   };
   /// Sets kBudgetHandler.
-  Keeper(comm::Transport&, Coherence&, gas::Tiers&, mem::Residency&, const gas::Directory&, Config);
+  Keeper(comm::Transport&, Coherence&, gas::Tiers&, mem::Residency&, gas::Advisor&, const gas::Directory&, Config);
 
   void run(comm::Blocking&);
   void stop() noexcept;
@@ -43,8 +46,24 @@ class Keeper final : private mem::PageProbe {
   [[nodiscard]] bool ready();
   void take_entered();
   bool make_room(comm::Blocking&);
-  std::uint64_t let_go(comm::Blocking&, std::uint64_t most);
-  void forget(PageId) noexcept;
+  /// Pages in the order in which they leave.
+  struct Line {
+    std::unique_ptr<mem::EvictionPolicy> policy;
+    std::unique_ptr<mem::BlockSet> known;   ///< pages that it holds
+    std::uint32_t in = 0;                   ///< how many
+  };
+  enum class Pins : std::uint8_t { hold, break_them };
+  void make(Line&, const char* policy);
+  [[nodiscard]] std::unique_ptr<mem::BlockSet> page_set() const;
+  [[nodiscard]] bool has_frames(PageId) const noexcept;
+  void enter(PageId);
+  std::uint64_t let_go(comm::Blocking&, std::uint64_t most, Pins);
+  struct Gone {
+    std::uint64_t pages, young;   ///< young: blocks that stayed for being it
+  };
+  Gone let_go(comm::Blocking&, Line&, std::uint64_t most, Pins);
+  void let_go_told(comm::Blocking&);
+  static void forget(Line&, PageId) noexcept;
   void grow_up();
   void nothing_left();
 
@@ -54,15 +73,17 @@ class Keeper final : private mem::PageProbe {
   Coherence& coherence_;
   gas::Tiers& tiers_;
   mem::Residency& residency_;
+  gas::Advisor& advisor_;
   const gas::Directory& directory_;
   const Config config_;
-  std::unique_ptr<mem::EvictionPolicy> policy_;
-  std::uint32_t room_ = 0, in_ = 0;   ///< pages that the policy can hold, and holds
-  std::unique_ptr<mem::BlockSet> known_;   ///< pages that it holds
+  Line first_;    ///< pages that are used once: they leave before all others. Made when there is one
+  Line usual_;
+  std::uint32_t room_ = 0;   ///< pages that a line can hold
   std::unique_ptr<mem::BlockSet> young_;   ///< of these, those that stay for now: whoever waited for one comes to use it, so somebody always gets on
   std::array<std::vector<PageId>, 2> came_;   ///< the young ones: since the last birthday, and before
   std::uint64_t birthday_ns_ = 0;
   bool too_young_ = false;   ///< one stayed for that, in this turn
+  bool pins_broken_ = false;
   std::string why_;                   ///< there is no spill file
   std::uint64_t stuck_since_ns_ = 0;   ///< 0: it is not
   std::atomic<bool> stop_{false};

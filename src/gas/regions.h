@@ -27,5 +27,6 @@ inline constexpr comm::HandlerId kGiveHandler{5};
 inline constexpr comm::HandlerId kChangesHandler{6};
 inline constexpr comm::HandlerId kRouseHandler{7};
 inline constexpr comm::HandlerId kBudgetHandler{8};
+inline constexpr comm::HandlerId kAdviceHandler{9};
 
 }  // namespace kasane::gas

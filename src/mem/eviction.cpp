@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policies over PageLists. All of them: clock (second chance); 2q, after T. Johnson and D. Shasha, "2Q: a low overhead high performance buffer management
+// Policies over PageLists. All of them: fifo; clock (second chance); 2q, after T. Johnson and D. Shasha, "2Q: a low overhead high performance buffer management
 // replacement algorithm"; s3-fifo, after J. Yang et al., "FIFO queues are all you need for cache eviction"; steady, which is s3-fifo with a main list that is
 // filled first and ages.
 #include "mem/eviction.h"
@@ -39,6 +39,21 @@ class Listed : public EvictionPolicy {
 
   PageLists lists_;
   PageProbe& probe_;
+};
+
+/// As they came: for pages that are used once, and to compare with.
+class Fifo final : public Listed {
+ public:
+  Fifo(std::uint32_t pages, PageProbe& probe) : Listed(pages, 0, probe) {}
+
+  void enter(PageId page) noexcept override { lists_.add(0, page); }
+  void keep(PageId page) noexcept override { lists_.add(0, page); }
+  std::optional<PageId> evict() noexcept override {
+    if (lists_.size(0) == 0) return {};
+    const PageId page = lists_.oldest(0);
+    lists_.remove(page);
+    return page;
+  }
 };
 
 /// Second chance: one list.
@@ -163,12 +178,13 @@ class S3Fifo final : public Listed {
 
 }  // namespace
 
-std::vector<std::string_view> eviction_policies() { return {"steady", "s3-fifo", "2q", "clock"}; }
+std::vector<std::string_view> eviction_policies() { return {"steady", "s3-fifo", "2q", "clock", "fifo"}; }
 
 std::unique_ptr<EvictionPolicy> make_eviction_policy(std::string_view name, std::uint32_t pages, PageProbe& probe) {
   if (name == "steady" || name == "s3-fifo") return std::make_unique<S3Fifo>(pages, probe, name == "steady");
   if (name == "2q") return std::make_unique<TwoQueues>(pages, probe);
   if (name == "clock") return std::make_unique<Clock>(pages, probe);
+  if (name == "fifo") return std::make_unique<Fifo>(pages, probe);
   return nullptr;
 }
 

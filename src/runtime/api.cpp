@@ -295,7 +295,7 @@ int kasane_prefetch(const void* pointer, size_t bytes, int access) {
   Runtime* r = runtime_for(call);
   if (r == nullptr) return EPERM;
   if (access < KASANE_READ || access > KASANE_WRITE_ONLY) return api_fail(EINVAL, call, "there is no such access");
-  if (r->ranks() == 1) return 0;   // everything is here
+  if (r->ranks() == 1 && !r->has_tiers()) return 0;   // everything is here
   if (bytes != 0 && r->contains(pointer) && r->pin(pointer, bytes, static_cast<kasane::dsm::Use>(access))) r->unpin(pointer, bytes);
   return 0;
 }
@@ -307,6 +307,32 @@ int kasane_discard(void* pointer, size_t bytes) {
   if (bytes == 0 || !r->contains(pointer)) return 0;
   return answer(r->discard(pointer, bytes), call);
 }
+
+// ---- what programs say of memory that may leave DRAM ----------------------------------------------------------------
+
+namespace {
+
+int tell(const void* pointer, size_t bytes, kasane::gas::Advisor::What what, const char* call) {
+  Runtime* r = runtime_for(call);
+  if (r == nullptr) return EPERM;
+  if (bytes == 0 || !r->contains(pointer)) return 0;
+  return answer(r->tell(pointer, bytes, what, call), call);
+}
+
+}  // namespace
+
+int kasane_advise(const void* pointer, size_t bytes, int usage) {
+  constexpr const char* call = "kasane::advise";
+  using What = kasane::gas::Advisor::What;
+  static_assert(static_cast<int>(What::normal) == KASANE_NORMAL && static_cast<int>(What::sequential) == KASANE_SEQUENTIAL);
+  static_assert(static_cast<int>(What::random) == KASANE_RANDOM && static_cast<int>(What::once) == KASANE_ONCE);
+  if (usage < KASANE_NORMAL || usage > KASANE_ONCE) return api_fail(EINVAL, call, "there is no such usage");
+  return tell(pointer, bytes, static_cast<What>(usage), call);
+}
+
+int kasane_evict(const void* pointer, size_t bytes) { return tell(pointer, bytes, kasane::gas::Advisor::What::leave, "kasane::evict"); }
+int kasane_pin(const void* pointer, size_t bytes) { return tell(pointer, bytes, kasane::gas::Advisor::What::hold, "kasane::pin"); }
+int kasane_end_pin(const void* pointer, size_t bytes) { return tell(pointer, bytes, kasane::gas::Advisor::What::end_hold, "kasane_end_pin"); }
 
 // ---- statistics -----------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@
 #include "mem/alt_stack.h"
 #include "runtime/crash_text.h"
 #include "runtime/process_state.h"
+#include "runtime/warn.h"
 
 namespace kasane::runtime {
 namespace {
@@ -35,6 +36,12 @@ void end_of_memory(const Error& error) {
   tell(text.data(), text.size());
   set_phase(comm::Phase::gave_up);
   ::_exit(1);
+}
+
+void pins_break() {
+  CrashText text;
+  text.add("kasane: rank ").decimal(raw(process().rank)).add(": what the program has pinned (kasane_pin) does not fit into the budget: pinned pages leave DRAM where nothing else can. ");
+  warn(text.add("Raise --dram (KASANE_DRAM), or pin less\n"));
 }
 
 }  // namespace
@@ -65,20 +72,33 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   auto& host = *reinterpret_cast<mem::HostBudget*>(alone ? parts.budget : shared);
   const auto number = static_cast<std::uint32_t>(std::ranges::find(here, me) - here.begin());
 
-  std::unique_ptr<MemoryTiers> made(new MemoryTiers);
+  auto advice = mem::AdviceTable::create(parts.directory.pages().count());
+  KASANE_TRY(advice);
+  std::unique_ptr<MemoryTiers> made(new MemoryTiers(std::move(*advice), parts));
   auto residency = mem::Residency::create(parts.space, parts.directory.pages(), host, alone ? 0 : number, parts.heaps, options.spare_bytes / mem::kBlockBytes);
   KASANE_TRY(residency);
   made->residency_ = std::move(*residency);
   made->tiers_ = std::make_unique<gas::Tiers>(parts.transport, parts.mover, parts.addresses, parts.coherence, parts.space, *made->residency_,
                                               gas::Tiers::Config{directories(options.spill), parts.space.bytes(), &end_of_memory});
+  made->advisor_ = std::make_unique<gas::Advisor>(parts.transport, made->advice_, *made->residency_);
   if (options.spill != "auto" && options.spill != "none") KASANE_TRY(made->tiers_->open());
   std::erase(here, me);
   if (alone) here.clear();
-  made->keeper_ = std::make_unique<dsm::Keeper>(parts.transport, parts.coherence, *made->tiers_, *made->residency_, parts.directory,
-                                                dsm::Keeper::Config{limited, std::move(here), &end_of_memory});
+  made->keeper_ = std::make_unique<dsm::Keeper>(parts.transport, parts.coherence, *made->tiers_, *made->residency_, *made->advisor_, parts.directory,
+                                                dsm::Keeper::Config{limited, std::move(here), &end_of_memory, &pins_break});
   parts.addresses.set_rouser(made->tiers_.get());
   parts.coherence.set_residency(*made->residency_);
   return made;
+}
+
+void MemoryTiers::tell(comm::Blocking& io, mem::PageRange pages, gas::Advisor::What what) {
+  if (what == gas::Advisor::What::leave) coherence_.clean(io);
+  advisor_->tell(io, pages, what);
+  if (what != gas::Advisor::What::hold) return;
+  for (const PageId page : pages) {
+    const gas::Location where = addresses_.directory().lookup(io, page);
+    if (where.allocated && !gas::readable(where)) static_cast<void>(addresses_.find(io, page));
+  }
 }
 
 void MemoryTiers::start(comm::Transport& transport, Counters& counters) {

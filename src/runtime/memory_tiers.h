@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory larger than DRAM, put together: the host's budget, this rank's part of it, its spill file and its keeper (docs/design/tiers.md).
-// Thread safety: start(), stop() by the thread that builds the runtime.
+// Memory larger than DRAM, put together: the host's budget, this rank's part of it, its spill file, its keeper and what the program says of pages (docs/design/tiers.md).
+// Thread safety: start(), stop() by the thread that builds the runtime; tell() from any.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,9 @@
 
 #include "comm/collectives.h"
 #include "dsm/keeper.h"
+#include "gas/advisor.h"
 #include "gas/tiers.h"
+#include "mem/advice.h"
 #include "mem/residency.h"
 #include "runtime/options.h"
 
@@ -34,12 +36,20 @@ class MemoryTiers {
   /// Collective. Null: the job asked for no limit and no spill file.
   static Result<std::unique_ptr<MemoryTiers>> create(const Parts&, const Options&);
 
+  /// See gas/advisor.h. `leave` sends this rank's unreleased changes first, since what has such stays. `hold` returns when the pages are in DRAM.
+  void tell(comm::Blocking&, mem::PageRange, gas::Advisor::What);
+
   void start(comm::Transport&, Counters&);
   void stop();
 
  private:
-  MemoryTiers() = default;
+  MemoryTiers(mem::AdviceTable advice, const Parts& parts) : advice_(std::move(advice)), coherence_(parts.coherence), addresses_(parts.addresses) {}
+
+  mem::AdviceTable advice_;
+  dsm::Coherence& coherence_;
+  gas::AddressCache& addresses_;
   std::unique_ptr<mem::Residency> residency_;
+  std::unique_ptr<gas::Advisor> advisor_;
   std::unique_ptr<gas::Tiers> tiers_;
   std::unique_ptr<dsm::Keeper> keeper_;
   std::thread thread_;

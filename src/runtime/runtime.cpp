@@ -887,6 +887,15 @@ Result<void> Runtime::State::explain(const std::optional<gas::Refusal>& refusal,
                                         refusal->why == Errc::busy ? "is in a view of its owner; try again when the view has ended" : "is not allocated"));
 }
 
+bool Runtime::has_tiers() const noexcept { return state_->tiers != nullptr; }
+
+Result<void> Runtime::tell(const void* p, std::size_t bytes, gas::Advisor::What what, const char* call) {
+  auto& s = *state_;
+  KASANE_TRY(s.check_movable(p, bytes, call));
+  if (s.tiers != nullptr) s.tiers->tell(s.contexts->here().io, s.directory->pages().in(s.space->offset(p), bytes), what);
+  return {};
+}
+
 Result<void> Runtime::own(const void* global, std::size_t bytes) {
   auto& s = *state_;
   KASANE_TRY(s.check_movable(global, bytes, "own"));

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "comm/bootstrap/job.h"
 #include "dsm/protocol.h"
+#include "gas/advisor.h"
 #include "gas/placement.h"
 #include "runtime/options.h"
 
@@ -83,6 +84,10 @@ class Runtime {
   Result<void> pin(const void* p, std::size_t bytes, dsm::Use);
   void unpin(const void* p, std::size_t bytes);
   Result<void> discard(const void* p, std::size_t bytes);
+  /// What the program says of memory: for tiers, if there are any.
+  Result<void> tell(const void* p, std::size_t bytes, gas::Advisor::What, const char* call);
+  /// May global memory leave DRAM?
+  [[nodiscard]] bool has_tiers() const noexcept;
   /// Direct, uncached access to the owners' copies.
   [[nodiscard]] Direct& direct() noexcept { return *direct_; }
   /// Makes this rank the owner of the pages that hold the range, with their bytes; several travel at once.

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gas/advisor.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/assert.h"
+#include "comm/requests.h"
+
+namespace kasane::gas {
+namespace {
+
+constexpr std::uint64_t kAgain = 1;   // an answer: there was no room to note the request
+
+}  // namespace
+
+Advisor::Advisor(comm::Transport& transport, mem::AdviceTable& table, mem::Residency& residency) : transport_(transport), table_(table), residency_(residency) {
+  transport_.set_handler(kAdviceHandler, &Advisor::on_advice, this);
+}
+
+void Advisor::tell(comm::Blocking& io, mem::PageRange pages, What what) {
+  if (pages.size() == 0) return;
+  const Said said{pages, what};
+  constexpr std::uint32_t kTogether = 64;
+  for (std::uint32_t first = 0; first < transport_.ranks(); first += kTogether) {
+    const std::uint32_t n = std::min(kTogether, transport_.ranks() - first);
+    std::array<std::uint64_t, kTogether> answers;
+    answers.fill(kAgain);
+    for (;; io.waiter().pause()) {
+      comm::Requests requests(io);
+      for (std::uint32_t i = 0; i < n; ++i) {
+        if (answers[i] == kAgain) requests.post(Rank{first + i}, kAdviceHandler, comm::as_payload(said), &answers[i]);
+      }
+      requests.await();
+      if (std::find(answers.begin(), answers.begin() + n, kAgain) == answers.begin() + n) break;
+    }
+  }
+}
+
+void Advisor::on_advice(void* self, const comm::Message& message) noexcept {
+  auto& advisor = *static_cast<Advisor*>(self);
+  Said said{};
+  KASANE_CHECK_OP(message.payload.size(), ==, sizeof said);
+  std::memcpy(&said, message.payload.data(), sizeof said);
+  if (said.what != What::leave) {
+    advisor.take_note(said);
+    return advisor.transport_.reply(message.token, 0);
+  }
+  if (!advisor.leaving_.add({said.pages, message.token})) return advisor.transport_.reply(message.token, kAgain);
+  advisor.residency_.ring();
+}
+
+void Advisor::take_note(const Said& said) noexcept {
+  static_assert(static_cast<int>(What::sequential) == static_cast<int>(mem::Usage::sequential) && static_cast<int>(What::random) == static_cast<int>(mem::Usage::random));
+  static_assert(static_cast<int>(What::once) == static_cast<int>(mem::Usage::once) && static_cast<int>(What::normal) == static_cast<int>(mem::Usage::normal));
+  if (said.what == What::hold) {
+    table_.hold(said.pages);
+  } else if (said.what == What::end_hold) {
+    table_.end_hold(said.pages);
+  } else {
+    table_.use(said.pages, static_cast<mem::Usage>(said.what));
+  }
+}
+
+void Advisor::left(const Leaving& leaving) noexcept { transport_.reply(leaving.token, 0); }
+
+}  // namespace kasane::gas

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mem/advice.h"
+
+#include <sys/mman.h>
+
+#include <string>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace kasane::mem {
+
+Result<AdviceTable> AdviceTable::create(std::uint64_t pages) {
+  // Zeros that cost nothing until they are written: of nothing anything was said.
+  void* const got = ::mmap(nullptr, pages * sizeof(Word), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (got == MAP_FAILED) return fail_errno(Errc::out_of_memory, "cannot map " + std::to_string(pages * sizeof(Word)) + " bytes for what programs say of pages");
+  ::madvise(got, pages * sizeof(Word), MADV_NOHUGEPAGE);
+  return AdviceTable(static_cast<Word*>(got), pages);
+}
+
+AdviceTable::AdviceTable(AdviceTable&& o) noexcept : words_(std::exchange(o.words_, nullptr)), pages_(std::exchange(o.pages_, 0)) {}
+
+AdviceTable::~AdviceTable() {
+  if (words_ != nullptr) ::munmap(words_, pages_ * sizeof *words_);
+}
+
+void AdviceTable::use(PageRange range, Usage usage) noexcept {
+  for (const PageId page : range) {
+    Word& word = words_[raw(page)];
+    std::uint16_t old = word.load(std::memory_order_relaxed);
+    // relaxed, here and below: see usage().
+    while (!word.compare_exchange_weak(old, static_cast<std::uint16_t>((old & ~kUsage) | static_cast<std::uint16_t>(usage)), std::memory_order_relaxed)) {}
+  }
+}
+
+void AdviceTable::hold(PageRange range) noexcept {
+  for (const PageId page : range) {
+    const std::uint16_t old = words_[raw(page)].fetch_add(kHold, std::memory_order_relaxed);
+    KASANE_CHECK(old / kHold < kMostHolds, "a page of global memory has more than 16383 pins at once");
+  }
+}
+
+void AdviceTable::end_hold(PageRange range) noexcept {
+  for (const PageId page : range) {
+    const std::uint16_t old = words_[raw(page)].fetch_sub(kHold, std::memory_order_relaxed);
+    KASANE_CHECK(old >= kHold, "a pin of global memory ends that there is not");
+  }
+}
+
+}  // namespace kasane::mem

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program says of memory that may leave DRAM (advise, evict, pin): under a budget (KASANE_DRAM) it changes which pages leave and come, and nothing else.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <kasane/kasane.hpp>
+
+namespace {
+
+using kasane::placement, kasane::usage;
+
+constexpr std::size_t kPage = kasane::page_default, kWords = kPage / 8;
+
+/// Of the host, in pages: so many K, M or G.
+std::size_t budget_pages() {
+  const char* const text = std::getenv("KASANE_DRAM");
+  char* unit = nullptr;
+  const std::size_t n = std::strtoull(text, &unit, 10);
+  return (n << (*unit == 'G' ? 30 : *unit == 'M' ? 20 : 10)) / kPage;
+}
+
+std::uint64_t* allocate(std::size_t pages) { return static_cast<std::uint64_t*>(kasane::allocate(pages * kPage, kPage, placement::block)); }
+
+std::uint64_t value(std::size_t i) { return i * 0x9E3779B97F4A7C15u; }
+
+/// By all ranks, each near its part.
+void fill(std::uint64_t* data, std::size_t pages) {
+  kasane::parallel_for(std::size_t{0}, pages, [=](std::size_t p) {
+    for (std::size_t i = p * kWords; i < (p + 1) * kWords; ++i) data[i] = value(i);
+  });
+}
+std::uint64_t wrong(const std::uint64_t* data, std::size_t pages) {
+  return kasane::parallel_reduce(std::size_t{0}, pages, std::uint64_t{0}, [=](std::size_t p) {
+    std::uint64_t n = 0;
+    for (std::size_t i = p * kWords; i < (p + 1) * kWords; ++i) n += data[i] != value(i);
+    return n;
+  }, [](std::uint64_t a, std::uint64_t b) { return a + b; });
+}
+
+/// Pages that must be brought in for one word of each to be read from here; wrong words count as many.
+std::uint64_t missing(const std::uint64_t* data, std::size_t pages) {
+  const std::uint64_t before = kasane::statistics().pages_brought_in;
+  std::uint64_t bad = 0;
+  for (std::size_t p = 0; p < pages; ++p) bad += data[p * kWords] != value(p * kWords);
+  return kasane::statistics().pages_brought_in - before + bad * pages;
+}
+std::uint64_t left() {
+  const auto all = kasane::statistics();
+  return all.pages_evicted + all.pages_dropped;
+}
+/// Pages that leave for it.
+std::uint64_t evict(const std::uint64_t* data, std::size_t pages) {
+  kasane::release_all();
+  const std::uint64_t before = left();
+  kasane::evict(data, pages * kWords);
+  return left() - before;
+}
+
+// What is checked is checked outside of run(): the test's own records are no global memory.
+
+TEST(Advice, WhatIsEvictedLeavesAndComesBack) {
+  const std::size_t pages = budget_pages() / 4;
+  std::uint64_t bad = 1, gone = 0;
+  kasane::run([&] {
+    auto* data = allocate(pages);
+    fill(data, pages);
+    gone = evict(data, pages);
+    bad = wrong(data, pages);
+    kasane::deallocate(data);
+  });
+  EXPECT_GE(gone, pages * 3 / 4);   // a page may be in use at that moment
+  EXPECT_EQ(bad, 0u);
+}
+
+TEST(Advice, WhatIsPinnedStays) {
+  const std::size_t pinned = budget_pages() / 4, much = budget_pages() * 2;
+  std::uint64_t after_sweeps = 1, after_evict = 1, gone = 0, bad = 1;
+  kasane::run([&] {
+    auto *data = allocate(pinned), *others = allocate(much);
+    fill(data, pinned);
+    evict(data, pinned);
+    {
+      const kasane::pin pin(data, pinned * kWords);
+      for (int sweep = 0; sweep < 3; ++sweep) fill(others, much);
+      after_sweeps = missing(data, pinned);
+      evict(data, pinned);
+      after_evict = missing(data, pinned);
+    }
+    gone = evict(data, pinned);
+    bad = wrong(others, much);
+    kasane::deallocate(data);
+    kasane::deallocate(others);
+  });
+  EXPECT_EQ(after_sweeps, 0u);
+  EXPECT_EQ(after_evict, 0u);
+  EXPECT_GE(gone, pinned * 3 / 4);
+  EXPECT_EQ(bad, 0u);
+}
+
+TEST(Advice, WhatIsUsedOnceDrivesNothingOut) {
+  const std::size_t hot = budget_pages() / 3, much = budget_pages() * 2;
+  std::uint64_t bad = 0, gone = 1;
+  kasane::run([&] {
+    auto *once = allocate(much), *data = allocate(hot);
+    kasane::advise(once, much * kWords, usage::once);
+    fill(once, much);
+    fill(data, hot);
+    for (int sweep = 0; sweep < 3; ++sweep) bad += wrong(once, much);
+    gone = missing(data, hot);
+    kasane::advise(once, much * kWords, usage::normal);
+    kasane::deallocate(once);
+    kasane::deallocate(data);
+  });
+  EXPECT_EQ(bad, 0u);
+  if (kasane::ranks() > 1) return;   // several share a budget: who has nothing that leaves first gives others what it has
+  EXPECT_LE(gone, hot / 10);
+}
+
+/// By itself: the ranks warn.
+TEST(AdviceTooMuch, PinsThatDoNotFitBreak) {
+  const std::size_t pages = budget_pages() * 2;
+  std::uint64_t bad = 0;
+  kasane::run([&] {
+    auto* data = allocate(pages);
+    {
+      const kasane::pin pin(data, pages * kWords);
+      for (int sweep = 0; sweep < 2; ++sweep) {
+        fill(data, pages);
+        bad += wrong(data, pages);
+      }
+    }
+    kasane::deallocate(data);
+  });
+  EXPECT_EQ(bad, 0u);
+}
+
+TEST(Advice, SaysWhatIsWrong) {
+  int of_private = 0, usage_too_large = 0, usage_too_small = 0, too_long = 0, nothing = 1;
+  static int word = 0;
+  kasane::run([&] {
+    auto* data = allocate(1);
+    of_private = kasane_evict(&word, sizeof word);
+    usage_too_large = kasane_advise(data, kPage, 4);
+    usage_too_small = kasane_advise(data, kPage, -1);
+    too_long = kasane_advise(data, ~std::size_t{0}, KASANE_ONCE);
+    nothing = kasane_pin(data, 0);
+    kasane::deallocate(data);
+  });
+  EXPECT_EQ(of_private, 0);
+  EXPECT_EQ(usage_too_large, EINVAL);
+  EXPECT_EQ(usage_too_small, EINVAL);
+  EXPECT_EQ(too_long, EINVAL);
+  EXPECT_EQ(nothing, 0);
+}
+
+}  // namespace
