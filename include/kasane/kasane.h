@@ -201,13 +201,13 @@ enum kasane_access {
  * KASANE_WRITE_ONLY: what is not written before the view ends has an unspecified value afterwards, at all ranks.
  * A view belongs to the rank on which it was made: make and end it with nothing between that may move the thread. Views may overlap. Memory outside of the
  * space is accepted
- * and needs nothing. EINVAL: not allocated global memory, with the address; no such access.
+ * and needs nothing. EINVAL: not allocated global memory, with the address; no such access. ENOMEM: more than the budget of DRAM (`kasane run --dram`).
  */
 int kasane_view(const void* pointer, size_t bytes, int access);
 /** Ends a view. On the rank that made it. */
 int kasane_end_view(const void* pointer, size_t bytes);
 /** As a view that ends at once: accesses soon afterwards find the range present, unless a fence or a move took it away. A hint: memory that is not allocated
- * is left out. */
+ * is left out, and so is what exceeds half of a budget of DRAM. */
 int kasane_prefetch(const void* pointer, size_t bytes, int access);
 /**
  * The contents of [pointer, pointer+bytes) are not needed any more: what this rank has written there and no release has sent yet is never sent. Its bytes

@@ -248,7 +248,7 @@ inline constexpr view_access write_only = view_access::write_only;
 /// Belongs to the rank on which it was made: nothing that may move the thread (fork, join, yield, lock, wait) in its scope; for that there is prefetch().
 /// Pages of a view do not
 /// move, and a writable one is sent by every release: keep it short. Views may overlap. Private memory is accepted and needs nothing.
-/// Throws error EINVAL if an address is not allocated.
+/// Throws error EINVAL if an address is not allocated, ENOMEM if it is more than the budget of DRAM (`kasane run --dram`).
 template <class T>
 class view {
  public:

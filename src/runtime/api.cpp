@@ -296,7 +296,7 @@ int kasane_prefetch(const void* pointer, size_t bytes, int access) {
   if (r == nullptr) return EPERM;
   if (access < KASANE_READ || access > KASANE_WRITE_ONLY) return api_fail(EINVAL, call, "there is no such access");
   if (r->ranks() == 1 && !r->has_tiers()) return 0;   // everything is here
-  if (bytes != 0 && r->contains(pointer) && r->pin(pointer, bytes, static_cast<kasane::dsm::Use>(access))) r->unpin(pointer, bytes);
+  if (bytes != 0 && r->contains(pointer)) r->prefetch(pointer, bytes, static_cast<kasane::dsm::Use>(access));
   return 0;
 }
 

@@ -39,6 +39,9 @@ class MemoryTiers {
   /// See gas/advisor.h. `leave` sends this rank's unreleased changes first, since what has such stays. `hold` returns when the pages are in DRAM.
   void tell(comm::Blocking&, mem::PageRange, gas::Advisor::What);
 
+  /// Bytes that can be in DRAM at once here: a view of more would wait for ever.
+  [[nodiscard]] std::uint64_t most_at_once() const noexcept { return residency_->total() * mem::kBlockBytes; }
+
   void start(comm::Transport&, Counters&);
   void stop();
 

@@ -851,6 +851,10 @@ Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
   KASANE_TRY(check_range(*state_->space, p, bytes, "view"));
   KASANE_TRY(state_->check_open("view"));
   if (state_->in_common_stacks(state_->space->offset(p))) return {};
+  if (state_->tiers != nullptr && bytes > state_->tiers->most_at_once()) {
+    return fail(Errc::out_of_memory, fmt::format("view: {} at once, and the budget of DRAM is {}; take a view of a part at a time, or raise --dram (KASANE_DRAM)", bytes_text(bytes),
+                                                 bytes_text(state_->tiers->most_at_once())));
+  }
   const auto wild = state_->coherence->pin(state_->contexts->here(), state_->space->offset(p), bytes, use);
   if (!wild) return {};
   const std::byte* at = std::max(state_->space->v(mem::offset_of(*wild)), static_cast<std::byte*>(const_cast<void*>(p)));
@@ -860,6 +864,18 @@ Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
 void Runtime::unpin(const void* p, std::size_t bytes) {
   if (state_->left.load() || state_->in_common_stacks(state_->space->offset(p))) return;
   state_->coherence->unpin(state_->contexts->here(), state_->space->offset(p), bytes);
+}
+
+void Runtime::prefetch(const void* p, std::size_t bytes, dsm::Use use) {
+  constexpr std::size_t kPiece = mem::kLargestPageBytes;
+  if (state_->tiers != nullptr) bytes = std::min<std::size_t>(bytes, state_->tiers->most_at_once() / 2);   // more would drive out what it has brought
+  for (std::size_t done = 0; done < bytes;) {
+    const auto* at = static_cast<const std::byte*>(p) + done;
+    const std::size_t piece = std::min(bytes - done, kPiece - reinterpret_cast<std::uintptr_t>(at) % kPiece);   // whole blocks, but at the two ends
+    if (!pin(at, piece, use)) return;
+    unpin(at, piece);
+    done += piece;
+  }
 }
 
 Result<void> Runtime::discard(const void* p, std::size_t bytes) {

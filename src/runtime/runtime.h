@@ -83,6 +83,8 @@ class Runtime {
   /// Makes [p, p + bytes) present (and writable) until unpin, e.g. for a system call.
   Result<void> pin(const void* p, std::size_t bytes, dsm::Use);
   void unpin(const void* p, std::size_t bytes);
+  /// As pin() and unpin() of a piece at a time, as far as all of it can be here at once; ends where something is not allocated.
+  void prefetch(const void* p, std::size_t bytes, dsm::Use);
   Result<void> discard(const void* p, std::size_t bytes);
   /// What the program says of memory: for tiers, if there are any.
   Result<void> tell(const void* p, std::size_t bytes, gas::Advisor::What, const char* call);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <kasane/kasane.hpp>
+#include <string>
 
 namespace {
 
@@ -134,6 +135,25 @@ TEST(AdviceTooMuch, PinsThatDoNotFitBreak) {
     kasane::deallocate(data);
   });
   EXPECT_EQ(bad, 0u);
+}
+
+TEST(Advice, WhatIsLargerThanTheBudgetIsNoView) {
+  const std::size_t pages = budget_pages() + 1;
+  int code = 0;
+  std::uint64_t bad = 1;
+  std::string text;
+  kasane::run([&] {
+    auto* data = allocate(pages);
+    fill(data, pages);
+    kasane::prefetch(data, pages * kWords);   // a hint: as much as makes sense
+    bad = wrong(data, pages);
+    code = kasane_view(data, pages * kPage, KASANE_READ);
+    text = kasane_error_message();
+    kasane::deallocate(data);
+  });
+  EXPECT_EQ(bad, 0u);
+  EXPECT_EQ(code, ENOMEM);
+  EXPECT_NE(text.find("raise --dram"), std::string::npos) << text;
 }
 
 TEST(Advice, SaysWhatIsWrong) {
