@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "gas/trip.h"
+#include "mem/large_frames.h"
 
 namespace kasane::gas {
 
@@ -32,15 +33,18 @@ Result<void> Tiers::open() {
   auto made = std::make_unique<mem::SpillFile>(std::move(*file));
   // An engine of threads has some for each queue; submitting to it is quick, so there one lane will do.
   const std::size_t lanes = mem::spill_engines().front().available ? kLanes : 1;
+  auto staging = mem::Staging::create({space_.frames_fd(), space_.a(0), pages_, mem::large_frame_bytes()});
+  KASANE_TRY(staging);
   std::vector<std::unique_ptr<mem::SpillQueue>> queues;
   for (std::size_t i = 0; i <= lanes; ++i) {
-    auto opened = mem::SpillQueue::create(*made);
+    auto opened = mem::SpillQueue::create(*made, "auto", i < lanes ? staging->get() : nullptr);   // the last one writes
     KASANE_TRY(opened);
     queues.push_back(std::move(*opened));
   }
   writes_ = std::move(queues[lanes]);
   for (lanes_open_ = 0; lanes_open_ < lanes; ++lanes_open_) lanes_[lanes_open_].queue = std::move(queues[lanes_open_]);
   file_ = std::move(made);
+  staging_ = std::move(*staging);
   open_.store(true, std::memory_order_release);   // see is_open()
   return {};
 }

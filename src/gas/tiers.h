@@ -86,7 +86,8 @@ class Tiers final : public Rouser {
 
   std::atomic<bool> open_{false};
   std::unique_ptr<mem::SpillFile> file_;
-  /// Of those who bring in: whoever submits has a lane to himself. Submitting makes the frames, so it takes long: threads that wait for each other then would
+  std::unique_ptr<mem::Staging> staging_;
+  /// Of those who bring in: whoever submits has a lane to himself. Submitting in place makes the frames, so it takes long: threads that wait for each other then would
   /// make nothing but turns.
   struct Lane {
     std::unique_ptr<mem::SpillQueue> queue;

@@ -4,8 +4,8 @@
 //   io_uring   one system call for many transfers, no threads        Linux ≥ 5.6 that allows it (containers' seccomp filters often do not)
 //   threads    pread and pwrite by a few threads that sleep else     any kernel
 //
-// A transfer is named by a slot, a small number that the user gives and gets back with the result. Memory needs no registration: registered buffers
-// would pin frames, which could then never be punched (rule 9); the kernel holds a page only while its own transfer is under way.
+// A transfer is named by a slot, a small number that the user gives and gets back with the result. Frames are never registered: that would pin them, and they could
+// not be punched any more (rule 9); the kernel holds one only while its own transfer is under way. Other memory that is used again and again may be.
 //
 // Thread safety: start() and flush() by one thread at a time, reap() and sleep() by one thread at a time, the two sides at once. Nothing allocates or locks:
 // fault handlers may call all of it.
@@ -43,6 +43,9 @@ class SpillEngine {
  public:
   virtual ~SpillEngine() = default;   ///< nothing may be under way
 
+  /// Memory, not of frames, that many transfers will use, as long as the engine lives: the kernel pins it once instead of for each of them. Once, before the first.
+  /// False: they go all the same.
+  virtual bool register_memory(std::span<std::byte>) noexcept { return false; }
   /// Takes the transfer; it may wait for flush(). At most `depth` slots are between start() and reap().
   virtual void start(std::uint32_t slot, const SpillTransfer&) noexcept = 0;
   /// Sends everything that was started on its way.

@@ -75,6 +75,7 @@ const char* remedy(int number) {
     case EPERM: return "name a directory that this user can write to";
     case EFBIG:
       return "the file system, or the limit of file sizes (ulimit -f), is too small for offsets of this space: name another directory, or a smaller --space";
+    case ENOMEM: return "there is no memory for its frames: raise the limit of the control group, or lower --dram";
     case EMFILE:
     case ENFILE: return "raise the limit of open files (ulimit -n)";
     default: return "look at the kernel's log (dmesg) for the device's errors, or name another directory";

@@ -40,10 +40,15 @@ int finish_by_hand(SpillTransfer t) noexcept {
 
 }  // namespace
 
-Result<std::unique_ptr<SpillQueue>> SpillQueue::create(SpillFile& file, std::string_view engine) {
+Result<std::unique_ptr<SpillQueue>> SpillQueue::create(SpillFile& file, std::string_view engine, Staging* staging) {
   auto made = make_spill_engine(engine, kDepth);
   if (!made) return tl::unexpected(made.error());
-  return std::make_unique<SpillQueue>(file, std::move(*made));
+  return std::make_unique<SpillQueue>(file, std::move(*made), staging);
+}
+
+SpillQueue::SpillQueue(SpillFile& file, std::unique_ptr<SpillEngine> engine, Staging* staging) noexcept
+    : file_(file), staging_(staging), engine_(std::move(engine)) {
+  if (staging_ != nullptr) (void)engine_->register_memory(staging_->memory());   // it goes without, too
 }
 
 SpillQueue::~SpillQueue() { KASANE_CHECK(free_.load() == ~std::uint64_t{0}, "a spill queue ends while transfers are under way"); }
@@ -54,21 +59,30 @@ bool SpillQueue::submit(SpillBatch& batch) noexcept {
   bool all = false;
   // acquire: pairs with end_run(): who had the slot is over with it. Only we take bits, so one that is seen stays.
   while (!all && free_.load(std::memory_order_acquire) != 0) {
-    const SpillRange run = next_run(batch);
-    all = run.bytes == 0;
-    if (!all) begin_run(batch, run);
+    if (batch.rest_.bytes == 0) batch.rest_ = next_run(batch);
+    all = batch.rest_.bytes == 0;
+    if (!all) begin_run(batch);
   }
   engine_->flush();
   if (all && batch.let_go()) batch.done(batch);
   return all;
 }
 
-void SpillQueue::begin_run(SpillBatch& batch, SpillRange run) noexcept {
+// As much of the run as can travel at once.
+void SpillQueue::begin_run(SpillBatch& batch) noexcept {
+  SpillRange& run = batch.rest_;
+  Staging::Part part{run.bytes, false};
+  if (staging_ != nullptr && batch.op == SpillOp::read) part = staging_->first_part(batch.base, run.offset, run.bytes);
+  std::span<std::byte> piece;
+  if (part.staged) piece = staging_->take(part.bytes);
+  const std::uint64_t bytes = piece.empty() ? part.bytes : piece.size();
   const auto s = static_cast<unsigned>(std::countr_zero(free_.load(std::memory_order_relaxed)));
   free_.fetch_and(~(std::uint64_t{1} << s), std::memory_order_relaxed);   // relaxed, both: see submit()
   Slot& slot = slots_[s];
   slot.batch = &batch;
-  slot.transfer = {batch.op, file_.fd(run.offset), batch.base + run.offset, run.offset, static_cast<std::uint32_t>(run.bytes)};
+  slot.staged = !piece.empty();
+  slot.transfer = {batch.op, file_.fd(run.offset), slot.staged ? piece.data() : batch.base + run.offset, run.offset, static_cast<std::uint32_t>(bytes)};
+  run = {run.offset + bytes, run.bytes - bytes};
   batch.pending_.fetch_add(1, std::memory_order_relaxed);   // relaxed: submit()'s own one keeps it above 0
   slot.ready.store(true, std::memory_order_release);        // release: the reaper reads the slot
   engine_->start(s, slot.transfer);
@@ -164,6 +178,11 @@ SpillBatch* SpillQueue::end_run(Slot& slot, std::int32_t result) noexcept {
   if (error == 0 && moved < t.bytes) error = finish_by_hand({t.op, t.fd, t.memory + moved, t.offset + moved, t.bytes - moved});
 
   SpillCounts& counts = file_.counts();
+  if (slot.staged) {   // nothing of a read that failed comes into a frame
+    if (error == 0) error = staging_->deliver(t.offset, {t.memory, t.bytes});
+    if (error == 0) add(counts.bytes_staged, t.bytes);
+    staging_->give_back({t.memory, t.bytes});
+  }
   if (error != 0) {
     add(counts.failures, 1);
     if (batch.error_ == 0) batch.error_ = error, batch.failed_ = {t.offset, t.bytes};

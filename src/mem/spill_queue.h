@@ -2,7 +2,8 @@
 // Batches of blocks on their way between memory and the spill file: one thread's lane to it.
 //
 //   submit: ranges, sorted ─▶ blocks that are zero (write) or not stored (read) need no I/O ─▶ runs of neighbours, up to 1 MiB ─▶ a slot each ─▶ engine
-//   poll:   engine ─▶ slot: short? finished on the spot ─▶ stored bits, counts ─▶ the batch's last run? done(batch)
+//           blocks that come to A travel through staging memory (mem/staging.h), 64 KiB at a time, unless frames are large or no piece is free; all else travels in place
+//   poll:   engine ─▶ slot: short? finished on the spot ─▶ staged? written to the memory file ─▶ stored bits, counts ─▶ the batch's last run? done(batch)
 //
 // As memory and file are linear in the same offset, neighbours in one are neighbours in the other: a run needs no list of buffers.
 //
@@ -25,6 +26,7 @@
 
 #include "mem/spill_engine.h"
 #include "mem/spill_file.h"
+#include "mem/staging.h"
 
 namespace kasane::mem {
 
@@ -52,7 +54,7 @@ struct SpillBatch {
   /// All runs have ended: error is final, and bytes read are there. Only of a batch without done.
   // acquire: pairs with the release of each run's end.
   [[nodiscard]] bool finished() const noexcept { return pending_.load(std::memory_order_acquire) == 0; }
-  /// 0, or the errno of a failed run. Bytes that a failed read should have brought are undefined; what a failed write should have stored may be stored in
+  /// 0, or the errno of a failed run. Bytes that a failed read should have brought are undefined, and may have no frame; what a failed write should have stored may be stored in
   /// part: the caller's frame stays the only copy.
   [[nodiscard]] int error() const noexcept { return error_; }
   /// Where that run began, and its bytes; only where error().
@@ -62,7 +64,8 @@ struct SpillBatch {
   friend class SpillQueue;
   bool let_go() noexcept;       // one run less; true if it was the last and done must be called
   std::size_t range_ = 0;       // the first that is not wholly issued,
-  std::uint64_t issued_ = 0;    // and the bytes of it that are
+  std::uint64_t issued_ = 0;    // and the bytes of it that are,
+  SpillRange rest_{0, 0};       // but for this end of the last run
   std::atomic<std::uint32_t> pending_{1};   // runs under way, and one until all have been issued
   int error_ = 0;                           // of the first run that failed; written by the reaper
   SpillRange failed_{};
@@ -73,10 +76,10 @@ class SpillQueue {
   static constexpr unsigned kDepth = 64;                         ///< runs under way
   static constexpr std::uint32_t kMostRunBytes = 1u << 20;
 
-  /// file outlives the queue. engine: "auto", "io_uring" or "threads".
-  static Result<std::unique_ptr<SpillQueue>> create(SpillFile& file, std::string_view engine = "auto");
+  /// file and staging, which may be shared, outlive the queue. engine: "auto", "io_uring" or "threads". Without staging everything travels in place.
+  static Result<std::unique_ptr<SpillQueue>> create(SpillFile& file, std::string_view engine = "auto", Staging* staging = nullptr);
   /// Over an engine of depth kDepth that the caller made.
-  SpillQueue(SpillFile& file, std::unique_ptr<SpillEngine> engine) noexcept : file_(file), engine_(std::move(engine)) {}
+  SpillQueue(SpillFile& file, std::unique_ptr<SpillEngine> engine, Staging* staging = nullptr) noexcept;
   /// All batches are finished.
   ~SpillQueue();
   SpillQueue(const SpillQueue&) = delete;
@@ -96,17 +99,19 @@ class SpillQueue {
   struct Slot {
     SpillTransfer transfer;
     SpillBatch* batch = nullptr;
+    bool staged = false;
     std::atomic<bool> ready{false};   // carries the slot from who submits to who reaps
   };
   SpillRange next_run(SpillBatch&) noexcept;
   [[nodiscard]] bool travels(const SpillBatch&, std::uint64_t offset) noexcept;
-  void begin_run(SpillBatch&, SpillRange) noexcept;
+  void begin_run(SpillBatch&) noexcept;
   template <class Reached>
   void wait_until(Reached&& reached) noexcept;
   unsigned reap_and_give_back() noexcept;
   [[nodiscard]] SpillBatch* end_run(Slot&, std::int32_t result) noexcept;
 
   SpillFile& file_;
+  Staging* const staging_;
   std::unique_ptr<SpillEngine> engine_;
   std::array<Slot, kDepth> slots_;
   std::atomic<std::uint64_t> free_{~std::uint64_t{0}};   // bit i: slot i

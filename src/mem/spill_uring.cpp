@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "base/assert.h"
@@ -44,10 +45,21 @@ class SpillUring final : public SpillEngine {
     return 0;
   }
 
+  bool register_memory(std::span<std::byte> memory) noexcept override {
+    // Refused where it would be more than may be locked (ulimit -l) by this user.
+    const iovec all{memory.data(), memory.size()};
+    if (::io_uring_register_buffers(&ring_, &all, 1) != 0) return false;
+    registered_ = memory;
+    return true;
+  }
+
   void start(std::uint32_t slot, const SpillTransfer& t) noexcept override {
     io_uring_sqe* sqe = ::io_uring_get_sqe(&ring_);
     KASANE_CHECK(sqe != nullptr, "more transfers started than the ring is deep");
-    if (t.op == SpillOp::read)
+    const bool registered = std::less_equal<>()(registered_.data(), t.memory) && std::less<>()(t.memory, registered_.data() + registered_.size());
+    if (t.op == SpillOp::read && registered)
+      io_uring_prep_read_fixed(sqe, t.fd, t.memory, t.bytes, t.offset, 0);
+    else if (t.op == SpillOp::read)
       io_uring_prep_read(sqe, t.fd, t.memory, t.bytes, t.offset);
     else
       io_uring_prep_write(sqe, t.fd, t.memory, t.bytes, t.offset);
@@ -82,6 +94,7 @@ class SpillUring final : public SpillEngine {
 
  private:
   io_uring ring_{};
+  std::span<std::byte> registered_;   // the kernel's buffer 0
   bool open_ = false;
 };
 

@@ -23,6 +23,7 @@
 #include "base/random.h"
 #include "mem/spill_engine.h"
 #include "mem/spill_file.h"
+#include "spill_fixtures.h"
 #include "support/folder.h"
 #include "support/sanitized.h"
 
@@ -31,66 +32,9 @@ namespace {
 
 using test::Folder;
 
-constexpr std::uint64_t kSpaceBytes = 1ull << 40;
 constexpr int kRandomSteps = fewer_if_sanitized(300);
-constexpr std::size_t kFramesBytes = 16u << 20;   // of the space, at its start
 
-std::vector<std::string> engines_here() {
-  std::vector<std::string> names;
-  for (const SpillEngineInfo& e : spill_engines())
-    if (e.available) names.emplace_back(e.name);
-  return names;
-}
-
-std::string engine_test_name(const ::testing::TestParamInfo<std::string>& engine) { return engine.param; }
-
-/// Stands for A: frames that travel in place.
-class Frames {
- public:
-  Frames() : bytes_(static_cast<std::byte*>(::mmap(nullptr, kFramesBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {}
-  ~Frames() { ::munmap(bytes_, kFramesBytes); }
-  [[nodiscard]] std::byte* base() const { return bytes_; }
-  void fill(SpillRange r, int byte) const { std::memset(bytes_ + r.offset, byte, r.bytes); }
-  [[nodiscard]] bool holds(SpillRange r, int byte) const {
-    return std::all_of(bytes_ + r.offset, bytes_ + r.offset + r.bytes, [byte](std::byte b) { return b == std::byte(byte); });
-  }
-
- private:
-  std::byte* bytes_;
-};
-
-constexpr SpillRange blocks(std::uint64_t first, std::uint64_t count = 1) { return {first * kBlockBytes, count * kBlockBytes}; }
-
-SpillFile make_file(const std::string& directories) {
-  auto file = SpillFile::create(directories, kSpaceBytes);
-  if (!file) throw std::runtime_error(file.error().message);
-  return std::move(*file);
-}
-
-std::unique_ptr<SpillQueue> make_queue(SpillFile& file, const std::string& engine) {
-  auto queue = SpillQueue::create(file, engine);
-  if (!queue) throw std::runtime_error(queue.error().message);
-  return std::move(*queue);
-}
-
-class SpillTest : public ::testing::TestWithParam<std::string> {
- protected:
-  /// Returns the batch's errno.
-  int transfer(SpillOp op, std::vector<SpillRange> ranges) {
-    SpillBatch batch{op, frames.base(), ranges};
-    queue->run(batch);
-    return batch.error();
-  }
-  int write(std::vector<SpillRange> ranges) { return transfer(SpillOp::write, std::move(ranges)); }
-  int read(std::vector<SpillRange> ranges) { return transfer(SpillOp::read, std::move(ranges)); }
-
-  Folder folder;
-  Frames frames;
-  SpillFile file = make_file(folder.path());
-  std::unique_ptr<SpillQueue> queue = make_queue(file, GetParam());
-};
-
-INSTANTIATE_TEST_SUITE_P(Engines, SpillTest, ::testing::ValuesIn(engines_here()), engine_test_name);
+INSTANTIATE_TEST_SUITE_P(Ways, SpillTest, ::testing::ValuesIn(ways_here()), way_name);
 
 TEST_P(SpillTest, WhatWasWrittenIsRead) {
   frames.fill(blocks(3, 2), 7);
@@ -217,7 +161,7 @@ TEST_P(SpillTest, RandomBatchesMatchAnOracle) {
   SpillFile striped = make_file(folder.path() + ":" + second.path() + ":" + third.path());
   constexpr std::uint64_t kBlocks = kFramesBytes / kBlockBytes;
   const auto lane = [&](std::uint64_t seed, std::uint64_t first, std::uint64_t count) {
-    const auto own = make_queue(striped, GetParam());
+    const auto own = make_queue(striped);
     Random random(seed);
     std::vector<int> held(count, 0);   // in the file
     for (int step = 0; step < kRandomSteps; ++step) {
@@ -230,7 +174,8 @@ TEST_P(SpillTest, RandomBatchesMatchAnOracle) {
       std::reverse(ranges.begin(), ranges.end());
       const bool writes = random.one_in(2);
       const int value = random.one_in(4) ? 0 : static_cast<int>(1 + random.below(250));
-      for (const SpillRange& r : ranges) frames.fill(r, writes ? value : 255);
+      const bool fresh = !writes && random.one_in(2);   // without frames
+      for (const SpillRange& r : ranges) fresh ? frames.punch(r) : frames.fill(r, writes ? value : 255);
       if (random.one_in(10)) {
         for (const SpillRange& r : ranges) {
           striped.forget(r.offset, r.bytes);
@@ -270,55 +215,7 @@ TEST_P(SpillTest, NothingHasANameAndNothingStays) {
 
 // Failures, by an engine between the queue and a real one.
 
-/// Lets transfers pass but for the one that is told: that ends with a result of our own.
-class Injecting final : public SpillEngine {
- public:
-  explicit Injecting(std::unique_ptr<SpillEngine> real) : real_(std::move(real)) {}
-  /// The nth transfer from now on (from 1) ends with result; a short one moves as many bytes as it says.
-  void fail(unsigned nth, std::int32_t result) { nth_ = nth, result_ = result; }
-
-  void start(std::uint32_t slot, const SpillTransfer& t) noexcept override {
-    if (nth_ == 0 || --nth_ != 0) return real_->start(slot, t);
-    if (result_ > 0) {
-      // Its first bytes travel: the rest must be asked for by who sees the short result.
-      const auto bytes = static_cast<std::size_t>(result_);
-      const auto at = static_cast<off_t>(t.offset);
-      const ssize_t moved = t.op == SpillOp::read ? ::pread(t.fd, t.memory, bytes, at) : ::pwrite(t.fd, t.memory, bytes, at);
-      EXPECT_EQ(moved, result_);
-    }
-    injected_.push_back({slot, result_});
-  }
-  void flush() noexcept override { real_->flush(); }
-  unsigned reap(std::span<SpillResult> results) noexcept override {
-    if (injected_.empty()) return real_->reap(results);
-    results[0] = injected_.back();
-    injected_.pop_back();
-    return 1;
-  }
-  void sleep() noexcept override {
-    if (injected_.empty()) real_->sleep();
-  }
-
- private:
-  std::unique_ptr<SpillEngine> real_;
-  std::vector<SpillResult> injected_;
-  unsigned nth_ = 0;
-  std::int32_t result_ = 0;
-};
-
-class SpillFailureTest : public SpillTest {
- protected:
-  SpillFailureTest() {
-    auto injecting = std::make_unique<Injecting>(std::move(*make_spill_engine(GetParam(), SpillQueue::kDepth)));
-    engine = injecting.get();
-    queue = std::make_unique<SpillQueue>(file, std::move(injecting));
-  }
-  Injecting* engine;
-};
-
-INSTANTIATE_TEST_SUITE_P(Engines, SpillFailureTest, ::testing::ValuesIn(engines_here()), engine_test_name);
-
-TEST_P(SpillFailureTest, WhatIsShortOrInterruptedIsFinished) {
+TEST_P(SpillTest, WhatIsShortOrInterruptedIsFinished) {
   frames.fill(blocks(0, 8), 3);
   for (const std::int32_t result : {-EINTR, -EAGAIN, static_cast<int>(kBlockBytes), static_cast<int>(5 * kBlockBytes)}) {
     engine->fail(1, result);
@@ -331,7 +228,7 @@ TEST_P(SpillFailureTest, WhatIsShortOrInterruptedIsFinished) {
 }
 
 // One run of three fails: the others are stored, it is not, and its frame is untouched, so nothing is lost.
-TEST_P(SpillFailureTest, AFailedWriteSaysWhichAndLosesNothing) {
+TEST_P(SpillTest, AFailedWriteSaysWhichAndLosesNothing) {
   for (const int error : {EIO, ENOSPC, EDQUOT}) {
     file.forget(0, kFramesBytes);
     for (std::uint64_t b : {0, 10, 20}) frames.fill(blocks(b, 2), 8);
@@ -354,7 +251,7 @@ TEST_P(SpillFailureTest, AFailedWriteSaysWhichAndLosesNothing) {
   EXPECT_EQ(file.counts().failures, 3u);
 }
 
-TEST_P(SpillFailureTest, AFailedReadIsToldAndTheRestArrives) {
+TEST_P(SpillTest, AFailedReadIsToldAndTheRestArrives) {
   frames.fill(blocks(0, 30), 8);
   ASSERT_EQ(write({blocks(0, 30)}), 0);
   frames.fill(blocks(0, 30), 0);
@@ -434,11 +331,12 @@ TEST(SpillDirectory, FullFromTheStart) {
 
 // What could be stored is stored; what could not stays where it was; when space is given back, it goes on.
 TEST(SpillDirectory, FullInMidRun) {
-  for (const std::string& engine : engines_here()) {
+  for (const std::string& engine : spill_engines_here()) {
     const int status = on_small_file_system("size=1m", 0, [&](const std::string& path) {
       const Frames frames;
       SpillFile file = make_file(path);
-      const auto queue = make_queue(file, engine);
+      const auto staging = frames.make_staging();
+      const auto queue = *SpillQueue::create(file, engine, staging.get());
       frames.fill(blocks(0, 1024), 5);
       std::vector<SpillRange> all{blocks(0, 64), blocks(100, 512)};
       SpillBatch batch{SpillOp::write, frames.base(), all};

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mem/staging.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "base/assert.h"
+
+namespace kasane::mem {
+namespace {
+
+constexpr std::uint64_t pieces(std::uint64_t bytes) { return (bytes + Staging::kPieceBytes - 1) / Staging::kPieceBytes; }
+
+// Bit i: n free ones in a row from i on.
+std::uint64_t rows_of(std::uint64_t free, std::uint64_t n) {
+  while (--n != 0) free &= free >> 1;
+  return free;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Staging>> Staging::create(MemoryFile file) {
+  // One large frame where the machine has one: a transfer looks up a single page then. Reserved twice as long, to be aligned.
+  void* const reserved = ::mmap(nullptr, 2 * kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) return fail_errno(Errc::limit, "no room for the staging memory of a spill file (see ulimit -v)");
+  auto* const first = static_cast<std::byte*>(reserved);
+  std::byte* const memory = first + (kBytes - reinterpret_cast<std::uintptr_t>(first) % kBytes) % kBytes;
+  if (memory != first) ::munmap(first, static_cast<std::size_t>(memory - first));
+  ::munmap(memory + kBytes, static_cast<std::size_t>(first + kBytes - memory));
+  if (::mprotect(memory, kBytes, PROT_READ | PROT_WRITE) != 0) {
+    const int number = errno;
+    ::munmap(memory, kBytes);
+    return fail_errno(Errc::limit, "no memory for the staging of a spill file", number);
+  }
+  ::madvise(memory, kBytes, MADV_HUGEPAGE);
+  return std::unique_ptr<Staging>(new Staging(file, memory));
+}
+
+Staging::~Staging() {
+  KASANE_CHECK(free_.load() == ~std::uint64_t{0}, "staging memory ends while reads are under way");
+  ::munmap(memory_, kBytes);
+}
+
+Staging::Part Staging::first_part(const std::byte* base, std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  if (base != file_.base) return {bytes, false};
+  const std::uint64_t large = file_.large_frame_bytes;
+  if (large == 0 || large > file_.pages.page_bytes_at(offset)) return {bytes, true};
+  if (offset % large == 0 && bytes >= large) return {bytes - bytes % large, false};
+  return {std::min(bytes, large - offset % large), true};   // in place a part of a large frame would make all of it
+}
+
+std::span<std::byte> Staging::take(std::uint64_t bytes) noexcept {
+  bytes = std::min<std::uint64_t>(bytes, kMostRunBytes);
+  std::uint64_t free = free_.load(std::memory_order_relaxed);   // relaxed: a guess, which the compare-swap checks
+  while (free != 0) {
+    std::uint64_t n = pieces(bytes), rows = 0;
+    while ((rows = rows_of(free, n)) == 0) --n;   // at 1 there is one
+    const auto first = static_cast<unsigned>(std::countr_zero(rows));
+    const std::span<std::byte> taken(memory_ + first * kPieceBytes, std::min<std::uint64_t>(bytes, n * kPieceBytes));
+    // acquire: pairs with give_back(): who had the piece is over with it.
+    if (free_.compare_exchange_weak(free, free & ~bits_of(taken), std::memory_order_acquire, std::memory_order_relaxed)) return taken;
+  }
+  return {};
+}
+
+int Staging::deliver(std::uint64_t offset, std::span<const std::byte> bytes) const noexcept {
+  const int saved = errno;
+  int error = 0;
+  while (!bytes.empty() && error == 0) {
+    const ssize_t moved = ::pwrite(file_.fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (moved > 0) offset += static_cast<std::uint64_t>(moved), bytes = bytes.subspan(static_cast<std::size_t>(moved));
+    else if (moved == 0) error = EIO;
+    else if (errno != EINTR) error = errno;
+  }
+  errno = saved;
+  return error;
+}
+
+void Staging::give_back(std::span<std::byte> taken) noexcept {
+  free_.fetch_or(bits_of(taken), std::memory_order_release);   // release: see take()
+}
+
+std::uint64_t Staging::bits_of(std::span<const std::byte> taken) const noexcept {
+  const auto first = static_cast<std::uint64_t>(taken.data() - memory_) / kPieceBytes;
+  return ((std::uint64_t{1} << pieces(taken.size())) - 1) << first;
+}
+
+}  // namespace kasane::mem

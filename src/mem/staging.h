@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory through which blocks that have no frame come from the spill file: read into a piece of it, and written into the memory file from there, which makes the frame.
+//
+//   spill file ──direct──▶ piece ──pwrite──▶ frame              the frame is not zeroed first and gets no translation in A, which punching would have to take away
+//   spill file ──direct──▶ frame, through A ("in place")        no copy: better where frames are large (mem/large_frames.h) and many OS pages are made as one
+//
+// Pieces are given lowest first, and few at once, so that they are still in the processor's cache when they are copied. Nobody waits for one: who gets none reads in place.
+// So whoever is slow to complete his reads keeps nobody else from reading. The memory is no part of M: it may be registered with the kernel, as no frame may (rule 9).
+//
+// Thread safety: everything from any thread, fault handlers too, but for create().
+// Invariant: a piece is free, or belongs to one read.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/result.h"
+#include "mem/pages.h"
+
+namespace kasane::mem {
+
+/// The memory file that a spill file's blocks belong to, and where it is mapped (A).
+struct MemoryFile {
+  int fd;
+  std::byte* base;
+  Pages pages;                         ///< of the space
+  std::uint64_t large_frame_bytes = 0;   ///< what mappings were advised to have where pages are at least as long; 0: nothing
+};
+
+class Staging {
+ public:
+  static constexpr std::uint32_t kPieceBytes = 32u << 10;
+  static constexpr std::uint32_t kMostRunBytes = 64u << 10;   ///< that are read at once
+  static constexpr std::size_t kBytes = 64 * kPieceBytes;     ///< in all, for as long as it lives
+
+  /// The file outlives it, as long as something is read.
+  static Result<std::unique_ptr<Staging>> create(MemoryFile);
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  /// All pieces were given back.
+  ~Staging();
+
+  /// How a run of blocks that is to come to base + offset should begin: so many bytes of it, through here or in place (then whole large frames, or another's memory).
+  struct Part {
+    std::uint64_t bytes;
+    bool staged;
+  };
+  [[nodiscard]] Part first_part(const std::byte* base, std::uint64_t offset, std::uint64_t bytes) const noexcept;
+  /// Memory for so many bytes, or for fewer of them; none: all is taken.
+  [[nodiscard]] std::span<std::byte> take(std::uint64_t bytes) noexcept;
+  /// Writes whole blocks to the memory file. 0 or an errno.
+  [[nodiscard]] int deliver(std::uint64_t offset, std::span<const std::byte> bytes) const noexcept;
+  /// What take() gave.
+  void give_back(std::span<std::byte>) noexcept;
+
+  [[nodiscard]] std::span<std::byte> memory() const noexcept { return {memory_, kBytes}; }
+
+ private:
+  Staging(MemoryFile file, std::byte* memory) noexcept : file_(file), memory_(memory) {}
+  [[nodiscard]] std::uint64_t bits_of(std::span<const std::byte>) const noexcept;
+
+  const MemoryFile file_;
+  std::byte* const memory_;
+  std::atomic<std::uint64_t> free_{~std::uint64_t{0}};   // bit i: piece i
+};
+static_assert(Staging::kMostRunBytes % Staging::kPieceBytes == 0);
+
+}  // namespace kasane::mem

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks that come from the spill file through staging memory: who takes what of it, what comes into which frame, and what does not when something fails.
+#include "mem/staging.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "base/random.h"
+#include "spill_fixtures.h"
+#include "support/folder.h"
+#include "support/sanitized.h"
+
+namespace kasane::mem {
+namespace {
+
+constexpr std::uint64_t kPieces = Staging::kBytes / Staging::kPieceBytes;
+
+TEST(Staging, GivesWhatIsAskedForUpToARun) {
+  const Frames frames;
+  const auto staging = frames.make_staging();
+  for (const std::uint64_t bytes : {std::uint64_t{kBlockBytes}, std::uint64_t{Staging::kPieceBytes}, Staging::kPieceBytes + kBlockBytes, std::uint64_t{Staging::kMostRunBytes}}) {
+    const auto taken = staging->take(bytes);
+    EXPECT_EQ(taken.size(), bytes);
+    EXPECT_EQ(taken.data(), staging->memory().data()) << "what was used last is in the cache";
+    staging->give_back(taken);
+  }
+  const auto taken = staging->take(1u << 20);
+  EXPECT_EQ(taken.size(), Staging::kMostRunBytes);
+  staging->give_back(taken);
+}
+
+TEST(Staging, IsGivenUntilAllIsTaken) {
+  const Frames frames;
+  const auto staging = frames.make_staging();
+  std::vector<std::span<std::byte>> all;
+  for (std::uint64_t i = 0; i < kPieces; ++i) all.push_back(staging->take(kBlockBytes));
+  for (const auto& piece : all) EXPECT_EQ(piece.size(), kBlockBytes);
+  EXPECT_TRUE(staging->take(kBlockBytes).empty());
+  // Free are number 7, and 20 and 21, which are neighbours.
+  for (const std::size_t i : {7, 20, 21}) staging->give_back(all[i]);
+  const auto long_one = staging->take(Staging::kMostRunBytes), short_one = staging->take(Staging::kMostRunBytes);
+  EXPECT_EQ(long_one.size(), Staging::kMostRunBytes);
+  EXPECT_EQ(long_one.data(), all[20].data());
+  EXPECT_EQ(short_one.size(), Staging::kPieceBytes) << "the beginning of a run, where there is no more";
+  EXPECT_EQ(short_one.data(), all[7].data());
+  EXPECT_TRUE(staging->take(kBlockBytes).empty());
+  staging->give_back(long_one), staging->give_back(short_one);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (i != 7 && i != 20 && i != 21) staging->give_back(all[i]);
+}
+
+// Whoever has a piece has it alone.
+TEST(Staging, ThreadsNeverShareAPiece) {
+  const Frames frames;
+  const auto staging = frames.make_staging();
+  std::atomic<int> nothing_left{0};
+  const auto work = [&](int self) {
+    Random random(static_cast<std::uint64_t>(self));
+    for (unsigned i = 0; i < fewer_if_sanitized(3000u); ++i) {
+      std::vector<std::span<std::byte>> mine;
+      for (std::uint64_t n = random.below(40); n-- != 0;) {
+        const auto taken = staging->take((1 + random.below(16)) * kBlockBytes);
+        if (taken.empty()) nothing_left.fetch_add(1);
+        else mine.push_back(taken);
+      }
+      for (const auto& piece : mine) std::memset(piece.data(), self, kBlockBytes), piece.back() = std::byte(self);
+      for (const auto& piece : mine) {
+        ASSERT_TRUE(piece.front() == std::byte(self) && piece[kBlockBytes - 1] == std::byte(self) && piece.back() == std::byte(self));
+        staging->give_back(piece);
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int t = 1; t <= 4; ++t) threads.emplace_back(work, t);
+  for (std::thread& t : threads) t.join();
+  EXPECT_GT(nothing_left, 0) << "the threads never met";
+}
+
+// Where the kernel gives large frames, those that a run covers are made in place; a part of one would make all of it.
+TEST(Staging, WholeLargeFramesAreMadeInPlace) {
+  constexpr std::uint64_t kLarge = 64u << 10;
+  const Frames frames;
+  const auto part = [&](const Staging& s, std::uint64_t offset, std::uint64_t bytes) {
+    const Staging::Part p = s.first_part(frames.base(), offset, bytes);
+    return std::pair(p.bytes, p.staged);
+  };
+  const auto without = frames.make_staging();
+  EXPECT_EQ(part(*without, kLarge, kLarge), std::pair(kLarge, true));
+  const auto with = frames.make_staging(kLarge, kLarge);
+  EXPECT_EQ(part(*with, kLarge, kLarge), std::pair(kLarge, false));
+  EXPECT_EQ(part(*with, kLarge, 3 * kLarge + kBlockBytes), std::pair(3 * kLarge, false));
+  EXPECT_EQ(part(*with, 4 * kLarge, kBlockBytes), std::pair(std::uint64_t{kBlockBytes}, true));
+  EXPECT_EQ(part(*with, kLarge - 2 * kBlockBytes, 2 * kLarge), std::pair(std::uint64_t{2 * kBlockBytes}, true));
+  const auto small_pages = frames.make_staging(kBlockBytes, kLarge);   // they are punched one by one, so they were not advised
+  EXPECT_EQ(part(*small_pages, kLarge, kLarge), std::pair(kLarge, true));
+}
+
+TEST(Staging, OtherMemoryIsReadInPlace) {
+  const Frames frames;
+  const auto staging = frames.make_staging();
+  EXPECT_FALSE(staging->first_part(frames.base() + kBlockBytes, 0, kBlockBytes).staged);
+}
+
+class StagedReadTest : public SpillTest {};
+std::vector<Way> staged_ways() {
+  auto ways = ways_here();
+  std::erase_if(ways, [](const Way& w) { return !w.staged; });
+  return ways;
+}
+INSTANTIATE_TEST_SUITE_P(Ways, StagedReadTest, ::testing::ValuesIn(staged_ways()), way_name);
+
+int value_of(std::uint64_t block) { return static_cast<int>(block % 250 + 1); }
+
+// Runs of every length and place within a piece and around its end: their bytes, their frames and no others.
+TEST_P(StagedReadTest, EveryLengthMakesItsFramesAndNoOthers) {
+  for (std::uint64_t b = 0; b < 80; ++b) frames.fill(blocks(b), value_of(b));
+  ASSERT_EQ(write({blocks(0, 80)}), 0);
+  for (std::uint64_t first : {1, 2, 7, 8, 9, 15, 16, 17}) {
+    for (std::uint64_t n = 1; n <= 40; n += n < 20 ? 1 : 5) {
+      frames.punch({0, kFramesBytes});
+      const std::uint64_t before = file.counts().bytes_staged;
+      ASSERT_EQ(read({blocks(first, n)}), 0);
+      ASSERT_EQ(file.counts().bytes_staged - before, n * kBlockBytes);
+      ASSERT_TRUE(frames.empty(blocks(0, first)) && frames.full(blocks(first, n)) && frames.empty(blocks(first + n, 100))) << first << ", " << n;
+      for (std::uint64_t b = first; b < first + n; ++b) ASSERT_TRUE(frames.holds(blocks(b), value_of(b))) << first << ", " << n << ": " << b;
+    }
+  }
+}
+
+// A frame that is there is written over.
+TEST_P(StagedReadTest, FramesMayBeThere) {
+  frames.fill(blocks(0, 32), 5);
+  ASSERT_EQ(write({blocks(0, 32)}), 0);
+  for (std::uint64_t b = 0; b < 32; ++b) {
+    if (b % 3 == 0) frames.punch(blocks(b));
+    else frames.fill(blocks(b), 9);
+  }
+  ASSERT_EQ(read({blocks(0, 32)}), 0);
+  EXPECT_TRUE(frames.holds(blocks(0, 32), 5));
+}
+
+// More than all staging memory, at once: what finds none travels in place; nobody waits.
+TEST_P(StagedReadTest, MoreThanThereIsStagingFor) {
+  for (std::uint64_t b = 0; b < kFramesBytes / kBlockBytes; ++b) frames.fill(blocks(b), value_of(b));
+  ASSERT_EQ(write({{0, kFramesBytes}}), 0);
+  frames.punch({0, kFramesBytes});
+  std::vector<SpillRange> all{{0, kFramesBytes}};
+  SpillBatch batch{SpillOp::read, frames.base(), all};
+  ASSERT_TRUE(queue->submit(batch)) << "it has fewer runs than there are slots";
+  queue->wait(batch);
+  ASSERT_EQ(batch.error(), 0);
+  EXPECT_GE(file.counts().bytes_staged, Staging::kBytes);
+  EXPECT_LT(file.counts().bytes_staged, kFramesBytes);
+  for (std::uint64_t b = 0; b < kFramesBytes / kBlockBytes; ++b) ASSERT_TRUE(frames.holds(blocks(b), value_of(b))) << b;
+}
+
+// One queue has all the pieces, and nobody completes its reads: others go on.
+TEST_P(StagedReadTest, AQueueThatIsNotPolledHoldsUpNoOther) {
+  frames.fill({0, kFramesBytes}, 6);
+  ASSERT_EQ(write({{0, kFramesBytes}}), 0);
+  frames.punch({0, kFramesBytes});
+  std::vector<SpillRange> ranges{{0, Staging::kBytes}};
+  SpillBatch forgotten{SpillOp::read, frames.base(), ranges};
+  ASSERT_TRUE(queue->submit(forgotten));
+  const auto other = make_queue(file);
+  std::vector<SpillRange> rest{{Staging::kBytes, Staging::kBytes}};
+  SpillBatch batch{SpillOp::read, frames.base(), rest};
+  other->run(batch);
+  EXPECT_EQ(batch.error(), 0);
+  EXPECT_EQ(file.counts().bytes_staged, 0u);
+  queue->wait(forgotten);
+  EXPECT_EQ(forgotten.error(), 0);
+  EXPECT_EQ(file.counts().bytes_staged, Staging::kBytes);
+  EXPECT_TRUE(frames.holds({0, 2 * Staging::kBytes}, 6));
+}
+
+// Nothing of it is visible: not a frame is made.
+TEST_P(StagedReadTest, AFailedReadMakesNoFrame) {
+  frames.fill(blocks(0, 8), 3);
+  ASSERT_EQ(write({blocks(0, 8)}), 0);
+  frames.punch({0, kFramesBytes});
+  engine->fail(1, -EIO);
+  EXPECT_EQ(read({blocks(0, 8)}), EIO);
+  EXPECT_TRUE(frames.empty({0, kFramesBytes}));
+  // Short, and the rest cannot be had: the device has lost the end of the file.
+  ASSERT_EQ(::ftruncate(file.fd(0), static_cast<off_t>(4 * kBlockBytes)), 0);
+  EXPECT_EQ(read({blocks(0, 8)}), EIO);
+  EXPECT_TRUE(frames.empty({0, kFramesBytes}));
+  EXPECT_EQ(file.counts().failures, 2u);
+  EXPECT_EQ(read({blocks(0, 4)}), 0) << "the piece is to be had again";
+  EXPECT_TRUE(frames.holds(blocks(0, 4), 3));
+}
+
+// Memory that takes no frame: told as every failed read is.
+TEST_P(StagedReadTest, AMemoryFileThatFailsIsTold) {
+  frames.fill(blocks(0, 8), 3);
+  ASSERT_EQ(write({blocks(0, 8)}), 0);
+  const int read_only = ::open(("/proc/self/fd/" + std::to_string(frames.fd())).c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(read_only, 0);
+  {
+    const auto refusing = *Staging::create({read_only, frames.base(), *Pages::uniform(kSpaceBytes), 0});
+    const auto other = *SpillQueue::create(file, GetParam().engine, refusing.get());
+    std::vector<SpillRange> ranges{blocks(0, 8)};
+    SpillBatch batch{SpillOp::read, frames.base(), ranges};
+    other->run(batch);
+    EXPECT_EQ(batch.error(), EBADF);
+    EXPECT_EQ(batch.failed().bytes, blocks(0, 8).bytes);
+  }
+  ::close(read_only);
+  EXPECT_EQ(file.counts().failures, 1u);
+  EXPECT_EQ(file.counts().reads, 0u);
+}
+
+// Where this user may lock less memory, the kernel refuses to register it: transfers go all the same.
+TEST(StagingUnregistered, LessMemoryMayBeLocked) {
+  const auto engines = spill_engines_here();
+  if (std::find(engines.begin(), engines.end(), "io_uring") == engines.end()) GTEST_SKIP() << "there is no io_uring here";
+  const test::Folder folder;
+  const Frames frames;
+  SpillFile file = make_file(folder.path());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit less{Staging::kBytes / 2, Staging::kBytes / 2};   // enough for a ring, which is locked memory, too
+    ::setrlimit(RLIMIT_MEMLOCK, &less);
+    if (::getuid() == 0 && ::setuid(65534) != 0) ::_exit(2);   // root may
+    const auto staging = frames.make_staging();
+    auto engine = make_spill_engine("io_uring", SpillQueue::kDepth);
+    if (!engine) ::_exit(77);   // this user has others
+    if ((*engine)->register_memory(staging->memory())) ::_exit(3);
+    SpillQueue queue(file, std::move(*engine), staging.get());
+    frames.fill(blocks(0, 40), 4);
+    std::vector<SpillRange> ranges{blocks(0, 40)};
+    SpillBatch out{SpillOp::write, frames.base(), ranges};
+    queue.run(out);
+    frames.punch(blocks(0, 40));
+    SpillBatch in{SpillOp::read, frames.base(), ranges};
+    queue.run(in);
+    ::_exit(out.error() == 0 && in.error() == 0 && frames.holds(blocks(0, 40), 4) && file.counts().bytes_staged == blocks(0, 40).bytes ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "this user can have no more rings";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace kasane::mem
