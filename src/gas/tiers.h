@@ -73,6 +73,7 @@ class Tiers final : public Rouser {
   std::size_t add_stored(PageId, std::span<mem::SpillRange>, std::size_t n) const noexcept;
   void read(comm::Blocking&, std::span<mem::SpillRange>, Who);
   void write(comm::Blocking&, std::span<mem::SpillRange>);
+  void empty(std::span<const mem::SpillRange> sorted) noexcept;
 
   comm::Transport& transport_;
   Mover& mover_;
