@@ -3,7 +3,7 @@
 // holds a quarter of the data (where one can be made). Interleaved repetitions; median. Reads are verified.
 //   kasane-bench-spill [--dir DIR] [--size SIZE] [--repetitions N] [--quick] [--json FILE]
 //
-// Kasane's cases fill frames in place, as a rank does: frames of a memory file, populated for a read, punched when they are done with.
+// Kasane's cases fill frames of a memory file as a rank does, and punch them when they are done with.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -48,8 +48,9 @@ struct Settings {
   std::uint64_t random_reads;   ///< of each thread
 };
 
-constexpr std::uint64_t kChunk = 1u << 20;   // of a sweep
-constexpr unsigned kAhead = 8;               // chunks under way
+constexpr std::uint64_t kChunk = 256u << 10;   // of a sweep
+// Chunks under way: for reads as many as there is staging memory for.
+constexpr unsigned kAheadToRead = mem::Staging::kBytes / kChunk, kAheadToWrite = 32;
 
 [[noreturn]] void fail_with(const std::string& what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
 
@@ -84,39 +85,54 @@ class Tier {
     if (p == MAP_FAILED) fail_with("no room for frames");
     ::madvise(p, settings.bytes, MADV_HUGEPAGE);
     base_ = static_cast<std::byte*>(p);
+    void* const view = ::mmap(nullptr, settings.bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd_, 0);
+    if (view == MAP_FAILED) fail_with("no room for a view");
+    view_ = static_cast<std::byte*>(view);
     auto file = mem::SpillFile::create(settings.directory, settings.bytes);
     if (!file) throw std::runtime_error(file.error().message);
     file_ = std::make_unique<mem::SpillFile>(std::move(*file));
+    auto pages = mem::Pages::uniform(settings.bytes);
+    if (!pages) throw std::runtime_error(pages.error().message);
+    auto staging = mem::Staging::create({fd_, base_, *pages, mem::large_frame_bytes()});
+    if (!staging) throw std::runtime_error(staging.error().message);
+    staging_ = std::move(*staging);
   }
   ~Tier() {
     ::munmap(base_, settings_.bytes);
+    ::munmap(view_, settings_.bytes);
     ::close(fd_);
   }
 
-  double write_sweep(const std::string& engine) {
+  /// How bytes travel.
+  struct Way {
+    std::string engine;
+    bool staged;
+  };
+
+  double write_sweep(const Way& way) {
     const std::uint64_t begin = now_ns();
-    sweep(engine, mem::SpillOp::write);
+    sweep(way, mem::SpillOp::write);
     return mib_per_second(settings_.bytes, now_ns() - begin);
   }
-  double read_sweep(const std::string& engine) {
+  double read_sweep(const Way& way) {
     const std::uint64_t begin = now_ns();
-    sweep(engine, mem::SpillOp::read);
+    sweep(way, mem::SpillOp::read);
     return mib_per_second(settings_.bytes, now_ns() - begin);
   }
   /// Each of the threads waits for one block at a time, on a queue of its own.
-  double random_reads(const std::string& engine, unsigned threads) {
+  double random_reads(const Way& way, unsigned threads) {
     const std::uint64_t begin = now_ns();
     std::vector<std::thread> all;
     for (unsigned t = 0; t < threads; ++t) {
       all.emplace_back([&, t] {
-        const auto queue = make_queue(engine);
+        const auto queue = make_queue(way);
         Random random(t + 1);
         for (std::uint64_t i = 0; i < settings_.random_reads; ++i) {
           // In pages of the thread's own: nobody else punches them. A page goes as a whole, else its other blocks would stay where frames are large.
           const std::uint64_t page = (random.below(settings_.bytes / mem::kPageBytes / threads) * threads + t) * mem::kPageBytes;
           const std::uint64_t at = page + random.below(mem::kPageBytes / kBlockBytes) * kBlockBytes;
           move(*queue, mem::SpillOp::read, at, kBlockBytes);
-          check(base_, at, kBlockBytes);
+          check(view_, at, kBlockBytes);
           punch(page, mem::kPageBytes);
         }
       });
@@ -132,8 +148,8 @@ class Tier {
     mem::SpillBatch batch;
   };
 
-  std::unique_ptr<mem::SpillQueue> make_queue(const std::string& engine) {
-    auto queue = mem::SpillQueue::create(*file_, engine);
+  std::unique_ptr<mem::SpillQueue> make_queue(const Way& way) {
+    auto queue = mem::SpillQueue::create(*file_, way.engine, way.staged ? staging_.get() : nullptr);
     if (!queue) throw std::runtime_error(queue.error().message);
     return std::move(*queue);
   }
@@ -150,21 +166,21 @@ class Tier {
     queue.run(batch);
     finish(queue, batch);
   }
-  // A window of chunks moves over the data: frames are made (and stamped) at its front; looked at (if read) and punched at its back.
-  void sweep(const std::string& engine, mem::SpillOp op) {
-    const auto queue = make_queue(engine);
+  // A window of chunks moves over the data: frames are made at its front, by touching and stamping them or by reading them; looked at (if read) and punched at its back.
+  void sweep(const Way& way, mem::SpillOp op) {
+    const auto queue = make_queue(way);
     std::deque<Chunk> window;
+    const unsigned ahead = op == mem::SpillOp::read ? kAheadToRead : kAheadToWrite;
     const auto retire = [&] {
       finish(*queue, window.front().batch);
       const std::uint64_t at = window.front().range[0].offset;
-      if (op == mem::SpillOp::read) check(base_, at, kChunk);
+      if (op == mem::SpillOp::read) check(view_, at, kChunk);
       punch(at, kChunk);
       window.pop_front();
     };
     for (std::uint64_t at = 0; at < settings_.bytes; at += kChunk) {
-      if (window.size() == kAhead) retire();
-      mem::populate(base_ + at, kChunk);
-      if (op == mem::SpillOp::write) stamp(base_, at, kChunk);
+      if (window.size() == ahead) retire();
+      if (op == mem::SpillOp::write) mem::populate(base_ + at, kChunk), stamp(base_, at, kChunk);
       window.emplace_back(op, base_, at);
       if (!queue->submit(window.back().batch)) throw std::runtime_error("the queue is too short for the window");
     }
@@ -173,8 +189,9 @@ class Tier {
 
   const Settings& settings_;
   int fd_;
-  std::byte* base_;
+  std::byte *base_, *view_;   // A; V, by which a program looks
   std::unique_ptr<mem::SpillFile> file_;
+  std::unique_ptr<mem::Staging> staging_;
 };
 
 /// A file of the same size for mmap and fio.
@@ -232,26 +249,47 @@ class PeerFile {
   bench::ScratchFile file_;
 };
 
+double processor_seconds() {
+  timespec t{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
 struct Case {
   std::string name, system, unit;
   std::function<double()> run;
-  std::vector<double> values;
+  std::uint64_t blocks;   // that it moves
+  std::vector<double> values, processor;   // processor: µs of this process for each block
+
+  void repeat() {
+    const double before = processor_seconds();
+    values.push_back(run());
+    processor.push_back((processor_seconds() - before) * 1e6 / static_cast<double>(blocks));
+  }
 };
 
 std::vector<Case> cases(const Settings& s, Tier& tier, PeerFile& file) {
   std::vector<Case> list;
   const auto add = [&](const char* name, const std::string& system, const char* unit, std::function<double()> run) {
-    list.push_back({name, system, unit, std::move(run), {}});
+    const std::string_view kind(name);
+    list.push_back({name, system, unit, std::move(run), kind.starts_with("seq") ? s.bytes / kBlockBytes : s.random_reads * (kind == "random-8" ? 8 : 1), {}, {}});
   };
   const bool fio = std::system("command -v fio >/dev/null 2>&1") == 0;
   // In this order each repetition writes before it reads.
   for (const auto& engine : mem::spill_engines()) {
     if (!engine.available) continue;
-    const std::string name(engine.name);
-    add("seq-write", name, "MiB/s", [&, name] { return tier.write_sweep(name); });
-    add("seq-read", name, "MiB/s", [&, name] { return tier.read_sweep(name); });
-    add("random-1", name, "1/s", [&, name] { return tier.random_reads(name, 1); });
-    add("random-8", name, "1/s", [&, name] { return tier.random_reads(name, 8); });
+    const Tier::Way way{std::string(engine.name), true}, in_place{way.engine, false};
+    add("seq-write", way.engine, "MiB/s", [&, way] { return tier.write_sweep(way); });
+    for (const Tier::Way& w : {way, in_place}) {
+      const std::string name = w.engine + (w.staged ? "" : "-in-place");
+      add("seq-read", name, "MiB/s", [&, w] { return tier.read_sweep(w); });
+      add("random-1", name, "1/s", [&, w] { return tier.random_reads(w, 1); });
+      add("random-8", name, "1/s", [&, w] { return tier.random_reads(w, 8); });
+    }
   }
   if (fio) {
     const std::string some = fmt::format("--number_ios={}", s.random_reads);
@@ -273,16 +311,17 @@ Json measure(const Settings& settings, unsigned repetitions, bool limited) {
   PeerFile file(settings);
   auto list = cases(settings, tier, file);
   for (unsigned r = 0; r < repetitions; ++r)
-    for (Case& c : list) c.values.push_back(c.run());
+    for (Case& c : list) c.repeat();
   std::stable_sort(list.begin(), list.end(), [](const Case& x, const Case& y) { return x.name < y.name; });
   std::printf("%s of data in %s; frames of %s; %s\n", bytes_text(settings.bytes).c_str(), settings.directory.c_str(),
               bytes_text(std::max<std::uint64_t>(kBlockBytes, mem::large_frame_bytes())).c_str(),
               limited ? "memory limited to a quarter of it" : "memory NOT limited (no control group can be made here): mmap's figures are too good");
   Json rows = Json::array();
   for (Case& c : list) {
-    std::sort(c.values.begin(), c.values.end());
-    const double value = c.values[c.values.size() / 2];
-    std::printf("%-10s %-16s %10.0f %s\n", c.name.c_str(), c.system.c_str(), value, c.unit.c_str());
+    const double value = median(c.values), processor = median(c.processor);
+    // Not of programs that were started.
+    const std::string cost = c.system == "fio" ? "" : fmt::format("   {:6.2f} µs of processor time a block", processor);
+    std::printf("%-10s %-18s %10.0f %-5s%s\n", c.name.c_str(), c.system.c_str(), value, c.unit.c_str(), cost.c_str());
     rows.push_back({{"suite", "spill"}, {"case", c.name}, {"system", c.system}, {"ranks", 1}, {"threads", c.name == "random-8" ? 8 : 1},
                     {"bytes", c.name.front() == 's' ? kChunk : kBlockBytes}, {"value", value}, {"unit", c.unit}, {"repetitions", repetitions}});
   }
