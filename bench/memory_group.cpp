@@ -73,6 +73,16 @@ std::optional<std::uint64_t> MemoryGroup::peak() const {
   return {};
 }
 
+std::optional<std::uint64_t> MemoryGroup::killed() const {
+  for (const char* file : {"/memory.oom_control", "/memory.events"}) {
+    std::ifstream lines(good() ? path_ + file : "");
+    std::string name;
+    for (std::uint64_t n = 0; lines >> name >> n;)
+      if (name == "oom_kill") return n;
+  }
+  return {};
+}
+
 void MemoryGroup::remove_left_behind(const std::string& prefix) {
   for (const std::string& place : places()) {
     std::error_code error;

@@ -35,6 +35,9 @@ class MemoryGroup {
   /// The most bytes that were in use at once. Empty: version 2 before Linux 5.19, or not good().
   [[nodiscard]] std::optional<std::uint64_t> peak() const;
 
+  /// Processes inside that the kernel has killed for want of memory. Empty: before Linux 4.13, or not good().
+  [[nodiscard]] std::optional<std::uint64_t> killed() const;
+
   /// Groups whose names begin so, of a process that is gone.
   static void remove_left_behind(const std::string& prefix);
 
