@@ -11,7 +11,7 @@
 // x86-64 (one xchg in pop), and provable from C++20's single total order S. The bounded ring needs no resizing.
 //
 // Thread safety: push() and pop() by the owner alone; everything else by anybody, at any time after create().
-// Invariants: top only grows; top <= bottom + 1 (bottom = top - 1 only inside pop()); bottom - top <= capacity.
+// Invariants: top only grows; top <= bottom + 1 (bottom = top - 1 only inside pop()); bottom <= limit <= top + capacity, as numbers from top on.
 // Indices are compared by their difference as signed numbers, so they may start anywhere and wrap.
 #pragma once
 
@@ -65,17 +65,24 @@ class Deque {
 
   /// Owner. False, and nothing happened, if capacity values are in it.
   [[nodiscard]] bool push(std::uint64_t value) noexcept {
+    // acquire: pairs with the release in the thief's compare-swap; it has read the slots below, which pushes may now overwrite.
+    limit_ = top_.load(std::memory_order_acquire) + capacity();
+    return push_below_limit(value);
+  }
+  /// Owner. The same, but it looks only at how far thieves had come when push() looked last, or whether shut() came since: false may be wrong, true is
+  /// not. For hot paths, with push() for the rest: it reads nothing that thieves write.
+  [[nodiscard]] bool push_below_limit(std::uint64_t value) noexcept {
     // relaxed: only the owner writes bottom.
     const std::uint64_t b = bottom_.load(std::memory_order_relaxed);
-    // acquire: pairs with the release in the thief's compare-swap; it has read the slot that we may now overwrite.
-    const std::uint64_t t = top_.load(std::memory_order_acquire);
-    if (b - t > mask_) return false;
+    if (b == limit_) [[unlikely]] return false;   // the bottom passes no limit, so equality is enough
     // relaxed: published by bottom.
     slot(b).store(value, std::memory_order_relaxed);
     // release: who reads b + 1 also reads the value, and everything written before it (the suspended thread's registers).
     bottom_.store(b + 1, std::memory_order_release);
     return true;
   }
+  /// Owner. Until the next push() or a pop, push_below_limit() fails.
+  void shut() noexcept { limit_ = bottom_.load(std::memory_order_relaxed); }   // relaxed: only the owner writes bottom
 
   /// Owner. The newest value, or nothing.
   [[nodiscard]] std::optional<std::uint64_t> pop() noexcept {
@@ -89,9 +96,23 @@ class Deque {
       value = slot(b).load(std::memory_order_relaxed);
     });
   }
-  /// The same for an owner that knows which value it is, if any, and saves the look at it.
-  [[nodiscard]] bool pop_known([[maybe_unused]] std::uint64_t value) noexcept {
-    return pop_with([&](std::uint64_t b) { KASANE_ASSERT(slot(b).load(std::memory_order_relaxed) == value); });
+  /// The same in two halves, for an owner that knows which value it is, if any, and has a sequentially consistent compare-swap of its own to do: done
+  /// between the halves it stands for the one that a pop takes. begin_pop(), that compare-swap, successful or not, and then end_pop(), with nothing else between.
+  /// value() says what the value is, where assertions are compiled.
+  [[nodiscard]] std::uint64_t begin_pop() noexcept {
+    // relaxed, both: only the owner writes it. Where begin_pop() is used (x86-64) the compare-swap is a full fence: as in pop_with(), either this store is before a
+    // thief's load of bottom, or the thief's earlier load of top is before ours. C++20's order S does not say so of a store that is not in it, hence:
+#if !defined(__x86_64__)
+#error "kasane: a pop in two halves needs a compare-swap that is a full fence; give begin_pop() a fence here"
+#endif
+    const std::uint64_t b = bottom_.load(std::memory_order_relaxed) - 1;
+    bottom_.store(b, std::memory_order_relaxed);
+    return b;
+  }
+  /// begun: what begin_pop() returned.
+  template <class Value>
+  [[nodiscard]] bool end_pop(std::uint64_t begun, [[maybe_unused]] Value&& value) noexcept {
+    return end_pop_at(begun, [&]([[maybe_unused]] std::uint64_t b) { KASANE_ASSERT(slot(b).load(std::memory_order_relaxed) == value()); });
   }
 
   /// Anybody, also a process that maps the memory elsewhere. Fills value only if taken.
@@ -132,7 +153,7 @@ class Deque {
   }
 
  private:
-  explicit Deque(std::uint64_t capacity) noexcept : mask_(capacity - 1) {}
+  explicit Deque(std::uint64_t capacity) noexcept : mask_(capacity - 1), limit_(capacity) {}
 
   // take(index) reads what was popped.
   template <class Take>
@@ -141,6 +162,12 @@ class Deque {
     // seq_cst, both: either this store is before a thief's load of bottom in S, and the thief sees that value b is not for
     // it, or the thief's earlier load of top is before ours, and we see how far top had come. (Dekker's pattern.)
     bottom_.store(b, std::memory_order_seq_cst);
+    return end_pop_at(b, take);
+  }
+
+  // The bottom was b + 1 and is b.
+  template <class Take>
+  bool end_pop_at(std::uint64_t b, Take&& take) noexcept {
     std::uint64_t t = top_.load(std::memory_order_seq_cst);
     const auto left = static_cast<std::int64_t>(b - t);
     if (left > 0) [[likely]] {
@@ -166,6 +193,7 @@ class Deque {
   alignas(128) Word top_{0};
   alignas(128) Word bottom_{0};
   const std::uint64_t mask_;
+  std::uint64_t limit_;   ///< the owner's: a top that it has seen, plus capacity, or less
   // Behind the object: Word ring[capacity].
 
  public:

@@ -31,33 +31,26 @@ struct Parent {
   Word word;
 };
 
-/// A child that came back into its parent: the worker, and the child's control block. In two registers.
-struct ChildReturned {
-  Worker* worker;
-  SlotControl* child;
-};
-
 }  // namespace kasane::ult
 
 extern "C" {
 
-/// Saves the caller's context in *save_sp, then, with rsp = argument (16-byte aligned), calls the three parts of the child's life below. If
-/// the last returns, goes back to the caller's stack, and to the caller by way of kasane_ult_child_returned. Else returns when somebody resumes the saved
-/// context.
-void kasane_ult_fork(kasane::ult::Worker* worker, kasane::ult::SlotControl* control, std::uint32_t slot, void* argument, void (*function)(void*),
-                     kasane::ult::Word* save_sp);
+/// Saves the caller's context in forker->sp, then, with rsp = argument (16-byte aligned), calls the three parts of the child's life below. If
+/// the last returns, goes back to the caller's stack, and to the caller, if need be by way of kasane_ult_child_returned. Else returns when somebody resumes
+/// the saved context.
+void kasane_ult_fork(kasane::ult::Worker* worker, kasane::ult::SlotControl* own, kasane::ult::SlotControl* forker, void* argument, void (*function)(void*));
 
 // The life of every user-level thread (pool.cpp): the only caller is kasane_ult_fork, on the new stack. In three parts, because the registers of
 // kasane_ult_fork keep function and argument over the first for nothing: they are saved already.
 
 /// Makes the parent available to others.
-kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane::ult::SlotControl* control, std::uint32_t slot);
+kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane::ult::SlotControl* own, kasane::ult::SlotControl* forker);
 /// Calls function(argument) and catches what it throws.
-void kasane_ult_thread_run(void (*function)(void*), void* argument);
-/// Returns only if the thread was never switched out and its parent is still here.
-kasane::ult::ChildReturned kasane_ult_thread_end(kasane::ult::Parent parent);
-/// What is left to do on the parent's stack (pool.cpp); the only caller is kasane_ult_fork.
-void kasane_ult_child_returned(kasane::ult::Worker* worker, kasane::ult::SlotControl* child);
+void kasane_ult_thread_run(void* argument, void (*function)(void*));
+/// Returns only if the thread was never switched out and its parent is still here. The child's control block, if its end is to be made known yet, or null.
+kasane::ult::SlotControl* kasane_ult_thread_end(kasane::ult::Parent parent);
+/// Makes the child's end known, on the parent's stack (pool.cpp); the only caller is kasane_ult_fork.
+void kasane_ult_child_returned(kasane::ult::SlotControl* child);
 
 /// Saves the caller's context in *save_sp and resumes the one at load_sp. Returns when somebody resumes the caller's.
 void kasane_ult_switch(kasane::ult::Word* save_sp, kasane::ult::Word load_sp);

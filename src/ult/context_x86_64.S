@@ -37,7 +37,7 @@
         .cfi_rel_offset r15, 0
         .endm
 
-// void kasane_ult_fork(rdi worker, rsi control, edx slot, rcx argument, r8 function, r9 save_sp)
+// void kasane_ult_fork(rdi worker, rsi own, rdx forker, rcx argument, r8 function)
         .globl  kasane_ult_fork
         .hidden kasane_ult_fork
         .hidden kasane_ult_thread_begin
@@ -50,16 +50,16 @@ kasane_ult_fork:
         .cfi_startproc
         ENDBR
         SAVE_SIX
-        movq    %rsp, (%r9)
+        movq    %rsp, (%rdx)            // sp is its first field
         movq    %rsp, %rbx              // the calls below keep it, and r12, for us
         movq    %rcx, %rsp
         .cfi_remember_state
         .cfi_undefined rip              // unwinding ends here: the parent may be running elsewhere
         xorl    %ebp, %ebp              // and so do walks along frame pointers
         movq    %r8, %r12
-        call    kasane_ult_thread_begin // worker, control and slot are where it wants them
-        movq    %r12, %rdi
-        movq    %rsp, %rsi              // the argument is where the stack begins
+        call    kasane_ult_thread_begin // worker, own and forker are where it wants them
+        movq    %rsp, %rdi              // the argument is where the stack begins
+        movq    %r12, %rsi
         movq    %rax, %r12              // the parent
         call    kasane_ult_thread_run
         movq    %r12, %rdi
@@ -77,8 +77,10 @@ kasane_ult_fork:
         .cfi_restore r13
         .cfi_restore r14
         .cfi_restore r15
-        movq    %rax, %rdi              // what thread_end returned: its worker and its slot
-        movq    %rdx, %rsi
+        testq   %rax, %rax              // what thread_end returned
+        jnz     1f
+        ret
+1:      movq    %rax, %rdi
         jmp     kasane_ult_child_returned
         .cfi_endproc
         .size   kasane_ult_fork, .-kasane_ult_fork

@@ -7,6 +7,8 @@
 
 #include <cxxabi.h>
 
+#include <cstdint>
+
 #include "ult/layout.h"
 
 namespace kasane::ult {
@@ -16,7 +18,7 @@ struct ExceptionState {
   void* caught;            ///< stack of exceptions being handled
   unsigned int uncaught;   ///< thrown and not yet caught
 
-  [[nodiscard]] bool empty() const noexcept { return caught == nullptr && uncaught == 0; }
+  [[nodiscard]] bool empty() const noexcept { return (reinterpret_cast<std::uintptr_t>(caught) | uncaught) == 0; }   // one branch: forks ask
 
   /// Of the calling OS thread; the same address for its whole life.
   [[nodiscard]] static ExceptionState* of_os_thread() noexcept {

@@ -45,7 +45,7 @@ Idlers::Idlers(Rank own, bool several, Outside* outside)
     : several_(several), own_(own), outside_(outside ? outside : &own_doorbell_) {
   // A process that is not registered is not reached by others' barriers, so its pushes must order themselves.
   const int command = several_ ? MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED : MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED;
-  no_membarrier_ = membarrier(command) != 0;
+  if (membarrier(command) != 0) word_.store(kOrderedPushes, std::memory_order_relaxed);   // relaxed: nobody else has it yet
 }
 
 void Idlers::barrier() noexcept {

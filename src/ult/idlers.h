@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who of a rank's workers searches and who sleeps, and how a push finds out without a fence (docs/design/sched.md, "Idling").
 //
-// One word: sleepers 16 | searching 16 | waking 1. A push wakes somebody only if somebody sleeps, nobody searches, and no
+// One word: sleepers 15 | pushes order themselves 1 | searching 16 | waking 1. A push wakes somebody only if somebody sleeps, nobody searches, and no
 // wake-up is under way; so a burst of pushes costs one system call, and wake-ups spread from the woken to the next.
 //
 // Invariant (no wake-up is lost): if an item is visible to all and nobody is about to take it, then somebody searches, or a wake-up is under
@@ -48,12 +48,13 @@ class Idlers {
 
   /// After an item has been made visible: should wake() be called? One relaxed load (see the invariant).
   [[nodiscard]] bool wanted() noexcept {
+    const std::uint64_t word = hint();
     // acq_rel, an exchange with the announcement: either it comes later and the sleeper's last look sees the item, or we see it.
-    if (no_membarrier_) [[unlikely]] return is_wanted(word_.fetch_add(0, std::memory_order_acq_rel));
-    // The compiler must not read the word before the item is stored; the processor may, which is what the membarrier is for.
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    return is_wanted(word_.load(std::memory_order_relaxed));
+    if (word & kOrderedPushes) [[unlikely]] return is_wanted(word_.fetch_add(0, std::memory_order_acq_rel));
+    return is_wanted(word);
   }
+  /// The same, coarser and cheaper: not 0 where wanted() may say yes.
+  [[nodiscard]] std::uint64_t perhaps_wanted() const noexcept { return hint() & (kSleepers | kOrderedPushes); }
   [[gnu::noinline]] void wake();
   /// Wakes everybody: something other than a push happened (the root's exit, stop).
   void wake_all() { outside_->ring(own_); }
@@ -78,15 +79,19 @@ class Idlers {
   [[nodiscard]] Outside& outside() noexcept { return *outside_; }
 
  private:
-  static constexpr std::uint64_t kSleeper = 1, kSearching = 1u << 16, kWaking = std::uint64_t{1} << 32;
-  static constexpr std::uint64_t kSleepers = kSearching - 1;
-  /// Sleepers, no searcher, not waking: a value in [1, 2^16).
-  static bool is_wanted(std::uint64_t word) noexcept { return word - 1 < kSleepers; }
+  static constexpr std::uint64_t kSleeper = 1, kOrderedPushes = 1u << 15, kSearching = 1u << 16, kWaking = std::uint64_t{1} << 32;
+  static constexpr std::uint64_t kSleepers = kOrderedPushes - 1;
+  /// Sleepers, no searcher, not waking: a value in [1, 2^15), but for the one bit.
+  static bool is_wanted(std::uint64_t word) noexcept { return (word & ~kOrderedPushes) - 1 < kSleepers; }
+  [[nodiscard]] std::uint64_t hint() const noexcept {
+    // The compiler must not read the word before the item is stored; the processor may, which is what the membarrier is for.
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    return word_.load(std::memory_order_relaxed);
+  }
   void barrier() noexcept;
   void search_again() noexcept;
 
   alignas(64) std::atomic<std::uint64_t> word_{0};
-  bool no_membarrier_ = false;
   bool several_;
   Rank own_;
   Outside* outside_;

@@ -21,18 +21,17 @@ enum class JoinKind : std::uint8_t {
   detached,   ///< nobody will wait
 };
 
-/// A join record taken apart. In the word: kind 4 | rank 28 | slot 32.
+/// A join record taken apart. In the word: slot 32 | rank 28 | kind 4; the kind lowest, so that a running thread's is a small constant.
 struct JoinRecord {
   JoinKind kind = JoinKind::free;
   Rank rank{0};
   SlotId slot{0};
 
   [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
-    return static_cast<std::uint64_t>(kind) << 60 | static_cast<std::uint64_t>(raw(rank) & 0xFFFFFFFu) << 32 | raw(slot);
+    return static_cast<std::uint64_t>(raw(slot)) << 32 | static_cast<std::uint64_t>(raw(rank) & 0xFFFFFFFu) << 4 | static_cast<std::uint64_t>(kind);
   }
   [[nodiscard]] static constexpr JoinRecord unpack(std::uint64_t word) noexcept {
-    return {static_cast<JoinKind>(word >> 60), Rank{static_cast<std::uint32_t>(word >> 32) & 0xFFFFFFFu},
-            SlotId{static_cast<std::uint32_t>(word)}};
+    return {static_cast<JoinKind>(word & 0xFu), Rank{static_cast<std::uint32_t>(word) >> 4}, SlotId{static_cast<std::uint32_t>(word >> 32)}};
   }
   friend constexpr bool operator==(JoinRecord, JoinRecord) = default;
 };

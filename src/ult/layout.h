@@ -45,7 +45,7 @@ inline constexpr std::uint32_t kLocalKeys = 4;   ///< thread_local-like values a
 /// thread has ended.
 /// The first cache line is what fork and join touch; the second what only blocked, moved or failing threads need.
 struct alignas(128) SlotControl {
-  Word sp;             ///< saved stack pointer while the thread does not run
+  Word sp;             ///< saved stack pointer while the thread does not run; first (context_x86_64.S)
   Word join;           ///< the join record: ult/join_record.h
   Word next;           ///< Link to the next slot while in one list (ready, returned, free, waiters)
   Word flags;          ///< SlotFlags; changed only by whoever runs, resumes, ends or frees the thread; of a free slot: 0, or moved
@@ -60,7 +60,7 @@ struct alignas(128) SlotControl {
   Word locals[kLocalKeys];
 };
 static_assert(sizeof(SlotControl) == 128);
-static_assert(offsetof(SlotControl, eh) == 64);
+static_assert(offsetof(SlotControl, sp) == 0 && offsetof(SlotControl, eh) == 64);
 
 enum SlotFlags : Word {
   kSlotResumed = 1,         ///< was switched out at least once: it may not return into its parent
@@ -69,6 +69,8 @@ enum SlotFlags : Word {
   kSlotLocals = 8,          ///< locals[] holds something
   kSlotException = 16,      ///< exception holds something
   kSlotAbandoned = 32,      ///< given back by another rank before it ran: its stack is still the slot's
+  kSlotElsewhere = 64,      ///< only of stand-ins (ult/worker.h): the thread's control block is another rank's, or there is no thread
+  kSlotReturnsSlowly = 128, ///< its parent is not to be returned into by the short way (pool.cpp)
 };
 
 /// A mutex, condition variable or barrier (ult/mutex.h …), or a watch list (ult/watch.h). What words mean is theirs; next_free belongs to the allocator.

@@ -14,7 +14,7 @@ constexpr Rank kKeysRank{0};
 
 Worker& worker_of_thread() {
   Worker* worker = current_worker();
-  KASANE_CHECK(worker != nullptr && worker->self != kNoSlot, "thread-local slots belong to user-level threads (inside of kasane::run)");
+  KASANE_CHECK(worker != nullptr && worker->self() != kNoSlot, "thread-local slots belong to user-level threads (inside of kasane::run)");
   return *worker;
 }
 
@@ -43,26 +43,26 @@ void* Locals::get(std::uint32_t key) {
   Worker& worker = worker_of_thread();
   // The words still hold an earlier thread's values until this one sets one.
   const Controls& controls = worker.core->controls;
-  if (!(controls.get(worker.self, offsetof(SlotControl, flags)) & kSlotLocals)) return nullptr;
-  return reinterpret_cast<void*>(controls.get(worker.self, field(key)));
+  if (!(controls.get(worker.self(), offsetof(SlotControl, flags)) & kSlotLocals)) return nullptr;
+  return reinterpret_cast<void*>(controls.get(worker.self(), field(key)));
 }
 
 void Locals::set(std::uint32_t key, void* value) {
   KASANE_CHECK_OP(key, <, kLocalKeys);
   Worker& worker = worker_of_thread();
   const Controls& controls = worker.core->controls;
-  const Word flags = controls.get(worker.self, offsetof(SlotControl, flags));
+  const Word flags = controls.get(worker.self(), offsetof(SlotControl, flags));
   if (!(flags & kSlotLocals)) {
-    for (std::uint32_t k = 0; k < kLocalKeys; ++k) controls.put(worker.self, field(k), 0);
-    controls.put(worker.self, offsetof(SlotControl, flags), flags | kSlotLocals);
+    for (std::uint32_t k = 0; k < kLocalKeys; ++k) controls.put(worker.self(), field(k), 0);
+    controls.put(worker.self(), offsetof(SlotControl, flags), flags | kSlotLocals);
   }
-  controls.put(worker.self, field(key), reinterpret_cast<Word>(value));
+  controls.put(worker.self(), field(key), reinterpret_cast<Word>(value));
 }
 
 void Locals::destroy_all() noexcept {
   {
     Worker& worker = worker_of_thread();
-    if (!(worker.core->controls.get(worker.self, offsetof(SlotControl, flags)) & kSlotLocals)) return;
+    if (!(worker.core->controls.get(worker.self(), offsetof(SlotControl, flags)) & kSlotLocals)) return;
   }
   for (std::uint32_t key = 0; key < kLocalKeys; ++key) {
     void* const value = get(key);
@@ -74,8 +74,8 @@ void Locals::destroy_all() noexcept {
   // A destructor may have moved the thread: where it is now.
   Worker& worker = worker_of_thread();
   const Controls& controls = worker.core->controls;
-  const Word flags = controls.get(worker.self, offsetof(SlotControl, flags));
-  if (flags & kSlotLocals) controls.put(worker.self, offsetof(SlotControl, flags), flags & ~Word{kSlotLocals});
+  const Word flags = controls.get(worker.self(), offsetof(SlotControl, flags));
+  if (flags & kSlotLocals) controls.put(worker.self(), offsetof(SlotControl, flags), flags & ~Word{kSlotLocals});
 }
 
 }  // namespace kasane::ult

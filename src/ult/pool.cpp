@@ -44,7 +44,7 @@ constexpr Word kRunning = JoinRecord{JoinKind::running}.pack();
 /// The worker of the calling thread; its absence is a mistake that no program recovers from.
 Worker& worker_of_thread() {
   Worker* worker = current_worker();
-  KASANE_CHECK(worker != nullptr && worker->self != kNoSlot, "this call belongs on a user-level thread (inside of kasane::run)");
+  KASANE_CHECK(worker != nullptr && worker->self() != kNoSlot, "this call belongs on a user-level thread (inside of kasane::run)");
   return *worker;
 }
 
@@ -95,8 +95,8 @@ void run_root_call(void* call) {
   new (&exception) std::exception_ptr;   // its reference is the word's now
   Worker& worker = *current_worker();
   const Controls& controls = worker.core->controls;
-  controls.put(worker.self, offsetof(SlotControl, exception), word);
-  controls.put(worker.self, offsetof(SlotControl, flags), controls.get(worker.self, offsetof(SlotControl, flags)) | kSlotException);
+  controls.put(worker.self(), offsetof(SlotControl, exception), word);
+  controls.put(worker.self(), offsetof(SlotControl, flags), controls.get(worker.self(), offsetof(SlotControl, flags)) | kSlotException);
 }
 
 // ---- fork ----
@@ -106,16 +106,17 @@ void run_root_call(void* call) {
                           std::to_string(stack_bytes) + " bytes");
 }
 
+/// The argument's address is a multiple of alignment, if that divides stack sizes, and of what divides size.
 inline Pool::Allocated make_thread(SlotControl& control, Word stack_end, std::size_t alignment, std::size_t size) {
-  const std::uintptr_t align = alignment < 16 ? 16 : alignment;
-  const std::uintptr_t argument = (stack_end - size) & ~(align - 1);
+  const std::uintptr_t argument = (stack_end - size) & ~(alignment - 1);
   control.stack_end = stack_end;
   // relaxed: whoever learns of the thread does so through something that orders memory.
   atomic(control.join).store(kRunning, std::memory_order_relaxed);
   return {ThreadId{control.id}, reinterpret_cast<void*>(argument)};
 }
 
-[[gnu::noinline]] Pool::Allocated allocate_slowly(Worker& worker, std::size_t alignment, std::size_t size) {
+[[gnu::noinline]] Pool::Allocated allocate_slowly(std::size_t alignment, std::size_t size) {
+  Worker& worker = *current_worker();
   PoolCore& core = *worker.core;
   if (size + alignment > core.config.stack_bytes / 2) refuse_argument(size, core.config.stack_bytes);
   const Word stack_end = core.slots.take_stack(worker.stacks);
@@ -131,7 +132,7 @@ inline void fork_on(Worker& worker, SlotControl* control, Pool::Allocated thread
   count(worker.counters->forks);
   worker.core->slots.sanitizer.leaving_to_thread(thread.id.slot());
   // In builds without a sanitizer the last call: the child, or whoever resumes us, returns straight to our caller.
-  kasane_ult_fork(&worker, control, raw(thread.id.slot()), thread.argument, function, worker.control ? &worker.control->sp : &worker.foreign_sp);
+  kasane_ult_fork(&worker, control, worker.control, thread.argument, function);
   SanitizerSlots::arrived();
 }
 
@@ -147,80 +148,76 @@ void adopt_for_fork(Worker& worker, Pool::Allocated thread) {
 }
 
 Parent running_on(const Worker& worker) noexcept {
-  return {worker.control != nullptr ? reinterpret_cast<Word>(worker.control) : Word{raw(worker.self)} << 32 | 1};
+  return {worker.runs_one_of_elsewhere() ? Word{raw(worker.self())} << 32 | 1 : reinterpret_cast<Word>(worker.control)};
 }
 bool born_here(Parent parent) noexcept { return (parent.word & 1) == 0; }
 SlotControl* control_of(Parent parent) noexcept { return reinterpret_cast<SlotControl*>(parent.word); }   // born here
+/// Also of a parent that was stolen, and may have ended.
 SlotId slot_of(Parent parent) noexcept {
-  if (!born_here(parent)) return SlotId{static_cast<std::uint32_t>(parent.word >> 32)};
-  // relaxed: a parent that was stolen may have ended, and its slot got another generation; the slot in the word stays.
-  return ThreadId{atomic(control_of(parent)->id).load(std::memory_order_relaxed)}.slot();
+  return born_here(parent) ? Worker::slot_of(*control_of(parent)) : SlotId{static_cast<std::uint32_t>(parent.word >> 32)};
 }
 
 // The less usual half of kasane_ult_thread_begin: a root; a parent born elsewhere, or in the middle of a catch block (what the next to run it must
-// know goes to its control block); somebody to be woken; a full deque.
-[[gnu::noinline]] Parent begin_slowly(Worker& worker, SlotControl* own, SlotId slot) {
+// know goes to its control block); somebody to be woken; a full deque. But for somebody to be woken the child says so, and returns by end_slowly.
+[[gnu::noinline]] Parent begin_slowly(Worker& worker, SlotControl& own) {
   const Parent parent = running_on(worker);
-  const bool none = worker.self == kNoSlot;   // a root
+  const bool none = worker.self() == kNoSlot;   // a root
   if (!none) {
     worker.core->save_exceptions(worker);
-    if (worker.control == nullptr) worker.core->controls.put(worker.self, offsetof(SlotControl, sp), worker.foreign_sp);
+    if (worker.runs_one_of_elsewhere()) worker.core->controls.put(worker.self(), offsetof(SlotControl, sp), worker.control->sp);
   }
-  worker.self = slot;
-  worker.control = own;
+  worker.control = &own;
+  own.flags |= kSlotReturnsSlowly;
   if (!none) worker.core->push(worker, slot_of(parent));
   return parent;
 }
 
 [[gnu::noinline]] Parent push_slowly(Worker& worker, Parent parent) {
+  worker.control->flags |= kSlotReturnsSlowly;
   worker.core->push(worker, slot_of(parent));
   return parent;
 }
 [[gnu::noinline]] Parent wake_slowly(PoolCore& core, Parent parent) {
-  core.wake_for_push();
-  core.answer_if_asked();
+  if (core.wake_wanted()) {
+    core.wake_for_push();
+    core.answer_if_asked();
+  }
   return parent;
 }
 
 // Back to the parent, which pop gave. Last on the child's stack.
-KASANE_ULT_SWITCHES inline ChildReturned return_to(Worker& worker, Parent parent) {
+KASANE_ULT_SWITCHES inline SlotControl* return_to(Worker& worker, Parent parent) {
   SlotControl* const child = worker.control;
   PoolCore& core = *worker.core;
-  worker.self = slot_of(parent);
-  worker.control = born_here(parent) ? control_of(parent) : nullptr;
-  if (core.controls.get(worker.self, offsetof(SlotControl, flags)) & kSlotExceptionState) core.restore_exceptions(worker);
-  core.slots.sanitizer.leaving_to_thread(worker.self);
-  return {&worker, child};
+  worker.control = born_here(parent) ? control_of(parent) : worker.stand_in(slot_of(parent));
+  if (core.controls.get(worker.self(), offsetof(SlotControl, flags)) & kSlotExceptionState) core.restore_exceptions(worker);
+  core.slots.sanitizer.leaving_to_thread(worker.self());
+  return child;
 }
 
-// The less usual half of kasane_ult_thread_end: a thread that was switched out, or has values to destroy (which may switch it out), or whose parent is
-// in the overflow list.
-[[gnu::noinline]] KASANE_ULT_SWITCHES ChildReturned end_slowly(Parent parent) {
+// The less usual half of kasane_ult_thread_end: a thread that was switched out, or has values to destroy (which may switch it out), or that began by
+// begin_slowly or push_slowly; a full cache of stacks.
+[[gnu::noinline]] KASANE_ULT_SWITCHES SlotControl* end_slowly(Parent parent) {
   Locals::destroy_all();
   Worker& here = *current_worker();
-  if (here.control == nullptr || here.control->flags != 0) here.core->leave_for_good(here);
+  if ((here.control->flags & ~Word{kSlotReturnsSlowly}) != 0) here.core->leave_for_good(here);
+  here.control->flags = 0;
   if (here.queue.pop(here.core->controls) == kNoSlot) here.core->leave_for_good(here);
   return return_to(here, parent);
 }
 
-[[gnu::noinline]] KASANE_ULT_SWITCHES ChildReturned return_slowly(Worker& worker, Parent parent) { return return_to(worker, parent); }
-
-[[noreturn, gnu::noinline]] void leave_slowly(Worker& worker) { worker.core->leave_for_good(worker); }
-
-[[gnu::noinline]] void child_returned_slowly(Worker& worker, SlotControl& child) {
-  worker.core->slots.release_stack(worker.stacks, child.stack_end);
-  worker.core->end_thread(worker, worker.core->controls.slot_of(child));
+// In the middle of a pop: somebody waits for the child, or it is detached, so its end is not known yet.
+[[gnu::noinline]] KASANE_ULT_SWITCHES SlotControl* end_waited(Worker& worker, Parent parent, std::uint64_t pop) {
+  if (!worker.queue.end_pop(pop, [&] { return slot_of(parent); })) worker.core->leave_for_good(worker);
+  return return_to(worker, parent);
 }
 
-// Somebody waits for the child, or it is detached.
-[[gnu::noinline]] void end_known_thread(Worker& worker, SlotControl& child) {
-  worker.core->end_thread(worker, worker.core->controls.slot_of(child));
-}
+[[noreturn, gnu::noinline]] void end_alone(Worker& worker, Word stack_end) { worker.core->leave_ended(worker, stack_end); }
 
 // A slot born elsewhere: its allocator moved between allocate and fork. The child never returns into its parent (control is null).
 [[gnu::noinline]] void fork_foreign(Worker& worker, Pool::Allocated thread, void (*function)(void*)) {
   adopt_for_fork(worker, thread);
-  fork_on(worker, nullptr, thread, function);
+  fork_on(worker, worker.stand_in(thread.id.slot()), thread, function);
 }
 
 // ---- join ----
@@ -265,7 +262,7 @@ void check_generation(const PoolCore& core, ThreadId id) {
     Worker& worker = worker_of_thread();
     PoolCore& core = *worker.core;
     const JoinRecord record = JoinRecord::unpack(core.controls.get(slot, offsetof(SlotControl, join)));
-    const JoinStep step = next(record, {JoinEvent::Kind::join, core.config.rank, worker.self});
+    const JoinStep step = next(record, {JoinEvent::Kind::join, core.config.rank, worker.self()});
     if (step.action == JoinAction::collect) return collect(slot, record.rank);
     if (step.action == JoinAction::refuse || waited)
       refuse(std::errc::invalid_argument, "kasane: this thread is being joined by another thread, or is detached");
@@ -346,7 +343,7 @@ void Pool::run_root(std::uint32_t index, void (*entry)(void*), void* arg) {
   std::exception_ptr exception;
   {
     Attached attached(worker);
-    const Allocated root = allocate_slowly(worker, alignof(RootCall), sizeof(RootCall));
+    const Allocated root = allocate_slowly(16, sizeof(RootCall));
     const SlotId slot = root.id.slot();
     new (root.argument) RootCall{entry, arg};
     // It has no parent to return into: what is in the deque then is left over from an earlier root.
@@ -378,11 +375,11 @@ Pool* Pool::current() noexcept {
 std::uint32_t Pool::worker() noexcept { return current_worker()->index; }
 SlotId Pool::self() noexcept {
   const Worker* worker = current_worker();
-  return worker ? worker->self : kNoSlot;
+  return worker ? worker->self() : kNoSlot;
 }
 bool Pool::in_user_code() noexcept {
   const Worker* worker = current_worker();
-  return worker && worker->self != kNoSlot && worker->runtime_depth == 0;
+  return worker && worker->self() != kNoSlot && worker->runtime_depth == 0;
 }
 
 void RuntimeSection::enter() noexcept {
@@ -394,12 +391,17 @@ void RuntimeSection::leave() noexcept {
 
 // ---- threads ----
 
-Pool::Allocated Pool::allocate(std::size_t alignment, std::size_t size) {
+Pool::Allocated Pool::allocate_sixteens(std::size_t size) {
   KASANE_ASSERT(current_worker() != nullptr && self() != kNoSlot, "threads are made on a user-level thread");
   Worker& worker = *current_worker();
-  if (worker.cache.empty() || worker.stacks.empty() || size + alignment > kSmallestStackBytes / 2 || kSanitized) [[unlikely]]
-    return allocate_slowly(worker, alignment, size);
-  return make_thread(*worker.cache.pop(), worker.stacks.pop(), alignment, size);
+  if (worker.cache.empty() || worker.stacks.empty() || size > kSmallestStackBytes / 2 || kSanitized) [[unlikely]]
+    return allocate_slowly(16, size);
+  return make_thread(*worker.cache.pop(), worker.stacks.pop(), 1, size);
+}
+
+Pool::Allocated Pool::allocate_aligned(std::size_t alignment, std::size_t size) {
+  KASANE_ASSERT(current_worker() != nullptr && self() != kNoSlot, "threads are made on a user-level thread");
+  return allocate_slowly(alignment, size);
 }
 
 void Pool::abandon(Allocated thread) {
@@ -415,7 +417,7 @@ void Pool::abandon(Allocated thread) {
 
 void Pool::fork(Allocated thread, void (*function)(void*)) {
   Worker* worker = current_worker();
-  KASANE_ASSERT(worker != nullptr && worker->self != kNoSlot);
+  KASANE_ASSERT(worker != nullptr && worker->self() != kNoSlot);
   KASANE_ASSERT(worker->runtime_depth == 0, "a fork inside of a runtime section");
   const Controls& controls = worker->controls;
   const SlotId slot = thread.id.slot();
@@ -425,7 +427,7 @@ void Pool::fork(Allocated thread, void (*function)(void*)) {
 
 void Pool::join(ThreadId id) {
   Worker* worker = current_worker();
-  KASANE_ASSERT(worker != nullptr && worker->self != kNoSlot);
+  KASANE_ASSERT(worker != nullptr && worker->self() != kNoSlot);
   const SlotId slot = id.slot();
   if (!worker->controls.is_local(slot)) [[unlikely]] return join_slowly(id);
   SlotControl& control = *worker->controls.local(slot);
@@ -434,7 +436,9 @@ void Pool::join(ThreadId id) {
   // relaxed: a slot is reused only after this join.
   const Word found = atomic(control.id).load(std::memory_order_relaxed);
   if (record != worker->exited_here || found != id.value || control.flags != 0) [[unlikely]] return join_slowly(id);
-  worker->core->slots.release_clean(worker->cache, control);
+  Slots::end_generation(control);
+  if (worker->cache.full()) [[unlikely]] return worker->core->slots.spill_and_push(worker->cache, control);
+  worker->cache.push(&control);
 }
 
 void Pool::detach(ThreadId id) {
@@ -486,8 +490,8 @@ void Pool::exit() { throw ThreadExit{}; }
 
 ThreadId Pool::id() noexcept {
   const Worker* worker = current_worker();
-  if (worker == nullptr || worker->self == kNoSlot) return {};
-  return {worker->controls.get(worker->self, offsetof(SlotControl, id))};
+  if (worker == nullptr || worker->self() == kNoSlot) return {};
+  return {worker->controls.get(worker->self(), offsetof(SlotControl, id))};
 }
 
 void Pool::suspend(void (*publish)(void* context, SlotId), void* context) {
@@ -524,23 +528,20 @@ void Pool::acquire() {
 // The three parts of a thread's life on its own stack, called in turn by kasane_ult_fork. Nothing but the function and its argument is kept from one to
 // the next: what the end needs is asked of the worker of then.
 
-kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane::ult::SlotControl* own, std::uint32_t slot) {
+kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane::ult::SlotControl* own, kasane::ult::SlotControl* forker) {
   using namespace kasane;
   using namespace kasane::ult;
   SanitizerSlots::arrived();
-  if (worker->control == nullptr || !worker->exceptions->empty()) [[unlikely]] return begin_slowly(*worker, own, SlotId{slot});
-  const Parent parent{reinterpret_cast<Word>(worker->control)};
-  const SlotId forker = worker->self;
-  PoolCore& core = *worker->core;
-  worker->self = SlotId{slot};
+  if (forker->flags & kSlotElsewhere || !worker->exceptions->empty()) [[unlikely]] return begin_slowly(*worker, *own);
+  const Parent parent{reinterpret_cast<Word>(forker)};
   worker->control = own;
   // From the push on the parent may run elsewhere; it finds sp in its control block (the push releases).
-  if (!worker->queue.try_push(forker)) [[unlikely]] return push_slowly(*worker, parent);
-  if (core.wake_wanted()) [[unlikely]] return wake_slowly(core, parent);
+  if (!worker->queue.try_push(Worker::slot_of(*forker))) [[unlikely]] return push_slowly(*worker, parent);
+  if (worker->core->wake_perhaps_wanted()) [[unlikely]] return wake_slowly(*worker->core, parent);
   return parent;
 }
 
-void kasane_ult_thread_run(void (*function)(void*), void* argument) {
+void kasane_ult_thread_run(void* argument, void (*function)(void*)) {
   using namespace kasane::ult;
   try {
     function(argument);
@@ -549,32 +550,34 @@ void kasane_ult_thread_run(void (*function)(void*), void* argument) {
   }
 }
 
-KASANE_ULT_SWITCHES kasane::ult::ChildReturned kasane_ult_thread_end(kasane::ult::Parent parent) {
+KASANE_ULT_SWITCHES kasane::ult::SlotControl* kasane_ult_thread_end(kasane::ult::Parent parent) {
   using namespace kasane;
   using namespace kasane::ult;
   Worker* const here = current_worker();
   SlotControl* const child = here->control;
-  if (child == nullptr || child->flags != 0 || here->queue.overflowing()) [[unlikely]] return end_slowly(parent);
-  // Never switched out: this is the worker of the beginning, and all that was pushed after the parent has been popped or stolen.
-  // So a pop gives the parent, or nothing if it was stolen.
-  if (!here->queue.pop_known(slot_of(parent))) [[unlikely]] leave_slowly(*here);
-  SlotControl* const forker = control_of(parent);
-  if (!born_here(parent) || forker->flags & kSlotExceptionState) [[unlikely]] return return_slowly(*here, parent);
-  here->self = ThreadId{forker->id}.slot();
-  here->control = forker;
-  here->core->slots.sanitizer.leaving_to_thread(here->self);
-  return {here, child};
+  // Sanitizers want each end in the fiber of whoever goes on.
+  if (child->flags != 0 || here->stacks.full() || kSanitized) [[unlikely]] return end_slowly(parent);
+  // Never switched out: this is the worker of the beginning, and all that was pushed after the parent has been popped or stolen. So a pop gives the parent, or
+  // nothing if it was stolen. And the parent has no state of exceptions to take back.
+  const Word stack_end = child->stack_end;   // before anybody may take the control block
+  const std::uint64_t pop = here->queue.begin_pop();
+  // The end becomes known before it is known whether the parent is here: one locked instruction does for both. From then on the control block may be another
+  // thread's; the stack is ours until it is in the cache, from which nobody but this worker takes it, who leaves it first.
+  // seq_cst: begin_pop() asks for it; its release part, since what the child wrote is the joiner's to see.
+  Word expected = kRunning;
+  if (!atomic(child->join).compare_exchange_strong(expected, here->exited_here, std::memory_order_seq_cst, std::memory_order_seq_cst)) [[unlikely]]
+    return end_waited(*here, parent, pop);
+  if (!here->queue.end_pop(pop, [&] { return slot_of(parent); })) [[unlikely]] end_alone(*here, stack_end);
+  here->control = control_of(parent);
+  here->stacks.push(stack_end);
+  count(here->counters->threads);
+  return nullptr;
 }
 
-// The child's end becomes known, now that its stack is free of us.
-void kasane_ult_child_returned(kasane::ult::Worker* worker, kasane::ult::SlotControl* child) {
+// After end_slowly, or somebody waits for the child, or it is detached.
+void kasane_ult_child_returned(kasane::ult::SlotControl* child) {
   using namespace kasane::ult;
-  if (worker->stacks.full()) [[unlikely]] return child_returned_slowly(*worker, *child);
-  worker->stacks.push(child->stack_end);   // before anybody may take the control block
-  Word expected = kRunning;
-  // release: what the child wrote is the joiner's to see. Failure relaxed: end_thread() reads again.
-  if (!atomic(child->join).compare_exchange_strong(expected, worker->exited_here, std::memory_order_release,
-                                                   std::memory_order_relaxed)) [[unlikely]]
-    return end_known_thread(*worker, *child);
-  kasane::count(worker->counters->threads);
+  Worker& worker = *current_worker();
+  worker.core->slots.release_stack(worker.stacks, child->stack_end);   // before anybody may take the control block
+  worker.core->end_thread(worker, worker.core->controls.slot_of(*child));
 }

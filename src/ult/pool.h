@@ -103,7 +103,9 @@ class Pool {
     void* argument;   ///< size bytes on the new thread's stack, for a function object
   };
   /// A new thread that does not run yet, with room for its argument on its own stack. Fails (what() says so) when the rank has no slot or no stack left.
-  static Allocated allocate(std::size_t alignment, std::size_t size);
+  static Allocated allocate(std::size_t alignment, std::size_t size) {
+    return alignment <= 16 ? allocate_sixteens((size + 15) & ~std::size_t{15}) : allocate_aligned(alignment, size);
+  }
   /// Gives back a thread that was never forked (its argument's constructor threw).
   static void abandon(Allocated);
   /// Runs function(argument) as the thread: at once, while the caller's continuation may be stolen.
@@ -147,6 +149,8 @@ class Pool {
 
  private:
   Pool();
+  static Allocated allocate_sixteens(std::size_t size);
+  static Allocated allocate_aligned(std::size_t alignment, std::size_t size);
   std::unique_ptr<PoolCore> core_;
 };
 

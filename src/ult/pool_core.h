@@ -61,6 +61,10 @@ class PoolCore {
     // relaxed: a hint for the other ranks' sleepers, who look again after a membarrier as our own do (ult/idlers.h).
     return idlers.wanted() || hungry().load(std::memory_order_relaxed) != 0;
   }
+  /// The same, coarser and cheaper.
+  [[nodiscard]] bool wake_perhaps_wanted() const noexcept {
+    return (idlers.perhaps_wanted() | hungry().load(std::memory_order_relaxed)) != 0;   // relaxed: as above
+  }
   void wake_for_push();
   /// Answers what other ranks ask, if they do. Only where the worker holds nothing.
   void answer_if_asked() {
@@ -77,6 +81,8 @@ class PoolCore {
   void suspend(Worker& worker, AfterSwitch after);
   /// The thread is over: publishes its exit from the worker's own stack.
   [[noreturn]] void leave_for_good(Worker& worker);
+  /// The same for a thread whose end is known already, so that its control block is another's now.
+  [[noreturn]] void leave_ended(Worker& worker, Word stack_end);
   void save_exceptions(Worker& worker);
   void restore_exceptions(Worker& worker);
 

@@ -6,7 +6,8 @@
 //   [ deque: stealable ........................ ] [ overflow: not stealable ]
 //
 // Thread safety: push, pop, empty_for_owner: the worker. steal, stealable: anyone of this rank; other ranks do the thief's part by one-sided operations.
-// Invariant: pop returns what was pushed last and not stolen. Overflow is used only while the deque is full or the overflow is not empty, so order holds.
+// Invariant: pop returns what was pushed last and not stolen. Overflow is used only while the deque is full or the overflow is not empty, so order holds;
+// meanwhile the deque is shut.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ class RunQueue {
       : deque_(Deque<>::create(region + layout.deque(worker), layout.deque_entries())) {}
 
   void push(const Controls& controls, SlotId slot) {
-    if (overflow_ != kNoSlot || !deque_->push(raw(slot))) [[unlikely]] push_overflow(controls, slot);
+    if (overflow_ != kNoSlot || !deque_->push(raw(slot))) push_overflow(controls, slot);
   }
   [[nodiscard]] SlotId pop(const Controls& controls) {
     if (overflow_ != kNoSlot) [[unlikely]] return pop_overflow(controls);
@@ -31,10 +32,17 @@ class RunQueue {
   }
 
   // The usual halves of push and pop, for callers that keep the other out of line.
-  [[nodiscard]] bool overflowing() const noexcept { return overflow_ != kNoSlot; }
-  [[nodiscard]] bool try_push(SlotId slot) noexcept { return overflow_ == kNoSlot && deque_->push(raw(slot)); }
-  /// Pops slot, which was pushed last of those that are still here, unless it was stolen.
-  [[nodiscard]] bool pop_known(SlotId slot) noexcept { return deque_->pop_known(raw(slot)); }
+  /// False: push() it.
+  [[nodiscard]] bool try_push(SlotId slot) noexcept { return deque_->push_below_limit(raw(slot)); }
+  /// Pops what try_push() pushed, the last of those that are still here, unless it was stolen. slot() says what it was. In two halves: see Deque.
+  [[nodiscard]] std::uint64_t begin_pop() noexcept {
+    KASANE_ASSERT(overflow_ == kNoSlot);
+    return deque_->begin_pop();
+  }
+  template <class Slot>
+  [[nodiscard]] bool end_pop(std::uint64_t begun, Slot&& slot) noexcept {
+    return deque_->end_pop(begun, [&] { return raw(slot()); });
+  }
 
   [[nodiscard]] bool empty_for_owner() const noexcept { return overflow_ == kNoSlot && deque_->size_hint() == 0; }
 
@@ -51,6 +59,7 @@ class RunQueue {
   [[gnu::noinline]] void push_overflow(const Controls& controls, SlotId slot) {
     controls.put(slot, offsetof(SlotControl, next), link_to(overflow_));
     overflow_ = slot;
+    deque_->shut();   // so that try_push need not ask for the overflow
   }
   [[gnu::noinline]] SlotId pop_overflow(const Controls& controls) {
     const SlotId slot = overflow_;

@@ -33,6 +33,14 @@ void publish_exit(void* context, SlotId slot) {
   core.end_thread(worker, slot);
 }
 
+// The same for a thread that has published its end itself.
+void publish_ended(void* context, SlotId) {
+  auto& core = *static_cast<PoolCore*>(context);
+  Worker& worker = *current_worker();
+  core.slots.release_stack(worker.stacks, worker.idle.stack_end);
+  count(worker.counters->threads);
+}
+
 [[noreturn]] void terminate_with(std::exception_ptr exception) noexcept { std::rethrow_exception(std::move(exception)); }
 
 }  // namespace
@@ -58,7 +66,7 @@ void PoolCore::suspend(Worker& worker, AfterSwitch after) {
   save_exceptions(worker);
   worker.after = after;
   slots.sanitizer.leaving_to_worker(worker.sanitizer);
-  kasane_ult_switch(worker.control ? &worker.control->sp : &worker.foreign_sp, worker.scheduler_sp);
+  kasane_ult_switch(&worker.control->sp, worker.idle.sp);
   // Another worker, or another rank's: worker and this are not ours any more.
   SanitizerSlots::arrived();
 }
@@ -68,18 +76,27 @@ void PoolCore::leave_for_good(Worker& worker) {
   __builtin_unreachable();  // nobody resumes a thread that has ended
 }
 
+void PoolCore::leave_ended(Worker& worker, Word stack_end) {
+  worker.idle.stack_end = stack_end;
+  // What follows is no thread any more: nothing of the control block is touched. Its registers go where nobody looks for them.
+  worker.control = worker.stand_in(kNoSlot);
+  worker.control->flags = 0;
+  suspend(worker, {publish_ended, this});
+  __builtin_unreachable();  // nobody resumes it
+}
+
 void PoolCore::save_exceptions(Worker& worker) {
   if (worker.exceptions->empty()) [[likely]] return;
   Word eh[2];
   worker.exceptions->move_to(eh);
-  const SlotId self = worker.self;
+  const SlotId self = worker.self();
   controls.put(self, offsetof(SlotControl, eh[0]), eh[0]);
   controls.put(self, offsetof(SlotControl, eh[1]), eh[1]);
   controls.put(self, offsetof(SlotControl, flags), controls.get(self, offsetof(SlotControl, flags)) | kSlotExceptionState);
 }
 
 void PoolCore::restore_exceptions(Worker& worker) {
-  const SlotId self = worker.self;
+  const SlotId self = worker.self();
   worker.exceptions->take(controls.get(self, offsetof(SlotControl, eh[0])), controls.get(self, offsetof(SlotControl, eh[1])));
   controls.put(self, offsetof(SlotControl, flags), controls.get(self, offsetof(SlotControl, flags)) & ~Word{kSlotExceptionState});
 }
@@ -87,10 +104,9 @@ void PoolCore::restore_exceptions(Worker& worker) {
 // ---- after it has left ----
 
 void PoolCore::after_switch(Worker& worker) {
-  const SlotId left = worker.self;
-  if (worker.control == nullptr) controls.put(left, offsetof(SlotControl, sp), worker.foreign_sp);
-  worker.self = kNoSlot;
-  worker.control = nullptr;
+  const SlotId left = worker.self();
+  if (worker.runs_one_of_elsewhere()) controls.put(left, offsetof(SlotControl, sp), worker.control->sp);
+  worker.control = &worker.idle;
   worker.runtime_depth = 0;
   const AfterSwitch after = worker.after;
   after.publish(after.context, left);
@@ -175,7 +191,7 @@ void PoolCore::work(Worker& worker, SlotId root) {
 
 void PoolCore::start_root(Worker& worker, SlotId slot, void* argument, void (*function)(void*)) {
   slots.sanitizer.leaving_to_thread(slot);
-  kasane_ult_fork(&worker, controls.local(slot), raw(slot), argument, function, &worker.scheduler_sp);
+  kasane_ult_fork(&worker, controls.local(slot), &worker.idle, argument, function);
   SanitizerSlots::arrived();
   after_switch(worker);
 }
@@ -193,11 +209,10 @@ void PoolCore::resume(Worker& worker, SlotId slot) {
     slots.prepare_foreign(sp);
     flags = controls.get(slot, offsetof(SlotControl, flags));
   }
-  worker.self = slot;
-  worker.control = control;
+  worker.control = control != nullptr ? control : worker.stand_in(slot);
   if (flags & kSlotExceptionState) [[unlikely]] restore_exceptions(worker);
   slots.sanitizer.leaving_to_thread(slot);
-  kasane_ult_switch(&worker.scheduler_sp, sp);
+  kasane_ult_switch(&worker.idle.sp, sp);
   SanitizerSlots::arrived();
 }
 

@@ -74,12 +74,18 @@ class Slots {
     if (atomic(control.flags).load(std::memory_order_relaxed) != 0) [[unlikely]] return release_moved(slot, control);
     release_clean(cache, control);
   }
-  /// A local slot whose flags are 0.
+  /// A local slot whose flags are 0. In two parts, so that the usual one needs no Slots.
   void release_clean(SlotCache& cache, SlotControl& control) {
     end_generation(control);
     if (cache.full()) [[unlikely]] return spill_and_push(cache, control);
     cache.push(&control);
   }
+  static void end_generation(SlotControl& control) noexcept {
+    // relaxed: a join of the old id finds a new generation or a free record, in either order; both refuse it.
+    atomic(control.id).store(control.id + kNextGeneration, std::memory_order_relaxed);
+    atomic(control.join).store(0, std::memory_order_relaxed);
+  }
+  [[gnu::noinline]] void spill_and_push(SlotCache& cache, SlotControl& control);
   /// Takes over what other ranks freed, if anything.
   void drain_returned();
   /// Before the stack that holds the address, of another rank, is used here for the first time.
@@ -98,15 +104,9 @@ class Slots {
   /// By two: always odd, so that no id is 0.
   static constexpr Word kFirstGeneration = Word{1} << 32, kNextGeneration = Word{2} << 32;
 
-  static void end_generation(SlotControl& control) noexcept {
-    // relaxed: a join of the old id finds a new generation or a free record, in either order; both refuse it.
-    atomic(control.id).store(control.id + kNextGeneration, std::memory_order_relaxed);
-    atomic(control.join).store(0, std::memory_order_relaxed);
-  }
   [[gnu::noinline]] SlotControl& refill(SlotCache& cache);
   [[gnu::noinline]] Word refill(StackCache& cache);
   [[gnu::noinline]] void release_moved(SlotId slot, SlotControl& control);
-  [[gnu::noinline]] void spill_and_push(SlotCache& cache, SlotControl& control);
   void spill(SlotCache& cache);
   [[gnu::noinline]] void spill(StackCache& cache);
   [[gnu::noinline]] void return_to_birth_rank(SlotId slot);

@@ -34,29 +34,51 @@ struct HereWait {
   HereWait* next = nullptr;
 };
 
+/// Stands for a thread whose control block is another rank's, as far as switching goes: id, sp (until it is written there) and flags.
+struct StandIn : SlotControl {
+  explicit StandIn(SlotId slot) noexcept : SlotControl{} { stand_for(slot); }
+  void stand_for(SlotId slot) noexcept {
+    id = raw(slot);
+    flags = kSlotElsewhere;
+  }
+};
+
 struct alignas(128) Worker {
   Worker(PoolCore* core_, const Controls& controls_, std::uint32_t index_, RunQueue queue_, SlotCache cache_, StackCache stacks_, Counters* counters_)
       : core(core_), index(index_), queue(queue_), counters(counters_), controls(controls_), cache(cache_), stacks(stacks_), random(index_ + 1) {}
 
   PoolCore* core;
-  SlotControl* control = nullptr;     ///< of self, if self was born here; else null
-  SlotId self = kNoSlot;              ///< the running thread
+  SlotControl* control = &idle;       ///< of the running thread, or a stand-in; never null
   std::uint32_t index;
   std::uint32_t runtime_depth = 0;    ///< runtime sections that the running thread is in (ult/runtime_section.h)
   ExceptionState* exceptions = nullptr;
   RunQueue queue;
   Counters* counters;
-  Word scheduler_sp = 0;              ///< the worker's own stack while a thread runs
   const Controls controls;            ///< as the core's: one look less at each fork
   const Word exited_here{JoinRecord{JoinKind::exited, controls.own_rank()}.pack()};   ///< the join record of a thread that exited on this rank
-  Word foreign_sp = 0;                ///< where a thread born elsewhere saves its sp, until it is written to its control block
   SlotCache cache;
   StackCache stacks;
 
   AfterSwitch after{};
   HereWait* waits = nullptr;          ///< threads that wait here, the oldest first; no thief sees them
   SanitizerWorker sanitizer;
+  StandIn idle{kNoSlot};              ///< control while no thread runs; its sp is the worker's own stack while one does
+  StandIn elsewhere[2]{StandIn{kNoSlot}, StandIn{kNoSlot}};   ///< control while a thread born elsewhere runs; two, for one such that forks another
   std::uint32_t random;               ///< state of pick()
+
+  /// The running thread, or kNoSlot.
+  [[nodiscard]] SlotId self() const noexcept { return slot_of(*control); }
+  [[nodiscard]] bool runs_one_of_elsewhere() const noexcept { return (control->flags & kSlotElsewhere) != 0; }
+  /// A stand-in for slot that is not in use.
+  [[nodiscard]] SlotControl* stand_in(SlotId slot) noexcept {
+    StandIn& free = elsewhere[control == &elsewhere[0]];
+    free.stand_for(slot);
+    return &free;
+  }
+  [[nodiscard]] static SlotId slot_of(SlotControl& control) noexcept {
+    // relaxed: the half that is read never changes; the other does when the slot is freed.
+    return SlotId{static_cast<std::uint32_t>(atomic(control.id).load(std::memory_order_relaxed))};
+  }
 
   /// A number below n, for the order of victims (xorshift32 after Marsaglia, "Xorshift RNGs").
   std::uint32_t pick(std::uint32_t n) noexcept {

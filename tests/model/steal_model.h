@@ -36,6 +36,8 @@ enum class StealMutation : std::uint8_t {
   resumed_without_cross,  ///< a joiner that blocked goes on without a fence
   no_wake,                ///< the exiter forgets the waiter
   arrive_for_nothing,     ///< a thread that came by itself is run as if it had last run here
+  end_without_swap,       ///< a thread that returns to its parent reads the record and stores to it
+  end_without_fence,      ///< …, and looks at top before its store to bottom is seen
 };
 
 enum class Ult : std::uint8_t { load, store, fork, join, move, end };
@@ -65,7 +67,7 @@ struct ForkJoin {
 template <std::uint8_t W, std::uint8_t T, std::uint8_t V>
 class Stealing {
   static constexpr std::uint8_t R = 2, kRing = 4;
-  enum Mode : std::uint8_t { kIdle, kRun, kPush, kExit, kPop, kLocalSteal, kTheft, kJoin, kCross, kMove };
+  enum Mode : std::uint8_t { kIdle, kRun, kPush, kExit, kEnd, kPop, kLocalSteal, kTheft, kJoin, kCross, kMove };
 
   struct Worker {
     sched::Theft theft;
@@ -125,6 +127,8 @@ class Stealing {
                                              "forks: saves and writes the ring",
                                              "forks: bottom",
                                              "exits: record",
+                                             "ends: bottom",
+                                             "ends: record",
                                              "wakes",
                                              "pop: bottom",
                                              "pop: top",
@@ -166,6 +170,8 @@ class Stealing {
     sFork,
     sForkBottom,
     sExit,
+    sEndBottom,
+    sEndRecord,
     sWake,
     sPopBottom,
     sPopTop,
@@ -260,6 +266,7 @@ class Stealing {
       case kRun: return run(s, w, emit);
       case kPush: return push(s, w, emit);
       case kExit: return exit(s, w, emit);
+      case kEnd: return end(s, w, emit);
       case kPop: return pop(s, w, emit);
       case kLocalSteal: return local_steal(s, w, emit);
       case kTheft: return theft(s, w, emit);
@@ -277,7 +284,10 @@ class Stealing {
     const auto& code = p_.threads[t];
     if (s.thread[t].pc >= code.size()) {
       become(me, kExit);
-      return exit_from(n, w, emit);
+      exit_from(n, w, emit);
+      become(n.worker[w] = s.worker[w], kEnd);   // or in the middle of its pop, if it was never switched out; for any thread it is harmless
+      n.thread[t] = s.thread[t];
+      return end(n, w, emit);
     }
     const UltInstr i = code[s.thread[t].pc];
     switch (i.what) {
@@ -377,6 +387,44 @@ class Stealing {
     emit(n, Step{sWake, w, woken});
   }
 
+  /// The normal return (docs/design/ult.md): first half of the pop, the record's compare-swap, second half. If somebody waits for the thread, the pop goes on
+  /// first and the end is made known after it, on the parent's stack or the worker's; which of the two comes first nobody sees, so here it ends as by exit_from.
+  template <class Emit>
+  void end(const State& s, std::uint8_t w, Emit&& emit) const {
+    State n = s;
+    Worker& me = n.worker[w];
+    Queue& q = n.queue[w];
+    const std::uint8_t t = me.thread;
+    Thread& x = n.thread[t];
+    if (me.sub == 0) {
+      me.bottom = narrow(wide(q.bottom) - 1);
+      if (without(StealMutation::end_without_fence))
+        me.top = q.top;   // the store waits in the processor until pop()
+      else
+        q.bottom = me.bottom;
+      me.sub = 1;
+      return emit(n, Step{sEndBottom, w, t});
+    }
+    const bool running = ult::JoinRecord::unpack(x.join).kind == ult::JoinKind::running;
+    if (me.sub == 1 && !running) {
+      q.bottom = narrow(wide(me.bottom) + 1);   // begun anew after the exit: as far as others see, the same
+      become(me, kExit);
+      return emit(n, Step{sEndRecord, w, t});
+    }
+    if (me.sub == 1 && without(StealMutation::end_without_swap)) {
+      me.sub = 2;
+      return emit(n, Step{sEndRecord, w, t});
+    }
+    x.join = ult::JoinRecord{ult::JoinKind::exited, Rank{rank(w)}}.pack();
+    x.alive = 0;
+    x.runner = kNobody;
+    ++x.pc;
+    me.thread = kNobody;
+    me.mode = kPop;
+    me.sub = 1;
+    emit(n, Step{sEndRecord, w, t});
+  }
+
   template <class Emit>
   void pop(const State& s, std::uint8_t w, Emit&& emit) const {
     State n = s;
@@ -390,13 +438,17 @@ class Stealing {
     };
     switch (me.sub) {
       case 0:
+        if (without(StealMutation::end_without_fence)) me.top = q.top;
         q.bottom = narrow(wide(q.bottom) - 1);
         me.bottom = q.bottom;
         me.sub = 1;
         return emit(n, Step{sPopBottom, w, 0});
       case 1: {
-        me.top = q.top;
-        const auto left = static_cast<std::int64_t>(wide(me.bottom) - wide(q.top));
+        if (without(StealMutation::end_without_fence))
+          q.bottom = me.bottom;
+        else
+          me.top = q.top;
+        const auto left = static_cast<std::int64_t>(wide(me.bottom) - wide(me.top));
         if (left > 0 || (left == 0 && without(StealMutation::pop_without_swap))) {
           return got(sPopTop);
         }

@@ -134,6 +134,8 @@ INSTANTIATE_TEST_SUITE_P(Rules, WithoutAStep,
                                          Mutant{"arrive_for_nothing", arrive_for_nothing, placed(), {0, 1}},
                                          Mutant{"arrive_without_release", no_release, placed(), {0, 1}},
                                          Mutant{"arrive_without_acquire", no_acquire, commuting(), {0, 1}},
+                                         Mutant{"end_without_fence", end_without_fence, nested(), {0, 1, 1}},
+                                         Mutant{"end_without_swap", end_without_swap, fork_twice(), {0, 1}, Verdict::deadlock},
                                          Mutant{"no_wake", no_wake, fork_twice(), {0, 1}, Verdict::deadlock}),
                          [](const auto& param) { return std::string(param.param.name); });
 

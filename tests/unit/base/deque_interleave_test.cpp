@@ -29,6 +29,7 @@ class Recorded {
   Recorded(Schedule& schedule, std::uint64_t prefilled) : schedule_(schedule) {
     for (std::uint64_t i = 0; i < prefilled; ++i) {
       EXPECT_TRUE(memory_.deque.push(++last_));
+      newest_ = last_;
       before_.push_back(last_);
       ++pushed_;
     }
@@ -59,6 +60,40 @@ class Recorded {
       return true;
     });
   }
+
+  /// A pop in two halves, around a compare-swap of the owner's own.
+  void pop_in_halves() {
+    std::uint64_t begin = 0;
+    schedule_.begins_at(begin);
+    const std::uint64_t expected = newest_;
+    const std::uint64_t pop = memory_.deque.begin_pop();
+    std::uint64_t seen = 0;
+    EXPECT_TRUE(record_.compare_exchange_strong(seen, 1, std::memory_order_seq_cst, std::memory_order_seq_cst));
+    const bool popped = memory_.deque.end_pop(pop, [&] { return expected; });
+    note_taken(popped ? std::optional(expected) : std::nullopt);
+    record(begin, [=](Serial& s) {
+      if (!popped) return s.empty();
+      if (s.empty() || s.back() != expected) return false;
+      s.pop_back();
+      return true;
+    });
+  }
+  /// As far as the limit that the last push() found.
+  bool push_below_limit() {
+    std::uint64_t begin = 0;
+    schedule_.begins_at(begin);
+    const std::uint64_t value = last_ + 1;
+    if (!memory_.deque.push_below_limit(value)) return false;
+    newest_ = ++last_;
+    ++pushed_;
+    record(begin, [=](Serial& s) {
+      if (s.size() == Capacity) return false;
+      s.push_back(value);
+      return true;
+    });
+    return true;
+  }
+  void shut() { memory_.deque.shut(); }
 
   void steal() {
     std::uint64_t begin = 0;
@@ -95,6 +130,8 @@ class Recorded {
 
   Schedule& schedule_;
   Memory<Capacity> memory_;
+  InterleavedAtomics::Atomic<std::uint64_t> record_{0};   ///< what the compare-swap between two halves is on
+  std::uint64_t newest_ = 0;                              ///< of the values pushed before anybody popped
   Serial before_;
   std::uint64_t last_ = 0;
   std::uint64_t pushed_ = 0;
@@ -153,6 +190,55 @@ TEST(DequeInterleaved, TwoThievesAndOwner) {
     Recorded<4> d(s, 2);
     s.thread([&] { d.pop(); });
     s.thread([&] { d.steal(); });
+    s.thread([&] { d.steal(); });
+    s.run();
+    d.expect_linearizable();
+    d.expect_nothing_lost();
+  });
+}
+
+TEST(DequeInterleaved, APopInTwoHalvesTakesWhatNoThiefDid) {
+  for (const std::uint64_t prefilled : {1, 2}) {
+    explore(Reduction::none, [&](Schedule& s) {
+      Recorded<4> d(s, prefilled);
+      s.thread([&] { d.pop_in_halves(); });
+      s.thread([&] { d.steal(), d.steal(); });
+      s.run();
+      d.expect_linearizable();
+      d.expect_nothing_lost();
+    });
+  }
+}
+
+TEST(DequeInterleaved, APushBelowTheLimitNeverOverwritesWhatAThiefReads) {
+  std::set<bool> outcomes;
+  explore(Reduction::none, [&](Schedule& s) {
+    Recorded<2> d(s, 1);
+    bool second = false;
+    s.thread([&] {
+      EXPECT_TRUE(d.push_below_limit());
+      EXPECT_FALSE(d.push_below_limit()) << "the limit was learnt when nothing had been stolen";
+      d.push();   // looks where thieves are; if one has been there, there is room for this, or for this and one more
+      second = d.push_below_limit();
+    });
+    s.thread([&] { d.steal(), d.steal(); });
+    s.run();
+    outcomes.insert(second);
+    d.expect_linearizable();
+    d.expect_nothing_lost();
+  });
+  EXPECT_EQ(outcomes, (std::set<bool>{false, true}));
+}
+
+TEST(DequeInterleaved, AShutDequeTakesNothingBelowItsLimit) {
+  explore(Reduction::none, [](Schedule& s) {
+    Recorded<4> d(s, 1);
+    s.thread([&] {
+      d.shut();
+      EXPECT_FALSE(d.push_below_limit());
+      d.push();
+      EXPECT_TRUE(d.push_below_limit());
+    });
     s.thread([&] { d.steal(); });
     s.run();
     d.expect_linearizable();

@@ -95,6 +95,53 @@ TEST_P(PoolTest, AThreadInTheOverflowMaySuspend) {
   EXPECT_EQ(leaves.load(), 10u);
 }
 
+// The end of a thread that returns to its parent meets a record that is not "running": it may free the slot only when the pop has said where to go on.
+TEST_P(PoolTest, AThreadThatDetachedItselfReturnsToItsParent) {
+  TestPool pool(GetParam(), /*slots=*/64);
+  unsigned ran = 0;
+  pool.run([&] {
+    for (unsigned i = 0; i < 10'000; ++i) {
+      std::atomic<bool> done{false};
+      fork([&] {
+        Pool::detach(Pool::id());
+        ++ran;
+        done = true;
+      });
+      yield_until([&] { return done.load(); });
+    }
+  });
+  EXPECT_EQ(ran, 10'000u);
+}
+
+// The same with a third thread that waits for it, while its parent's continuation is in the deque.
+TEST(Pool, AThreadWhoseEndAThirdWaitsForReturnsToItsParent) {
+  TestPool pool(2);
+  pool.run([] {
+    for (unsigned i = 0; i < 300; ++i) {
+      std::atomic<std::uint64_t> name{0};
+      std::atomic<bool> waits{false}, ended{false}, back{false}, seen{false};
+      const ThreadId other = fork([&] {   // this worker's; whoever has stolen the continuation below runs the rest
+        const ThreadId joiner = fork([&] {
+          while (name.load() == 0) relax();
+          Pool::join({name.load()});
+          seen = ended.load();
+        });
+        waits = true;   // the joiner has left this worker, so it is suspended, or the thread has ended
+        while (!back.load()) relax();   // and nobody steals the parent of the thread meanwhile
+        Pool::join(joiner);
+      });
+      fork([&] {
+        name = Pool::id().value;
+        while (!waits.load()) relax();
+        ended = true;
+      });
+      back = true;
+      Pool::join(other);
+      EXPECT_TRUE(seen.load());
+    }
+  });
+}
+
 TEST_P(PoolTest, NoSlotLeftIsAClearErrorAndNotTheEnd) {
   TestPool pool(GetParam(), /*slots=*/32);
   std::string message;
