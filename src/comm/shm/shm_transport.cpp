@@ -29,6 +29,7 @@
 #include "comm/cpu_atomic.h"
 #include "comm/shm/exchange.h"
 #include "comm/shm/layout.h"
+#include "comm/shm/patience.h"
 
 namespace kasane::comm::shm {
 namespace {
@@ -85,7 +86,7 @@ class ShmTransport final : public Transport {
   /// plane_offset: where in shared this transport's JobArea lies.
   ShmTransport(const Job& job, SharedMap shared, std::size_t plane_offset)
       : Transport(job.rank, job.ranks), postbox_(job.postbox), host_(job.host_ranks()), areas_(job.ranks, nullptr), shared_(std::move(shared)),
-        job_area_(reinterpret_cast<JobArea*>(shared_.data() + plane_offset)) {
+        job_area_(reinterpret_cast<JobArea*>(shared_.data() + plane_offset)), patience_(job.ranks) {
     auto* first = reinterpret_cast<RankArea*>(shared_.data() + plane_offset + sizeof(JobArea));
     for (std::size_t position = 0; position < host_.size(); ++position) areas_[raw(host_[position])] = first + position;
     own_ = areas_[raw(rank())];
@@ -154,6 +155,7 @@ class ShmTransport final : public Transport {
   std::array<HandlerEntry, kMaxHandlers> handlers_{};
   std::vector<Offer> early_;   ///< what peers offered for regions that this rank has not attached yet
   ReplySlots slots_;
+  Patience patience_;
   alignas(kLine) std::atomic<std::uint32_t> gate_{0};   ///< 1 while a thread of this rank consumes
   std::atomic<std::uint64_t> head_{0};                  ///< next position to consume; written inside the gate only
 };
@@ -301,7 +303,7 @@ Post ShmTransport::request(Rank to, HandlerId id, std::span<const std::byte> pay
   // relaxed: the slot is ours alone until the message that names it is published (release) in put().
   const std::uint64_t stamp = slot.state.load(std::memory_order_relaxed) / 2 + 1;
   slot.state.store(stamp * 2, std::memory_order_relaxed);
-  const std::uint32_t patience_ns = can_nudge() && to != rank() ? pending.patience_ns : 0;
+  const std::uint32_t patience_ns = pending.patience_ns != 0 && can_nudge() && to != rank() && patience_.pays(to) ? pending.patience_ns : 0;
   slot.watched.store(patience_ns != 0, std::memory_order_relaxed);
   // Filled before the message can be answered: another thread may be handed `pending` by then.
   pending = {.slot = index, .stamp = stamp, .patience_ns = pending.patience_ns};
@@ -345,6 +347,7 @@ bool ShmTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
     if (state == pending.stamp * 2) return false;
   }
   KASANE_CHECK_OP(state, ==, pending.stamp * 2 + 1);
+  if (pending.to != kNoRank) patience_.answered_in_time(pending.to);
   if (value != nullptr) *value = slot.value.load(std::memory_order_relaxed);  // relaxed: ordered by state
   slots_.release(pending.slot);
   pending = {};
@@ -355,6 +358,7 @@ bool ShmTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
 void ShmTransport::end_patience(PendingReply& pending, ReplySlot& slot) noexcept {
   slot.watched.store(0, std::memory_order_seq_cst);   // seq_cst: see reply()
   wake(pending.to, Doorbell::messages);
+  patience_.in_vain(pending.to);
   pending.to = kNoRank;
 }
 

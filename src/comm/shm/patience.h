@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which ranks are worth a patient request (PendingReply::patience_ns). A rank whose threads fork answers one between two forks, for nothing; one that computes
+// without forking lets the whole patience pass and is rung after all, so the next requests to it ring at once: 1 after the first that was patient in vain, then 2, 4 … 32 until
+// one is answered in time.
+//
+// Thread safety: every call from any thread. Two at once may lose one of their notes: only time is at stake.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace kasane::comm::shm {
+
+class Patience {
+ public:
+  explicit Patience(std::uint32_t ranks) : ranks_(ranks) {}
+
+  /// Before a request that could be patient: should it be?
+  [[nodiscard]] bool pays(Rank to) noexcept {
+    Learnt& learnt = ranks_[raw(to)];
+    // relaxed, here and below: a hint that orders nothing.
+    const std::uint32_t left = learnt.left.load(std::memory_order_relaxed);
+    if (left == 0) return true;
+    learnt.left.store(left - 1, std::memory_order_relaxed);
+    return false;
+  }
+  void answered_in_time(Rank by) noexcept { ranks_[raw(by)].in_a_row.store(0, std::memory_order_relaxed); }
+  void in_vain(Rank to) noexcept {
+    Learnt& learnt = ranks_[raw(to)];
+    const std::uint32_t row = std::clamp(learnt.in_a_row.load(std::memory_order_relaxed) * 2, 1u, kMost);
+    learnt.in_a_row.store(row, std::memory_order_relaxed);
+    learnt.left.store(row, std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr std::uint32_t kMost = 32;
+  struct Learnt {
+    std::atomic<std::uint32_t> in_a_row{0};   ///< how many rang at once, or will, since the last that was patient in vain; 0: it was not
+    std::atomic<std::uint32_t> left{0};       ///< of those that ring at once
+  };
+  std::vector<Learnt> ranks_;
+};
+
+}  // namespace kasane::comm::shm
