@@ -12,6 +12,13 @@
 
 namespace kasane::comm {
 
+/// Where an answer goes. Each is set before await() returns, unless null.
+struct AnswerPlace {
+  std::uint64_t* value = nullptr;
+  std::span<std::byte> into{};      ///< for the bytes that it brings along
+  std::size_t* brought = nullptr;   ///< how many these were
+};
+
 class Requests {
  public:
   /// patience_ns: of each (PendingReply).
@@ -20,15 +27,15 @@ class Requests {
   Requests& operator=(const Requests&) = delete;
   ~Requests() { await(); }
 
-  /// Sends one more, once there is room. *answer, unless null, is set before await() returns.
-  void post(Rank to, HandlerId handler, std::span<const std::byte> payload, std::uint64_t* answer = nullptr) {
+  /// Sends one more, once there is room.
+  void post(Rank to, HandlerId handler, std::span<const std::byte> payload, const AnswerPlace& answer = {}) {
     bool posted = false;   // the predicate may be called again after it was true
     io_.waiter().until([&] {
       if (posted) return true;
       collect();
       for (Open& open : open_) {
         if (open.taken) continue;
-        open.pending = PendingReply{.patience_ns = patience_ns_};
+        open.pending = PendingReply{.patience_ns = patience_ns_, .into = answer.into};
         posted = open.taken = io_.transport().request(to, handler, payload, open.pending) != Post::again;
         open.answer = answer;
         open_count_ += posted ? 1 : 0;
@@ -49,7 +56,7 @@ class Requests {
   static constexpr std::size_t kAtOnce = 32;
   struct Open {
     PendingReply pending;
-    std::uint64_t* answer = nullptr;
+    AnswerPlace answer;
     bool taken = false;
   };
 
@@ -60,7 +67,8 @@ class Requests {
       if (!open.taken || !io_.transport().test(open.pending, &value)) continue;
       open.taken = false;
       --open_count_;
-      if (open.answer != nullptr) *open.answer = value;
+      if (open.answer.value != nullptr) *open.answer.value = value;
+      if (open.answer.brought != nullptr) *open.answer.brought = open.pending.brought;
     }
   }
 

@@ -62,6 +62,9 @@ inline constexpr std::uint32_t kMaxHandlers = 64;
 /// Largest payload of an active message or request, in bytes.
 inline constexpr std::size_t kMaxPayload = 3584;
 
+/// Most bytes that an answer brings along.
+inline constexpr std::size_t kMaxAnswer = 4096;
+
 /// Names one outstanding request at the responder; plain data, may be kept after the handler returned.
 struct ReplyToken {
   Rank requester;
@@ -87,6 +90,9 @@ struct PendingReply {
   std::uint32_t patience_ns = 0;
   Rank to = kNoRank;            ///< whose doorbell test() rings when patience ends; kNoRank: nobody's
   std::uint64_t ring_at_ns = 0;
+  /// Where bytes that the answer brings along go; set before request(), by who can do without them (Facts::answers_bring). They are written in test().
+  std::span<std::byte> into{};
+  std::size_t brought = 0;      ///< after test(): how many came; those beyond into are dropped
 };
 
 /// What waits for what: each channel has its own sleepers, so that a message does not wake idle workers.
@@ -102,6 +108,7 @@ struct Facts {
   bool ordered = false;          ///< do writes to one target become visible in the order posted? Nobody may rely on it; good to know
   bool pins_memory = false;      ///< does attach() pin the region's pages (rule 9)?
   std::int64_t poll_every_ns = 0;///< 0: arrivals ring the doorbell; else sleep(messages) naps no longer, since nothing announces them
+  bool answers_bring = false;    ///< do bytes that are given to a reply arrive? Each answer may come without; false: all do
   std::string_view detail = {};  ///< what is underneath, e.g. "UCX 1.13.1: tcp/eth0"; lives as long as the transport
 };
 
@@ -142,6 +149,8 @@ class Transport {
   virtual Post request(Rank to, HandlerId, std::span<const std::byte> payload, PendingReply&) noexcept = 0;
   /// Answers a request, from any thread, once. Never again: its credit was reserved by the request (rule 8).
   virtual void reply(ReplyToken, std::uint64_t value) noexcept = 0;
+  /// The same with at most kMaxAnswer bytes, copied before the call returns, for PendingReply::into. They may be left out: the requester learns how many came.
+  virtual void reply_with(ReplyToken token, std::uint64_t value, std::span<const std::byte> /*bytes*/) noexcept { reply(token, value); }
   /// True exactly once, when the answer has come; then *value holds it and the slot is free.
   [[nodiscard]] virtual bool test(PendingReply&, std::uint64_t* value) noexcept = 0;
 

@@ -179,7 +179,7 @@ void Mover::recall(comm::Blocking& io, std::span<Trip> trips) {
   }
   for (Trip& t : trips) {
     if (!t.claimed()) continue;
-    if (t.yielder != kNoRank) requests.post(t.yielder, kYieldHandler, comm::as_payload(t.page), &t.answer);
+    if (t.yielder != kNoRank) requests.post(t.yielder, kYieldHandler, comm::as_payload(t.page), {&t.answer});
     addresses_.recall(io, t.page, t.peeked, requests);
   }
   batch.await();

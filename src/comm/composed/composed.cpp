@@ -56,6 +56,9 @@ class ComposedTransport final : public Transport {
   Post send(Rank to, HandlerId id, std::span<const std::byte> payload) noexcept override { return part(to).send(to, id, payload); }
   Post request(Rank to, HandlerId, std::span<const std::byte> payload, PendingReply&) noexcept override;
   void reply(ReplyToken token, std::uint64_t value) noexcept override { part(token.requester).reply(token, value); }
+  void reply_with(ReplyToken token, std::uint64_t value, std::span<const std::byte> bytes) noexcept override {
+    part(token.requester).reply_with(token, value, bytes);
+  }
   bool test(PendingReply&, std::uint64_t* value) noexcept override;
 
   bool arm() noexcept override { return far_->arm(); }
@@ -117,6 +120,7 @@ Facts ComposedTransport::facts() const noexcept {
           .ordered = n.ordered && f.ordered,
           .pins_memory = n.pins_memory || f.pins_memory,
           .poll_every_ns = f.poll_every_ns,
+          .answers_bring = n.answers_bring || f.answers_bring,
           .detail = detail_};
 }
 
@@ -141,11 +145,11 @@ Post ComposedTransport::request(Rank to, HandlerId id, std::span<const std::byte
   const std::uint32_t entry = free_far_requests_.take();
   if (entry == IndexPool<>::kNone) return Post::again;
   // Filled before the message leaves: another thread may be handed `pending` by then. Any stamp but 0 says that it was sent.
-  pending = {.slot = kFarSlot | entry, .stamp = 1};
-  far_requests_[entry] = {};
+  pending = {.slot = kFarSlot | entry, .stamp = 1, .into = pending.into};
+  far_requests_[entry] = {.into = pending.into};
   const Post sent = far_->request(to, id, payload, far_requests_[entry]);
   if (sent != Post::again) return sent;
-  pending = {};
+  pending = {.into = pending.into};
   free_far_requests_.put(entry);
   return Post::again;
 }
@@ -155,7 +159,7 @@ bool ComposedTransport::test(PendingReply& pending, std::uint64_t* value) noexce
   const std::uint32_t entry = pending.slot & ~kFarSlot;
   KASANE_CHECK_OP(entry, <, kFarRequests);
   if (!far_->test(far_requests_[entry], value)) return false;
-  pending = {.status = far_requests_[entry].status};
+  pending = {.status = far_requests_[entry].status, .brought = far_requests_[entry].brought};
   free_far_requests_.put(entry);
   return true;
 }

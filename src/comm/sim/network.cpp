@@ -16,10 +16,11 @@ namespace kasane::comm::sim {
 class SimTransport final : public Transport {
  public:
   SimTransport(Network& net, Rank rank, std::uint32_t ranks, const SimOptions& options)
-      : Transport(rank, ranks), net_(net), slots_(options.reply_slots) {}
+      : Transport(rank, ranks), net_(net), by_messages_(options.says_by_messages), slots_(options.reply_slots) {}
 
   Facts facts() const noexcept override {
-    return {.name = "sim", .target_cpu_needed = false, .puts_need_target = false, .atomics_coherent_with_cpu = true, .completes_inline = false};
+    return {.name = "sim", .target_cpu_needed = by_messages_, .puts_need_target = by_messages_, .atomics_coherent_with_cpu = true, .completes_inline = false,
+            .answers_bring = true};
   }
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
   std::byte* mapped(Rank r, RegionId id) const noexcept override;
@@ -33,7 +34,8 @@ class SimTransport final : public Transport {
   void set_handler(HandlerId, Handler, void* context) noexcept override;
   Post send(Rank to, HandlerId, std::span<const std::byte> payload) noexcept override;
   Post request(Rank to, HandlerId, std::span<const std::byte> payload, PendingReply&) noexcept override;
-  void reply(ReplyToken, std::uint64_t value) noexcept override;
+  void reply(ReplyToken token, std::uint64_t value) noexcept override { reply_with(token, value, {}); }
+  void reply_with(ReplyToken, std::uint64_t value, std::span<const std::byte> bytes) noexcept override;
   bool test(PendingReply&, std::uint64_t* value) noexcept override;
   bool poll() noexcept override;
   std::uint32_t activity(Doorbell d) const noexcept override { return activity_[raw(d)]; }
@@ -54,6 +56,7 @@ class SimTransport final : public Transport {
     enum class State : std::uint8_t { free, waiting, replying, answered } state = State::free;
     std::uint64_t stamp = 0;
     std::uint64_t value = 0;
+    std::vector<std::byte> brought;
   };
 
   SimTransport& peer(Rank r) const noexcept {
@@ -67,6 +70,7 @@ class SimTransport final : public Transport {
   Slot& slot(std::uint32_t index, std::uint64_t stamp) noexcept;
 
   Network& net_;
+  const bool by_messages_;
   std::array<Region, kMaxRegions> regions_{};
   std::array<HandlerEntry, kMaxHandlers> handlers_{};
   std::vector<Slot> slots_;
@@ -192,6 +196,8 @@ void Network::happen(Event& event) {
       SimTransport::Slot& slot = requester.slot(event.token.slot, event.token.stamp);
       slot.state = SimTransport::Slot::State::answered;
       slot.value = event.operand;
+      const auto* const bytes = reinterpret_cast<const std::byte*>(event.payload.data());
+      slot.brought.assign(bytes, bytes + event.bytes);
       ++requester.activity_[raw(Doorbell::messages)];
       return;
     }
@@ -315,7 +321,7 @@ Post SimTransport::request(Rank to, HandlerId id, std::span<const std::byte> pay
   if (put(to, id, payload, {.requester = rank(), .slot = index, .stamp = free->stamp + 1}) == Post::again) return Post::again;
   free->state = Slot::State::waiting;
   ++free->stamp;
-  pending = {.slot = index, .stamp = free->stamp};
+  pending = {.slot = index, .stamp = free->stamp, .into = pending.into};
   return Post::pending;
 }
 
@@ -325,12 +331,16 @@ SimTransport::Slot& SimTransport::slot(std::uint32_t index, std::uint64_t stamp)
   return slots_[index];
 }
 
-void SimTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
+void SimTransport::reply_with(ReplyToken token, std::uint64_t value, std::span<const std::byte> bytes) noexcept {
+  KASANE_CHECK_OP(bytes.size(), <=, kMaxAnswer);
+  if (!bytes.empty() && net_.dice_.permille(net_.options_.answer_alone_permille)) bytes = {};
   Slot& slot = peer(token.requester).slot(token.slot, token.stamp);
   KASANE_CHECK(slot.state == Slot::State::waiting, "a request was answered twice");
   slot.state = Slot::State::replying;
-  net_.launch({.kind = Event::Kind::reply, .from = raw(rank()), .to = raw(token.requester), .operand = value, .token = token,
-               .payload = {}});
+  Event event{.kind = Event::Kind::reply, .from = raw(rank()), .to = raw(token.requester), .bytes = bytes.size(), .operand = value, .token = token, .payload = {}};
+  event.payload.resize((bytes.size() + 7) / 8);
+  if (!bytes.empty()) std::memcpy(event.payload.data(), bytes.data(), bytes.size());
+  net_.launch(std::move(event));
 }
 
 bool SimTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
@@ -340,7 +350,9 @@ bool SimTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
   if (s.state != Slot::State::answered) return false;
   if (value != nullptr) *value = s.value;
   s.state = Slot::State::free;
-  pending = {};
+  const std::size_t brought = std::min(s.brought.size(), pending.into.size());
+  if (brought != 0) std::memcpy(pending.into.data(), s.brought.data(), brought);
+  pending = {.brought = brought};
   ++net_.changes_;
   return true;
 }

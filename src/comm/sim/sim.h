@@ -36,6 +36,8 @@ struct SimOptions {
   std::uint32_t operation_capacity = 32;   ///< reads, writes, atomics and fences under way from one rank; then `again`
   std::uint32_t reply_slots = 16;          ///< requests of one rank that are not yet tested; then `again`
   std::uint32_t again_permille = 50;       ///< how often a post is answered `again` without reason
+  bool says_by_messages = false;           ///< facts: one-sided operations are messages to the target's program (they are not: they happen when they happen)
+  std::uint32_t answer_alone_permille = 100;   ///< how often an answer comes without the bytes that it was to bring along
   std::uint32_t preempt_permille = 250;    ///< how often yield_point() lets others run
   std::uint64_t step_limit = 10'000'000;   ///< run() gives up after so many steps
   std::size_t stack_bytes = 256 * 1024;    ///< of a scripted thread

@@ -167,9 +167,25 @@ class OwnMessages {
 };
 
 /// Where answers arrive. state = 2 × stamp: waiting (or free); 2 × stamp + 1: answered. Stamps are never used twice for a slot.
+/// Bytes that an answer brings along wait in memory of the slot, which costs DRAM where it was used: whoever tests the request takes them, so a late answer writes to nobody's buffer.
 class ReplySlots {
  public:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+  ReplySlots() = default;
+  ~ReplySlots() {
+    if (brought_ != nullptr) ::munmap(brought_, kReplySlots * kMaxAnswer);
+  }
+  ReplySlots(const ReplySlots&) = delete;
+  ReplySlots& operator=(const ReplySlots&) = delete;
+
+  /// False if there is no memory.
+  bool create() noexcept {
+    void* p = ::mmap(nullptr, kReplySlots * kMaxAnswer, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return false;
+    brought_ = static_cast<std::byte*>(p);
+    return true;
+  }
 
   /// Claims a slot for an answer of peer and sets it to waiting; kNone if all are in use.
   std::uint32_t claim(std::uint32_t peer, std::uint64_t& stamp) noexcept {
@@ -193,11 +209,13 @@ class ReplySlots {
     used_[index / 64].fetch_and(~(std::uint64_t{1} << index % 64), std::memory_order_release);
   }
   /// The answer; one that comes after its request was given up (a peer that was called lost too early) is dropped.
-  void answer(std::uint32_t index, std::uint64_t stamp, std::uint64_t value) noexcept {
+  void answer(std::uint32_t index, std::uint64_t stamp, std::uint64_t value, std::span<const std::byte> bytes) noexcept {
     KASANE_CHECK_OP(index, <, kReplySlots);
     Slot& slot = slots_[index];
     if (slot.state.load(std::memory_order_relaxed) != stamp * 2) return;  // relaxed: only the answerer moves it on
-    slot.value.store(value, std::memory_order_relaxed);                   // relaxed: published by the next line
+    slot.value.store(value, std::memory_order_relaxed);                   // relaxed: published by the last line, as the bytes are
+    slot.brought = static_cast<std::uint32_t>(bytes.size());
+    if (!bytes.empty()) std::memcpy(brought_ + index * kMaxAnswer, bytes.data(), bytes.size());
     slot.state.store(stamp * 2 + 1, std::memory_order_release);           // release: and what the handler did before
   }
   [[nodiscard]] bool answered(std::uint32_t index, std::uint64_t stamp) const noexcept {
@@ -206,15 +224,18 @@ class ReplySlots {
   [[nodiscard]] std::uint64_t value(std::uint32_t index) const noexcept {
     return slots_[index].value.load(std::memory_order_relaxed);           // relaxed: ordered by answered()
   }
+  /// Of an answered slot.
+  [[nodiscard]] std::span<const std::byte> brought(std::uint32_t index) const noexcept { return {brought_ + index * kMaxAnswer, slots_[index].brought}; }
   [[nodiscard]] std::uint32_t peer(std::uint32_t index) const noexcept { return slots_[index].peer; }
 
  private:
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> state{0}, value{0};
-    std::uint32_t peer = 0;
+    std::uint32_t peer = 0, brought = 0;
   };
   std::array<std::atomic<std::uint64_t>, kReplySlots / 64> used_{};
   std::array<Slot, kReplySlots> slots_;
+  std::byte* brought_ = nullptr;
 };
 
 }  // namespace kasane::comm::ucx

@@ -89,7 +89,7 @@ class UcxTransport final : public Transport {
 
   Facts facts() const noexcept override {
     return {.name = "ucx", .target_cpu_needed = true, .puts_need_target = copies_only_, .atomics_coherent_with_cpu = true, .completes_inline = false,
-            .ordered = false, .pins_memory = !copies_only_, .poll_every_ns = 0, .detail = detail_};
+            .ordered = false, .pins_memory = !copies_only_, .poll_every_ns = 0, .answers_bring = true, .detail = detail_};
   }
 
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
@@ -106,7 +106,8 @@ class UcxTransport final : public Transport {
   void set_handler(HandlerId, Handler, void* context) noexcept override;
   Post send(Rank to, HandlerId, std::span<const std::byte> payload) noexcept override;
   Post request(Rank to, HandlerId, std::span<const std::byte> payload, PendingReply&) noexcept override;
-  void reply(ReplyToken, std::uint64_t value) noexcept override;
+  void reply(ReplyToken token, std::uint64_t value) noexcept override { reply_with(token, value, {}); }
+  void reply_with(ReplyToken, std::uint64_t value, std::span<const std::byte> bytes) noexcept override;
   bool test(PendingReply&, std::uint64_t* value) noexcept override;
 
   bool lost(Rank r) const noexcept override {
@@ -153,8 +154,8 @@ class UcxTransport final : public Transport {
   Post post(const F& on_lane) noexcept;
 
   Post deliver(Rank to, Head head, std::span<const std::byte> payload) noexcept;
-  bool control(std::uint32_t to, const Head&) noexcept;
-  bool answer(Rank requester, std::uint32_t slot, std::uint64_t stamp, std::uint64_t value) noexcept;
+  bool control(std::uint32_t to, const Head&, std::span<const std::byte> payload = {}) noexcept;
+  bool answer(Rank requester, std::uint32_t slot, std::uint64_t stamp, std::uint64_t value, std::span<const std::byte> bytes = {}) noexcept;
   bool take_credit(std::uint32_t peer) noexcept;
   bool give_credits(std::uint32_t peer) noexcept;
   void note_due() noexcept;
@@ -329,6 +330,7 @@ Result<void> UcxTransport::open_lanes(const Options& options) {
 /// Everything that operations will need, so that none of them allocates.
 Result<void> UcxTransport::reserve() {
   if (ranks() > 1 && !inbox_.create(std::size_t{ranks() - 1} * kCredits)) return fail_errno(Errc::out_of_memory, "no memory for messages of UCX");
+  if (!replies_.create()) return fail_errno(Errc::out_of_memory, "no memory for answers of UCX");
   own_messages_ = std::make_unique<OwnMessages>();
   fences_ = std::make_unique<FenceSlot[]>(kFences);
   late_bytes_ = std::size_t{ranks()} * kReplySlots * sizeof(LateReply);
@@ -700,32 +702,33 @@ Post UcxTransport::request(Rank to, HandlerId id, std::span<const std::byte> pay
   const std::uint32_t slot = replies_.claim(raw(to), stamp);
   if (slot == ReplySlots::kNone) return Post::again;
   // Filled before the message can be answered: another thread may be handed `pending` by then.
-  pending = {.slot = slot, .status = Status::ok, .stamp = stamp};
+  pending = {.slot = slot, .status = Status::ok, .stamp = stamp, .into = pending.into};
   const Post sent = deliver(to, {.from = 0, .kind = Wire::request, .name = static_cast<std::uint16_t>(raw(id)), .slot = slot, .unused = 0,
                                  .stamp = stamp, .value = 0}, payload);
   if (sent != Post::again) return Post::pending;
-  pending = {};
+  pending = {.into = pending.into};
   replies_.release(slot);
   return Post::again;
 }
 
-bool UcxTransport::control(std::uint32_t to, const Head& head) noexcept {
-  return post([&](Lane& lane) { return lane.send(to, head, {}); }) == Post::done;
+bool UcxTransport::control(std::uint32_t to, const Head& head, std::span<const std::byte> payload) noexcept {
+  return post([&](Lane& lane) { return lane.send(to, head, payload); }) == Post::done;
 }
 
-bool UcxTransport::answer(Rank requester, std::uint32_t slot, std::uint64_t stamp, std::uint64_t value) noexcept {
-  return control(raw(requester), {.from = raw(rank()), .kind = Wire::reply, .name = 0, .slot = slot, .unused = 0, .stamp = stamp, .value = value});
+bool UcxTransport::answer(Rank requester, std::uint32_t slot, std::uint64_t stamp, std::uint64_t value, std::span<const std::byte> bytes) noexcept {
+  return control(raw(requester), {.from = raw(rank()), .kind = Wire::reply, .name = 0, .slot = slot, .unused = 0, .stamp = stamp, .value = value}, bytes);
 }
 
-void UcxTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
+void UcxTransport::reply_with(ReplyToken token, std::uint64_t value, std::span<const std::byte> bytes) noexcept {
+  KASANE_CHECK_OP(bytes.size(), <=, kMaxAnswer);
   KASANE_CHECK_OP(token.slot, <, kReplySlots);
   KASANE_CHECK_OP(raw(token.requester), <, ranks());
   if (own(token.requester)) {
-    replies_.answer(token.slot, token.stamp, value);
+    replies_.answer(token.slot, token.stamp, value, bytes);
     return ring_messages();
   }
-  if (answer(token.requester, token.slot, token.stamp, value)) return;
-  // The request's place: nobody else uses it before this reply has arrived.
+  if (answer(token.requester, token.slot, token.stamp, value, bytes)) return;
+  // The request's place: nobody else uses it before this reply has arrived. It goes without its bytes.
   LateReply& entry = late(raw(token.requester), token.slot);
   entry.stamp = token.stamp;
   entry.value = value;
@@ -741,7 +744,9 @@ bool UcxTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
   const std::uint32_t slot = pending.slot;
   if (replies_.answered(slot, pending.stamp)) {
     if (value != nullptr) *value = replies_.value(slot);
-    pending = {};
+    const auto bytes = replies_.brought(slot).first(std::min(replies_.brought(slot).size(), pending.into.size()));
+    if (!bytes.empty()) std::memcpy(pending.into.data(), bytes.data(), bytes.size());
+    pending = {.brought = bytes.size()};
   } else {
     // acquire: an answer that came before its peer was called lost is seen by the look above the next time; this one says there is none.
     const std::uint32_t peer = replies_.peer(slot);
@@ -774,7 +779,8 @@ void UcxTransport::arrived(const Head& head, std::span<const std::byte> payload)
       KASANE_CHECK_OP(head.name, <, kMaxHandlers);
       return inbox_.put(head, payload);
     case Wire::reply:
-      replies_.answer(head.slot, head.stamp, head.value);
+      KASANE_CHECK_OP(payload.size(), <=, kMaxAnswer);
+      replies_.answer(head.slot, head.stamp, head.value, payload);
       return ring_messages();   // its requester may sleep while another thread came here
     case Wire::credit:
       states_[head.from].credits.fetch_add(static_cast<std::uint32_t>(head.value), std::memory_order_relaxed);  // relaxed: as take_credit()

@@ -5,7 +5,8 @@
 // |---------|---------------------------|------------------------|-------------------------------------------------------------------|
 // | message | handler                   |                        | copied; the handler runs later, through the gate; costs a credit  |
 // | request | handler, slot of requester| stamp                  | as message; the token is (from, slot, stamp)                      |
-// | reply   | slot                      | stamp; value = answer  | in place: the slot is filled, the messages doorbell rung          |
+// | reply   | slot                      | stamp; value = answer  | in place: the slot is filled, the messages doorbell rung; the     |
+// |         |                           |                        | payload are bytes that the answer brings along                    |
 // | credit  |                           | value = messages       | in place: that many more may be sent                              |
 // | ring    | doorbell                  |                        | in place                                                          |
 // | bye     |                           |                        | in place: the sender closes its endpoints; no failure             |
@@ -13,6 +14,7 @@
 // "In place" is under the inbound lane's lock and never needs the gate: a fault handler that interrupted a message handler gets its answer.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -33,7 +35,7 @@ struct Head {
 };
 static_assert(sizeof(Head) == 32);
 
-inline constexpr std::size_t kMaxWire = sizeof(Head) + kMaxPayload;
+inline constexpr std::size_t kMaxWire = sizeof(Head) + std::max(kMaxPayload, kMaxAnswer);
 
 /// Messages and requests that one rank may have on the way to another, or waiting there for their handlers.
 inline constexpr std::uint32_t kCredits = 256;

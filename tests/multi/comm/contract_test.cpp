@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/assert.h"
+#include "comm/requests.h"
 #include "every_transport.h"
 
 namespace kasane::comm::test {
@@ -492,6 +493,49 @@ TEST_P(Contract, ARequestIsAnsweredOnce) {
   });
 }
 
+/// Answers a request for so many bytes with these and their checksum.
+void bring(void* context, const Message& m) noexcept {
+  std::uint64_t bytes = 0;
+  std::memcpy(&bytes, m.payload.data(), sizeof bytes);
+  const auto all = pattern(bytes, bytes);
+  static_cast<Transport*>(context)->reply_with(m.token, checksum(all), all);
+}
+
+TEST_P(Contract, AnAnswerMayBringBytesAlong) {
+  on_every_rank([](Env& env) {
+    env.transport.set_handler(kEcho, &bring, &env.transport);
+    env.all.barrier();
+    auto ops = env.blocking();
+    std::size_t came = 0, asked = 0;
+    for (const std::uint64_t bytes : {0, 1, 7, 8, 100, 3584, 4095, 4096}) {
+      for (const std::size_t room : {std::size_t{0}, std::size_t{bytes / 2}, std::size_t{4096}}) {
+        for (std::uint32_t r = 0; r < env.ranks(); ++r) {
+          std::vector<std::byte> into(room + 8, std::byte{0xEE});
+          std::uint64_t sum = 0;
+          std::size_t brought = 1;
+          Requests requests(ops);
+          requests.post(Rank{r}, kEcho, as_payload(bytes), {&sum, std::span(into).first(room), &brought});
+          requests.await();
+          const auto all = pattern(bytes, bytes);
+          const std::size_t fits = std::min<std::size_t>(bytes, room);
+          EXPECT_EQ(sum, checksum(all));
+          EXPECT_TRUE(brought == 0 || brought == fits) << brought << " of " << fits;
+          EXPECT_EQ(std::memcmp(into.data(), all.data(), brought), 0);
+          for (std::size_t i = brought; i < into.size(); ++i) EXPECT_EQ(into[i], std::byte{0xEE});
+          came += brought != 0 ? 1 : 0;
+          asked += fits != 0 ? 1 : 0;
+        }
+      }
+    }
+    if (env.transport.facts().answers_bring) {
+      EXPECT_GE(came * 2, asked);
+    } else {
+      EXPECT_EQ(came, 0u);
+    }
+    env.all.barrier();
+  });
+}
+
 TEST_P(Contract, APatientRequestIsAnsweredOnce) {
   on_every_rank([](Env& env) {
     std::atomic<std::uint64_t> nudges{0};
@@ -503,8 +547,9 @@ TEST_P(Contract, APatientRequestIsAnsweredOnce) {
     for (const std::uint32_t patience_ns : {0u, 1u, kPatienceNs}) {
       for (std::uint32_t r = 0; r < env.ranks(); ++r) EXPECT_EQ(ops.request(Rank{r}, kEcho, payload, patience_ns), checksum(payload));
     }
-    if (env.kind == Kind::shm) {
-      EXPECT_EQ(nudges.load(), 2 * (env.ranks() - 1)) << "one for each that is patient with another rank";
+    if (env.kind == Kind::shm) {   // one for each that is patient with another rank; of the last two, the second is not where the first was in vain
+      EXPECT_GE(nudges.load(), env.ranks() - 1);
+      EXPECT_LE(nudges.load(), 2 * (env.ranks() - 1));
     }
     env.all.barrier();
     env.transport.set_nudge(nullptr, nullptr);

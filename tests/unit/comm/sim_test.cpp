@@ -285,7 +285,7 @@ TEST(Sim, ThreadsWithManyRequestsShareFewReplySlots) {
           Requests requests(io);
           for (std::uint64_t i = 0; i < answers.size(); ++i) {
             const std::uint64_t n = thread * 100 + i;
-            requests.post(Rank{static_cast<std::uint32_t>((r + i) % 3)}, kNote, as_payload(n), &answers[i]);
+            requests.post(Rank{static_cast<std::uint32_t>((r + i) % 3)}, kNote, as_payload(n), {&answers[i]});
           }
           requests.await();
           for (std::uint64_t i = 0; i < answers.size(); ++i) EXPECT_EQ(answers[i], thread * 100 + i + 1);
