@@ -508,6 +508,7 @@ void* kasane_key_get(kasane_key_t key);            /**< of the calling thread; N
   X(address_hits, "accesses to a page whose location was cached here")        \
   X(address_misses, "accesses that asked where a page is, and cached it")     \
   X(address_recalls, "ranks that a move asked to forget a page's location")   \
+  X(move_requests, "messages of moves to managers and owners that are not mapped here") \
   X(reads_again, "gets whose page moved meanwhile, done again")               \
   X(heap_trips_allocate, "one-sided trips of allocations at other ranks")     \
   X(heap_trips_free, "one-sided trips of frees at other ranks")               \

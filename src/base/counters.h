@@ -49,6 +49,7 @@ class TraceLog;
   X(address_hits, "accesses to a page whose location was cached here")            \
   X(address_misses, "accesses that asked the directory where a page is")         \
   X(address_recalls, "ranks that a move asked to forget a page's location")       \
+  X(move_requests, "messages of moves to managers and owners that are not mapped here") \
   X(reads_again, "gets whose page moved meanwhile, done again")                   \
   X(heap_trips_allocate, "operations of allocations on words of another rank's heap")  \
   X(heap_trips_free, "operations of frees on words of another rank's heap")       \

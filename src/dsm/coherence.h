@@ -120,6 +120,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   gas::Claim claim(comm::Blocking&, PageId) override;
   gas::Claim try_claim(PageId) noexcept override;
   void give_up(PageId) noexcept override;
+  std::span<std::byte> landing(PageId, gas::ByteRange live) noexcept override;
   void begin_merge(comm::Batch&, PageId, gas::ByteRange live, Rank from) override;
   void end_merge(comm::Blocking&, PageId, gas::ByteRange live, Rank from) override;
   void settle(PageId) override;

@@ -94,6 +94,16 @@ void Coherence::for_each_arriving(PageId page, gas::ByteRange live, const F& par
   }
 }
 
+/// All of its blocks are simply copied: none has changes of ours.
+std::span<std::byte> Coherence::landing(PageId page, gas::ByteRange live) noexcept {
+  const BlockRange all = pages_.blocks_of(page);
+  if (live.empty() || all.count * kBlockBytes > comm::kMaxAnswer) return {};
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    if (state(block_at(all.first, i)).dirty()) return {};
+  }
+  return {space_.a(pages_.offset_of(page)), all.count * kBlockBytes};
+}
+
 void Coherence::begin_merge(comm::Batch& batch, PageId page, gas::ByteRange live, Rank from) {
   for_each_arriving(page, live, [&](std::uint64_t at, std::uint64_t bytes, bool twin) {
     if (!twin) batch.read({from, gas::kFrames, at}, space_.a(at), bytes);

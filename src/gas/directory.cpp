@@ -53,6 +53,13 @@ void Directory::take_holders(comm::Batch& batch, PageId page, std::uint32_t next
   words_.swap(batch, manager(page), entry(page, 2), unheld(next_version), holders);
 }
 
+Directory::Taken Directory::take_here(PageId page, Rank to) const noexcept {
+  const std::uint64_t before = words_.here(rank_, entry(page, 0))->fetch_or(kBusyBit);
+  const MoveStep step = begin_move(Location::of(before), to);
+  if (step.verdict != MoveVerdict::claim) return {before, {}};
+  return {before, words_.here(rank_, entry(page, 2))->exchange(unheld(step.claimed.version + 1))};
+}
+
 void Directory::write_entries(comm::Blocking& io, PageId first, std::uint64_t pages, const Entries& entries) const {
   comm::Batch batch(io);
   const std::uint64_t* from = entries.data();

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/divisor.h"
 #include "comm/region_words.h"
@@ -58,6 +59,13 @@ class Directory {
   void peek_holders(comm::Batch&, PageId, std::uint64_t* holders) const;
   /// Nobody holds the location any more; word 2 is stamped with the version that word 0 will have.
   void take_holders(comm::Batch&, PageId, std::uint32_t next_version, std::uint64_t* holders) const;
+  /// mark() and take_holders() of a page whose entry is this rank's, by whom `to` has asked: one step after the other, since nobody else changes word 0 of a busy page. holders: word 2 as it
+  /// was, or nothing where the mark found no page to move.
+  struct Taken {
+    std::uint64_t before;
+    std::optional<std::uint64_t> holders;
+  };
+  Taken take_here(PageId, Rank to) const noexcept;
   /// Notes that this rank may take the page's location into its address cache, and reads word 0 beside: gas::registered() says whether it may.
   void add_holder(comm::Batch&, PageId, std::uint64_t* holders, std::uint64_t* where) const;
 

@@ -13,8 +13,10 @@
 namespace kasane::gas {
 
 Mover::Mover(comm::Transport& transport, AddressCache& addresses, PageHolder& holder)
-    : transport_(transport), addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), holder_(holder) {
+    : transport_(transport), addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), holder_(holder),
+      by_messages_(transport.facts().puts_need_target && transport.facts().answers_bring && transport.facts().atomics_coherent_with_cpu) {
   transport_.set_handler(kYieldHandler, &Mover::on_yield, this);
+  transport_.set_handler(kTakeHandler, &Mover::on_take, this);
   for (std::uint32_t i = 0; i < kMostNamed; ++i) {
     names_[i].mover = this;
     names_[i].index = i;
@@ -25,12 +27,40 @@ Mover::Mover(comm::Transport& transport, AddressCache& addresses, PageHolder& ho
   }
 }
 
+namespace {
+
+struct YieldOrder {
+  PageId page;
+  std::uint64_t bring;   ///< 1: the answer is to bring the page along
+};
+
+template <class T>
+T order_of(const comm::Message& message) noexcept {
+  T order;
+  KASANE_CHECK_OP(message.payload.size(), ==, sizeof order);
+  std::memcpy(&order, message.payload.data(), sizeof order);
+  return order;
+}
+
+}  // namespace
+
 void Mover::on_yield(void* self, const comm::Message& message) noexcept {
   auto& mover = *static_cast<Mover*>(self);
-  PageId page;
-  KASANE_CHECK_OP(message.payload.size(), ==, sizeof page);
-  std::memcpy(&page, message.payload.data(), sizeof page);
-  mover.transport_.reply(message.token, static_cast<std::uint64_t>(mover.holder_.yield(page)));
+  const auto order = order_of<YieldOrder>(message);
+  const YieldAnswer answer = mover.holder_.yield(order.page);
+  std::span<const std::byte> frame;
+  if (answer == YieldAnswer::yielded && order.bring != 0) {
+    frame = {mover.transport_.mapped(mover.transport_.rank(), kFrames) + mover.pages_.offset_of(order.page), mover.pages_.bytes_of(order.page)};
+  }
+  mover.transport_.reply_with(message.token, static_cast<std::uint64_t>(answer), frame);
+}
+
+void Mover::on_take(void* self, const comm::Message& message) noexcept {
+  auto& mover = *static_cast<Mover*>(self);
+  const Directory::Taken taken = mover.directory_.take_here(order_of<PageId>(message), message.from);
+  std::span<const std::byte> holders;
+  if (taken.holders) holders = comm::as_payload(*taken.holders);
+  mover.transport_.reply_with(message.token, taken.before, holders);
 }
 
 Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
@@ -89,24 +119,22 @@ std::optional<Refusal> Mover::bring_all(comm::Blocking& io, PageId first, std::u
 void Mover::travel(comm::Blocking& io, std::span<Trip> trips, Naming naming) {
   const Rank me = transport_.rank();
   const Traced traced(io.counters(), TraceKind::move_pages, trips.size());
-  comm::Batch batch(io);
-  for (Trip& t : trips) {
-    directory_.mark(batch, t.page, &t.before);
-    directory_.peek_holders(batch, t.page, &t.peeked);
-  }
-  batch.await();
+  mark(io, trips);
   for (Trip& t : trips) {
     t.step = begin_move(Location::of(t.before), me);
     t.yielder = Location::of(t.before).owner;
+    if (by_messages_ && t.claimed() && transport_.mapped(t.yielder, kFrames) == nullptr) t.landing = holder_.landing(t.page, t.live);
   }
   recall(io, trips);
 
+  comm::Batch batch(io);
+  const auto is_read = [](const Trip& t) { return t.yielded() && !t.live.empty() && !t.landed(); };
   for (const Trip& t : trips) {
-    if (t.yielded() && !t.live.empty()) holder_.begin_merge(batch, t.page, t.live, t.yielder);
+    if (is_read(t)) holder_.begin_merge(batch, t.page, t.live, t.yielder);
   }
   batch.await();
   for (const Trip& t : trips) {
-    if (t.yielded() && !t.live.empty()) holder_.end_merge(io, t.page, t.live, t.yielder);
+    if (is_read(t)) holder_.end_merge(io, t.page, t.live, t.yielder);
   }
 
   // A page is settled when its entry is known to name us: a thread of ours could store, and release, while others still read the old frame. Or the release waits for that.
@@ -169,17 +197,54 @@ void Mover::await_named(comm::Blocking& io) {
   io.waiter().until([this] { return on_their_way_.load() == 0; });
 }
 
+void Mover::mark(comm::Blocking& io, std::span<Trip> trips) {
+  comm::Batch batch(io);
+  bool ask = false;
+  for (Trip& t : trips) {
+    t.holders_taken = by_messages_ && !directory_.near(t.page);
+    ask = ask || t.holders_taken;
+    if (t.holders_taken) continue;
+    directory_.mark(batch, t.page, &t.before);
+    directory_.peek_holders(batch, t.page, &t.peeked);
+  }
+  if (ask) take_by_message(io, trips);
+}
+
+/// Where operations are messages, one of them does what three atomics do: the manager marks the page, and takes who knows the location if there is a page to move. Whose answer left the
+/// holders behind asks all ranks: who knows nothing answers at once.
+void Mover::take_by_message(comm::Blocking& io, std::span<Trip> trips) {
+  comm::Requests requests(io);
+  for (Trip& t : trips) {
+    if (!t.holders_taken) continue;
+    t.taken = kHolders;
+    count_request(io, directory_.manager(t.page));
+    requests.post(directory_.manager(t.page), kTakeHandler, comm::as_payload(t.page),
+                  {&t.before, std::as_writable_bytes(std::span<std::uint64_t, 1>(&t.taken, 1)), &t.brought});
+  }
+}
+
+void Mover::count_request(comm::Blocking& io, Rank to) const noexcept {
+  if (io.counters() != nullptr && transport_.mapped(to, kFrames) == nullptr) count(io.counters()->move_requests);
+}
+
+void Mover::ask_to_yield(comm::Blocking& io, comm::Requests& requests, Trip& t) const {
+  t.brought = 0;
+  count_request(io, t.yielder);
+  requests.post(t.yielder, kYieldHandler, comm::as_payload(YieldOrder{t.page, t.landing.empty() ? 0u : 1u}), {&t.answer, t.landing, &t.brought});
+}
+
 /// All at once: owners are asked to yield, and everybody who knows a location to forget it. Those that word 2 named beside the mark are asked without awaiting the swap, which then
 /// says who else is. (Such a rank could be asked, set its bit again, and have it taken by the swap: then the stamp is not the version that it reads.) Refused or not, all must have answered before the entry is free again: recalls come one at a time.
+/// An owner whose answer brings the page along is asked after that: until all have answered, puts may land in it.
 void Mover::recall(comm::Blocking& io, std::span<Trip> trips) {
   comm::Batch batch(io);
   comm::Requests requests(io, comm::kPatienceNs);
   for (Trip& t : trips) {
-    if (t.claimed()) directory_.take_holders(batch, t.page, t.step.claimed.version + 1, &t.taken);
+    if (t.claimed() && !t.holders_taken) directory_.take_holders(batch, t.page, t.step.claimed.version + 1, &t.taken);
   }
   for (Trip& t : trips) {
     if (!t.claimed()) continue;
-    if (t.yielder != kNoRank) requests.post(t.yielder, kYieldHandler, comm::as_payload(t.page), {&t.answer});
+    if (t.yielder != kNoRank && t.landing.empty()) ask_to_yield(io, requests, t);
     addresses_.recall(io, t.page, t.peeked, requests);
   }
   batch.await();
@@ -192,6 +257,10 @@ void Mover::recall(comm::Blocking& io, std::span<Trip> trips) {
   for (const Trip& t : trips) {
     if (t.claimed()) io.waiter().until([&] { return addresses_.recalled(t.page, t.peeked | t.taken); });
   }
+  for (Trip& t : trips) {
+    if (t.claimed() && !t.landing.empty()) ask_to_yield(io, requests, t);
+  }
+  requests.await();
 }
 
 bool Mover::draw(comm::Blocking& io, PageId page) {

@@ -10,7 +10,8 @@
 //   4 read the live bytes, merge        one-sided
 //   5 entry := {this rank, not busy}    and finish the blocks: after it, or before it (Naming)
 //
-// Each of 2, 3, 4, 5 is one round trip, of which only 3 is by message (docs/design/gas.md says why this is safe).
+// Each of 2, 3, 4, 5 is one round trip, of which only 3 is by message (docs/design/gas.md says why this is safe). Where operations are messages anyway, one message does 2 and the swap,
+// and the owner, asked after the others, answers with the bytes.
 // Whoever holds busy waits only for puts under way and for handlers; so no cycle of waits can close (rule 11). That is so for several pages at once too: while any
 // page is held, further ones are only tried for, and those that could not be had wait until nothing is held.
 //
@@ -50,6 +51,9 @@ class PageHolder {
   virtual ~PageHolder() = default;
   /// Before anything of the page is held: waits until there is room for its bytes here.
   virtual void admit(comm::Blocking&, PageId) {}
+  /// Where a page may arrive by itself, with its owner's answer: its frame here, if all of `live` is simply copied there (what else the page has does not matter); else nothing. Its bits
+  /// are held.
+  [[nodiscard]] virtual std::span<std::byte> landing(PageId, ByteRange /*live*/) noexcept { return {}; }
   /// The owner's side, in a handler: protects the page in V if every block of it is free. Never blocks.
   virtual YieldAnswer yield(PageId) noexcept = 0;
   /// Memory is short; the page is busy in the directory. Protects it in V, or changes nothing where a block is in use, pinned, or has changes that no release has sent (a page of
@@ -129,16 +133,23 @@ class Mover {
   void travel(comm::Blocking&, std::span<Trip>, Naming = Naming::awaited);
   void name_later(comm::Blocking&, const Trip&);
   void named(const Named&) noexcept;
+  /// Marks the pages busy and looks who knows where they are.
+  void mark(comm::Blocking&, std::span<Trip>);
+  void take_by_message(comm::Blocking&, std::span<Trip>);
   void recall(comm::Blocking&, std::span<Trip>);
+  void ask_to_yield(comm::Blocking&, comm::Requests&, Trip&) const;
+  void count_request(comm::Blocking&, Rank to) const noexcept;
   std::optional<Refusal> bring_one(comm::Blocking&, PageId, ByteRange live, Naming);
   [[nodiscard]] ByteRange all_of(PageId page) const noexcept { return {pages_.offset_of(page), pages_.end_of(page)}; }
   static void on_yield(void* self, const comm::Message&) noexcept;
+  static void on_take(void* self, const comm::Message&) noexcept;
 
   comm::Transport& transport_;
   AddressCache& addresses_;
   const Directory& directory_;
   const mem::Pages& pages_;
   PageHolder& holder_;
+  const bool by_messages_;   ///< to ranks that are not mapped here an operation is a message to their program, and answers may bring bytes
   std::array<Named, kMostNamed> names_;
   comm::IndexPool<> free_names_{kMostNamed};
   std::atomic<std::uint32_t> on_their_way_{0};

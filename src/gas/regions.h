@@ -28,5 +28,6 @@ inline constexpr comm::HandlerId kChangesHandler{6};
 inline constexpr comm::HandlerId kRouseHandler{7};
 inline constexpr comm::HandlerId kBudgetHandler{8};
 inline constexpr comm::HandlerId kAdviceHandler{9};
+inline constexpr comm::HandlerId kTakeHandler{10};
 
 }  // namespace kasane::gas

@@ -18,11 +18,15 @@ struct Mover::Trip {
   Rank yielder = kNoRank;                         ///< whom recall() asks to yield; kNoRank: nobody
   std::uint64_t before = 0, peeked = 0, taken = 0;   ///< words 0 and 2 as they were found
   std::uint64_t answer = static_cast<std::uint64_t>(YieldAnswer::yielded);
+  std::span<std::byte> landing{};                 ///< where the owner's answer may bring the whole page; empty: it is read afterwards
+  std::size_t brought = 0;                        ///< bytes that the answer to the mark, then to the yield, brought along
+  bool holders_taken = false;                     ///< with the mark
   std::uint64_t last = 0;                         ///< word 0 when the mark was taken away
 
   [[nodiscard]] bool claimed() const noexcept { return step.verdict == MoveVerdict::claim; }
   /// On SSD, and its bytes do not matter.
   [[nodiscard]] bool blank() const noexcept { return step.verdict == MoveVerdict::on_ssd && live.empty(); }
+  [[nodiscard]] bool landed() const noexcept { return !landing.empty() && brought == landing.size(); }
   [[nodiscard]] bool yielded() const noexcept { return claimed() && answer == static_cast<std::uint64_t>(YieldAnswer::yielded); }
 };
 

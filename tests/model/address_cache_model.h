@@ -61,6 +61,7 @@ enum class Mutation : std::uint8_t {
   touch_without_look,     ///< whoever faults takes the page without data, though somebody was faster
   move_from_ssd,          ///< a mover takes a page on SSD from the owner's frame
   last_use_keeps_silent,  ///< whoever ends the last use forgets the answer
+  takes_without_look,     ///< whoever marks the page for another rank takes the holders of one that moves already, too
   watched_not_awaited,    ///< a mover that has taken a location back by itself does not wait for the uses
 };
 
@@ -90,6 +91,7 @@ struct Program {
   bool allocated = true;                          ///< with rank 0 as its owner
   bool untouched = false;
   std::array<std::uint8_t, 3> group{0, 1, 2};     ///< the holder bit of each rank, as gas::holder_bit has it in larger jobs
+  bool by_message = false;                        ///< marks and holders are taken by the manager, for whoever asks it, in one step
   std::uint8_t reach = 0;                         ///< ranks whose entries every mover can reach by itself, a bit each; its own it always does
   Mutation without = Mutation::none;
 };
@@ -570,7 +572,7 @@ class Addresses {
     switch (x.stage) {
       case kStart:   // two operations at once: the mark, and a look at the holders
         if (without(Mutation::swap_before_busy)) return take(n, a, to);
-        peek(s, a, emit);
+        if (!by_message(s, a)) peek(s, a, emit);
         return mark(s, a, emit);
       case kMarking: return mark(s, a, emit);
       case kPeeking: return peek(s, a, emit);
@@ -700,9 +702,13 @@ class Addresses {
   template <class Emit>
   void mark(const State& s, std::uint8_t a, Emit&& emit) const {
     const gas::MoveStep step = gas::begin_move(word0(s), Rank{program_.workers[a].rank});
-    if (step.verdict == gas::MoveVerdict::wait || step.verdict == gas::MoveVerdict::not_allocated) return;
     State n = s;
     Actor& y = n.actor[a];
+    if (step.verdict == gas::MoveVerdict::wait && by_message(s, a) && without(Mutation::takes_without_look) && s.holders != 0) {
+      n.holders = 0;
+      return emit(n, Step{kTake, a, s.holders});
+    }
+    if (step.verdict == gas::MoveVerdict::wait || step.verdict == gas::MoveVerdict::not_allocated) return;
     put_word0(n, step.claimed);
     y.owner = s.owner;
     y.version = s.version;
@@ -715,6 +721,11 @@ class Addresses {
       y.stage = kDeclaring;
     } else if (evicts || step.verdict == gas::MoveVerdict::already_there) {   // nothing to do: the mark goes away
       y.stage = kUnmarking;
+    } else if (by_message(s, a)) {
+      return take(n, a, [&](Stage stage, std::uint16_t, std::uint8_t) {
+        y.stage = stage;
+        emit(n, Step{kMark, a, s.owner});
+      });
     } else if (asked) {
       y.stage = kRecallingOwn;
     } else if (without(Mutation::ask_before_busy)) {
@@ -724,6 +735,9 @@ class Addresses {
     }
     emit(n, Step{kMark, a, s.owner});
   }
+
+  /// Directory::take_here: an evictor, who owns the page, marks it itself.
+  [[nodiscard]] bool by_message(const State& s, std::uint8_t a) const { return program_.by_message && instr(s, a).what != Do::evict; }
 
   /// One swap; who was not asked yet is now.
   template <class To>

@@ -74,6 +74,17 @@ Named shared_taken_back() { return by_itself(shared_entry(), "two putters of one
 Named refused_taken_back() { return by_itself(refused(), "refused, taken back", 7); }
 Named some_taken_back() { return by_itself(two_movers(), "two movers, some taken back", 1); }
 
+// Where operations are messages, the manager marks the page and takes its holders at once, for whoever asks it.
+Named by_message(Named n, const char* name) {
+  n.name = name;
+  n.program.by_message = true;
+  return n;
+}
+Named put_taken_by_message() { return by_message(put_while_moving(), "puts while the page moves, by message"); }
+Named two_by_message() { return by_message(two_movers(), "two movers, by message"); }
+Named to_and_fro_by_message() { return by_message(to_and_fro(), "to and fro, by message"); }
+Named refused_by_message() { return by_message(refused(), "refused, by message"); }
+
 // The page is named in the directory while others already look for it.
 Named fresh() {
   Named n{"a page that is just being assigned", {{{0, {assign(0), put(1, 1)}}, {1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}}}};
@@ -107,6 +118,8 @@ Named touch_and_own() { return untouched("a touch and an owner-to-be", {{0, {own
 std::vector<Named> programs() {
   return {touched_by_two(), put_and_touch(), get_put_touch(), touch_and_own(), evicted(),          evicted_under_readers(), evicted_twice(), evicted_near(), evicted_under_two(), evicted_and_moved(), evicted_by_both(), put_while_moving(), owner_too(), shared_entry(), movers_rank_puts(), two_movers(), to_and_fro(),
           readers(),          refused(),   groups(),       one_group(),        fresh(),      four(),
+          put_taken_by_message(), two_by_message(), to_and_fro_by_message(), refused_by_message(), by_message(movers_rank_puts(), "puts of the mover's rank, by message"),
+          by_message(evicted_and_moved(), "evicted and moved, by message"), by_message(touch_and_own(), "a touch and an owner-to-be, by message"),
           taken_back(), shared_taken_back(), refused_taken_back(), some_taken_back()};
 }
 
@@ -167,6 +180,7 @@ std::vector<Mutant> mutants() {
       {"touch_without_look", touch_without_look, put_and_touch()},
       {"move_from_ssd", move_from_ssd, evicted_and_moved()},
       {"last_use_keeps_silent", last_use_keeps_silent, put_while_moving()},
+      {"takes_without_look", takes_without_look, two_by_message()},
       {"watched_not_awaited", watched_not_awaited, taken_back()},
       {"recall_while_filling_by_itself", recall_while_filling, taken_back()},
   };

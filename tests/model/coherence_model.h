@@ -57,6 +57,8 @@ enum class Mutation : std::uint8_t {
   r7_replaced_untold,     ///< who has copies of a page that gets a new owner without its data is not told
   r8_no_protect,          ///< the page is copied while the old owner still stores
   r8_no_drain,            ///< the mover does not wait for puts under way
+  r8_landing_undrained,   ///< the page comes along with the owner's answer while puts to it may still land
+  r8_landing_on_changes,  ///< … over bytes that the mover's rank has changed and not sent
   r8_put_ignores_busy,    ///< a put begins though the location was recalled
   r8_use_while_leaving,   ///< an owner that meets its page while it is leaving takes what M holds for a cached copy
   r8_move_pinned,         ///< a pinned page moves
@@ -214,6 +216,7 @@ struct Program {
   std::array<bool, 2> known{true, true};    ///< does the owner's block table say so already?
   bool watched = false;                     ///< are the owners' blocks protected at the start?
   std::uint8_t blocks_per_page = 1;
+  bool brings = false;                      ///< owners are asked when everybody has forgotten, and their answers bring the page along
   std::array<std::uint8_t, 3> room{};       ///< of each rank, in blocks of M and T; 0: no limit
   Mutation without = Mutation::none;
 };
@@ -237,7 +240,7 @@ class Coherence {
     std::uint8_t round;        // 0 ask | 1 waits for a round | 2 leads one | 3 served
     std::uint8_t joined;       // waiting: did a round begin since it asked?
     std::uint8_t todo, later;  // blocks that the round has not seen; those it found busy
-    std::uint8_t dropping;     // own: the owner refused
+    std::uint8_t dropping;     // own: 1: the owner refused; 2: its answer has brought the page
     std::uint8_t telling;      // a release's round: how far it is with the pages that it looks at
     std::uint8_t pages, now;   // those left; the one it is at
     std::uint8_t blocks, open; // … of which these blocks were not looked at yet; may its bytes have changed?
@@ -1517,6 +1520,7 @@ class Coherence {
           n.tier[p] = 0;
           move = gas::begin_move(gas::end_bring_in(entry(n, p)), rank);
         }
+        if (move.verdict == gas::MoveVerdict::claim && program_.brings && !without(Mutation::r8_landing_undrained)) return to(kRecalling, kOwnBusy);
         return to(move.verdict == gas::MoveVerdict::claim ? kYielding : kUnmarking, kOwnBusy);
       }
       case kUnmarking: {   // there already, or on SSD: the entry becomes what it was
@@ -1529,13 +1533,16 @@ class Coherence {
       }
       // The owner is asked to yield and holders are asked to forget at the same time. A put that begins or lands between the two is one that
       // could have done so before the first.
-      case kYielding: return yield_all(n, a, p, to);
+      case kYielding:
+        y.later = first(p);
+        return yield_all(n, a, p, to);
       case kRecalling:
         n.recalled[p] = 1;
         return to(kDraining, kRecall);
       case kDraining:
         if (s.puts[p] != 0 && !without(Mutation::r8_no_drain)) return;
-        if (x.dropping) {  // the owner refused
+        if (program_.brings && !without(Mutation::r8_landing_undrained)) return to(kYielding, kDrained);
+        if (x.dropping == 1) {
           put_entry(n, p, gas::end_move(entry(n, p), Rank{x.owner}));
           y.dropping = 0;
           return to(kGivingUp, kRefused);
@@ -1576,6 +1583,11 @@ class Coherence {
       const auto v = mutated(dsm::next(w, Event::yield), w, Event::yield).verdict;
       refused = refused || v == dsm::Verdict::wait || v == dsm::Verdict::refuse;
     }
+    const bool all_forgot = program_.brings && !without(Mutation::r8_landing_undrained);
+    if (refused && all_forgot) {
+      put_entry(n, p, gas::end_move(entry(n, p), Rank{o}));
+      return to(kGivingUp, kRefused);
+    }
     if (refused) {
       x.dropping = 1;
       return to(kRecalling, kRefused);
@@ -1587,7 +1599,21 @@ class Coherence {
       if (step.actions[0] == Action::protect_none) n.prot[o][b] = 0;
       put_word(n, o, b, step.after);
     }
-    to(kRecalling, kYield);
+    if (program_.brings) land(n, a, p);
+    to(all_forgot ? kCopying : kRecalling, kYield);
+  }
+
+  /// Coherence::landing: the frame as the yield leaves it, where all of it is simply copied; else it is read afterwards.
+  void land(State& n, std::uint8_t a, std::uint8_t p) const {
+    Actor& x = n.actor[a];
+    const std::uint8_t me = program_.workers[a].rank;
+    for (std::uint8_t b = first(p); b <= last(p); ++b) {
+      if (word(n, me, b).dirty() && !without(Mutation::r8_landing_on_changes)) return;
+    }
+    for (std::uint8_t b = first(p); b <= last(p); ++b) {
+      for (std::uint8_t c = 0; c < kCells; ++c) n.memory[me][b][c] = n.memory[x.owner][b][c];
+    }
+    x.dropping = 2;
   }
 
   /// The actions of `arrive` on each block of the page that we hold, up to (not with) allow_write.
@@ -1604,7 +1630,7 @@ class Coherence {
       x.sub = static_cast<std::uint8_t>(x.sub + 2);
       return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 4)});
     }
-    if (action == Action::merge_arrival && !x.sure) {
+    if (action == Action::merge_arrival && !x.sure && x.dropping != 2) {
       std::uint8_t& mine = n.memory[me][b][x.cell];
       const std::uint8_t half = x.sub & 1;
       const Step label{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 4 | half)};
@@ -1624,7 +1650,10 @@ class Coherence {
       return emit(n, label);
     }
     x.sub = 0;
-    if (b == last(p)) return to(kNaming, kOwnLook);
+    if (b == last(p)) {
+      x.dropping = 0;
+      return to(kNaming, kOwnLook);
+    }
     ++x.later;
     emit(n, Step{kOwnLook, a, b});
   }

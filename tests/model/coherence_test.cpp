@@ -716,6 +716,22 @@ std::vector<Named> programs() {
 }
 
 /// The other programs, where ranks 0 and 1 have room for one page; only one of them where both are too much to walk, and none where that is.
+/// Owners that are asked when everybody has forgotten the page, and bring it along.
+std::vector<Named> programs_with_pages_brought() {
+  std::vector<Named> all;
+  for (Named n : {writer_while_moving(), owner_writes_while_leaving(), two_movers(), entry_on_its_way(), arrival_into_dirty(), arrival_while_releasing(), captured_variable(), captured_by_third(),
+                  pinned_stays(), lazy_owner()}) {
+    n.name += ", brought along";
+    n.program.brings = true;
+    all.push_back(n);
+  }
+  return all;
+}
+Named brought(Named n) {
+  n.program.brings = true;
+  return n;
+}
+
 std::vector<Named> programs_with_little_room() {
   const std::map<std::string, std::array<bool, 2>> fewer = {
       {owner_releases_meanwhile().name, {false, true}}, {arrival_then_release().name, {true, false}},  {arrival_while_releasing().name, {}},
@@ -754,6 +770,7 @@ std::string as_name(std::string name) {
 }
 INSTANTIATE_TEST_SUITE_P(Programs, EveryInterleaving, testing::ValuesIn(programs()), [](const auto& param) { return as_name(param.param.name); });
 INSTANTIATE_TEST_SUITE_P(Tiers, EveryInterleaving, testing::ValuesIn(kept_programs()), [](const auto& param) { return as_name(param.param.name); });
+INSTANTIATE_TEST_SUITE_P(BroughtAlong, EveryInterleaving, testing::ValuesIn(programs_with_pages_brought()), [](const auto& param) { return as_name(param.param.name); });
 INSTANTIATE_TEST_SUITE_P(WithLittleRoom, EveryInterleaving, testing::ValuesIn(programs_with_little_room()), [](const auto& param) { return as_name(param.param.name); });
 
 // ---- random small programs: each walked exhaustively -------------------------------------------------------------------
@@ -773,6 +790,7 @@ class Writer {
       n_.program.known[p] = pick(4) != 0;
     }
     n_.program.watched = pick(3) == 0;
+    n_.program.brings = seed % 2 == 0;
     for (auto& h : holder_) h = pick(workers());
   }
 
@@ -924,6 +942,8 @@ std::vector<Mutant> mutants() {
       {"r7_replaced_untold", r7_replaced_untold, reuse_elsewhere()},
       {"r8_no_protect", r8_no_protect, owner_writes_while_leaving()},
       {"r8_no_drain", r8_no_drain, writer_while_moving()},
+      {"r8_landing_undrained", r8_landing_undrained, brought(writer_while_moving())},
+      {"r8_landing_on_changes", r8_landing_on_changes, brought(arrival_into_dirty())},
       {"r8_put_ignores_busy", r8_put_ignores_busy, writer_while_moving()},
       {"r8_use_while_leaving", r8_use_while_leaving, lazy_owner()},
       {"r8_move_pinned", r8_move_pinned, pinned_stays()},

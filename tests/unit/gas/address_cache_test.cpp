@@ -230,9 +230,10 @@ TEST(OneRank, LooksAtItsDirectoryAndCachesNothing) {
 // ---- puts, gets and moves at once --------------------------------------------------------------------------------
 
 /// Each thread has a byte of its own in each page and puts growing numbers there, reads others' bytes, which must not go back, and moves pages.
-void hammer(std::uint32_t ranks, std::uint32_t threads, std::uint32_t pages, int rounds, std::uint64_t seed, std::uint64_t page_bytes = mem::kPageBytes) {
+void hammer(std::uint32_t ranks, std::uint32_t threads, std::uint32_t pages, int rounds, std::uint64_t seed, std::uint64_t page_bytes = mem::kPageBytes, const comm::sim::SimOptions& options = {}) {
   SCOPED_TRACE("seed " + std::to_string(seed) + ", pages of " + std::to_string(page_bytes));
-  Job job(ranks, seed, {}, page_bytes);
+  Job job(ranks, seed, options, page_bytes);
+  for (SimRank& rank : job.all) rank.never_lands = &rank == &job[1] && seed % 2 == 0;
   job.on(0, [&](SimRank& here, comm::Blocking& io) {
     for (std::uint32_t p = 0; p < pages; ++p) ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{p % ranks}).has_value());
   });
@@ -283,6 +284,13 @@ TEST(PutsAndMoves, LoseNothing) {
 TEST(PutsAndMoves, LoseNothingWithSmallAndLargePages) {
   for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(60); ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 4096);
   for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(20); ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 2 << 20);
+}
+
+// Where operations are messages: managers take the holders with the mark, owners' answers bring small pages along, or forget to.
+TEST(PutsAndMoves, LoseNothingByMessages) {
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(200); ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 4096, {.says_by_messages = true, .answer_alone_permille = 300});
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(50); ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 65536, {.says_by_messages = true});
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(2); ++seed) hammer(65 + static_cast<std::uint32_t>(seed) * 30, 12, 1, 6, seed, 4096, {.says_by_messages = true});
 }
 
 // A put and a get go through every page that their range touches, each to and from its owner.

@@ -64,6 +64,7 @@ class CountingTransport final : public comm::Transport {
     return post;
   }
   void reply(comm::ReplyToken token, std::uint64_t value) noexcept override { inner_.reply(token, value); }
+  void reply_with(comm::ReplyToken token, std::uint64_t value, std::span<const std::byte> bytes) noexcept override { inner_.reply_with(token, value, bytes); }
   [[nodiscard]] bool test(comm::PendingReply& pending, std::uint64_t* value) noexcept override {
     const std::uint32_t slot = pending.slot;
     if (!inner_.test(pending, value)) return false;

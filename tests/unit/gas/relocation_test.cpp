@@ -79,6 +79,84 @@ TEST(RoundTrips, WhoBringsAPageForItsUserWaitsForThree) {
   });
 }
 
+// ---- … where operations are messages to the target's program ---------------------------------------------------------
+
+constexpr std::uint64_t kSmall = 4096;
+constexpr comm::sim::SimOptions kByMessages{.says_by_messages = true, .answer_alone_permille = 0};
+
+/// Rank 0 manages the page, 1 owns it, `users` know where it is, and 3 takes it.
+void bring_by_messages(Job& job, std::vector<std::uint32_t> users, std::uint64_t page_bytes, const std::function<void(SimRank&)>& after) {
+  const std::uint64_t page = 4, at = page * page_bytes;
+  job.on(1, [&](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(here.mover->assign(io, PageId{page}, Rank{1}).has_value());
+    here.frames[at + 5] = std::byte{5};
+  });
+  for (const std::uint32_t r : users) {
+    job.on(r, [&](SimRank& here, comm::Blocking& io) {
+      const char byte = 'u';
+      ASSERT_TRUE(put(io, *here.access, at, &byte, 1).has_value());
+    });
+  }
+  job.on(3, [&](SimRank& here, comm::Blocking& io) {
+    here.transport.chain();
+    here.transport.trips();
+    here.transport.requests = 0;
+    EXPECT_FALSE(here.mover->bring_all(io, PageId{page}, 1).has_value());
+    after(here);
+    EXPECT_EQ(here.frames[at + 5], std::byte{5});
+    EXPECT_EQ(here.frames[at], users.empty() ? std::byte{0} : std::byte{'u'});
+    here.mover->await_named(io);
+    EXPECT_EQ(raw(here.directory->lookup(io, PageId{page}).owner), 3u);
+  });
+}
+
+// Take; recall; yield, whose answer brings the bytes; beside, the entry.
+TEST(RoundTrips, ByMessagesASmallPageTakesThreeAndItsEntry) {
+  Job job(4, 1, kByMessages, kSmall);
+  bring_by_messages(job, {2}, kSmall, [](SimRank& here) {
+    const auto chain = here.transport.chain();
+    EXPECT_EQ(chain.requests, 3u);
+    EXPECT_EQ(chain.one_sided, 0u);
+    EXPECT_EQ(here.transport.requests, 3u);
+    EXPECT_EQ(here.transport.trips(), 1u);
+    EXPECT_EQ(here.counters.move_requests.load(), 2u);
+    EXPECT_EQ(here.counters.address_recalls.load(), 1u);
+  });
+}
+
+TEST(RoundTrips, ByMessagesASmallPageThatNobodyUsesTakesTwoAndItsEntry) {
+  Job job(4, 1, kByMessages, kSmall);
+  bring_by_messages(job, {}, kSmall, [](SimRank& here) {
+    EXPECT_EQ(here.transport.chain().requests, 2u);
+    EXPECT_EQ(here.transport.trips(), 1u);
+  });
+}
+
+// Its bytes are read: two messages one after the other, the recall and the yield being beside each other, then a read.
+TEST(RoundTrips, ByMessagesAPageThatIsReadTakesThreeAndItsEntry) {
+  for (const std::uint64_t page_bytes : {kSmall, mem::kPageBytes}) {
+    Job job(4, 1, kByMessages, page_bytes);
+    job[3].never_lands = true;
+    bring_by_messages(job, {2}, page_bytes, [](SimRank& here) {
+      const auto chain = here.transport.chain();
+      EXPECT_EQ(chain.requests, 2u);
+      EXPECT_EQ(chain.one_sided, 1u);
+      EXPECT_EQ(here.transport.trips(), 2u);
+    });
+  }
+}
+
+// Answers without what they were to bring: everybody is asked to forget the page, and the bytes are read.
+TEST(RoundTrips, ByMessagesAnAnswerMayComeAlone) {
+  comm::sim::SimOptions options = kByMessages;
+  options.answer_alone_permille = 1000;
+  Job job(4, 1, options, kSmall);
+  bring_by_messages(job, {2}, kSmall, [](SimRank& here) {
+    EXPECT_EQ(here.counters.address_recalls.load(), 3u);
+    EXPECT_EQ(here.transport.trips(), 2u);
+  });
+}
+
 // More than may be on their way at once, and somebody who wants each before its entry has arrived.
 TEST(RoundTrips, EntriesOnTheirWayAreWaitedForByTheNextMover) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {

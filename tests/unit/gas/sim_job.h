@@ -77,6 +77,11 @@ struct SimRank final : PageHolder {
     return Claim::taken;
   }
   void give_up(PageId page) noexcept override { claimed[raw(page)] = false; }
+  std::span<std::byte> landing(PageId page, ByteRange live) noexcept override {
+    const std::uint64_t bytes = directory->pages().bytes_of(page);
+    if (live.empty() || bytes > comm::kMaxAnswer || never_lands) return {};
+    return {frames.data() + raw(page) * bytes, bytes};
+  }
   void begin_merge(comm::Batch& batch, PageId, ByteRange live, Rank from) override {
     batch.read({from, kFrames, live.begin}, frames.data() + live.begin, live.end - live.begin);
   }
@@ -99,6 +104,7 @@ struct SimRank final : PageHolder {
   std::array<bool, kPages> claimed{};
   int refusals = 0;       ///< how many yields are answered retry
   bool pinned = false;
+  bool never_lands = false;   ///< as if each block here had changes of this rank
   int naming = 0;         ///< entries on their way
 };
 
