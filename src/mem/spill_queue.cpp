@@ -7,9 +7,11 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/assert.h"
+#include "mem/size_signal.h"
 
 namespace kasane::mem {
 namespace {
@@ -26,10 +28,12 @@ void add(std::atomic<std::uint64_t>& counter, std::uint64_t n) noexcept { counte
 
 // What the engine left undone, without it: rare (a disk about to be full, a signal). Returns 0 or an errno.
 int finish_by_hand(SpillTransfer t) noexcept {
+  NoSizeSignal held;
   while (t.bytes != 0) {
     const auto at = static_cast<off_t>(t.offset);
     const ssize_t moved = t.op == SpillOp::read ? ::pread(t.fd, t.memory, t.bytes, at) : ::pwrite(t.fd, t.memory, t.bytes, at);
     if (moved < 0 && errno == EINTR) continue;
+    if (moved < 0 && errno == EFBIG) held.may_be_sent();
     if (moved < 0) return errno;
     // The file is as long as the space: no end is in the way, so nothing moved is the device's fault.
     if (moved == 0) return EIO;
@@ -57,6 +61,8 @@ bool SpillQueue::submit(SpillBatch& batch) noexcept {
   if (batch.range_ == 0 && batch.issued_ == 0)
     std::sort(batch.ranges.begin(), batch.ranges.end(), [](const SpillRange& x, const SpillRange& y) { return x.offset < y.offset; });
   bool all = false;
+  std::optional<NoSizeSignal> held;
+  if (batch.op == SpillOp::write) held.emplace().may_be_sent();
   // acquire: pairs with end_run(): who had the slot is over with it. Only we take bits, so one that is seen stays.
   while (!all && free_.load(std::memory_order_acquire) != 0) {
     if (batch.rest_.bytes == 0) batch.rest_ = next_run(batch);
@@ -64,6 +70,7 @@ bool SpillQueue::submit(SpillBatch& batch) noexcept {
     if (!all) begin_run(batch);
   }
   engine_->flush();
+  held.reset();
   if (all && batch.let_go()) batch.done(batch);
   return all;
 }

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "mem/size_signal.h"
 
 namespace kasane::mem {
 namespace {
@@ -71,11 +72,17 @@ std::span<std::byte> Staging::take(std::uint64_t bytes) noexcept {
 int Staging::deliver(std::uint64_t offset, std::span<const std::byte> bytes) const noexcept {
   const int saved = errno;
   int error = 0;
+  NoSizeSignal held;
   while (!bytes.empty() && error == 0) {
     const ssize_t moved = ::pwrite(file_.fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (moved > 0) offset += static_cast<std::uint64_t>(moved), bytes = bytes.subspan(static_cast<std::size_t>(moved));
     else if (moved == 0) error = EIO;
+    else if (errno == EFBIG) break;
     else if (errno != EINTR) error = errno;
+  }
+  if (!bytes.empty() && error == 0) {   // a lowered limit of file sizes holds for memory files, too, but not for stores
+    held.may_be_sent();
+    std::memcpy(file_.base + offset, bytes.data(), bytes.size());
   }
   errno = saved;
   return error;

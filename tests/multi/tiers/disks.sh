@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# disks.sh KASANE PROGRAM BROKEN_DISK RANKS: what becomes of a job whose spill directory is missing, cannot be written, is full or fails, now or later; or that is killed: a message with
+# disks.sh KASANE PROGRAM BROKEN_DISK RANKS: what becomes of a job whose spill directory is missing, cannot be written, is full or fails, now or later; whose file size is limited; or that is killed: a message with
 # path, bytes and errno, a status that is not 0, no wrong word before that, nothing left behind. Where file systems can be mounted, their own errors too.
 set -u
 kasane=$1 program=$2 broken=$3 ranks=$4 failed=0
@@ -36,6 +36,17 @@ for error in 122:"Disk quota exceeded" 5:"Input/output error" 28:"No space left 
 done
 expect reads "reading $size at offset 0x[0-9a-f]* of the spill file in $dir/good failed, .*Input/output error" "$dir/good" \
   LD_PRELOAD="$broken" BROKEN_DISK=read BROKEN_DISK_AFTER=40 BROKEN_DISK_ERRNO=5
+
+# A limit of file sizes that somebody lowers in mid-run: the program itself, or whoever may.
+if command -v prlimit > /dev/null; then
+  "$kasane" "${job[@]}" --spill "$dir/good" -- "${work[@]}" > "$dir/out" 2>&1 &
+  pid=$!
+  for ((i = 0; i < 300; ++i)); do grep -qs RUN "$dir/out" && break; sleep 0.1; done   # main runs, so all ranks have started
+  for rank in $(pgrep -P $pid); do prlimit --fsize=1048576:unlimited --pid "$rank"; done
+  wait $pid && { output=$(cat "$dir/out"); wrong "ulimit -f: status 0"; }
+  output=$(cat "$dir/out")
+  grep -q "$dir/good.*ulimit -f.*File too large" "$dir/out" || wrong "ulimit -f"
+fi
 
 if [ "${5-}" = apart ] && small ro ro 2> /dev/null; then
   expect "read-only" "can be made in $dir/ro; name a directory that this user can write to.*Read-only file system" "$dir/ro"

@@ -260,6 +260,37 @@ TEST_P(SpillTest, AFailedReadIsToldAndTheRestArrives) {
   EXPECT_TRUE(frames.holds(blocks(10, 2), 8));
 }
 
+// A limit of file sizes that is lowered later: a write beyond it, or across it, is told as any other, instead of ending the process by SIGXFSZ; reads, which make frames of a memory
+// file, go on.
+TEST_P(SpillTest, ALimitOfFileSizesThatIsLoweredLater) {
+  for (const std::uint64_t b : {700, 720}) frames.fill(blocks(b, 8), 8);
+  ASSERT_EQ(write({blocks(700, 8), blocks(720, 8)}), 0);
+  for (const std::uint64_t b : {700, 720}) frames.punch(blocks(b, 8));
+  for (const std::uint64_t b : {600, 800, 820}) frames.fill(blocks(b, 8), 9);
+  queue.reset();   // its threads would not come along
+  const pid_t child = ::fork();
+  if (child == 0) {
+    queue = make_queue(file);
+    rlimit limit{};
+    ::getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = blocks(604).offset;
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    if (write({blocks(600, 8)}) != EFBIG || file.stored(BlockId{600}) || !frames.holds(blocks(600, 8), 9)) ::_exit(1);
+    if (write({blocks(800, 8)}) != EFBIG || read({blocks(700, 8)}) != 0 || !frames.holds(blocks(700, 8), 8)) ::_exit(2);
+    sigset_t signal, before;   // blocked, as in a fault handler, and let through afterwards
+    ::sigemptyset(&signal), ::sigaddset(&signal, SIGXFSZ);
+    ::sigprocmask(SIG_BLOCK, &signal, &before);
+    if (write({blocks(820, 8)}) != EFBIG || read({blocks(720, 8)}) != 0 || !frames.holds(blocks(720, 8), 8)) ::_exit(3);
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
+    if (file.error(SpillOp::write, EFBIG, blocks(800).offset, kBlockBytes).message.find("ulimit -f") == std::string::npos) ::_exit(4);
+    ::sigprocmask(SIG_BLOCK, nullptr, &before);   // a program's own is as ever
+    ::_exit(::sigismember(&before, SIGXFSZ) == 0 ? 0 : 5);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << (WIFSIGNALED(status) ? ::strsignal(WTERMSIG(status)) : "exit");
+}
+
 // Directories that cannot be used are told at the start.
 
 std::string refusal(const std::string& directories) {
