@@ -501,8 +501,9 @@ void* kasane_key_get(kasane_key_t key);            /**< of the calling thread; N
   X(pages_moved, "pages that changed their owner to this rank")               \
   X(pages_drawn, "pages that moved to this rank by themselves, since it alone used them") \
   X(pages_evicted, "pages of this rank that left DRAM for the spill file")        \
-  X(pages_brought_in, "pages that came back from there")                         \
+  X(pages_brought_in, "pages that came back from there, or the first blocks of one") \
   X(bytes_spilled, "bytes written to the spill file")                            \
+  X(bytes_read_back, "bytes read from the spill file")                           \
   X(pages_dropped, "pages of other ranks whose copies here made room")            \
   X(bytes_moved, "live bytes that moved with them")                           \
   X(address_hits, "accesses to a page whose location was cached here")        \

@@ -25,6 +25,7 @@
 #include "gas/heap_hooks.h"
 #include "gas/mover.h"
 #include "gas/sharing.h"
+#include "gas/tiers.h"
 #include "mem/block_table.h"
 #include "mem/fault_engine.h"
 #include "mem/residency.h"
@@ -65,9 +66,10 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
     attractor_ = attractor;
   }
 
-  /// Before the first block is armed: where frames are counted, and from whose range pages may leave. Without it memory has no limit.
-  void set_residency(mem::Residency& residency) noexcept {
+  /// Before the first block is armed: where frames are counted, and from whose range pages may leave, and where blocks of ours come back from. Without it memory has no limit.
+  void set_tiers(mem::Residency& residency, gas::Tiers& tiers) noexcept {
     residency_ = &residency;
+    tiers_ = &tiers;
     engine_.expect_punches(residency.range().offset, residency.range().bytes);
   }
 
@@ -115,8 +117,10 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   // gas::PageHolder
   void admit(comm::Blocking&, PageId) override;
   gas::YieldAnswer yield(PageId) noexcept override;
-  bool let_go(PageId, bool punch) noexcept override;
-  [[nodiscard]] bool changed(BlockId b) const noexcept override { return state(b).dirty(); }
+  bool let_go(PageId, bool punch, gas::BlockMask* unsaved) noexcept override;
+  void claim_rest(comm::Blocking&, PageId) override;
+  bool try_claim_rest(PageId) noexcept override;
+  [[nodiscard]] bool holds(BlockId b) const noexcept override { return state(b).owned || state(b).dirty(); }
   gas::Claim claim(comm::Blocking&, PageId) override;
   gas::Claim try_claim(PageId) noexcept override;
   void give_up(PageId) noexcept override;
@@ -150,7 +154,12 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   Mask claim_window(ThreadContext&, BlockId, Event, const Step&);
   void arm_own_page(BlockId, std::uint32_t held, std::uint32_t pins) noexcept;
   Fetched locate(comm::Blocking&, PageId, gas::AddressCache::Found&);
-  Fetched fetch(ThreadContext&, BlockId first, std::uint32_t count, bool bytes_too);
+  Fetched fetch(ThreadContext&, BlockId first, std::uint32_t count, bool bytes_too, gas::AddressCache::Found&);
+  class Incoming;
+  struct Ahead;
+  void claim_ahead(comm::Blocking&, BlockId, Ahead&);
+  void claim_part(comm::Blocking&, mem::BlockRange part, Ahead&);
+  Fault bring_blocks(ThreadContext&, BlockId, Mask, Event, gas::Location found);
   /// Where the owner's bytes are mapped here; else null.
   [[nodiscard]] const std::byte* frame_of(Rank owner, std::uint64_t offset) const noexcept {
     const std::byte* frames = transport_.mapped(owner, gas::kFrames);
@@ -190,6 +199,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
 
   void make_present(comm::Blocking&, PageId, Fetched);
   void admit(comm::Blocking&, std::uint64_t blocks);
+  void admit_block(comm::Blocking&, BlockId);
   void fill(BlockId window, Mask) noexcept;
   void fill(mem::BlockRange) noexcept;
   void fill_twin(BlockId) noexcept;
@@ -209,7 +219,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   gas::Attractor* attractor_ = nullptr;
   gas::Sharing& sharing_;
   RaceListener* races_ = nullptr;
-  mem::Residency* residency_ = nullptr;   ///< null: memory has no limit
+  mem::Residency* residency_ = nullptr;   ///< null: memory has no limit, and there are no tiers
+  gas::Tiers* tiers_ = nullptr;
 
   std::atomic<std::uint64_t> acquires_{0};
   std::atomic<std::uint64_t> drops_{0};      ///< acquires that dropped something; rule 2: a fetch that saw another number than the present one is repeated

@@ -13,6 +13,11 @@ void Coherence::admit(comm::Blocking& io, PageId page) {
   if (residency_ != nullptr && residency_->counts(page)) admit(io, pages_.blocks_of(page).count);
 }
 
+/// For a fault: as many blocks as may come with this one.
+void Coherence::admit_block(comm::Blocking& io, BlockId b) {
+  if (residency_ != nullptr && residency_->counts(mem::offset_of(b))) admit(io, std::min(kWindowBlocks, pages_.blocks_of(pages_.page_of(b)).count));
+}
+
 /// Nothing is held. Whoever makes room needs changes sent only if nothing else is left, so it is asked first.
 void Coherence::admit(comm::Blocking& io, std::uint64_t blocks) {
   if (residency_ == nullptr || residency_->admitted(blocks)) [[likely]] return;
@@ -92,7 +97,7 @@ bool Coherence::touched(PageId page) const noexcept {
 }
 
 /// Since the page is busy nobody makes this rank its owner meanwhile: a put by whoever it was handed from could already be in the frame.
-bool Coherence::let_go(PageId page, bool punch) noexcept {
+bool Coherence::let_go(PageId page, bool punch, gas::BlockMask* unsaved) noexcept {
   const BlockRange all = pages_.blocks_of(page);
   std::uint64_t held = 0;
   bool visible = false;
@@ -102,6 +107,7 @@ bool Coherence::let_go(PageId page, bool punch) noexcept {
     const Step step = next(s, Event::let_go);
     if (step.verdict != Verdict::proceed || !try_claim(b, s, step)) break;
     visible |= step.actions[0] == Action::protect_none;
+    if (unsaved != nullptr) (*unsaved)[held] = s.owned && !s.saved;
   }
   if (held != all.count) {
     give_back(all.first, held);

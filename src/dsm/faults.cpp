@@ -20,7 +20,7 @@ bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
   const Event event = wanted == Access::write ? Event::store : Event::load;
   count(wanted == Access::write ? ctx.counters.faults_write : ctx.counters.faults_read);
   const BlockId b = mem::block_of(offset);
-  admit(ctx.io, pages_.page_of(b));
+  admit_block(ctx.io, b);
   const Step step = claim_block(ctx.io, b, event);
   bool good = true;
   if (step.verdict == Verdict::done) {
@@ -52,13 +52,15 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
     for_each_bit(mask, [&](unsigned i) { cached_.insert(block_at(window, i)); });
     const auto blocks = static_cast<std::uint32_t>(std::popcount(mask));
     fill(window, mask);   // whatever comes of it
-    const Fetched fetched = fetch(ctx, b, blocks, fetches);
+    gas::AddressCache::Found found;
+    const Fetched fetched = fetch(ctx, b, blocks, fetches, found);
     if (fetched != Fetched::yes) {
       for_each_bit(mask, [&](unsigned i) { cached_.erase(block_at(window, i)); });
       if (fetched == Fetched::own) {
         arm_own_page(b, blocks, step.after.pins);
         return Fault::served;
       }
+      if (fetched == Fetched::on_ssd) return bring_blocks(ctx, b, mask, event, gas::Location::of(found.word));
       for_each_bit(mask, [&](unsigned i) { finish(block_at(window, i), BlockState{}); });
       make_present(ctx.io, pages_.page_of(b), fetched);   // with no bit held; the access then finds the page ours, or somebody else's
       return fetched == Fetched::wild ? Fault::wild : Fault::again;
@@ -166,19 +168,19 @@ Fetched Coherence::locate(comm::Blocking& io, PageId page, gas::AddressCache::Fo
     gas::Location where = gas::Location::of(found.word);
     // A cached location does not say whether the page is leaving: the owner may have been asked to yield before its entry was recalled.
     if (found.by_entry && (where = directory_.lookup(io, page)).owner != found.owner) continue;
+    found = {where.owner, false, where.word()};
     return whence(where, transport_.rank());
   }
 }
 
 /// Owner's bytes of `count` blocks, all of one page and claimed by the caller, into M; or only that this rank is among the page's readers.
-Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint32_t blocks, bool bytes_too) {
+Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint32_t blocks, bool bytes_too, gas::AddressCache::Found& found) {
   const std::uint64_t offset = mem::offset_of(first);
   const PageId page = pages_.page_of(first);
   const bool counts = bytes_too && attractor_ != nullptr && attractor_->draws(page);
   std::optional<LastSeen> last_seen;   // of the first block
   for (;;) {
     const std::uint64_t drops = drops_.load();
-    gas::AddressCache::Found found;
     if (const Fetched where = locate(ctx.io, page, found); where != Fetched::yes) return where;
     if (counts && !last_seen) last_seen.emplace(space_.a(offset), frame_of(found.owner, offset));
     const auto stay = sharing_.join(ctx.io, page, found.owner);

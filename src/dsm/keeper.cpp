@@ -62,7 +62,7 @@ bool Keeper::ready() {
       }
     }
   }
-  room_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(residency_.total() / 4, 1 << 12, 1u << 30));
+  room_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::min(residency_.total() / 2, directory_.pages().count()), 1 << 12, 1u << 30));
   young_ = page_set();
   make(usual_, "steady");
   return true;
@@ -152,8 +152,8 @@ Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, 
     for (std::uint64_t blocks = 0; n < named.size() && blocks < std::min(most, kMostTogether) && looks != 0; --looks) {
       const auto page = line.policy->evict();
       if (!page) break;
-      const mem::BlockRange all = pages.blocks_of(*page);
-      if (!has_frames(*page)) {   // it left while it was noted once more
+      const std::uint64_t here = residency_.count(pages.blocks_of(*page));
+      if (here == 0) {   // it left while it was noted once more
         forget(line, *page);
         continue;
       }
@@ -161,11 +161,11 @@ Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, 
       if (young || (held && pins == Pins::hold)) {
         line.policy->keep(*page);
         too_young_ |= young;
-        young_blocks += young ? all.count : 0;
+        young_blocks += young ? here : 0;
         continue;
       }
       pinned |= held;
-      blocks += all.count;
+      blocks += here;
       named[n++] = *page;
     }
     tiers_.evict(io, {named.data(), n}, left.data());
@@ -185,11 +185,6 @@ Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, 
 void Keeper::forget(Line& line, PageId page) noexcept {
   line.known->erase(BlockId{raw(page)});
   --line.in;
-}
-
-bool Keeper::has_frames(PageId page) const noexcept {
-  const mem::BlockRange all = directory_.pages().blocks_of(page);
-  return residency_.frames().next(raw(all.first)) < raw(all.first) + all.count;
 }
 
 /// What the program wants to leave, young or not. Pinned pages stay.

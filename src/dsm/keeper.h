@@ -55,7 +55,6 @@ class Keeper final : private mem::PageProbe {
   enum class Pins : std::uint8_t { hold, break_them };
   void make(Line&, const char* policy);
   [[nodiscard]] std::unique_ptr<mem::BlockSet> page_set() const;
-  [[nodiscard]] bool has_frames(PageId) const noexcept;
   void enter(PageId);
   std::uint64_t let_go(comm::Blocking&, std::uint64_t most, Pins);
   struct Gone {

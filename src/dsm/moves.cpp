@@ -74,6 +74,23 @@ gas::Claim Coherence::try_claim(PageId page) noexcept {
   return gas::Claim::taken;
 }
 
+void Coherence::claim_rest(comm::Blocking& io, PageId page) {
+  const BlockRange all = pages_.blocks_of(page);
+  for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, Event::come_in);   // ascending, as movers do
+}
+
+bool Coherence::try_claim_rest(PageId page) noexcept {
+  const BlockRange all = pages_.blocks_of(page);
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    const BlockState s = state(block_at(all.first, i));
+    const Step step = next(s, Event::come_in);
+    if (step.verdict == Verdict::proceed && try_claim(block_at(all.first, i), s, step)) continue;
+    give_back(all.first, i);
+    return false;
+  }
+  return true;
+}
+
 void Coherence::give_up(PageId page) noexcept {
   const BlockRange all = pages_.blocks_of(page);
   give_back(all.first, all.count);
@@ -136,7 +153,7 @@ void Coherence::settle(PageId page) {
     if (s.dirty()) mark_clean(b);
     cached_.erase(b);
     s.busy = false;
-    finish(b, next(s, Event::arrive).after);
+    finish(b, next(s, Event::come_in).after);   // as after Event::arrive; a page that came in had blocks that are ours
   }
 }
 

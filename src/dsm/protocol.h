@@ -9,6 +9,7 @@
 // Invariants (checked by check()):
 //   - owned ⇒ neither twin nor whole;  one of them, not both ⇔ view is write and not owned
 //   - a block with pins has a view
+//   - saved ⇒ owned, and V does not allow stores
 //   - the holder of a busy bit never waits for another block's bit
 #pragma once
 
@@ -28,6 +29,7 @@ struct BlockState {
   bool twin = false;             ///< T holds what the owner had when we began to write
   bool whole = false;            ///< all bytes in M are ours: we write them all, and never read what the owner had (a view of write_only)
   std::uint32_t pins = 0;
+  bool saved = false;            ///< the spill file has the same bytes: nothing need be written when the block leaves
 
   /// Are there changes that no release has sent?
   [[nodiscard]] constexpr bool dirty() const noexcept { return twin || whole; }
@@ -35,13 +37,14 @@ struct BlockState {
   friend bool operator==(const BlockState&, const BlockState&) = default;
 
   [[nodiscard]] constexpr std::uint32_t word() const noexcept {
-    return (busy ? 1u : 0u) | (owned ? 2u : 0u) | (static_cast<std::uint32_t>(view) << 2) | (twin ? 16u : 0u) | (whole ? 32u : 0u) | (pins << 8);
+    return (busy ? 1u : 0u) | (owned ? 2u : 0u) | (static_cast<std::uint32_t>(view) << 2) | (twin ? 16u : 0u) | (whole ? 32u : 0u) | (saved ? 64u : 0u) | (pins << 8);
   }
   [[nodiscard]] static constexpr BlockState of(std::uint32_t word) noexcept {
-    return {(word & 1u) != 0, (word & 2u) != 0, static_cast<View>((word >> 2) & 3u), (word & 16u) != 0, (word & 32u) != 0, word >> 8};
+    return {(word & 1u) != 0, (word & 2u) != 0, static_cast<View>((word >> 2) & 3u), (word & 16u) != 0, (word & 32u) != 0, word >> 8, (word & 64u) != 0};
   }
   [[nodiscard]] constexpr bool check() const noexcept {
-    return !(owned && dirty()) && !(twin && whole) && (busy || owned || dirty() == (view == View::write)) && (pins == 0 || view != View::none);
+    return !(owned && dirty()) && !(twin && whole) && (busy || owned || dirty() == (view == View::write)) && (pins == 0 || view != View::none) &&
+           !(saved && (!owned || (view == View::write && !busy)));
   }
 };
 
@@ -58,6 +61,7 @@ enum class Event : std::uint8_t {
   discard_block, ///< all of its bytes are
   yield,         ///< the page leaves: somebody else becomes its owner (rule 8), or the stack goes back to its birth rank
   arrive,        ///< the page comes: we become its owner, its bytes arrive
+  come_in,       ///< the page of ours is on SSD, or in part, and comes in as a whole, for others
   arrive_blank,  ///< we become its owner and its bytes do not matter (fresh memory, a recycled stack)
   found_own,     ///< fetch found in the directory that we are the owner (busy, from load, store or pin)
   rest,          ///< whoever makes room wants to know whether this block of ours is touched again
@@ -88,6 +92,7 @@ enum class Action : std::uint8_t {
   put_all_live,    ///< the same while stores may land: each byte is loaded once, for the message and for T. What was whole has a twin from now on
   refresh,         ///< owner's bytes, where they differ from T (or from M without a twin) → M and T: the merge of rule 4
   merge_arrival,   ///< the old owner's bytes where they differ from T (all of them without a twin, none of them if M is whole) → M
+  read_back,       ///< this rank's spill file → M: the bytes of a block of ours that is not here
   restore_bytes,   ///< T → M over the freed bytes: this rank has changed nothing there, and holds what the owner had
   mark_page,       ///< our next release looks at the page: from here on our threads store to it unseen
 };
@@ -121,6 +126,7 @@ struct Step {
   const auto with = [&](View view, bool twin, std::uint32_t pins) { return BlockState{false, s.owned, view, twin, false, pins}; };
   const auto owner = [](std::uint32_t pins) { return BlockState{false, true, View::write, false, false, pins}; };
   const auto whole = [](std::uint32_t pins) { return BlockState{false, false, View::write, false, true, pins}; };
+  const auto saved = [](View view, std::uint32_t pins) { return BlockState{false, true, view, false, false, pins, true}; };
   using enum Action;
 
   if (event == Event::found_own) {   // the holder of the bit asks: no claim
@@ -139,6 +145,7 @@ struct Step {
     case Event::load:
     case Event::pin_read:
       if (s.view != View::none) return pinned();
+      if (s.owned && s.saved) return proceed(saved(View::read, pins), {allow_read});
       if (s.owned) return proceed(owner(pins), {mark_page, allow_write});
       return proceed(with(View::read, false, pins), {fetch, allow_read});
 
@@ -191,6 +198,10 @@ struct Step {
       if (s.owned) return Step{};
       return proceed(owner(s.pins), {merge_arrival, mark_page, allow_write});
 
+    case Event::come_in:   // whatever is here stays, and others may put to it from now on, so it is not known to be saved
+      if (s.owned) return proceed(owner(s.pins), {mark_page, allow_write});
+      return proceed(owner(s.pins), {s.dirty() ? merge_arrival : read_back, mark_page, allow_write});
+
     case Event::arrive_blank:   // claimed even if nothing is to be done: while all of a range is held, none of it can leave
       if (s.owned && s.view == View::write) return proceed(s, {});
       return proceed(owner(s.pins), {mark_page, allow_write});
@@ -201,7 +212,7 @@ struct Step {
 
     case Event::rest:
       if (!s.owned || s.view == View::none || s.pins != 0) return Step{};
-      return proceed(BlockState{false, true, View::none, false, false, 0}, {protect_none});
+      return proceed(s.saved ? saved(View::none, 0) : BlockState{false, true, View::none, false, false, 0}, {protect_none});
 
     case Event::let_go:
       if (s.pins != 0 || s.dirty()) return Step{Verdict::refuse, s, {}, s};
@@ -212,21 +223,32 @@ struct Step {
   return Step{};
 }
 
+/// The step of who holds the bit of an invalid block for a load, store or pin, and has found the page ours and on SSD, or in part: the block comes by itself, the page stays there.
+[[nodiscard]] constexpr Step found_on_ssd(const BlockState& s, Event event) noexcept {
+  using enum Action;
+  const bool pin = event == Event::pin_read || event == Event::pin_write || event == Event::pin_whole, loads = event == Event::load || event == Event::pin_read;
+  BlockState after{false, true, loads ? View::read : View::write, false, false, s.pins + (pin ? 1u : 0u), loads};
+  if (loads) return {Verdict::proceed, s, {read_back, allow_read}, after};
+  if (event == Event::pin_whole) return {Verdict::proceed, s, {mark_page, allow_write}, after};
+  return {Verdict::proceed, s, {read_back, mark_page, allow_write}, after};
+}
+
 /// Can a page's bytes be had, by a fault of rank `me` that has found it by word 0? Not from our own M while the page leaves: then it is neither ours nor yet a copy. Puts counted before the
 /// move may still change M, and the move may be refused, so a twin taken now could later send another rank's old byte as our change.
 enum class Fetched : std::uint8_t {
   yes,         ///< from its owner
   own,         ///< our M has them
+  on_ssd,      ///< our spill file has them, but for blocks that are ours here
   leaving,     ///< not now
   untouched,   ///< nobody has touched it: whoever does is its owner
-  asleep,      ///< its owner must bring them in first
+  asleep,      ///< its owner, another rank, must bring them in first
   wild,        ///< it is not allocated
 };
 [[nodiscard]] constexpr Fetched whence(const gas::Location& where, Rank me) noexcept {
   if (!where.allocated) return Fetched::wild;
   const bool asleep = where.tier != gas::Tier::dram;
   if (where.busy && (where.owner == me || asleep || where.untouched)) return Fetched::leaving;
-  if (asleep) return Fetched::asleep;
+  if (asleep) return where.owner == me ? Fetched::on_ssd : Fetched::asleep;
   if (where.untouched) return Fetched::untouched;
   return where.owner == me ? Fetched::own : Fetched::yes;
 }
@@ -234,17 +256,20 @@ enum class Fetched : std::uint8_t {
 // A release looks at every page that is marked: one that a rank has fetched since, that came into our hands, or that we put to. Who has a copy must hear of it
 // if its bytes may have changed.
 
-/// What its blocks say of a page here, one look at each word.
+/// What its blocks say of a page here, one look at each word. In ascending order: the worst of its blocks decides.
 enum class Openness : std::uint8_t {
-  foreign,   ///< none is ours (any more): whatever made it marked, we cannot know
-  watched,   ///< of those that are ours each is protected: a store to it would have marked the page again
-  open,      ///< our threads can store to it, or may just have: so if it is at rest, since a release that has taken the mark may look after it was laid to rest
+  watched,   ///< each block is ours and protected: a store to it would have marked the page again
+  foreign,   ///< one is not ours (any more), or is on SSD: whatever made the page marked, we cannot know
+  open,      ///< our threads can store to it, or may just have: so if it is at rest, since a release that has taken the mark may look after it was laid to rest; and if it is saved: it
+             ///< may have been stored to, left, and come back since
 };
 
-[[nodiscard]] constexpr Openness with_block(Openness before, const BlockState& s) noexcept {
-  if (before == Openness::open || s.busy || (s.owned && s.view != View::read)) return Openness::open;
-  return s.owned ? Openness::watched : before;
+[[nodiscard]] constexpr Openness of_block(const BlockState& s) noexcept {
+  if (s.busy || s.saved || (s.owned && s.view != View::read)) return Openness::open;
+  return s.owned ? Openness::watched : Openness::foreign;
 }
+/// From watched on, block by block.
+[[nodiscard]] constexpr Openness with_block(Openness before, const BlockState& s) noexcept { return before > of_block(s) ? before : of_block(s); }
 
 /// Are its readers to be told? changed: we have put to it since it was last looked at.
 [[nodiscard]] constexpr bool must_tell(bool changed, Openness openness) noexcept { return changed || openness != Openness::watched; }

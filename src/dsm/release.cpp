@@ -69,7 +69,7 @@ void Coherence::write_back(ThreadContext& ctx, std::uint64_t newest) {
 /// waits: a block that is in use stays open.
 bool Coherence::must_tell(PageId page, bool changed, bool watch) noexcept {
   const BlockRange all = pages_.blocks_of(page);
-  auto openness = Openness::foreign;
+  auto openness = Openness::watched;
   BlockRange run{all.first, 0};
   const auto protect_run = [&] {
     if (run.count == 0) return;

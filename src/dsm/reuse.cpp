@@ -16,7 +16,8 @@ void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t 
   KASANE_CHECK(pages_.whole(offset, bytes));
   const mem::PageRange range = pages_.in(offset, bytes);
   std::uint64_t run = range.first;   // pages [run, page) are claimed
-  for (const PageId page : range) {
+  for (std::uint64_t at = range.first; at < range.last; ++at) {
+    const PageId page{at};
     const BlockRange all = pages_.blocks_of(page);
     for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, Event::arrive_blank);
     const bool evicts = residency_ != nullptr && residency_->counts(page);
@@ -25,8 +26,18 @@ void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t 
     // yield; what was told before shows here.
     const gas::Location where = directory_.lookup(io, page);
     if (where.owner == transport_.rank() && !where.busy && where.tier == gas::Tier::dram) continue;
+    // On our SSD, or here in part: nothing of it need be read.
+    const bool on_ssd = gas::at_home_on_ssd(where, transport_.rank());
+    if (on_ssd && residency_->admitted(all.count) && directory_.replace(io, page, where, gas::in_tier(where, gas::Tier::dram))) continue;
     give_back(all.first, all.count);
     arm_claimed(run, raw(page));   // hold nothing while we may wait
+    run = raw(page);
+    if (where.owner == transport_.rank()) {
+      admit(io, page);
+      if (where.busy) io.waiter().pause();
+      --at;
+      continue;
+    }
     KASANE_CHECK(mover_->bring(io, page, {}).has_value(), "memory that is allocated anew is pinned elsewhere");
     run = raw(page) + 1;
   }

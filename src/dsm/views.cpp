@@ -17,6 +17,7 @@
 #include "base/assert.h"
 #include "base/trace.h"
 #include "dsm/coherence.h"
+#include "dsm/incoming.h"
 #include "dsm/last_seen.h"
 
 namespace kasane::dsm {
@@ -57,6 +58,7 @@ class Coherence::Gathering {
     if (held_.none()) return;
     find_pages();
     read_pages();
+    if (on_ssd_.any()) read_back();
     open();
   }
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
@@ -77,7 +79,7 @@ class Coherence::Gathering {
   [[nodiscard]] Step step(std::uint64_t i) const noexcept {
     BlockState before = c_.state(block(i));
     before.busy = false;
-    return next(before, pinning_.event(block(i)));
+    return on_ssd_[i] ? found_on_ssd(before, pinning_.event(block(i))) : next(before, pinning_.event(block(i)));
   }
   [[nodiscard]] bool fetches(std::uint64_t i) const noexcept { return held_[i] && step(i).actions[0] == Action::fetch; }
   [[nodiscard]] bool missing(std::uint64_t i) const noexcept { return held_[i] && looks(step(i)); }
@@ -123,6 +125,17 @@ class Coherence::Gathering {
     for (std::size_t p = 0; p < parts_; ++p) {
       part_[p].where = c_.locate(ctx_.io, pages[p], part_[p].found);
       if (part_[p].where == Fetched::yes) joining_[joiners_++] = {pages[p], part_[p].found.owner, {}};
+      if (part_[p].where == Fetched::on_ssd) enter(pages[p], part_[p]);
+    }
+  }
+
+  /// What is missing of the page comes from this rank's spill file.
+  void enter(PageId page, const Part& part) {
+    if (!c_.tiers_->enter(ctx_.io, page, gas::Location::of(part.found.word))) return;
+    for (std::uint64_t i = part.first; i < part.end; ++i) {
+      if (!missing(i)) continue;
+      c_.cached_.erase(block(i));
+      on_ssd_[i] = true;
     }
   }
 
@@ -177,6 +190,15 @@ class Coherence::Gathering {
     }
   }
 
+  /// Blocks of our pages that are on SSD.
+  void read_back() {
+    Incoming incoming(c_);
+    for (std::uint64_t i = 0; i < count_; ++i) {
+      if (on_ssd_[i] && has(step(i), Action::read_back)) incoming.add({block(i), 1});
+    }
+    incoming.read(ctx_.io);
+  }
+
   void open() noexcept {
     for (std::uint64_t i = 0; i < count_; ++i) {
       if (!held_[i]) continue;
@@ -229,6 +251,7 @@ class Coherence::Gathering {
   std::uint64_t count_ = 0;              ///< blocks looked at
   std::bitset<kMostBlocks> held_;        ///< whose bits are held, with something to do
   std::bitset<kMostBlocks> pinned_;
+  std::bitset<kMostBlocks> on_ssd_;      ///< of those held: their bytes are in this rank's spill file
   std::array<Part, kMostPages> part_;
   std::size_t parts_ = 0, joiners_ = 0;
   std::array<gas::Sharing::Joining, kMostPages> joining_;

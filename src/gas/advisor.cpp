@@ -30,7 +30,7 @@ void Advisor::tell(comm::Blocking& io, mem::PageRange pages, What what) {
     for (;; io.waiter().pause()) {
       comm::Requests requests(io);
       for (std::uint32_t i = 0; i < n; ++i) {
-        if (answers[i] == kAgain) requests.post(Rank{first + i}, kAdviceHandler, comm::as_payload(said), &answers[i]);
+        if (answers[i] == kAgain) requests.post(Rank{first + i}, kAdviceHandler, comm::as_payload(said), {&answers[i]});
       }
       requests.await();
       if (std::find(answers.begin(), answers.begin() + n, kAgain) == answers.begin() + n) break;

@@ -163,8 +163,7 @@ void Mover::travel(comm::Blocking& io, std::span<Trip> trips, Naming naming) {
     holder_.give_up(t.page);
     const bool pinned = t.claimed() && t.answer == static_cast<std::uint64_t>(YieldAnswer::pinned);
     t.why = t.step.verdict == MoveVerdict::not_allocated ? Errc::out_of_range : Errc::busy;
-    const bool asleep = t.step.verdict == MoveVerdict::on_ssd;
-    t.outcome = pinned || t.step.verdict == MoveVerdict::not_allocated ? Trip::Outcome::refused : asleep ? Trip::Outcome::asleep : Trip::Outcome::retry;
+    t.outcome = pinned || t.step.verdict == MoveVerdict::not_allocated ? Trip::Outcome::refused : t.asleep() ? Trip::Outcome::asleep : Trip::Outcome::retry;
   }
 }
 
@@ -273,6 +272,13 @@ bool Mover::draw(comm::Blocking& io, PageId page) {
   }
 }
 
+/// Our own blocks of a page that we have marked busy. With busy set no fault here can make them ours again; a fault already at work ends without waiting for us. False: one is pinned.
+bool Mover::disarm(comm::Blocking& io, PageId page) {
+  YieldAnswer answer = holder_.yield(page);
+  for (; answer == YieldAnswer::retry; answer = holder_.yield(page)) io.waiter().pause();
+  return answer == YieldAnswer::yielded;
+}
+
 bool Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
   for (;; io.waiter().pause()) {
     Trip trip{.page = page, .live = {}};
@@ -291,13 +297,11 @@ bool Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
       holder_.replaced(page);
       return true;
     }
-    KASANE_CHECK(trip.claimed(), "a page is handed to somebody else");
+    const bool in_part = trip.step.verdict == MoveVerdict::in_part;   // nobody holds its location
+    KASANE_CHECK(trip.claimed() || in_part, "a page is handed to somebody else");
     recall(io, {&trip, 1});
-    // With busy set no fault here can make the page ours again; a fault already at work ends without waiting for us.
-    YieldAnswer answer = holder_.yield(page);
-    for (; answer == YieldAnswer::retry; answer = holder_.yield(page)) io.waiter().pause();
-    KASANE_CHECK(answer == YieldAnswer::yielded, "a page handed back is not pinned");
-    directory_.unmark(batch, page, in_tier(end_move(trip.step.claimed, to), addresses_.cradle(page)), &trip.last);
+    KASANE_CHECK(disarm(io, page), "a page handed back is not pinned");
+    directory_.unmark(batch, page, in_tier(in_part ? end_take(trip.step.claimed, to) : end_move(trip.step.claimed, to), addresses_.cradle(page)), &trip.last);
     batch.await();
     KASANE_CHECK(trip.last == trip.step.claimed.word());
     holder_.replaced(page);
@@ -343,7 +347,7 @@ Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
       continue;
     }
     if (found.untouched) return {};
-    if (found.tier != Tier::dram) {
+    if (found.tier == Tier::ssd) {
       Location after = in_tier(found, Tier::dram);
       after.untouched = true;
       if (directory_.replace(io, page, found, after)) return holder_.replaced(page), Result<void>{};
@@ -352,11 +356,10 @@ Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
     Trip trip{.page = page, .live = {}};
     trip.step = begin_move(found, kNoRank);   // as if somebody else took it: holders are recalled, and our blocks disarmed
     if (!directory_.replace(io, page, found, trip.step.claimed)) continue;
-    recall(io, {&trip, 1});
-    YieldAnswer answer = holder_.yield(page);
-    for (; answer == YieldAnswer::retry; answer = holder_.yield(page)) io.waiter().pause();
-    Location after = end_move(trip.step.claimed, me);
-    after.untouched = answer == YieldAnswer::yielded;
+    recall(io, {&trip, 1});   // of a page that is here in part nobody holds the location
+    const bool in_part = trip.step.verdict == MoveVerdict::in_part, disarmed = disarm(io, page);
+    Location after = in_part ? (disarmed ? end_bring_in(trip.step.claimed) : found) : end_move(trip.step.claimed, me);
+    after.untouched = disarmed;
     KASANE_CHECK(directory_.replace(io, page, trip.step.claimed, after));
     holder_.replaced(page);
     if (after.untouched) return {};

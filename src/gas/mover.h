@@ -20,6 +20,7 @@
 
 #include <array>
 #include <atomic>
+#include <bitset>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -37,6 +38,9 @@ struct ByteRange {
   std::uint64_t begin = 0, end = 0;
   [[nodiscard]] bool empty() const noexcept { return begin >= end; }
 };
+
+/// Blocks of a page, by their place in it.
+using BlockMask = std::bitset<mem::kMostBlocksOfAPage>;
 
 /// How the blocks of a page could be claimed.
 enum class Claim : std::uint8_t {
@@ -57,10 +61,15 @@ class PageHolder {
   /// The owner's side, in a handler: protects the page in V if every block of it is free. Never blocks.
   virtual YieldAnswer yield(PageId) noexcept = 0;
   /// Memory is short; the page is busy in the directory. Protects it in V, or changes nothing where a block is in use, pinned, or has changes that no release has sent (a page of
-  /// ours too: it may have been made ours without our help). punch: the frame goes at once. Never blocks.
-  virtual bool let_go(PageId, bool /*punch*/) noexcept { return false; }
-  /// Has this rank changed the block, and not sent that? What is on SSD is older then. The page's bits are held.
-  [[nodiscard]] virtual bool changed(BlockId) const noexcept { return false; }
+  /// ours too: it may have been made ours without our help). punch: the frames go at once. unsaved: set to the blocks that are ours here and that the spill file has not, or not as
+  /// they are; null: not asked for. Never blocks.
+  virtual bool let_go(PageId, bool /*punch*/, BlockMask* /*unsaved*/) noexcept { return false; }
+  /// Takes the busy bits of all blocks of a page of ours that is on SSD, or in part, waiting for each: the page comes in.
+  virtual void claim_rest(comm::Blocking&, PageId) {}
+  /// The same without waiting, all or none.
+  virtual bool try_claim_rest(PageId) noexcept { return false; }
+  /// Are bytes of the block here that are as new as those on SSD, or newer? The page's bits are held.
+  [[nodiscard]] virtual bool holds(BlockId) const noexcept { return false; }
   /// The taker's side: takes every block's busy bit, waiting for each. Never answers in_use.
   virtual Claim claim(comm::Blocking&, PageId) = 0;
   /// The same without waiting.
@@ -139,6 +148,7 @@ class Mover {
   void recall(comm::Blocking&, std::span<Trip>);
   void ask_to_yield(comm::Blocking&, comm::Requests&, Trip&) const;
   void count_request(comm::Blocking&, Rank to) const noexcept;
+  [[nodiscard]] bool disarm(comm::Blocking&, PageId);
   std::optional<Refusal> bring_one(comm::Blocking&, PageId, ByteRange live, Naming);
   [[nodiscard]] ByteRange all_of(PageId page) const noexcept { return {pages_.offset_of(page), pages_.end_of(page)}; }
   static void on_yield(void* self, const comm::Message&) noexcept;

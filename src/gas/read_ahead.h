@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes along when a page is brought in from SSD: recognises sweeps (ascending, descending, with a stride) among the pages that are asked for, and says how
-// many pages further on to bring at once.
+// What comes along when a piece of memory is brought in from SSD: recognises sweeps (ascending, descending, with a stride) among the pieces that are asked for, and says
+// which further ones to bring. A piece is a page, or a window of blocks.
 //
-//   asked for   10 ─▶ 11 ─▶ 12,13 ─▶ 14…17 ─▶ 18…25 ─▶ …     the second neighbour makes a sweep; each time it is met where it was expected its window doubles
-//               40 ─▶ 43 ─▶ 46,49 ─▶ …                       a stride needs to be seen twice, and a page elsewhere brings nothing but itself
+//   asked for   10 ─▶ 11 +12 ─▶ 13 +14,15 ─▶ 16 +17…20 ─▶ …     the second neighbour makes a sweep; each time it gets to what was brought last, or beyond, twice as much follows that
+//               40 ─▶ 43 ─▶ 46 +49 ─▶ …                         a stride needs to be seen twice, and a piece elsewhere brings nothing but itself
+//
+// So who asks when it gets to the first piece that was brought along has the next ones on their way while it works on these.
 //
 // Several sweeps at once: a merge reads two and writes a third, eight threads have theirs. What they were is forgotten where others need the room.
 //
@@ -19,34 +21,38 @@ namespace kasane::gas {
 
 class ReadAhead {
  public:
-  static constexpr std::uint32_t kMost = 32;      ///< pages that come at once
-  static constexpr std::int64_t kMostStride = 64; ///< pages
+  static constexpr std::uint32_t kMost = 32;      ///< pieces that come at once
+  static constexpr std::int64_t kMostStride = 64; ///< pieces
 
+  /// first, first + stride, …: besides the one that is asked for.
   struct Plan {
-    std::int64_t stride = 0;
-    std::uint32_t pages = 1;   ///< page, page + stride, …: with the one that is asked for
+    std::int64_t first = 0, stride = 0;
+    std::uint32_t pieces = 0;
   };
 
-  /// `page` is asked for, and not here. most: pages that the caller would take at once, from 1.
-  [[nodiscard]] Plan ask(std::uint64_t page, std::uint32_t most) noexcept {
-    const auto at = static_cast<std::int64_t>(page);
+  /// `piece` is asked for. most: pieces that the caller would take beside it.
+  [[nodiscard]] Plan ask(std::uint64_t piece, std::uint32_t most) noexcept {
+    const auto at = static_cast<std::int64_t>(piece);
     for (Sweep& s : sweeps_) {
       if (s.meets(at)) return go_on(s, at, most);
     }
     Sweep* near = nullptr;
     for (Sweep& s : sweeps_) {
       const std::int64_t stride = at - s.last;
-      if (s.used == 0 || stride == 0 || std::abs(stride) > kMostStride) continue;
+      if (s.used == 0 || std::abs(stride) > kMostStride) continue;
+      if (stride == 0) {   // once more
+        s.used = ++clock_;
+        return {};
+      }
       if (stride == s.stride || std::abs(stride) == 1) {
         s.stride = stride;
-        s.window = 1;
         return go_on(s, at, most);
       }
       if (near == nullptr || std::abs(stride) < std::abs(at - near->last)) near = &s;
     }
-    // Nobody's next: perhaps the second page of a sweep with a stride, else the first of a new one, in place of the oldest.
+    // Nobody's next: perhaps the second piece of a sweep with a stride, else the first of a new one, in place of the oldest.
     Sweep& s = near != nullptr ? *near : *std::min_element(sweeps_.begin(), sweeps_.end(), [](const Sweep& x, const Sweep& y) { return x.used < y.used; });
-    s = {at, near != nullptr ? at - s.last : 0, 0, ++clock_};
+    s = {at, at, near != nullptr ? at - s.last : 0, 0, ++clock_};
     return {};
   }
 
@@ -54,25 +60,30 @@ class ReadAhead {
   static constexpr std::int64_t kMostSkipped = 16;
 
   struct Sweep {
-    std::int64_t last = 0;       ///< the page asked for last, or brought along with it
+    std::int64_t last = 0;       ///< the piece asked for last, or brought along
+    std::int64_t trigger = 0;    ///< from this piece on the next ones are to follow
     std::int64_t stride = 0;     ///< 0: not known
-    std::uint32_t window = 0;    ///< pages of the last plan; 0: no sweep yet
+    std::uint32_t window = 0;    ///< pieces of the last plan; 0: no sweep yet
     std::uint64_t used = 0;      ///< 0: never
 
-    /// Is it the next page, or nearly? Some were here already and were not asked for; some of the last plan could not come.
+    /// Is it among what was brought, or nearly the next? Some were here already and were not asked for; some of the last plan could not come.
     [[nodiscard]] bool meets(std::int64_t at) const noexcept {
       if (window == 0 || (at - last) % stride != 0) return false;
       const std::int64_t further = (at - last) / stride;
-      return further > -static_cast<std::int64_t>(window) && further <= kMostSkipped && further != 0;
+      return further >= -2 * static_cast<std::int64_t>(window) && further <= kMostSkipped;
     }
   };
 
   Plan go_on(Sweep& s, std::int64_t at, std::uint32_t most) noexcept {
-    const auto above_zero = s.stride > 0 ? std::uint64_t{kMost} : static_cast<std::uint64_t>(at / -s.stride) + 1;
-    s.window = static_cast<std::uint32_t>(std::min({2 * std::uint64_t{s.window}, std::uint64_t{most}, std::uint64_t{kMost}, above_zero}));
-    s.last = at + s.stride * (static_cast<std::int64_t>(s.window) - 1);
     s.used = ++clock_;
-    return {s.stride, s.window};
+    if (s.window != 0 && (at - s.trigger) / s.stride < 0) return {};
+    const std::int64_t from = (at - s.last) / s.stride > 0 ? at : s.last;
+    const auto above_zero = s.stride > 0 ? std::uint64_t{kMost} : static_cast<std::uint64_t>(from / -s.stride);
+    const auto pieces = static_cast<std::uint32_t>(std::min({std::max(std::uint64_t{1}, 2 * std::uint64_t{s.window}), std::uint64_t{most}, std::uint64_t{kMost}, above_zero}));
+    s.window = std::max(1u, pieces);
+    s.trigger = from + s.stride;
+    s.last = from + s.stride * static_cast<std::int64_t>(pieces);
+    return {s.trigger, s.stride, pieces};
   }
 
   std::array<Sweep, 16> sweeps_{};

@@ -18,7 +18,11 @@
 
 namespace kasane::gas {
 
-enum class Tier : std::uint8_t { dram = 0, ssd = 1 };
+enum class Tier : std::uint8_t {
+  dram = 0,
+  ssd = 1,
+  partial = 2,   ///< as ssd for everybody but its owner, who has some of its blocks in DRAM
+};
 
 struct Location {
   bool allocated = false;
@@ -49,7 +53,8 @@ enum class MoveVerdict : std::uint8_t {
   claim,           ///< the page is the mover's to move; nobody else changes word 0 until it is not busy any more
   already_there,   ///< likewise, but there is nothing to move: word 0 becomes what it was
   not_allocated,   ///< likewise
-  on_ssd,          ///< likewise; its owner must bring it in first
+  on_ssd,          ///< likewise; its owner must bring it in first, if its bytes matter
+  in_part,         ///< likewise; its owner must bring the rest in first, whatever it is wanted for
   wait,            ///< somebody else had set it
 };
 
@@ -63,7 +68,7 @@ struct MoveStep {
   Location claimed = l;
   claimed.busy = true;
   if (!l.allocated) return {MoveVerdict::not_allocated, claimed};
-  if (l.tier != Tier::dram) return {MoveVerdict::on_ssd, claimed};
+  if (l.tier != Tier::dram) return {l.tier == Tier::ssd ? MoveVerdict::on_ssd : MoveVerdict::in_part, claimed};
   return {l.owner == to ? MoveVerdict::already_there : MoveVerdict::claim, claimed};
 }
 
@@ -127,22 +132,29 @@ struct MoveStep {
   return l;
 }
 
+// Its owner may have single blocks of a page on SSD in DRAM: then its tier is partial. For everybody else that is as ssd, only that the page cannot be taken without its owner. Who brings the
+// first blocks in compare-swaps ssd to partial, holding their bits, while word 0 is not busy. From then on only this rank ends partial, and whoever does has the bits of all blocks, or has
+// had them since word 0 is busy: so who holds a bit of the page and has seen partial, not busy, may rely on it. Nobody else knows the frames, so nobody is recalled, and the version stays.
+
+/// Can a block of the page be had from this rank's spill file alone? Then word 0 is to be in_part() before a block is used.
+[[nodiscard]] constexpr bool at_home_on_ssd(const Location& l, Rank me) noexcept { return l.allocated && !l.busy && l.owner == me && l.tier != Tier::dram; }
+[[nodiscard]] constexpr Location in_part(const Location& l) noexcept { return in_tier(l, Tier::partial); }
+
 /// What a rank that makes room may do with a page in whose word 0 it has set busy.
 enum class Leaving : std::uint8_t {
-  wait,    ///< nothing: somebody else had set it
-  drop,    ///< its bytes here do not matter: another rank owns it, it is on SSD, or nobody has touched it. They go while it is busy, if they can; then word 0 becomes what it was
-  spill,   ///< ours: if it can leave, begin_evict(); else word 0 becomes what it was
+  wait,        ///< nothing: somebody else had set it
+  drop,        ///< its bytes here do not matter: another rank owns it, it is on SSD, or nobody has touched it. They go while it is busy, if they can; then word 0 becomes what it was
+  spill,       ///< ours: if it can leave, begin_evict(); else word 0 becomes what it was
+  spill_part,  ///< ours, in part: if its blocks can leave, those that changed are written; then word 0 becomes what it was, on SSD
 };
 [[nodiscard]] constexpr Leaving way_out(const Location& before, Rank me) noexcept {
   if (before.busy) return Leaving::wait;
-  const bool ours = before.allocated && before.tier == Tier::dram && before.owner == me && !before.untouched;
-  return ours ? Leaving::spill : Leaving::drop;
+  const bool ours = before.allocated && before.owner == me && !before.untouched;
+  return !ours || before.tier == Tier::ssd ? Leaving::drop : before.tier == Tier::dram ? Leaving::spill : Leaving::spill_part;
 }
 
-/// Does a rank that has set busy in word 0 bring the page in? Else word 0 becomes what it was, if nobody else had set it.
-[[nodiscard]] constexpr bool comes_in(const Location& before, Rank me) noexcept {
-  return !before.busy && before.allocated && before.tier == Tier::ssd && before.owner == me;
-}
+/// Does a rank that has set busy in word 0 bring in what of the page is not here? Else word 0 becomes what it was, if nobody else had set it.
+[[nodiscard]] constexpr bool comes_in(const Location& before, Rank me) noexcept { return at_home_on_ssd(before, me); }
 
 /// May a read go straight to the owner's frame? Not to one that may be punched. That the page moves does not matter: its frame stays as it is.
 [[nodiscard]] constexpr bool readable(const Location& l) noexcept { return l.allocated && l.tier == Tier::dram; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gas/tiers.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -15,7 +16,6 @@ namespace kasane::gas {
 namespace {
 
 constexpr std::uint64_t kAgain = 1;   // an answer: there was no room to note the request
-constexpr std::uint64_t kMostAhead = (1 << 20) / mem::kBlockBytes;   // blocks that come at once
 
 }  // namespace
 
@@ -60,9 +60,9 @@ void Tiers::evict(comm::Blocking& io, std::span<const PageId> pages, bool* left)
   KASANE_CHECK_OP(pages.size(), <=, kTogether);
   const Rank me = transport_.rank();
   std::array<Mover::Trip, kTogether> all, leaving;
-  std::array<mem::SpillRange, kTogether> ranges;
   std::array<std::size_t, kTogether> index;
   std::size_t n = 0;
+  leaving_.clear();
   comm::Batch batch(io);
   for (std::size_t i = 0; i < pages.size(); ++i) {
     left[i] = false;
@@ -77,37 +77,54 @@ void Tiers::evict(comm::Blocking& io, std::span<const PageId> pages, bool* left)
     t.step = begin_move(before, me);
     const Leaving way = way_out(before, me);
     if (way == Leaving::wait) continue;
-    left[i] = way == Leaving::drop && holder_.let_go(t.page, true);
+    const bool spills = way == Leaving::spill || way == Leaving::spill_part;
+    left[i] = !spills && holder_.let_go(t.page, true, nullptr);
     if (left[i] && (before.owner != me || !readable(before)) && io.counters() != nullptr) count(io.counters()->pages_dropped);
-    if (way != Leaving::spill || !is_open() || !holder_.let_go(t.page, false)) {
+    BlockMask unsaved;
+    if (!spills || !is_open() || !holder_.let_go(t.page, false, &unsaved)) {
       directory_.unmark(batch, t.page, before, &t.last);
       continue;
     }
-    directory_.unmark(batch, t.page, begin_evict(t.step.claimed), &t.last);
-    t.step.verdict = MoveVerdict::claim;   // from here on as for a move
-    ranges[n] = {pages_.offset_of(t.page), pages_.bytes_of(t.page)};
+    if (way == Leaving::spill) {
+      directory_.unmark(batch, t.page, begin_evict(t.step.claimed), &t.last);
+      t.step = {MoveVerdict::claim, begin_evict(t.step.claimed)};   // from here on as for a move
+      leaving_.push_back({pages_.offset_of(t.page), pages_.bytes_of(t.page)});
+    } else {   // nobody else knows its frames
+      add_blocks(leaving_, t.page, unsaved);
+    }
     index[n] = i;
     leaving[n++] = t;
   }
   batch.await();
   if (n == 0) return;
   mover_.recall(io, {leaving.data(), n});
-  write(io, {ranges.data(), n});   // sorts them
-  empty({ranges.data(), n});
+  write(io, leaving_);
+  empty({leaving.data(), n});
   for (std::size_t i = 0; i < n; ++i) {
     Mover::Trip& t = leaving[i];
-    directory_.unmark(batch, t.page, end_evict(begin_evict(t.step.claimed)), &t.last);
+    directory_.unmark(batch, t.page, t.claimed() ? end_evict(t.step.claimed) : in_tier(Location::of(t.before), Tier::ssd), &t.last);
   }
   batch.await();
   for (std::size_t i = 0; i < n; ++i) {
-    KASANE_CHECK(leaving[i].last == begin_evict(leaving[i].step.claimed).word(), "only its mover changes the entry of a page that moves");
+    KASANE_CHECK(leaving[i].last == leaving[i].step.claimed.word(), "only its mover changes the entry of a page that moves");
     left[index[i]] = true;
   }
   if (io.counters() != nullptr) count(io.counters()->pages_evicted, n);
 }
 
+/// Runs of blocks of the page.
+void Tiers::add_blocks(std::vector<mem::SpillRange>& ranges, PageId page, const BlockMask& blocks) const {
+  const std::uint64_t first = pages_.offset_of(page), count = pages_.blocks_of(page).count;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (!blocks[i]) continue;
+    if (i == 0 || !blocks[i - 1]) ranges.push_back({first + i * mem::kBlockBytes, 0});
+    ranges.back().bytes += mem::kBlockBytes;
+  }
+}
+
 /// The frames stay until all are written: whatever fails, nothing is lost.
 void Tiers::write(comm::Blocking& io, std::span<mem::SpillRange> ranges) {
+  if (ranges.empty()) return;
   mem::SpillBatch batch(mem::SpillOp::write, space_.a(0), ranges);
   const std::uint64_t before = file_->counts().bytes_written.load(std::memory_order_relaxed);   // relaxed, both: a number that only we change
   writes_->run(batch);
@@ -116,12 +133,14 @@ void Tiers::write(comm::Blocking& io, std::span<mem::SpillRange> ranges) {
 }
 
 /// Neighbours are punched together: of pages of 4 KiB that takes a quarter of the time.
-void Tiers::empty(std::span<const mem::SpillRange> sorted) noexcept {
-  for (std::size_t i = 0; i < sorted.size();) {
-    const std::uint64_t first = sorted[i].offset;
-    std::uint64_t end = first;
-    for (; i < sorted.size() && sorted[i].offset == end; ++i) end += sorted[i].bytes;
-    residency_.empty({mem::block_of(first), (end - first) / mem::kBlockBytes});
+void Tiers::empty(std::span<const Mover::Trip> trips) noexcept {
+  std::array<PageId, kTogether> pages;
+  const auto end_of_pages = std::transform(trips.begin(), trips.end(), pages.begin(), [](const Mover::Trip& t) { return t.page; });
+  std::sort(pages.begin(), end_of_pages);
+  for (auto page = pages.begin(); page != end_of_pages;) {
+    mem::BlockRange run = pages_.blocks_of(*page);
+    while (++page != end_of_pages && raw(pages_.blocks_of(*page).first) == raw(run.first) + run.count) run.count += pages_.blocks_of(*page).count;
+    residency_.empty(run);
   }
 }
 
@@ -138,7 +157,7 @@ void Tiers::bring_in(comm::Blocking& io, PageId page) {
 }
 
 void Tiers::bring_in(comm::Blocking& io, PageId page, Who who) {
-  if (holder_.claim(io, page) == Claim::ours) return;
+  holder_.claim_rest(io, page);
   std::array<Mover::Trip, ReadAhead::kMost> trips;
   trips[0].page = page;
   const std::span<Mover::Trip> all(trips.data(), claim_with(page, trips));
@@ -150,7 +169,7 @@ void Tiers::bring_in(comm::Blocking& io, PageId page, Who who) {
   const auto comes = [this](const Mover::Trip& t) { return comes_in(Location::of(t.before), transport_.rank()); };
   for (Mover::Trip& t : all) {
     t.step = begin_move(Location::of(t.before), transport_.rank());
-    if (comes(t)) ++pages, n = add_stored(t.page, ranges, n);
+    if (comes(t)) ++pages, n = add_missing(t.page, ranges, n);
     else if (t.step.verdict != MoveVerdict::wait) directory_.unmark(batch, t.page, Location::of(t.before), &t.last);
   }
   if (n != 0) read(io, {ranges.data(), n}, who);
@@ -164,40 +183,58 @@ void Tiers::bring_in(comm::Blocking& io, PageId page, Who who) {
     else holder_.give_up(t.page);
   }
   if (io.counters() != nullptr) count(io.counters()->pages_brought_in, pages);
-  if (!comes(all.front()) && who == Who::worker) io.waiter().pause();
+  if (Location::of(all.front().before).busy && who == Who::worker) io.waiter().pause();
 }
 
-/// Runs of the page's blocks that are to be read, after those n that there are. What is not there has no frame either, or one whose bytes do not matter.
-std::size_t Tiers::add_stored(PageId page, std::span<mem::SpillRange> ranges, std::size_t n) const noexcept {
+/// Runs of the page's blocks that are to be read, after those n that there are. What is neither here nor there has no frame either, or one whose bytes do not matter.
+std::size_t Tiers::add_missing(PageId page, std::span<mem::SpillRange> ranges, std::size_t n) const noexcept {
   const mem::BlockRange all = pages_.blocks_of(page);
-  bool there = false;
+  bool missing = false;
   for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count && is_open(); ++b) {
-    const bool before = std::exchange(there, file_->stored(BlockId{b}) && !holder_.changed(BlockId{b}));
-    if (there && !before) ranges[n++] = {mem::offset_of(BlockId{b}), 0};
-    if (there) ranges[n - 1].bytes += mem::kBlockBytes;
+    const bool before = std::exchange(missing, file_->stored(BlockId{b}) && !holder_.holds(BlockId{b}));
+    if (missing && !before) ranges[n++] = {mem::offset_of(BlockId{b}), 0};
+    if (missing) ranges[n - 1].bytes += mem::kBlockBytes;
   }
   return n;
 }
+
+/// Of pieces that have so many blocks.
+ReadAhead::Plan Tiers::plan(ReadAhead& ahead, std::uint64_t piece, std::uint64_t blocks) noexcept {
+  if (!is_open()) return {};
+  std::uint64_t most = std::min(kMostAhead, residency_.low() / 4) / blocks;
+  if (most != 0 && !residency_.admitted(residency_.low() / 2 + most * blocks)) most = 0;
+  if (planning_.test_and_set(std::memory_order_acquire)) return {};   // acquire, release: the plans as their last holder left them
+  const ReadAhead::Plan plan = ahead.ask(piece, static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost - 1)));
+  planning_.clear(std::memory_order_release);
+  return plan;
+}
+
+ReadAhead::Plan Tiers::plan(std::uint64_t offset) noexcept { return plan(blocks_ahead_, offset / kPieceBytes, kPieceBytes / mem::kBlockBytes); }
 
 /// The caller has claimed the page, trips[0]. Claims those that should come with it, as far as nobody has them and there is room in plenty; how many trips there are.
 /// Nothing is waited for.
 std::size_t Tiers::claim_with(PageId page, std::span<Mover::Trip, ReadAhead::kMost> trips) noexcept {
-  if (!is_open()) return 1;
-  const std::uint64_t blocks = pages_.blocks_of(page).count;
-  std::uint64_t most = std::max<std::uint64_t>(1, std::min(kMostAhead, residency_.low() / 4) / blocks);
-  if (most > 1 && !residency_.admitted(residency_.low() / 2 + most * blocks)) most = 1;
-  if (planning_.test_and_set(std::memory_order_acquire)) return 1;   // acquire, release: the plans as their last holder left them
-  const ReadAhead::Plan plan = read_ahead_.ask(raw(page), static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost)));
-  planning_.clear(std::memory_order_release);
+  const ReadAhead::Plan plan = this->plan(pages_ahead_, raw(page), pages_.blocks_of(page).count);
   std::size_t n = 1;
-  for (std::uint32_t i = 1; i < plan.pages; ++i) {
-    const PageId next{raw(page) + static_cast<std::uint64_t>(plan.stride) * i};
+  for (std::uint32_t i = 0; i < plan.pieces; ++i) {
+    const PageId next{static_cast<std::uint64_t>(plan.first + plan.stride * i)};
     if (!pages_.contains(next) || pages_.bytes_of(next) != pages_.bytes_of(page) || !residency_.counts(next)) break;
-    if (!file_->stored(pages_.blocks_of(next).first) || holder_.try_claim(next) != Claim::taken) continue;
+    if (!file_->stored(pages_.blocks_of(next).first) || !holder_.try_claim_rest(next)) continue;
     trips[n++].page = next;
   }
   return n;
 }
+
+// ---- in part -------------------------------------------------------------------------------------------------------
+
+bool Tiers::enter(comm::Blocking& io, PageId page, Location found) {
+  if (found.tier == Tier::partial) return true;
+  if (!directory_.replace(io, page, found, in_part(found))) return false;
+  if (io.counters() != nullptr) count(io.counters()->pages_brought_in);
+  return true;
+}
+
+void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges) { read(io, ranges, Who::worker); }
 
 Tiers::Lane& Tiers::take_lane(comm::Blocking& io) noexcept {
   for (std::uint32_t first = next_lane_.fetch_add(1, std::memory_order_relaxed);; io.waiter().pause()) {   // relaxed: any will do
@@ -209,12 +246,17 @@ Tiers::Lane& Tiers::take_lane(comm::Blocking& io) noexcept {
 }
 
 void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Who who) {
+  std::uint64_t bytes = 0;
+  for (const mem::SpillRange& range : ranges) bytes += range.bytes;
   mem::SpillBatch batch(mem::SpillOp::read, space_.a(0), ranges);
   Lane& lane = take_lane(io);
   while (!lane.queue->submit(batch)) lane.queue->poll(), io.waiter().pause();
   lane.submitting.clear(std::memory_order_release);
   lane.queue->wait(batch);
-  if (batch.error() == 0) return;
+  if (batch.error() == 0) {
+    if (io.counters() != nullptr) count(io.counters()->bytes_read_back, bytes);
+    return;
+  }
   if (who == Who::keeper) config_.fatal(file_->error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes));
   const mem::SpillBatch* none = nullptr;
   broken_.compare_exchange_strong(none, &batch);   // seq_cst: before the bell

@@ -5,7 +5,11 @@
 //   drop      busy, another rank's ─▶ nothing of it in use ─▶ punched ─▶ not busy
 //   bring in  blocks claimed ─▶ busy ─▶ read ─▶ end_bring_in: not busy ─▶ settled          and with it the next pages of its sweep (gas/read_ahead.h), if they can be claimed
 //
-// **Who does what.** One thread of the rank, the *keeper*, evicts, and brings in what other ranks ask for; a thread that faults on a page of its own rank brings it in
+// A page of ours that nobody else asks for stays on SSD, and its blocks come and go by themselves (dsm/spilled.cpp):
+//
+//   in part   a block claimed ─▶ word 0 partial ─▶ read                evict     busy ─▶ V protected ─▶ written, if not saved ─▶ punched ─▶ ssd, not busy
+//
+// **Who does what.** One thread of the rank, the *keeper*, evicts, and brings in what other ranks ask for; a thread that faults on a page of its own rank brings blocks of it in
 // itself. The keeper waits for handlers, for puts under way, for the disk and for bits that are held for a moment, never for another rank's threads: so ranks that wait for each
 // other's keepers wait for no circle.
 //
@@ -19,6 +23,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/notes.h"
 #include "gas/mover.h"
@@ -50,11 +55,22 @@ class Tiers final : public Rouser {
   /// Lets pages go: this rank's to the spill file, others' are dropped. left[i]: page i has no frame here any more; else it is in use, pinned, changed, or on its way.
   static constexpr std::size_t kTogether = 64;
   void evict(comm::Blocking&, std::span<const PageId> pages, bool* left);
-  /// Of this rank's page on SSD: it is in when this returns, or moves, or somebody else was at it: look again.
+  /// Of this rank's page on SSD, as a whole: it is in when this returns, or moves, or somebody else was at it: look again.
   void bring_in(comm::Blocking&, PageId);
   void rouse(comm::Blocking&, PageId, Rank owner) override;
   [[nodiscard]] bool counts(PageId page) const noexcept override { return residency_.counts(page); }
   void forget(std::uint64_t offset, std::uint64_t bytes) noexcept override;
+
+  // ---- blocks of this rank's pages that are on SSD; the caller holds their bits ----
+  /// The page was found to be at_home_on_ssd(). True: it is in part now, and stays so while one of its bits is held.
+  [[nodiscard]] bool enter(comm::Blocking&, PageId, Location found);
+  /// Bytes of blocks that are stored() and not here, into M. ranges: sorted afterwards.
+  void read(comm::Blocking&, std::span<mem::SpillRange> ranges);
+  /// Windows of blocks (kPieceBytes) that should be brought along with the one at `offset`, or after it; none where there is little room.
+  static constexpr std::uint64_t kPieceBytes = 64 << 10, kMostAhead = (1 << 20) / mem::kBlockBytes;   ///< the latter in blocks
+  [[nodiscard]] ReadAhead::Plan plan(std::uint64_t offset) noexcept;
+  [[nodiscard]] bool stored(BlockId b) const noexcept { return is_open() && file_->stored(b); }
+
   /// Brings in a page that others ask for, if there is one.
   void serve(comm::Blocking&);
   [[nodiscard]] bool asked() const noexcept { return asked_.any(); }
@@ -70,10 +86,12 @@ class Tiers final : public Rouser {
   enum class Who : std::uint8_t { keeper, worker };
   void bring_in(comm::Blocking&, PageId, Who);
   std::size_t claim_with(PageId, std::span<Mover::Trip, ReadAhead::kMost>) noexcept;
-  std::size_t add_stored(PageId, std::span<mem::SpillRange>, std::size_t n) const noexcept;
+  std::size_t add_missing(PageId, std::span<mem::SpillRange>, std::size_t n) const noexcept;
+  [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, std::uint64_t piece, std::uint64_t blocks) noexcept;
   void read(comm::Blocking&, std::span<mem::SpillRange>, Who);
   void write(comm::Blocking&, std::span<mem::SpillRange>);
-  void empty(std::span<const mem::SpillRange> sorted) noexcept;
+  void empty(std::span<const Mover::Trip>) noexcept;
+  void add_blocks(std::vector<mem::SpillRange>&, PageId, const BlockMask&) const;
 
   comm::Transport& transport_;
   Mover& mover_;
@@ -100,8 +118,9 @@ class Tiers final : public Rouser {
   std::array<Lane, kLanes> lanes_;
   std::size_t lanes_open_ = 0;
   std::atomic<std::uint32_t> next_lane_{0};
-  ReadAhead read_ahead_;
-  std::atomic_flag planning_;                         ///< whose turn it is in read_ahead_; who finds it taken brings in one page
+  ReadAhead pages_ahead_, blocks_ahead_;
+  std::atomic_flag planning_;                         ///< whose turn it is in these; who finds it taken brings in nothing else
+  std::vector<mem::SpillRange> leaving_;              ///< the keeper's
   std::atomic<const mem::SpillBatch*> broken_{nullptr};   ///< a read that failed: the keeper tells
   Notes<Asked, kMostAsked> asked_;
 };

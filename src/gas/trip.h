@@ -24,9 +24,11 @@ struct Mover::Trip {
   std::uint64_t last = 0;                         ///< word 0 when the mark was taken away
 
   [[nodiscard]] bool claimed() const noexcept { return step.verdict == MoveVerdict::claim; }
-  /// On SSD, and its bytes do not matter.
+  /// On SSD, wholly, and its bytes do not matter.
   [[nodiscard]] bool blank() const noexcept { return step.verdict == MoveVerdict::on_ssd && live.empty(); }
   [[nodiscard]] bool landed() const noexcept { return !landing.empty() && brought == landing.size(); }
+  /// Its owner must bring it in first.
+  [[nodiscard]] bool asleep() const noexcept { return step.verdict == MoveVerdict::in_part || (step.verdict == MoveVerdict::on_ssd && !live.empty()); }
   [[nodiscard]] bool yielded() const noexcept { return claimed() && answer == static_cast<std::uint64_t>(YieldAnswer::yielded); }
 };
 

@@ -32,8 +32,22 @@ void Residency::charge(BudgetUse use, std::uint64_t blocks) noexcept {
   if (budget_.credit() < low_ && short_of(low_) != 0) ring();
 }
 
+/// The frames in which the blocks lie, as blocks.
+BlockRange Residency::frames_of(BlockRange blocks) const noexcept {
+  if (frame_blocks_ == 1 || pages_.blocks_of(pages_.page_of(blocks.first)).count < frame_blocks_) return blocks;
+  const std::uint64_t first = raw(blocks.first) / frame_blocks_ * frame_blocks_, end = raw(blocks.first) + blocks.count;
+  return {BlockId{first}, (end - first + frame_blocks_ - 1) / frame_blocks_ * frame_blocks_};
+}
+
+std::uint64_t Residency::count(BlockRange blocks) const noexcept {
+  std::uint64_t n = 0;
+  for (std::uint64_t b = frames_.next(raw(blocks.first)); b < raw(blocks.first) + blocks.count; b = frames_.next(b + 1)) ++n;
+  return n;
+}
+
 void Residency::fill(BlockRange blocks) noexcept {
   if (!counts(offset_of(blocks.first))) return;
+  blocks = frames_of(blocks);
   std::uint64_t fresh = 0;
   for (std::uint64_t b = raw(blocks.first); b < raw(blocks.first) + blocks.count; ++b) {
     if (frames_.contains(BlockId{b})) continue;

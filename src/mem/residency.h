@@ -11,6 +11,7 @@
 // Invariant: a block in frames() or twins() was counted once; used = their number, less what is owed.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -49,9 +50,13 @@ class Residency {
     }
   }
   [[nodiscard]] std::uint64_t take_wanted() noexcept { return wanted_.exchange(0); }
-  /// Frames of M, of one page or several, that have bytes from now on; those counted already are not counted again.
+  /// Before the first frame: in pages of at least so many bytes a frame is that large, as the kernel makes it (mem/large_frames.h).
+  void set_frame_bytes(std::uint64_t bytes) noexcept { frame_blocks_ = std::max<std::uint64_t>(1, bytes / kBlockBytes); }
+  /// Frames of M, of one page or several of one size, that have bytes from now on; those counted already are not counted again.
   void fill(BlockRange) noexcept;
   void fill_twin(BlockId) noexcept;
+  /// Blocks there whose frames are counted.
+  [[nodiscard]] std::uint64_t count(BlockRange) const noexcept;
   /// Punches all frames of M and T there.
   void empty(BlockRange) noexcept;
 
@@ -95,6 +100,7 @@ class Residency {
  private:
   Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, std::uint64_t low, BlockSet frames, BlockSet twins,
             BlockSet entered) noexcept;
+  [[nodiscard]] BlockRange frames_of(BlockRange) const noexcept;
   void charge(BudgetUse, std::uint64_t blocks) noexcept;
   std::uint64_t punch(int fd, BlockSet&, BlockRange) noexcept;
 
@@ -103,6 +109,7 @@ class Residency {
   const Range range_;
   Budget budget_;
   const std::uint64_t total_, low_;
+  std::uint64_t frame_blocks_ = 1;
   BlockSet frames_, twins_;   ///< blocks of M and T that were counted
   BlockSet entered_;          ///< pages
   std::atomic<std::uint64_t> owed_{0}, wanted_{0};

@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "base/process.h"
 #include "mem/alt_stack.h"
+#include "mem/large_frames.h"
 #include "runtime/crash_text.h"
 #include "runtime/process_state.h"
 #include "runtime/warn.h"
@@ -78,6 +79,7 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   auto residency = mem::Residency::create(parts.space, parts.directory.pages(), host, alone ? 0 : number, parts.heaps, options.spare_bytes / mem::kBlockBytes);
   KASANE_TRY(residency);
   made->residency_ = std::move(*residency);
+  made->residency_->set_frame_bytes(mem::large_frame_bytes());
   made->tiers_ = std::make_unique<gas::Tiers>(parts.transport, parts.mover, parts.addresses, parts.coherence, parts.space, *made->residency_,
                                               gas::Tiers::Config{directories(options.spill), parts.space.bytes(), &end_of_memory});
   made->advisor_ = std::make_unique<gas::Advisor>(parts.transport, made->advice_, *made->residency_);
@@ -87,7 +89,7 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   made->keeper_ = std::make_unique<dsm::Keeper>(parts.transport, parts.coherence, *made->tiers_, *made->residency_, *made->advisor_, parts.directory,
                                                 dsm::Keeper::Config{limited, std::move(here), &end_of_memory, &pins_break});
   parts.addresses.set_rouser(made->tiers_.get());
-  parts.coherence.set_residency(*made->residency_);
+  parts.coherence.set_tiers(*made->residency_, *made->tiers_);
   return made;
 }
 

@@ -12,7 +12,7 @@
 //
 // Memory tiers: a rank may have a *keeper* (gas/tiers.cpp, dsm/keeper.cpp), a script that never ends, and a budget in blocks. While there is no room for another page the keeper
 // lets pages go, to the rank's disk or, of other ranks', for good, as often as it likes; and it brings in what other ranks ask for. Who faults, or takes a page, first
-// waits for room; waiting, it may send its rank's changes.
+// waits for room; waiting, it may send its rank's changes. A page of ours on SSD comes in as a whole for others, and block by block for us; what is saved leaves unwritten.
 //
 // Oracle: a ghost memory that stores update at once. Scripts are data-race-free, so a load must return the ghost's value.
 //
@@ -119,6 +119,18 @@ enum class Mutation : std::uint8_t {
   tier_rest_unseen,       ///< a store to a page at rest is not noted
   tier_holds_and_waits,   ///< who faults waits for room with the block's bit
   tier_keeps_changes,     ///< who waits for room sends nothing
+  part_saved_stays,       ///< a store to a saved block leaves it saved
+  part_stored_saved,      ///< so does one that brought the block in
+  part_unwritten,         ///< nothing is written of a page that leaves while it is here in part
+  part_all_written,       ///< all of it is, also what is not here
+  part_taken,             ///< a page that is here in part is taken without its owner
+  part_overwritten,       ///< who brings the page in reads what is here, too
+  part_in_busy,           ///< who brings a block in makes the page partial though somebody has set busy
+  part_not_noted,         ///< … does not make it so
+  part_unarmed_page,      ///< … takes all of the page for its own
+  part_saved_watched,     ///< a release that finds a block saved takes it for watched
+  part_absent_passed,     ///< … passes over blocks that are on SSD
+  part_unheld,            ///< a page leaves without the bits of blocks that are on SSD
   tier_waits_again,       ///< who takes a page, and has brought it in from SSD, waits for its room once more
 };
 
@@ -256,7 +268,7 @@ class Coherence {
 
  public:
   struct State {
-    std::uint8_t word[R][B], prot[R][B];  // word: BlockState::word() with pins in bits 6 and 7
+    std::uint8_t word[R][B], prot[R][B];  // word: BlockState::word() with pins in bits 6 and 7; of an owned block the twin's bit says that it is saved
     std::uint8_t memory[R][B][kCells], twin[R][B][kCells];
     Flying flying[R][B];
     std::uint8_t owner[B], busy[B], puts[B];  // a page's entry; puts under way
@@ -346,7 +358,9 @@ class Coherence {
         if (!w.busy && s.prot[r][b] != static_cast<std::uint8_t>(w.view))
           return "V allows something else than the block word says";
         owners += w.owned;
-        if (w.owned && !w.busy && s.tier[page(b)] != 0) return "blocks of a page on SSD are in use";
+        if (w.owned && !w.busy && gas::Tier{s.tier[page(b)]} == gas::Tier::ssd) return "blocks of a page on SSD are in use";
+        if (w.saved && !w.busy && gas::Tier{s.tier[page(b)]} != gas::Tier::partial) return "blocks are saved of a page that others put to";
+        if (w.saved && !w.busy && std::memcmp(s.memory[r][b], s.disk[r][b], kCells) != 0) return "a block is saved with other bytes";
         if (w.owned && !w.busy && !s.busy[page(b)] && s.owner[page(b)] != r)
           return "a rank thinks that it owns a page which is another's";
       }
@@ -411,7 +425,6 @@ class Coherence {
                                              "asks for the page: its owner is rank",
                                              "was answered: page",
                                              "brings in: claims block",
-                                             "brings in: it is here, page",
                                              "brings in: marks the entry busy",
                                              "brings in: entry is busy, or the page not on this rank's SSD",
                                              "brings in: reads page",
@@ -431,11 +444,11 @@ class Coherence {
                                              "ends"};
     static constexpr const char* kActions[] = {"end",         "fetch",        "find",         "make_twin",    "allow_read",    "allow_write",
                                                "protect_read", "protect_none", "diff_put",     "diff_put_live", "put_all",      "put_all_live",
-                                               "refresh",      "merge_arrival", "restore_bytes", "mark_page"};
+                                               "refresh",      "merge_arrival", "read_back", "restore_bytes", "mark_page"};
     const Script& w = program_.workers[step.actor];
     std::string text = "worker " + std::to_string(step.actor) + " (rank " + std::to_string(w.rank) + ") ";
     if ((step.kind & 0xFF) == kAction)
-      return text + kActions[step.detail >> 4] + " ." + std::to_string(step.detail & 15);
+      return text + kActions[step.detail >> 3] + " ." + std::to_string(step.detail & 7);
     return text + kWords[step.kind & 0xFF] + " " + std::to_string(step.detail);
   }
 
@@ -509,7 +522,6 @@ class Coherence {
     kAskOwner,
     kAnswered,
     kInClaim,
-    kInHere,
     kInMark,
     kInNot,
     kInRead,
@@ -544,10 +556,12 @@ class Coherence {
 
   static Block word(const State& s, std::uint8_t r, std::uint8_t b) noexcept {
     const std::uint32_t w = s.word[r][b];
-    return Block::of((w & 0x3F) | (w >> 6) << 8);
+    Block block = Block::of((w & 0x3F) | (w >> 6) << 8);
+    if (block.owned && block.twin) block.twin = false, block.saved = true;
+    return block;
   }
   static void put_word(State& s, std::uint8_t r, std::uint8_t b, Block block) noexcept {
-    const std::uint32_t w = block.word();
+    const std::uint32_t w = block.word() | (block.saved ? 16u : 0u);
     s.word[r][b] = static_cast<std::uint8_t>((w & 0x3F) | (w >> 8) << 6);
   }
   [[nodiscard]] gas::Location entry(const State& s, std::uint8_t p) const noexcept {
@@ -563,7 +577,7 @@ class Coherence {
   /// Who is between its two looks at the page will see so.
   void has_not_stood(State& n, std::uint8_t p) const noexcept {
     for (Actor& other : n.actor)
-      if (other.acting && page(other.block) == p && (fetching(n, other) ? other.sub >= 2 && other.sub != 5 : refreshing(n, other) && other.sub >= 1 && other.sub <= 3)) set_bits(other.stale, 4);
+      if (other.acting && page(other.block) == p && (fetching(n, other) ? other.sub >= 2 && other.sub < 5 : refreshing(n, other) && other.sub >= 1 && other.sub <= 3)) set_bits(other.stale, 4);
   }
   [[nodiscard]] const Instr& instr(const State& s, std::uint8_t a) const noexcept {
     static constexpr Instr kEndInstr{};
@@ -603,7 +617,9 @@ class Coherence {
       if (s.busy[page(b)] || s.puts[page(b)] != 0) return "an entry stays busy, or puts stay counted";
       for (std::uint8_t c = 0; c < kCells; ++c) {
         const std::uint8_t o = s.owner[page(b)];
-        std::uint8_t value = s.tier[page(b)] != 0 ? s.disk[o][b][c] : s.memory[o][b][c];
+        const auto tier = static_cast<gas::Tier>(s.tier[page(b)]);
+        const bool here = tier == gas::Tier::dram || (tier == gas::Tier::partial && word(s, o, b).owned);
+        std::uint8_t value = here ? s.memory[o][b][c] : s.disk[o][b][c];
         for (std::uint8_t r = 0; r < R; ++r)
           if (changed(s, r, b, c)) value = s.memory[r][b][c];
         if (!(s.freed[b] & (1 << c)) && value != s.ghost[b][c]) return "a write is lost at the end";
@@ -625,6 +641,11 @@ class Coherence {
   /// The claimed block's step, from its word without the busy bit.
   [[nodiscard]] dsm::Step claimed_step(const State& s, const Actor& x) const {
     Block before = word(s, x.at, x.block);
+    if (x.found_own == kOnSsd) {
+      dsm::Step step = dsm::found_on_ssd(before, static_cast<Event>(x.event));
+      if (without(Mutation::part_stored_saved)) step.after.saved = true;
+      return step;
+    }
     if (x.found_own) {
       dsm::Step step = dsm::next(before, Event::found_own);
       if (without(Mutation::r5_first_meeting_unseen)) step.actions = {Action::allow_write};
@@ -655,6 +676,7 @@ class Coherence {
       if (without(Mutation::whole_sent_live) && event == Event::release && before.pins != 0) step.after.twin = false, step.after.view = dsm::View::read;
       if (without(Mutation::whole_stays) && step.actions[0] == Action::put_all_live) step.after.twin = false, step.after.whole = true;
     }
+    if (without(Mutation::part_saved_stays) && before.saved && event == Event::store) step.after.saved = true;
     if (without(Mutation::r5_own_store_unseen) && before.view == dsm::View::read) drop(Action::mark_page);
     if (without(Mutation::tier_rest_unseen) && before.owned && before.view == dsm::View::none) drop(Action::mark_page);
     if (event == Event::let_go && step.verdict == dsm::Verdict::refuse) {
@@ -701,7 +723,7 @@ class Coherence {
     const dsm::Step step = claimed_step(s, x);
     const Action action = x.action < step.actions.size() ? step.actions[x.action] : Action::end;
     const auto done = [&] {
-      const Step label{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 4 | s.actor[a].sub)};
+      const Step label{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 3 | s.actor[a].sub)};
       emit(n, label);
     };
     std::uint8_t& prot = n.prot[x.at][x.block];
@@ -715,6 +737,8 @@ class Coherence {
         if (step.after.view == dsm::View::none || step.after.owned)
           n.cached[x.at] = static_cast<std::uint8_t>(n.cached[x.at] & ~bit);
         put_word(n, x.at, x.block, step.after);
+        if (step.after.owned && !step.after.saved)   // likewise
+          for (std::uint8_t& d : n.disk[x.at][x.block]) d = 0;
         if (!step.after.twin)  // bytes that nobody reads again: equal states look equal
           for (std::uint8_t& t : n.twin[x.at][x.block]) t = 0;
         x.acting = 0;
@@ -756,6 +780,10 @@ class Coherence {
       case Action::find: return fetch(n, a, action == Action::find, done);
       case Action::refresh: return refresh(n, a, done);
       case Action::merge_arrival: break;  // only own_page() has it
+      case Action::read_back:
+        fill(n, x.at, x.block);
+        std::copy_n(s.disk[x.at][x.block], kCells, n.memory[x.at][x.block]);
+        break;
       case Action::diff_put:
       case Action::put_all: return diff_put(n, a, false, action == Action::put_all, done);
       case Action::diff_put_live:
@@ -799,9 +827,12 @@ class Coherence {
           if (static_cast<Event>(x.event) == Event::acquire) return;
           n = before;
         }
-        if (found == dsm::Fetched::own) {
-          x.found_own = 1;
+        if (found == dsm::Fetched::own || (found == dsm::Fetched::on_ssd && without(Mutation::part_unarmed_page))) {
+          x.found_own = kOwn;
           x.action = x.sub = x.owner = 0;
+        } else if (found == dsm::Fetched::on_ssd) {
+          x.sub = 6;
+          x.value = n.tier[p];
         } else if (found == dsm::Fetched::leaving && x.owner == x.at && without(Mutation::r8_use_while_leaving)) {
           x.sub = 4;
           x.cell = kCells;
@@ -814,6 +845,19 @@ class Coherence {
       }
       case 2: return find && without(Mutation::whole_unjoined) ? (x.sub = 4, done()) : join(n, x, 3, done);
       case 3: return mark_at_owner(n, x, 4, done);
+      case 6: {   // partial already, or from SSD by a compare-swap
+        const bool ours = x.value == static_cast<std::uint8_t>(gas::Tier::partial) || gas::at_home_on_ssd(entry(n, p), Rank{x.at}) || without(Mutation::part_in_busy);
+        if (!ours) {
+          x.sub = 5;
+          x.value = 0;
+          return done();
+        }
+        if (x.value != static_cast<std::uint8_t>(gas::Tier::partial) && !without(Mutation::part_not_noted)) put_entry(n, p, gas::in_part(entry(n, p)));
+        clear_bits(n.cached[x.at], 1u << x.block);
+        x.found_own = kOnSsd;
+        x.action = x.sub = x.owner = x.value = x.stale = 0;
+        return done();
+      }
       case 5: {
         Block w = word(n, x.at, x.block);
         w.busy = false;
@@ -874,6 +918,8 @@ class Coherence {
     const bool through_entry = s.owner[p] != x.at && !s.recalled[p];
     return !through_entry && dsm::whence(entry(s, p), Rank{x.at}) == dsm::Fetched::leaving && !without(Mutation::r8_use_while_leaving);
   }
+
+  enum FoundOwn : std::uint8_t { kOwn = 1, kOnSsd };
 
   bool fetching(const State& s, const Actor& x) const {
     if (x.found_own) return false;
@@ -1347,7 +1393,9 @@ class Coherence {
         const auto b = static_cast<std::uint8_t>(__builtin_ctz(x.blocks));
         clear_bits(y.blocks, 1u << b);
         Block seen = word(s, x.at, b);
-        if (without(Mutation::tier_rest_watched) && seen.owned && seen.view == dsm::View::none) seen.view = dsm::View::read;
+        if (without(Mutation::tier_rest_watched) && seen.owned && seen.view == dsm::View::none) seen.view = dsm::View::read, seen.saved = false;
+        if (without(Mutation::part_saved_watched) && seen.saved) seen = {false, true, dsm::View::read};
+        if (without(Mutation::part_absent_passed) && static_cast<gas::Tier>(s.tier[x.now]) == gas::Tier::partial && !seen.owned && !seen.busy) return emit(n, Step{kTellLook, a, b});
         y.open = static_cast<std::uint8_t>(dsm::with_block(static_cast<dsm::Openness>(x.open), seen));
         const bool late = without(Mutation::r5_watch_after_telling) && x.telling == kBlocks;
         if (x.watch && !late) static_cast<void>(try_claim(n, a, b, Event::watch));   // busy or pinned: it stays open
@@ -1471,6 +1519,7 @@ class Coherence {
     kClaiming,
     kLooking,
     kUnmarking,
+    kTaking,
     kYielding,
     kRecalling,
     kDraining,
@@ -1481,7 +1530,7 @@ class Coherence {
     kPausing
   };
 
-  /// x.sure: its bytes do not matter.
+  /// x.sure: its bytes do not matter; x.open: its tier before the mark.
   template <class Emit>
   void own_page(const State& s, std::uint8_t a, std::uint8_t p, Emit&& emit) const {
     const Actor& x = s.actor[a];
@@ -1516,18 +1565,25 @@ class Coherence {
         if (move.verdict == gas::MoveVerdict::wait) return to(kGivingUp, kOwnWait);
         put_entry(n, p, move.claimed);
         y.owner = s.owner[p];
+        y.open = s.tier[p];
         if (move.verdict == gas::MoveVerdict::on_ssd && without(Mutation::tier_move_asleep)) {
           n.tier[p] = 0;
           move = gas::begin_move(gas::end_bring_in(entry(n, p)), rank);
         }
         if (move.verdict == gas::MoveVerdict::claim && program_.brings && !without(Mutation::r8_landing_undrained)) return to(kRecalling, kOwnBusy);
+        const bool taken = move.verdict == gas::MoveVerdict::on_ssd || (move.verdict == gas::MoveVerdict::in_part && without(Mutation::part_taken));
+        if (x.sure && taken) return to(kTaking, kOwnBusy);
         return to(move.verdict == gas::MoveVerdict::claim ? kYielding : kUnmarking, kOwnBusy);
       }
+      case kTaking:   // its bytes do not matter
+        put_entry(n, p, gas::end_take(entry(s, p), rank));
+        return to(kSettling, kOwnLook);
       case kUnmarking: {   // there already, or on SSD: the entry becomes what it was
-        gas::Location before = entry(s, p);
+        gas::Location before = gas::in_tier(entry(s, p), static_cast<gas::Tier>(x.open));
         before.busy = false;
         put_entry(n, p, before);
-        if (s.tier[p] == 0) return to(kSettling, kOwnLook);
+        y.open = 0;
+        if (before.tier == gas::Tier::dram) return to(kSettling, kOwnLook);
         y.whom = static_cast<std::uint8_t>(x.owner + 1);   // who is asked when its blocks are given back
         return to(kGivingUp, kOwnLook);
       }
@@ -1628,12 +1684,12 @@ class Coherence {
     if (action == Action::protect_read || action == Action::protect_none) {
       n.prot[me][b] = action == Action::protect_read ? 1 : 0;
       x.sub = static_cast<std::uint8_t>(x.sub + 2);
-      return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 4)});
+      return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 3)});
     }
     if (action == Action::merge_arrival && !x.sure && x.dropping != 2) {
       std::uint8_t& mine = n.memory[me][b][x.cell];
       const std::uint8_t half = x.sub & 1;
-      const Step label{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 4 | half)};
+      const Step label{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 3 | half)};
       if (half == 0) {  // read into a buffer; stores of other workers here may land before it is merged
         x.value = n.memory[from][b][x.cell];
         x.sub = static_cast<std::uint8_t>(x.sub | 1);
@@ -1668,14 +1724,14 @@ class Coherence {
       if (!without(Mutation::r5_arrival_unseen)) set_bits(n.marked[me], 1u << p);
       for (std::uint8_t each = first(p); each <= last(p); ++each) fill(n, me, each);
       x.sub = 1;
-      return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 4)});
+      return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 3)});
     }
     if (n.prot[me][b] != 2) {  // allow_write, then the finish: two steps
       n.prot[me][b] = 2;
-      return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 4)});
+      return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 3)});
     }
     before.busy = false;
-    become(n, me, b, dsm::next(before, Event::arrive).after);
+    become(n, me, b, dsm::next(before, Event::come_in).after);
     if (--x.todo == 0) over();
     emit(n, Step{kFinish, a, b});
   }
@@ -1685,6 +1741,8 @@ class Coherence {
     clear_bits(n.dirty[r], 1u << b);
     clear_bits(n.cached[r], 1u << b);
     for (std::uint8_t& t : n.twin[r][b]) t = 0;
+    if (after.owned && !after.saved)
+      for (std::uint8_t& d : n.disk[r][b]) d = 0;
     put_word(n, r, b, after);
   }
   /// The first `count` blocks of the page, which are claimed, stay what they were.
@@ -1778,6 +1836,11 @@ class Coherence {
           y.stage = kMarkPage;
           return emit(n, Step{kOwnLook, a, p});
         }
+        if (dsm::whence(entry(s, p), Rank{me}) == dsm::Fetched::on_ssd && has_room(s, me)) {   // nothing need be read
+          put_entry(n, p, gas::in_tier(entry(s, p), gas::Tier::dram));
+          y.stage = kMarkPage;
+          return emit(n, Step{kOwnLook, a, p});
+        }
         for (std::uint8_t b = first(p); b <= last(p); ++b) {
           if (!(x.later & 1 << b)) continue;
           Block free_again = word(n, me, b);
@@ -1795,7 +1858,7 @@ class Coherence {
           if (y.cell && !(x.later & 1 << b)) n.prot[me][b] = 2;   // only where they are not held
         }
         y.stage = kArm;
-        return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 4)});
+        return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 3)});
       default: {
         if (x.later == 0) {
           next_instr(n, a);
@@ -1808,7 +1871,7 @@ class Coherence {
         if (!x.cell && after.pins == 0) after = dsm::next(after, Event::rest).after;
         if (n.prot[me][b] != static_cast<std::uint8_t>(after.view)) {
           n.prot[me][b] = static_cast<std::uint8_t>(after.view);
-          return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 4)});
+          return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 3)});
         }
         become(n, me, b, after);
         clear_bits(y.later, 1u << b);
@@ -1953,13 +2016,8 @@ class Coherence {
           return to(kInMarking, kInClaim);
         }
         const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
-        const dsm::Step step = dsm::next(word(s, me, b), Event::arrive);
+        const dsm::Step step = dsm::next(word(s, me, b), Event::come_in);
         if (step.verdict == dsm::Verdict::wait) return;
-        if (step.verdict == dsm::Verdict::done) {
-          give_back(n, me, p, x.todo);
-          over();
-          return emit(n, Step{kInHere, a, p});
-        }
         put_word(n, me, b, step.claimed);
         ++y.todo;
         return to(b == last(p) ? kInMarking : kInClaiming, kInClaim);
@@ -1973,7 +2031,9 @@ class Coherence {
       }
       case kInReading:
         for (std::uint8_t b = first(p); b <= last(p); ++b) {
-          std::copy_n(s.disk[me][b], kCells, n.memory[me][b]);
+          Block before = word(s, me, b);
+          before.busy = false;
+          if (dsm::next(before, Event::come_in).actions[0] == Action::read_back || without(Mutation::part_overwritten)) std::copy_n(s.disk[me][b], kCells, n.memory[me][b]);
           std::fill_n(n.disk[me][b], kCells, 0);
         }
         return to(without(Mutation::tier_dram_early) ? kInSettling : kInNaming, kInRead);
@@ -2000,7 +2060,7 @@ class Coherence {
 
   enum KeeperStage : std::uint8_t { kIdle, kGoing, kProtecting, kDropping, kFinishing, kDeclaring, kForgetting, kAwaitingPuts, kWriting, kPunching, kEnding, kUnmarkingIt };
 
-  /// Keeper::run, a page at a time. x.now: the page; x.open: what becomes of it; x.todo: blocks that it holds.
+  /// Keeper::run, a page at a time. x.now: the page; x.told: its tier before; x.open: what becomes of it; x.todo: blocks that it holds; x.later: those that are written.
   template <class Emit>
   void keep_budget(const State& s, std::uint8_t a, Emit&& emit) const {
     const Actor& x = s.actor[a];
@@ -2016,7 +2076,7 @@ class Coherence {
       y.at = me;
       emit(n, Step{kind, a, p});
     };
-    const bool drops = static_cast<gas::Leaving>(x.open) == gas::Leaving::drop;
+    const bool drops = static_cast<gas::Leaving>(x.open) == gas::Leaving::drop, in_part = static_cast<gas::Leaving>(x.open) == gas::Leaving::spill_part;
     const auto punch = [&] {
       for (std::uint8_t b = first(p); b <= last(p); ++b) {
         std::fill_n(n.memory[me][b], kCells, 0);
@@ -2029,6 +2089,10 @@ class Coherence {
       case kGoing: {
         const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
         const Block w = word(s, me, b);
+        if (in_part && !w.owned && without(Mutation::part_unheld)) {
+          ++y.todo;
+          return to(b == last(p) ? kProtecting : kGoing, kGoClaim);
+        }
         const dsm::Step step = mutated(dsm::next(w, Event::let_go), w, Event::let_go);
         if (step.verdict != dsm::Verdict::proceed) {
           give_back(n, me, p, x.todo);
@@ -2038,6 +2102,7 @@ class Coherence {
         Block claimed = w;
         claimed.busy = true;
         put_word(n, me, b, claimed);
+        if (!in_part || (w.owned && !w.saved)) set_bits(y.later, 1u << b);
         ++y.todo;
         return to(b == last(p) ? kProtecting : kGoing, kGoClaim);
       }
@@ -2048,10 +2113,10 @@ class Coherence {
         punch();
         return to(kFinishing, kPunch);
       case kFinishing:
-        become(n, me, static_cast<std::uint8_t>(first(p) + x.todo - 1), Block{});
+        if (const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1); !in_part || word(s, me, b).owned || !without(Mutation::part_unheld)) become(n, me, b, Block{});
         if (--y.todo != 0) return to(kFinishing, kGoBlock);
         if (drops && without(Mutation::tier_drop_unmarked)) return idle(kGoBlock);
-        return to(drops ? kUnmarkingIt : kDeclaring, kGoBlock);
+        return to(drops ? kUnmarkingIt : in_part ? kWriting : kDeclaring, kGoBlock);
       case kDeclaring:
         put_entry(n, p, gas::begin_evict(entry(s, p)));
         return to(without(Mutation::tier_unrecalled) ? kAwaitingPuts : kForgetting, kDeclare);
@@ -2063,16 +2128,26 @@ class Coherence {
         if (s.puts[p] != 0 && !without(Mutation::tier_undrained)) return;
         return to(kWriting, kGoDrained);
       case kWriting:
-        for (std::uint8_t b = first(p); b <= last(p); ++b) std::copy_n(s.memory[me][b], kCells, n.disk[me][b]);
+        for (std::uint8_t b = first(p); b <= last(p); ++b) {
+          const bool writes = (x.later & 1 << b) != 0 && !(in_part && without(Mutation::part_unwritten));
+          if (writes || (in_part && without(Mutation::part_all_written))) std::copy_n(s.memory[me][b], kCells, n.disk[me][b]);
+        }
+        y.later = 0;
         return to(kPunching, kWrite);
       case kPunching:
         punch();
         return to(kEnding, kPunch);
       case kEnding:
-        put_entry(n, p, gas::end_evict(entry(s, p)));
+        if (in_part) {
+          gas::Location after = gas::in_tier(entry(s, p), gas::Tier::ssd);
+          after.busy = false;
+          put_entry(n, p, after);
+        } else {
+          put_entry(n, p, gas::end_evict(entry(s, p)));
+        }
         return idle(kGone);
       default: {   // kUnmarkingIt
-        gas::Location before = entry(s, p);
+        gas::Location before = gas::in_tier(entry(s, p), static_cast<gas::Tier>(x.told));
         before.busy = false;
         put_entry(n, p, before);
         if (x.todo != 0) return to(kDropping, kGone);   // only where the mark goes away early
@@ -2103,6 +2178,7 @@ class Coherence {
       put_entry(n, p, gas::begin_move(before, Rank{me}).claimed);
       n.actor[a].now = p;
       n.actor[a].open = static_cast<std::uint8_t>(way);
+      n.actor[a].told = s.tier[p];
       n.actor[a].stage = kGoing;
       emit(n, Step{kMark, a, p});
     }

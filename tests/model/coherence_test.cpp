@@ -636,8 +636,82 @@ Named evicted_page_of_two() {
   return n;
 }
 
+// Blocks of a page come back by themselves, and leave again, changed or not; then a reader wants all of it.
+Named back_in_part() {
+  Named n = kept({"a page comes back in part", {{{0, {store(0, 0, 1), store(1, 0, 2), load(0, 0), store(1, 1, 3), load(0, 0), load(1, 0), set(0)}}, {1, {cross(0), load(0, 0), load(1, 1)}}}}, 2}, {3});
+  n.program.blocks_per_page = 2;
+  return n;
+}
+
+// … while another rank puts to what is not here, and its own releases.
+Named in_part_under_puts() {
+  Named n = kept({"a page in part, and puts to the rest", {{{0, {store(0, 0, 1), load(0, 0), set(0), cross(1), load(1, 0)}}, {1, {put(1, 0, 2), set(1), cross(0), load(0, 0)}}}}, 2}, {3});
+  n.program.blocks_per_page = 2;
+  return n;
+}
+
+// … pinned, in part.
+Named pinned_in_part() {
+  Named n = kept({"a page in part, one block pinned", {{{0, {store(1, 0, 1), pin_write(0), store(0, 0, 1), poke(0, 0, 2), unpin(0), pin_read(1), load(1, 0), unpin(1), set(0)}}, {1, {cross(0), load(0, 0), load(1, 0)}}}}, 2}, {3});
+  n.program.blocks_per_page = 2;
+  return n;
+}
+
+// Two threads of the rank, a block each; the rank lays them to rest, too.
+Named in_part_by_two() {
+  Named n = kept({"two threads at a page in part", {{{0, {store(0, 0, 1), load(0, 0), store(0, 0, 2), load(0, 0)}}, {0, {store(1, 0, 3), load(1, 0), add(1, 0), load(1, 0)}}, {1, {}}}}, 2}, {3}, true);
+  n.program.blocks_per_page = 2;
+  return n;
+}
+
+// A reader's copy, stores to one block, and the other, which is saved or not here when the release looks.
+Named in_part_and_told() {
+  Named n = kept({"a page in part is told of", {{{0, {see(1), store(0, 0, 1), load(1, 0), load(0, 0), set(0)}}, {1, {load(0, 1), set(1), cross(0), load(0, 0)}}}}, 2}, {3});
+  n.program.blocks_per_page = 2;
+  return n;
+}
+
+// Memory that is freed while it is here in part, and used by another rank, which takes the page without its bytes.
+Named in_part_taken() {
+  return kept({"freed in part, taken by another rank", {{{0, {store(0, 0, 1), load(0, 0), discard(0, 3), set(0), cross(1), load(0, 0), load(0, 0)}}, {1, {see(0), reclaim(0), store(0, 0, 5), set(1)}}}}}, {1});
+}
+
+// The page is wanted elsewhere.
+Named in_part_and_moved() {
+  Named n = kept({"a page in part is moved", {{{0, {store(0, 0, 1), load(0, 0), store(1, 0, 4), set(0)}}, {1, {own(0), store(1, 1, 2), cross(0), load(0, 0), load(1, 0)}}}}, 2}, {3});
+  n.program.blocks_per_page = 2;
+  return n;
+}
+
+// … and marked for a moment meanwhile, when it is on SSD.
+Named in_part_and_marked() {
+  return kept({"a page comes back in part while it is asked for", {{{0, {store(0, 0, 1), store(1, 0, 7), load(0, 0), store(0, 0, 2), load(1, 0), load(0, 0)}}, {1, {own(0)}}}}, 2}, {2});
+}
+
+// Both threads of a rank ask for it: one finds it brought in for the other.
+Named asked_for_twice() {
+  return kept({"a page leaves, two ask for it", {{{0, {store(0, 1, 2), set(1), cross(0), load(0, 0)}}, {1, {put(0, 0, 1), set(0)}}, {1, {cross(1), load(0, 1)}}}}}, {1});
+}
+
+// … one of them takes it.
+Named asked_for_and_moved() {
+  return kept({"a page leaves, is asked for and moved", {{{0, {store(0, 0, 1), set(0)}}, {1, {own(0), store(0, 1, 2), cross(0), load(0, 0)}}, {1, {cross(0), load(0, 0)}}}}}, {1});
+}
+
+// A reader of one block asks for the other; it stays among the readers, so nothing but the page's coming in marks it.
+Named watched_page_of_two() {
+  Named n = kept({"a watched page of two blocks comes back", {{{0, {see(1), store(0, 0, 1), set(0)}}, {0, {release()}}, {1, {load(0, 1), set(1), load(1, 0), cross(0), load(0, 0)}}}}, 2}, {2});
+  n.program.blocks_per_page = 2;
+  n.program.watched = true;
+  return n;
+}
+
+// Its own rank wants it as a whole.
+Named owned_on_ssd() { return kept({"own of a page on its rank's SSD", {{{0, {store(0, 0, 1), own(0), set(0)}}, {1, {cross(0), load(0, 0)}}}}}, {1}); }
+
 std::vector<Named> kept_programs() {
-  return {evicted_owner(),  evicted_under_writer(), evicted_under_puts(), copies_dropped(), both_kept(),          evicted_and_moved(),  evicted_at_both(),
+  return {back_in_part(), in_part_under_puts(), pinned_in_part(), in_part_by_two(), in_part_and_told(), in_part_taken(), in_part_and_moved(), in_part_and_marked(), asked_for_twice(), asked_for_and_moved(), watched_page_of_two(), owned_on_ssd(),
+          evicted_owner(),  evicted_under_writer(), evicted_under_puts(), copies_dropped(), both_kept(),          evicted_and_moved(),  evicted_at_both(),
           handed_a_copy(), reused_on_ssd(),        evicted_and_told(),   evicted_watched(),  pinned_kept(),    refreshed_from_ssd(), evicted_page_of_two()};
 }
 
@@ -968,7 +1042,7 @@ std::vector<Mutant> mutants() {
       {"r5_own_store_unseen", r5_own_store_unseen, watched_page()},
       {"r5_arrival_unseen", r5_arrival_unseen, copy_outlives_a_move()},
       {"r5_arrival_marked_early", r5_arrival_marked_early, arrival_while_releasing()},
-      {"r5_first_meeting_unseen", r5_first_meeting_unseen, half_met()},
+      {"r5_first_meeting_unseen", r5_first_meeting_unseen, half_met(), Verdict::exhausted},
       {"r5_watch_after_telling", r5_watch_after_telling, becomes_watched()},
       {"r5_readers_taken", r5_readers_taken, two_tellers()},
       {"r5_leave_after_drop", r5_leave_after_drop, fetch_while_dropping()},
@@ -992,8 +1066,8 @@ std::vector<Mutant> mutants() {
       {"tier_pinned", tier_pinned, pinned_kept()},
       {"tier_dirty", tier_dirty, copies_dropped()},
       {"tier_drop_unmarked", tier_drop_unmarked, handed_a_copy()},
-      {"tier_dram_early", tier_dram_early, evicted_under_puts()},
-      {"tier_in_unmarked", tier_in_unmarked, evicted_and_moved()},
+      {"tier_dram_early", tier_dram_early, asked_for_twice()},
+      {"tier_in_unmarked", tier_in_unmarked, asked_for_and_moved()},
       {"tier_in_unclaimed", tier_in_unclaimed, evicted_owner()},
       {"tier_not_stood", r6_not_stood, evicted_owner()},
       {"tier_read_asleep", tier_read_asleep, evicted_owner()},
@@ -1002,11 +1076,23 @@ std::vector<Mutant> mutants() {
       {"tier_move_asleep", tier_move_asleep, evicted_and_moved()},
       {"tier_armed_unheld", tier_armed_unheld, reused_on_ssd()},
       {"tier_armed_unlooked", tier_armed_unlooked, reused_on_ssd()},
-      {"tier_arrival_unseen", r5_arrival_unseen, evicted_watched()},
+      {"tier_arrival_unseen", r5_arrival_unseen, watched_page_of_two()},
       {"tier_gone_untold", tier_gone_untold, evicted_owner()},
       {"tier_rest_watched", tier_rest_watched, evicted_and_told()},
       {"tier_rest_unseen", tier_rest_unseen, evicted_and_told(), Verdict::exhausted},   // at rest it counts as open
-      {"tier_waits_again", tier_waits_again, reused_on_ssd(), Verdict::trapped},
+      {"part_saved_stays", part_saved_stays, in_part_by_two()},
+      {"part_stored_saved", part_stored_saved, back_in_part()},
+      {"part_unwritten", part_unwritten, back_in_part()},
+      {"part_all_written", part_all_written, evicted_page_of_two()},
+      {"part_taken", part_taken, in_part_taken()},
+      {"part_overwritten", part_overwritten, back_in_part()},
+      {"part_in_busy", part_in_busy, in_part_and_marked()},
+      {"part_not_noted", part_not_noted, back_in_part()},
+      {"part_unarmed_page", part_unarmed_page, back_in_part()},
+      {"part_saved_watched", part_saved_watched, in_part_and_told()},
+      {"part_absent_passed", part_absent_passed, in_part_and_told()},
+      {"part_unheld", part_unheld, in_part_by_two()},
+      {"tier_waits_again", tier_waits_again, owned_on_ssd(), Verdict::trapped},
       {"tier_holds_and_waits", tier_holds_and_waits, copies_dropped(), Verdict::trapped},
       {"tier_keeps_changes", tier_keeps_changes, copies_dropped(), Verdict::trapped},
   };

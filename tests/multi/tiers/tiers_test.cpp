@@ -199,6 +199,77 @@ TEST(TiersAlone, MemoryNeverTouchedCostsNothing) {
   EXPECT_LE(evicted() - before, 64u * kasane::ranks());
 }
 
+/// Data of which a word a block is stored to, so that all of it has been on SSD when the last is.
+struct Blocks {
+  static constexpr std::size_t kWords = 512;
+  std::uint64_t* words;
+  std::size_t count;
+
+  explicit Blocks(std::size_t bytes) : words(allocate(bytes / 8, placement::local, kasane::page_default)), count(bytes / 8 / kWords) {
+    for (std::size_t b = 0; b < count; ++b) words[b * kWords] = mix(b);
+  }
+  [[nodiscard]] std::uint64_t wrong(std::size_t b) const { return words[b * kWords] != mix(b); }
+};
+
+// What was only read since it came goes as it came: what is written in several sweeps is no more than what was changed, and still here, when they began.
+TEST(TiersAlone, UnchangedBlocksAreNotWrittenAgain) {
+  constexpr std::size_t kSweeps = 6;
+  struct Seen { std::uint64_t bad, spilled, read; };
+  const Seen seen = kasane::run([] {
+    const Blocks data(data_bytes(kasane::page_default));
+    const auto before = kasane::statistics();
+    std::uint64_t bad = 0;
+    for (std::size_t sweep = 0; sweep < kSweeps; ++sweep)
+      for (std::size_t b = 0; b < data.count; ++b) bad += data.wrong(b);
+    const auto after = kasane::statistics();
+    kasane::deallocate(data.words);
+    return Seen{bad, after.bytes_spilled - before.bytes_spilled, after.bytes_read_back - before.bytes_read_back};
+  });
+  EXPECT_EQ(seen.bad, 0u);
+  EXPECT_LE(seen.spilled, budget_bytes() + slack_bytes(kasane::page_default));
+  EXPECT_GE(seen.read, kSweeps * (data_bytes(kasane::page_default) - budget_bytes() - slack_bytes(kasane::page_default)));
+}
+
+// … and one that is changed is written alone.
+TEST(TiersAlone, AChangedBlockIsWrittenAlone) {
+  struct Seen { std::uint64_t bad, spilled, changed; };
+  const Seen seen = kasane::run([] {
+    const Blocks data(data_bytes(kasane::page_default));
+    std::uint64_t bad = 0, changed = 0;
+    for (std::size_t b = 0; b < data.count; ++b) bad += data.wrong(b);
+    const auto before = kasane::statistics();
+    for (std::size_t b = 0; b < data.count; ++b) {
+      bad += data.wrong(b);
+      if (b % 64 != 0) continue;
+      ++data.words[b * Blocks::kWords + 1];
+      ++changed;
+    }
+    for (std::size_t b = 0; b < data.count; ++b) bad += data.wrong(b) + (data.words[b * Blocks::kWords + 1] != (b % 64 == 0 ? 1 : 0));
+    const auto after = kasane::statistics();
+    kasane::deallocate(data.words);
+    return Seen{bad, after.bytes_spilled - before.bytes_spilled, changed * Blocks::kWords * 8};
+  });
+  EXPECT_EQ(seen.bad, 0u);
+  EXPECT_LE(seen.spilled, seen.changed + budget_bytes() + slack_bytes(kasane::page_default));   // these were here, changed, when it began
+}
+
+// Blocks in no order, of 64 MiB: few of them look like a sweep.
+TEST(TiersAlone, RandomReadsBringInBlocks) {
+  constexpr std::uint64_t kReads = 1000;
+  struct Seen { std::uint64_t bad, read; };
+  const Seen seen = kasane::run([] {
+    const Blocks data(std::size_t{64} << 20);
+    const auto before = kasane::statistics();
+    std::uint64_t bad = 0;
+    for (std::uint64_t i = 0; i < kReads; ++i) bad += data.wrong(mix(i) % data.count);
+    const auto after = kasane::statistics();
+    kasane::deallocate(data.words);
+    return Seen{bad, after.bytes_read_back - before.bytes_read_back};
+  });
+  EXPECT_EQ(seen.bad, 0u);
+  EXPECT_LE(seen.read, kReads * 4096 * 4);   // by pages it would be 16 times as much
+}
+
 TEST(TiersAlone, FreedMemoryIsTakenAgain) {
   EXPECT_EQ(kasane::run([] {
     std::uint64_t bad = 0;

@@ -198,6 +198,88 @@ TEST(RoundTrips, ManyHoldersAndManyPagesGoAtOnce) {
   for (std::uint64_t p = 6; p < 10; ++p) EXPECT_EQ(raw(where(job, p).owner), 3u);
 }
 
+// ---- pages that are here in part ----------------------------------------------------------------------------------------
+
+constexpr Rank kMe{1}, kOther{2};
+constexpr Location kOnSsd{true, kMe, Tier::ssd, false, 7}, kInPart = in_part(kOnSsd), kInDram = in_tier(kOnSsd, Tier::dram);
+
+TEST(InPart, OthersSeeAPageOnSsdThatTheyCannotTake) {
+  EXPECT_EQ(Location::of(kInPart.word()), kInPart);
+  EXPECT_FALSE(readable(kInPart));
+  EXPECT_FALSE(keepable(kInPart));
+  EXPECT_EQ(begin_move(kOnSsd, kOther).verdict, MoveVerdict::on_ssd);
+  EXPECT_EQ(begin_move(kInPart, kOther).verdict, MoveVerdict::in_part);
+  EXPECT_TRUE(stood(kInDram, kInDram));
+  EXPECT_FALSE(stood(kInDram, kInPart));
+}
+
+TEST(InPart, ItsOwnerBringsBlocksInAndLetsThemGo) {
+  Location busy = kInPart;
+  busy.busy = true;
+  for (const Location& l : {kOnSsd, kInPart}) {
+    EXPECT_TRUE(at_home_on_ssd(l, kMe));
+    EXPECT_FALSE(at_home_on_ssd(l, kOther));
+    EXPECT_TRUE(comes_in(l, kMe));
+  }
+  EXPECT_FALSE(at_home_on_ssd(busy, kMe));
+  EXPECT_FALSE(at_home_on_ssd(kInDram, kMe));
+  EXPECT_EQ(way_out(kInDram, kMe), Leaving::spill);
+  EXPECT_EQ(way_out(kInPart, kMe), Leaving::spill_part);
+  EXPECT_EQ(way_out(kOnSsd, kMe), Leaving::drop);
+  EXPECT_EQ(way_out(kInPart, kOther), Leaving::drop);
+  EXPECT_EQ(way_out(busy, kMe), Leaving::wait);
+}
+
+/// An owner that brings its page in, wholly, when it is asked.
+struct BringsIn final : Rouser {
+  explicit BringsIn(SimRank& rank) : here(rank) {}
+  void rouse(comm::Blocking& io, PageId page, Rank) override {
+    ++roused;
+    const Location l = here.directory->lookup(io, page);
+    ASSERT_TRUE(here.directory->replace(io, page, l, in_tier(l, Tier::dram)));
+  }
+  [[nodiscard]] bool counts(PageId) const noexcept override { return true; }
+  void forget(std::uint64_t, std::uint64_t) noexcept override {}
+  SimRank& here;
+  int roused = 0;
+};
+
+TEST(InPart, WhoNeedsNoBytesTakesAPageFromSsdButAsksForOneInPart) {
+  for (const Tier tier : {Tier::ssd, Tier::partial}) {
+    Job job(3, 1);
+    assign(job, 4, 1, 1);
+    job.on(0, [tier](SimRank& here, comm::Blocking& io) {
+      BringsIn rouser(here);
+      here.addresses->set_rouser(&rouser);
+      const Location l = here.directory->lookup(io, PageId{4});
+      ASSERT_TRUE(here.directory->replace(io, PageId{4}, l, in_tier(l, tier)));
+      ASSERT_TRUE(here.mover->bring(io, PageId{4}, {}).has_value());
+      EXPECT_EQ(rouser.roused, tier == Tier::partial ? 1 : 0);
+      EXPECT_EQ(here.directory->lookup(io, PageId{4}).owner, Rank{0});
+      EXPECT_TRUE(readable(here.directory->lookup(io, PageId{4})));
+    });
+  }
+}
+
+// The owner hands it on without bytes, or makes it untouched, as one in DRAM: its own blocks yield, and nobody need be asked.
+TEST(InPart, ItsOwnerHandsItOn) {
+  Job job(3, 1);
+  assign(job, 4, 1, 1);
+  job.on(1, [](SimRank& here, comm::Blocking& io) {
+    BringsIn rouser(here);
+    here.addresses->set_rouser(&rouser);
+    Location l = here.directory->lookup(io, PageId{4});
+    ASSERT_TRUE(here.directory->replace(io, PageId{4}, l, in_part(l)));
+    ASSERT_TRUE(here.mover->assign_untouched(io, PageId{4}).has_value());
+    EXPECT_EQ(here.directory->lookup(io, PageId{4}), (Location{true, Rank{1}, Tier::dram, false, l.version, true}));
+    l = touched(here.directory->lookup(io, PageId{4}));
+    ASSERT_TRUE(here.directory->replace(io, PageId{4}, here.directory->lookup(io, PageId{4}), in_part(l)));
+    ASSERT_TRUE(here.mover->hand_back(io, PageId{4}, Rank{2}));
+    EXPECT_EQ(here.directory->lookup(io, PageId{4}), (Location{true, Rank{2}, Tier::ssd, false, l.version}));
+    EXPECT_EQ(rouser.roused, 0);
+  });
+}
+
 // ---- refusals ------------------------------------------------------------------------------------------------------
 
 TEST(Refusals, APageThatIsNotAllocatedStaysSo) {

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks of this rank's pages that are read back from its spill file: for dsm/spilled.cpp and dsm/views.cpp only.
+// Thread safety: an object belongs to one thread.
+#pragma once
+
+#include <array>
+#include <cstring>
+
+#include "dsm/coherence.h"
+
+namespace kasane::dsm {
+
+/// Runs of claimed blocks whose bytes are to be read.
+class Coherence::Incoming {
+ public:
+  /// Blocks in as many runs: what is read ahead, and a window; or what a view gathers at once.
+  static constexpr std::size_t kMost = gas::Tiers::kMostAhead + kWindowBlocks;
+
+  explicit Incoming(Coherence& coherence) noexcept : c_(coherence) {}
+
+  /// Those that were never stored have a frame of zeros, or none; or else it is cleared.
+  void add(mem::BlockRange run) noexcept {
+    for (std::uint64_t i = 0; i < run.count; ++i) {
+      const BlockId b = block_at(run.first, i);
+      const std::uint64_t at = mem::offset_of(b);
+      if (!c_.tiers_->stored(b)) {
+        std::memset(c_.space_.a(at), 0, mem::kBlockBytes);
+      } else if (n_ != 0 && ranges_[n_ - 1].offset + ranges_[n_ - 1].bytes == at) {
+        ranges_[n_ - 1].bytes += mem::kBlockBytes;
+      } else {
+        ranges_[n_++] = {at, mem::kBlockBytes};
+      }
+    }
+  }
+  void read(comm::Blocking& io) {
+    if (n_ != 0) c_.tiers_->read(io, {ranges_.data(), n_});
+  }
+
+ private:
+  Coherence& c_;
+  std::array<mem::SpillRange, kMost> ranges_;
+  std::size_t n_ = 0;
+};
+
+}  // namespace kasane::dsm
