@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does what its argument says to global memory, for the test of --heap-check and --stats.
+// Does what its argument says to global memory, for the tests of what is reported of it with and without --heap-check, and of --stats.
 #include <cstdio>
 #include <cstring>
 #include <kasane/kasane.hpp>
@@ -23,6 +23,8 @@ void act(const std::string& what) {
   }
   void* q = const_cast<char*>(p);
   if (what == "interior") q = const_cast<char*>(p + 32);
+  alignas(64) static char foreign[256];
+  if (what == "foreign") q = foreign + 128;
   kasane::thread([q] { kasane::deallocate(q); }).join();   // perhaps by another rank
 }
 
