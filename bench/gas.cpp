@@ -6,7 +6,7 @@
 // 10 ns. own of a page of 4 KiB with one other sharer costs at most 4 round trips of a message. Each case says how many one-sided trips it takes (where peers are mapped: none).
 //
 // Each system runs several times, in turn with the others; within a run the cases take turns, too. Reported are medians over all, and ratios to comm-read and am-round-trip of the
-// same system, or to a message to a rank that computes. The player checks what it read.
+// same system, or to a message to a rank that computes (sent just before, in the same time of computing). The player checks what it read.
 #include <sys/wait.h>
 
 #include <CLI/CLI.hpp>
@@ -46,6 +46,15 @@ double at(std::vector<double> v, double part) {
   return v[std::min(v.size() - 1, static_cast<std::size_t>(part * static_cast<double>(v.size())))];
 }
 
+/// Of the values to those beside them: where each was taken right after one of these the median of their ratios, which a load that comes and goes does not move; else the ratio of the
+/// medians.
+double ratio(const std::vector<double>& values, const std::vector<double>& beside) {
+  if (values.size() != beside.size()) return at(beside, 0.5) != 0 ? at(values, 0.5) / at(beside, 0.5) : 0;
+  std::vector<double> each;
+  for (std::size_t i = 0; i < values.size(); ++i) each.push_back(values[i] / beside[i]);
+  return at(std::move(each), 0.5);
+}
+
 bool play(const System& system, const std::string& here, unsigned repetitions, Cases& cases) {
   const std::string command = std::string(system.environment) + " timeout 300 '" + here + "/kasane' run -n 3 --workers 1 --main all --relocate off --transport " + system.transport + " -- '" +
                               here + "/kasane-gas-player' " + std::to_string(repetitions) + " " + std::to_string(system.calls);
@@ -61,19 +70,19 @@ bool play(const System& system, const std::string& here, unsigned repetitions, C
 }
 
 void report(const System& system, const Cases& cases, Json& rows) {
-  const auto median = [&](const char* name) { return cases.count(name) != 0 ? at(cases.at(name).us, 0.5) : 0.0; };
   for (const char* name : kCases) {
     const auto found = cases.find(name);
     if (found == cases.end()) continue;
     const std::string_view what(name);
     const bool computes = what.ends_with("target-computes");
     const char* const beside = computes ? "am-target-computes" : what.starts_with("own") || what.starts_with("am") ? "am-round-trip" : "comm-read";
-    const double value = at(found->second.us, 0.5), base = median(beside), trips = at(found->second.trips, 0.5);
+    const auto base = cases.find(beside);
+    const double value = at(found->second.us, 0.5), trips = at(found->second.trips, 0.5), to_base = base != cases.end() ? ratio(found->second.us, base->second.us) : 0;
     std::printf("%-16s %-20s %12.4f %12.4f %12.4f %9.2f x %-18s %6.2f\n", system.name, name, value, at(found->second.us, 0.25), at(found->second.us, 0.75),
-                base != 0 ? value / base : 0, beside, trips);
+                to_base, beside, trips);
     rows.push_back({{"suite", "gas"}, {"case", name}, {"system", system.name}, {"ranks", 3}, {"threads", 1}, {"bytes", std::string(name) == "own-64k" ? 65536 : name[0] == 'o' ? 4096 : 8}, {"value", value},
                     {"unit", "us"}, {"repetitions", found->second.us.size()}, {"low", at(found->second.us, 0.25)}, {"high", at(found->second.us, 0.75)}, {"trips", trips},
-                    {"ratio", base != 0 ? value / base : 0}});
+                    {"ratio", to_base}});
   }
 }
 
