@@ -133,6 +133,7 @@ struct Runtime::State {
   std::optional<sched::Scheduler> scheduler;
   std::unique_ptr<ult::Pool> pool;
   std::uint64_t clock_offset_ns = 0;      ///< the job's clock less now_ns()
+  const std::uint64_t begin_ns = now_ns();   ///< of this process
 
   std::vector<std::thread> worker_threads;
   std::thread service_thread;
@@ -643,11 +644,12 @@ void Runtime::State::count_races() {
   fmt::print(stderr, "kasane: {} data race{} found\n", races_found, races_found == 1 ? "" : "s");
 }
 
-/// --stats: one line a counter that counted something, a column a rank, on standard error.
+/// --stats: one line a counter that counted something, a column a rank, on standard error; and rates to and from the spill files.
 void Runtime::State::print_statistics() {
   std::vector<std::array<std::uint64_t, kCounters>> of(ranks);
   for (std::uint32_t r = 0; r < ranks; ++r) read_counters(Rank{r}, of[r].data());
-  std::string text = fmt::format("\nkasane: {} ranks x {} workers\n{:<18}", ranks, workers, "rank");
+  const double seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
+  std::string text = fmt::format("\nkasane: {} ranks x {} workers, {:.3f} s\n{:<18}", ranks, workers, seconds, "rank");
   for (std::uint32_t r = 0; r < ranks; ++r) text += fmt::format(" {:>14}", r);
   text += "\n";
   std::size_t row = 0;
@@ -664,6 +666,19 @@ void Runtime::State::print_statistics() {
   }
   KASANE_COUNTERS(X)
 #undef X
+  enum : std::size_t {
+#define X(name, help) row_##name,
+    KASANE_COUNTERS(X)
+#undef X
+  };
+  const auto rate = [&](const char* name, std::size_t bytes, const char* help) {
+    if (std::ranges::all_of(of, [&](const auto& counters) { return counters[bytes] == 0; })) return;
+    text += fmt::format("{:<18}", name);
+    for (const auto& counters : of) text += fmt::format(" {:>14.1f}", static_cast<double>(counters[bytes]) / (1 << 20) / seconds);
+    text += fmt::format("  {}\n", help);
+  };
+  rate("spill_rate", row_bytes_spilled, "MiB/s written to the spill file, over the whole run");
+  rate("unspill_rate", row_bytes_read_back, "MiB/s read from it");
   text += heap_table(all_heaps(), contexts->here().io, ranks);
   std::fputs(text.c_str(), stderr);
 }
