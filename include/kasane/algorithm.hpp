@@ -21,7 +21,8 @@
 /// reads and writes of contiguous elements comes at once when it begins (`prefetch`); where it overwrites trivially copyable ones, nothing comes.
 ///
 /// **Where**: of large ranges of contiguous elements some parts a rank (of 256 KiB at least) begin at the rank that owns the memory in their middle (as `parallel_for(near_data, …)`): of the output,
-/// if there is one. From then on pieces may be stolen as ever. The caller may go on at another rank, as after any fork. Scans and searches begin where they are called.
+/// if there is one; of scans the input's in the first of their two sweeps. From then on pieces may be stolen as ever. The caller may go on at another rank, as after any fork. Searches begin where they
+/// are called, since they want order.
 ///
 /// **Functions** given are called by several threads at once, on copies or on the caller's object, and may throw: the exception that comes first in serial
 /// order is thrown
@@ -409,6 +410,16 @@ template <std::random_access_iterator I, class Predicate>
 
 namespace detail {
 
+/// The cut of numbered pieces of `step` elements, the first shorter by `phase`: the parts that begin near the elements' memory begin near theirs.
+[[nodiscard]] inline Cut cut_of_pieces(const Cut& elements, std::uint64_t step, std::uint64_t phase) noexcept {
+  Cut cut{1};
+  if (elements.near == 0) return cut;
+  cut.near = std::max<std::uint64_t>(elements.near / step, 1);
+  cut.first = elements.first - phase * elements.bytes;
+  cut.bytes = step * elements.bytes;
+  return cut;
+}
+
 /// Two sweeps (Blelloch, Prefix Sums and Their Applications, 1990): every piece's sum; then each piece again, begun with the sum of all before it.
 /// sweep(begin, end, sum before, if any) writes a piece.
 template <class T, class I, class O, class Op, class Sweep>
@@ -421,23 +432,23 @@ O scan(I first, I last, O out, std::optional<T> init, Op op, Sweep sweep, std::s
   const auto begin_of = [n, step, phase = cut.phase](std::uint64_t piece) { return piece == 0 ? 0 : std::min(n, piece * step - phase); };
   const std::uint64_t count = (n + cut.phase + step - 1) / step;
   std::vector<std::optional<T>, allocator<std::optional<T>>> sums(count);
-  parallel_for(std::uint64_t{0}, count - 1, [first, begin_of, to = sums.data(), op = Carried<Op>(op)](std::uint64_t piece) mutable {
+  pieces(count - 1, cut_of_pieces(cut_for(first, n, grain), step, cut.phase), [first, begin_of, to = sums.data(), op = Carried<Op>(op)](std::uint64_t piece, std::uint64_t) mutable {
     I i = advanced(first, begin_of(piece));
     const I e = advanced(first, begin_of(piece + 1));
     expect(i, count_of(i, e), view_access::read);
     T sum(*i);
     for (++i; i != e; ++i) sum = std::invoke(*op, std::move(sum), *i);
     to[piece + 1] = std::move(sum);
-  }, 1);
+  });
   sums[0] = std::move(init);
   for (std::uint64_t p = 1; p < count; ++p)
     if (sums[p - 1]) sums[p] = std::invoke(op, *sums[p - 1], std::move(*sums[p]));
-  parallel_for(std::uint64_t{0}, count, [first, out, begin_of, from = sums.data(), sweep = Carried<Sweep>(sweep)](std::uint64_t piece) mutable {
+  pieces(count, cut_of_pieces(cut, step, cut.phase), [first, out, begin_of, from = sums.data(), sweep = Carried<Sweep>(sweep)](std::uint64_t piece, std::uint64_t) mutable {
     const std::uint64_t begin = begin_of(piece), end = begin_of(piece + 1);
     expect(advanced(first, begin), end - begin, view_access::read);
     expect_output(advanced(out, begin), end - begin, advanced(first, begin));
     (*sweep)(begin, end, from[piece]);
-  }, 1);
+  });
   return advanced(out, n);
 }
 

@@ -166,6 +166,12 @@ TEST(Algorithm, PiecesOfLargeRangesGoNearTheirMemoryOnce) {
         const auto [least, most] = times_near(cut, 0, n);
         EXPECT_GE(least, near ? 1 : 0) << n << " elements, grain " << grain;
         EXPECT_LE(most, near ? 1 : 0) << n << " elements, grain " << grain;
+        // The numbered pieces of a scan; the first begins `phase` elements before the range.
+        const std::uint64_t step = (cut.grain + cut.unit - 1) / cut.unit * cut.unit, count = (n + cut.phase + step - 1) / step;
+        const auto pieces = kasane::detail::cut_of_pieces(cut, step, cut.phase);
+        EXPECT_EQ(times_near(pieces, 0, count), std::pair(near ? 1 : 0, near ? 1 : 0)) << n << " elements, grain " << grain;
+        if (!near) continue;
+        EXPECT_EQ(pieces.first + pieces.bytes, reinterpret_cast<const std::byte*>(first + step - cut.phase)) << "where the second piece begins";
       }
     }
   }
