@@ -15,6 +15,7 @@
 #include <span>
 
 #include "base/counters.h"
+#include "base/notes.h"
 #include "dsm/protocol.h"
 #include "dsm/race_check.h"
 #include "dsm/rounds.h"
@@ -94,7 +95,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   /// A worker's part, between two threads' steps: runs what has arrived and releases for whoever asked, so that the service thread need not be woken for it.
   void answer(ThreadContext&);
   /// Has somebody asked? Cheap; for the service thread before it sleeps.
-  [[nodiscard]] bool asked() const noexcept { return asked_.load() != 0; }
+  [[nodiscard]] bool asked() const noexcept { return asked_.any(); }
 
   /// Makes the range present (and writable), and keeps it so until unpin(). Returns the first block that is not allocated, if any: then nothing is pinned.
   [[nodiscard]] std::optional<BlockId> pin(ThreadContext&, std::uint64_t offset, std::size_t bytes, Use);
@@ -228,11 +229,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   Rounds release_rounds_, acquire_rounds_, told_rounds_;
 
   static constexpr std::uint32_t kMaxIdleFaults = 10'000;
-  static constexpr std::uint32_t kMaxAsked = 4096;
-  std::atomic_flag asking_;                  ///< guards tokens_; held for a few instructions, never across a wait or a fault
-  std::atomic<std::uint32_t> asked_{0};
+  Notes<comm::ReplyToken, 4096> asked_;      ///< who waits for a release
   std::atomic<std::uint32_t> answering_{0};  ///< threads that run handlers and will serve() afterwards
-  comm::ReplyToken tokens_[kMaxAsked];
 };
 
 }  // namespace kasane::dsm

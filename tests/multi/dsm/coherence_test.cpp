@@ -2,9 +2,12 @@
 // gas and dsm over shm with real faults, at 1, 2 and 4 ranks and pages of 4 KiB, 64 KiB and 2 MiB: what one rank wrote and released, another that acquires reads.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <barrier>
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -55,6 +58,54 @@ TEST_P(CoherenceTest, FalselySharedBytesOfOneBlockAllSurvive) {
       for (std::size_t i = 0; i < 4096; ++i) ASSERT_EQ(bytes[i], static_cast<unsigned char>(round + i)) << "byte " << i << " round " << round;
       m.collectives.barrier();
     }
+  });
+}
+
+// Workers of a rank share its cache and its fences: what four ask for at once is one round, or two where some asked while the first was under way.
+TEST_P(CoherenceTest, FencesOfTheWorkersOfARankCombine) {
+  const auto [ranks_here, page_bytes] = GetParam();
+  if (ranks_here == 1 || page_bytes != mem::kPageBytes) GTEST_SKIP() << "once for each number of ranks";
+  on_ranks(GetParam(), [](RankMemory& m) {
+    constexpr unsigned kWorkers = 4, kEpochs = 50, kMostMore = 100'000;
+    const std::uint64_t ranks = m.transport->ranks(), me = raw(m.rank()), blocks = kWorkers * ranks;
+    const std::uint64_t data = m.broadcast(Rank{0}, me == 0 ? m.allocate(blocks * mem::kBlockBytes, gas::Placement::cyclic) : 0);
+    const auto cell = [&](std::uint64_t block) { return m.at<unsigned char>(data + block * mem::kBlockBytes); };
+    std::atomic<std::uint64_t> rounds{0}, combined{0}, wrong{0};
+    std::barrier workers(kWorkers);
+    const auto work = [&](unsigned worker) {
+      m.enter();
+      const Counters& counters = m.context().counters;
+      const auto count = [&] { return std::pair(counters.releases + counters.acquires, counters.releases_combined + counters.acquires_combined); };
+      const auto before = count();
+      const auto all_meet = [&] {
+        workers.arrive_and_wait();
+        if (worker == 0) m.collectives.barrier();
+        workers.arrive_and_wait();
+      };
+      for (unsigned epoch = 1; epoch <= kEpochs; ++epoch) {
+        *cell(me * kWorkers + worker) = static_cast<unsigned char>(epoch);
+        workers.arrive_and_wait();
+        m.coherence->release_all(m.context());
+        all_meet();
+        m.coherence->acquire_all(m.context());
+        for (std::uint64_t b = 0; b < blocks; ++b) wrong += *cell(b) != static_cast<unsigned char>(epoch) ? 1u : 0u;
+        all_meet();
+      }
+      // Whether two meet is for the kernel to say: again and again, until they have.
+      for (unsigned more = 0; more < kMostMore && combined == 0; ++more) {
+        m.coherence->acquire_all(m.context());
+        if (count().second != before.second) combined = count().second - before.second;
+      }
+      rounds += count().first - before.first;
+    };
+    std::vector<std::jthread> others;
+    for (unsigned w = 1; w < kWorkers; ++w) others.emplace_back(work, w);
+    work(0);
+    others.clear();
+    EXPECT_EQ(wrong, 0u) << "stores that somebody did not see";
+    EXPECT_GE(rounds, kEpochs) << "each epoch's acquire at least";
+    EXPECT_GT(combined, 0u) << "of so many that were asked for at the same time, somebody's was another's";
+    m.collectives.barrier();
   });
 }
 
