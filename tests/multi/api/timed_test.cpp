@@ -62,6 +62,29 @@ TEST(Deadlines, NobodyGivesUpBefore) {
   }), 0);
 }
 
+// What a deadline means where the hosts' monotonic clocks differ (tests/multi/cluster shifts one by a day): set on one rank, waited for on another.
+TEST(Clock, IsOneOnAllRanks) {
+  EXPECT_EQ(kasane::run([] {
+    int wrong = 0;
+    const auto here = kasane::make_array<int>(1, kasane::placement::on(kasane::rank()));
+    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+      const auto there = kasane::make_array<int>(1, kasane::placement::on(r));
+      kasane::counting_semaphore never(0);
+      const auto before = kasane::clock::now();
+      const auto deadline = before + 30ms;
+      kasane::this_thread::move_near(there.get());
+      const auto seen = kasane::clock::now();
+      wrong += kasane::rank() == r ? 0 : 1;
+      wrong += never.try_acquire_until(deadline) ? 1 : 0;
+      wrong += kasane::clock::now() >= deadline ? 0 : 1;
+      kasane::this_thread::move_near(here.get());
+      // As near as the hosts' times of day are to each other.
+      wrong += before - 1s <= seen && seen <= kasane::clock::now() + 1s ? 0 : 1;
+    }
+    return wrong;
+  }), 0);
+}
+
 TEST(Deadlines, OfAMutex) {
   for_seeds([](unsigned seed) {
     kasane::timed_mutex mutex;

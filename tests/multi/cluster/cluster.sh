@@ -41,13 +41,18 @@ for n in $a $b; do ip -n $n link set lo up; done
 ip -n $a link set $va up
 ip -n $b link set $vb up
 
+# The second host has been up for a day longer: monotonic clocks of hosts have nothing to do with each other. Where the kernel has no time namespaces they are equal.
+shift_clock=
+unshare -T --monotonic 86400 --fork true 2> /dev/null && shift_clock="-T --monotonic 86400 --fork"
+
 # What mpirun uses in ssh's place. Each host has a name of its own, or both would share Open MPI's folder for the session.
 cat > "$work/agent" << AGENT
 #!/bin/sh
 while [ "\${1#-}" != "\$1" ]; do shift; done
 h=\$1; shift
 case \$h in $net.1) ns=$a;; $net.2) ns=$b;; *) ns=\$h;; esac
-exec ip netns exec \$ns unshare -u sh -c "hostname \$ns; \$*"
+[ \$ns = $b ] && clock="$shift_clock" || clock=
+exec ip netns exec \$ns unshare -u \$clock sh -c "hostname \$ns; \$*"
 AGENT
 chmod +x "$work/agent"
 
