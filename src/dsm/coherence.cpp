@@ -2,6 +2,7 @@
 #include "dsm/coherence.h"
 
 #include "base/assert.h"
+#include "dsm/flight.h"
 
 namespace kasane::dsm {
 
@@ -46,7 +47,7 @@ void Coherence::finish(BlockId b, BlockState after) noexcept {
 }
 
 void Coherence::wait_free(comm::Blocking& io, BlockId b) {
-  io.waiter().until([this, b] { return !state(b).busy; });
+  await(io, [this, b] { return !state(b).busy; });
 }
 
 void Coherence::mark_dirty(Counters& counters, BlockId b) noexcept {

@@ -11,11 +11,13 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 
 #include "base/counters.h"
 #include "base/notes.h"
+#include "comm/index_pool.h"
 #include "dsm/protocol.h"
 #include "dsm/race_check.h"
 #include "dsm/rounds.h"
@@ -68,9 +70,10 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   }
 
   /// Before the first block is armed: where frames are counted, and from whose range pages may leave, and where blocks of ours come back from. Without it memory has no limit.
-  void set_tiers(mem::Residency& residency, gas::Tiers& tiers) noexcept {
+  void set_tiers(mem::Residency& residency, gas::Tiers& tiers) {
     residency_ = &residency;
     tiers_ = &tiers;
+    make_flights();
     engine_.expect_punches(residency.range().offset, residency.range().bytes);
   }
 
@@ -108,6 +111,11 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   [[nodiscard]] bool touched(PageId) const noexcept;
   /// Changes that no release has sent go to their owners, so that their blocks can be dropped.
   void clean(comm::Blocking&);
+  /// Bits were given back, or there is room, by a thread that no message told of: who waits looks again at once.
+  void wake_waiting() noexcept {
+    // An atomic that writes: what was given back is visible before the number is read, so either it is seen by who counts himself next, or he is seen here.
+    if (waiting_.fetch_add(0) != 0) transport_.wake(transport_.rank(), comm::Doorbell::messages);
+  }
 
   // gas::HeapHooks
   void arm_owned(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override;
@@ -137,6 +145,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   [[nodiscard]] std::uint64_t acquires() const noexcept { return acquires_.load(); }
   /// The state of a block, for tests and invariant walks.
   [[nodiscard]] BlockState state(BlockId) const noexcept;
+  ~Coherence() override;
 
  private:
   [[nodiscard]] bool try_claim(BlockId, BlockState before, const Step&) noexcept;
@@ -144,6 +153,13 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   Step claim_block(comm::Blocking&, BlockId, Event);
   void finish(BlockId, BlockState after) noexcept;
   void wait_free(comm::Blocking&, BlockId);
+  /// As Waiter::until(), and known to wake_waiting().
+  template <class Ready>
+  void await(comm::Blocking& io, const Ready& ready) {
+    waiting_.fetch_add(1);   // seq_cst: before it looks
+    io.waiter().until(ready);
+    waiting_.fetch_sub(1);
+  }
 
   void protect(mem::BlockRange, mem::Access) noexcept;
   void protect(BlockId window, Mask, mem::Access) noexcept;
@@ -157,9 +173,13 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   Fetched locate(comm::Blocking&, PageId, gas::AddressCache::Found&);
   Fetched fetch(ThreadContext&, BlockId first, std::uint32_t count, bool bytes_too, gas::AddressCache::Found&);
   class Incoming;
-  struct Ahead;
-  void claim_ahead(comm::Blocking&, BlockId, Ahead&);
-  void claim_part(comm::Blocking&, mem::BlockRange part, Ahead&);
+  struct Flight;
+  void make_flights();
+  void read_ahead(ThreadContext&, BlockId);
+  void fly(ThreadContext&, Flight&);
+  void claim_ahead(comm::Blocking&, BlockId, const gas::ReadAhead::Plan&, Flight&);
+  void claim_part(comm::Blocking&, mem::BlockRange part, Flight&);
+  void land(const Flight&) noexcept;
   Fault bring_blocks(ThreadContext&, BlockId, Mask, Event, gas::Location found);
   /// Where the owner's bytes are mapped here; else null.
   [[nodiscard]] const std::byte* frame_of(Rank owner, std::uint64_t offset) const noexcept {
@@ -222,7 +242,11 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   RaceListener* races_ = nullptr;
   mem::Residency* residency_ = nullptr;   ///< null: memory has no limit, and there are no tiers
   gas::Tiers* tiers_ = nullptr;
+  static constexpr std::uint32_t kFlightsOfAPlan = 4, kFlights = 64;
+  std::unique_ptr<Flight[]> flights_;     ///< blocks that are on their way from the spill file
+  comm::IndexPool<> free_flights_{kFlights};
 
+  std::atomic<std::uint32_t> waiting_{0};    ///< threads of this rank in await()
   std::atomic<std::uint64_t> acquires_{0};
   std::atomic<std::uint64_t> drops_{0};      ///< acquires that dropped something; rule 2: a fetch that saw another number than the present one is repeated
   WriteBuffer write_buffer_;

@@ -23,7 +23,7 @@ void Coherence::admit(comm::Blocking& io, std::uint64_t blocks) {
   if (residency_ == nullptr || residency_->admitted(blocks)) [[likely]] return;
   for (;;) {
     const std::uint32_t stuck = residency_->times_stuck();
-    io.waiter().until([&] {
+    await(io, [&] {
       if (residency_->admitted(blocks) || residency_->times_stuck() != stuck) return true;
       residency_->want(blocks);
       return false;

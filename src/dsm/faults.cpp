@@ -92,6 +92,7 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
     if (block_at(window, i) != b) after.pins = 0;
     finish(block_at(window, i), after);
   });
+  if (step.claimed.saved) read_ahead(ctx, b);
   if (write_buffer_.on() && step.after.dirty() && !step.claimed.dirty()) {
     for_each_run(mask, [&](unsigned first, unsigned n) { write_buffer_.note({block_at(window, first), n}); });
   }

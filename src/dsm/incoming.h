@@ -18,13 +18,13 @@ class Coherence::Incoming {
 
   explicit Incoming(Coherence& coherence) noexcept : c_(coherence) {}
 
-  /// Those that were never stored have a frame of zeros, or none; or else it is cleared.
-  void add(mem::BlockRange run) noexcept {
+  /// Those that were never stored have no frame, or bytes that do not matter: it is cleared where they are `saved` from now on, so that S and the frame are alike.
+  void add(mem::BlockRange run, bool saved) noexcept {
     for (std::uint64_t i = 0; i < run.count; ++i) {
       const BlockId b = block_at(run.first, i);
       const std::uint64_t at = mem::offset_of(b);
       if (!c_.tiers_->stored(b)) {
-        std::memset(c_.space_.a(at), 0, mem::kBlockBytes);
+        if (saved) std::memset(c_.space_.a(at), 0, mem::kBlockBytes);
       } else if (n_ != 0 && ranges_[n_ - 1].offset + ranges_[n_ - 1].bytes == at) {
         ranges_[n_ - 1].bytes += mem::kBlockBytes;
       } else {

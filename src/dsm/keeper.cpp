@@ -169,6 +169,7 @@ Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, 
       named[n++] = *page;
     }
     tiers_.evict(io, {named.data(), n}, left.data());
+    coherence_.wake_waiting();
     for (std::size_t i = 0; i < n; ++i) {
       if (left[i]) {
         forget(line, named[i]);

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks of this rank's pages that are on SSD: they come by themselves, and their page stays there, in part (docs/design/tiers.md).
 //
-//   the fault holds its block's bit, and those of the blocks that follow ─▶ word 0 is partial ─▶ further windows of the sweep: bits tried, partial ─▶ one read of all ─▶ armed, free
+//   the fault holds its block's bit, and those of the blocks that follow ─▶ word 0 is partial ─▶ read, waited for ─▶ armed, free
+//   its sweep goes on: the bits of further windows tried ─▶ partial ─▶ a flight: read by the reader (mem/spill_reader.h) ─▶ armed, free; but for the first window
 //
-// What was loaded is armed for reading, and is saved: it goes again unwritten, unless a store comes, which faults first.
+// What was loaded is armed for reading, and is saved: it goes again unwritten, unless a store comes, which faults first. The first window of a flight has its bytes, and no view: who gets
+// there faults, without waiting, and sends the next flight on its way.
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <span>
 
 #include "base/trace.h"
 #include "dsm/coherence.h"
+#include "dsm/flight.h"
 #include "dsm/incoming.h"
 
 namespace kasane::dsm {
@@ -19,18 +21,21 @@ using mem::Access;
 using mem::BlockRange;
 using mem::kBlockBytes;
 
-/// Runs of blocks that come with others.
-struct Coherence::Ahead {
-  std::array<BlockRange, gas::Tiers::kMostAhead> runs;
-  std::size_t count = 0;
+Coherence::~Coherence() = default;
 
-  void add(BlockRange run) noexcept {
-    BlockRange* const last = count == 0 ? nullptr : &runs[count - 1];
-    if (last != nullptr && end_of(*last) == raw(run.first)) last->count += run.count;
-    else runs[count++] = run;
+void Coherence::make_flights() {
+  flights_ = std::make_unique<Flight[]>(kFlights);
+  for (std::uint32_t i = 0; i < kFlights; ++i) {
+    flights_[i].coherence = this;
+    flights_[i].index = i;
+    flights_[i].landed = [](mem::Flight& landed) noexcept {
+      const auto& flight = static_cast<Flight&>(landed);
+      Coherence& c = *flight.coherence;
+      c.land(flight);
+      c.free_flights_.put(flight.index);
+    };
   }
-  [[nodiscard]] std::span<const BlockRange> all() const noexcept { return {runs.data(), count}; }
-};
+}
 
 /// The caller holds the bits of `mask` of b's window, which are invalid, and has found their page to be ours, on SSD or in part. Has given them back when this returns.
 Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, Mask mask, Event event, gas::Location found) {
@@ -42,40 +47,82 @@ Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, Mask mas
   }
   const Step step = found_on_ssd(state(b), event);
   const Step others = found_on_ssd(state(b), step.after.saved ? Event::load : Event::store);
-  Incoming incoming(*this);
-  Ahead ahead;
   if (step.actions[0] == Action::read_back) {
-    for_each_run(mask, [&](unsigned first, unsigned n) { incoming.add({block_at(window, first), n}); });
-    claim_ahead(ctx.io, b, ahead);
-    for (const BlockRange& run : ahead.all()) incoming.add(run);
+    read_ahead(ctx, b);   // so that these are under way, too
+    Incoming incoming(*this);
+    for_each_run(mask, [&](unsigned first, unsigned n) { incoming.add({block_at(window, first), n}, step.after.saved); });
     const Traced traced(&ctx.counters, TraceKind::fetch, static_cast<std::uint64_t>(std::popcount(mask)) * kBlockBytes);
     incoming.read(ctx.io);
   }
   if (!step.after.saved) sharing_.mark(page);
   protect(window, mask, step.after.saved ? Access::read : Access::write);
   for_each_bit(mask, [&](unsigned i) { finish(block_at(window, i), block_at(window, i) == b ? step.after : others.after); });
-  for (const BlockRange& run : ahead.all()) {
-    protect(run, Access::read);
-    for (std::uint64_t i = 0; i < run.count; ++i) finish(block_at(run.first, i), found_on_ssd(state(block_at(run.first, i)), Event::load).after);
-  }
   return Fault::served;
 }
 
-/// Blocks that should come with b: of pieces further on in its sweep, those that are stored and not here, as far as nobody has them in hand. Their pages are in part then.
-void Coherence::claim_ahead(comm::Blocking& io, BlockId b, Ahead& ahead) {
+/// What should follow in b's sweep, if that has got so far: in several flights, so that the first lands, and is used, while the others are on their way. Waits for nobody's bit, so the
+/// caller may hold some.
+void Coherence::read_ahead(ThreadContext& ctx, BlockId b) {
   const gas::ReadAhead::Plan plan = tiers_->plan(mem::offset_of(b));
-  const std::uint64_t page_bytes = pages_.bytes_of(pages_.page_of(b));
+  const std::uint32_t together = std::max(1u, plan.pieces / kFlightsOfAPlan);
+  for (std::uint32_t done = 0; done < plan.pieces; done += together) {
+    const std::uint32_t index = free_flights_.take();
+    if (index == comm::IndexPool<>::kNone) return;
+    Flight& flight = flights_[index];
+    flight.count = 0;
+    flight.first = mem::block_of(static_cast<std::uint64_t>(plan.first) * gas::Tiers::kPieceBytes);
+    claim_ahead(ctx.io, b, {plan.first + plan.stride * done, plan.stride, std::min(together, plan.pieces - done)}, flight);
+    fly(ctx, flight);
+  }
+}
+
+void Coherence::fly(ThreadContext& ctx, Flight& flight) {
+  flight.ranges = {flight.run.data(), flight.count};
+  std::uint64_t bytes = 0;
+  for (const mem::SpillRange& range : flight.ranges) bytes += range.bytes;
+  if (flight.count != 0 && tiers_->launch(flight)) {
+    count(ctx.counters.bytes_read_back, bytes);
+    return;
+  }
+  if (flight.count != 0) {
+    tiers_->read(ctx.io, flight.ranges);
+    land(flight);
+  }
+  free_flights_.put(flight.index);
+}
+
+/// The bytes are there.
+void Coherence::land(const Flight& flight) noexcept {
+  for (const mem::SpillRange& range : flight.ranges) {
+    const BlockRange run{mem::block_of(range.offset), range.bytes / kBlockBytes};
+    const auto at_rest = [&](std::uint64_t i) { return raw(block_at(run.first, i)) - raw(flight.first) < kWindowBlocks; };
+    for (std::uint64_t i = 0; i < run.count;) {
+      std::uint64_t end = i + 1;
+      while (end < run.count && at_rest(end) == at_rest(i)) ++end;
+      if (!at_rest(i)) protect({block_at(run.first, i), end - i}, Access::read);
+      for (const bool rests = at_rest(i); i < end; ++i) {
+        const BlockState after = found_on_ssd(state(block_at(run.first, i)), Event::load).after;
+        finish(block_at(run.first, i), rests ? next(after, Event::rest).after : after);
+      }
+    }
+  }
+  wake_waiting();
+}
+
+/// Of the planned pieces those blocks that are stored and not here, as far as nobody has them in hand. Their pages are in part then.
+void Coherence::claim_ahead(comm::Blocking& io, BlockId b, const gas::ReadAhead::Plan& plan, Flight& flight) {
+  const std::uint64_t page_bytes = pages_.bytes_of(pages_.page_of(b)), part = std::min(page_bytes, gas::Tiers::kPieceBytes);
   for (std::uint32_t i = 0; i < plan.pieces; ++i) {
     const std::uint64_t piece = static_cast<std::uint64_t>(plan.first + plan.stride * i) * gas::Tiers::kPieceBytes;
-    for (std::uint64_t at = piece; at < piece + gas::Tiers::kPieceBytes; at += std::min(page_bytes, gas::Tiers::kPieceBytes)) {
+    for (std::uint64_t at = piece; at < piece + gas::Tiers::kPieceBytes; at += part) {
       if (!residency_->counts(at) || pages_.bytes_of(pages_.page_of(mem::block_of(at))) != page_bytes) return;
-      if (tiers_->stored(mem::block_of(at))) claim_part(io, {mem::block_of(at), std::min(page_bytes, gas::Tiers::kPieceBytes) / kBlockBytes}, ahead);
+      if (tiers_->stored(mem::block_of(at))) claim_part(io, {mem::block_of(at), part / kBlockBytes}, flight);
     }
   }
 }
 
 /// Blocks of one page. Waits for nothing but word 0.
-void Coherence::claim_part(comm::Blocking& io, BlockRange part, Ahead& ahead) {
+void Coherence::claim_part(comm::Blocking& io, BlockRange part, Flight& flight) {
   Mask mask = 0;
   for (unsigned i = 0; i < part.count; ++i) {
     const BlockId b = block_at(part.first, i);
@@ -91,7 +138,7 @@ void Coherence::claim_part(comm::Blocking& io, BlockRange part, Ahead& ahead) {
     return;
   }
   fill(part.first, mask);
-  for_each_run(mask, [&](unsigned first, unsigned n) { ahead.add({block_at(part.first, first), n}); });
+  for_each_run(mask, [&](unsigned first, unsigned n) { flight.add({block_at(part.first, first), n}); });
 }
 
 }  // namespace kasane::dsm

@@ -194,7 +194,7 @@ class Coherence::Gathering {
   void read_back() {
     Incoming incoming(c_);
     for (std::uint64_t i = 0; i < count_; ++i) {
-      if (on_ssd_[i] && has(step(i), Action::read_back)) incoming.add({block(i), 1});
+      if (on_ssd_[i] && has(step(i), Action::read_back)) incoming.add({block(i), 1}, step(i).after.saved);
     }
     incoming.read(ctx_.io);
   }

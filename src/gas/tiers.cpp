@@ -43,9 +43,15 @@ Result<void> Tiers::open() {
   }
   writes_ = std::move(queues[lanes]);
   for (lanes_open_ = 0; lanes_open_ < lanes; ++lanes_open_) lanes_[lanes_open_].queue = std::move(queues[lanes_open_]);
+  auto reader = mem::SpillReader::create(*made, space_.a(0), staging->get(), config_.fatal);
+  KASANE_TRY(reader);
+  reader_ = std::move(*reader);
   file_ = std::move(made);
   staging_ = std::move(*staging);
   open_.store(true, std::memory_order_release);   // see is_open()
+  Reading before = Reading::not_yet;
+  reading_.compare_exchange_strong(before, Reading::begun);
+  reading_.notify_all();
   return {};
 }
 
@@ -99,7 +105,7 @@ void Tiers::evict(comm::Blocking& io, std::span<const PageId> pages, bool* left)
   if (n == 0) return;
   mover_.recall(io, {leaving.data(), n});
   write(io, leaving_);
-  empty({leaving.data(), n});
+  punch({leaving.data(), n});
   for (std::size_t i = 0; i < n; ++i) {
     Mover::Trip& t = leaving[i];
     directory_.unmark(batch, t.page, t.claimed() ? end_evict(t.step.claimed) : in_tier(Location::of(t.before), Tier::ssd), &t.last);
@@ -110,6 +116,18 @@ void Tiers::evict(comm::Blocking& io, std::span<const PageId> pages, bool* left)
     left[index[i]] = true;
   }
   if (io.counters() != nullptr) count(io.counters()->pages_evicted, n);
+}
+
+/// Neighbours together: a hole costs a system call.
+void Tiers::punch(std::span<const Mover::Trip> trips) noexcept {
+  std::array<PageId, kTogether> pages;
+  std::transform(trips.begin(), trips.end(), pages.begin(), [](const Mover::Trip& t) { return t.page; });
+  std::sort(pages.begin(), pages.begin() + trips.size());
+  for (std::size_t i = 0; i < trips.size();) {
+    mem::BlockRange run = pages_.blocks_of(pages[i]);
+    for (++i; i < trips.size() && pages_.blocks_of(pages[i]).first == BlockId{raw(run.first) + run.count}; ++i) run.count += pages_.blocks_of(pages[i]).count;
+    residency_.empty(run);
+  }
 }
 
 /// Runs of blocks of the page.
@@ -130,18 +148,6 @@ void Tiers::write(comm::Blocking& io, std::span<mem::SpillRange> ranges) {
   writes_->run(batch);
   if (batch.error() != 0) config_.fatal(file_->error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes));
   if (io.counters() != nullptr) count(io.counters()->bytes_spilled, file_->counts().bytes_written.load(std::memory_order_relaxed) - before);
-}
-
-/// Neighbours are punched together: of pages of 4 KiB that takes a quarter of the time.
-void Tiers::empty(std::span<const Mover::Trip> trips) noexcept {
-  std::array<PageId, kTogether> pages;
-  const auto end_of_pages = std::transform(trips.begin(), trips.end(), pages.begin(), [](const Mover::Trip& t) { return t.page; });
-  std::sort(pages.begin(), end_of_pages);
-  for (auto page = pages.begin(); page != end_of_pages;) {
-    mem::BlockRange run = pages_.blocks_of(*page);
-    while (++page != end_of_pages && raw(pages_.blocks_of(*page).first) == raw(run.first) + run.count) run.count += pages_.blocks_of(*page).count;
-    residency_.empty(run);
-  }
 }
 
 // ---- in ------------------------------------------------------------------------------------------------------------
@@ -235,6 +241,21 @@ bool Tiers::enter(comm::Blocking& io, PageId page, Location found) {
 }
 
 void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges) { read(io, ranges, Who::worker); }
+
+void Tiers::run_reader() {
+  reading_.wait(Reading::not_yet);
+  if (reading_.load() == Reading::begun) reader_->run();
+}
+
+void Tiers::stop_reading() noexcept {
+  const Reading before = reading_.exchange(Reading::ended);
+  reading_.notify_all();
+  if (before == Reading::begun) reader_->stop();
+}
+
+void Tiers::drain_reader() {
+  if (is_open()) reader_->drain();
+}
 
 Tiers::Lane& Tiers::take_lane(comm::Blocking& io) noexcept {
   for (std::uint32_t first = next_lane_.fetch_add(1, std::memory_order_relaxed);; io.waiter().pause()) {   // relaxed: any will do

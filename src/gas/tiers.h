@@ -31,6 +31,7 @@
 #include "mem/residency.h"
 #include "mem/space.h"
 #include "mem/spill_queue.h"
+#include "mem/spill_reader.h"
 
 namespace kasane::gas {
 
@@ -71,6 +72,13 @@ class Tiers final : public Rouser {
   [[nodiscard]] ReadAhead::Plan plan(std::uint64_t offset) noexcept;
   [[nodiscard]] bool stored(BlockId b) const noexcept { return is_open() && file_->stored(b); }
 
+  /// Reads what nobody waits for, beside the program; see mem::SpillReader. False: the caller still has the flight.
+  [[nodiscard]] bool launch(mem::Flight& flight) noexcept { return is_open() && reader_->launch(flight); }
+  /// The reader's thread; until stop_reading(), which may be called once. Then what came too late is read.
+  void run_reader();
+  void stop_reading() noexcept;
+  void drain_reader();
+
   /// Brings in a page that others ask for, if there is one.
   void serve(comm::Blocking&);
   [[nodiscard]] bool asked() const noexcept { return asked_.any(); }
@@ -90,7 +98,7 @@ class Tiers final : public Rouser {
   [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, std::uint64_t piece, std::uint64_t blocks) noexcept;
   void read(comm::Blocking&, std::span<mem::SpillRange>, Who);
   void write(comm::Blocking&, std::span<mem::SpillRange>);
-  void empty(std::span<const Mover::Trip>) noexcept;
+  void punch(std::span<const Mover::Trip>) noexcept;
   void add_blocks(std::vector<mem::SpillRange>&, PageId, const BlockMask&) const;
 
   comm::Transport& transport_;
@@ -118,6 +126,9 @@ class Tiers final : public Rouser {
   std::array<Lane, kLanes> lanes_;
   std::size_t lanes_open_ = 0;
   std::atomic<std::uint32_t> next_lane_{0};
+  std::unique_ptr<mem::SpillReader> reader_;
+  enum class Reading : std::uint32_t { not_yet, begun, ended };
+  std::atomic<Reading> reading_{Reading::not_yet};
   ReadAhead pages_ahead_, blocks_ahead_;
   std::atomic_flag planning_;                         ///< whose turn it is in these; who finds it taken brings in nothing else
   std::vector<mem::SpillRange> leaving_;              ///< the keeper's

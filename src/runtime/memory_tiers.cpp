@@ -112,11 +112,21 @@ void MemoryTiers::start(comm::Transport& transport, Counters& counters) {
     comm::Blocking io(transport, waiter, &counters);
     keeper_->run(io);
   });
+  reader_ = std::thread([this] {
+    const auto alternate = mem::AltStack::create();
+    KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
+    set_thread_role("reader");
+    tiers_->run_reader();
+  });
 }
 
 void MemoryTiers::stop() {
   keeper_->stop();
-  if (thread_.joinable()) thread_.join();
+  tiers_->stop_reading();
+  for (std::thread* thread : {&thread_, &reader_}) {
+    if (thread->joinable()) thread->join();
+  }
+  tiers_->drain_reader();
 }
 
 }  // namespace kasane::runtime

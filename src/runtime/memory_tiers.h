@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory larger than DRAM, put together: the host's budget, this rank's part of it, its spill file, its keeper and what the program says of pages (docs/design/tiers.md).
+// Memory larger than DRAM, put together: the host's budget, this rank's part of it, its spill file, its keeper and its reader, and what the program says of pages (docs/design/tiers.md).
 // Thread safety: start(), stop() by the thread that builds the runtime; tell() from any.
 #pragma once
 
@@ -55,7 +55,7 @@ class MemoryTiers {
   std::unique_ptr<gas::Advisor> advisor_;
   std::unique_ptr<gas::Tiers> tiers_;
   std::unique_ptr<dsm::Keeper> keeper_;
-  std::thread thread_;
+  std::thread thread_, reader_;
 };
 
 }  // namespace kasane::runtime
