@@ -152,8 +152,13 @@ void Tiers::write(comm::Blocking& io, std::span<mem::SpillRange> ranges) {
 
 // ---- in ------------------------------------------------------------------------------------------------------------
 
+/// A thread that asks for its own rank's page by get or put may wait by letting others run. Not while it has the page's blocks: these others wait for them by polling.
 void Tiers::rouse(comm::Blocking& io, PageId page, Rank owner) {
-  if (owner == transport_.rank()) return bring_in(io, page);
+  if (owner == transport_.rank()) {
+    comm::PollWaiter waiter(transport_);
+    comm::Blocking polling(transport_, waiter, io.counters());
+    return bring_in(polling, page);
+  }
   while (io.request(owner, kRouseHandler, comm::as_payload(page)) == kAgain) io.waiter().pause();
 }
 
