@@ -114,6 +114,7 @@ Mask Coherence::claim_window(ThreadContext& ctx, BlockId b, Event event, const S
     sweep->first = raw(b);
     sweep->window = 1;
   }
+  if (tiers_ != nullptr && !tiers_->reads_ahead(pages_.page_of(b))) sweep->window = 1;   // as the program wants it
   if (step.claimed.owned && step.claimed.view == View::none) sweep->window = kWindowBlocks;   // ours and at rest: nothing need be fetched
   Mask mask = 0;
   std::uint64_t end = raw(b) + 1;

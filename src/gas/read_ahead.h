@@ -30,11 +30,19 @@ class ReadAhead {
     std::uint32_t pieces = 0;
   };
 
+  /// Is nothing known of where the next one will be, or has the program said that a piece outside of all sweeps begins one, upwards?
+  enum class Known : std::uint8_t { nothing, ascends };
+
   /// `piece` is asked for. most: pieces that the caller would take beside it.
-  [[nodiscard]] Plan ask(std::uint64_t piece, std::uint32_t most) noexcept {
+  [[nodiscard]] Plan ask(std::uint64_t piece, std::uint32_t most, Known known = Known::nothing) noexcept {
     const auto at = static_cast<std::int64_t>(piece);
     for (Sweep& s : sweeps_) {
       if (s.meets(at)) return go_on(s, at, most);
+    }
+    if (known == Known::ascends) {
+      Sweep& s = oldest();
+      s = {at, at, 1, kMost, 0};
+      return go_on(s, at, most);
     }
     Sweep* near = nullptr;
     for (Sweep& s : sweeps_) {
@@ -51,7 +59,7 @@ class ReadAhead {
       if (near == nullptr || std::abs(stride) < std::abs(at - near->last)) near = &s;
     }
     // Nobody's next: perhaps the second piece of a sweep with a stride, else the first of a new one, in place of the oldest.
-    Sweep& s = near != nullptr ? *near : *std::min_element(sweeps_.begin(), sweeps_.end(), [](const Sweep& x, const Sweep& y) { return x.used < y.used; });
+    Sweep& s = near != nullptr ? *near : oldest();
     s = {at, at, near != nullptr ? at - s.last : 0, 0, ++clock_};
     return {};
   }
@@ -73,6 +81,10 @@ class ReadAhead {
       return further >= -2 * static_cast<std::int64_t>(window) && further <= kMostSkipped;
     }
   };
+
+  Sweep& oldest() noexcept {
+    return *std::min_element(sweeps_.begin(), sweeps_.end(), [](const Sweep& x, const Sweep& y) { return x.used < y.used; });
+  }
 
   Plan go_on(Sweep& s, std::int64_t at, std::uint32_t most) noexcept {
     s.used = ++clock_;

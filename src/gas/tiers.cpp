@@ -19,9 +19,10 @@ constexpr std::uint64_t kAgain = 1;   // an answer: there was no room to note th
 
 }  // namespace
 
-Tiers::Tiers(comm::Transport& transport, Mover& mover, AddressCache& addresses, PageHolder& holder, mem::Space& space, mem::Residency& residency, Config config)
+Tiers::Tiers(comm::Transport& transport, Mover& mover, AddressCache& addresses, PageHolder& holder, mem::Space& space, mem::Residency& residency, const mem::AdviceTable& advice,
+             Config config)
     : transport_(transport), mover_(mover), addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), holder_(holder), space_(space),
-      residency_(residency), config_(std::move(config)) {
+      residency_(residency), advice_(advice), config_(std::move(config)) {
   transport_.set_handler(kRouseHandler, &Tiers::on_rouse, this);
 }
 
@@ -210,22 +211,25 @@ std::size_t Tiers::add_missing(PageId page, std::span<mem::SpillRange> ranges, s
 }
 
 /// Of pieces that have so many blocks.
-ReadAhead::Plan Tiers::plan(ReadAhead& ahead, std::uint64_t piece, std::uint64_t blocks) noexcept {
-  if (!is_open()) return {};
+ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks) noexcept {
+  if (!is_open() || !reads_ahead(page)) return {};
   std::uint64_t most = std::min(kMostAhead, residency_.low() / 4) / blocks;
   if (most != 0 && !residency_.admitted(residency_.low() / 2 + most * blocks)) most = 0;
   if (planning_.test_and_set(std::memory_order_acquire)) return {};   // acquire, release: the plans as their last holder left them
-  const ReadAhead::Plan plan = ahead.ask(piece, static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost - 1)));
+  const ReadAhead::Plan plan = ahead.ask(piece, static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost - 1)),
+                                        advice_.usage(page) == mem::Usage::sequential ? ReadAhead::Known::ascends : ReadAhead::Known::nothing);
   planning_.clear(std::memory_order_release);
   return plan;
 }
 
-ReadAhead::Plan Tiers::plan(std::uint64_t offset) noexcept { return plan(blocks_ahead_, offset / kPieceBytes, kPieceBytes / mem::kBlockBytes); }
+ReadAhead::Plan Tiers::plan(std::uint64_t offset) noexcept {
+  return plan(blocks_ahead_, pages_.page_of(offset), offset / kPieceBytes, kPieceBytes / mem::kBlockBytes);
+}
 
 /// The caller has claimed the page, trips[0]. Claims those that should come with it, as far as nobody has them and there is room in plenty; how many trips there are.
 /// Nothing is waited for.
 std::size_t Tiers::claim_with(PageId page, std::span<Mover::Trip, ReadAhead::kMost> trips) noexcept {
-  const ReadAhead::Plan plan = this->plan(pages_ahead_, raw(page), pages_.blocks_of(page).count);
+  const ReadAhead::Plan plan = this->plan(pages_ahead_, page, raw(page), pages_.blocks_of(page).count);
   std::size_t n = 1;
   for (std::uint32_t i = 0; i < plan.pieces; ++i) {
     const PageId next{static_cast<std::uint64_t>(plan.first + plan.stride * i)};

@@ -28,6 +28,7 @@
 #include "base/notes.h"
 #include "gas/mover.h"
 #include "gas/read_ahead.h"
+#include "mem/advice.h"
 #include "mem/residency.h"
 #include "mem/space.h"
 #include "mem/spill_queue.h"
@@ -46,7 +47,7 @@ class Tiers final : public Rouser {
     Fatal fatal = nullptr;
   };
   /// Sets kRouseHandler.
-  Tiers(comm::Transport&, Mover&, AddressCache&, PageHolder&, mem::Space&, mem::Residency&, Config);
+  Tiers(comm::Transport&, Mover&, AddressCache&, PageHolder&, mem::Space&, mem::Residency&, const mem::AdviceTable&, Config);
 
   /// Makes the spill file, if there is none yet. Allocates: at the start, or by the keeper.
   Result<void> open();
@@ -70,6 +71,8 @@ class Tiers final : public Rouser {
   /// Windows of blocks (kPieceBytes) that should be brought along with the one at `offset`, or after it; none where there is little room.
   static constexpr std::uint64_t kPieceBytes = 64 << 10, kMostAhead = (1 << 20) / mem::kBlockBytes;   ///< the latter in blocks
   [[nodiscard]] ReadAhead::Plan plan(std::uint64_t offset) noexcept;
+  /// Unless the program has said that the page is used at random.
+  [[nodiscard]] bool reads_ahead(PageId page) const noexcept { return advice_.usage(page) != mem::Usage::random; }
   [[nodiscard]] bool stored(BlockId b) const noexcept { return is_open() && file_->stored(b); }
 
   /// Reads what nobody waits for, beside the program; see mem::SpillReader. False: the caller still has the flight.
@@ -95,7 +98,7 @@ class Tiers final : public Rouser {
   void bring_in(comm::Blocking&, PageId, Who);
   std::size_t claim_with(PageId, std::span<Mover::Trip, ReadAhead::kMost>) noexcept;
   std::size_t add_missing(PageId, std::span<mem::SpillRange>, std::size_t n) const noexcept;
-  [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, std::uint64_t piece, std::uint64_t blocks) noexcept;
+  [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, PageId, std::uint64_t piece, std::uint64_t blocks) noexcept;
   void read(comm::Blocking&, std::span<mem::SpillRange>, Who);
   void write(comm::Blocking&, std::span<mem::SpillRange>);
   void punch(std::span<const Mover::Trip>) noexcept;
@@ -109,6 +112,7 @@ class Tiers final : public Rouser {
   PageHolder& holder_;
   mem::Space& space_;
   mem::Residency& residency_;
+  const mem::AdviceTable& advice_;
   const Config config_;
 
   std::atomic<bool> open_{false};

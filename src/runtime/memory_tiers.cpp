@@ -80,7 +80,7 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   KASANE_TRY(residency);
   made->residency_ = std::move(*residency);
   made->residency_->set_frame_bytes(mem::large_frame_bytes());
-  made->tiers_ = std::make_unique<gas::Tiers>(parts.transport, parts.mover, parts.addresses, parts.coherence, parts.space, *made->residency_,
+  made->tiers_ = std::make_unique<gas::Tiers>(parts.transport, parts.mover, parts.addresses, parts.coherence, parts.space, *made->residency_, made->advice_,
                                               gas::Tiers::Config{directories(options.spill), parts.space.bytes(), &end_of_memory});
   made->advisor_ = std::make_unique<gas::Advisor>(parts.transport, made->advice_, *made->residency_);
   if (options.spill != "auto" && options.spill != "none") KASANE_TRY(made->tiers_->open());

@@ -119,6 +119,33 @@ TEST(Advice, WhatIsUsedOnceDrivesNothingOut) {
   EXPECT_LE(gone, hot / 10);
 }
 
+/// Bytes that come from SSD while the first words of so many pages are read here, with such advice.
+std::uint64_t read_back(usage how, std::size_t pages) {
+  std::uint64_t bytes = 0;
+  kasane::run([&] {
+    const std::size_t all = budget_pages() / 4;
+    auto* data = static_cast<std::uint64_t*>(kasane::allocate(all * kPage, kPage, placement::local));
+    fill(data, all);
+    evict(data, all);
+    kasane::advise(data, all * kWords, how);
+    const std::uint64_t before = kasane::statistics().bytes_read_back;
+    std::uint64_t bad = 0;
+    for (std::size_t p = 0; p < pages; ++p) bad += data[p * kWords] != value(p * kWords);
+    bytes = kasane::statistics().bytes_read_back - before + bad;
+    kasane::advise(data, all * kWords, usage::normal);
+    kasane::deallocate(data);
+  });
+  return bytes;
+}
+
+TEST(Advice, WhatIsReadAtRandomComesAlone) {
+  if (kasane::ranks() > 1) return;   // the thread may be at another rank by then, for which pages come as a whole
+  EXPECT_LE(read_back(usage::random, 16), 16 * 4096u);
+  EXPECT_GT(read_back(usage::normal, 16), 2 * kPage);
+}
+/// From the first page on, unless an earlier sweep of the same memory is remembered (gas/read_ahead.h and its test).
+TEST(Advice, WhatIsReadInOrderIsReadAhead) { EXPECT_GE(read_back(usage::sequential, 3), 2 * kPage); }
+
 /// By itself: the ranks warn.
 TEST(AdviceTooMuch, PinsThatDoNotFitBreak) {
   const std::size_t pages = budget_pages() * 2;

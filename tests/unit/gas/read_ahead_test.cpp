@@ -121,6 +121,18 @@ TEST(ReadAhead, BringsHardlyMoreThanRandomAccessesAskFor) {
   EXPECT_LE(reader.came(), reader.asked() + reader.asked() / 20);
 }
 
+TEST(ReadAhead, BeginsAtItsWidestWhereSweepsAreKnownToAscend) {
+  ReadAhead ahead;
+  const auto first = ahead.ask(100, kMost, ReadAhead::Known::ascends);
+  EXPECT_EQ(first.pieces, kMost);
+  EXPECT_EQ(first.first, 101);
+  EXPECT_EQ(first.stride, 1);
+  const auto second = ahead.ask(101, kMost, ReadAhead::Known::ascends);
+  EXPECT_EQ(second.pieces, kMost);
+  EXPECT_EQ(second.first, 101 + kMost);
+  EXPECT_EQ(ahead.ask(5000, 3, ReadAhead::Known::ascends).pieces, 3u);   // and there may be less room
+}
+
 TEST(ReadAhead, TakesNoMoreThanThereIsRoomFor) {
   Reader one(0);
   for (std::uint64_t p = 0; p < 100; ++p) one.touch(p);
