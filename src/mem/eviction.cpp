@@ -41,34 +41,22 @@ class Listed : public EvictionPolicy {
   PageProbe& probe_;
 };
 
-/// As they came: for pages that are used once, and to compare with.
-class Fifo final : public Listed {
+/// One list. fifo: as they came, for pages that are used once, and to compare with. clock: second chance.
+class OneList final : public Listed {
  public:
-  Fifo(std::uint32_t pages, PageProbe& probe) : Listed(pages, 0, probe) {}
+  OneList(std::uint32_t pages, PageProbe& probe, bool second_chance) : Listed(pages, 0, probe), second_chance_(second_chance) {}
 
   void enter(PageId page) noexcept override { lists_.add(0, page); }
   void keep(PageId page) noexcept override { lists_.add(0, page); }
   std::optional<PageId> evict() noexcept override {
     if (lists_.size(0) == 0) return {};
-    const PageId page = lists_.oldest(0);
+    const PageId page = second_chance_ ? oldest_untouched(0) : lists_.oldest(0);
     lists_.remove(page);
     return page;
   }
-};
 
-/// Second chance: one list.
-class Clock final : public Listed {
- public:
-  Clock(std::uint32_t pages, PageProbe& probe) : Listed(pages, 0, probe) {}
-
-  void enter(PageId page) noexcept override { lists_.add(0, page); }
-  void keep(PageId page) noexcept override { lists_.add(0, page); }
-  std::optional<PageId> evict() noexcept override {
-    if (lists_.size(0) == 0) return {};
-    const PageId page = oldest_untouched(0);
-    lists_.remove(page);
-    return page;
-  }
+ private:
+  const bool second_chance_;
 };
 
 /// New pages pass through a quarter of memory; those that come back soon after they left are kept by second chance.
@@ -183,8 +171,7 @@ std::vector<std::string_view> eviction_policies() { return {"steady", "s3-fifo",
 std::unique_ptr<EvictionPolicy> make_eviction_policy(std::string_view name, std::uint32_t pages, PageProbe& probe) {
   if (name == "steady" || name == "s3-fifo") return std::make_unique<S3Fifo>(pages, probe, name == "steady");
   if (name == "2q") return std::make_unique<TwoQueues>(pages, probe);
-  if (name == "clock") return std::make_unique<Clock>(pages, probe);
-  if (name == "fifo") return std::make_unique<Fifo>(pages, probe);
+  if (name == "clock" || name == "fifo") return std::make_unique<OneList>(pages, probe, name == "clock");
   return nullptr;
 }
 
