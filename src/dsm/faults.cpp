@@ -106,7 +106,9 @@ Mask Coherence::claim_window(ThreadContext& ctx, BlockId b, Event event, const S
   };
   auto sweep = find(&ThreadContext::Sweep::expected);
   if (sweep != ctx.sweeps.end()) {
-    sweep->window = std::min<std::uint32_t>(sweep->window * 2, kWindowBlocks);
+    // From the disk four blocks cost little more than one, and many sweeps are short.
+    const bool from_disk = tiers_ != nullptr && directory_.near_owner(pages_.page_of(b)) == transport_.rank();
+    sweep->window = from_disk ? kWindowBlocks : std::min<std::uint32_t>(sweep->window * 2, kWindowBlocks);
   } else if (sweep = find(&ThreadContext::Sweep::first); sweep != ctx.sweeps.end()) {
     sweep->window = static_cast<std::uint32_t>(std::min(sweep->expected - sweep->first, kWindowBlocks));
   } else {
