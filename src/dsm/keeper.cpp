@@ -15,7 +15,8 @@ namespace kasane::dsm {
 namespace {
 
 constexpr std::uint64_t kPatienceNs = 5'000'000'000;
-constexpr std::uint64_t kPatienceOfPinsNs = 100'000'000;   // less than kPatienceNs, more than what is in use at one moment is
+// Less than kPatienceNs, and more than what is in use at one moment stays so on a busy machine; once it is known that pins do not fit, nobody waits that long again.
+constexpr std::uint64_t kPatienceOfPinsNs = 1'000'000'000, kPatienceOfBrokenPinsNs = 20'000'000;
 constexpr std::uint64_t kYouthNs = 1'000'000;
 constexpr std::uint64_t kMostTogether = 1024;   ///< blocks that leave in one batch, unless a page has more
 
@@ -118,7 +119,7 @@ bool Keeper::make_room(comm::Blocking& io) {
   for (std::uint64_t n; (n = residency_.short_of(std::max(2 * residency_.low(), wanted))) != 0 && !stop_.load();) {
     take_entered();
     std::uint64_t now = let_go(io, n, Pins::hold);
-    if (now == 0 && stuck_since_ns_ != 0 && now_ns() - stuck_since_ns_ > kPatienceOfPinsNs) now = let_go(io, n, Pins::break_them);
+    if (now == 0 && stuck_since_ns_ != 0 && now_ns() - stuck_since_ns_ > (pins_broken_ ? kPatienceOfBrokenPinsNs : kPatienceOfPinsNs)) now = let_go(io, n, Pins::break_them);
     if (now == 0) break;
     left += now;
     static_cast<void>(residency_.procure(0));
