@@ -257,6 +257,7 @@ Replay replay(const PageTrace& trace, std::uint32_t memory_pages, const std::str
   if (!policy) throw std::runtime_error("no eviction policy is called " + policy_name);
   Replay result;
   std::uint32_t resident = 0;
+  std::vector<PageId> entered;   // since room was made last
   for (const std::uint32_t page : trace.pages) {
     if (memory.in[page]) {
       ++result.hits;
@@ -264,14 +265,17 @@ Replay replay(const PageTrace& trace, std::uint32_t memory_pages, const std::str
       continue;
     }
     if (resident == memory_pages) {
-      const auto gone = policy->evict();
-      if (!gone || !memory.in[raw(*gone)]) throw std::runtime_error(policy_name + " evicts what is not in");
-      memory.in[raw(*gone)] = false;
-    } else {
-      ++resident;
+      for (const PageId came : entered) policy->enter(came);
+      entered.clear();
+      for (const std::uint32_t left = resident - std::max(1u, memory_pages / 16); resident != left; --resident) {
+        const auto gone = policy->evict();
+        if (!gone || !memory.in[raw(*gone)]) throw std::runtime_error(policy_name + " evicts what is not in");
+        memory.in[raw(*gone)] = false;
+      }
     }
+    ++resident;
     memory.in[page] = true, memory.armed[page] = false;
-    policy->enter(PageId{page});
+    entered.push_back(PageId{page});
   }
   return result;
 }

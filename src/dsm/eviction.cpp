@@ -28,7 +28,7 @@ void Coherence::admit(comm::Blocking& io, std::uint64_t blocks) {
       residency_->want(blocks);
       return false;
     });
-    if (residency_->admitted(blocks)) return;
+    if (residency_->admitted(blocks)) return residency_->note_relieved();
     clean(io);
     io.waiter().pause();
   }

@@ -17,7 +17,6 @@ namespace {
 constexpr std::uint64_t kPatienceNs = 5'000'000'000;
 // Less than kPatienceNs, and more than what is in use at one moment stays so on a busy machine; once it is known that pins do not fit, nobody waits that long again.
 constexpr std::uint64_t kPatienceOfPinsNs = 1'000'000'000, kPatienceOfBrokenPinsNs = 20'000'000;
-constexpr std::uint64_t kYouthNs = 1'000'000;
 constexpr std::uint64_t kMostTogether = 1024;   ///< blocks that leave in one batch, unless a page has more
 
 }  // namespace
@@ -64,7 +63,6 @@ bool Keeper::ready() {
     }
   }
   room_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::min(residency_.total() / 2, directory_.pages().count()), 1 << 12, 1u << 30));
-  young_ = page_set();
   make(usual_, "steady");
   return true;
 }
@@ -80,32 +78,27 @@ void Keeper::make(Line& line, const char* policy) {
   line.policy = mem::make_eviction_policy(policy, room_, *this);
 }
 
-/// Pages are young for one to two times kYouthNs.
-void Keeper::grow_up() {
-  const std::uint64_t now = now_ns();
-  if (now - birthday_ns_ < kYouthNs) return;
-  birthday_ns_ = now;
-  for (const PageId page : came_[1]) young_->erase(BlockId{raw(page)});
-  came_[1].clear();
-  std::swap(came_[0], came_[1]);
-}
-
 void Keeper::take_entered() {
-  grow_up();
-  residency_.take_entered([this](PageId page) { enter(page); }, room_ - first_.in - usual_.in);
+  residency_.arrivals().take([this](PageId page) { enter(page); }, room_ - first_.in - usual_.in);
+  residency_.look_at_freed([this](PageId page) {
+    if (usual_.known->contains(BlockId{raw(page)})) enter(page, true);
+  });
 }
 
-void Keeper::enter(PageId page) {
+void Keeper::enter(PageId page) { enter(page, mem::leaves_first(advisor_.table().usage(page))); }
+
+void Keeper::enter(PageId page, bool first) {
   const BlockId number{raw(page)};
-  if (usual_.known->contains(number) || (first_.policy != nullptr && first_.known->contains(number))) return;
-  const bool first = mem::leaves_first(advisor_.table().usage(page));
   if (first && first_.policy == nullptr) make(first_, "fifo");
-  Line& line = first ? first_ : usual_;
+  Line &line = first ? first_ : usual_, &other = first ? usual_ : first_;
+  if (line.known->contains(number)) return;
+  if (other.policy != nullptr && other.known->contains(number)) {   // it was freed, or is used in another way now
+    other.policy->leave(page);
+    forget(other, page);
+  }
   line.known->insert(number);
   line.policy->enter(page);
   ++line.in;
-  young_->insert(number);
-  came_[0].push_back(page);
 }
 
 /// True: something has left.
@@ -118,8 +111,9 @@ bool Keeper::make_room(comm::Blocking& io) {
   std::uint64_t left = 0;
   for (std::uint64_t n; (n = residency_.short_of(std::max(2 * residency_.low(), wanted))) != 0 && !stop_.load();) {
     take_entered();
-    std::uint64_t now = let_go(io, n, Pins::hold);
-    if (now == 0 && stuck_since_ns_ != 0 && now_ns() - stuck_since_ns_ > (pins_broken_ ? kPatienceOfBrokenPinsNs : kPatienceOfPinsNs)) now = let_go(io, n, Pins::break_them);
+    const std::uint64_t urgent = residency_.admitted(wanted) ? 0 : wanted;
+    std::uint64_t now = let_go(io, n, urgent, Pins::hold);
+    if (now == 0 && stuck_since_ns_ != 0 && now_ns() - stuck_since_ns_ > (pins_broken_ ? kPatienceOfBrokenPinsNs : kPatienceOfPinsNs)) now = let_go(io, n, urgent, Pins::break_them);
     if (now == 0) break;
     left += now;
     static_cast<void>(residency_.procure(0));
@@ -133,11 +127,11 @@ bool Keeper::make_room(comm::Blocking& io) {
   return left != 0;
 }
 
-/// Lets pages of about so many blocks go; returns how many pages did. Each page is looked at once.
-std::uint64_t Keeper::let_go(comm::Blocking& io, std::uint64_t most, Pins pins) {
+/// Lets pages of about so many blocks go, of which somebody waits for `urgent` ones; returns how many pages did. Each page is looked at once.
+std::uint64_t Keeper::let_go(comm::Blocking& io, std::uint64_t most, std::uint64_t urgent, Pins pins) {
   if (first_.in != 0) {
     const auto [gone, young] = let_go(io, first_, most, pins);
-    if (gone != 0 || young >= std::min(most, residency_.low())) return gone;   // these will have left before the others are missed
+    if (gone != 0 || (young != 0 && young >= urgent)) return gone;   // those will have left before the others are missed
   }
   return let_go(io, usual_, most, pins).pages;
 }
@@ -158,11 +152,15 @@ Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, 
         forget(line, *page);
         continue;
       }
-      const bool young = young_->contains(BlockId{raw(*page)}), held = advisor_.table().held(*page);
-      if (young || (held && pins == Pins::hold)) {
+      if (residency_.arrivals().just_came(*page)) {
+        line.policy->put_back(*page);
+        too_young_ = true;
+        young_blocks += here;
+        continue;
+      }
+      const bool held = advisor_.table().held(*page);
+      if (held && pins == Pins::hold) {
         line.policy->keep(*page);
-        too_young_ |= young;
-        young_blocks += young ? here : 0;
         continue;
       }
       pinned |= held;
@@ -224,10 +222,10 @@ void Keeper::let_go_told(comm::Blocking& io) {
   }
 }
 
-/// Somebody waits for room and nothing can leave, for now: blocks are in use, pinned, or changed and not sent.
+/// Somebody waits for room and nothing can leave, for now: blocks are in use, pinned, or changed and not sent. As long as somebody gets room, though it be from other ranks, the job goes on.
 void Keeper::nothing_left() {
   const std::uint64_t now = now_ns();
-  if (stuck_since_ns_ == 0) stuck_since_ns_ = now;
+  if (stuck_since_ns_ == 0 || residency_.take_relieved()) stuck_since_ns_ = now;
   residency_.note_stuck();
   if (now - stuck_since_ns_ < kPatienceNs) return;
   const std::string spill = why_.empty() ? "what is left is pinned (views) or in use" : "nothing can be spilled: " + why_;

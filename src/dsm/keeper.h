@@ -56,14 +56,14 @@ class Keeper final : private mem::PageProbe {
   void make(Line&, const char* policy);
   [[nodiscard]] std::unique_ptr<mem::BlockSet> page_set() const;
   void enter(PageId);
-  std::uint64_t let_go(comm::Blocking&, std::uint64_t most, Pins);
+  void enter(PageId, bool first);
+  std::uint64_t let_go(comm::Blocking&, std::uint64_t most, std::uint64_t urgent, Pins);
   struct Gone {
     std::uint64_t pages, young;   ///< young: blocks that stayed for being it
   };
   Gone let_go(comm::Blocking&, Line&, std::uint64_t most, Pins);
   void let_go_told(comm::Blocking&);
   static void forget(Line&, PageId) noexcept;
-  void grow_up();
   void nothing_left();
 
   static void on_ring(void* self, const comm::Message&) noexcept;
@@ -75,13 +75,10 @@ class Keeper final : private mem::PageProbe {
   gas::Advisor& advisor_;
   const gas::Directory& directory_;
   const Config config_;
-  Line first_;    ///< pages that are used once: they leave before all others. Made when there is one
+  Line first_;    ///< pages that are used once, and freed ones: they leave before all others. Made when there is one
   Line usual_;
   std::uint32_t room_ = 0;   ///< pages that a line can hold
-  std::unique_ptr<mem::BlockSet> young_;   ///< of these, those that stay for now: whoever waited for one comes to use it, so somebody always gets on
-  std::array<std::vector<PageId>, 2> came_;   ///< the young ones: since the last birthday, and before
-  std::uint64_t birthday_ns_ = 0;
-  bool too_young_ = false;   ///< one stayed for that, in this turn
+  bool too_young_ = false;   ///< a page stayed for that, in this turn: whoever waited for it comes to use it, so somebody always gets on
   bool pins_broken_ = false;
   std::string why_;                   ///< there is no spill file
   std::uint64_t stuck_since_ns_ = 0;   ///< 0: it is not

@@ -92,7 +92,7 @@ class ReadAhead {
     const std::int64_t from = (at - s.last) / s.stride > 0 ? at : s.last;
     const auto above_zero = s.stride > 0 ? std::uint64_t{kMost} : static_cast<std::uint64_t>(from / -s.stride);
     const auto pieces = static_cast<std::uint32_t>(std::min({std::max(std::uint64_t{1}, 2 * std::uint64_t{s.window}), std::uint64_t{most}, std::uint64_t{kMost}, above_zero}));
-    s.window = std::max(1u, pieces);
+    if (most != 0 || s.window == 0) s.window = std::max(1u, pieces);   // if there is no room for the moment, the next one asks for as much
     s.trigger = from + s.stride;
     s.last = from + s.stride * static_cast<std::int64_t>(pieces);
     return {s.trigger, s.stride, pieces};

@@ -58,6 +58,7 @@ Result<void> Tiers::open() {
 
 void Tiers::forget(std::uint64_t offset, std::uint64_t bytes) noexcept {
   if (is_open()) file_->forget(offset, bytes);
+  if (pages_.whole(offset, bytes)) residency_.note_freed(pages_.in(offset, bytes));
 }
 
 // ---- out -----------------------------------------------------------------------------------------------------------
@@ -214,7 +215,7 @@ std::size_t Tiers::add_missing(PageId page, std::span<mem::SpillRange> ranges, s
 ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks) noexcept {
   if (!is_open() || !reads_ahead(page)) return {};
   std::uint64_t most = std::min(kMostAhead, residency_.low() / 4) / blocks;
-  if (most != 0 && !residency_.admitted(residency_.low() / 2 + most * blocks)) most = 0;
+  while (most != 0 && !residency_.admitted(residency_.low() / 4 + most * blocks)) most /= 2;
   if (planning_.test_and_set(std::memory_order_acquire)) return {};   // acquire, release: the plans as their last holder left them
   const ReadAhead::Plan plan = ahead.ask(piece, static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost - 1)),
                                         advice_.usage(page) == mem::Usage::sequential ? ReadAhead::Known::ascends : ReadAhead::Known::nothing);

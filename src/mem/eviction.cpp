@@ -25,10 +25,11 @@ class Listed : public EvictionPolicy {
     lists_.set_armed(page, true);
     probe_.arm(page);
   }
-  /// The oldest of the list, after those that were touched, or not armed yet, got another round, armed; after a whole round whatever is the oldest then:
-  /// a program may touch pages faster than they are looked at.
-  PageId oldest_untouched(PageLists::List list) noexcept {
-    for (std::uint32_t left = lists_.size(list); left != 0; --left) {
+  /// The oldest of the list, after those that were touched, or not armed yet, got another round, armed; after so many looks, or a whole round, whatever is the oldest then: a program
+  /// may touch pages faster than they are looked at.
+  PageId oldest_untouched(PageLists::List list) noexcept { return oldest_untouched(list, lists_.size(list)); }
+  PageId oldest_untouched(PageLists::List list, std::uint32_t looks) noexcept {
+    for (; looks != 0; --looks) {
       const PageId page = lists_.oldest(list);
       if (lists_.armed(page) && !probe_.touched(page)) return page;
       lists_.move(page, list);
@@ -99,14 +100,17 @@ class TwoQueues final : public Listed {
 /// (1) The main list is filled with what comes as long as it has room: nothing drives those pages out, and each sweep finds them.
 /// (2) A page that came back takes the place of the main list's oldest only if that one was not touched.
 /// (3) Now and then evictions look at that one, too, so that pages of a phase that is over make room.
+/// (4) Whoever makes room lets many pages go at once, now more, now fewer: as many as went count as if they were still on trial, and the main list is left alone until those are half as
+///     many as there should be, and is looked at a few times for each then.
 class S3Fifo final : public Listed {
  public:
   S3Fifo(std::uint32_t pages, PageProbe& probe, bool steady) : Listed(pages, pages, probe), steady_(steady) {}
 
   void enter(PageId page) noexcept override {
+    gone_ -= std::min(gone_, 1u), spares_new_ = false;
     const bool back = lists_.list_of(page) == kOut;
     if (back) lists_.remove(page);
-    if (steady_ ? lists_.size(kMain) < std::max(1u, (all() + 1) * 9 / 10) || (back && ++backs_ % kLooksOfBacks == 0 && make_room()) : back) {
+    if (steady_ ? lists_.size(kMain) < std::max(1u, (all() + 1) * 17 / 20) || (back && make_room()) : back) {
       lists_.add(kMain, page);
     } else {
       lists_.add(kYoung, page);
@@ -117,35 +121,46 @@ class S3Fifo final : public Listed {
       }
     }
   }
-  void keep(PageId page) noexcept override {
-    leave(page);
-    lists_.add(kMain, page);
+  void keep(PageId page) noexcept override { stay(kMain, page); }
+  void put_back(PageId page) noexcept override {
+    stay(kYoung, page);
+    spares_new_ = true;
   }
   std::optional<PageId> evict() noexcept override {
     if (all() == 0) return {};
+    const std::uint32_t gone = steady_ ? gone_ : 0;
+    gone_ = std::min(gone_ + 1, all() / 8);
     if (steady_ && ++evictions_ % kLooksOfEvictions == 0 && lists_.size(kMain) != 0) {
       const PageId page = lists_.oldest(kMain);
       if (make_room()) return forget(page);
     }
-    while (lists_.size(kYoung) + lists_.size(kOld) > all() / 10 || lists_.size(kMain) == 0) {
+    const std::uint32_t least = (all() + gone) / (steady_ ? 20 : 10);
+    while (on_trial() != 0 && ((!spares_new_ && on_trial() + gone > least) || lists_.size(kMain) == 0)) {
       const bool tested = lists_.size(kOld) != 0;
       const PageId page = lists_.oldest(tested ? kOld : kYoung);
       if (!tested || !probe_.touched(page)) return forget(page);
       lists_.move(page, kMain);
       arm(page);
     }
-    const PageId page = oldest_untouched(kMain);
+    const PageId page = steady_ ? oldest_untouched(kMain, std::min(kMostLooks, lists_.size(kMain))) : oldest_untouched(kMain);
     lists_.remove(page);
     return page;
   }
 
  private:
   static constexpr PageLists::List kYoung = 0, kOld = 1, kMain = 2, kOut = 3;
-  // A look at the main list's oldest comes every so many pages that came back, and evictions. Fewer: pages of a phase that is over stay longer. More: a page
-  // is looked at before its next use comes, in a loop over several times memory, and most at the turn of a sweep to and fro.
-  static constexpr std::uint32_t kLooksOfBacks = 4, kLooksOfEvictions = 16;
+  // A look at the main list's oldest comes every so many evictions. Fewer: pages of a phase that is over stay longer. More: a page is looked at before its next use comes, in a loop
+  // over several times memory, and most at the turn of a sweep to and fro.
+  static constexpr std::uint32_t kLooksOfEvictions = 16;
+  static constexpr std::uint32_t kMostLooks = 16;   ///< each but the last arms a page, which takes as long as letting one go
 
-  [[nodiscard]] std::uint32_t all() const noexcept { return lists_.size(kYoung) + lists_.size(kOld) + lists_.size(kMain); }
+  [[nodiscard]] std::uint32_t on_trial() const noexcept { return lists_.size(kYoung) + lists_.size(kOld); }
+  [[nodiscard]] std::uint32_t all() const noexcept { return on_trial() + lists_.size(kMain); }
+  void stay(PageLists::List list, PageId page) noexcept {
+    leave(page);
+    lists_.add(list, page);
+    gone_ -= std::min(gone_, 1u);
+  }
   /// The main list's oldest leaves it, if it was not touched.
   bool make_room() noexcept {
     const PageId page = lists_.oldest(kMain);
@@ -161,7 +176,9 @@ class S3Fifo final : public Listed {
   }
 
   const bool steady_;
-  std::uint32_t evictions_ = 0, backs_ = 0;
+  std::uint32_t evictions_ = 0;
+  std::uint32_t gone_ = 0;     ///< and nothing came in their place yet: what lists lack of being full, as far as whoever makes room lets go at once
+  bool spares_new_ = false;   ///< those that came last were named, and stay
 };
 
 }  // namespace

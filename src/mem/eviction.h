@@ -46,6 +46,8 @@ class EvictionPolicy {
   virtual std::optional<PageId> evict() noexcept = 0;
   /// What evict() named cannot go (pinned, busy): it is in again, as one that is in use.
   virtual void keep(PageId) noexcept = 0;
+  /// What evict() named has just come and stays for now: it is in again, as new as it was. Until another comes, older ones are named first where the policy tells them apart.
+  virtual void put_back(PageId page) noexcept { keep(page); }
 };
 
 /// The names of all, the one for the runtime first: "steady", then those it is compared with (bench/eviction.cpp).

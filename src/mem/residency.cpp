@@ -16,15 +16,17 @@ Result<std::unique_ptr<Residency>> Residency::create(const Space& space, const P
   KASANE_TRY(frames);
   auto twins = BlockSet::create(space.blocks());
   KASANE_TRY(twins);
-  auto entered = BlockSet::create(pages.count());
-  KASANE_TRY(entered);
-  return std::unique_ptr<Residency>(new Residency(space, pages, host, rank, range, low, std::move(*frames), std::move(*twins), std::move(*entered)));
+  auto freed = BlockSet::create(pages.count());
+  KASANE_TRY(freed);
+  auto arrivals = Arrivals::create(pages.count());
+  KASANE_TRY(arrivals);
+  return std::unique_ptr<Residency>(new Residency(space, pages, host, rank, range, low, std::move(*frames), std::move(*twins), std::move(*freed), std::move(*arrivals)));
 }
 
 Residency::Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, std::uint64_t low, BlockSet frames,
-                     BlockSet twins, BlockSet entered) noexcept
+                     BlockSet twins, BlockSet freed, Arrivals arrivals) noexcept
     : space_(space), pages_(pages), range_(range), budget_(host, rank), total_(host.total),
-      low_(low != 0 ? low : std::clamp<std::uint64_t>(host.total / host.ranks / 16, 64, 8192)), frames_(std::move(frames)), twins_(std::move(twins)), entered_(std::move(entered)) {}
+      low_(low != 0 ? low : std::clamp<std::uint64_t>(host.total / host.ranks / 16, 64, 8192)), frames_(std::move(frames)), twins_(std::move(twins)), freed_(std::move(freed)), arrivals_(std::move(arrivals)) {}
 
 void Residency::charge(BudgetUse use, std::uint64_t blocks) noexcept {
   // relaxed: a number.
@@ -54,11 +56,23 @@ void Residency::fill(BlockRange blocks) noexcept {
     frames_.insert(BlockId{b});
     ++fresh;
   }
-  if (fresh == 0) return;
   for (const PageId page : pages_.in(offset_of(blocks.first), blocks.count * kBlockBytes)) {
-    if (!entered_.contains(BlockId{raw(page)})) entered_.insert(BlockId{raw(page)});
+    const bool anew = freed_.contains(BlockId{raw(page)});
+    if (anew) freed_.erase(BlockId{raw(page)});
+    if (anew || fresh != 0) arrivals_.note(page);
   }
-  charge(BudgetUse::owned, fresh);
+  if (fresh != 0) charge(BudgetUse::owned, fresh);
+}
+
+// What was freed is looked at by who makes room, whenever that is: seq_cst, so that a page in the set is seen by who sees the flag.
+void Residency::note_freed(PageRange range) noexcept {
+  bool more = false;
+  for (const PageId page : range) {
+    if (!counts(page) || count(pages_.blocks_of(page)) == 0 || freed_.contains(BlockId{raw(page)})) continue;
+    freed_.insert(BlockId{raw(page)});
+    more = true;
+  }
+  if (more) more_freed_.store(true);
 }
 
 void Residency::fill_twin(BlockId b) noexcept {
@@ -86,6 +100,9 @@ std::uint64_t Residency::punch(int fd, BlockSet& set, BlockRange blocks) noexcep
 }
 
 void Residency::empty(BlockRange blocks) noexcept {
+  for (const PageId page : pages_.in(offset_of(blocks.first), blocks.count * kBlockBytes)) {
+    if (freed_.contains(BlockId{raw(page)})) freed_.erase(BlockId{raw(page)});
+  }
   const auto pay = [this](BudgetUse use, std::uint64_t n) {
     std::uint64_t owed = owed_.load(std::memory_order_relaxed);   // relaxed, as all of it: a number
     while (owed != 0 && !owed_.compare_exchange_weak(owed, owed - std::min(owed, n), std::memory_order_relaxed)) {

@@ -7,7 +7,7 @@
 //
 // So the budget is exceeded by what threads that were admitted at the same moment fill: at most two pages each (a frame and a twin).
 //
-// Thread safety: every call from any thread, fault handlers too. fill() and empty() of a block: by who holds its busy bit, or keeps its page busy. take_entered() by one thread.
+// Thread safety: every call from any thread, fault handlers too. fill() and empty() of a block: by who holds its busy bit, or keeps its page busy. arrivals().take() by one thread.
 // Invariant: a block in frames() or twins() was counted once; used = their number, less what is owed.
 #pragma once
 
@@ -17,6 +17,7 @@
 #include <memory>
 
 #include "base/result.h"
+#include "mem/arrivals.h"
 #include "mem/block_table.h"
 #include "mem/budget.h"
 #include "mem/pages.h"
@@ -83,14 +84,19 @@ class Residency {
   /// How often whoever makes room found nothing that could leave, though some were waiting.
   [[nodiscard]] std::uint32_t times_stuck() const noexcept { return stuck_.load(); }
   void note_stuck() noexcept { stuck_.fetch_add(1); }
+  /// Somebody who waited has got his room, whoever made it. relaxed, both: it says nothing about other memory.
+  void note_relieved() noexcept { relieved_.store(true, std::memory_order_relaxed); }
+  [[nodiscard]] bool take_relieved() noexcept { return relieved_.exchange(false, std::memory_order_relaxed); }
 
-  /// Calls f(page) for pages that were filled since they were last taken, `most` at most.
+  /// Pages that were filled, and pages that were freed while they had frames and are filled anew.
+  [[nodiscard]] Arrivals& arrivals() noexcept { return arrivals_; }
+  /// The bytes of these pages do not matter any more, until they are filled anew.
+  void note_freed(PageRange) noexcept;
+  /// Calls f(page) for those that were freed, if there are more since the last time.
   template <class F>
-  void take_entered(const F& f, std::uint64_t most) {
-    for (std::uint64_t p = entered_.next(0); p != ~std::uint64_t{0} && most-- != 0; p = entered_.next(p + 1)) {
-      entered_.erase(BlockId{p});
-      f(PageId{p});
-    }
+  void look_at_freed(const F& f) {
+    if (!more_freed_.exchange(false)) return;
+    for (std::uint64_t p = freed_.next(0); p != ~std::uint64_t{0}; p = freed_.next(p + 1)) f(PageId{p});
   }
 
   [[nodiscard]] std::uint64_t used() const noexcept { return budget_.used(BudgetUse::owned) + budget_.used(BudgetUse::twins) + owed_.load(std::memory_order_relaxed); }
@@ -99,7 +105,7 @@ class Residency {
 
  private:
   Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, std::uint64_t low, BlockSet frames, BlockSet twins,
-            BlockSet entered) noexcept;
+            BlockSet freed, Arrivals) noexcept;
   [[nodiscard]] BlockRange frames_of(BlockRange) const noexcept;
   void charge(BudgetUse, std::uint64_t blocks) noexcept;
   std::uint64_t punch(int fd, BlockSet&, BlockRange) noexcept;
@@ -111,9 +117,11 @@ class Residency {
   const std::uint64_t total_, low_;
   std::uint64_t frame_blocks_ = 1;
   BlockSet frames_, twins_;   ///< blocks of M and T that were counted
-  BlockSet entered_;          ///< pages
+  BlockSet freed_;            ///< pages with frames whose bytes do not matter
+  std::atomic<bool> more_freed_{false};
+  Arrivals arrivals_;
   std::atomic<std::uint64_t> owed_{0}, wanted_{0};
-  std::atomic<bool> limitless_{false};
+  std::atomic<bool> limitless_{false}, relieved_{false};
   std::atomic<std::uint32_t> bell_{0}, stuck_{0};
 };
 

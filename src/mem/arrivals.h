@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages that have come into DRAM since somebody last asked, and when they came: for whoever chooses what leaves.
+//
+//   who fills a frame         note(page)                  a bit, and 16 bits of a clock
+//   who makes room            take(f)                     f(page) in the order in which they came
+//                             just_came(page)             it stays for now: else it could be gone before whoever waited for it has used it, again and again
+//
+// Thread safety: note() and just_came() from any thread, fault handlers too; take() by one thread. A page that was never noted costs no memory.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "mem/block_table.h"
+
+namespace kasane::mem {
+
+class Arrivals {
+ public:
+  static Result<Arrivals> create(std::uint64_t pages);
+  Arrivals(Arrivals&&) noexcept;
+  Arrivals& operator=(Arrivals&&) = delete;
+  ~Arrivals();
+
+  /// The page has come, or more of it.
+  void note(PageId page) noexcept {
+    if (noted_.contains(BlockId{raw(page)})) return;
+    ticks_[raw(page)].store(tick(), std::memory_order_relaxed);   // relaxed: a number
+    noted_.insert(BlockId{raw(page)});
+  }
+  /// Calls f(page) for those that were noted since they were last taken, `most` at most: in the order in which they came, as far as a clock of kTickNs knows it.
+  template <class F>
+  void take(const F& f, std::uint64_t most) {
+    taken_.clear();
+    const std::uint16_t now = tick();
+    for (std::uint64_t p = noted_.next(0); p != ~std::uint64_t{0} && taken_.size() < most; p = noted_.next(p + 1)) {
+      noted_.erase(BlockId{p});
+      taken_.push_back({age(PageId{p}, now), PageId{p}});
+    }
+    std::stable_sort(taken_.begin(), taken_.end(), [](const Taken& x, const Taken& y) { return x.age > y.age; });
+    for (const Taken& taken : taken_) f(taken.page);
+  }
+  /// Less than about kYouthNs ago; of a page that came a multiple of 17 s ago it may say so, too.
+  [[nodiscard]] bool just_came(PageId page) const noexcept { return age(page, tick()) <= kYouthNs / kTickNs; }
+
+ private:
+  static constexpr std::uint64_t kTickNs = 1u << 18, kYouthNs = 1'000'000;
+  using Tick = std::uint16_t;
+
+  Arrivals(BlockSet noted, std::atomic<Tick>* ticks, std::uint64_t pages) noexcept : noted_(std::move(noted)), ticks_(ticks), pages_(pages) {}
+  [[nodiscard]] static Tick tick() noexcept { return static_cast<Tick>(now_ns() / kTickNs); }
+  [[nodiscard]] Tick age(PageId page, Tick now) const noexcept { return static_cast<Tick>(now - ticks_[raw(page)].load(std::memory_order_relaxed)); }
+
+  struct Taken {
+    Tick age;
+    PageId page;
+  };
+
+  BlockSet noted_;   ///< of pages
+  std::atomic<Tick>* ticks_;
+  std::uint64_t pages_;
+  std::vector<Taken> taken_;
+};
+
+}  // namespace kasane::mem

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which pages came, in which order, and whether just now.
+#include "mem/arrivals.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+namespace kasane::mem {
+namespace {
+
+std::vector<std::uint64_t> taken(Arrivals& arrivals, std::uint64_t most = ~std::uint64_t{0}) {
+  std::vector<std::uint64_t> pages;
+  arrivals.take([&](PageId page) { pages.push_back(raw(page)); }, most);
+  return pages;
+}
+
+void let_time_pass() { std::this_thread::sleep_for(std::chrono::milliseconds(3)); }
+
+TEST(Arrivals, ComeInTheOrderOfTheirTimes) {
+  auto arrivals = Arrivals::create(1000);
+  ASSERT_TRUE(arrivals);
+  for (const std::uint64_t page : {700, 5, 320}) {   // as a sweep downwards, or none
+    arrivals->note(PageId{page});
+    let_time_pass();
+  }
+  arrivals->note(PageId{700});   // noted already: it keeps its time
+  EXPECT_EQ(taken(*arrivals), (std::vector<std::uint64_t>{700, 5, 320}));
+  EXPECT_TRUE(taken(*arrivals).empty());
+}
+
+TEST(Arrivals, AreTakenAsManyAsAreWanted) {
+  auto arrivals = Arrivals::create(1000);
+  ASSERT_TRUE(arrivals);
+  for (std::uint64_t page = 0; page < 10; ++page) arrivals->note(PageId{page});
+  EXPECT_EQ(taken(*arrivals, 4).size(), 4u);
+  EXPECT_EQ(taken(*arrivals).size(), 6u);
+}
+
+TEST(Arrivals, ArePastAfterAWhile) {
+  auto arrivals = Arrivals::create(10);
+  ASSERT_TRUE(arrivals);
+  bool seen = false;
+  for (int attempt = 0; attempt < 1000 && !seen; ++attempt) {   // the core may be lost between the two
+    arrivals->note(PageId{3});
+    seen = arrivals->just_came(PageId{3});
+    static_cast<void>(taken(*arrivals));
+  }
+  EXPECT_TRUE(seen);
+  let_time_pass();
+  EXPECT_FALSE(arrivals->just_came(PageId{3}));
+  arrivals->note(PageId{3});   // more of it
+  EXPECT_EQ(taken(*arrivals), std::vector<std::uint64_t>{3});
+}
+
+}  // namespace
+}  // namespace kasane::mem
