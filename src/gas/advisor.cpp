@@ -9,11 +9,6 @@
 #include "comm/requests.h"
 
 namespace kasane::gas {
-namespace {
-
-constexpr std::uint64_t kAgain = 1;   // an answer: there was no room to note the request
-
-}  // namespace
 
 Advisor::Advisor(comm::Transport& transport, mem::AdviceTable& table, mem::Residency& residency) : transport_(transport), table_(table), residency_(residency) {
   transport_.set_handler(kAdviceHandler, &Advisor::on_advice, this);

@@ -9,9 +9,7 @@
 namespace kasane::gas {
 namespace {
 
-/// An answer: 0, `again`, or why 8 | page 56.
-constexpr std::uint64_t kAgain = ~std::uint64_t{0};
-
+/// An answer: 0, kAgain, or why 8 | page 56.
 std::uint64_t as_answer(const std::optional<Refusal>& refusal) noexcept {
   return refusal ? (static_cast<std::uint64_t>(refusal->why) + 1) << 56 | raw(refusal->page) : 0;
 }

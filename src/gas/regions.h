@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The regions that every rank registers, by id. Each belongs to the layer that lays it out.
+// The regions that every rank registers, by id, and the handlers of messages. Each belongs to the layer that lays it out.
 #pragma once
+
+#include <cstdint>
 
 #include "comm/transport.h"
 
@@ -29,5 +31,8 @@ inline constexpr comm::HandlerId kRouseHandler{7};
 inline constexpr comm::HandlerId kBudgetHandler{8};
 inline constexpr comm::HandlerId kAdviceHandler{9};
 inline constexpr comm::HandlerId kTakeHandler{10};
+
+/// An answer of handlers that note a request for their service thread: there was no room, ask again. None of them answers it otherwise.
+inline constexpr std::uint64_t kAgain = ~std::uint64_t{0};
 
 }  // namespace kasane::gas

@@ -13,12 +13,6 @@
 
 namespace kasane::gas {
 
-namespace {
-
-constexpr std::uint64_t kAgain = 1;   // an answer: there was no room to note the request
-
-}  // namespace
-
 Tiers::Tiers(comm::Transport& transport, Mover& mover, AddressCache& addresses, PageHolder& holder, mem::Space& space, mem::Residency& residency, const mem::AdviceTable& advice,
              Config config)
     : transport_(transport), mover_(mover), addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), holder_(holder), space_(space),
