@@ -3,8 +3,6 @@
 // Thread safety: belongs to who took it from the free ones, then to the reader.
 #pragma once
 
-#include <array>
-
 #include "dsm/coherence.h"
 
 namespace kasane::dsm {
@@ -14,14 +12,7 @@ struct Coherence::Flight : mem::Flight {
   Coherence* coherence = nullptr;
   std::uint32_t index = 0;
   BlockId first{0};   ///< of the window that stays without a view
-  std::size_t count = 0;
-  std::array<mem::SpillRange, gas::Tiers::kMostAhead> run;
-
-  void add(mem::BlockRange blocks) noexcept {
-    const std::uint64_t at = mem::offset_of(blocks.first), bytes = blocks.count * mem::kBlockBytes;
-    if (count != 0 && run[count - 1].offset + run[count - 1].bytes == at) run[count - 1].bytes += bytes;
-    else run[count++] = {at, bytes};
-  }
+  mem::SpillRanges<gas::Tiers::kMostAhead> runs;
 };
 
 }  // namespace kasane::dsm

@@ -3,7 +3,6 @@
 // Thread safety: an object belongs to one thread.
 #pragma once
 
-#include <array>
 #include <cstring>
 
 #include "dsm/coherence.h"
@@ -25,21 +24,18 @@ class Coherence::Incoming {
       const std::uint64_t at = mem::offset_of(b);
       if (!c_.tiers_->stored(b)) {
         if (saved) std::memset(c_.space_.a(at), 0, mem::kBlockBytes);
-      } else if (n_ != 0 && ranges_[n_ - 1].offset + ranges_[n_ - 1].bytes == at) {
-        ranges_[n_ - 1].bytes += mem::kBlockBytes;
       } else {
-        ranges_[n_++] = {at, mem::kBlockBytes};
+        mem::append(ranges_, {at, mem::kBlockBytes});
       }
     }
   }
   void read(comm::Blocking& io) {
-    if (n_ != 0) c_.tiers_->read(io, {ranges_.data(), n_});
+    if (!ranges_.empty()) c_.tiers_->read(io, ranges_.all());
   }
 
  private:
   Coherence& c_;
-  std::array<mem::SpillRange, kMost> ranges_;
-  std::size_t n_ = 0;
+  mem::SpillRanges<kMost> ranges_;
 };
 
 }  // namespace kasane::dsm

@@ -69,7 +69,7 @@ void Coherence::read_ahead(ThreadContext& ctx, BlockId b) {
     const std::uint32_t index = free_flights_.take();
     if (index == comm::IndexPool<>::kNone) return;
     Flight& flight = flights_[index];
-    flight.count = 0;
+    flight.runs.clear();
     flight.first = mem::block_of(static_cast<std::uint64_t>(plan.first) * gas::Tiers::kPieceBytes);
     claim_ahead(ctx.io, b, {plan.first + plan.stride * done, plan.stride, std::min(together, plan.pieces - done)}, flight);
     fly(ctx, flight);
@@ -77,14 +77,14 @@ void Coherence::read_ahead(ThreadContext& ctx, BlockId b) {
 }
 
 void Coherence::fly(ThreadContext& ctx, Flight& flight) {
-  flight.ranges = {flight.run.data(), flight.count};
+  flight.ranges = flight.runs.all();
   std::uint64_t bytes = 0;
   for (const mem::SpillRange& range : flight.ranges) bytes += range.bytes;
-  if (flight.count != 0 && tiers_->launch(flight)) {
+  if (!flight.runs.empty() && tiers_->launch(flight)) {
     count(ctx.counters.bytes_read_back, bytes);
     return;
   }
-  if (flight.count != 0) {
+  if (!flight.runs.empty()) {
     tiers_->read(ctx.io, flight.ranges);
     land(flight);
   }
@@ -138,7 +138,7 @@ void Coherence::claim_part(comm::Blocking& io, BlockRange part, Flight& flight) 
     return;
   }
   fill(part.first, mask);
-  for_each_run(mask, [&](unsigned first, unsigned n) { flight.add({block_at(part.first, first), n}); });
+  for_each_run(mask, [&](unsigned first, unsigned n) { mem::append(flight.runs, {mem::offset_of(block_at(part.first, first)), n * kBlockBytes}); });
 }
 
 }  // namespace kasane::dsm

@@ -130,9 +130,7 @@ void Tiers::punch(std::span<const Mover::Trip> trips) noexcept {
 void Tiers::add_blocks(std::vector<mem::SpillRange>& ranges, PageId page, const BlockMask& blocks) const {
   const std::uint64_t first = pages_.offset_of(page), count = pages_.blocks_of(page).count;
   for (std::uint64_t i = 0; i < count; ++i) {
-    if (!blocks[i]) continue;
-    if (i == 0 || !blocks[i - 1]) ranges.push_back({first + i * mem::kBlockBytes, 0});
-    ranges.back().bytes += mem::kBlockBytes;
+    if (blocks[i]) mem::append(ranges, {first + i * mem::kBlockBytes, mem::kBlockBytes});
   }
 }
 
@@ -171,15 +169,15 @@ void Tiers::bring_in(comm::Blocking& io, PageId page, Who who) {
   comm::Batch batch(io);
   for (Mover::Trip& t : all) directory_.mark(batch, t.page, &t.before);
   batch.await();
-  std::array<mem::SpillRange, mem::kMostBlocksOfAPage / 2> ranges;   // one page of any size, or kMostAhead blocks
-  std::size_t n = 0, pages = 0;
+  Missing missing;
+  std::size_t pages = 0;
   const auto comes = [this](const Mover::Trip& t) { return comes_in(Location::of(t.before), transport_.rank()); };
   for (Mover::Trip& t : all) {
     t.step = begin_move(Location::of(t.before), transport_.rank());
-    if (comes(t)) ++pages, n = add_missing(t.page, ranges, n);
+    if (comes(t)) ++pages, add_missing(missing, t.page);
     else if (t.step.verdict != MoveVerdict::wait) directory_.unmark(batch, t.page, Location::of(t.before), &t.last);
   }
-  if (n != 0) read(io, {ranges.data(), n}, who);
+  if (!missing.empty()) read(io, missing.all(), who);
   for (Mover::Trip& t : all) {
     if (comes(t)) directory_.unmark(batch, t.page, end_bring_in(t.step.claimed), &t.last);
   }
@@ -193,16 +191,12 @@ void Tiers::bring_in(comm::Blocking& io, PageId page, Who who) {
   if (Location::of(all.front().before).busy && who == Who::worker) io.waiter().pause();
 }
 
-/// Runs of the page's blocks that are to be read, after those n that there are. What is neither here nor there has no frame either, or one whose bytes do not matter.
-std::size_t Tiers::add_missing(PageId page, std::span<mem::SpillRange> ranges, std::size_t n) const noexcept {
+/// The page's blocks that are to be read. What is neither here nor there has no frame either, or one whose bytes do not matter.
+void Tiers::add_missing(Missing& missing, PageId page) const noexcept {
   const mem::BlockRange all = pages_.blocks_of(page);
-  bool missing = false;
   for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count && is_open(); ++b) {
-    const bool before = std::exchange(missing, file_->stored(BlockId{b}) && !holder_.holds(BlockId{b}));
-    if (missing && !before) ranges[n++] = {mem::offset_of(BlockId{b}), 0};
-    if (missing) ranges[n - 1].bytes += mem::kBlockBytes;
+    if (file_->stored(BlockId{b}) && !holder_.holds(BlockId{b})) mem::append(missing, {mem::offset_of(BlockId{b}), mem::kBlockBytes});
   }
-  return n;
 }
 
 /// Of pieces that have so many blocks.

@@ -97,7 +97,8 @@ class Tiers final : public Rouser {
   enum class Who : std::uint8_t { keeper, worker };
   void bring_in(comm::Blocking&, PageId, Who);
   std::size_t claim_with(PageId, std::span<Mover::Trip, ReadAhead::kMost>) noexcept;
-  std::size_t add_missing(PageId, std::span<mem::SpillRange>, std::size_t n) const noexcept;
+  using Missing = mem::SpillRanges<mem::kMostBlocksOfAPage / 2>;   ///< one page of any size, or kMostAhead blocks
+  void add_missing(Missing&, PageId) const noexcept;
   [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, PageId, std::uint64_t piece, std::uint64_t blocks) noexcept;
   void read(comm::Blocking&, std::span<mem::SpillRange>, Who);
   void write(comm::Blocking&, std::span<mem::SpillRange>);

@@ -26,15 +26,10 @@
 
 #include "mem/spill_engine.h"
 #include "mem/spill_file.h"
+#include "mem/spill_range.h"
 #include "mem/staging.h"
 
 namespace kasane::mem {
-
-/// Whole blocks.
-struct SpillRange {
-  std::uint64_t offset;
-  std::uint64_t bytes;
-};
 
 /// One request of the caller, who keeps it and its ranges until it is finished. Reused only after that, as a new object.
 struct SpillBatch {
