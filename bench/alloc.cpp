@@ -4,27 +4,25 @@
 //   kasane-bench-alloc [--quick] [--json FILE] [--systems NAME,…]
 #include <dlfcn.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <barrier>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "alloc_pattern.h"
-#include "base/json.h"
 #include "command_output.h"
-#include "row.h"
+#include "common/options.h"
+#include "rows.h"
 
 namespace {
 
-using kasane::Json;
 using kasane::bench::kPatternAllocations;
 using kasane::bench::Row;
 
@@ -66,37 +64,20 @@ void player(std::vector<Row>& rows, const std::string& system, const std::string
   }
 }
 
-Json to_json(const std::vector<Row>& rows) {
-  Json list = Json::array();
-  for (const Row& row : rows) {
-    list.push_back({{"suite", row.suite}, {"case", row.case_}, {"system", row.system}, {"ranks", row.ranks}, {"threads", row.threads},
-                    {"bytes", row.bytes}, {"value", row.value}, {"unit", row.unit}, {"repetitions", row.repetitions}});
-  }
-  return list;
-}
-
-void print(std::vector<Row> rows) {
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return std::tie(a.case_, a.unit) < std::tie(b.case_, b.unit); });
-  std::printf("%-20s %-14s %5s %7s %12s %-5s\n", "case", "system", "ranks", "threads", "median", "unit");
-  for (const Row& row : rows) {
-    std::printf("%-20s %-14s %5u %7u %12.3f %-5s\n", row.case_.c_str(), row.system.c_str(), row.ranks, row.threads, row.value, row.unit.c_str());
-  }
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("What allocating global memory costs, here and at another rank, beside glibc and mimalloc", "kasane bench alloc");
+  apps::Options line("kasane bench alloc", "What allocating global memory costs, here and at another rank, beside glibc and mimalloc");
   bool quick = false;
   std::string json;
   std::vector<std::string> systems;
-  app.add_flag("--quick", quick, "fewer rounds: seconds");
-  app.add_option("--json", json, "write the rows to FILE too (- for standard output)")->type_name("FILE");
-  app.add_option("--systems", systems, "only these")->delimiter(',')->check(CLI::IsMember({"glibc", "mimalloc", "kasane-shm", "kasane-ucx"}));
-  CLI11_PARSE(app, argc, argv);
+  line.toggle("--quick", quick, "fewer rounds: seconds");
+  line.text("--json", json, kasane::bench::kJsonHelp);
+  line.choices("--systems", systems, {"glibc", "mimalloc", "kasane-shm", "kasane-ucx"}, "only these");
+  if (const auto status = line.parse(argc, argv)) return *status;
 
   const auto wanted = [&](const char* name) { return systems.empty() || std::find(systems.begin(), systems.end(), name) != systems.end(); };
-  try {
+  return kasane::bench::or_told("kasane bench alloc", [&] {
     std::vector<Row> rows;
     if (wanted("glibc")) same_process(rows, "glibc", {std::malloc, std::free}, quick);
     if (wanted("mimalloc")) {
@@ -108,26 +89,19 @@ int main(int argc, char** argv) {
         std::fputs("mimalloc is not here (Debian package libmimalloc2.0): left out\n", stderr);
       }
     }
-    const auto here = std::filesystem::canonical("/proc/self/exe").parent_path();
+    const auto here = kasane::bench::own_folder();
     for (const char* transport : {"shm", "ucx"}) {
       const std::string system = std::string("kasane-") + transport;
       if (!wanted(system.c_str())) continue;
       for (const char* cases : {"pattern", "busy", "mixed"}) {
         std::fprintf(stderr, "%s: %s …\n", system.c_str(), cases);
-        player(rows, system, (here / "kasane").string() + " run -n 2 --workers 1 --transport " + transport + " -- " + (here / "player-alloc").string() + " " + cases + (quick ? " --quick" : ""),
+        player(rows, system, here + "/kasane run -n 2 --workers 1 --transport " + transport + " -- " + here + "/player-alloc " + cases + (quick ? " --quick" : ""),
                2, quick ? 100 : 1000);
       }
     }
+    std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return std::tie(a.case_, a.unit) < std::tie(b.case_, b.unit); });
     if (json != "-") print(rows);
-    if (!json.empty()) {
-      if (const auto written = kasane::write_json_file(json, to_json(rows)); !written) {
-        std::fprintf(stderr, "kasane bench alloc: %s\n", written.error().message.c_str());
-        return 1;
-      }
-    }
+    write(json, rows);
     return 0;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "kasane bench alloc: %s\n", e.what());
-    return 1;
-  }
+  });
 }

@@ -12,18 +12,13 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "median.h"
 
 namespace kasane::bench {
 
 inline constexpr std::size_t kPatternAllocations = 100;
 inline constexpr std::size_t kPatternLargest = 32768;
 inline constexpr std::size_t kMixedAllocations = 4 * kPatternAllocations;   ///< of a thread in a round
-
-inline double median_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 struct PatternTimes {
   double allocate_ns, free_ns;   ///< an operation, the median of all rounds
@@ -51,7 +46,7 @@ PatternTimes run_pattern(unsigned rounds, const Allocate& allocate, const Free& 
     allocating.push_back(static_cast<double>(middle - start) / kPatternAllocations);
     freeing.push_back(static_cast<double>(end - again) / kPatternAllocations);
   }
-  return {median_of(std::move(allocating)), median_of(std::move(freeing))};
+  return {median(std::move(allocating)), median(std::move(freeing))};
 }
 
 /// One thread's part of the mixed workload, `threads` of them at once; exchange(n pointers) lets nobody go on before all have come, and returns those of the
@@ -75,7 +70,7 @@ double run_mixed(unsigned rounds, std::size_t thread, const Allocate& allocate, 
     for (void* p : all) free(p);
     times.push_back(static_cast<double>(allocated - start + (now_ns() - again)) / static_cast<double>(2 * kMixedAllocations));
   }
-  return median_of(std::move(times));
+  return median(std::move(times));
 }
 
 /// Passes pointers on from thread to thread, through `slots` of kMixedAllocations for each. arrive(): a barrier of them all.

@@ -65,8 +65,8 @@ void flood(unsigned rounds, std::uint32_t rank) {
   }
   const Trips after = trips();
   const double operations = static_cast<double>(rounds) * kObjects;
-  print("malloc-remote-1024", kasane::bench::median_of(std::move(allocating)), "ns");
-  print("free-remote-1024", kasane::bench::median_of(std::move(freeing)), "ns");
+  print("malloc-remote-1024", kasane::bench::median(std::move(allocating)), "ns");
+  print("free-remote-1024", kasane::bench::median(std::move(freeing)), "ns");
   print("malloc-remote-1024", static_cast<double>(after.allocate - before.allocate) / operations, "trips");
   print("free-remote-1024", static_cast<double>(after.free - before.free) / operations, "trips");
 }

@@ -1,6 +1,6 @@
 # kasane-bench-collectives, and the same loop over each MPI whose compiler wrapper is found.
 add_executable(kasane-bench-collectives collectives.cpp)
-target_link_libraries(kasane-bench-collectives PRIVATE kasane_comm kasane_comm_shm kasane_bootstrap nlohmann_json::nlohmann_json kasane_warnings)
+target_link_libraries(kasane-bench-collectives PRIVATE bench_rows kasane_comm kasane_comm_shm kasane_bootstrap kasane_warnings)
 foreach(mpi openmpi mpich)
   find_program(KASANE_MPICXX_${mpi} mpicxx.${mpi})
   if(KASANE_MPICXX_${mpi})

@@ -16,13 +16,14 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "base/clock.h"
 #include "comm/bootstrap/job.h"
 #include "comm/collectives.h"
 #include "comm/shm/shm_transport.h"
 #include "collectives_cases.h"
+#include "common/options.h"
+#include "median.h"
+#include "rows.h"
 
 namespace {
 
@@ -124,11 +125,6 @@ bool run_peer(const std::string& command, Times& times) {
   return ::pclose(in) == 0;
 }
 
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v.empty() ? 0 : v[v.size() / 2];
-}
-
 struct System {
   std::string name;
   std::function<bool(Times&)> run;
@@ -150,19 +146,18 @@ std::vector<System> systems(std::uint32_t ranks, const std::string& folder) {
   return all;
 }
 
-void report(std::uint32_t ranks, const std::vector<System>& all, const std::map<std::string, std::map<Key, std::vector<double>>>& samples, int repetitions,
-            nlohmann::json& rows) {
-  std::printf("\n%u ranks, µs per call (median of %d)\n%-10s %9s", ranks, repetitions, "case", "bytes");
+void report(std::uint32_t ranks, const std::vector<System>& all, const std::map<std::string, std::map<Key, std::vector<double>>>& samples, unsigned repetitions,
+            std::vector<bench::Row>& rows) {
+  std::printf("\n%u ranks, µs per call (median of %u)\n%-10s %9s", ranks, repetitions, "case", "bytes");
   for (const System& s : all) std::printf(" %20s", s.name.c_str());
   std::printf("\n");
   for (const CollectiveCase& c : bench::kCollectiveCases) {
     std::printf("%-10s %9zu", c.name, c.bytes);
     for (const System& s : all) {
       const auto found = samples.at(s.name).find({c.name, c.bytes});
-      const double us = found == samples.at(s.name).end() ? 0 : median(found->second);
+      const double us = found == samples.at(s.name).end() ? 0 : bench::median(found->second);
       std::printf(" %20.2f", us);
-      rows.push_back({{"suite", "collectives"}, {"case", c.name}, {"system", s.name}, {"ranks", ranks}, {"threads", ranks}, {"bytes", c.bytes}, {"value", us},
-                      {"unit", "us"}, {"repetitions", repetitions}});
+      rows.push_back({"collectives", c.name, s.name, ranks, ranks, c.bytes, us, "us", repetitions});
     }
     std::printf("\n");
   }
@@ -172,21 +167,20 @@ void report(std::uint32_t ranks, const std::vector<System>& all, const std::map<
 }  // namespace
 
 int main(int argc, char** argv) {
-  int repetitions = 5;
-  const char* json = nullptr;
-  std::uint32_t only = 0;   // 0: two and four ranks
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (std::strcmp(argv[i], "--repetitions") == 0) repetitions = std::max(1, std::atoi(argv[i + 1]));
-    if (std::strcmp(argv[i], "--json") == 0) json = argv[i + 1];
-    if (std::strcmp(argv[i], "--ranks") == 0) only = static_cast<std::uint32_t>(std::max(1, std::atoi(argv[i + 1])));
-  }
-  std::string folder = argv[0];
-  folder = folder.find('/') == std::string::npos ? "." : folder.substr(0, folder.rfind('/'));
-  nlohmann::json rows = nlohmann::json::array();
-  for (const std::uint32_t ranks : only != 0 ? std::vector<std::uint32_t>{only} : std::vector<std::uint32_t>{2, 4}) {
-    const auto all = systems(ranks, folder);
+  apps::Options line("kasane bench collectives", "Latency of collectives between ranks of one host, beside the MPIs that are here");
+  unsigned repetitions = 5;
+  std::string json;
+  std::vector<std::uint32_t> numbers{2, 4};
+  line.number("--repetitions", repetitions, "of which the median counts; the systems take turns", 1, 1000);
+  line.numbers("--ranks", numbers, "numbers of ranks (default 2,4)", 1, 64);
+  line.text("--json", json, bench::kJsonHelp);
+  if (const auto status = line.parse(argc, argv)) return *status;
+
+  std::vector<bench::Row> rows;
+  for (const std::uint32_t ranks : numbers) {
+    const auto all = systems(ranks, bench::own_folder());
     std::map<std::string, std::map<Key, std::vector<double>>> samples;
-    for (int i = 0; i < repetitions; ++i) {
+    for (unsigned i = 0; i < repetitions; ++i) {
       for (const System& s : all) {
         Times times;
         if (!s.run(times)) std::fprintf(stderr, "kasane bench collectives: %s failed with %u ranks\n", s.name.c_str(), ranks);
@@ -196,14 +190,8 @@ int main(int argc, char** argv) {
     }
     report(ranks, all, samples, repetitions, rows);
   }
-  if (json != nullptr) {
-    std::FILE* out = std::fopen(json, "w");
-    if (out == nullptr) {
-      std::perror(json);
-      return 1;
-    }
-    std::fputs(nlohmann::json({{"rows", rows}}).dump(1).c_str(), out);
-    std::fclose(out);
-  }
-  return 0;
+  return bench::or_told("kasane bench collectives", [&] {
+    write(json, rows);
+    return 0;
+  });
 }

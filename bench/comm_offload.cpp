@@ -33,6 +33,7 @@
 #include "comm/offload/offloader.h"
 #include "comm/shm/shm_transport.h"
 #include "comm/ucx/ucx_transport.h"
+#include "median.h"
 
 namespace kasane::bench {
 namespace {
@@ -305,11 +306,6 @@ Sample run_job(const System& system, bool quick) {
   ::munmap(shared, sizeof(Sample));
   if (failed || !result.complete) throw std::runtime_error(std::string("the job of system ") + system.name + " failed");
   return result;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 }  // namespace

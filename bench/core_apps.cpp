@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "median.h"
 #include "run_app.h"
 
 namespace kasane::bench {
@@ -17,10 +18,10 @@ std::vector<Row> core_apps(bool quick, const std::string& command, const std::st
     std::vector<double> serial;
     for (unsigned r = 0; r < repetitions; ++r) {   // interleaved, so that all see the same machine
       for (std::size_t i = 0; i < rank_counts.size(); ++i) {
-        const auto object = run_app(command + " run -n " + std::to_string(rank_counts[i]) + " --workers 1 -- " + apps + "/" + name + " " + arguments +
-                                " --serial --json - 2>/dev/null");
-        seconds[i].push_back(object.at("seconds").get<double>());
-        serial.push_back(object.at("seconds_serial").get<double>());
+        const auto figures = run_app(command + " run -n " + std::to_string(rank_counts[i]) + " --workers 1 -- " + apps + "/" + name + " " + arguments +
+                                " --serial --json - 2>/dev/null", {"/seconds", "/seconds_serial"});
+        seconds[i].push_back(figures.at(0));
+        serial.push_back(figures.at(1));
       }
     }
     rows.push_back({"core", name, "serial", 1, 1, 0, median(serial), "s", static_cast<unsigned>(serial.size())});
@@ -32,8 +33,7 @@ std::vector<Row> core_apps(bool quick, const std::string& command, const std::st
 }
 
 std::vector<Row> core_steal(bool quick, const std::string& command, const std::string& players) {
-  const auto object = run_app(command + " run -n 2 --workers 1 -- " + players + "/player-steal " + (quick ? "200" : "2000"));
-  const auto rounds = object.at("us").get<std::vector<double>>();
+  const auto rounds = run_app(command + " run -n 2 --workers 1 -- " + players + "/player-steal " + (quick ? "200" : "2000"), {"/us"});
   return {{"core", "steal", "kasane", 2, 1, 4096, median(rounds), "us", static_cast<unsigned>(rounds.size())}};
 }
 

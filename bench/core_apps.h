@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "row.h"
+#include "rows.h"
 
 namespace kasane::bench {
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "row.h"
+#include "rows.h"
 
 namespace kasane::bench {
 

@@ -2,6 +2,5 @@
 add_executable(kasane-gas-player gas_player.cpp)
 target_link_libraries(kasane-gas-player PRIVATE kasane::kasane kasane_warnings)
 add_executable(kasane-bench-gas gas.cpp)
-target_link_libraries(kasane-bench-gas PRIVATE kasane_base CLI11::CLI11 nlohmann_json::nlohmann_json kasane_warnings)
-set_source_files_properties(gas.cpp PROPERTIES COMPILE_OPTIONS -Wno-null-dereference)   # as core.cpp
+target_link_libraries(kasane-bench-gas PRIVATE bench_rows kasane_warnings)
 add_dependencies(kasane-bench-gas kasane-gas-player)

@@ -9,20 +9,20 @@
 // same system, or to a message to a rank that computes (sent just before, in the same time of computing). The player checks what it read.
 #include <sys/wait.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "common/options.h"
+#include "median.h"
+#include "rows.h"
 
 namespace {
 
-using kasane::Json;
+using kasane::bench::median, kasane::bench::Row;
 
 struct System {
   const char* name;
@@ -49,10 +49,10 @@ double at(std::vector<double> v, double part) {
 /// Of the values to those beside them: where each was taken right after one of these the median of their ratios, which a load that comes and goes does not move; else the ratio of the
 /// medians.
 double ratio(const std::vector<double>& values, const std::vector<double>& beside) {
-  if (values.size() != beside.size()) return at(beside, 0.5) != 0 ? at(values, 0.5) / at(beside, 0.5) : 0;
+  if (values.size() != beside.size()) return median(beside) != 0 ? median(values) / median(beside) : 0;
   std::vector<double> each;
   for (std::size_t i = 0; i < values.size(); ++i) each.push_back(values[i] / beside[i]);
-  return at(std::move(each), 0.5);
+  return median(std::move(each));
 }
 
 bool play(const System& system, const std::string& here, unsigned repetitions, Cases& cases) {
@@ -69,7 +69,7 @@ bool play(const System& system, const std::string& here, unsigned repetitions, C
   return ::pclose(in) == 0;
 }
 
-void report(const System& system, const Cases& cases, Json& rows) {
+void report(const System& system, const Cases& cases, std::vector<Row>& rows) {
   for (const char* name : kCases) {
     const auto found = cases.find(name);
     if (found == cases.end()) continue;
@@ -77,29 +77,29 @@ void report(const System& system, const Cases& cases, Json& rows) {
     const bool computes = what.ends_with("target-computes");
     const char* const beside = computes ? "am-target-computes" : what.starts_with("own") || what.starts_with("am") ? "am-round-trip" : "comm-read";
     const auto base = cases.find(beside);
-    const double value = at(found->second.us, 0.5), trips = at(found->second.trips, 0.5), to_base = base != cases.end() ? ratio(found->second.us, base->second.us) : 0;
+    const double value = median(found->second.us), trips = median(found->second.trips), to_base = base != cases.end() ? ratio(found->second.us, base->second.us) : 0;
     std::printf("%-16s %-20s %12.4f %12.4f %12.4f %9.2f x %-18s %6.2f\n", system.name, name, value, at(found->second.us, 0.25), at(found->second.us, 0.75),
                 to_base, beside, trips);
-    rows.push_back({{"suite", "gas"}, {"case", name}, {"system", system.name}, {"ranks", 3}, {"threads", 1}, {"bytes", std::string(name) == "own-64k" ? 65536 : name[0] == 'o' ? 4096 : 8}, {"value", value},
-                    {"unit", "us"}, {"repetitions", found->second.us.size()}, {"low", at(found->second.us, 0.25)}, {"high", at(found->second.us, 0.75)}, {"trips", trips},
-                    {"ratio", to_base}});
+    const std::uint64_t bytes = what == "own-64k" ? 65536 : what.starts_with("own") ? 4096 : 8;
+    rows.push_back({"gas", name, system.name, 3, 1, bytes, value, "us", static_cast<unsigned>(found->second.us.size()),
+                    {{"low", at(found->second.us, 0.25)}, {"high", at(found->second.us, 0.75)}, {"trips", trips}, {"ratio", to_base}}});
   }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("What direct access to global memory and moving a page cost, beside comm's read and messages in the same run", "kasane bench gas");
+  apps::Options line("kasane bench gas", "What direct access to global memory and moving a page cost, beside comm's read and messages in the same run");
   bool quick = false;
   std::string json;
   std::vector<std::string> only, names;
   for (const System& s : kSystems) names.emplace_back(s.name);
-  app.add_flag("--quick", quick, "fewer repetitions: seconds instead of a minute");
-  app.add_option("--json", json, "write the rows to FILE too (- for standard output)")->type_name("FILE");
-  app.add_option("--only", only, "only these systems")->check(CLI::IsMember(names));
-  CLI11_PARSE(app, argc, argv);
+  line.toggle("--quick", quick, "fewer repetitions: seconds instead of a minute");
+  line.text("--json", json, kasane::bench::kJsonHelp);
+  line.choices("--only", only, names, "only these systems");
+  if (const auto status = line.parse(argc, argv)) return *status;
 
-  const std::string here = std::filesystem::canonical("/proc/self/exe").parent_path().string();
+  const std::string here = kasane::bench::own_folder();
   std::map<std::string, Cases> samples;
   bool failed = false;
   for (unsigned turn = 0; turn < (quick ? 1u : 4u); ++turn) {
@@ -112,7 +112,7 @@ int main(int argc, char** argv) {
       }
     }
   }
-  Json rows = Json::array();
+  std::vector<Row> rows;
   if (json == "-") {   // the rows alone
     std::fflush(stdout);
     if (std::freopen("/dev/stderr", "w", stdout) == nullptr) return 1;
@@ -121,11 +121,8 @@ int main(int argc, char** argv) {
   for (const System& system : kSystems) {
     if (samples.count(system.name) != 0) report(system, samples[system.name], rows);
   }
-  if (!json.empty()) {
-    if (const auto written = kasane::write_json_file(json, rows); !written) {
-      std::fprintf(stderr, "kasane bench gas: %s\n", written.error().message.c_str());
-      return 1;
-    }
-  }
-  return failed ? 1 : 0;
+  return kasane::bench::or_told("kasane bench gas", [&] {
+    write(json, rows);
+    return failed ? 1 : 0;
+  });
 }

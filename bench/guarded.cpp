@@ -8,7 +8,8 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <exception>
+
+#include "rows.h"
 
 namespace kasane::bench {
 namespace {
@@ -38,12 +39,7 @@ int run_guarded(const char* name, const std::function<int()>& body) {
   if (child == 0) {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    int status = 1;
-    try {
-      status = body();
-    } catch (const std::exception& e) {
-      std::fprintf(stderr, "%s: %s\n", name, e.what());
-    }
+    const int status = or_told(name, body);
     std::fflush(nullptr);
     ::_exit(status);
   }

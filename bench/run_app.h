@@ -3,15 +3,13 @@
 // Thread safety: none needed; suites measure one thing at a time.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 namespace kasane::bench {
 
-/// The JSON object that a command writes to standard output (--json -), after whatever else it says. Throws std::runtime_error if it fails or is not verified.
-nlohmann::json run_app(const std::string& command);
-
-double median(std::vector<double> values);
+/// Figures of the JSON object that a command writes to standard output (--json -), after whatever else it says: each a number, or a list of them, by its path ("/result/gigaflops"); one
+/// after the other. Throws std::runtime_error if the command fails, is not verified, or does not say one.
+std::vector<double> run_app(const std::string& command, const std::vector<std::string>& figures);
 
 }  // namespace kasane::bench

@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -26,15 +25,17 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/options.h"
 #include "base/random.h"
+#include "common/options.h"
 #include "guarded.h"
+#include "median.h"
 #include "mem/large_frames.h"
 #include "mem/populate.h"
 #include "mem/space.h"
 #include "mem/spill_queue.h"
 #include "memory_group.h"
+#include "rows.h"
 #include "scratch_file.h"
 
 namespace {
@@ -254,11 +255,6 @@ double processor_seconds() {
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 struct Case {
   std::string name, system, unit;
   std::function<double()> run;
@@ -306,7 +302,7 @@ std::vector<Case> cases(const Settings& s, Tier& tier, PeerFile& file) {
   return list;
 }
 
-Json measure(const Settings& settings, unsigned repetitions, bool limited) {
+std::vector<bench::Row> measure(const Settings& settings, unsigned repetitions, bool limited) {
   Tier tier(settings);
   PeerFile file(settings);
   auto list = cases(settings, tier, file);
@@ -316,14 +312,13 @@ Json measure(const Settings& settings, unsigned repetitions, bool limited) {
   std::printf("%s of data in %s; frames of %s; %s\n", bytes_text(settings.bytes).c_str(), settings.directory.c_str(),
               bytes_text(std::max<std::uint64_t>(kBlockBytes, mem::large_frame_bytes())).c_str(),
               limited ? "memory limited to a quarter of it" : "memory NOT limited (no control group can be made here): mmap's figures are too good");
-  Json rows = Json::array();
+  std::vector<bench::Row> rows;
   for (Case& c : list) {
-    const double value = median(c.values), processor = median(c.processor);
+    const double value = bench::median(c.values), processor = bench::median(c.processor);
     // Not of programs that were started.
     const std::string cost = c.system == "fio" ? "" : fmt::format("   {:6.2f} µs of processor time a block", processor);
     std::printf("%-10s %-18s %10.0f %-5s%s\n", c.name.c_str(), c.system.c_str(), value, c.unit.c_str(), cost.c_str());
-    rows.push_back({{"suite", "spill"}, {"case", c.name}, {"system", c.system}, {"ranks", 1}, {"threads", c.name == "random-8" ? 8 : 1},
-                    {"bytes", c.name.front() == 's' ? kChunk : kBlockBytes}, {"value", value}, {"unit", c.unit}, {"repetitions", repetitions}});
+    rows.push_back({"spill", c.name, c.system, 1, c.name == "random-8" ? 8u : 1u, c.name.front() == 's' ? kChunk : kBlockBytes, value, c.unit, repetitions});
   }
   return rows;
 }
@@ -331,16 +326,16 @@ Json measure(const Settings& settings, unsigned repetitions, bool limited) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Rates between frames and a spill file, beside fio and mmap"};
+  apps::Options line("kasane bench spill", "Rates between frames and a spill file, beside fio and mmap");
   std::string directory = std::filesystem::temp_directory_path(), size = "2G", json;
   unsigned repetitions = 3;
   bool quick = false;
-  app.add_option("--dir", directory, "where the files are made: on the disk to be measured")->capture_default_str();
-  app.add_option("--size", size, "of the data")->capture_default_str();
-  app.add_option("--repetitions", repetitions, "of which the median counts")->check(CLI::Range(1, 100))->capture_default_str();
-  app.add_flag("--quick", quick, "once, with 256M");
-  app.add_option("--json", json, "also write rows to this file");
-  CLI11_PARSE(app, argc, argv);
+  line.directory("--dir", directory, "where the files are made: on the disk to be measured");
+  line.text("--size", size, "of the data", "SIZE");
+  line.number("--repetitions", repetitions, "of which the median counts", 1, 100);
+  line.toggle("--quick", quick, "once, with 256M");
+  line.text("--json", json, bench::kJsonHelp);
+  if (const auto status = line.parse(argc, argv)) return *status;
   const auto bytes = parse_bytes(quick ? "256M" : size);
   if (!bytes || *bytes < 64 * kChunk || *bytes % mem::kSpillStripeBytes != 0) {
     std::fprintf(stderr, "kasane bench spill: --size %s is no multiple of 2M from 64M on\n", size.c_str());
@@ -350,10 +345,7 @@ int main(int argc, char** argv) {
   const bench::MemoryGroup quarter("kasane-bench-spill." + std::to_string(::getpid()), *bytes / 4);
   // In a process of its own, so that the group is empty when it is to go.
   return bench::run_guarded("kasane bench spill", [&] {
-    const Json rows = measure(settings, quick ? 1 : repetitions, quarter.enter());
-    if (!json.empty()) {
-      if (const auto written = write_json_file(json, rows); !written) throw std::runtime_error(written.error().message);
-    }
+    write(json, measure(settings, quick ? 1 : repetitions, quarter.enter()));
     return 0;
   });
 }

@@ -4,7 +4,6 @@
 //   overhead   what the calls that issue take (o);  -cpu: the thread's own CPU time of it
 //   rate       operations a second of 1 … 16 requesters with a window each (1/g);  bandwidth: the same with large ones (1/G)
 //   -asleep    the target's process sleeps in the kernel all the while
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -25,14 +24,10 @@ struct Options : SuiteOptions {
   std::vector<std::string> measures{"latency", "overhead", "cpu", "rate", "bandwidth", "asleep"};
 };
 
-void parse(CLI::App& app, Options& options) {
-  app.add_option("--ops", options.ops, "only these: read, write, atomic (fetch-and-add of 8 bytes), request (a message and its answer), send (messages)")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"read", "write", "atomic", "request", "send"}));
-  app.add_option("--measures", options.measures, "only these: latency, overhead, cpu, rate, bandwidth, asleep")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"latency", "overhead", "cpu", "rate", "bandwidth", "asleep"}));
-  add_suite_options(app, options,
+void add(apps::Options& line, Options& options) {
+  line.choices("--ops", options.ops, {"read", "write", "atomic", "request", "send"}, "only these: read, write, atomic (fetch-and-add of 8 bytes), request (a message and its answer), send (messages)");
+  line.choices("--measures", options.measures, {"latency", "overhead", "cpu", "rate", "bandwidth", "asleep"}, "only these: latency, overhead, cpu, rate, bandwidth, asleep");
+  add_suite_options(line, options,
                     {.threads = "requesters, for rates and overheads (default 1,2,4,8,16)",
                      .sizes = "bytes of an operation, for bandwidths (default 4 KiB, 64 KiB, 1 MiB; all else is 8 B)",
                      .over = "memory, tcp (the loopback network; up to 2 requesters), or both (default)",
@@ -146,9 +141,9 @@ class Suite {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("What one-sided operations and messages between two ranks cost: latency, overhead, rate, bandwidth, over every system that is here", "kasane bench comm");
+  apps::Options line("kasane bench comm", "What one-sided operations and messages between two ranks cost: latency, overhead, rate, bandwidth, over every system that is here");
   Options options;
-  parse(app, options);
-  CLI11_PARSE(app, argc, argv);
+  add(line, options);
+  if (const auto status = line.parse(argc, argv)) return *status;
   return run_suite("comm", options, [&](Over over, const std::vector<System>& systems, Report& report) { Suite(options, over, systems, report).run(); });
 }

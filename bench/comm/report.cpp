@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include "base/json.h"
 #include "crew.h"
 
 namespace kasane::bench {
@@ -133,26 +132,25 @@ Report::Ratios Report::ratios(const Case& c, const std::map<std::string, std::ve
   return found;
 }
 
-Result<> Report::write(const std::string& path) const {
-  Json list = Json::array();
+std::vector<Row> Report::rows() const {
+  std::vector<Row> list;
   for (const Case& c : cases_) {
     for (const auto& [point, by_system] : c.samples) {
       for (const auto& system : c.systems) {
         const auto found = by_system.find(system);
         if (found == by_system.end()) continue;
         const Summary s = summarize(found->second);
-        Json row({{"suite", suite_}, {"case", c.name}, {"system", system}, {"ranks", 2}, {"threads", point.threads}, {"bytes", point.bytes},
-                        {"value", s.median}, {"unit", c.unit}, {"repetitions", s.repetitions}, {"spread", s.spread()}, {"low", s.low}, {"high", s.high}});
+        Row row{suite_, c.name, system, 2, point.threads, point.bytes, s.median, c.unit, s.repetitions, {{"spread", s.spread()}, {"low", s.low}, {"high", s.high}}};
         if (role(system) == Role::ours) {
           const Ratios r = ratios(c, by_system, system);
-          if (r.to_limit != 0) row["ratio_to_limit"] = r.to_limit;
-          if (r.to_best != 0) row.update({{"ratio_to_best", r.to_best}, {"best", r.best}});
+          if (r.to_limit != 0) row.more.push_back({"ratio_to_limit", r.to_limit});
+          if (r.to_best != 0) row.more.insert(row.more.end(), {{"ratio_to_best", r.to_best}, {"best", r.best}});
         }
         list.push_back(std::move(row));
       }
     }
   }
-  return write_json_file(path, list);
+  return list;
 }
 
 }  // namespace kasane::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was measured: samples by case, system and point; medians and quartiles of them; rows for --json; the tables on standard output, with each of
+// What was measured: samples by case, system and point; medians and quartiles of them; rows; the tables on standard output, with each of
 // Kasane's systems as a ratio to the limit and to the best peer of the same run.
 //
 // Thread safety: one thread.
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
+#include "rows.h"
 
 namespace kasane::bench {
 
@@ -42,7 +42,8 @@ class Report {
   void note(const std::string& line);
 
   void print() const;
-  [[nodiscard]] Result<> write(const std::string& path) const;
+  /// As any suite's (rows.h).
+  [[nodiscard]] std::vector<Row> rows() const;
 
  private:
   struct Case {

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "suite.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <exception>
-#include <filesystem>
-#include <stdexcept>
 
 namespace kasane::bench {
 namespace {
@@ -42,34 +38,30 @@ void play(const std::string& suite, const std::string& bin, const SuiteOptions& 
     if (!systems.empty()) play_over(over, systems, report);
   }
   if (options.json != "-") report.print();
-  if (options.json.empty()) return;
-  if (const auto written = report.write(options.json); !written) throw std::runtime_error(written.error().message);
+  write(options.json, report.rows());
 }
 
 }  // namespace
 
-void add_suite_options(CLI::App& app, SuiteOptions& options, const SuiteHelp& help) {
-  app.add_option("--systems", options.systems, "only these (" + names_of_all() + ")")->delimiter(',')->type_name("NAME,...");
-  app.add_option("--threads", options.threads, help.threads)->delimiter(',')->type_name("N,...")->check(CLI::Range(1u, kMaxThreads));
-  app.add_option("--sizes", options.sizes, help.sizes)->delimiter(',')->type_name("BYTES,...")->check(CLI::Range(std::uint64_t{8}, std::uint64_t{64} << 20));
-  app.add_option("--over", options.over, help.over)->delimiter(',')->check(CLI::IsMember({"memory", "tcp"}));
-  app.add_option("--repetitions", options.repetitions, "interleaved repetitions (default 7; --quick: 3)")->type_name("N");
-  app.add_flag("--quick", options.quick, help.quick);
-  app.add_flag("--list", options.list, "say which systems are here, and end");
-  app.add_option("--against", options.against, "the peer that Kasane's systems are compared with (default: at each point the best one)")->type_name("NAME");
-  app.add_option("--json", options.json, "write the rows to FILE too (- for standard output)")->type_name("FILE");
+void add_suite_options(apps::Options& line, SuiteOptions& options, const SuiteHelp& help) {
+  line.choices("--systems", options.systems, {}, "only these (" + names_of_all() + ")");
+  line.numbers("--threads", options.threads, help.threads, 1, kMaxThreads);
+  line.numbers("--sizes", options.sizes, help.sizes, 8, std::uint64_t{64} << 20);
+  line.choices("--over", options.over, {"memory", "tcp"}, help.over);
+  line.number("--repetitions", options.repetitions, "interleaved repetitions (0: 7; with --quick: 3)", 0, 1000);
+  line.toggle("--quick", options.quick, help.quick);
+  line.toggle("--list", options.list, "say which systems are here, and end");
+  line.text("--against", options.against, "the peer that Kasane's systems are compared with (default: at each point the best one)", "NAME");
+  line.text("--json", options.json, kJsonHelp);
 }
 
 int run_suite(const std::string& suite, const SuiteOptions& options, const PlayOver& play_over) {
-  try {
-    const std::string bin = std::filesystem::canonical("/proc/self/exe").parent_path().string() + "/";
+  return or_told("kasane bench " + suite, [&] {
+    const std::string bin = own_folder() + "/";
     if (options.list) return list(bin);
     play(suite, bin, options, play_over);
     return 0;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "kasane bench %s: %s\n", suite.c_str(), e.what());
-    return 1;
-  }
+  });
 }
 
 }  // namespace kasane::bench

@@ -7,11 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "common/options.h"
 #include "match.h"
-
-namespace CLI {
-class App;
-}
 
 namespace kasane::bench {
 
@@ -34,7 +31,7 @@ struct SuiteHelp {
   const char* over;
   const char* quick;
 };
-void add_suite_options(CLI::App&, SuiteOptions&, const SuiteHelp&);
+void add_suite_options(apps::Options&, SuiteOptions&, const SuiteHelp&);
 
 /// Lists the systems if asked to; else plays the chosen ones over each connection, prints the report and writes it. The exit status: refusals are said here.
 using PlayOver = std::function<void(Over, const std::vector<System>&, Report&)>;

@@ -2,7 +2,6 @@
 // kasane bench pingpong: the multi-threaded PingPong of Odajima, Lee and Sato ("Performance comparison of communication libraries in multi-threaded programs",
 // 2019): each thread of rank 0 writes data, then a flag, into rank 1's memory; the partner thread there polls the flag and answers alike.
 //   latency: half of a round trip, up to 4 KiB.   bandwidth: what all threads moved, both directions, in the time.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -26,13 +25,13 @@ std::vector<std::uint64_t> paper_sizes() {
   return sizes;
 }
 
-void parse(CLI::App& app, Options& options) {
-  add_suite_options(app, options,
+void add(apps::Options& line, Options& options) {
+  add_suite_options(line, options,
                     {.threads = "threads of each rank (default 1,2,4,8)",
                      .sizes = "bytes of a message (default 8 B to 4 MiB by powers of two, and 56)",
                      .over = "memory, tcp (the loopback network; fewer threads and sizes), or both (default)",
                      .quick = "fewer threads, sizes and repetitions: about a minute"});
-  app.add_flag("--one-line", options.together, "let the peers too put data and flag into one cache line where they fit (56 B), as Kasane always does: a case of its own");
+  line.toggle("--one-line", options.together, "let the peers too put data and flag into one cache line where they fit (56 B), as Kasane always does: a case of its own");
 }
 
 Order order_of(Point point, bool together) {
@@ -100,9 +99,9 @@ void play_over(const Options& options, Over over, const std::vector<System>& sys
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("The multi-threaded PingPong between two ranks, over every communication system that is here", "kasane bench pingpong");
+  apps::Options line("kasane bench pingpong", "The multi-threaded PingPong between two ranks, over every communication system that is here");
   Options options;
-  parse(app, options);
-  CLI11_PARSE(app, argc, argv);
+  add(line, options);
+  if (const auto status = line.parse(argc, argv)) return *status;
   return run_suite("pingpong", options, [&](Over over, const std::vector<System>& systems, Report& report) { play_over(options, over, systems, report); });
 }

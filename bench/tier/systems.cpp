@@ -60,13 +60,13 @@ class Plan {
       if (wanted({name}).empty()) continue;
       add(system, {name}, limit, [=, s = s_, name = std::string(name), together = together, steps = steps](const MemoryGroup& group, unsigned) {
         const auto line = fmt::format("{} '{}/../apps/stencil' -n {} -k {} --steps {} --quiet --json -", begin(1), s.here, n, together, steps);
-        return Values{{name, run_app(guarded(group, line)).at("result").at("gigaflops").get<double>()}};
+        return Values{{name, run_app(guarded(group, line), {"/result/gigaflops"}).at(0)}};
       });
     }
     if (!wanted({"sort"}).empty()) {
       add(system, {"sort"}, limit, [=, s = s_](const MemoryGroup& group, unsigned seed) {
         const auto line = fmt::format("{} '{}/../apps/cilksort' --count {} --seed {} --quiet --json -", begin(1), s.here, s.bytes / 16, seed);
-        return Values{{"sort", 1e-6 * static_cast<double>(s.bytes / 16) / run_app(guarded(group, line)).at("seconds").get<double>()}};
+        return Values{{"sort", 1e-6 * static_cast<double>(s.bytes / 16) / run_app(guarded(group, line), {"/seconds"}).at(0)}};
       });
     }
   }

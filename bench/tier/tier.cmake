@@ -6,8 +6,7 @@ target_include_directories(player-tier-mapped PRIVATE "${CMAKE_CURRENT_SOURCE_DI
 target_link_libraries(player-tier-mapped PRIVATE kasane_warnings Threads::Threads ${CMAKE_DL_LIBS})
 set_source_files_properties(tier/player_kasane.cpp tier/player_mapped.cpp PROPERTIES COMPILE_OPTIONS -O3)   # as the stencil application
 
-add_executable(kasane-bench-tier tier/tier.cpp tier/systems.cpp scratch_file.cpp run_app.cpp command_output.cpp)
+add_executable(kasane-bench-tier tier/tier.cpp tier/systems.cpp scratch_file.cpp)
 target_include_directories(kasane-bench-tier PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
-target_link_libraries(kasane-bench-tier PRIVATE kasane_mem bench_memory_group CLI11::CLI11 nlohmann_json::nlohmann_json kasane_warnings ${CMAKE_DL_LIBS})
-set_source_files_properties(tier/tier.cpp PROPERTIES COMPILE_OPTIONS -Wno-null-dereference)   # as core.cpp
+target_link_libraries(kasane-bench-tier PRIVATE kasane_mem bench_memory_group nlohmann_json::nlohmann_json kasane_warnings ${CMAKE_DL_LIBS})
 add_dependencies(kasane-bench-tier player-tier player-tier-mapped stencil cilksort)

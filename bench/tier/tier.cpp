@@ -10,31 +10,30 @@
 
 #include <linux/magic.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/options.h"
+#include "common/options.h"
 #include "guarded.h"
+#include "median.h"
 #include "mem/large_frames.h"
 #include "mem/space.h"
 #include "memory_group.h"
-#include "run_app.h"
+#include "rows.h"
 #include "tier/systems.h"
 
 namespace {
 
-using kasane::Json;
 using kasane::bytes_text;
 using kasane::bench::median;
 using kasane::bench::MemoryGroup;
+using kasane::bench::Row;
 using namespace kasane::bench::tier;
 
 constexpr char kName[] = "kasane bench tier";
@@ -113,8 +112,8 @@ double ratio(const Results& results, const Bar& bar) {
 
 std::string mib_text(std::uint64_t bytes) { return bytes == 0 ? "-" : std::to_string(bytes >> 20); }
 
-Json report(const Results& results, const Settings& settings, unsigned repetitions, std::FILE* table) {
-  Json rows = Json::array();
+std::vector<Row> report(const Results& results, const Settings& settings, unsigned repetitions, std::FILE* table) {
+  std::vector<Row> rows;
   std::fprintf(table, "%-12s %-16s %12s %-8s %16s %10s\n", "case", "system", "median", "unit", "peak memory MiB", "limit MiB");
   for (const Case& c : kCases) {
     for (const char* system : kSystems) {
@@ -125,12 +124,11 @@ Json report(const Results& results, const Settings& settings, unsigned repetitio
       std::fprintf(table, "%-12s %-16s %12.*f %-8s %16s %10s\n", c.name, system, value < 100 ? 3 : 0, value, c.unit, mib_text(m.peak).c_str(),
                    mib_text(m.limit).c_str());
       const auto [low, high] = std::minmax_element(m.values.begin(), m.values.end());
-      Json row{{"suite", "tier"}, {"case", c.name}, {"system", system}, {"ranks", 1}, {"threads", c.threads}, {"bytes", settings.bytes},
-               {"value", value}, {"unit", c.unit}, {"repetitions", repetitions}, {"low", *low}, {"high", *high}, {"budget_bytes", settings.budget},
-               {"limit_bytes", m.limit}, {"peak_bytes", m.peak}};
+      Row row{"tier", c.name, system, 1, c.threads, settings.bytes, value, c.unit, repetitions,
+              {{"low", *low}, {"high", *high}, {"budget_bytes", settings.budget}, {"limit_bytes", m.limit}, {"peak_bytes", m.peak}}};
       for (const Bar& bar : kBars) {
         const double r = std::string(c.name) == bar.name && std::string(system) == bar.system ? ratio(results, bar) : 0;
-        if (r != 0) row.update({{"against", bar.against}, {"ratio", r}, {"bar", bar.least}});
+        if (r != 0) row.more.insert(row.more.end(), {{"against", bar.against}, {"ratio", r}, {"bar", bar.least}});
       }
       rows.push_back(std::move(row));
     }
@@ -167,7 +165,7 @@ std::uint64_t bytes_of(const char* option, const std::string& text) {
 }
 
 int bench(const CommandLine& line) {
-  const std::string here = std::filesystem::canonical("/proc/self/exe").parent_path();
+  const std::string here = kasane::bench::own_folder();
   Settings settings{here, line.directory, line.run, bytes_of("--size", line.quick ? "64M" : line.size), 0,
                     bytes_of("--slack", line.quick ? "16M" : line.slack), bytes_of("--page", line.page), line.quick ? 500 : line.reads};
   settings.budget = settings.bytes / 4;
@@ -189,34 +187,30 @@ int bench(const CommandLine& line) {
                bytes_text(settings.budget).c_str(), bytes_text(frames).c_str(),
                grouped ? ("each run in a memory control group of the budget and " + bytes_text(settings.slack)).c_str() : "no control group");
   for (const std::string& note : notes) std::fprintf(table, "%s\n", note.c_str());
-  const Json rows = report(results, settings, repetitions, table);
-  if (!line.json.empty()) {
-    if (const auto written = kasane::write_json_file(line.json, rows); !written) throw std::runtime_error(written.error().message);
-  }
+  write(line.json, report(results, settings, repetitions, table));
   return good ? 0 : 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Programs on four times as much data as they may keep in DRAM, beside mmap, UMap and fio", kName);
+  apps::Options options(kName, "Programs on four times as much data as they may keep in DRAM, beside mmap, UMap and fio");
   CommandLine line;
   for (const Case& c : kCases) line.cases.emplace_back(c.name);
   line.systems = {std::begin(kSystems), std::end(kSystems)};
   const auto cases = line.cases, systems = line.systems;
-  app.add_option("--dir", line.directory, "where all files are made: on the disk to be measured; nothing stays there")
-      ->check(CLI::ExistingDirectory)->type_name("DIR")->capture_default_str();
-  app.add_option("--size", line.size, "of the data; the budget is a quarter of it")->type_name("SIZE")->capture_default_str();
-  app.add_option("--slack", line.slack, "what a run may use beyond the budget, for itself")->type_name("SIZE")->capture_default_str();
-  app.add_option("--page", line.page, "pages of Kasane's data in seq-* and random-*")->check(CLI::IsMember({"4K", "64K", "2M"}))->capture_default_str();
-  app.add_option("--reads", line.reads, "of each thread in random-*")->check(CLI::Range(1, 10'000'000))->capture_default_str();
-  app.add_option("--repetitions", line.repetitions, "of which the median counts")->check(CLI::Range(1, 100))->capture_default_str();
-  app.add_option("--cases", line.cases, "only these")->delimiter(',')->check(CLI::IsMember(cases));
-  app.add_option("--systems", line.systems, "only these")->delimiter(',')->check(CLI::IsMember(systems));
-  app.add_option("--run", line.run, "options for `kasane run` beside -n, --workers, --dram and --spill")->type_name("TEXT");
-  app.add_option("--json", line.json, "write the rows to FILE too (- for standard output)")->type_name("FILE");
-  app.add_flag("--quick", line.quick, "once, with 64M, a slack of 16M and few reads");
-  CLI11_PARSE(app, argc, argv);
+  options.directory("--dir", line.directory, "where all files are made: on the disk to be measured; nothing stays there");
+  options.text("--size", line.size, "of the data; the budget is a quarter of it", "SIZE");
+  options.text("--slack", line.slack, "what a run may use beyond the budget, for itself", "SIZE");
+  options.choice("--page", line.page, {"4K", "64K", "2M"}, "pages of Kasane's data in seq-* and random-*");
+  options.number("--reads", line.reads, "of each thread in random-*", 1, 10'000'000);
+  options.number("--repetitions", line.repetitions, "of which the median counts", 1, 100);
+  options.choices("--cases", line.cases, cases, "only these");
+  options.choices("--systems", line.systems, systems, "only these");
+  options.text("--run", line.run, "options for `kasane run` beside -n, --workers, --dram and --spill", "TEXT");
+  options.text("--json", line.json, kasane::bench::kJsonHelp);
+  options.toggle("--quick", line.quick, "once, with 64M, a slack of 16M and few reads");
+  if (const auto status = options.parse(argc, argv)) return *status;
   const int status = kasane::bench::run_guarded(kName, [&] { return bench(line); });
   MemoryGroup::remove_left_behind(group_prefix(::getpid()));
   return status;

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rows.h"
+
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <stdexcept>
+
+#include "base/json.h"
+
+namespace kasane::bench {
+
+void print(const std::vector<Row>& rows) {
+  std::printf("%-20s %-24s %5s %7s %8s %12s %-4s\n", "case", "system", "ranks", "threads", "bytes", "median", "unit");
+  for (const Row& row : rows) {
+    std::printf("%-20s %-24s %5u %7u %8llu %12.3f %-4s\n", row.case_.c_str(), row.system.c_str(), row.ranks, row.threads,
+                static_cast<unsigned long long>(row.bytes), row.value, row.unit.c_str());
+  }
+}
+
+void write(const std::string& path, const std::vector<Row>& rows) {
+  if (path.empty()) return;
+  Json list = Json::array();
+  for (const Row& row : rows) {
+    Json json;
+    json["suite"] = row.suite;
+    json["case"] = row.case_;
+    json["system"] = row.system;
+    json["ranks"] = row.ranks;
+    json["threads"] = row.threads;
+    json["bytes"] = row.bytes;
+    json["value"] = row.value;
+    json["unit"] = row.unit;
+    json["repetitions"] = row.repetitions;
+    for (const auto& [name, figure] : row.more) std::visit([&json, &name = name](const auto& value) { json[name] = value; }, figure);
+    list.push_back(std::move(json));
+  }
+  if (const auto written = write_json_file(path, list); !written) throw std::runtime_error(written.error().message);
+}
+
+std::string own_folder() { return std::filesystem::canonical("/proc/self/exe").parent_path().string(); }
+
+int or_told(const std::string& name, const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s: %s\n", name.c_str(), e.what());
+    return 1;
+  }
+}
+
+}  // namespace kasane::bench

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every suite of `kasane bench` reports: rows, which it prints and writes as the list of JSON objects that `kasane plot` draws.
+// Thread safety: one thread. nlohmann-json stays in rows.cpp.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace kasane::bench {
+
+struct Row {
+  std::string suite;          ///< "core"
+  std::string case_;          ///< "fork-join"; printed as "case"
+  std::string system;         ///< "kasane", or the peer's name
+  unsigned ranks;
+  unsigned threads;           ///< OS threads that work, over all ranks; 0: as many as ranks
+  std::uint64_t bytes;        ///< size of the operation, 0 where it has none
+  double value;               ///< median of the repetitions
+  std::string unit;
+  unsigned repetitions;
+
+  /// Of this suite alone: written behind the others.
+  struct Figure {
+    std::string name;
+    std::variant<double, std::uint64_t, std::string> value;
+  };
+  std::vector<Figure> more = {};
+};
+
+/// As a table, in their order.
+void print(const std::vector<Row>&);
+/// Of the option --json, which every suite has.
+inline constexpr char kJsonHelp[] = "write the rows to FILE too (- for standard output)";
+/// To the file at path; "-" is standard output, "" nothing. Throws std::runtime_error if that fails.
+void write(const std::string& path, const std::vector<Row>&);
+
+/// The folder of the running program, in which the others are.
+std::string own_folder();
+
+/// body's result; 1 for an exception, which is told on standard error as "NAME: what".
+int or_told(const std::string& name, const std::function<int()>& body);
+
+}  // namespace kasane::bench
