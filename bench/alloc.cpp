@@ -81,12 +81,14 @@ int main(int argc, char** argv) {
     std::vector<Row> rows;
     if (wanted("glibc")) same_process(rows, "glibc", {std::malloc, std::free}, quick);
     if (wanted("mimalloc")) {
-      void* library = ::dlopen("libmimalloc.so.2", RTLD_NOW | RTLD_LOCAL);
-      if (library == nullptr) library = ::dlopen("libmimalloc.so.2.0", RTLD_NOW | RTLD_LOCAL);
+      void* library = nullptr;
+      for (const char* name : {"libmimalloc.so", "libmimalloc.so.2", "libmimalloc.so.2.0"}) {
+        if (library == nullptr) library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+      }
       if (library != nullptr) {
         same_process(rows, "mimalloc", {reinterpret_cast<void* (*)(std::size_t)>(::dlsym(library, "mi_malloc")), reinterpret_cast<void (*)(void*)>(::dlsym(library, "mi_free"))}, quick);
       } else {
-        std::fputs("mimalloc is not here (Debian package libmimalloc2.0): left out\n", stderr);
+        std::fputs("mimalloc is not here (Debian package libmimalloc-dev): left out\n", stderr);
       }
     }
     const auto here = kasane::bench::own_folder();
