@@ -8,8 +8,39 @@
 #include <cstring>
 #include <type_traits>
 
+#if defined(OMPI_MAJOR_VERSION)
+/// Open MPI's own (opal/runtime/opal_progress.h): whether it gives the core away when it finds nothing to do, and did before. Weak: without it nothing is changed.
+extern "C" [[gnu::weak]] bool opal_progress_set_yield_when_idle(bool);
+#endif
+
 namespace kasane::comm::mpi {
 namespace {
+
+// Where ranks are more than cores Open MPI gives the core away in every call that finds nothing. Ours are made under a lock: whoever then runs instead waits for it. So it must not;
+// Kasane's waiters do so themselves, without the lock. But calls that wait for other ranks should.
+
+/// True: Open MPI was told so, by its launcher or the user.
+bool g_may_yield = false;   // written before the table is used, under the library's lock
+
+/// What it was.
+bool set_yield([[maybe_unused]] bool to) noexcept {
+#if defined(OMPI_MAJOR_VERSION)
+  if (&opal_progress_set_yield_when_idle != nullptr) return opal_progress_set_yield_when_idle(to);
+#endif
+  return false;
+}
+
+/// Round calls that wait for other ranks.
+struct Yielding {
+  Yielding() noexcept {
+    if (g_may_yield) set_yield(true);
+  }
+  ~Yielding() {
+    if (g_may_yield) set_yield(false);
+  }
+  Yielding(const Yielding&) = delete;
+  Yielding& operator=(const Yielding&) = delete;
+};
 
 // Handles are pointers in one MPI and integers in another; both fit 64 bits.
 template <class Native, class Ours>
@@ -54,10 +85,12 @@ int init(int* argc, char*** argv, bool* ours_to_end, bool* level_ok) {
   *ours_to_end = initialised == 0;
   const int code = initialised == 0 ? MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level) : MPI_Query_thread(&level);
   *level_ok = level >= MPI_THREAD_SERIALIZED;
+  if (*ours_to_end) g_may_yield = set_yield(false);   // a program that has initialised the MPI itself calls it, too
   return code;
 }
 
 int finalize() {
+  const Yielding yielding;
   int finalized = 0;
   MPI_Finalized(&finalized);
   return finalized != 0 ? MPI_SUCCESS : MPI_Finalize();
@@ -86,6 +119,7 @@ void error_text(int code, char* text, std::size_t bytes) {
 }
 
 int communicator(Communicator* out, std::uint32_t* rank, std::uint32_t* ranks) {
+  const Yielding yielding;
   MPI_Comm comm = MPI_COMM_NULL;
   int me = 0, size = 0;
   int code = MPI_Comm_dup(MPI_COMM_WORLD, &comm);
@@ -99,6 +133,7 @@ int communicator(Communicator* out, std::uint32_t* rank, std::uint32_t* ranks) {
 }
 
 int free_communicator(Communicator* c) {
+  const Yielding yielding;
   MPI_Comm comm = of(*c);
   const int code = MPI_Comm_free(&comm);
   *c = ours<Communicator>(comm);
@@ -154,6 +189,7 @@ int allgather(Communicator c, const void* mine, int bytes, void* all, const int*
 }
 
 int window(Communicator c, void* base, std::uint64_t bytes, Window* out) {
+  const Yielding yielding;
   MPI_Win win = MPI_WIN_NULL;
   int code = MPI_Win_create(base, place_of(bytes), 1, MPI_INFO_NULL, of(c), &win);
   if (code == MPI_SUCCESS) code = MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
@@ -164,6 +200,7 @@ int window(Communicator c, void* base, std::uint64_t bytes, Window* out) {
 }
 
 int free_window(Window* w) {
+  const Yielding yielding;
   MPI_Win win = of(*w);
   int code = MPI_Win_unlock_all(win);
   if (code == MPI_SUCCESS) code = MPI_Win_free(&win);
