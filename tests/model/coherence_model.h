@@ -132,6 +132,12 @@ enum class Mutation : std::uint8_t {
   part_absent_passed,     ///< … passes over blocks that are on SSD
   part_unheld,            ///< a page leaves without the bits of blocks that are on SSD
   tier_waits_again,       ///< who takes a page, and has brought it in from SSD, waits for its room once more
+  doze_unprotected,       ///< V goes on showing a copy that dozes
+  doze_kept,              ///< an acquire passes over a copy that dozes
+  doze_dirty,             ///< a copy dozes though it has changes that were not sent
+  doze_frameless,         ///< a copy dozes on when its frame goes
+  doze_freed,             ///< memory last used elsewhere is taken over a copy that dozes
+  give_up_shown,          ///< who gives a copy up leaves the readers, and drops nothing
 };
 
 inline constexpr std::uint8_t kArrived = 0x80;
@@ -159,6 +165,8 @@ enum class Do : std::uint8_t {
   release,
   acquire,
   send,
+  doze,
+  give_up,
   put,
   keep,
   end
@@ -210,6 +218,8 @@ inline Instr reclaim(int page) { return {Do::reclaim, static_cast<std::uint8_t>(
 inline Instr release() { return {Do::release}; }
 inline Instr acquire() { return {Do::acquire}; }
 inline Instr send(int b) { return {Do::send, static_cast<std::uint8_t>(b)}; }   ///< a block's changes, ahead of a release (write_back())
+inline Instr doze(int b) { return {Do::doze, static_cast<std::uint8_t>(b)}; }   ///< a copy is hidden, so that its next use is noticed (Coherence::hide())
+inline Instr give_up(int b) { return {Do::give_up, static_cast<std::uint8_t>(b)}; }   ///< its page's copy here goes at the next acquire (Coherence::predict())
 inline Instr put(int b, int c, int v) {
   return {Do::put, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)};
 }  ///< a direct put, complete when it returns
@@ -268,7 +278,8 @@ class Coherence {
 
  public:
   struct State {
-    std::uint8_t word[R][B], prot[R][B];  // word: BlockState::word() with pins in bits 6 and 7; of an owned block the twin's bit says that it is saved
+    std::uint8_t word[R][B], prot[R][B];  // word: BlockState::word() with pins in bits 6 and 7; of an owned block the twin's bit says that it is saved, of
+                                          // one without a view the whole's bit that it dozes
     std::uint8_t memory[R][B][kCells], twin[R][B][kCells];
     Flying flying[R][B];
     std::uint8_t owner[B], busy[B], puts[B];  // a page's entry; puts under way
@@ -441,6 +452,7 @@ class Coherence {
                                              "keeper: punches page",
                                              "keeper: ends",
                                              "keeper: lays to rest block",
+                                             "gives up its rank's copy of block",
                                              "ends"};
     static constexpr const char* kActions[] = {"end",         "fetch",        "find",         "make_twin",    "allow_read",    "allow_write",
                                                "protect_read", "protect_none", "diff_put",     "diff_put_live", "put_all",      "put_all_live",
@@ -538,6 +550,7 @@ class Coherence {
     kPunch,
     kGone,
     kRest,
+    kGivesUp,
     kEnd,
     kLand = 0x100,
     kNamed = 0x200,
@@ -558,10 +571,11 @@ class Coherence {
     const std::uint32_t w = s.word[r][b];
     Block block = Block::of((w & 0x3F) | (w >> 6) << 8);
     if (block.owned && block.twin) block.twin = false, block.saved = true;
+    if (block.whole && block.view == dsm::View::none) block.whole = false, block.dozing = true;
     return block;
   }
   static void put_word(State& s, std::uint8_t r, std::uint8_t b, Block block) noexcept {
-    const std::uint32_t w = block.word() | (block.saved ? 16u : 0u);
+    const std::uint32_t w = block.word() | (block.saved ? 16u : 0u) | (block.dozing ? 32u : 0u);
     s.word[r][b] = static_cast<std::uint8_t>((w & 0x3F) | (w >> 8) << 6);
   }
   [[nodiscard]] gas::Location entry(const State& s, std::uint8_t p) const noexcept {
@@ -685,6 +699,13 @@ class Coherence {
       if (without(Mutation::tier_pinned)) lighter.pins = 0;
       step = dsm::next(lighter, event);
     }
+    if (event == Event::doze && step.verdict == dsm::Verdict::done && !before.owned && before.view != dsm::View::none) {
+      Block lighter = before;
+      if (without(Mutation::doze_dirty)) lighter.twin = lighter.whole = false, lighter.view = dsm::View::read;
+      step = dsm::next(lighter, event);
+    }
+    if (without(Mutation::doze_unprotected) && event == Event::doze) drop(Action::protect_none);
+    if (without(Mutation::doze_kept) && before.dozing && event == Event::acquire) step = {};
     if (without(Mutation::r8_no_protect) && event == Event::yield) drop(Action::protect_none);
     if (without(Mutation::r8_move_pinned) && event == Event::yield && before.pins != 0 && before.owned &&
         !before.busy) {
@@ -734,7 +755,7 @@ class Coherence {
           n.dirty[x.at] = static_cast<std::uint8_t>(n.dirty[x.at] & ~bit);
           return emit(n, Step{kClean, a, x.block});
         }
-        if (step.after.view == dsm::View::none || step.after.owned)
+        if ((step.after.view == dsm::View::none && !step.after.dozing) || step.after.owned)
           n.cached[x.at] = static_cast<std::uint8_t>(n.cached[x.at] & ~bit);
         put_word(n, x.at, x.block, step.after);
         if (step.after.owned && !step.after.saved)   // likewise
@@ -1102,9 +1123,16 @@ class Coherence {
         if (nothing_told_of(s, x.at, i.block) || without(Mutation::r7_told_copy_stays)) return simple(s, a, kNothing, emit, [](State&) { return true; });
         return block_event(s, a, Event::acquire, emit);
       case Do::take:
-        if (without(Mutation::r7_no_drop)) return simple(s, a, kNothing, emit, [](State&) { return true; });
+        if (without(Mutation::r7_no_drop) || (without(Mutation::doze_freed) && word(s, x.at, i.block).dozing)) return simple(s, a, kNothing, emit, [](State&) { return true; });
         return block_event(s, a, Event::acquire, emit);
       case Do::send: return block_event(s, a, Event::release, emit);
+      case Do::doze: return block_event(s, a, Event::doze, emit);
+      case Do::give_up:
+        return simple(s, a, kGivesUp, emit, [&](State& n) {
+          if (!without(Mutation::give_up_shown)) return set_bits(n.stale[x.at], bit_of_page(i.block)), true;
+          clear_bits(n.readers[page(i.block)], 1u << x.at);
+          return clear_bits(n.stays[x.at], bit_of_page(i.block)), true;
+        });
       case Do::release: return fence(s, a, kRelease, emit);
       case Do::acquire: return fence(s, a, kAcquire, emit);
       case Do::put: return put_directly(s, a, emit);
@@ -1508,6 +1536,7 @@ class Coherence {
       case Do::unpin:
       case Do::take:
       case Do::send:
+      case Do::doze:
       case Do::reclaim: return next_of_event(n, a);
       default: x.sub = x.cell = x.owner = 0; return;
     }
@@ -2113,7 +2142,7 @@ class Coherence {
         punch();
         return to(kFinishing, kPunch);
       case kFinishing:
-        if (const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1); !in_part || word(s, me, b).owned || !without(Mutation::part_unheld)) become(n, me, b, Block{});
+        if (const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1); !in_part || word(s, me, b).owned || !without(Mutation::part_unheld)) become(n, me, b, Block{.dozing = without(Mutation::doze_frameless) && word(s, me, b).dozing});
         if (--y.todo != 0) return to(kFinishing, kGoBlock);
         if (drops && without(Mutation::tier_drop_unmarked)) return idle(kGoBlock);
         return to(drops ? kUnmarkingIt : in_part ? kWriting : kDeclaring, kGoBlock);
