@@ -30,31 +30,36 @@ void Coherence::drop_cached(ThreadContext& ctx) {
 
 void Coherence::acquire_told(ThreadContext& ctx) {
   if (!sharing_.on()) return acquire_all(ctx);
-  if (sharing_.nothing_told()) {   // and nobody is still dropping
+  const bool predicts = predictor_ != nullptr && predictor_->due(acquires_.load() + 1);
+  if (!predicts && sharing_.nothing_told()) {   // and nobody is still dropping
     acquires_.fetch_add(1);
     return;
   }
   const Timed timed(ctx.counters, ctx.counters.ns_acquire, TraceKind::acquire);
-  const bool led = told_rounds_.join(ctx.io.waiter(), [&] { drop_told(ctx); });
+  const bool led = told_rounds_.join(ctx.io.waiter(), [&] {
+    acquires_.fetch_add(1);
+    drop_told(ctx);
+  });
   count(led ? ctx.counters.acquires : ctx.counters.acquires_combined);
 }
 
-/// The same of the pages that this rank was told of.
+/// The same of the pages that this rank was told of, or gives up. In one thread at a time.
 void Coherence::drop_told(ThreadContext& ctx) {
-  acquires_.fetch_add(1);
+  if (predictor_ != nullptr) predict();
+  if (sharing_.nothing_told()) return;
   drops_.fetch_add(1);
   sharing_.begin_drop();
-  const auto for_each_cached = [this](PageId page, const auto& f) {
-    const BlockRange all = pages_.blocks_of(page);
-    for (std::uint64_t b = cached_.next(raw(all.first)); b < end_of(all); b = cached_.next(b + 1)) f(BlockId{b});
-  };
   bool left = false;
   {
     Volley volley(*this, ctx.io, &ctx.counters, Event::acquire);
     sharing_.take_told(ctx.io, [&](PageId page) {
-      count(ctx.counters.pages_heard);
+      const bool given_up = predictor_ != nullptr && predictor_->dropped(page);
+      count(given_up ? ctx.counters.copies_given_up : ctx.counters.pages_heard);
       bool in_use = false;
-      for_each_cached(page, [&](BlockId b) { in_use |= !volley.take(b); });
+      for_each_cached(page, [&](BlockId b) {
+        if (given_up) predictor_->gave_up(b);
+        in_use |= !volley.take(b);
+      });
       if (in_use) sharing_.tell_myself(page);
       left |= in_use;
     });

@@ -61,30 +61,31 @@ void Coherence::make_present(comm::Blocking& io, PageId page, Fetched why) {
 
 // ---- the keeper's part ---------------------------------------------------------------------------------------------
 
-void Coherence::rest(PageId page) noexcept {
+/// V shows the page's free blocks no more that the event, rest or doze, means something to.
+void Coherence::hide(PageId page, Event event) noexcept {
   const BlockRange all = pages_.blocks_of(page);
   BlockRange run{all.first, 0};
-  const auto rest_run = [&] {
+  const auto hide_run = [&] {
     if (run.count == 0) return;
     protect(run, Access::none);
     for (std::uint64_t i = 0; i < run.count; ++i) {
       BlockState before = state(BlockId{raw(run.first) + i});
       before.busy = false;
-      finish(BlockId{raw(run.first) + i}, next(before, Event::rest).after);
+      finish(BlockId{raw(run.first) + i}, next(before, event).after);
     }
     run.count = 0;
   };
   for (std::uint64_t i = 0; i < all.count; ++i) {
     const BlockId b{raw(all.first) + i};
     const BlockState s = state(b);
-    const Step step = next(s, Event::rest);
+    const Step step = next(s, event);
     if (step.verdict != Verdict::proceed || !try_claim(b, s, step)) {
-      rest_run();
+      hide_run();
     } else if (run.count++ == 0) {
       run.first = b;
     }
   }
-  rest_run();
+  hide_run();
 }
 
 bool Coherence::touched(PageId page) const noexcept {

@@ -92,6 +92,7 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
     if (block_at(window, i) != b) after.pins = 0;
     finish(block_at(window, i), after);
   });
+  if (!step.after.owned) note_used(pages_.page_of(b));
   if (step.claimed.saved) read_ahead(ctx, b);
   if (write_buffer_.on() && step.after.dirty() && !step.claimed.dirty()) {
     for_each_run(mask, [&](unsigned first, unsigned n) { write_buffer_.note({block_at(window, first), n}); });
@@ -117,7 +118,7 @@ Mask Coherence::claim_window(ThreadContext& ctx, BlockId b, Event event, const S
     sweep->window = 1;
   }
   if (tiers_ != nullptr && !tiers_->reads_ahead(pages_.page_of(b))) sweep->window = 1;   // as the program wants it
-  if (step.claimed.owned && step.claimed.view == View::none) sweep->window = kWindowBlocks;   // ours and at rest: nothing need be fetched
+  if ((step.claimed.owned || step.claimed.dozing) && step.claimed.view == View::none) sweep->window = kWindowBlocks;   // here and hidden: nothing need be fetched
   Mask mask = 0;
   std::uint64_t end = raw(b) + 1;
   const std::uint64_t stop = std::min({raw(b) + sweep->window, raw(window_of(b)) + kWindowBlocks, end_of(pages_.blocks_of(pages_.page_of(b)))});
@@ -183,10 +184,12 @@ Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint32_t blocks
   const PageId page = pages_.page_of(first);
   const bool counts = bytes_too && attractor_ != nullptr && attractor_->draws(page);
   std::optional<LastSeen> last_seen;   // of the first block
+  std::optional<Predictor::Question> asked;
   for (;;) {
     const std::uint64_t drops = drops_.load();
     if (const Fetched where = locate(ctx.io, page, found); where != Fetched::yes) return where;
     if (counts && !last_seen) last_seen.emplace(space_.a(offset), frame_of(found.owner, offset));
+    if (bytes_too && !asked) asked = question(page, found.owner, first, blocks);
     const auto stay = sharing_.join(ctx.io, page, found.owner);
     if (bytes_too) {
       const Traced traced(&ctx.counters, TraceKind::fetch, blocks * kBlockBytes);
@@ -199,6 +202,7 @@ Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint32_t blocks
     sharing_.joined(page, stay);
     if (drops_.load() != drops) continue;
     if (counts) attractor_->used(page, last_seen->changed());
+    if (asked) answer(ctx.counters, page, *asked);
     return Fetched::yes;
   }
 }

@@ -29,13 +29,15 @@ void snapshot(std::byte* to, const std::byte* from) noexcept {
 }  // namespace
 
 void Coherence::release_all(ThreadContext& ctx) {
-  if (sharing_.nothing_to_release()) return;
-  const Timed timed(ctx.counters, ctx.counters.ns_release, TraceKind::release);
-  const bool led = release_rounds_.join(ctx.io.waiter(), [&] {
-    flush_dirty(ctx);
-    sharing_.tell(ctx.io, ctx.counters, [this](PageId page, bool changed, bool watch) { return must_tell(page, changed, watch); });
-  });
-  count(led ? ctx.counters.releases : ctx.counters.releases_combined);
+  if (!sharing_.nothing_to_release()) {
+    const Timed timed(ctx.counters, ctx.counters.ns_release, TraceKind::release);
+    const bool led = release_rounds_.join(ctx.io.waiter(), [&] {
+      flush_dirty(ctx);
+      sharing_.tell(ctx.io, ctx.counters, [this](PageId page, bool changed, bool watch) { return must_tell(page, changed, watch); });
+    });
+    count(led ? ctx.counters.releases : ctx.counters.releases_combined);
+  }
+  if (predictor_ != nullptr && predictor_->due_at_release()) give_up_at_release(ctx);
 }
 
 /// Rule 3 and rule 11: first everything that is free, then what others hold.
@@ -113,7 +115,7 @@ void Coherence::carry_out_fence(comm::Blocking& io, Counters* counters, BlockId 
     case Action::refresh: refresh(io, b, false); break;
     case Action::find: stay_reader(io, pages_.page_of(b)); break;
     default:
-      protect({b, 1}, step.actions[0] == Action::protect_read ? Access::read : Access::none);
+      if (step.actions[0] != Action::end) protect({b, 1}, step.actions[0] == Action::protect_read ? Access::read : Access::none);
       if (step.actions[1] != Action::end) put_page(io, counters, pages_.page_of(b), {&b, 1});
       if (step.claimed.dirty()) mark_clean(b);
       if (step.after.view == View::none) cached_.erase(b);

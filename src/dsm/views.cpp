@@ -55,11 +55,12 @@ class Coherence::Gathering {
   /// Pins what can be had together.
   void gather() {
     claim();
-    if (held_.none()) return;
+    if (held_.none()) return note_used();
     find_pages();
     read_pages();
     if (on_ssd_.any()) read_back();
     open();
+    note_used();
   }
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
   /// Blocks that went to the write buffer.
@@ -74,6 +75,7 @@ class Coherence::Gathering {
     gas::AddressCache::Found found;
     Fetched where;
     std::optional<LastSeen> last_seen;   ///< of the first block that is read: for the attractor
+    std::optional<Predictor::Question> asked;
   };
 
   [[nodiscard]] Step step(std::uint64_t i) const noexcept {
@@ -162,6 +164,7 @@ class Coherence::Gathering {
       if (part.where == Fetched::yes) {
         good = c_.addresses_.stood(ctx_.io, joined->page, part.found);   // rule 9
         if (good) c_.sharing_.joined(joined->page, joined->stay);
+        if (good && part.asked) c_.answer(ctx_.counters, joined->page, *part.asked);
         if (good && c_.attractor_ != nullptr) c_.attractor_->used(joined->page, part.last_seen && part.last_seen->changed());
         ++joined;
       }
@@ -176,6 +179,7 @@ class Coherence::Gathering {
       while (end < part.end && fetches(end)) ++end;
       const std::uint64_t at = mem::offset_of(block(i));
       if (end != i && !part.last_seen && c_.attractor_ != nullptr) part.last_seen.emplace(c_.space_.a(at), c_.frame_of(part.found.owner, at));
+      if (end != i && !part.asked) part.asked = c_.question(c_.pages_.page_of(block(i)), part.found.owner, block(i), end - i);
       if (end != i) batch.read({part.found.owner, gas::kFrames, at}, c_.space_.a(at), (end - i) * kBlockBytes);
       i = end + 1;
     }
@@ -222,6 +226,14 @@ class Coherence::Gathering {
     }
     note_run();
     if (c_.engine_.crowded()) c_.make_room();
+  }
+  /// Of pages that are not ours.
+  void note_used() noexcept {
+    if (c_.predictor_ == nullptr) return;
+    for (std::uint64_t i = 0; i < count_; ++i) {
+      const bool first_of_page = i == 0 || c_.pages_.page_of(block(i)) != c_.pages_.page_of(block(i - 1));
+      if (first_of_page && !c_.state(block(i)).owned) c_.note_used(c_.pages_.page_of(block(i)));
+    }
   }
   /// Runs of what is changed from now on go to the write buffer.
   void note(std::uint64_t i) noexcept {

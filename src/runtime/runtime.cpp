@@ -122,6 +122,7 @@ struct Runtime::State {
   std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;   ///< as in segments
   std::unique_ptr<MemoryTiers> tiers;     ///< null: global memory stays in DRAM
   std::unique_ptr<gas::Attractor> attractor;   ///< null: pages stay where they are
+  std::unique_ptr<dsm::Predictor> predictor;   ///< null: copies stay until they are told of
   std::optional<TraceRegion> trace;       ///< --trace
   std::optional<ThreadContexts> contexts;
   std::unique_ptr<MixingCheck> mixing;    ///< --check-mixing
@@ -347,6 +348,12 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   }
   coherence->set_movers(&*mover, attractor.get());
   coherence->set_write_buffer(options.write_buffer_bytes / mem::kBlockBytes);
+  if (const auto kind = dsm::Predictor::kind_of(options.predict); kind != dsm::Prediction::off && sharing->on()) {
+    auto made_predictor = dsm::Predictor::create(directory->pages(), space->blocks(), {kind, options.predict_age});
+    KASANE_TRY(made_predictor);
+    predictor = std::move(*made_predictor);
+    coherence->set_predictor(predictor.get());
+  }
   giver.emplace(*transport, *mover);
   const auto here = session->job().host_ranks();
   auto budget = attach_region(*comm_engine, gas::kBudget, MemoryTiers::budget_bytes(here));
