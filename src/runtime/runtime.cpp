@@ -348,7 +348,11 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   }
   coherence->set_movers(&*mover, attractor.get());
   coherence->set_write_buffer(options.write_buffer_bytes / mem::kBlockBytes);
-  if (const auto kind = dsm::Predictor::kind_of(options.predict); kind != dsm::Prediction::off && sharing->on()) {
+  const auto kind = dsm::Predictor::kind_of(options.predict);
+  if (kind != dsm::Prediction::off && !options.classification) {
+    return fail(Errc::invalid_argument, "--predict " + options.predict + " (KASANE_PREDICT) needs to know who has copies, and --classification is off: a join, lock or barrier drops all of them. Leave one of the two out");
+  }
+  if (kind != dsm::Prediction::off && sharing->on()) {
     auto made_predictor = dsm::Predictor::create(directory->pages(), space->blocks(), {kind, options.predict_age});
     KASANE_TRY(made_predictor);
     predictor = std::move(*made_predictor);
