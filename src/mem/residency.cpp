@@ -66,9 +66,14 @@ void Residency::fill(BlockRange blocks) noexcept {
 
 // What was freed is looked at by who makes room, whenever that is: seq_cst, so that a page in the set is seen by who sees the flag.
 void Residency::note_freed(PageRange range) noexcept {
+  if (range.first == range.last) return;
   bool more = false;
-  for (const PageId page : range) {
-    if (!counts(page) || count(pages_.blocks_of(page)) == 0 || freed_.contains(BlockId{raw(page)})) continue;
+  const std::uint64_t end = pages_.end_of(PageId{range.last - 1}) / kBlockBytes;
+  // Most of a large range may have no frames here.
+  for (std::uint64_t b = frames_.next(pages_.offset_of(PageId{range.first}) / kBlockBytes); b < end;) {
+    const PageId page = pages_.page_of(BlockId{b});
+    b = frames_.next(pages_.end_of(page) / kBlockBytes);
+    if (!counts(page) || freed_.contains(BlockId{raw(page)})) continue;
     freed_.insert(BlockId{raw(page)});
     more = true;
   }
