@@ -118,7 +118,10 @@ void Coherence::carry_out_fence(comm::Blocking& io, Counters* counters, BlockId 
       if (step.actions[0] != Action::end) protect({b, 1}, step.actions[0] == Action::protect_read ? Access::read : Access::none);
       if (step.actions[1] != Action::end) put_page(io, counters, pages_.page_of(b), {&b, 1});
       if (step.claimed.dirty()) mark_clean(b);
-      if (step.after.view == View::none) cached_.erase(b);
+      if (step.after.view == View::none) {
+        cached_.erase(b);
+        if (counters != nullptr) count(counters->blocks_dropped);
+      }
   }
   finish(b, step.after);
 }

@@ -92,6 +92,7 @@ void Coherence::Volley::put_together() {
 }
 
 void Coherence::Volley::finish() noexcept {
+  std::uint64_t dropped = 0;
   for (std::size_t i = 0; i < blocks_; ++i) {
     BlockState before = c_.state(block_[i]);
     before.busy = false;
@@ -99,10 +100,11 @@ void Coherence::Volley::finish() noexcept {
     if (before.dirty()) c_.mark_clean(block_[i]);
     if (after.view == View::none) {
       c_.cached_.erase(block_[i]);
-      ++dropped_;
+      ++dropped;
     }
     c_.finish(block_[i], after);
   }
+  if (counters_ != nullptr) count(counters_->blocks_dropped, dropped);
 }
 
 }  // namespace kasane::dsm

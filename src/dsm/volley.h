@@ -25,8 +25,6 @@ class Coherence::Volley {
   /// False: somebody else has the block in hand. What V goes on showing as before (pinned blocks, whole ones at an acquire) takes its step at once, by itself.
   bool take(BlockId);
   void fire();
-  /// How many blocks V shows no more.
-  [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_; }
 
  private:
   static constexpr std::size_t kMostBlocks = 128, kMostPages = 32;
@@ -53,7 +51,6 @@ class Coherence::Volley {
   std::array<BlockId, kMostBlocks> block_;
   std::array<Part, kMostPages> part_;
   std::size_t blocks_ = 0, parts_ = 0;
-  std::uint64_t dropped_ = 0;
 };
 
 }  // namespace kasane::dsm

@@ -69,6 +69,7 @@ TEST_P(SelfInvalidation, ADecayedCopyGetsNoNoticeAndAUsedOneStays) {
         m.collectives.barrier();   // nobody has the owner look from here on
         if (reads) {
           EXPECT_EQ(counters.pages_heard.load(), 1u);
+          EXPECT_EQ(counters.blocks_dropped.load(), 2u) << "one given up, one told of";
           ASSERT_EQ(*fading, 2u);
           EXPECT_EQ(counters.notices_spared.load(), 1u);
           EXPECT_EQ(counters.given_up_too_early.load(), 0u);
