@@ -183,7 +183,7 @@ class S3Fifo final : public Listed {
 
 }  // namespace
 
-std::vector<std::string_view> eviction_policies() { return {"steady", "s3-fifo", "2q", "clock", "fifo"}; }
+std::vector<std::string_view> eviction_policies() { return {"s3-fifo", "steady", "2q", "clock", "fifo"}; }
 
 std::unique_ptr<EvictionPolicy> make_eviction_policy(std::string_view name, std::uint32_t pages, PageProbe& probe) {
   if (name == "steady" || name == "s3-fifo") return std::make_unique<S3Fifo>(pages, probe, name == "steady");

@@ -50,7 +50,7 @@ class EvictionPolicy {
   virtual void put_back(PageId page) noexcept { keep(page); }
 };
 
-/// The names of all, the one for the runtime first: "steady", then those it is compared with (bench/eviction.cpp).
+/// The names of all, the one for the runtime first: "s3-fifo", then those it is compared with (bench/eviction.cpp).
 [[nodiscard]] std::vector<std::string_view> eviction_policies();
 
 /// For at most so many pages at once. Null: no such name.

@@ -2,7 +2,6 @@
 // What a program says of memory that may leave DRAM (advise, evict, pin): under a budget (KASANE_DRAM) it changes which pages leave and come, and nothing else.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -137,26 +136,6 @@ std::uint64_t read_back(usage how, std::size_t pages) {
     kasane::deallocate(data);
   });
   return bytes;
-}
-
-// Sweeps over four times the budget, of which nothing was said: recent pages are never the next ones, so what goes by recency finds nothing.
-TEST(Advice, SweepsFindPagesOfTheLastOne) {
-  if (kasane::ranks() > 1) GTEST_SKIP() << "what a rank keeps of its part hangs on what the others need";
-  const std::size_t pages = budget_pages() * 4;
-  std::uint64_t bad = 0, least = ~std::uint64_t{0};
-  kasane::run([&] {
-    auto* data = allocate(pages);
-    fill(data, pages);
-    bad += wrong(data, pages);   // what leaves after this has not changed
-    for (int sweep = 0; sweep < 6; ++sweep) {
-      const std::uint64_t before = kasane::statistics().bytes_read_back;
-      bad += wrong(data, pages);
-      least = std::min(least, kasane::statistics().bytes_read_back - before);
-    }
-    kasane::deallocate(data);
-  });
-  EXPECT_EQ(bad, 0u);
-  EXPECT_LE(least, pages * kPage * 19 / 20);   // a sixth less, where nothing disturbs
 }
 
 TEST(Advice, WhatIsReadAtRandomComesAlone) {
