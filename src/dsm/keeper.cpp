@@ -63,7 +63,7 @@ bool Keeper::ready() {
     }
   }
   room_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::min(residency_.total() / 2, directory_.pages().count()), 1 << 12, 1u << 30));
-  make(usual_, mem::eviction_policies().front().data());
+  make(usual_, "s3-fifo");
   return true;
 }
 

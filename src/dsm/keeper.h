@@ -11,7 +11,6 @@
 // Thread safety: run() is a thread's; stop() from any.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>

@@ -113,7 +113,7 @@ TEST(PageTraces, TheBestIsTheBest) {
   }
 }
 
-// The runtime's policy, as shares of what is possible. What it gives up where recent pages are the right ones is bounded, too.
+// As shares of what is possible. What it gives up where recent pages are the right ones is bounded, too.
 TEST(Eviction, SteadyKeepsTheRightPages) {
   const std::map<std::string, double> least{{"loop-1.25", 0.84}, {"loop-4", 0.84}, {"back-and-forth", 0.6}, {"stride", 0.9}, {"zipf", 0.85},
                                             {"zipf-and-sweeps", 0.79}, {"phases", 0.75}, {"sort", 0.8}, {"stencil", 0.95}, {"stencil-tb", 0.5}};
