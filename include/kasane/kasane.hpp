@@ -99,6 +99,7 @@ inline constexpr std::size_t page_default = KASANE_PAGE_DEFAULT;  ///< 64 KiB
 inline constexpr std::size_t page_large = KASANE_PAGE_LARGE;      ///< 2 MiB: large arrays
 
 /// Which rank owns the pages of an allocation at first, and how large they are. A value, also for template arguments.
+/// What is smaller than a page shares one with other objects: it is where that page is, which may have been drawn to the rank that used those (`--relocate`).
 struct placement {
   kasane_placement_t kind = KASANE_PLACEMENT_LOCAL;
   std::uint64_t argument = 0;      ///< as kasane_placement_t says
