@@ -110,7 +110,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
 
   // ---- memory larger than DRAM (eviction.cpp): for the rank's keeper ----
   /// The page's translations in V are dropped where its blocks are ours and free; the bytes stay.
-  void rest(PageId page) noexcept { hide(page, Event::rest); }
+  void rest(std::span<const PageId> pages) noexcept;
   /// Was it touched since?
   [[nodiscard]] bool touched(PageId) const noexcept;
   /// Changes that no release has sent go to their owners, so that their blocks can be dropped.
@@ -205,7 +205,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
     const mem::BlockRange all = pages_.blocks_of(page);
     for (std::uint64_t b = cached_.next(raw(all.first)); b < end_of(all); b = cached_.next(b + 1)) f(BlockId{b});
   }
-  void hide(PageId, Event) noexcept;
+  void hide(mem::BlockRange, Event) noexcept;
   void predict() noexcept;
   void foresee(PageId, std::uint64_t now) noexcept;
   void give_up_at_release(ThreadContext&);
@@ -261,7 +261,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   Predictor* predictor_ = nullptr;
   mem::Residency* residency_ = nullptr;   ///< null: memory has no limit, and there are no tiers
   gas::Tiers* tiers_ = nullptr;
-  static constexpr std::uint32_t kFlightsOfAPlan = 4, kFlights = 64;
+  static constexpr std::uint32_t kPiecesOfAFlight = 4, kFlights = 64;
+  static constexpr std::uint64_t kBlocksOfAFlight = kPiecesOfAFlight * gas::Tiers::kPieceBytes / mem::kBlockBytes;
   std::unique_ptr<Flight[]> flights_;     ///< blocks that are on their way from the spill file
   comm::IndexPool<> free_flights_{kFlights};
 

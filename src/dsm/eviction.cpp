@@ -61,9 +61,17 @@ void Coherence::make_present(comm::Blocking& io, PageId page, Fetched why) {
 
 // ---- the keeper's part ---------------------------------------------------------------------------------------------
 
-/// V shows the page's free blocks no more that the event, rest or doze, means something to.
-void Coherence::hide(PageId page, Event event) noexcept {
-  const BlockRange all = pages_.blocks_of(page);
+void Coherence::rest(std::span<const PageId> pages) noexcept {
+  for (std::size_t i = 0; i < pages.size();) {
+    BlockRange run = pages_.blocks_of(pages[i]);
+    for (++i; i < pages.size() && pages_.blocks_of(pages[i]).first == block_at(run.first, run.count); ++i) run.count += pages_.blocks_of(pages[i]).count;
+    hide(run, Event::rest);
+  }
+}
+
+/// V shows those blocks no more that are free and that the event, rest or doze, means something to.
+void Coherence::hide(BlockRange all, Event event) noexcept {
+  constexpr std::uint64_t kTogether = 256;   // a system call, which flushes the other cores' translations: long ones keep who gets there waiting
   BlockRange run{all.first, 0};
   const auto hide_run = [&] {
     if (run.count == 0) return;
@@ -81,8 +89,9 @@ void Coherence::hide(PageId page, Event event) noexcept {
     const Step step = next(s, event);
     if (step.verdict != Verdict::proceed || !try_claim(b, s, step)) {
       hide_run();
-    } else if (run.count++ == 0) {
-      run.first = b;
+    } else {
+      if (run.count++ == 0) run.first = b;
+      if (run.count == kTogether) hide_run();
     }
   }
   hide_run();

@@ -12,7 +12,7 @@ struct Coherence::Flight : mem::Flight {
   Coherence* coherence = nullptr;
   std::uint32_t index = 0;
   BlockId first{0};   ///< of the window that stays without a view
-  mem::SpillRanges<gas::Tiers::kMostAhead> runs;
+  mem::SpillRanges<kBlocksOfAFlight> runs;
 };
 
 }  // namespace kasane::dsm

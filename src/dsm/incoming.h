@@ -12,8 +12,8 @@ namespace kasane::dsm {
 /// Runs of claimed blocks whose bytes are to be read.
 class Coherence::Incoming {
  public:
-  /// Blocks in as many runs: what is read ahead, and a window; or what a view gathers at once.
-  static constexpr std::size_t kMost = gas::Tiers::kMostAhead + kWindowBlocks;
+  /// Blocks in as many runs: a window, or what a view gathers at once.
+  static constexpr std::size_t kMost = gas::Tiers::kMostAtOnce + kWindowBlocks;
 
   explicit Incoming(Coherence& coherence) noexcept : c_(coherence) {}
 

@@ -83,6 +83,14 @@ void Keeper::take_entered() {
   residency_.look_at_freed([this](PageId page) {
     if (usual_.known->contains(BlockId{raw(page)})) enter(page, true);
   });
+  lay_to_rest();
+}
+
+/// Until then the policy finds these pages touched.
+void Keeper::lay_to_rest() noexcept {
+  std::sort(armed_.begin(), armed_.end());
+  coherence_.rest(armed_);
+  armed_.clear();
 }
 
 void Keeper::enter(PageId page) { enter(page, mem::leaves_first(advisor_.table().usage(page))); }
@@ -109,7 +117,8 @@ bool Keeper::make_room(comm::Blocking& io) {
     for (const Rank other : config_.others) io.send(other, gas::kBudgetHandler, {});
   }
   std::uint64_t left = 0;
-  for (std::uint64_t n; (n = residency_.short_of(std::max(2 * residency_.low(), wanted))) != 0 && !stop_.load();) {
+  for (std::uint64_t n; (n = residency_.short_of(std::max(2 * residency_.low(), wanted))) > tiers_.departing() && !stop_.load();) {
+    n -= tiers_.departing();
     take_entered();
     const std::uint64_t urgent = residency_.admitted(wanted) ? 0 : wanted;
     std::uint64_t now = let_go(io, n, urgent, Pins::hold);
@@ -120,11 +129,18 @@ bool Keeper::make_room(comm::Blocking& io) {
     if (residency_.admitted(1)) tiers_.serve(io);
   }
   if (left != 0) {
+    finish(io);
     stuck_since_ns_ = 0;
   } else if (wanted != 0 && !residency_.admitted(wanted)) {
     nothing_left();
   }
   return left != 0;
+}
+
+void Keeper::finish(comm::Blocking& io) {
+  tiers_.finish(io);
+  coherence_.wake_waiting();
+  static_cast<void>(residency_.procure(0));
 }
 
 /// Lets pages of about so many blocks go, of which somebody waits for `urgent` ones; returns how many pages did. Each page is looked at once.
@@ -167,6 +183,7 @@ Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, 
       blocks += here;
       named[n++] = *page;
     }
+    lay_to_rest();
     tiers_.evict(io, {named.data(), n}, left.data());
     coherence_.wake_waiting();
     for (std::size_t i = 0; i < n; ++i) {
@@ -218,6 +235,7 @@ void Keeper::let_go_told(comm::Blocking& io) {
       if (n == named.size()) let_go_named();
     }
     if (n != 0) let_go_named();
+    finish(io);
     advisor_.left(leaving);
   }
 }

@@ -39,11 +39,12 @@ class Keeper final : private mem::PageProbe {
   void stop() noexcept;
 
  private:
-  void arm(PageId page) noexcept override { coherence_.rest(page); }
+  void arm(PageId page) noexcept override { armed_.push_back(page); }
   bool touched(PageId page) noexcept override { return coherence_.touched(page); }
 
   [[nodiscard]] bool ready();
   void take_entered();
+  void lay_to_rest() noexcept;
   bool make_room(comm::Blocking&);
   /// Pages in the order in which they leave.
   struct Line {
@@ -62,6 +63,7 @@ class Keeper final : private mem::PageProbe {
   };
   Gone let_go(comm::Blocking&, Line&, std::uint64_t most, Pins);
   void let_go_told(comm::Blocking&);
+  void finish(comm::Blocking&);
   static void forget(Line&, PageId) noexcept;
   void nothing_left();
 
@@ -79,6 +81,7 @@ class Keeper final : private mem::PageProbe {
   std::uint32_t room_ = 0;   ///< pages that a line can hold
   bool too_young_ = false;   ///< a page stayed for that, in this turn: whoever waited for it comes to use it, so somebody always gets on
   bool pins_broken_ = false;
+  std::vector<PageId> armed_;   ///< not laid to rest yet: neighbours together
   std::string why_;                   ///< there is no spill file
   std::uint64_t stuck_since_ns_ = 0;   ///< 0: it is not
   std::atomic<bool> stop_{false};

@@ -34,7 +34,7 @@ void Coherence::foresee(PageId page, std::uint64_t now) noexcept {
   if (in_use) return predictor_->in_use(page, now);
   switch (predictor_->look(page, now)) {
     case Advice::keep: break;
-    case Advice::doze: hide(page, Event::doze); break;
+    case Advice::doze: hide(pages_.blocks_of(page), Event::doze); break;
     case Advice::give_up: sharing_.tell_myself(page); break;
   }
 }

@@ -2,10 +2,10 @@
 // Blocks of this rank's pages that are on SSD: they come by themselves, and their page stays there, in part (docs/design/tiers.md).
 //
 //   the fault holds its block's bit, and those of the blocks that follow ─▶ word 0 is partial ─▶ read, waited for ─▶ armed, free
-//   its sweep goes on: the bits of further windows tried ─▶ partial ─▶ a flight: read by the reader (mem/spill_reader.h) ─▶ armed, free; but for the first window
+//   its sweep goes on: the bits of further windows tried ─▶ partial ─▶ a flight: read by the reader (mem/spill_reader.h) ─▶ armed, free; but for a window now and then
 //
-// What was loaded is armed for reading, and is saved: it goes again unwritten, unless a store comes, which faults first. The first window of a flight has its bytes, and no view: who gets
-// there faults, without waiting, and sends the next flight on its way.
+// What was loaded is armed for reading, and is saved: it goes again unwritten, unless a store comes, which faults first. A window in 512 KiB, the first of a flight, has its bytes, and no
+// view: who gets there faults, without waiting, and sends the next flights on their way.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -60,17 +60,19 @@ Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, Mask mas
   return Fault::served;
 }
 
-/// What should follow in b's sweep, if that has got so far: in several flights, so that the first lands, and is used, while the others are on their way. Waits for nobody's bit, so the
-/// caller may hold some.
+/// What should follow in b's sweep, if that has got so far: in several flights, so that the first lands, and is used, while the others are on their way. Every other one begins with a
+/// window without a view. Waits for nobody's bit, so the caller may hold some.
 void Coherence::read_ahead(ThreadContext& ctx, BlockId b) {
   const gas::ReadAhead::Plan plan = tiers_->plan(mem::offset_of(b));
-  const std::uint32_t together = std::max(1u, plan.pieces / kFlightsOfAPlan);
+  const std::uint32_t together = std::clamp(plan.pieces / 2, 1u, kPiecesOfAFlight);
+  BlockId first{0};
   for (std::uint32_t done = 0; done < plan.pieces; done += together) {
     const std::uint32_t index = free_flights_.take();
     if (index == comm::IndexPool<>::kNone) return;
     Flight& flight = flights_[index];
     flight.runs.clear();
-    flight.first = mem::block_of(static_cast<std::uint64_t>(plan.first) * gas::Tiers::kPieceBytes);
+    if (done / together % 2 == 0) first = mem::block_of(static_cast<std::uint64_t>(plan.first + plan.stride * done) * gas::Tiers::kPieceBytes);
+    flight.first = first;
     claim_ahead(ctx.io, b, {plan.first + plan.stride * done, plan.stride, std::min(together, plan.pieces - done)}, flight);
     fly(ctx, flight);
   }

@@ -2,10 +2,10 @@
 // What comes along when a piece of memory is brought in from SSD: recognises sweeps (ascending, descending, with a stride) among the pieces that are asked for, and says
 // which further ones to bring. A piece is a page, or a window of blocks.
 //
-//   asked for   10 ─▶ 11 +12 ─▶ 13 +14,15 ─▶ 16 +17…20 ─▶ …     the second neighbour makes a sweep; each time it gets to what was brought last, or beyond, twice as much follows that
-//               40 ─▶ 43 ─▶ 46 +49 ─▶ …                         a stride needs to be seen twice, and a piece elsewhere brings nothing but itself
+//   asked for   10 ─▶ 11 +12 ─▶ 12 +13,14 ─▶ 13 +15…17 ─▶ 15 +18…23 ─▶ …     the second neighbour makes a sweep; so much is kept ahead of it, twice as much each time
+//               40 ─▶ 43 ─▶ 46 +49 ─▶ …                                         a stride needs to be seen twice, and a piece elsewhere brings nothing but itself
 //
-// So who asks when it gets to the first piece that was brought along has the next ones on their way while it works on these.
+// When a quarter of that has been used, the next pieces follow: so some are on their way from the disk and others are there while who asks works on these.
 //
 // Several sweeps at once: a merge reads two and writes a third, eight threads have theirs. What they were is forgotten where others need the room.
 //
@@ -21,7 +21,7 @@ namespace kasane::gas {
 
 class ReadAhead {
  public:
-  static constexpr std::uint32_t kMost = 32;      ///< pieces that come at once
+  static constexpr std::uint32_t kMost = 64;      ///< pieces ahead of a sweep
   static constexpr std::int64_t kMostStride = 64; ///< pieces
 
   /// first, first + stride, …: besides the one that is asked for.
@@ -33,12 +33,14 @@ class ReadAhead {
   /// Is nothing known of where the next one will be, or has the program said that a piece outside of all sweeps begins one, upwards?
   enum class Known : std::uint8_t { nothing, ascends };
 
-  /// `piece` is asked for. most: pieces that the caller would take beside it.
+  /// `piece` is asked for. most: pieces that may be ahead of it.
   [[nodiscard]] Plan ask(std::uint64_t piece, std::uint32_t most, Known known = Known::nothing) noexcept {
     const auto at = static_cast<std::int64_t>(piece);
-    for (Sweep& s : sweeps_) {
-      if (s.meets(at)) return go_on(s, at, most);
+    Sweep* met = nullptr;
+    for (Sweep& s : sweeps_) {   // the last one used: others may be what is left of earlier sweeps over the same memory
+      if (s.meets(at) && (met == nullptr || s.used > met->used)) met = &s;
     }
+    if (met != nullptr) return go_on(*met, at, most);
     if (known == Known::ascends) {
       Sweep& s = oldest();
       s = {at, at, 1, kMost, 0};
@@ -65,20 +67,21 @@ class ReadAhead {
   }
 
  private:
-  static constexpr std::int64_t kMostSkipped = 16;
+  static constexpr std::int64_t kMostSkipped = 16, kMostBehind = 4;
 
   struct Sweep {
     std::int64_t last = 0;       ///< the piece asked for last, or brought along
     std::int64_t trigger = 0;    ///< from this piece on the next ones are to follow
     std::int64_t stride = 0;     ///< 0: not known
-    std::uint32_t window = 0;    ///< pieces of the last plan; 0: no sweep yet
+    std::uint32_t ahead = 0;     ///< pieces that were to be ahead when it was last asked; 0: no sweep yet
     std::uint64_t used = 0;      ///< 0: never
 
-    /// Is it among what was brought, or nearly the next? Some were here already and were not asked for; some of the last plan could not come.
+    [[nodiscard]] std::uint32_t quarter() const noexcept { return std::max(1u, ahead / 4); }
+    /// Is it among what was brought, or nearly the next? Some were here already and were not asked for; some of the last plan could not come. What lies further back than
+    /// where it was last asked begins anew: a program goes over the same memory again.
     [[nodiscard]] bool meets(std::int64_t at) const noexcept {
-      if (window == 0 || (at - last) % stride != 0) return false;
-      const std::int64_t further = (at - last) / stride;
-      return further >= -2 * static_cast<std::int64_t>(window) && further <= kMostSkipped;
+      if (ahead == 0 || (at - last) % stride != 0) return false;
+      return (at - trigger) / stride >= -static_cast<std::int64_t>(quarter()) - kMostBehind && (at - last) / stride <= kMostSkipped;
     }
   };
 
@@ -88,14 +91,18 @@ class ReadAhead {
 
   Plan go_on(Sweep& s, std::int64_t at, std::uint32_t most) noexcept {
     s.used = ++clock_;
-    if (s.window != 0 && (at - s.trigger) / s.stride < 0) return {};
+    if (s.ahead != 0 && (at - s.trigger) / s.stride < 0) return {};
+    const std::uint32_t ahead = std::min(std::max(1u, 2 * s.ahead), kMost);
     const std::int64_t from = (at - s.last) / s.stride > 0 ? at : s.last;
+    const auto come = static_cast<std::uint64_t>((from - at) / s.stride), wanted = std::uint64_t{std::min(ahead, most)};
+    if (s.ahead == 0) s.ahead = 1;
+    if (wanted <= come) return {};   // there is no room for the moment: the next one asks again
     const auto above_zero = s.stride > 0 ? std::uint64_t{kMost} : static_cast<std::uint64_t>(from / -s.stride);
-    const auto pieces = static_cast<std::uint32_t>(std::min({std::max(std::uint64_t{1}, 2 * std::uint64_t{s.window}), std::uint64_t{most}, std::uint64_t{kMost}, above_zero}));
-    if (most != 0 || s.window == 0) s.window = std::max(1u, pieces);   // if there is no room for the moment, the next one asks for as much
-    s.trigger = from + s.stride;
+    const auto pieces = static_cast<std::uint32_t>(std::min(wanted - come, above_zero));
+    s.ahead = ahead;
+    s.trigger = at + s.stride * static_cast<std::int64_t>(s.quarter());
     s.last = from + s.stride * static_cast<std::int64_t>(pieces);
-    return {s.trigger, s.stride, pieces};
+    return {from + s.stride, s.stride, pieces};
   }
 
   std::array<Sweep, 16> sweeps_{};

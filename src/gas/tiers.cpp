@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,10 +14,21 @@
 
 namespace kasane::gas {
 
+/// Pages that are being written.
+struct Tiers::Departure {
+  std::array<Mover::Trip, kTogether> trips;
+  std::size_t n = 0;
+  std::uint64_t blocks = 0;   ///< that have frames
+  std::vector<mem::SpillRange> ranges;
+  std::optional<mem::SpillBatch> batch;
+};
+
+Tiers::~Tiers() = default;
+
 Tiers::Tiers(comm::Transport& transport, Mover& mover, AddressCache& addresses, PageHolder& holder, mem::Space& space, mem::Residency& residency, const mem::AdviceTable& advice,
              Config config)
     : transport_(transport), mover_(mover), addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), holder_(holder), space_(space),
-      residency_(residency), advice_(advice), config_(std::move(config)) {
+      residency_(residency), advice_(advice), config_(std::move(config)), departures_(std::make_unique<Departure[]>(2)) {
   transport_.set_handler(kRouseHandler, &Tiers::on_rouse, this);
 }
 
@@ -57,14 +69,20 @@ void Tiers::forget(std::uint64_t offset, std::uint64_t bytes) noexcept {
 
 // ---- out -----------------------------------------------------------------------------------------------------------
 
-/// V is protected before word 0 says ssd: an eviction that is refused has told nobody anything.
 void Tiers::evict(comm::Blocking& io, std::span<const PageId> pages, bool* left) {
+  Departure& next = departures_[turn_];
+  depart(io, pages, left, next);
+  finish(io);
+  turn_ = 1 - turn_;
+  if (!next.batch || next.batch->finished()) finish(io);   // there was nothing to write
+}
+
+/// V is protected before word 0 says ssd: an eviction that is refused has told nobody anything.
+void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left, Departure& d) {
   KASANE_CHECK_OP(pages.size(), <=, kTogether);
   const Rank me = transport_.rank();
-  std::array<Mover::Trip, kTogether> all, leaving;
-  std::array<std::size_t, kTogether> index;
-  std::size_t n = 0;
-  leaving_.clear();
+  std::array<Mover::Trip, kTogether> all;
+  d.ranges.clear();
   comm::Batch batch(io);
   for (std::size_t i = 0; i < pages.size(); ++i) {
     left[i] = false;
@@ -90,38 +108,57 @@ void Tiers::evict(comm::Blocking& io, std::span<const PageId> pages, bool* left)
     if (way == Leaving::spill) {
       directory_.unmark(batch, t.page, begin_evict(t.step.claimed), &t.last);
       t.step = {MoveVerdict::claim, begin_evict(t.step.claimed)};   // from here on as for a move
-      leaving_.push_back({pages_.offset_of(t.page), pages_.bytes_of(t.page)});
+      d.ranges.push_back({pages_.offset_of(t.page), pages_.bytes_of(t.page)});
     } else {   // nobody else knows its frames
-      add_blocks(leaving_, t.page, unsaved);
+      add_blocks(d.ranges, t.page, unsaved);
     }
-    index[n] = i;
-    leaving[n++] = t;
+    left[i] = true;
+    d.blocks += residency_.count(pages_.blocks_of(t.page));
+    d.trips[d.n++] = t;
   }
   batch.await();
-  if (n == 0) return;
-  mover_.recall(io, {leaving.data(), n});
-  write(io, leaving_);
-  punch({leaving.data(), n});
-  for (std::size_t i = 0; i < n; ++i) {
-    Mover::Trip& t = leaving[i];
+  if (d.n == 0) return;
+  mover_.recall(io, {d.trips.data(), d.n});
+  if (d.ranges.empty()) return;
+  d.batch.emplace(mem::SpillOp::write, space_.a(0), d.ranges);
+  writes_->issue(*d.batch);
+}
+
+std::uint64_t Tiers::departing() const noexcept { return departures_[1 - turn_].blocks; }
+
+/// The frames stay until all are written: whatever fails, nothing is lost.
+void Tiers::finish(comm::Blocking& io) {
+  Departure& d = departures_[1 - turn_];
+  if (d.n == 0) return;
+  if (d.batch) {
+    writes_->wait(*d.batch);
+    if (d.batch->error() != 0) config_.fatal(file_->error(d.batch->op, d.batch->error(), d.batch->failed().offset, d.batch->failed().bytes));
+    const std::uint64_t written = file_->counts().bytes_written.load(std::memory_order_relaxed);   // relaxed: a number that only we change
+    if (io.counters() != nullptr) count(io.counters()->bytes_spilled, written - spilled_);
+    spilled_ = written;
+    d.batch.reset();
+  }
+  punch({d.trips.data(), d.n});
+  comm::Batch batch(io);
+  for (std::size_t i = 0; i < d.n; ++i) {
+    Mover::Trip& t = d.trips[i];
     directory_.unmark(batch, t.page, t.claimed() ? end_evict(t.step.claimed) : in_tier(Location::of(t.before), Tier::ssd), &t.last);
   }
   batch.await();
-  for (std::size_t i = 0; i < n; ++i) {
-    KASANE_CHECK(leaving[i].last == leaving[i].step.claimed.word(), "only its mover changes the entry of a page that moves");
-    left[index[i]] = true;
-  }
-  if (io.counters() != nullptr) count(io.counters()->pages_evicted, n);
+  for (std::size_t i = 0; i < d.n; ++i) KASANE_CHECK(d.trips[i].last == d.trips[i].step.claimed.word(), "only its mover changes the entry of a page that moves");
+  if (io.counters() != nullptr) count(io.counters()->pages_evicted, d.n);
+  d.n = 0;
+  d.blocks = 0;
 }
 
-/// Neighbours together: a hole costs a system call.
+/// Neighbours together: a hole costs a system call. Not too many: meanwhile nobody fills frames of the memory file.
 void Tiers::punch(std::span<const Mover::Trip> trips) noexcept {
   std::array<PageId, kTogether> pages;
   std::transform(trips.begin(), trips.end(), pages.begin(), [](const Mover::Trip& t) { return t.page; });
   std::sort(pages.begin(), pages.begin() + trips.size());
   for (std::size_t i = 0; i < trips.size();) {
     mem::BlockRange run = pages_.blocks_of(pages[i]);
-    for (++i; i < trips.size() && pages_.blocks_of(pages[i]).first == BlockId{raw(run.first) + run.count}; ++i) run.count += pages_.blocks_of(pages[i]).count;
+    for (++i; i < trips.size() && run.count < kMostPunched && pages_.blocks_of(pages[i]).first == BlockId{raw(run.first) + run.count}; ++i) run.count += pages_.blocks_of(pages[i]).count;
     residency_.empty(run);
   }
 }
@@ -132,16 +169,6 @@ void Tiers::add_blocks(std::vector<mem::SpillRange>& ranges, PageId page, const 
   for (std::uint64_t i = 0; i < count; ++i) {
     if (blocks[i]) mem::append(ranges, {first + i * mem::kBlockBytes, mem::kBlockBytes});
   }
-}
-
-/// The frames stay until all are written: whatever fails, nothing is lost.
-void Tiers::write(comm::Blocking& io, std::span<mem::SpillRange> ranges) {
-  if (ranges.empty()) return;
-  mem::SpillBatch batch(mem::SpillOp::write, space_.a(0), ranges);
-  const std::uint64_t before = file_->counts().bytes_written.load(std::memory_order_relaxed);   // relaxed, both: a number that only we change
-  writes_->run(batch);
-  if (batch.error() != 0) config_.fatal(file_->error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes));
-  if (io.counters() != nullptr) count(io.counters()->bytes_spilled, file_->counts().bytes_written.load(std::memory_order_relaxed) - before);
 }
 
 // ---- in ------------------------------------------------------------------------------------------------------------
@@ -163,7 +190,7 @@ void Tiers::bring_in(comm::Blocking& io, PageId page) {
 
 void Tiers::bring_in(comm::Blocking& io, PageId page, Who who) {
   holder_.claim_rest(io, page);
-  std::array<Mover::Trip, ReadAhead::kMost> trips;
+  std::array<Mover::Trip, kMostTrips> trips;
   trips[0].page = page;
   const std::span<Mover::Trip> all(trips.data(), claim_with(page, trips));
   comm::Batch batch(io);
@@ -200,25 +227,25 @@ void Tiers::add_missing(Missing& missing, PageId page) const noexcept {
 }
 
 /// Of pieces that have so many blocks.
-ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks) noexcept {
+ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks) noexcept {
   if (!is_open() || !reads_ahead(page)) return {};
-  std::uint64_t most = std::min(kMostAhead, residency_.low() / 4) / blocks;
+  std::uint64_t most = std::min(most_blocks, residency_.low() / 2) / blocks;
   while (most != 0 && !residency_.admitted(residency_.low() / 4 + most * blocks)) most /= 2;
   if (planning_.test_and_set(std::memory_order_acquire)) return {};   // acquire, release: the plans as their last holder left them
-  const ReadAhead::Plan plan = ahead.ask(piece, static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost - 1)),
+  const ReadAhead::Plan plan = ahead.ask(piece, static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost)),
                                         advice_.usage(page) == mem::Usage::sequential ? ReadAhead::Known::ascends : ReadAhead::Known::nothing);
   planning_.clear(std::memory_order_release);
   return plan;
 }
 
 ReadAhead::Plan Tiers::plan(std::uint64_t offset) noexcept {
-  return plan(blocks_ahead_, pages_.page_of(offset), offset / kPieceBytes, kPieceBytes / mem::kBlockBytes);
+  return plan(blocks_ahead_, pages_.page_of(offset), offset / kPieceBytes, kPieceBytes / mem::kBlockBytes, kMostAhead);
 }
 
 /// The caller has claimed the page, trips[0]. Claims those that should come with it, as far as nobody has them and there is room in plenty; how many trips there are.
 /// Nothing is waited for.
-std::size_t Tiers::claim_with(PageId page, std::span<Mover::Trip, ReadAhead::kMost> trips) noexcept {
-  const ReadAhead::Plan plan = this->plan(pages_ahead_, page, raw(page), pages_.blocks_of(page).count);
+std::size_t Tiers::claim_with(PageId page, std::span<Mover::Trip, kMostTrips> trips) noexcept {
+  const ReadAhead::Plan plan = this->plan(pages_ahead_, page, raw(page), pages_.blocks_of(page).count, kMostAtOnce);
   std::size_t n = 1;
   for (std::uint32_t i = 0; i < plan.pieces; ++i) {
     const PageId next{static_cast<std::uint64_t>(plan.first + plan.stride * i)};

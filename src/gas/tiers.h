@@ -49,14 +49,20 @@ class Tiers final : public Rouser {
   /// Sets kRouseHandler.
   Tiers(comm::Transport&, Mover&, AddressCache&, PageHolder&, mem::Space&, mem::Residency&, const mem::AdviceTable&, Config);
 
+  ~Tiers();
+
   /// Makes the spill file, if there is none yet. Allocates: at the start, or by the keeper.
   Result<void> open();
   // acquire: pairs with open(), by another thread. A page that has bytes on SSD was written after it.
   [[nodiscard]] bool is_open() const noexcept { return open_.load(std::memory_order_acquire); }
 
-  /// Lets pages go: this rank's to the spill file, others' are dropped. left[i]: page i has no frame here any more; else it is in use, pinned, changed, or on its way.
+  /// Lets pages go: this rank's to the spill file, others' are dropped. left[i]: page i leaves; else it is in use, pinned, changed, or on its way. While pages are being written, those of
+  /// the call before are punched: they have no frames here any more when this returns, and the last ones after finish().
   static constexpr std::size_t kTogether = 64;
   void evict(comm::Blocking&, std::span<const PageId> pages, bool* left);
+  void finish(comm::Blocking&);
+  /// Blocks whose frames finish() will punch.
+  [[nodiscard]] std::uint64_t departing() const noexcept;
   /// Of this rank's page on SSD, as a whole: it is in when this returns, or moves, or somebody else was at it: look again.
   void bring_in(comm::Blocking&, PageId);
   void rouse(comm::Blocking&, PageId, Rank owner) override;
@@ -69,7 +75,8 @@ class Tiers final : public Rouser {
   /// Bytes of blocks that are stored() and not here, into M. ranges: sorted afterwards.
   void read(comm::Blocking&, std::span<mem::SpillRange> ranges);
   /// Windows of blocks (kPieceBytes) that should be brought along with the one at `offset`, or after it; none where there is little room.
-  static constexpr std::uint64_t kPieceBytes = 64 << 10, kMostAhead = (1 << 20) / mem::kBlockBytes;   ///< the latter in blocks
+  static constexpr std::uint64_t kPieceBytes = 64 << 10, kMostAhead = (4 << 20) / mem::kBlockBytes;   ///< the latter in blocks
+  static constexpr std::uint64_t kMostAtOnce = kMostAhead / 4;   ///< blocks that one read brings besides a window, or a page
   [[nodiscard]] ReadAhead::Plan plan(std::uint64_t offset) noexcept;
   /// Unless the program has said that the page is used at random.
   [[nodiscard]] bool reads_ahead(PageId page) const noexcept { return advice_.usage(page) != mem::Usage::random; }
@@ -96,13 +103,16 @@ class Tiers final : public Rouser {
   static void on_rouse(void* self, const comm::Message&) noexcept;
   enum class Who : std::uint8_t { keeper, worker };
   void bring_in(comm::Blocking&, PageId, Who);
-  std::size_t claim_with(PageId, std::span<Mover::Trip, ReadAhead::kMost>) noexcept;
-  using Missing = mem::SpillRanges<mem::kMostBlocksOfAPage / 2>;   ///< one page of any size, or kMostAhead blocks
+  static constexpr std::size_t kMostTrips = ReadAhead::kMost + 1;
+  std::size_t claim_with(PageId, std::span<Mover::Trip, kMostTrips>) noexcept;
+  using Missing = mem::SpillRanges<mem::kMostBlocksOfAPage / 2>;   ///< one page of any size, or one and kMostAtOnce blocks
   void add_missing(Missing&, PageId) const noexcept;
-  [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, PageId, std::uint64_t piece, std::uint64_t blocks) noexcept;
+  [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, PageId, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks) noexcept;
   void read(comm::Blocking&, std::span<mem::SpillRange>, Who);
-  void write(comm::Blocking&, std::span<mem::SpillRange>);
+  static constexpr std::uint64_t kMostPunched = 256;   ///< blocks, at once, unless a page has more
   void punch(std::span<const Mover::Trip>) noexcept;
+  struct Departure;
+  void depart(comm::Blocking&, std::span<const PageId> pages, bool* left, Departure&);
   void add_blocks(std::vector<mem::SpillRange>&, PageId, const BlockMask&) const;
 
   comm::Transport& transport_;
@@ -136,7 +146,9 @@ class Tiers final : public Rouser {
   std::atomic<Reading> reading_{Reading::not_yet};
   ReadAhead pages_ahead_, blocks_ahead_;
   std::atomic_flag planning_;                         ///< whose turn it is in these; who finds it taken brings in nothing else
-  std::vector<mem::SpillRange> leaving_;              ///< the keeper's
+  std::unique_ptr<Departure[]> departures_;           ///< two, the keeper's: it fills one while the other is being written
+  std::size_t turn_ = 0;                              ///< the one that is free
+  std::uint64_t spilled_ = 0;                         ///< bytes, that were counted
   std::atomic<const mem::SpillBatch*> broken_{nullptr};   ///< a read that failed: the keeper tells
   Notes<Asked, kMostAsked> asked_;
 };

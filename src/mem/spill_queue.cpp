@@ -127,9 +127,8 @@ unsigned SpillQueue::poll() noexcept {
   return reaping_.exchange(true) ? 0 : reap_and_give_back();
 }
 
-void SpillQueue::run(SpillBatch& batch) noexcept {
+void SpillQueue::issue(SpillBatch& batch) noexcept {
   while (!submit(batch)) wait_until([&] { return free_.load(std::memory_order_relaxed) != 0; });   // relaxed: submit() looks again
-  wait(batch);
 }
 
 void SpillQueue::wait(const SpillBatch& batch) noexcept {
@@ -156,21 +155,17 @@ void SpillQueue::wait_until(Reached&& reached) noexcept {
   waiters_.fetch_sub(1);
 }
 
+// One at a time: a staged run ends with a copy, and who waits for another should not wait for that as well.
 unsigned SpillQueue::reap_and_give_back() noexcept {
-  std::array<SpillResult, kDepth> results;
-  std::array<SpillBatch*, kDepth> ended;
-  const unsigned n = engine_->reap(results);
-  unsigned batches = 0;
-  for (unsigned i = 0; i < n; ++i) {
-    SpillBatch* const batch = end_run(slots_[results[i].slot], results[i].result);
-    if (batch != nullptr) ended[batches++] = batch;
-  }
+  SpillResult result;
+  const unsigned n = engine_->reap({&result, 1});
+  SpillBatch* const ended = n != 0 ? end_run(slots_[result.slot], result.result) : nullptr;
   reaping_.store(false);
   if (waiters_.load() != 0) {
     rounds_.fetch_add(1);
     rounds_.notify_all();
   }
-  for (unsigned i = 0; i < batches; ++i) ended[i]->done(*ended[i]);
+  if (ended != nullptr) ended->done(*ended);
   return n;
 }
 

@@ -11,7 +11,7 @@
 // sleep as leader and followers: one sleeps in the kernel for all, the others on a word; who leaves, or polls meanwhile, wakes them to find the next leader.
 //
 // Thread safety: submit() by one thread at a time (the lane's); poll(), wait() by any. Nothing allocates or throws: fault handlers may call all of it.
-// Invariants: a slot is free, or its run is counted in its batch's pending_. Whoever holds reaping_ ends all runs that it reaped before it gives it back, so a
+// Invariants: a slot is free, or its run is counted in its batch's pending_. Whoever holds reaping_ ends the run that it reaped before it gives it back, so a
 // slot that is not free then is still the engine's. Only a leader sleeps with it, and nobody waits for it; done() runs without it.
 #pragma once
 
@@ -83,10 +83,15 @@ class SpillQueue {
   /// Sends the batch on its way, without waiting. False: as far as there were slots; poll(), then submit the same batch again, which goes on from there.
   /// A batch that needed no I/O is finished (or done) at once.
   [[nodiscard]] bool submit(SpillBatch&) noexcept;
-  /// Completes what has ended; returns how many runs.
+  /// Completes a run that has ended; 0: there is none.
   unsigned poll() noexcept;
-  /// Submits and sleeps until it is finished, completing others meanwhile. Only of a batch without done, by the lane's thread.
-  void run(SpillBatch&) noexcept;
+  /// Submits all of it, and sleeps while there are no slots, completing others meanwhile. By the lane's thread.
+  void issue(SpillBatch&) noexcept;
+  /// Issues it, then waits.
+  void run(SpillBatch& batch) noexcept {
+    issue(batch);
+    wait(batch);
+  }
   /// Sleeps until a batch without done, all of whose runs have been issued, is finished, completing others meanwhile.
   void wait(const SpillBatch&) noexcept;
 

@@ -13,17 +13,6 @@
 #include "mem/size_signal.h"
 
 namespace kasane::mem {
-namespace {
-
-constexpr std::uint64_t pieces(std::uint64_t bytes) { return (bytes + Staging::kPieceBytes - 1) / Staging::kPieceBytes; }
-
-// Bit i: n free ones in a row from i on.
-std::uint64_t rows_of(std::uint64_t free, std::uint64_t n) {
-  while (--n != 0) free &= free >> 1;
-  return free;
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Staging>> Staging::create(MemoryFile file) {
   // One large frame where the machine has one: a transfer looks up a single page then. Reserved twice as long, to be aligned.
@@ -56,17 +45,12 @@ Staging::Part Staging::first_part(const std::byte* base, std::uint64_t offset, s
 }
 
 std::span<std::byte> Staging::take(std::uint64_t bytes) noexcept {
-  bytes = std::min<std::uint64_t>(bytes, kMostRunBytes);
   std::uint64_t free = free_.load(std::memory_order_relaxed);   // relaxed: a guess, which the compare-swap checks
-  while (free != 0) {
-    std::uint64_t n = pieces(bytes), rows = 0;
-    while ((rows = rows_of(free, n)) == 0) --n;   // at 1 there is one
-    const auto first = static_cast<unsigned>(std::countr_zero(rows));
-    const std::span<std::byte> taken(memory_ + first * kPieceBytes, std::min<std::uint64_t>(bytes, n * kPieceBytes));
-    // acquire: pairs with give_back(): who had the piece is over with it.
-    if (free_.compare_exchange_weak(free, free & ~bits_of(taken), std::memory_order_acquire, std::memory_order_relaxed)) return taken;
+  // acquire: pairs with give_back(): who had the piece is over with it.
+  while (free != 0 && !free_.compare_exchange_weak(free, free & (free - 1), std::memory_order_acquire, std::memory_order_relaxed)) {
   }
-  return {};
+  if (free == 0) return {};
+  return {memory_ + static_cast<std::size_t>(std::countr_zero(free)) * kPieceBytes, static_cast<std::size_t>(std::min<std::uint64_t>(bytes, kPieceBytes))};
 }
 
 int Staging::deliver(std::uint64_t offset, std::span<const std::byte> bytes) const noexcept {
@@ -89,12 +73,11 @@ int Staging::deliver(std::uint64_t offset, std::span<const std::byte> bytes) con
 }
 
 void Staging::give_back(std::span<std::byte> taken) noexcept {
-  free_.fetch_or(bits_of(taken), std::memory_order_release);   // release: see take()
+  free_.fetch_or(bit_of(taken), std::memory_order_release);   // release: see take()
 }
 
-std::uint64_t Staging::bits_of(std::span<const std::byte> taken) const noexcept {
-  const auto first = static_cast<std::uint64_t>(taken.data() - memory_) / kPieceBytes;
-  return ((std::uint64_t{1} << pieces(taken.size())) - 1) << first;
+std::uint64_t Staging::bit_of(std::span<const std::byte> taken) const noexcept {
+  return std::uint64_t{1} << static_cast<std::uint64_t>(taken.data() - memory_) / kPieceBytes;
 }
 
 }  // namespace kasane::mem

@@ -32,8 +32,7 @@ struct MemoryFile {
 
 class Staging {
  public:
-  static constexpr std::uint32_t kPieceBytes = 32u << 10;
-  static constexpr std::uint32_t kMostRunBytes = 64u << 10;   ///< that are read at once
+  static constexpr std::uint32_t kPieceBytes = 64u << 10;     ///< the most that is read at once
   static constexpr std::size_t kBytes = 64 * kPieceBytes;     ///< in all, for as long as it lives
 
   /// The file outlives it, as long as something is read.
@@ -49,7 +48,7 @@ class Staging {
     bool staged;
   };
   [[nodiscard]] Part first_part(const std::byte* base, std::uint64_t offset, std::uint64_t bytes) const noexcept;
-  /// Memory for so many bytes, or for fewer of them; none: all is taken.
+  /// A piece, or so many bytes of it; none: all are taken.
   [[nodiscard]] std::span<std::byte> take(std::uint64_t bytes) noexcept;
   /// Writes whole blocks to the memory file. 0 or an errno.
   [[nodiscard]] int deliver(std::uint64_t offset, std::span<const std::byte> bytes) const noexcept;
@@ -60,12 +59,11 @@ class Staging {
 
  private:
   Staging(MemoryFile file, std::byte* memory) noexcept : file_(file), memory_(memory) {}
-  [[nodiscard]] std::uint64_t bits_of(std::span<const std::byte>) const noexcept;
+  [[nodiscard]] std::uint64_t bit_of(std::span<const std::byte>) const noexcept;
 
   const MemoryFile file_;
   std::byte* const memory_;
   std::atomic<std::uint64_t> free_{~std::uint64_t{0}};   // bit i: piece i
 };
-static_assert(Staging::kMostRunBytes % Staging::kPieceBytes == 0);
 
 }  // namespace kasane::mem

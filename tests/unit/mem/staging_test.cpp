@@ -22,19 +22,19 @@
 namespace kasane::mem {
 namespace {
 
-constexpr std::uint64_t kPieces = Staging::kBytes / Staging::kPieceBytes;
+constexpr std::uint64_t kPieces = Staging::kBytes / Staging::kPieceBytes, kAllButOne = Staging::kBytes - Staging::kPieceBytes;
 
-TEST(Staging, GivesWhatIsAskedForUpToARun) {
+TEST(Staging, GivesWhatIsAskedForUpToAPiece) {
   const Frames frames;
   const auto staging = frames.make_staging();
-  for (const std::uint64_t bytes : {std::uint64_t{kBlockBytes}, std::uint64_t{Staging::kPieceBytes}, Staging::kPieceBytes + kBlockBytes, std::uint64_t{Staging::kMostRunBytes}}) {
+  for (const std::uint64_t bytes : {std::uint64_t{kBlockBytes}, 5 * kBlockBytes, std::uint64_t{Staging::kPieceBytes}}) {
     const auto taken = staging->take(bytes);
     EXPECT_EQ(taken.size(), bytes);
     EXPECT_EQ(taken.data(), staging->memory().data()) << "what was used last is in the cache";
     staging->give_back(taken);
   }
   const auto taken = staging->take(1u << 20);
-  EXPECT_EQ(taken.size(), Staging::kMostRunBytes);
+  EXPECT_EQ(taken.size(), Staging::kPieceBytes);
   staging->give_back(taken);
 }
 
@@ -45,17 +45,10 @@ TEST(Staging, IsGivenUntilAllIsTaken) {
   for (std::uint64_t i = 0; i < kPieces; ++i) all.push_back(staging->take(kBlockBytes));
   for (const auto& piece : all) EXPECT_EQ(piece.size(), kBlockBytes);
   EXPECT_TRUE(staging->take(kBlockBytes).empty());
-  // Free are number 7, and 20 and 21, which are neighbours.
-  for (const std::size_t i : {7, 20, 21}) staging->give_back(all[i]);
-  const auto long_one = staging->take(Staging::kMostRunBytes), short_one = staging->take(Staging::kMostRunBytes);
-  EXPECT_EQ(long_one.size(), Staging::kMostRunBytes);
-  EXPECT_EQ(long_one.data(), all[20].data());
-  EXPECT_EQ(short_one.size(), Staging::kPieceBytes) << "the beginning of a run, where there is no more";
-  EXPECT_EQ(short_one.data(), all[7].data());
+  for (const std::size_t i : {20, 7}) staging->give_back(all[i]);
+  for (const std::size_t i : {7, 20}) EXPECT_EQ(staging->take(kBlockBytes).data(), all[i].data());
   EXPECT_TRUE(staging->take(kBlockBytes).empty());
-  staging->give_back(long_one), staging->give_back(short_one);
-  for (std::size_t i = 0; i < all.size(); ++i)
-    if (i != 7 && i != 20 && i != 21) staging->give_back(all[i]);
+  for (const auto& piece : all) staging->give_back(piece);
 }
 
 // Whoever has a piece has it alone.
@@ -153,34 +146,36 @@ TEST_P(StagedReadTest, MoreThanThereIsStagingFor) {
   for (std::uint64_t b = 0; b < kFramesBytes / kBlockBytes; ++b) frames.fill(blocks(b), value_of(b));
   ASSERT_EQ(write({{0, kFramesBytes}}), 0);
   frames.punch({0, kFramesBytes});
-  std::vector<SpillRange> all{{0, kFramesBytes}};
-  SpillBatch batch{SpillOp::read, frames.base(), all};
-  ASSERT_TRUE(queue->submit(batch)) << "it has fewer runs than there are slots";
-  queue->wait(batch);
-  ASSERT_EQ(batch.error(), 0);
-  EXPECT_GE(file.counts().bytes_staged, Staging::kBytes);
-  EXPECT_LT(file.counts().bytes_staged, kFramesBytes);
+  const auto other = make_queue(file);   // a queue has as many slots as there are pieces: one of them stays free
+  std::vector<SpillRange> all[2]{{{0, kAllButOne}}, {{kAllButOne, kFramesBytes - kAllButOne}}};
+  SpillBatch first{SpillOp::read, frames.base(), all[0]}, second{SpillOp::read, frames.base(), all[1]};
+  ASSERT_TRUE(queue->submit(first));
+  ASSERT_TRUE(other->submit(second)) << "it has fewer runs than there are slots";
+  queue->wait(first), other->wait(second);
+  ASSERT_EQ(first.error(), 0);
+  ASSERT_EQ(second.error(), 0);
+  EXPECT_EQ(file.counts().bytes_staged, Staging::kBytes);
   for (std::uint64_t b = 0; b < kFramesBytes / kBlockBytes; ++b) ASSERT_TRUE(frames.holds(blocks(b), value_of(b))) << b;
 }
 
-// One queue has all the pieces, and nobody completes its reads: others go on.
+// One queue has all the pieces but one, and nobody completes its reads: others go on.
 TEST_P(StagedReadTest, AQueueThatIsNotPolledHoldsUpNoOther) {
   frames.fill({0, kFramesBytes}, 6);
   ASSERT_EQ(write({{0, kFramesBytes}}), 0);
   frames.punch({0, kFramesBytes});
-  std::vector<SpillRange> ranges{{0, Staging::kBytes}};
+  std::vector<SpillRange> ranges{{0, kAllButOne}};
   SpillBatch forgotten{SpillOp::read, frames.base(), ranges};
   ASSERT_TRUE(queue->submit(forgotten));
   const auto other = make_queue(file);
-  std::vector<SpillRange> rest{{Staging::kBytes, Staging::kBytes}};
+  std::vector<SpillRange> rest{{kAllButOne, Staging::kBytes}};
   SpillBatch batch{SpillOp::read, frames.base(), rest};
   other->run(batch);
   EXPECT_EQ(batch.error(), 0);
-  EXPECT_EQ(file.counts().bytes_staged, 0u);
+  EXPECT_EQ(file.counts().bytes_staged, Staging::kPieceBytes);
   queue->wait(forgotten);
   EXPECT_EQ(forgotten.error(), 0);
   EXPECT_EQ(file.counts().bytes_staged, Staging::kBytes);
-  EXPECT_TRUE(frames.holds({0, 2 * Staging::kBytes}, 6));
+  EXPECT_TRUE(frames.holds({0, kAllButOne + Staging::kBytes}, 6));
 }
 
 // Nothing of it is visible: not a frame is made.
