@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
   line.toggle("--quick", quick, "smaller sizes and fewer repetitions: seconds instead of minutes");
   line.text("--json", json, kasane::bench::kJsonHelp);
   line.choices("--only", only, {"fork-join", "steal", "pages", "apps"}, "only these groups");
-  line.choices("--faults", engines, {"uffd", "mprotect"}, "measure the pages with these fault engines only; else with all that the kernel allows");
+  line.choices("--faults", engines, {"uffd", "mprotect", "uffd-thread"}, "measure the pages with these fault engines only; else with all that the kernel allows");
   if (const auto status = line.parse(argc, argv)) return *status;
 
   const auto wanted = [&](const char* group) { return only.empty() || std::find(only.begin(), only.end(), group) != only.end(); };

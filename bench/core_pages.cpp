@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "comm/bootstrap/job.h"
 #include "mem/engines.h"
+#include "mem/fault_threads.h"
 #include "mem/signal_dispatch.h"
 #include "mem/userfaultfd.h"
 #include "support/rank_memory.h"
@@ -42,7 +43,7 @@ struct Samples {
 
 struct Results {
   Samples miss, miss_inside, stream, view, write_view, release_whole;
-  Samples write_miss, release_page, release_clean, acquire_clean, epoch, fault, fault_uffd, protect, copy;
+  Samples write_miss, release_page, release_clean, acquire_clean, epoch, fault, fault_uffd, fault_uffd_thread, protect, copy;
   bool wrong;
 };
 
@@ -60,8 +61,39 @@ bool map_block(void* uffd, void* address, bool write, int) {
   return static_cast<mem::Userfaultfd*>(uffd)->map(block_of(address), kBlockBytes, !write, done) == 0;
 }
 
+/// What the thread does that serves a fault: it only maps it.
+class MappingServer final : public mem::FaultServer {
+ public:
+  explicit MappingServer(const mem::Userfaultfd& uffd) noexcept : uffd_(uffd) {}
+  bool serve_allowed(const mem::UserFault&) noexcept override { return false; }
+  void answer(const mem::UserFault& fault) noexcept override {
+    std::size_t done;
+    static_cast<void>(uffd_.map(block_of(fault.address), kBlockBytes, !fault.write, done));
+    put_off(fault);
+  }
+  void put_off(const mem::UserFault& fault) noexcept override { uffd_.wake(block_of(fault.address), kBlockBytes); }
+
+ private:
+  const mem::Userfaultfd& uffd_;
+};
+
+double measure_fault_uffd_thread(int file, std::size_t blocks, const std::vector<std::size_t>& order) {
+  const auto uffd = mem::Userfaultfd::open(mem::Delivery::thread).value();
+  auto* base = static_cast<std::byte*>(::mmap(nullptr, blocks * kBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+  KASANE_CHECK(uffd.add(base, blocks * kBlockBytes) == 0);
+  MappingServer server(uffd);
+  mem::FaultThreads threads(uffd, server);
+  KASANE_CHECK(threads.start().has_value());
+  const std::uint64_t start = now_ns();
+  for (const std::size_t b : order) static_cast<void>(*static_cast<volatile std::byte*>(base + b * kBlockBytes));
+  const std::uint64_t end = now_ns();
+  threads.stop();
+  ::munmap(base, blocks * kBlockBytes);
+  return us(end - start, blocks);
+}
+
 double measure_fault_uffd(int file, std::size_t blocks, const std::vector<std::size_t>& order) {
-  auto uffd = mem::Userfaultfd::open().value();
+  auto uffd = mem::Userfaultfd::open(mem::Delivery::in_place).value();
   auto* base = static_cast<std::byte*>(::mmap(nullptr, blocks * kBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
   KASANE_CHECK(uffd.add(base, blocks * kBlockBytes) == 0);
   KASANE_CHECK(mem::register_range(base, blocks * kBlockBytes, map_block, &uffd, mem::FaultSignals::segv_and_bus).has_value());
@@ -89,7 +121,8 @@ void measure_fault(Results& results, std::size_t blocks, const std::vector<std::
   results.protect.add(us(now_ns() - again, blocks));
   mem::unregister_range(const_cast<char*>(base));
   ::munmap(const_cast<char*>(base), blocks * kBlockBytes);
-  if (mem::probe_userfaultfd().empty()) results.fault_uffd.add(measure_fault_uffd(fd, blocks, order));
+  if (mem::probe_userfaultfd(mem::Delivery::in_place).empty()) results.fault_uffd.add(measure_fault_uffd(fd, blocks, order));
+  if (mem::probe_userfaultfd(mem::Delivery::thread).empty()) results.fault_uffd_thread.add(measure_fault_uffd_thread(fd, blocks, order));
   ::munmap(alias, blocks * kBlockBytes);
   ::close(fd);
 }
@@ -258,6 +291,7 @@ std::vector<Row> core_pages(bool quick, std::vector<std::string> engines) {
   }
   row("page-miss", "fault, mprotect", results[0].fault, "us");
   row("page-miss", "fault, uffd", results[0].fault_uffd, "us");
+  row("page-miss", "fault, uffd-thread", results[0].fault_uffd_thread, "us");
   row("page-miss", "mprotect", results[0].protect, "us");
   row("page-miss", "memcpy", results[0].copy, "us");
   for (Row& r : rows) {

@@ -14,7 +14,7 @@ namespace kasane::bench {
 /// Rows suite "core", cases page-miss, page-stream, page-view (the same bytes by one view), write-view (a view that is only written: made and ended),
 /// release-whole (what was written there), write-miss, release-page, release-clean, acquire-clean, false-sharing-epoch, systems "kasane, ENGINE" for each
 /// fault engine named (none: all that the kernel allows), and the physical limits beside them: "fault, mprotect" (a SIGSEGV whose handler only changes the
-/// protection of its page: what the kernel alone takes), "fault, uffd" (a SIGBUS whose handler only maps it), "mprotect" (that call by itself) and "memcpy" (the
+/// protection of its page: what the kernel alone takes), "fault, uffd" (a SIGBUS whose handler only maps it), "fault, uffd-thread" (a thread maps it while who faulted sleeps), "mprotect" (that call by itself) and "memcpy" (the
 /// page's bytes alone). Throws std::runtime_error if bytes are wrong, a rank fails, or an engine cannot be had.
 std::vector<Row> core_pages(bool quick, std::vector<std::string> engines);
 

@@ -39,12 +39,16 @@ namespace kasane::dsm {
 
 class Outbox;
 
+/// Whose faults a thread serves: its own; or those of others, one after the other (mem::Served::for_another). Then it waits for nothing that one of those others may hold: room.
+enum class Serves : bool { itself, others };
+
 /// What one OS thread (or one scripted thread) brings to every call.
 struct ThreadContext {
-  ThreadContext(comm::Transport& transport, comm::Waiter& waiter, Counters& c) noexcept : io(transport, waiter, &c), counters(c) {}
+  ThreadContext(comm::Transport& transport, comm::Waiter& waiter, Counters& c, Serves s = Serves::itself) noexcept : io(transport, waiter, &c), counters(c), serves(s) {}
 
   comm::Blocking io;
   Counters& counters;
+  const Serves serves;
   /// Sweeps under way. A fault at the block that a sweep expects doubles its window; one where a sweep began sweeps as far again at once (an epoch's faults are
   /// those of the epoch before); any other begins a sweep in place of the oldest: a merge reads two arrays and writes a third.
   struct Sweep {
@@ -236,9 +240,9 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
 
   void arm_claimed(std::uint64_t first, std::uint64_t last) noexcept;
 
-  void make_present(comm::Blocking&, PageId, Fetched);
-  void admit(comm::Blocking&, std::uint64_t blocks);
-  void admit_block(comm::Blocking&, BlockId);
+  void make_present(ThreadContext&, PageId, Fetched, Rank owner);
+  bool admit(comm::Blocking&, std::uint64_t blocks, Serves);
+  bool admit(ThreadContext&, PageId, std::uint64_t blocks);
   void fill(BlockId window, Mask) noexcept;
   void fill(mem::BlockRange) noexcept;
   void fill_twin(BlockId) noexcept;

@@ -10,17 +10,18 @@ using mem::BlockRange;
 // ---- room ----------------------------------------------------------------------------------------------------------
 
 void Coherence::admit(comm::Blocking& io, PageId page) {
-  if (residency_ != nullptr && residency_->counts(page)) admit(io, pages_.blocks_of(page).count);
+  if (residency_ != nullptr && residency_->counts(page)) admit(io, pages_.blocks_of(page).count, Serves::itself);
 }
 
-/// For a fault: as many blocks as may come with this one.
-void Coherence::admit_block(comm::Blocking& io, BlockId b) {
-  if (residency_ != nullptr && residency_->counts(mem::offset_of(b))) admit(io, std::min(kWindowBlocks, pages_.blocks_of(pages_.page_of(b)).count));
+/// For a fault: as many blocks of its page as may come with it, but no more than so many.
+bool Coherence::admit(ThreadContext& ctx, PageId page, std::uint64_t blocks) {
+  return residency_ == nullptr || !residency_->counts(page) || admit(ctx.io, std::min(blocks, pages_.blocks_of(page).count), ctx.serves);
 }
 
-/// Nothing is held. Whoever makes room needs changes sent only if nothing else is left, so it is asked first.
-void Coherence::admit(comm::Blocking& io, std::uint64_t blocks) {
-  if (residency_ == nullptr || residency_->admitted(blocks)) [[likely]] return;
+/// Nothing is held. Whoever makes room needs changes sent only if nothing else is left, so it is asked first. False: there is no room yet, and the faults that wait behind this one come
+/// first: room may be what a view holds, and what the view's thread waits for one of these.
+bool Coherence::admit(comm::Blocking& io, std::uint64_t blocks, Serves serves) {
+  if (residency_ == nullptr || residency_->admitted(blocks)) [[likely]] return true;
   for (;;) {
     const std::uint32_t stuck = residency_->times_stuck();
     await(io, [&] {
@@ -28,9 +29,13 @@ void Coherence::admit(comm::Blocking& io, std::uint64_t blocks) {
       residency_->want(blocks);
       return false;
     });
-    if (residency_->admitted(blocks)) return residency_->note_relieved();
+    if (residency_->admitted(blocks)) {
+      residency_->note_relieved();
+      return true;
+    }
     clean(io);
     io.waiter().pause();
+    if (serves == Serves::others) return false;
   }
 }
 
@@ -54,9 +59,10 @@ bool Coherence::fits(std::uint64_t bytes) noexcept { return residency_ == nullpt
 
 // ---- a page that is not here -----------------------------------------------------------------------------------------
 
-void Coherence::make_present(comm::Blocking& io, PageId page, Fetched why) {
-  if (why == Fetched::untouched) mover_->touch(io, page);
-  if (why == Fetched::asleep) static_cast<void>(addresses_.find(io, page));
+/// Nothing is held; owner: as it was just found. The access runs again, whatever comes of it.
+void Coherence::make_present(ThreadContext& ctx, PageId page, Fetched why, Rank owner) {
+  if (why == Fetched::untouched && admit(ctx, page, pages_.blocks_of(page).count)) mover_->touch(ctx.io, page);
+  if (why == Fetched::asleep) addresses_.rouse(ctx.io, page, owner);
 }
 
 // ---- the keeper's part ---------------------------------------------------------------------------------------------

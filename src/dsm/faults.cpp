@@ -20,7 +20,7 @@ bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
   const Event event = wanted == Access::write ? Event::store : Event::load;
   count(wanted == Access::write ? ctx.counters.faults_write : ctx.counters.faults_read);
   const BlockId b = mem::block_of(offset);
-  admit_block(ctx.io, b);
+  if (!admit(ctx, pages_.page_of(b), kWindowBlocks)) return true;   // later: there is no room yet
   const Step step = claim_block(ctx.io, b, event);
   bool good = true;
   if (step.verdict == Verdict::done) {
@@ -62,7 +62,7 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
       }
       if (fetched == Fetched::on_ssd) return bring_blocks(ctx, b, mask, event, gas::Location::of(found.word));
       for_each_bit(mask, [&](unsigned i) { finish(block_at(window, i), BlockState{}); });
-      make_present(ctx.io, pages_.page_of(b), fetched);   // with no bit held; the access then finds the page ours, or somebody else's
+      make_present(ctx, pages_.page_of(b), fetched, found.owner);   // with no bit held; the access then finds the page ours, or somebody else's
       return fetched == Fetched::wild ? Fault::wild : Fault::again;
     }
   }

@@ -277,7 +277,7 @@ std::optional<BlockId> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, 
   const std::uint64_t first = raw(mem::block_of(offset)), end = raw(mem::block_of(offset + bytes + kBlockBytes - 1));
   std::uint64_t noted = 0;
   for (std::uint64_t b = first; b < end;) {
-    admit(ctx.io, std::min(kMostBlocks, end - b));
+    admit(ctx.io, std::min(kMostBlocks, end - b), Serves::itself);
     Gathering gathering(*this, ctx, pinning, BlockId{b});
     gathering.gather();
     noted += gathering.noted();

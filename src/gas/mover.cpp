@@ -310,7 +310,6 @@ bool Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
 }
 
 void Mover::touch(comm::Blocking& io, PageId page) {
-  holder_.admit(io, page);
   if (holder_.claim(io, page) == Claim::ours) return;
   const Rank me = transport_.rank();
   Location before;

@@ -115,7 +115,7 @@ class Mover {
   bool draw(comm::Blocking&, PageId);
   /// Makes `to` the owner without data, where this rank owns the page and has stopped using its bytes. False: it does not own it (any more).
   [[nodiscard]] bool hand_back(comm::Blocking&, PageId, Rank to);
-  /// Makes this rank the owner of a page that nobody has touched yet; afterwards somebody has. Waits for nothing but this rank's blocks.
+  /// Makes this rank the owner of a page that nobody has touched yet; afterwards somebody has. The caller has been admitted. Waits for nothing but this rank's blocks.
   void touch(comm::Blocking&, PageId);
   /// Makes the page untouched, whatever it was, with this rank as its provisional owner: whoever faults on it first becomes its owner. The bytes are lost; nobody else may use the
   /// page meanwhile. Refused where it is pinned.

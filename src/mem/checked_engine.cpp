@@ -89,7 +89,7 @@ void CheckedEngine::leave(BlockId block) noexcept {
 
 Result<void> CheckedEngine::enter(std::uint64_t offset, Access wanted) {
   while (!try_enter(block_of(offset), wanted)) {
-    if (handler_ == nullptr || !handler_(handler_context_, offset, wanted))
+    if (handler_ == nullptr || !handler_(handler_context_, offset, wanted, Served::in_place))
       return fail(Errc::out_of_range, std::string(wanted == Access::write ? "store" : "load") + " at offset " +
                                           std::to_string(offset) + ": wild");
     if (preemption_) preemption_(preemption_context_);

@@ -9,21 +9,32 @@
 
 namespace kasane::mem {
 
-std::vector<EngineInfo> engines() {
-  std::string missing = probe_userfaultfd();
-  const bool offered = missing.empty();
-  return {{"uffd", offered, offered ? "userfaultfd, its faults as SIGBUS in place; needs no privileges" : std::move(missing)},
-          {"mprotect", true, "SIGSEGV and mprotect; any kernel"}};
+namespace {
+
+EngineInfo offered(std::string_view name, Delivery delivery, const char* how) {
+  std::string missing = probe_userfaultfd(delivery);
+  const bool available = missing.empty();
+  return {name, available, available ? how : std::move(missing)};
 }
 
-std::vector<std::string> engine_choices() { return {"auto", "uffd", "mprotect"}; }
+}  // namespace
+
+std::vector<EngineInfo> engines() {
+  return {offered(kUffd, Delivery::in_place, "userfaultfd, its faults as SIGBUS in place; needs no privileges"),
+          {"mprotect", true, "SIGSEGV and mprotect; any kernel"},
+          offered(kUffdThread, Delivery::thread, "userfaultfd, its faults to a thread, so that system calls wait for absent memory; slower, only if asked for")};
+}
+
+std::vector<std::string> engine_choices() {
+  return {"auto", std::string(kUffd), "mprotect", std::string(kUffdThread)};
+}
 
 Result<std::unique_ptr<FaultEngine>> make_fault_engine(const Space& space, std::string_view name) {
   if (name == "mprotect") return make_mprotect_engine(space);
-  auto uffd = make_uffd_engine(space);
+  auto uffd = make_uffd_engine(space, name == kUffdThread ? Delivery::thread : Delivery::in_place);
   if (uffd) return uffd;
   if (name == "auto") return make_mprotect_engine(space);
-  return fail(uffd.error().code, "the fault engine uffd (--faults, KASANE_FAULTS) cannot be had here: " + uffd.error().message + "; auto takes what can be had");
+  return fail(uffd.error().code, "the fault engine " + std::string(name) + " (--faults, KASANE_FAULTS) cannot be had here: " + uffd.error().message + "; auto takes what can be had");
 }
 
 }  // namespace kasane::mem

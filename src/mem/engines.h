@@ -18,13 +18,13 @@ struct EngineInfo {
   std::string reason;   ///< one line: how it works, or what is missing
 };
 
-/// All engines for programs with real pointers, the preferred one first. Probes the kernel; not for fault handlers.
+/// All engines for programs with real pointers, in the order in which auto would take them, then the one that it never takes. Probes the kernel; not for fault handlers.
 [[nodiscard]] std::vector<EngineInfo> engines();
 
 /// What may be asked for: "auto", then the engines' names.
 [[nodiscard]] std::vector<std::string> engine_choices();
 
-/// The engine of this space, whose maps must outlive it, by its name; "auto": the first that can be had. Errc::unsupported says what the kernel
+/// The engine of this space, whose maps must outlive it, by its name; "auto": the first that can be had, but never uffd-thread. Errc::unsupported says what the kernel
 /// lacks for the one that was asked for.
 Result<std::unique_ptr<FaultEngine>> make_fault_engine(const Space& space, std::string_view name);
 

@@ -15,17 +15,24 @@ namespace kasane::mem {
 
 enum class Access : std::uint8_t { none = 0, read = 1, write = 2 };   ///< write includes read
 
-/// What to do with an access at offset that V did not allow. Runs on the faulting thread's alternate stack: no malloc, no
-/// locks held across waits, no touching of V. true: the access was made possible, run it again; false: it is wild.
-using FaultHandler = bool (*)(void* context, std::uint64_t offset, Access wanted);
+/// Where a FaultHandler runs: on the alternate stack of the thread whose access it was; or on a thread of the engine, for one that sleeps in the kernel.
+enum class Served : std::uint8_t { in_place, for_another };
+
+/// What to do with an access at offset that V did not allow: no malloc, no locks held across waits, no touching of V. true: run it again (it was made
+/// possible, or should come again later); false: it is wild. for_another: one at a time, so it must not wait for what only another fault brings about; and what
+/// it calls wild comes again in_place, if it was no system call's, so that the report is of the thread that did it.
+using FaultHandler = bool (*)(void* context, std::uint64_t offset, Access wanted, Served served);
 
 class FaultEngine {
  public:
   virtual ~FaultEngine() = default;
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-  /// From now on faults in V go to handler.
+  /// From now on faults in V go to handler. One that is called for another thread may run when that thread has gone on by another's help: see await_handlers().
   virtual Result<void> start(FaultHandler handler, void* context) = 0;
+  /// Returns when no thread is in the handler any more.
   virtual void stop() noexcept = 0;
+  /// Returns when handlers that were called for other threads, and had begun before, have returned.
+  virtual void await_handlers() const noexcept {}
   /// Before start(): V allows everything in the run, for good; no protect() of it may follow, and a fault there has no cure.
   virtual Result<void> leave_open(BlockRange run) = 0;
   /// Changes what V allows for the run; returns when no thread of this process can still use the old rights.

@@ -67,7 +67,7 @@ class MprotectEngine final : public FaultEngine {
   static bool on_fault(void* self, void* address, bool write, int) {
     const auto* engine = static_cast<const MprotectEngine*>(self);
     const auto offset = static_cast<std::uint64_t>(static_cast<std::byte*>(address) - engine->base_);
-    return engine->handler_(engine->context_, offset, write ? Access::write : Access::read);
+    return engine->handler_(engine->context_, offset, write ? Access::write : Access::read, Served::in_place);
   }
 
   std::byte* const base_;

@@ -10,6 +10,10 @@
 // allow is served here, without the handler: the block is mapped again. Such a thread counts itself in that byte, and protect() waits until nobody who came
 // under the old rights is left; it holds nothing else, so that wait ends.
 //
+// Delivery to a thread (mem/fault_threads.h): the same but for three things. No run is shut out by markers, since system calls would fail there. A fault that the rights allow is served by
+// whichever of the two threads receives it. And what the handler calls wild, or has no memory for its frame, is closed (mem/closed_blocks.h), so that the access, run again, comes here in
+// place, or its system call fails.
+//
 // Invariants: the low bits of a byte change only in protect(), whose caller holds the block's busy bit. plain implies write. A registered block is mapped
 // with more than its rights only while a protect() of it runs.
 #include "mem/uffd_engine.h"
@@ -21,10 +25,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/assert.h"
+#include "mem/closed_blocks.h"
+#include "mem/fault_threads.h"
 #include "mem/mappings.h"
 #include "mem/signal_dispatch.h"
 #include "mem/stack_guard.h"
@@ -55,17 +62,17 @@ constexpr std::uint8_t state_of(Access access) { return static_cast<std::uint8_t
 constexpr std::uint8_t kOpenPlain = state_of(Access::write) | kPlain, kShutOut = kPlain;
 constexpr std::uint64_t kMostShutOut = 16;   // blocks; a marker costs a page table entry, so long runs are registered
 
-class UffdEngine final : public FaultEngine {
+class UffdEngine final : public FaultEngine, private FaultServer {
  public:
-  UffdEngine(const Space& space, Userfaultfd uffd, std::atomic<std::uint8_t>* blocks, std::uint64_t limit)
-      : v_(space.v(0)), a_(space.a(0)), bytes_(space.bytes()), uffd_(std::move(uffd)), blocks_(blocks), mappings_(limit) {}
+  UffdEngine(const Space& space, Delivery delivery, Userfaultfd uffd, std::atomic<std::uint8_t>* blocks, std::uint64_t limit)
+      : v_(space.v(0)), a_(space.a(0)), bytes_(space.bytes()), uffd_(std::move(uffd)), blocks_(blocks), mappings_(limit), closed_(v_) {
+    if (delivery == Delivery::thread) threads_.emplace(uffd_, static_cast<FaultServer&>(*this));
+  }
 
   Result<void> open() {
     if (const int result = uffd_.add(v_, bytes_); result != 0)
       return fail_errno(Errc::unsupported, "userfaultfd does not take a space of " + std::to_string(bytes_) + " bytes", result);
-    // Only now: until here the protection of the whole map kept everybody out.
-    if (::mprotect(v_, bytes_, PROT_READ | PROT_WRITE) == 0) return {};
-    return fail_errno(Errc::limit, "cannot make a space of " + std::to_string(bytes_) + " bytes accessible");
+    return let_in();   // only now: until here the protection of the whole map kept everybody out
   }
 
   ~UffdEngine() override {
@@ -74,21 +81,30 @@ class UffdEngine final : public FaultEngine {
     ::munmap(blocks_, bytes_ / kBlockBytes);
   }
 
-  std::string_view name() const noexcept override { return "uffd"; }
+  std::string_view name() const noexcept override { return threads_ ? kUffdThread : kUffd; }
 
   Result<void> start(FaultHandler handler, void* context) override {
     KASANE_CHECK(handler != nullptr && handler_ == nullptr);
     handler_ = handler;
     context_ = context;
-    auto registered = register_range(v_, bytes_, on_fault, this, FaultSignals::segv_and_bus);
-    if (!registered) handler_ = nullptr;
-    return registered;
+    auto started = register_range(v_, bytes_, on_fault, this, FaultSignals::segv_and_bus);
+    if (started && threads_) {
+      started = start_threads();
+      if (!started) unregister_range(v_);
+    }
+    if (!started) handler_ = nullptr;
+    return started;
   }
 
   void stop() noexcept override {
     if (handler_ == nullptr) return;
     unregister_range(v_);
+    if (threads_) stop_threads();
     handler_ = nullptr;
+  }
+
+  void await_handlers() const noexcept override {
+    if (threads_) threads_->await_answer();
   }
 
   Result<void> leave_open(BlockRange run) override {
@@ -136,9 +152,10 @@ class UffdEngine final : public FaultEngine {
   void set(BlockRange run, std::uint8_t to) noexcept {
     const std::uint64_t first = raw(run.first);
     const auto change = static_cast<std::uint8_t>(state(first) ^ to);
-    // acq_rel: release, so that who comes under the new rights sees the bytes put into the frame before.
-    for (std::uint64_t b = first; b != first + run.count; ++b) byte(b).fetch_xor(change, std::memory_order_acq_rel);
+    // Release, so that who comes under the new rights sees the bytes put into the frame before. seq_cst for closed_, which is looked at next.
+    for (std::uint64_t b = first; b != first + run.count; ++b) byte(b).fetch_xor(change);
     for (std::uint64_t b = first; b != first + run.count; ++b) await_servers(b);
+    if ((to & kRights) != 0) closed_.open(run);
   }
 
   // Those of the new rights are waited for as well; they hold nothing.
@@ -169,7 +186,7 @@ class UffdEngine final : public FaultEngine {
   bool shut_out(BlockRange run) noexcept {
     // relaxed, both: set before the first punch
     const bool punched = offset_of(run.first) - punched_.load(std::memory_order_relaxed) < punched_bytes_.load(std::memory_order_relaxed);
-    if (run.count > kMostShutOut || punched || !guards_available()) return false;
+    if (threads_ || run.count > kMostShutOut || punched || !guards_available()) return false;
     set(run, kShutOut);
     if (advise(run, MADV_GUARD_INSTALL)) return true;
     set(run, kOpenPlain);
@@ -268,10 +285,56 @@ class UffdEngine final : public FaultEngine {
     auto& engine = *static_cast<UffdEngine*>(self);
     const auto offset = static_cast<std::uint64_t>(static_cast<std::byte*>(address) - engine.v_);
     const Access wanted = write ? Access::write : Access::read;
-    // A SIGSEGV is the guard of a stack: no mapping cures it.
-    if (signal == SIGBUS && engine.enter(raw(block_of(offset)), wanted)) return engine.serve_and_leave(raw(block_of(offset)), wanted);
-    return engine.handler_(engine.context_, offset, wanted);
+    const BlockId block = block_of(offset);
+    // A SIGSEGV is the guard of a stack, which no mapping cures, or a block that was closed.
+    const bool curable = signal == SIGBUS || engine.closed_.open({block, 1});
+    if (curable && engine.enter(raw(block), wanted)) return engine.serve_and_leave(raw(block), wanted);
+    return engine.handler_(engine.context_, offset, wanted, Served::in_place);
   }
+
+  // ---- delivery to a thread ----
+
+  Result<void> let_in() noexcept {
+    if (::mprotect(v_, bytes_, PROT_READ | PROT_WRITE) == 0) return {};
+    return fail_errno(Errc::limit, "cannot make a space of " + std::to_string(bytes_) + " bytes accessible");
+  }
+
+  Result<void> start_threads() {
+    if (stopped_) KASANE_TRY(let_in());
+    stopped_ = false;
+    return threads_->start();
+  }
+
+  /// Nobody serves faults any more, so an access must not wait for that: V is closed until start().
+  void stop_threads() noexcept {
+    threads_->stop();
+    stopped_ = true;
+    closed_.open({BlockId{0}, bytes_ / kBlockBytes});
+    ::mprotect(v_, bytes_, PROT_NONE);
+    uffd_.wake(v_, bytes_);
+  }
+
+  static Access wanted(const UserFault& fault) noexcept { return fault.write ? Access::write : Access::read; }
+  BlockId block(const UserFault& fault) const noexcept { return block_of(static_cast<std::uint64_t>(fault.address - v_)); }
+
+  bool serve_allowed(const UserFault& fault) noexcept override {
+    const BlockId b = block(fault);
+    if (!enter(raw(b), wanted(fault))) return false;
+    if (!serve_and_leave(raw(b), wanted(fault))) closed_.close(b, [] { return false; });
+    put_off(fault);
+    return true;
+  }
+
+  void answer(const UserFault& fault) noexcept override {
+    if (serve_allowed(fault)) return;   // by now
+    const BlockId b = block(fault);
+    if (!handler_(context_, static_cast<std::uint64_t>(fault.address - v_), wanted(fault), Served::for_another))
+      closed_.close(b, [this, b] { return (byte(raw(b)).load() & kRights) != 0; });
+    put_off(fault);
+  }
+
+  // Everybody who sleeps for the block, whose faults come later, and find it served: one wake too many does no harm, one too few is a hang.
+  void put_off(const UserFault& fault) noexcept override { uffd_.wake(v({block(fault), 1}), kBlockBytes); }
 
   /// Counts the caller in, unless the block's rights do not suffice.
   bool enter(std::uint64_t block, Access wanted) noexcept {
@@ -310,20 +373,23 @@ class UffdEngine final : public FaultEngine {
   std::atomic<std::uint8_t>* const blocks_;
   std::atomic<std::uint64_t> punched_{0}, punched_bytes_{0};   ///< where frames are punched
   MappingBudget mappings_;
+  ClosedBlocks closed_;
   FaultHandler handler_ = nullptr;   // constant between start() and stop()
   void* context_ = nullptr;
+  bool stopped_ = false;             // V is closed until start()
+  std::optional<FaultThreads> threads_;   // Delivery::thread
 };
 
 }  // namespace
 
-Result<std::unique_ptr<FaultEngine>> make_uffd_engine(const Space& space, std::uint64_t mapping_limit) {
-  if (std::string missing = probe_userfaultfd(); !missing.empty()) return fail(Errc::unsupported, std::move(missing));
-  auto uffd = Userfaultfd::open();
+Result<std::unique_ptr<FaultEngine>> make_uffd_engine(const Space& space, Delivery delivery, std::uint64_t mapping_limit) {
+  if (std::string missing = probe_userfaultfd(delivery); !missing.empty()) return fail(Errc::unsupported, std::move(missing));
+  auto uffd = Userfaultfd::open(delivery);
   KASANE_TRY(uffd);
   void* bytes = ::mmap(nullptr, space.blocks(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (bytes == MAP_FAILED) return fail_errno(Errc::out_of_memory, "cannot map " + std::to_string(space.blocks()) + " bytes for the rights of blocks");
   ::madvise(bytes, space.blocks(), MADV_NOHUGEPAGE);   // a touched byte would commit 2 MiB
-  auto engine = std::make_unique<UffdEngine>(space, std::move(*uffd), static_cast<std::atomic<std::uint8_t>*>(bytes), mapping_limit);
+  auto engine = std::make_unique<UffdEngine>(space, delivery, std::move(*uffd), static_cast<std::atomic<std::uint8_t>*>(bytes), mapping_limit);
   KASANE_TRY(engine->open());
   return engine;
 }

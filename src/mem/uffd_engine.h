@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fault engine over userfaultfd: V is one registered mapping, rights stand in page table entries, faults come as SIGBUS in place. A block that changes
-// its rights splits no mapping, and whole windows of blocks change with one cheap call.
+// The fault engines over userfaultfd: V is one registered mapping, rights stand in page table entries. A block that changes its rights splits no mapping, and whole windows of blocks change
+// with one cheap call. Faults come as SIGBUS in place ("uffd"), or to a thread while who faulted sleeps ("uffd-thread"), so that system calls into absent memory wait, too.
 //
 //   rights    a registered block                              a plain block (memory of our own that nobody else wrote yet)
-//   none      no translation: SIGBUS                          -
-//   read      mapped protected: a store is SIGBUS             -
+//   none      no translation: a fault                         -
+//   read      mapped protected: a store is a fault            -
 //   write     mapped                                          the kernel serves it: frames come with the first touch, in user code and in system calls
 //
 // Why plain blocks: without them each first touch of a fresh page would be a signal, and a system call into a buffer just allocated would fail with EFAULT. A
@@ -17,14 +17,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "base/result.h"
 #include "mem/fault_engine.h"
+#include "mem/userfaultfd.h"
 
 namespace kasane::mem {
 
+inline constexpr std::string_view kUffd = "uffd", kUffdThread = "uffd-thread";
+
 /// The engine of this space, whose maps must outlive it; when it ends, V has no access rights. mapping_limit: how many mappings of the process count as crowded;
-/// 0: half of vm.max_map_count. Threads that touch V need an alternate signal stack (AltStack). Errc::unsupported: what the kernel lacks.
-Result<std::unique_ptr<FaultEngine>> make_uffd_engine(const Space& space, std::uint64_t mapping_limit = 0);
+/// 0: half of vm.max_map_count. Threads that touch V need an alternate signal stack (AltStack). Errc::unsupported: what the kernel lacks, or does not let this user have.
+/// Delivery::thread: V has no access rights between stop() and the next start().
+Result<std::unique_ptr<FaultEngine>> make_uffd_engine(const Space& space, Delivery, std::uint64_t mapping_limit = 0);
 
 }  // namespace kasane::mem

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// UFFD_USER_MODE_ONLY always: it is allowed without privileges, and with delivery by SIGBUS a whole userfaultfd would give nothing more, since system calls
-// fail with EFAULT either way.
+// In place with UFFD_USER_MODE_ONLY: it is allowed without privileges, and with delivery by SIGBUS a whole userfaultfd would give nothing more, since system calls
+// fail with EFAULT either way. To a thread without it, since that system calls wait is what it is for.
 #include "mem/userfaultfd.h"
 
 #include <fcntl.h>
@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <string>
 #include <system_error>
@@ -28,23 +30,37 @@ struct Feature {
   std::uint64_t bit;
   const char* name;
 };
-constexpr Feature kFeatures[] = {{UFFD_FEATURE_SIGBUS, "SIGBUS (Linux 4.14)"},
-                                 {UFFD_FEATURE_MISSING_SHMEM, "MISSING_SHMEM (Linux 4.11)"},
+constexpr Feature kFeatures[] = {{UFFD_FEATURE_MISSING_SHMEM, "MISSING_SHMEM (Linux 4.11)"},
                                  {UFFD_FEATURE_MINOR_SHMEM, "MINOR_SHMEM (Linux 5.14)"},
                                  {UFFD_FEATURE_WP_HUGETLBFS_SHMEM, "WP_HUGETLBFS_SHMEM (Linux 5.19)"}};
+constexpr Feature delivery_feature(Delivery delivery) {
+  return delivery == Delivery::in_place ? Feature{UFFD_FEATURE_SIGBUS, "SIGBUS (Linux 4.14)"} : Feature{UFFD_FEATURE_EXACT_ADDRESS, "EXACT_ADDRESS (Linux 5.18)"};
+}
 
-int new_userfaultfd() { return static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | kUserModeOnly)); }
+/// -1: errno says why not. The device is for those whom its file's mode lets, where the system call is for the privileged (Linux 6.1).
+int new_userfaultfd(Delivery delivery) {
+  if (delivery == Delivery::in_place) return static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | kUserModeOnly));
+  constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
+  const int fd = static_cast<int>(::syscall(SYS_userfaultfd, kFlags));
+  if (fd >= 0 || errno != EPERM) return fd;
+  const int device = ::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+  const int made = device < 0 ? -1 : ::ioctl(device, USERFAULTFD_IOC_NEW, kFlags);
+  if (device >= 0) ::close(device);
+  if (made < 0) errno = EPERM;   // of the two reasons the one that can be helped
+  return made;
+}
 
 // The first feature of ours that this kernel does not have, or null. A handshake that asks for more than there is fails, so a first one asks for nothing.
-const char* missing_feature() {
-  const int fd = new_userfaultfd();
+const char* missing_feature(Delivery delivery) {
+  const int fd = new_userfaultfd(delivery);
   uffdio_api api{UFFD_API, 0, 0};
   const bool told = fd >= 0 && ::ioctl(fd, UFFDIO_API, &api) == 0;
   if (fd >= 0) ::close(fd);
   if (!told) return "UFFD_API";
   for (const Feature& f : kFeatures)
     if ((api.features & f.bit) == 0) return f.name;
-  return nullptr;
+  const Feature last = delivery_feature(delivery);
+  return (api.features & last.bit) == 0 ? last.name : nullptr;
 }
 
 template <class Argument>
@@ -72,14 +88,17 @@ int try_protected_map(const Userfaultfd& u, int file) {
 
 }  // namespace
 
-Result<Userfaultfd> Userfaultfd::open() {
-  const int fd = new_userfaultfd();
+Result<Userfaultfd> Userfaultfd::open(Delivery delivery) {
+  const int fd = new_userfaultfd(delivery);
+  if (fd < 0 && delivery == Delivery::thread && errno == EPERM)
+    return fail(Errc::unsupported, "the kernel gives this user no userfaultfd for which system calls wait: it needs CAP_SYS_PTRACE, or read and write access to /dev/userfaultfd (Linux 6.1), or "
+                                   "sysctl vm.unprivileged_userfaultfd=1");
   if (fd < 0) return fail_errno(Errc::unsupported, "the kernel refuses userfaultfd");
   Userfaultfd u(fd);
-  uffdio_api api{UFFD_API, 0, 0};
+  uffdio_api api{UFFD_API, delivery_feature(delivery).bit, 0};
   for (const Feature& f : kFeatures) api.features |= f.bit;
   if (::ioctl(fd, UFFDIO_API, &api) == 0) return u;
-  const char* missing = missing_feature();
+  const char* missing = missing_feature(delivery);
   return fail(Errc::unsupported, std::string("the kernel's userfaultfd has no ") + (missing != nullptr ? missing : "UFFD_API"));
 }
 
@@ -106,7 +125,7 @@ int Userfaultfd::map(std::byte* address, std::size_t bytes, bool protect, std::s
   for (;;) {
     uffdio_continue c{};
     c.range = range_of(address + done, bytes - done);
-    c.mode = protect ? kContinueModeWp : 0;
+    c.mode = UFFDIO_CONTINUE_MODE_DONTWAKE | (protect ? kContinueModeWp : 0);
     const int result = call(fd_, UFFDIO_CONTINUE, c);
     if (result == 0) done = bytes;
     if (result != EAGAIN) return result;
@@ -117,15 +136,32 @@ int Userfaultfd::map(std::byte* address, std::size_t bytes, bool protect, std::s
 int Userfaultfd::protect(std::byte* address, std::size_t bytes, bool on) const noexcept {
   uffdio_writeprotect w{};
   w.range = range_of(address, bytes);
-  w.mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : 0;
+  w.mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : UFFDIO_WRITEPROTECT_MODE_DONTWAKE;   // not both: who takes away wakes nobody
   int result;
   while ((result = call(fd_, UFFDIO_WRITEPROTECT, w)) == EAGAIN) {
   }
   return result;
 }
 
-std::string probe_userfaultfd() {
-  const auto u = Userfaultfd::open();
+std::size_t Userfaultfd::receive(std::span<UserFault> faults) const noexcept {
+  std::array<uffd_msg, 16> messages;
+  const ssize_t got = ::read(fd_, messages.data(), std::min(faults.size(), messages.size()) * sizeof(uffd_msg));
+  std::size_t n = 0;
+  for (const uffd_msg& m : std::span(messages.data(), got > 0 ? static_cast<std::size_t>(got) / sizeof(uffd_msg) : 0)) {
+    if (m.event != UFFD_EVENT_PAGEFAULT) continue;   // others were not asked for
+    constexpr std::uint64_t kWrite = UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP;
+    faults[n++] = {reinterpret_cast<std::byte*>(m.arg.pagefault.address), (m.arg.pagefault.flags & kWrite) != 0};
+  }
+  return n;
+}
+
+void Userfaultfd::wake(std::byte* address, std::size_t bytes) const noexcept {
+  uffdio_range r = range_of(address, bytes);
+  static_cast<void>(call(fd_, UFFDIO_WAKE, r));
+}
+
+std::string probe_userfaultfd(Delivery delivery) {
+  const auto u = Userfaultfd::open(delivery);
   if (!u) return u.error().message;
   const int file = ::memfd_create("kasane-probe", MFD_CLOEXEC);
   const std::byte byte{1};

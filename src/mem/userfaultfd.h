@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// One userfaultfd(2) of this process over a shared mapping of a memory file, whose faults come as SIGBUS in place. Only what the uffd engine calls, with
-// what is newer than the headers of Debian 12 defined here.
+// One userfaultfd(2) of this process over a shared mapping of a memory file. Only what the uffd engine calls, with what is newer than the headers of Debian 12
+// defined here.
 //
 //   a page of a registered range       a load                 a store
-//   no translation                     SIGBUS                 SIGBUS      whether the file has the page (minor) or not (missing)
-//   mapped protected                   passes                 SIGBUS
+//   no translation                     fault                  fault       whether the file has the page (minor) or not (missing)
+//   mapped protected                   passes                 fault
 //   mapped                             passes                 passes
+//
+//   a fault, by delivery    in user code                                              in a system call
+//   in_place                SIGBUS                                                    EFAULT
+//   thread                  the thread sleeps until it is woken                       likewise; a signal does not end it
 //
 // The calls return 0 or an errno, never throw, and are async-signal-safe. A translation that a call takes away is gone on every core when it returns.
 //
@@ -14,15 +18,25 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
 
 #include "base/result.h"
 
 namespace kasane::mem {
 
+enum class Delivery { in_place, thread };
+
+/// An access for which a thread sleeps (Delivery::thread).
+struct UserFault {
+  std::byte* address;
+  bool write;
+};
+
 class Userfaultfd {
  public:
-  /// Errc::unsupported with what is missing: userfaultfd itself (old kernel, seccomp) or one of its features.
-  static Result<Userfaultfd> open();
+  /// Errc::unsupported with what is missing: userfaultfd itself (old kernel, seccomp), privileges (Delivery::thread), or one of its features.
+  static Result<Userfaultfd> open(Delivery);
   Userfaultfd(Userfaultfd&&) noexcept;
   Userfaultfd& operator=(Userfaultfd&&) = delete;
   /// Takes its ranges back: they become plain mappings.
@@ -39,12 +53,18 @@ class Userfaultfd {
   /// Protects what is mapped in the range, or opens it to stores.
   [[nodiscard]] int protect(std::byte* address, std::size_t bytes, bool on) const noexcept;
 
+  /// Delivery::thread: faults that nobody has received yet; how many. Never waits: poll() the descriptor. Each comes once, unless its thread wakes and faults again.
+  [[nodiscard]] std::size_t receive(std::span<UserFault>) const noexcept;
+  [[nodiscard]] int descriptor() const noexcept { return fd_; }
+  /// All that sleep for a page of the range try their access again. Nothing else but remove() wakes them: who faulted goes on after whoever serves it has ended his step.
+  void wake(std::byte* address, std::size_t bytes) const noexcept;
+
  private:
   explicit Userfaultfd(int fd) noexcept : fd_(fd) {}
   int fd_;
 };
 
 /// Tries on a page of its own what the engine needs. Empty: all is there; else what is missing.
-[[nodiscard]] std::string probe_userfaultfd();
+[[nodiscard]] std::string probe_userfaultfd(Delivery);
 
 }  // namespace kasane::mem

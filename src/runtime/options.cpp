@@ -20,7 +20,7 @@ OptionTable option_table(Options& o) {
       .choice("--main", "KASANE_MAIN", o.main_in_every_rank, "first", "all", "which ranks run the program's main: the first, or all (MPI style)")
       .choice("--new", "KASANE_NEW", o.new_in_space, "local", "space", "where operator new on a user-level thread takes memory: each rank's own heap, or the space")
       .choice("--malloc", "KASANE_MALLOC", o.malloc_in_space, "local", "space", "where the program's malloc on a user-level thread takes memory: each rank's own heap, or the space")
-      .choice("--faults", "KASANE_FAULTS", o.faults, mem::engine_choices(), "how accesses to absent memory are noticed: the best that the kernel allows, userfaultfd, or mprotect")
+      .choice("--faults", "KASANE_FAULTS", o.faults, mem::engine_choices(), "how accesses to absent memory are noticed: the best that the kernel allows, userfaultfd, mprotect, or userfaultfd by a thread, so that system calls wait for such memory, too (slower; needs privileges)")
       .flag("--heap-check", "KASANE_HEAP_CHECK", o.heap_check, "notice writes beside allocations of global memory when they are freed, and tell at the end what was not freed")
       .choice("--relocate", "KASANE_RELOCATE", o.relocation_off, "auto", "off", "move a page to the rank that alone uses it, or only where the program says so (kasane::own, give)")
       .count("--relocate-after", "KASANE_RELOCATE_AFTER", o.relocate_after, "fetches, gets and puts by one rank alone after which a page moves there (doubled with each move of the page)", {1, 1 << 20})

@@ -176,16 +176,16 @@ struct Runtime::State {
   [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
   void leave_together(bool all_joined);
   void send_what_is_left();
-  /// Workers, the service thread, all others, the keeper.
-  [[nodiscard]] std::size_t counted_threads() const { return workers + 3; }
+  /// Workers, the service thread, all others, faults served for others, the keeper.
+  [[nodiscard]] std::size_t counted_threads() const { return workers + 4; }
+  [[nodiscard]] std::uint32_t traced_threads() const { return workers + 3; }   ///< all but the keeper
   Counters* own_counters() const { return reinterpret_cast<Counters*>(transport->mapped(rank, gas::kStatistics)); }
 
   /// Memory that is always there, and the same on all ranks.
   [[nodiscard]] bool in_common_stacks(std::uint64_t offset) const noexcept { return common_stacks && segments.in_stacks(offset, ranks); }
-  bool serve_fault(std::uint64_t offset, mem::Access wanted);
-  static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted) {
-    return static_cast<State*>(self)->serve_fault(offset, wanted);
-  }
+  /// Null: the access was made possible, or should come again. Else it is wild, and what the address means.
+  const char* serve_fault(std::uint64_t offset, mem::Access wanted, mem::Served);
+  static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served);
   static void on_stop(void* self, const comm::Message&) noexcept;
 };
 
@@ -217,6 +217,7 @@ Runtime::~Runtime() {
   shut_down();
   detach_malloc();
   g_current.store(nullptr);
+  state_->engine->stop();   // before what its handler uses
 }
 
 Runtime* Runtime::current() noexcept { return g_current.load(std::memory_order_acquire); }
@@ -382,9 +383,9 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   KASANE_TRY(attach_region(*comm_engine, gas::kStatistics, counted_threads() * sizeof(Counters)));
   if (!options.trace.empty()) {
     if (raw(rank) == 0) KASANE_TRY(TraceRegion::can_write(options.trace));
-    auto logs = attach_region(*comm_engine, gas::kTrace, TraceRegion::bytes(workers + 2, options.trace_events));
+    auto logs = attach_region(*comm_engine, gas::kTrace, TraceRegion::bytes(traced_threads(), options.trace_events));
     KASANE_TRY(logs);
-    trace.emplace(logs->base, own_counters(), workers + 2, options.trace_events);
+    trace.emplace(logs->base, own_counters(), traced_threads(), options.trace_events);
   }
   contexts.emplace(*transport, own_counters(), workers);
   auto made_access = gas::Access::create(*comm_engine, *addresses, attractor.get(), space->bytes(), space->v(0));
@@ -463,19 +464,23 @@ Result<void> Runtime::State::build_threads() {
 
 // ---- faults --------------------------------------------------------------------------------------------------------
 
-bool Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted) {
-  const bool write = wanted == mem::Access::write;
-  if (left.load()) report_wild_access(space->v(offset), write, "global memory is gone: the job has ended (a destructor of a static object, or a thread that was detached?)");
-  if (segments.in_stacks(offset, ranks) && (offset - segments.stacks_offset) % segments.stack_bytes < mem::kBlockBytes) {
-    report_wild_access(space->v(offset), write, "stack overflow: the guard page of a thread's stack; raise --stack (KASANE_STACK)");
-  }
-  if (in_common_stacks(offset)) report_wild_access(space->v(offset), write, "no memory is left for a thread's stack");
-  if (mixing != nullptr) mixing->on_fault(offset, write);
-  if (coherence->fault(contexts->here(), offset, wanted)) return true;
-  report_wild_access(space->v(offset), write,
-                     segments.in_stacks(offset, ranks) ? "a stack that is not in use: a large local variable overflowed this thread's stack (raise --stack, "
-                                                         "KASANE_STACK), or a wild pointer"
-                                                       : "a wild pointer: nothing is allocated at this address of the space");
+const char* Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted, mem::Served served) {
+  if (left.load()) return "global memory is gone: the job has ended (a destructor of a static object, or a thread that was detached?)";
+  if (segments.in_stacks(offset, ranks) && (offset - segments.stacks_offset) % segments.stack_bytes < mem::kBlockBytes)
+    return "stack overflow: the guard page of a thread's stack; raise --stack (KASANE_STACK)";
+  if (in_common_stacks(offset)) return "no memory is left for a thread's stack";
+  if (mixing != nullptr) mixing->on_fault(offset, wanted == mem::Access::write);
+  if (coherence->fault(contexts->of(served), offset, wanted)) return nullptr;
+  return segments.in_stacks(offset, ranks) ? "a stack that is not in use: a large local variable overflowed this thread's stack (raise --stack, KASANE_STACK), or a wild pointer"
+                                           : "a wild pointer: nothing is allocated at this address of the space";
+}
+
+/// What is wild for another comes again in place, where the stack is that of the thread that did it.
+bool Runtime::State::on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served served) {
+  auto& state = *static_cast<State*>(self);
+  const char* const meaning = state.serve_fault(offset, wanted, served);
+  if (meaning != nullptr && served == mem::Served::in_place) report_wild_access(state.space->v(offset), wanted == mem::Access::write, meaning);
+  return meaning == nullptr;
 }
 
 // ---- threads -------------------------------------------------------------------------------------------------------
@@ -599,6 +604,7 @@ void Runtime::State::leave_together(bool all_joined) {
     return;
   }
   left.store(true);
+  engine->await_handlers();   // one that began before still uses the network
   direct->close();
   collectives.reset();
   comm_engine.reset();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each OS thread of this rank brings to dsm: waiter, counters, read-ahead state. Workers and the service thread have theirs from
-// the start; any other OS thread that touches global memory gets one on its first touch (they share one block of counters).
+// the start; any other OS thread that touches global memory gets one on its first touch (they share one block of counters). The threads that serve others' faults (mem/fault_threads.h) do so
+// one at a time, and have one together.
 // Thread safety: here() from any thread, also in a fault handler: it allocates nothing.
 #pragma once
 
@@ -16,9 +17,9 @@ namespace kasane::runtime {
 
 class ThreadContexts {
  public:
-  /// counters: `workers` of the workers, then the service thread's, then those of all others.
+  /// counters: `workers` of the workers, then the service thread's, those of all others, and those of faults that are served for others.
   ThreadContexts(comm::Transport& transport, Counters* counters, std::uint32_t workers) noexcept
-      : transport_(transport), counters_(counters), workers_(workers) {}
+      : transport_(transport), counters_(counters), workers_(workers), for_others_(transport, counters[workers + 2], dsm::Serves::others) {}
 
   /// The calling OS thread is worker `index` from now on; index == workers: the service thread.
   void enter(std::uint32_t index) noexcept { t_context = make(counters_[index]); }
@@ -26,10 +27,13 @@ class ThreadContexts {
     if (t_context == nullptr) t_context = make(counters_[workers_ + 1]);
     return *t_context;
   }
+  /// Of whoever serves a fault.
+  [[nodiscard]] dsm::ThreadContext& of(mem::Served served) noexcept { return served == mem::Served::in_place ? here() : for_others_.context; }
 
  private:
   struct Entry {
-    Entry(comm::Transport& transport, Counters& counters) noexcept : waiter(transport), context(transport, waiter, counters) {}
+    Entry(comm::Transport& transport, Counters& counters, dsm::Serves serves = dsm::Serves::itself) noexcept
+        : waiter(transport), context(transport, waiter, counters, serves) {}
     comm::PollWaiter waiter;
     dsm::ThreadContext context;
   };
@@ -44,6 +48,7 @@ class ThreadContexts {
   comm::Transport& transport_;
   Counters* counters_;
   std::uint32_t workers_;
+  Entry for_others_;
   std::atomic<std::uint32_t> used_{0};
   std::array<std::optional<Entry>, kMost> entries_;
   // One runtime a process. initial-exec: no allocation on first use, so a fault handler may use it.

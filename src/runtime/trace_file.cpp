@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -80,7 +81,8 @@ Result<std::string> TraceRegion::write(const std::string& path, comm::Blocking& 
     fmt::format_to(std::back_inserter(text), "{}{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"args\":{{\"name\":\"rank {}\"}}}}", comma, r, r);
     comma = ",\n";
     for (std::uint32_t t = 0; t < threads_; ++t) {
-      const std::string name = t + 2 < threads_ ? fmt::format("worker {}", t) : t + 2 == threads_ ? "service" : "other threads";
+      constexpr std::array kLast{"service", "other threads", "faults"};   // as in ThreadContexts; the last where --faults uffd-thread serves them
+      const std::string name = t + kLast.size() < threads_ ? fmt::format("worker {}", t) : kLast[t + kLast.size() - threads_];
       fmt::format_to(std::back_inserter(text), "{}{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}}", comma, r, t, name);
       const std::size_t at = kHeaderBytes + t * TraceLog::bytes(events_);
       const auto* log = reinterpret_cast<const TraceLog*>(memory_ + at);

@@ -123,7 +123,7 @@ class SimRank {
     return memory.at;
   }
   // Others may run while a fault waits, and leave their own context in `current`.
-  static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted) {
+  static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served) {
     auto& rank = *static_cast<SimRank*>(self);
     dsm::ThreadContext* mine = rank.current;
     const bool good = rank.coherence->fault(*mine, offset, wanted);

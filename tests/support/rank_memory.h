@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -50,7 +51,9 @@ class RankMemory {
     table.emplace(mem::BlockTable::create(space.blocks()).value());
     cached.emplace(mem::BlockSet::create(space.blocks()).value());
     dirty.emplace(mem::BlockSet::create(space.blocks()).value());
-    engine = mem::make_fault_engine(space, faults).value();
+    auto made_engine = mem::make_fault_engine(space, faults);
+    if (!made_engine) std::fprintf(stderr, "%s\n", made_engine.error().message.c_str());
+    engine = std::move(made_engine.value());
     coherence.emplace(space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing);
     mover.emplace(*transport, *addresses, *coherence);
     const gas::Heap::Config config{kHeapOffset, kSpaceBytes - kHeapOffset, 2};
@@ -63,8 +66,10 @@ class RankMemory {
       predictor = dsm::Predictor::create(directory->pages(), space.blocks(), prediction).value();
       coherence->set_predictor(predictor.get());
     }
-    KASANE_CHECK(engine->start(&RankMemory::on_fault, this).has_value());
     enter();
+    // The test's thread, which reads its counters, sleeps while its faults are served.
+    for_others.emplace(*transport, start_waiter, context().counters, dsm::Serves::others);
+    KASANE_CHECK(engine->start(&RankMemory::on_fault, this).has_value());
     service = std::thread([this] {
       enter();
       while (!stop.load()) {
@@ -80,6 +85,7 @@ class RankMemory {
     stop.store(true);
     transport->wake(transport->rank(), comm::Doorbell::messages);
     service.join();
+    engine->stop();   // its thread may be on its way out of on_fault()
   }
 
   // What the variables say, as for a job.
@@ -139,9 +145,9 @@ class RankMemory {
   std::optional<gas::Heap> heap;
 
  private:
-  static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted) {
+  static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served served) {
     auto& memory = *static_cast<RankMemory*>(self);
-    return memory.coherence->fault(memory.context(), offset, wanted);
+    return memory.coherence->fault(served == mem::Served::in_place ? memory.context() : *memory.for_others, offset, wanted);
   }
   std::byte* attach(comm::RegionId id, std::size_t bytes) {
     const int fd = ::memfd_create("region", MFD_CLOEXEC);
@@ -153,6 +159,7 @@ class RankMemory {
   }
 
   static inline thread_local dsm::ThreadContext* t_context = nullptr;
+  std::optional<dsm::ThreadContext> for_others;   // of the engine's thread, if it has one
   std::atomic<bool> stop{false};
   std::thread service;
 };

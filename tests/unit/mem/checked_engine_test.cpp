@@ -21,7 +21,7 @@ class CheckedEngineTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(engine->start(on_fault, this)); }
 
-  static bool on_fault(void* context, std::uint64_t offset, Access wanted) {
+  static bool on_fault(void* context, std::uint64_t offset, Access wanted, Served) {
     auto* self = static_cast<CheckedEngineTest*>(context);
     self->reports.push_back({offset, wanted});
     if (offset >= self->wild_from) return false;
@@ -101,7 +101,7 @@ TEST(CheckedEngine, ProtectWaitsForStoresUnderWay) {
   Space space = make_space(kPageBytes);
   auto engine = make_checked_engine(space);
   std::atomic<bool> open{true};
-  auto wait_and_see = [](void* o, std::uint64_t, Access) {
+  auto wait_and_see = [](void* o, std::uint64_t, Access, Served) {
     std::this_thread::yield();   // the test's own thread gives the rights
     return static_cast<std::atomic<bool>*>(o)->load();
   };

@@ -35,6 +35,9 @@ class World {
       : space(make_space(bytes)), engine(make_engine(name, space, limit)), table(make_table(space.blocks())) {
     if (!engine->start(on_fault, this)) std::abort();
   }
+  ~World() {
+    if (engine != nullptr) engine->stop();   // a thread that serves others may be on its way out of on_fault()
+  }
 
   /// Changes the rights of one block under its busy bit.
   bool set(BlockId b, Access access, bool only_more) {
@@ -62,7 +65,7 @@ class World {
     if (!made) std::abort();
     return std::move(*made);
   }
-  static bool on_fault(void* context, std::uint64_t offset, Access wanted) {
+  static bool on_fault(void* context, std::uint64_t offset, Access wanted, Served) {
     auto* self = static_cast<World*>(context);
     ++(wanted == Access::write ? self->writes : self->reads);
     self->last = offset;
@@ -78,6 +81,7 @@ AltStack alt_stack() {
 
 class EngineTest : public ::testing::TestWithParam<std::string> {
  protected:
+  static bool system_calls_wait() { return GetParam() == kUffdThread; }
   AltStack stack_ = alt_stack();
 };
 INSTANTIATE_TEST_SUITE_P(Engines, EngineTest, ::testing::ValuesIn(engines_here()), engine_test_name);
@@ -115,8 +119,9 @@ TEST_P(EngineTest, TakesRightsOfWholeRunsBack) {
   EXPECT_TRUE(w.engine->protect({BlockId{w.space.blocks()}, 0}, Access::none)) << "an empty run at the end";
 }
 
-// Rule 10: the kernel does not wait for a handler on behalf of a system call.
+// Rule 10: the kernel does not wait for a handler on behalf of a system call, unless that is a thread's.
 TEST_P(EngineTest, ASystemCallIntoAProtectedBlockFailsWithoutAFault) {
+  if (system_calls_wait()) GTEST_SKIP() << "see UffdThreadTest";
   World w(GetParam(), 4 * kPageBytes);
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -144,7 +149,17 @@ TEST_P(EngineTest, ASystemCallFillsFreshWritableMemory) {
     EXPECT_EQ(std::memcmp(w.space.a(block * kBlockBytes + 8), "12345678", 8), 0);
   }
   EXPECT_EQ(w.reads + w.writes, 0u);
-  // And after another rank's turn with it.
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST_P(EngineTest, ASystemCallFillsWhatMayBeWrittenAgain) {
+  if (system_calls_wait()) GTEST_SKIP() << "see UffdThreadTest";
+  World w(GetParam(), 64 * kPageBytes);
+  ASSERT_TRUE(w.engine->protect({BlockId{64}, 500}, Access::write));
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  // After another rank's turn with it.
   ASSERT_TRUE(w.engine->protect({BlockId{64}, 500}, Access::none));
   ASSERT_EQ(::write(ends[1], "12345678", 8), 8);
   EXPECT_EQ(::read(ends[0], w.space.v(300 * kBlockBytes), 8), -1);
@@ -207,7 +222,7 @@ TEST_P(EngineTest, LeavesARunOpenWhoseverFramesItShows) {
     FaultEngine& engine;
     std::atomic<unsigned> faults{0};
   } seen{*engine};
-  const auto on_fault = [](void* context, std::uint64_t offset, Access wanted) {
+  const auto on_fault = [](void* context, std::uint64_t offset, Access wanted, Served) {
     auto& s = *static_cast<Seen*>(context);
     ++s.faults;
     return s.engine.protect({block_of(offset), 1}, wanted);
@@ -228,7 +243,7 @@ TEST_P(EngineTest, StartsAgainAfterAStop) {
   w.engine->stop();
   w.engine->stop();
   ASSERT_TRUE(w.engine->start(
-      [](void* context, std::uint64_t offset, Access wanted) {
+      [](void* context, std::uint64_t offset, Access wanted, Served) {
         return static_cast<World*>(context)->set(block_of(offset), wanted, true);
       },
       &w));
@@ -357,7 +372,7 @@ TEST_F(MprotectEngineTest, AtTheKernelsLimitProtectSaysSoAndRecovers) {
 class UffdEngineTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const std::string missing = probe_userfaultfd(); !missing.empty()) GTEST_SKIP() << missing;
+    if (const std::string missing = probe_userfaultfd(Delivery::in_place); !missing.empty()) GTEST_SKIP() << missing;
   }
   AltStack stack_ = alt_stack();
 };
@@ -422,6 +437,387 @@ TEST_F(UffdEngineTest, RunsGoOverAGuardThatSplitsTheMap) {
     EXPECT_EQ(w.reads + w.writes, reported) << static_cast<int>(access);
   }
 }
+
+/// Faults served by a thread. Where the kernel does not let this user have it, one message says what is missing.
+class UffdThreadTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = probe_userfaultfd(Delivery::thread); !missing.empty()) GTEST_SKIP() << missing;
+  }
+  AltStack stack_ = alt_stack();
+};
+
+/// An unnamed file with `bytes` of a pattern.
+class PatternFile {
+ public:
+  explicit PatternFile(std::size_t bytes) : fd_(::memfd_create("pattern", MFD_CLOEXEC)), bytes_(bytes) {
+    for (std::size_t i = 0; i < bytes; ++i) bytes_[i] = byte_at(i);
+    if (::pwrite(fd_, bytes_.data(), bytes, 0) != static_cast<ssize_t>(bytes)) std::abort();
+  }
+  ~PatternFile() { ::close(fd_); }
+  PatternFile(const PatternFile&) = delete;
+  PatternFile& operator=(const PatternFile&) = delete;
+
+  [[nodiscard]] int fd() const { return fd_; }
+  [[nodiscard]] const std::byte* bytes() const { return bytes_.data(); }
+
+ private:
+  static std::byte byte_at(std::size_t i) { return static_cast<std::byte>((i * 7 + i / kBlockBytes * 13 + 1) & 0xff); }
+  int fd_;
+  std::vector<std::byte> bytes_;
+};
+
+TEST_F(UffdThreadTest, SystemCallsWaitForAbsentMemory) {
+  constexpr std::size_t kBytes = 37 * kBlockBytes + 100, kAt = 3 * kBlockBytes + 50;
+  World w(kUffdThread, 64 * kPageBytes);
+  const PatternFile file(kBytes);
+  ASSERT_EQ(::pread(file.fd(), w.space.v(kAt), kBytes, 0), static_cast<ssize_t>(kBytes));
+  EXPECT_EQ(std::memcmp(w.space.a(kAt), file.bytes(), kBytes), 0);
+  EXPECT_EQ(w.writes, 38u) << "a fault a block";
+  EXPECT_EQ(w.reads, 0u);
+  // Out again, where it has become absent; then where it may only be read.
+  for (const Access access : {Access::none, Access::read}) {
+    for (std::uint64_t b = 0; b < w.space.blocks(); ++b) ASSERT_TRUE(w.set(BlockId{b}, access, false));
+    const int copy = ::memfd_create("copy", MFD_CLOEXEC);
+    ASSERT_EQ(::write(copy, w.space.v(kAt), kBytes), static_cast<ssize_t>(kBytes));
+    std::vector<std::byte> written(kBytes);
+    ASSERT_EQ(::pread(copy, written.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
+    EXPECT_EQ(std::memcmp(written.data(), file.bytes(), kBytes), 0);
+    EXPECT_EQ(w.writes, 38u) << "it was only read";
+    EXPECT_EQ(w.reads, 38u);
+    ::close(copy);
+  }
+  // Into what may only be read.
+  ASSERT_EQ(::pread(file.fd(), w.space.v(kAt), 100, 200), 100);
+  EXPECT_EQ(w.writes, 39u);
+  EXPECT_EQ(std::memcmp(w.space.a(kAt), file.bytes() + 200, 100), 0);
+}
+
+TEST_F(UffdThreadTest, OtherSystemCallsWait) {
+  World w(kUffdThread, 64 * kPageBytes);
+  struct stat& info = *reinterpret_cast<struct stat*>(w.space.v(kBlockBytes - 8));   // over the end of a block
+  ASSERT_EQ(::stat("/proc/self/exe", &info), 0);
+  EXPECT_TRUE(S_ISREG(info.st_mode));
+  EXPECT_GT(::readlink("/proc/self/exe", reinterpret_cast<char*>(w.space.v(5 * kBlockBytes)), 100), 0);
+  const int folder = ::open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  EXPECT_GT(::syscall(SYS_getdents64, folder, w.space.v(9 * kBlockBytes), 2 * kBlockBytes), 0);
+  ::close(folder);
+  EXPECT_EQ(w.writes, 4u);   // readlink's path came from private memory; getdents wrote one of its two blocks
+}
+
+TEST_F(UffdThreadTest, ADirectReadWaits) {
+  const int file = ::open("/var/tmp", O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
+  if (file < 0) GTEST_SKIP() << "no direct files in /var/tmp";
+  World w(kUffdThread, 64 * kPageBytes);
+  for (std::uint64_t b = 0; b < 4; ++b) std::memset(w.space.a(b * kBlockBytes), static_cast<int>(b + 1), kBlockBytes);
+  ASSERT_EQ(::pwrite(file, w.space.v(0), 4 * kBlockBytes, 0), static_cast<ssize_t>(4 * kBlockBytes));
+  EXPECT_GT(w.reads, 0u);
+  ASSERT_EQ(::pread(file, w.space.v(8 * kBlockBytes), 4 * kBlockBytes, 0), static_cast<ssize_t>(4 * kBlockBytes));
+  EXPECT_GT(w.writes, 0u);
+  EXPECT_EQ(std::memcmp(w.space.a(8 * kBlockBytes), w.space.a(0), 4 * kBlockBytes), 0);
+  ::close(file);
+}
+
+/// Calls all but one block wild, and is asked in place after it was asked for another.
+struct Refusing {
+  explicit Refusing(std::uint64_t good) : space(make_space(4 * kPageBytes)), engine(make_engine(kUffdThread, space)), allowed(good) {
+    if (!engine->start(on_fault, this)) std::abort();
+  }
+  ~Refusing() { engine->stop(); }
+  static bool on_fault(void* self, std::uint64_t offset, Access wanted, Served served) {
+    auto& r = *static_cast<Refusing*>(self);
+    if (raw(block_of(offset)) == r.allowed) return r.engine->protect({block_of(offset), 1}, wanted);
+    ++(served == Served::in_place ? r.in_place : r.for_another);
+    return false;
+  }
+  Space space;
+  std::unique_ptr<FaultEngine> engine;
+  std::atomic<std::uint64_t> allowed;
+  std::atomic<unsigned> in_place{0}, for_another{0};
+};
+
+TEST_F(UffdThreadTest, AWildBufferIsEFAULTAndNobodyWaits) {
+  Refusing r(2);
+  const PatternFile file(2 * kBlockBytes);
+  for (unsigned time = 1; time <= 3; ++time) {
+    EXPECT_EQ(::pread(file.fd(), r.space.v(5 * kBlockBytes), 100, 0), -1);
+    EXPECT_EQ(errno, EFAULT);
+    EXPECT_EQ(::write(file.fd(), r.space.v(6 * kBlockBytes), 100), -1);
+    EXPECT_EQ(errno, EFAULT);
+  }
+  EXPECT_EQ(r.in_place, 0u);
+  EXPECT_EQ(r.for_another, 2u) << "closed since the first time";
+  EXPECT_EQ(::pread(file.fd(), r.space.v(2 * kBlockBytes + 96), 2 * kBlockBytes, 0), static_cast<ssize_t>(kBlockBytes - 96)) << "what there is";
+  EXPECT_EQ(std::memcmp(r.space.a(2 * kBlockBytes + 96), file.bytes(), kBlockBytes - 96), 0);
+  // Memory is allocated there: by its owner, or by who faults.
+  ASSERT_TRUE(r.engine->protect({BlockId{5}, 1}, Access::write));
+  EXPECT_EQ(::pread(file.fd(), r.space.v(5 * kBlockBytes), 100, 0), 100);
+  r.allowed = 6;
+  *reinterpret_cast<volatile char*>(r.space.v(6 * kBlockBytes)) = 1;
+  EXPECT_EQ(::pread(file.fd(), r.space.v(6 * kBlockBytes), 100, 0), 100);
+  EXPECT_EQ(r.in_place + r.for_another, 3u);   // that of block 3
+}
+
+// More than are kept closed at once: the oldest are asked for again.
+TEST_F(UffdThreadTest, AnyNumberOfWildBuffersIsEFAULT) {
+  World ok(kUffdThread, kPageBytes);
+  Space space = make_space(512 * kBlockBytes);
+  const auto engine = make_engine(kUffdThread, space);
+  ASSERT_TRUE(engine->start([](void*, std::uint64_t, Access, Served) { return false; }, nullptr));
+  const std::uint64_t before = count_mappings();
+  const PatternFile file(kBlockBytes);
+  for (int time = 0; time < 2; ++time) {
+    for (std::uint64_t b = 0; b < space.blocks(); b += 2) {
+      ASSERT_EQ(::pread(file.fd(), space.v(b * kBlockBytes), 100, 0), -1);
+      ASSERT_EQ(errno, EFAULT);
+    }
+  }
+  EXPECT_LE(count_mappings(), before + 2 * 64 + 16);
+}
+
+std::uintptr_t wild_address;
+
+TEST_F(UffdThreadTest, AWildAccessIsReportedInPlaceWithItsAddress) {
+  for (const bool write : {false, true}) {
+    EXPECT_EXIT(
+        {
+          AltStack own = alt_stack();
+          static Refusing* r = new Refusing(2);
+          wild_address = reinterpret_cast<std::uintptr_t>(r->space.v(7 * kBlockBytes + 24));
+          set_fallback([](int signal, siginfo_t* info, void*) {
+            ::_exit(reinterpret_cast<std::uintptr_t>(info->si_addr) == wild_address && signal == SIGSEGV && r->in_place == 1 && r->for_another == 1 ? 42 : 1);
+          });
+          auto* p = reinterpret_cast<volatile std::uint64_t*>(wild_address);
+          if (write) *p = 1;
+          else static_cast<void>(*p);
+          ::_exit(2);
+        },
+        ::testing::ExitedWithCode(42), "");
+  }
+}
+
+// What is answered "later", without rights, is asked for again.
+TEST_F(UffdThreadTest, WhatIsPutOffComesAgain) {
+  Space space = make_space(kPageBytes);
+  struct Later {
+    FaultEngine* engine;
+    std::atomic<unsigned> asked{0};
+  } later;
+  const auto engine = make_engine(kUffdThread, space);
+  later.engine = engine.get();
+  ASSERT_TRUE(engine->start(
+      [](void* context, std::uint64_t offset, Access wanted, Served) {
+        auto& l = *static_cast<Later*>(context);
+        return ++l.asked < 100 || l.engine->protect({block_of(offset), 1}, wanted);
+      },
+      &later));
+  const PatternFile file(100);
+  EXPECT_EQ(::pread(file.fd(), space.v(0), 100, 0), 100);
+  EXPECT_EQ(later.asked, 100u);
+}
+
+// A handler that waits does not keep those waiting whom V allows what they want: they may be who it waits for.
+TEST_F(UffdThreadTest, AllowedAccessesAreServedWhileAHandlerWaits) {
+  struct Slow {
+    FaultEngine* engine;
+    std::atomic<bool> asked{false}, go{false};
+  } slow;
+  Space space = make_space(4 * kPageBytes);
+  const auto engine = make_engine(kUffdThread, space);
+  slow.engine = engine.get();
+  ASSERT_TRUE(engine->start(
+      [](void* context, std::uint64_t offset, Access wanted, Served) {
+        auto& s = *static_cast<Slow*>(context);
+        s.asked = true;
+        while (!s.go) ::sched_yield();
+        return s.engine->protect({block_of(offset), 1}, wanted);
+      },
+      &slow));
+  *space.a(20 * kBlockBytes) = std::byte{9};
+  ASSERT_TRUE(engine->protect({BlockId{20}, 4}, Access::read));
+  for (int round = 0; round < 5; ++round) {
+    slow.asked = slow.go = false;
+    std::thread faulter([&] {
+      AltStack own = alt_stack();
+      *reinterpret_cast<volatile char*>(space.v(static_cast<std::uint64_t>(round) * kBlockBytes)) = 1;
+    });
+    while (!slow.asked) ::sched_yield();
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_EQ(::madvise(space.v(20 * kBlockBytes), kBlockBytes, MADV_DONTNEED), 0);   // as the kernel does
+      EXPECT_EQ(*reinterpret_cast<volatile char*>(space.v(20 * kBlockBytes)), 9);
+    }
+    slow.go = true;
+    faulter.join();
+  }
+}
+
+// Signals of the program's come while it waits: its handler runs, or waits for the end of the system call, and nothing is lost.
+TEST_F(UffdThreadTest, SignalsDoNotEndAWait) {
+  static std::atomic<unsigned> signals;
+  signals = 0;
+  struct sigaction action {}, before {};
+  action.sa_handler = [](int) { ++signals; };
+  action.sa_flags = SA_ONSTACK | SA_RESTART;
+  ASSERT_EQ(raw_sigaction(SIGUSR1, &action, &before), 0);
+  struct Slow {
+    FaultEngine* engine;
+  } slow;
+  Space space = make_space(64 * kPageBytes);
+  const auto engine = make_engine(kUffdThread, space);
+  slow.engine = engine.get();
+  ASSERT_TRUE(engine->start(
+      [](void* context, std::uint64_t offset, Access wanted, Served) {
+        ::usleep(500);
+        return static_cast<Slow*>(context)->engine->protect({block_of(offset), 1}, wanted);
+      },
+      &slow));
+  constexpr std::size_t kBytes = 40 * kBlockBytes;
+  const PatternFile file(kBytes);
+  std::atomic<bool> done{false};
+  ssize_t got = 0;
+  std::thread worker([&] {
+    AltStack own = alt_stack();
+    got = ::pread(file.fd(), space.v(0), kBytes, 0);
+    for (std::uint64_t b = 64; b < 104; ++b) *reinterpret_cast<volatile char*>(space.v(b * kBlockBytes)) = 1;
+    done = true;
+    while (signals == 0) ::sched_yield();
+  });
+  const pthread_t id = worker.native_handle();
+  while (!done) {
+    ::pthread_kill(id, SIGUSR1);
+    ::usleep(300);
+  }
+  worker.join();
+  EXPECT_EQ(got, static_cast<ssize_t>(kBytes));
+  EXPECT_EQ(std::memcmp(space.a(0), file.bytes(), kBytes), 0);
+  EXPECT_GT(signals, 0u);
+  raw_sigaction(SIGUSR1, &before, nullptr);
+}
+
+// Whole files go in and out of blocks whose rights another thread takes away all the time, beside loads and stores.
+TEST_F(UffdThreadTest, NothingIsLostUnderSystemCallsAndFaultsAtOnce) {
+  constexpr std::uint64_t kThreads = 4, kPart = 12;   // blocks of a thread
+  World w(kUffdThread, kThreads * kPart * kBlockBytes);
+  const std::size_t part_bytes = kPart * kBlockBytes;
+  std::atomic<bool> stop{false};
+  std::thread taker([&] {
+    Random random(5);
+    while (!stop) EXPECT_TRUE(w.set(BlockId{random.below(kThreads * kPart)}, random.below(2) ? Access::none : Access::read, false));
+  });
+  std::atomic<std::uint64_t> wrong{0};
+  std::vector<std::thread> threads;
+  for (std::uint64_t self = 0; self < kThreads; ++self)
+    threads.emplace_back([&, self] {
+      AltStack own = alt_stack();
+      Random random(100 + self);
+      std::vector<std::byte> model(part_bytes), copy(part_bytes);
+      const int file = ::memfd_create("part", MFD_CLOEXEC);
+      for (int i = 0; i < (kSanitized ? 60 : 600); ++i) {
+        const std::size_t at = random.below(part_bytes), n = 1 + random.below(part_bytes - at);
+        std::byte* const v = w.space.v(self * part_bytes + at);
+        switch (random.below(3)) {
+          case 0: {   // in
+            for (std::size_t k = 0; k < n; ++k) model[at + k] = static_cast<std::byte>(random.below(256));
+            if (::pwrite(file, &model[at], n, 0) != static_cast<ssize_t>(n) || ::pread(file, v, n, 0) != static_cast<ssize_t>(n)) ++wrong;
+            break;
+          }
+          case 1:   // out
+            if (::pwrite(file, v, n, 0) != static_cast<ssize_t>(n) || ::pread(file, copy.data(), n, 0) != static_cast<ssize_t>(n)) ++wrong;
+            if (std::memcmp(copy.data(), &model[at], n) != 0) ++wrong;
+            break;
+          default:
+            if (*v != model[at]) ++wrong;
+            *v = model[at] = static_cast<std::byte>(i);
+        }
+      }
+      ::close(file);
+    });
+  for (auto& thread : threads) thread.join();
+  stop = true;
+  taker.join();
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST_F(UffdThreadTest, WhoFaultsAfterTheStopDoesNotWait) {
+  EXPECT_EXIT(
+      {
+        AltStack own = alt_stack();
+        World w(kUffdThread, kPageBytes);
+        w.word(0) = 1;
+        w.engine->stop();
+        const PatternFile file(8);
+        if (::pread(file.fd(), w.space.v(kBlockBytes), 8, 0) != -1 || errno != EFAULT) ::_exit(1);
+        set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
+        w.word(0) = 1;
+        ::_exit(2);
+      },
+      ::testing::ExitedWithCode(42), "");
+}
+
+// A thread waits in the kernel, and the engine ends; the process ends.
+TEST_F(UffdThreadTest, WhoWaitsWhenItEndsIsReported) {
+  EXPECT_EXIT(
+      {
+        static std::atomic<bool> asked{false};
+        Space space = make_space(kPageBytes);
+        auto engine = make_engine(kUffdThread, space);
+        if (!engine->start(
+                [](void*, std::uint64_t, Access, Served) {
+                  asked = true;
+                  return true;   // later, for ever
+                },
+                nullptr))
+          ::_exit(1);
+        set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
+        std::thread waits([&] {
+          AltStack own = alt_stack();
+          *reinterpret_cast<volatile char*>(space.v(0)) = 1;
+          ::_exit(2);
+        });
+        while (!asked) ::sched_yield();
+        engine.reset();
+        waits.join();
+      },
+      ::testing::ExitedWithCode(42), "");
+}
+
+TEST_F(UffdThreadTest, AProcessEndsThoughItsThreadsWait) {
+  EXPECT_EXIT(
+      {
+        static std::atomic<bool> asked{false};
+        Space space = make_space(kPageBytes);
+        auto engine = make_engine(kUffdThread, space);
+        if (!engine->start(
+                [](void*, std::uint64_t, Access, Served) -> bool {
+                  asked = true;
+                  for (;;) ::pause();
+                },
+                nullptr))
+          ::_exit(1);
+        std::thread loads([&] { static_cast<void>(*reinterpret_cast<volatile char*>(space.v(0))); });
+        std::thread calls([&] {
+          const PatternFile file(8);
+          static_cast<void>(::pread(file.fd(), space.v(kBlockBytes), 8, 0));
+        });
+        while (!asked) ::sched_yield();
+        ::_exit(42);
+      },
+      ::testing::ExitedWithCode(42), "");
+}
+
+int wishes_without_privileges() {
+  // As the kernel answers a program without privileges, and without the device's file.
+  if (!refuse_system_call(SYS_userfaultfd, 0, O_CLOEXEC | O_NONBLOCK, EPERM) || !refuse_system_call(SYS_openat, 2, O_RDWR | O_CLOEXEC, EACCES)) return 1;
+  const Space space = make_space(kPageBytes);
+  const auto forced = make_fault_engine(space, kUffdThread);
+  if (forced || forced.error().code != Errc::unsupported || forced.error().message.find("vm.unprivileged_userfaultfd=1") == std::string::npos) return 2;
+  if (engines()[2].available || engines()[2].reason.find("CAP_SYS_PTRACE") == std::string::npos) return 3;
+  const auto chosen = make_fault_engine(space, "auto");
+  if (!chosen || (*chosen)->name() == kUffdThread) return 4;
+  return 42;
+}
+
+TEST(UffdThreadDeathTest, WithoutPrivilegesItSaysWhatToDoAndAutoTakesAnother) { EXPECT_EXIT(::_exit(wishes_without_privileges()), ::testing::ExitedWithCode(42), ""); }
 
 /// What becomes of the wish for an engine in a process whose kernel refuses a system call: 42 if uffd is refused with that reason and auto takes mprotect.
 int wishes_under(long number, unsigned argument, std::uint32_t value, int error, const char* reason) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -29,7 +30,7 @@ inline Space make_space(std::size_t bytes) {
 /// The engine of that name, with a limit of mappings of its own.
 inline std::unique_ptr<FaultEngine> make_engine(std::string_view name, const Space& space, std::uint64_t mapping_limit = 0) {
   if (name == "mprotect") return make_mprotect_engine(space, mapping_limit);
-  auto made = make_uffd_engine(space, mapping_limit);
+  auto made = make_uffd_engine(space, name == kUffdThread ? Delivery::thread : Delivery::in_place, mapping_limit);
   if (!made) throw std::runtime_error(made.error().message);
   return std::move(*made);
 }
@@ -41,7 +42,11 @@ inline std::vector<std::string> engines_here() {
     if (e.available) names.emplace_back(e.name);
   return names;
 }
-inline std::string engine_test_name(const ::testing::TestParamInfo<std::string>& info) { return info.param; }
+inline std::string engine_test_name(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
 
 /// A small, seeded generator; two threads use two of them.
 class Random {

@@ -137,11 +137,13 @@ TEST(Reservation, IsInheritedByForkAndEachProcessHasItsOwnSpaceThere) {
 
 TEST(Engines, SayWhatIsThereAndWhyNot) {
   const auto all = engines();
-  ASSERT_EQ(all.size(), 2u);
+  ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(all[0].name, "uffd");
   EXPECT_FALSE(all[0].reason.empty());
   EXPECT_EQ(all[1].name, "mprotect");
   EXPECT_TRUE(all[1].available);
+  EXPECT_EQ(all[2].name, "uffd-thread") << "auto takes one of those before it";
+  EXPECT_FALSE(all[2].reason.empty());
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ constexpr std::size_t kSlotBytes = 4 * kPageBytes;
 class StackGuard : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Engines, StackGuard, ::testing::ValuesIn(engines_here()), engine_test_name);
 
-bool refuse(void*, std::uint64_t, Access) { return false; }
+bool refuse(void*, std::uint64_t, Access, Served) { return false; }
 
 TEST_P(StackGuard, MarkersMakeNoMappings) {
   if (!guards_available()) GTEST_SKIP() << "no guard markers on this kernel";
