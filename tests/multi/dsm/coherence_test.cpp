@@ -66,7 +66,7 @@ TEST_P(CoherenceTest, FencesOfTheWorkersOfARankCombine) {
   const auto [ranks_here, page_bytes] = GetParam();
   if (ranks_here == 1 || page_bytes != mem::kPageBytes) GTEST_SKIP() << "once for each number of ranks";
   on_ranks(GetParam(), [](RankMemory& m) {
-    constexpr unsigned kWorkers = 4, kEpochs = 50, kMostMore = 100'000;
+    constexpr unsigned kWorkers = 4, kEpochs = 50, kMostMore = 10'000'000;
     const std::uint64_t ranks = m.transport->ranks(), me = raw(m.rank()), blocks = kWorkers * ranks;
     const std::uint64_t data = m.broadcast(Rank{0}, me == 0 ? m.allocate(blocks * mem::kBlockBytes, gas::Placement::cyclic) : 0);
     const auto cell = [&](std::uint64_t block) { return m.at<unsigned char>(data + block * mem::kBlockBytes); };
