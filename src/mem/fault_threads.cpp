@@ -35,6 +35,13 @@ void block_signals() noexcept {
 
 }  // namespace
 
+struct FaultThreads::Own {
+  unsigned me;
+  UserFault fault;              ///< that it answers
+  std::uint64_t busy_ns = 0;    ///< when it last was
+  bool busy = false;            ///< since it last rested
+};
+
 Result<void> FaultThreads::start() {
   KASANE_CHECK(stop_bell_ < 0);
   stop_bell_ = ::eventfd(0, EFD_CLOEXEC);
@@ -61,7 +68,7 @@ void FaultThreads::stop() noexcept {
     if (thread.joinable()) thread.join();
   }
   ::close(std::exchange(stop_bell_, -1));
-  count_ = 0;
+  answers_ = {};
 }
 
 void FaultThreads::await_answer() const noexcept {
@@ -75,86 +82,92 @@ void FaultThreads::run(unsigned me) noexcept {
   KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
   set_thread_role("faults");
   ::pthread_setname_np(::pthread_self(), "kasane-faults");
-  while (!stop_.load()) {
-    // seq_cst, all that the two tell each other beside noted_: rare but for the periods, of which a fault has two.
-    if (receiver_.load() == me) receive(me);
-    else if (be_deputy()) receiver_.store(me);
+  Own own{.me = me, .fault = {}};
+  for (FaultDuty duty; duty.act != FaultAct::gone;) duty = duty.next(carry_out(duty, own));
+}
+
+/// What it saw. seq_cst, all that the two tell each other beside what is under the lock, as the walk has it: rare but for the periods, of which a fault has two.
+std::uint32_t FaultThreads::carry_out(FaultDuty duty, Own& own) noexcept {
+  using Act = FaultAct;
+  switch (duty.act) {
+    case Act::look_stop: return stop_.load();
+    case Act::look_receiver: return receiver_.load() == own.me;
+    case Act::receive: {
+      const std::size_t n = receive();
+      own.busy |= n != 0;
+      return n != 0;
+    }
+    case Act::rest: rest(own); break;
+    case Act::begin: return begin();
+    case Act::announce:
+      periods_.fetch_add(1);
+      periods_.notify_one();
+      break;
+    case Act::take: return take(own.fault);
+    case Act::answer: server_.answer(own.fault); break;
+    case Act::see:
+    case Act::look_again: return periods_.load();
+    case Act::patience: sleep(kPatienceMs, false); return stop_.load();
+    case Act::wait: periods_.wait(duty.period); break;
+    case Act::take_over: receiver_.store(own.me); break;
+    case Act::leave: {
+      const std::lock_guard lock(lock_);
+      return answers_.answering;
+    }
+    case Act::gone: break;
   }
+  return 0;
 }
 
-/// True: an answer takes long.
-bool FaultThreads::be_deputy() noexcept {
-  std::uint32_t seen = periods_.load();
-  if (stop_.load()) return false;   // after the look: stop() changes the number after it has said so
-  if ((seen & 1) == 0) periods_.wait(seen);
-  // As long as there are faults it looks once in a while, so that whoever answers need not wake it each time.
-  do seen = periods_.load();
-  while (sleep(kPatienceMs, false) && periods_.load() != seen);
-  return periods_.load() == seen && (seen & 1) != 0;
-}
-
-/// Until the deputy has taken over.
-void FaultThreads::receive(unsigned me) noexcept {
+/// How many.
+std::size_t FaultThreads::receive() noexcept {
   std::array<UserFault, 16> faults;
-  std::uint64_t last_ns = 0;
-  while (receiver_.load() == me && !stop_.load()) {
-    const std::size_t n = uffd_.receive(faults);
-    if (n == 0) {
-      // Faults come in rows, and a core that sleeps takes longer to wake than a fault to serve. Whoever else wants the core has it.
-      if (now_ns() - last_ns < kSpinNs) ::sched_yield();
-      else sleep(-1, true);
-      continue;
-    }
-    for (const UserFault& fault : std::span(faults).first(n)) {
-      if (!server_.serve_allowed(fault) && !note(fault)) server_.put_off(fault);
-    }
-    if (begin_answering()) {
-      for (UserFault fault; next(fault);) server_.answer(fault);
-    }
-    last_ns = now_ns();
+  const std::size_t n = uffd_.receive(faults);
+  for (const UserFault& fault : std::span(faults).first(n)) {
+    if (!server_.serve_allowed(fault) && !note(fault)) server_.put_off(fault);
   }
+  return n;
 }
 
 /// False: too many are.
 bool FaultThreads::note(const UserFault& fault) noexcept {
   const std::lock_guard lock(lock_);
-  if (count_ == kMostNoted) return false;
-  noted_[(oldest_ + count_++) % kMostNoted] = fault;
+  const std::size_t at = (oldest_ + answers_.noted) % kMostNoted;
+  if (!answers_.note(kMostNoted)) return false;
+  noted_[at] = fault;
   return true;
 }
 
-/// False: there is nothing to answer, or the other one is at it and comes to it.
-bool FaultThreads::begin_answering() noexcept {
-  {
-    const std::lock_guard lock(lock_);
-    if (answering_ || count_ == 0) return false;
-    answering_ = true;
-  }
-  periods_.fetch_add(1);
-  periods_.notify_one();
-  return true;
-}
-
-/// The oldest. False: there is none, and the caller has ended answering.
-bool FaultThreads::next(UserFault& fault) noexcept {
+bool FaultThreads::begin() noexcept {
   const std::lock_guard lock(lock_);
-  if (count_ != 0 && !stop_.load()) {
-    fault = noted_[oldest_];
-    oldest_ = (oldest_ + 1) % kMostNoted;
-    --count_;
-    return true;
-  }
-  answering_ = false;
-  periods_.fetch_add(1);
-  return false;
+  return answers_.begin(stop_.load());
 }
 
-/// False: stop() was called.
-bool FaultThreads::sleep(int timeout_ms, bool for_faults) noexcept {
+/// The oldest.
+bool FaultThreads::take(UserFault& fault) noexcept {
+  const std::lock_guard lock(lock_);
+  if (!answers_.take(stop_.load())) {
+    periods_.fetch_add(1);
+    return false;
+  }
+  fault = noted_[oldest_];
+  oldest_ = (oldest_ + 1) % kMostNoted;
+  return true;
+}
+
+/// Faults come in rows, and a core that sleeps takes longer to wake than a fault to serve. Whoever else wants the core has it.
+void FaultThreads::rest(Own& own) const noexcept {
+  const std::uint64_t now = now_ns();
+  if (std::exchange(own.busy, false)) own.busy_ns = now;
+  if (now - own.busy_ns < kSpinNs) ::sched_yield();
+  else sleep(-1, true);
+}
+
+/// Until the end, too.
+void FaultThreads::sleep(int timeout_ms, bool for_faults) const noexcept {
   pollfd fds[2] = {{stop_bell_, POLLIN, 0}, {uffd_.descriptor(), POLLIN, 0}};
   const int ready = ::poll(fds, for_faults ? 2 : 1, timeout_ms);
   KASANE_CHECK(ready >= 0 || errno == EINTR);
-  return !stop_.load();
 }
 
 }  // namespace kasane::mem

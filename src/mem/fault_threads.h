@@ -11,6 +11,8 @@
 // is no third who takes over at every fault: a fault costs one switch to here and one back.
 // Why one answers at a time: nothing may depend on more. Whoever answers must not wait for something that only another thread's fault brings about (docs/design/mem.md, "Who waits for whom").
 //
+// What a thread does next, fault_duty.h decides: this carries it out.
+//
 // Thread safety: start() and stop() from one thread. Invariants: at most one thread answers; who does not answer receives, or is deputy.
 #pragma once
 
@@ -21,6 +23,7 @@
 #include <thread>
 
 #include "base/result.h"
+#include "mem/fault_duty.h"
 #include "mem/userfaultfd.h"
 
 namespace kasane::mem {
@@ -47,22 +50,26 @@ class FaultThreads {
   FaultThreads& operator=(const FaultThreads&) = delete;
 
   Result<void> start();
-  /// When no thread serves a fault any more. Who faults later sleeps until start(), or until the userfaultfd lets go of the range.
+  /// Returns when no thread serves a fault any more; an answer that is under way ends, and what V allows is served until then. Whoever was not answered, or faults later, sleeps until the caller
+  /// wakes the whole range.
   void stop() noexcept;
   /// Any thread but those two: returns when the answer that is under way, if there is one, has ended.
   void await_answer() const noexcept;
 
  private:
   static constexpr int kPatienceMs = 1;
-  static constexpr std::size_t kMostNoted = 1024;   ///< a thread that sleeps has one, or more where signals woke it
+  static constexpr std::uint32_t kMostNoted = 1024;   ///< a thread that sleeps has one, or more where signals woke it
+
+  struct Own;   ///< what a thread keeps from one act to the next
 
   void run(unsigned me) noexcept;
-  bool be_deputy() noexcept;
-  void receive(unsigned me) noexcept;
-  bool sleep(int timeout_ms, bool for_faults) noexcept;
+  std::uint32_t carry_out(FaultDuty, Own&) noexcept;
+  std::size_t receive() noexcept;
   bool note(const UserFault&) noexcept;
-  bool begin_answering() noexcept;
-  bool next(UserFault&) noexcept;
+  bool begin() noexcept;
+  bool take(UserFault&) noexcept;
+  void rest(Own&) const noexcept;
+  void sleep(int timeout_ms, bool for_faults) const noexcept;
 
   const Userfaultfd& uffd_;
   FaultServer& server_;
@@ -72,9 +79,9 @@ class FaultThreads {
   std::atomic<unsigned> receiver_{0};        ///< which of the two
   std::atomic<std::uint32_t> periods_{0};    ///< of answering, begun and ended: odd while one is under way
   std::mutex lock_;                          ///< of the two: nobody else takes it, and neither answers with it
+  FaultAnswers answers_;                     ///< under lock_, as all below
   std::array<UserFault, kMostNoted> noted_;  ///< a ring
-  std::size_t oldest_ = 0, count_ = 0;
-  bool answering_ = false;
+  std::size_t oldest_ = 0;
 };
 
 }  // namespace kasane::mem

@@ -754,6 +754,44 @@ TEST_F(UffdThreadTest, WhoFaultsAfterTheStopDoesNotWait) {
       ::testing::ExitedWithCode(42), "");
 }
 
+// The engine stops while a handler waits for somebody whose own access V allows: that one is served, or neither would end.
+TEST_F(UffdThreadTest, AllowedAccessesAreServedUntilTheLastAnswer) {
+  struct Slow {
+    FaultEngine* engine;
+    std::atomic<bool> asked{false}, go{false};
+  };
+  for (int round = 0; round < 20; ++round) {
+    Slow slow;
+    Space space = make_space(2 * kPageBytes);
+    const auto engine = make_engine(kUffdThread, space);
+    slow.engine = engine.get();
+    ASSERT_TRUE(engine->start(
+        [](void* context, std::uint64_t offset, Access wanted, Served) {
+          auto& s = *static_cast<Slow*>(context);
+          s.asked = true;
+          while (!s.go) ::sched_yield();
+          return s.engine->protect({block_of(offset), 1}, wanted);
+        },
+        &slow));
+    ASSERT_TRUE(engine->protect({BlockId{4}, 1}, Access::read));
+    ASSERT_EQ(::madvise(space.v(4 * kBlockBytes), kBlockBytes, MADV_DONTNEED), 0);   // as the kernel does
+    // In system calls: who is too late for V finds it closed, which is an error there.
+    const PatternFile file(8);
+    std::thread faulter([&] { (void)!::pread(file.fd(), space.v(0), 8, 0); });
+    while (!slow.asked) ::sched_yield();
+    std::thread stops([&] { engine->stop(); });
+    if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3));   // both threads know, or only one
+    int pipe[2];
+    ASSERT_EQ(::pipe(pipe), 0);
+    EXPECT_EQ(::write(pipe[1], space.v(4 * kBlockBytes), 8), 8);
+    slow.go = true;
+    faulter.join();
+    stops.join();
+    ::close(pipe[0]);
+    ::close(pipe[1]);
+  }
+}
+
 // A thread waits in the kernel, and the engine ends; the process ends.
 TEST_F(UffdThreadTest, WhoWaitsWhenItEndsIsReported) {
   EXPECT_EXIT(
