@@ -616,23 +616,30 @@ TEST_F(UffdThreadTest, WhatIsPutOffComesAgain) {
   EXPECT_EQ(later.asked, 100u);
 }
 
+/// A handler that waits until it may go on.
+struct SlowHandler {
+  FaultEngine* engine = nullptr;
+  std::atomic<bool> asked{false}, go{false};
+
+  Result<void> start(FaultEngine& e) {
+    engine = &e;
+    return e.start(
+        [](void* context, std::uint64_t offset, Access wanted, Served) {
+          auto& slow = *static_cast<SlowHandler*>(context);
+          slow.asked = true;
+          while (!slow.go) ::sched_yield();
+          return slow.engine->protect({block_of(offset), 1}, wanted);
+        },
+        this);
+  }
+};
+
 // A handler that waits does not keep those waiting whom V allows what they want: they may be who it waits for.
 TEST_F(UffdThreadTest, AllowedAccessesAreServedWhileAHandlerWaits) {
-  struct Slow {
-    FaultEngine* engine;
-    std::atomic<bool> asked{false}, go{false};
-  } slow;
+  SlowHandler slow;
   Space space = make_space(4 * kPageBytes);
   const auto engine = make_engine(kUffdThread, space);
-  slow.engine = engine.get();
-  ASSERT_TRUE(engine->start(
-      [](void* context, std::uint64_t offset, Access wanted, Served) {
-        auto& s = *static_cast<Slow*>(context);
-        s.asked = true;
-        while (!s.go) ::sched_yield();
-        return s.engine->protect({block_of(offset), 1}, wanted);
-      },
-      &slow));
+  ASSERT_TRUE(slow.start(*engine));
   *space.a(20 * kBlockBytes) = std::byte{9};
   ASSERT_TRUE(engine->protect({BlockId{20}, 4}, Access::read));
   for (int round = 0; round < 5; ++round) {
@@ -756,23 +763,11 @@ TEST_F(UffdThreadTest, WhoFaultsAfterTheStopDoesNotWait) {
 
 // The engine stops while a handler waits for somebody whose own access V allows: that one is served, or neither would end.
 TEST_F(UffdThreadTest, AllowedAccessesAreServedUntilTheLastAnswer) {
-  struct Slow {
-    FaultEngine* engine;
-    std::atomic<bool> asked{false}, go{false};
-  };
   for (int round = 0; round < 20; ++round) {
-    Slow slow;
+    SlowHandler slow;
     Space space = make_space(2 * kPageBytes);
     const auto engine = make_engine(kUffdThread, space);
-    slow.engine = engine.get();
-    ASSERT_TRUE(engine->start(
-        [](void* context, std::uint64_t offset, Access wanted, Served) {
-          auto& s = *static_cast<Slow*>(context);
-          s.asked = true;
-          while (!s.go) ::sched_yield();
-          return s.engine->protect({block_of(offset), 1}, wanted);
-        },
-        &slow));
+    ASSERT_TRUE(slow.start(*engine));
     ASSERT_TRUE(engine->protect({BlockId{4}, 1}, Access::read));
     ASSERT_EQ(::madvise(space.v(4 * kBlockBytes), kBlockBytes, MADV_DONTNEED), 0);   // as the kernel does
     // In system calls: who is too late for V finds it closed, which is an error there.
