@@ -113,7 +113,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void unpin(ThreadContext&, std::uint64_t offset, std::size_t bytes);
 
   // ---- memory larger than DRAM (eviction.cpp): for the rank's keeper ----
-  /// The page's translations in V are dropped where its blocks are ours and free; the bytes stay.
+  /// The pages' translations in V are dropped where their blocks are ours and free; the bytes stay. pages: sorted.
   void rest(std::span<const PageId> pages) noexcept;
   /// Was it touched since?
   [[nodiscard]] bool touched(PageId) const noexcept;

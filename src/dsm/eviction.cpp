@@ -2,6 +2,8 @@
 // What coherence does for memory larger than DRAM: counts the frames that it fills, waits for room before it holds anything, and lets go of pages (docs/design/tiers.md).
 #include "dsm/coherence.h"
 
+#include "mem/page_runs.h"
+
 namespace kasane::dsm {
 
 using mem::Access;
@@ -68,11 +70,7 @@ void Coherence::make_present(ThreadContext& ctx, PageId page, Fetched why, Rank 
 // ---- the keeper's part ---------------------------------------------------------------------------------------------
 
 void Coherence::rest(std::span<const PageId> pages) noexcept {
-  for (std::size_t i = 0; i < pages.size();) {
-    BlockRange run = pages_.blocks_of(pages[i]);
-    for (++i; i < pages.size() && pages_.blocks_of(pages[i]).first == block_at(run.first, run.count); ++i) run.count += pages_.blocks_of(pages[i]).count;
-    hide(run, Event::rest);
-  }
+  mem::for_each_page_run(pages_, pages, ~std::uint64_t{0}, [this](BlockRange run) { hide(run, Event::rest); });
 }
 
 /// V shows those blocks no more that are free and that the event, rest or doze, means something to.

@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "gas/trip.h"
 #include "mem/large_frames.h"
+#include "mem/page_runs.h"
 
 namespace kasane::gas {
 
@@ -156,11 +157,7 @@ void Tiers::punch(std::span<const Mover::Trip> trips) noexcept {
   std::array<PageId, kTogether> pages;
   std::transform(trips.begin(), trips.end(), pages.begin(), [](const Mover::Trip& t) { return t.page; });
   std::sort(pages.begin(), pages.begin() + trips.size());
-  for (std::size_t i = 0; i < trips.size();) {
-    mem::BlockRange run = pages_.blocks_of(pages[i]);
-    for (++i; i < trips.size() && run.count < kMostPunched && pages_.blocks_of(pages[i]).first == BlockId{raw(run.first) + run.count}; ++i) run.count += pages_.blocks_of(pages[i]).count;
-    residency_.empty(run);
-  }
+  mem::for_each_page_run(pages_, {pages.data(), trips.size()}, kMostPunched, [this](mem::BlockRange run) { residency_.empty(run); });
 }
 
 /// Runs of blocks of the page.
