@@ -17,7 +17,9 @@ void Coherence::admit(comm::Blocking& io, PageId page) {
 
 /// For a fault: as many blocks of its page as may come with it, but no more than so many.
 bool Coherence::admit(ThreadContext& ctx, PageId page, std::uint64_t blocks) {
-  return residency_ == nullptr || !residency_->counts(page) || admit(ctx.io, std::min(blocks, pages_.blocks_of(page).count), ctx.serves);
+  const bool admitted = residency_ == nullptr || !residency_->counts(page) || admit(ctx.io, std::min(blocks, pages_.blocks_of(page).count), ctx.serves);
+  if (!admitted) count(ctx.counters.faults_put_off);
+  return admitted;
 }
 
 /// Nothing is held. Whoever makes room needs changes sent only if nothing else is left, so it is asked first. False: there is no room yet, and the faults that wait behind this one come
