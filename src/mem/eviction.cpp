@@ -40,6 +40,7 @@ class Listed : public EvictionPolicy {
 
   PageLists lists_;
   PageProbe& probe_;
+  std::uint32_t kept_ = 0;   ///< pages that were named since one came in, and could not go: once it is all of a main list, others are named before its pages are named again
 };
 
 /// One list. fifo: as they came, for pages that are used once, and to compare with. clock: second chance.
@@ -66,6 +67,7 @@ class TwoQueues final : public Listed {
   TwoQueues(std::uint32_t pages, PageProbe& probe) : Listed(pages, pages, probe) {}
 
   void enter(PageId page) noexcept override {
+    kept_ = 0;
     if (lists_.list_of(page) == kOut)
       lists_.move(page, kMain), lists_.set_armed(page, false);
     else
@@ -74,11 +76,12 @@ class TwoQueues final : public Listed {
   void keep(PageId page) noexcept override {
     leave(page);
     lists_.add(kMain, page);
+    ++kept_;
   }
   std::optional<PageId> evict() noexcept override {
     const std::uint32_t all = lists_.size(kIn) + lists_.size(kMain);
     if (all == 0) return {};
-    if (lists_.size(kIn) > all / 4 || lists_.size(kMain) == 0) {
+    if (lists_.size(kIn) > all / 4 || (lists_.size(kIn) != 0 && kept_ >= lists_.size(kMain))) {
       const PageId page = lists_.oldest(kIn);
       lists_.move(page, kOut);
       if (lists_.size(kOut) > all / 2) lists_.remove(lists_.oldest(kOut));
@@ -107,7 +110,7 @@ class S3Fifo final : public Listed {
   S3Fifo(std::uint32_t pages, PageProbe& probe, bool steady) : Listed(pages, pages, probe), steady_(steady) {}
 
   void enter(PageId page) noexcept override {
-    gone_ -= std::min(gone_, 1u), spares_new_ = false;
+    gone_ -= std::min(gone_, 1u), spares_new_ = false, kept_ = 0;
     const bool back = lists_.list_of(page) == kOut;
     if (back) lists_.remove(page);
     if (steady_ ? lists_.size(kMain) < std::max(1u, (all() + 1) * 17 / 20) || (back && make_room()) : back) {
@@ -121,7 +124,10 @@ class S3Fifo final : public Listed {
       }
     }
   }
-  void keep(PageId page) noexcept override { stay(kMain, page); }
+  void keep(PageId page) noexcept override {
+    stay(kMain, page);
+    ++kept_;
+  }
   void put_back(PageId page) noexcept override {
     stay(kYoung, page);
     spares_new_ = true;
@@ -135,7 +141,7 @@ class S3Fifo final : public Listed {
       if (make_room()) return forget(page);
     }
     const std::uint32_t least = (all() + gone) / (steady_ ? 20 : 10);
-    while (on_trial() != 0 && ((!spares_new_ && on_trial() + gone > least) || lists_.size(kMain) == 0)) {
+    while (on_trial() != 0 && ((!spares_new_ && on_trial() + gone > least) || kept_ >= lists_.size(kMain))) {
       const bool tested = lists_.size(kOld) != 0;
       const PageId page = lists_.oldest(tested ? kOld : kYoung);
       if (!tested || !probe_.touched(page)) return forget(page);

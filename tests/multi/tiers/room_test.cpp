@@ -15,7 +15,7 @@ namespace {
 
 using kasane::placement;
 
-constexpr std::size_t kPage = kasane::page_default, kWords = kPage / 8, kBlockWords = 512;
+constexpr std::size_t kPage = kasane::page_default, kWords = kPage / 8;
 constexpr std::size_t kLeft = std::size_t{320} * 4096;   ///< that the view leaves of the budget: less than the page of 2 MiB, enough for other faults and for what idle ranks have in hand
 
 /// Of the host: so many K, M or G.
@@ -61,7 +61,7 @@ TEST(Room, WhoHoldsItGetsOnWhileAStoreWaitsForIt) {
       const auto before = kasane::statistics();
       go = true;
       while (kasane::statistics().faults_write == before.faults_write) std::this_thread::yield();   // counted when the store's fault begins
-      for (std::size_t b = cold_pages * kWords / kBlockWords; b-- != 0;) bad += cold[b * kBlockWords] != value(b * kBlockWords);
+      for (std::size_t i = cold_pages * kWords; i != 0; i -= kWords / 2) bad += cold[i - 1] != value(i - 1);   // two blocks a page
       put_off = kasane::statistics().faults_put_off - before.faults_put_off;
       waited = !stored;
       for (std::size_t i = 0; i < held_pages * kWords; ++i) bad += view[i] != value(i);

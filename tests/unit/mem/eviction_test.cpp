@@ -68,6 +68,36 @@ TEST_P(PolicyTest, EvictsWhatIsIn) {
   }
 }
 
+// Where all else is pinned, the few that can go are named, however new they are and however few.
+TEST_P(PolicyTest, NamesEachPageWhereNothingElseCanGo) {
+  struct Probe final : PageProbe {
+    void arm(PageId) noexcept override {}
+    bool touched(PageId) noexcept override { return all; }
+    bool all = false;
+  } probe;
+  for (const bool touched : {false, true}) {
+    probe.all = touched;
+    for (const std::uint32_t n : {1u, 2u, 10u, 100u, 200u}) {
+      SCOPED_TRACE(std::to_string(n) + (touched ? " pages, in use" : " pages, not in use"));
+      const auto policy = make_eviction_policy(GetParam(), n, probe);
+      for (std::uint64_t page = 0; page + n / 20 + 1 < n; ++page) policy->enter(PageId{page});
+      const auto name_all_and_keep = [&] {
+        std::set<PageId> named;
+        for (std::uint32_t look = 0; look < 20 * n; ++look) {
+          const auto page = policy->evict();
+          if (!page) break;
+          named.insert(*page);
+          policy->keep(*page);
+        }
+        return named.size();
+      };
+      name_all_and_keep();
+      for (std::uint64_t page = n - std::min(n, n / 20 + 1); page < n; ++page) policy->enter(PageId{page});
+      EXPECT_EQ(name_all_and_keep(), n);
+    }
+  }
+}
+
 // Even where the program touches everything faster than it is looked at.
 TEST_P(PolicyTest, EndsWhereEverythingIsInUse) {
   struct Busy final : PageProbe {
