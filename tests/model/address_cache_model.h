@@ -5,10 +5,11 @@
 // way, in the order in which address_cache.cpp, access.cpp and mover.cpp perform the steps, each step on its own.
 //
 // A step is what others can observe half-done: one look at or change of an entry or a directory word, one recall handled, one cell read, one put
-// landing, its completion. Recalls arrive in any order. What V has of a page is the other model's (coherence_model.h).
+// landing, the end of its use. Recalls arrive in any order. What V has of a page is the other model's (coherence_model.h).
 //
-// Oracle: each cell has one writer, who puts 1, 2, 3, …. A get must return at least what was complete, or had been returned by a get that was
-// complete, when it began (so single-writer cells are linearizable), and nothing that was not begun.
+// Oracle: each cell has one writer, who puts 1, 2, 3, …. A get must return at least what had landed when it began (so single-writer cells are linearizable), and nothing that was not put.
+//
+// What others cannot see is no step of its own, if that asks for no less: a get begins with its first look, when most has landed; a put is issued, lands and is complete at once.
 //
 // A page's owner may evict it: its bytes go to a disk, cell by cell, and its frame is punched, cell by cell. Whoever meets a page on SSD asks the owner to bring it in,
 // whose service does so, and then asks anew.
@@ -112,7 +113,6 @@ class Addresses {
     std::uint8_t version;               // of a move: of word 0 as it was read
     std::uint8_t stamp;                 // of the entry as the fill began
     std::uint8_t cell, counted;         // of a get; of a put
-    std::uint8_t lands;                 // the put is under way
     std::uint8_t floor[kCells];         // of a get
     std::uint8_t read[kCells];
     std::uint8_t by_entry, seen_state, seen_version;   // of a get: how it found the page
@@ -133,7 +133,7 @@ class Addresses {
     std::uint8_t kept[R];     // who is answered when the uses are over: worker + 1
     std::uint8_t frame[R][kCells];
     std::uint8_t copied;      // the mover has read a byte of the old frame
-    std::uint8_t complete[kCells], begun[kCells];
+    std::uint8_t complete[kCells];
     Actor actor[W];
   };
 
@@ -149,10 +149,7 @@ class Addresses {
 
   template <class Emit>
   void successors(const State& s, Emit&& emit) const {
-    for (std::uint8_t a = 0; a < W; ++a) {
-      step(s, a, emit);
-      if (s.actor[a].lands == kUnderWay) land(s, a, emit);
-    }
+    for (std::uint8_t a = 0; a < W; ++a) step(s, a, emit);
     for (std::uint8_t r = 0; r < R; ++r)
       if (s.recall[r] != 0) on_recall(s, r, emit);
     if (s.wanted) bring_in(s, emit);
@@ -184,9 +181,9 @@ class Addresses {
   }
 
   std::string name(const Step& step) const {
-    static constexpr const char* kWords[] = {"begins", "looks at its rank's entry", "sets its rank's bit", "reads word 0", "fills the entry",
-                                             "finds the entry recalled or filled", "finds the page moving", "reads cell", "ends the get", "issues its put",
-                                             "'s put lands", "'s put has completed", "ends its use", "ends its use and answers", "move: looks at the holders",
+    static constexpr const char* kWords[] = {"looks at its rank's entry", "sets its rank's bit", "reads word 0", "fills the entry",
+                                             "finds the entry recalled or filled", "finds the page moving", "reads cell", "'s put lands",
+                                             "ends its use", "ends its use and answers", "move: looks at the holders",
                                              "move: nothing to do", "finds that its page stood", "begins again", "asks the owner to bring the page in", "touches the page", "evict: word 0 says so",
                                              "evict: writes cell", "evict: punches cell", "evict: has ended", "move: marks the page busy", "move: asks those that it saw", "move: takes the holders",
                                              "move: recalls its own rank's entry", "move: all have answered", "move: copies cell", "move: names the owner",
@@ -213,7 +210,7 @@ class Addresses {
 
  private:
   enum StepKind : std::uint16_t {
-    kBegin, kLook, kRegister, kRead0, kFill, kRecalled, kMoving, kReadCell, kGot, kIssue, kLand, kCompleted, kEnd, kEndAnswer, kPeek, kMoveNothing, kStood, kAgain, kAskOwner, kTouch, kLeaving, kWrite, kPunch, kEvicted,
+    kLook, kRegister, kRead0, kFill, kRecalled, kMoving, kReadCell, kLand, kEnd, kEndAnswer, kPeek, kMoveNothing, kStood, kAgain, kAskOwner, kTouch, kLeaving, kWrite, kPunch, kEvicted,
     kMark, kAsk, kTake, kOwnEntry, kAnswered, kCopy, kName, kRefused, kAssign,
     kRecall = 0x100,
     kService1 = 0x200,
@@ -246,7 +243,6 @@ class Addresses {
     kUnwanted,      // a move of a page on SSD: the mark goes away, then the owner is asked
     kAsking2,
   };
-  enum : std::uint8_t { kNotUnderWay, kUnderWay, kLanded };
   enum Heard : std::uint8_t { kBit = 1, kWord0 = 2, kBoth = 3 };
 
   [[nodiscard]] bool without(Mutation m) const noexcept { return program_.without == m; }
@@ -316,9 +312,10 @@ class Addresses {
     };
     const Stage going = event == Event::read ? kReadingCells : kPutting;
     switch (x.stage) {
-      case kStart:
+      case kStart:   // no step of its own: the later a get begins, the more it must see
         if (event == Event::read) std::copy_n(s.complete, kCells, y.floor);
-        return to(i.what == Do::near_get ? kLookingNear : kLooking, kBegin);
+        y.stage = i.what == Do::near_get ? kLookingNear : kLooking;
+        return access(n, a, event, emit);
       case kLookingNear:
         if (!gas::readable(word0(s))) return to(kAsked, kMoving);
         found_by_word0(s, y);
@@ -405,9 +402,10 @@ class Addresses {
         }
         for (std::uint8_t c = 0; c < kCells; ++c) {
           if (x.read[c] < x.floor[c]) return emit(n, Step{kStood, a, c}, "a get returned an old value");
-          if (x.read[c] > s.begun[c]) return emit(n, Step{kStood, a, c}, "a get returned a value that nobody has put");
+          if (x.read[c] > s.complete[c]) return emit(n, Step{kStood, a, c}, "a get returned a value that nobody has put");
         }
-        return to(kEnding, kStood);
+        next_instr(n, a);
+        return emit(n, Step{kStood, a, 0});
       }
       case kAsked:   // the message is there at once; its answer comes when the page is in
         if (y.seen_version == 0) {
@@ -418,22 +416,13 @@ class Addresses {
         if (s.wanted) return;
         start_again(y);
         return to(i.what == Do::near_get ? kLookingNear : kLooking, kAgain);
-      case kPutting:
-        if (x.lands == kNotUnderWay) {
-          n.begun[i.cell] = i.value;
-          y.lands = kUnderWay;
-          if (without(Mutation::use_ends_early)) end_use(n, a);
-          return to(kPutting, kIssue, i.cell);
+      case kPutting:   // issue, landing and completion are one: gets must see what has landed, which is more than that they see what is complete
+        if (without(Mutation::use_ends_early) && x.counted) {
+          end_use(n, a);
+          return to(kPutting, kEnd);
         }
-        if (x.lands == kUnderWay) return;
-        n.complete[i.cell] = i.value;
-        return to(kEnding, kCompleted, i.cell);
+        return land(n, a, emit);
       default: {   // kEnding
-        if (event == Event::read) {
-          for (std::uint8_t c = 0; c < kCells; ++c) n.complete[c] = std::max(s.complete[c], x.read[c]);
-          next_instr(n, a);
-          return emit(n, Step{kGot, a, 0});
-        }
         const bool answered = x.counted && end_use(n, a);
         next_instr(n, a);
         return emit(n, Step{static_cast<std::uint16_t>(answered ? kEndAnswer : kEnd), a, 0});
@@ -525,13 +514,12 @@ class Addresses {
   }
 
   template <class Emit>
-  void land(const State& s, std::uint8_t a, Emit&& emit) const {
-    State n = s;
-    const Instr& i = instr(s, a);
-    n.actor[a].lands = kLanded;
-    const auto at = static_cast<std::uint8_t>(s.actor[a].owner - 1);
-    n.frame[at][i.cell] = i.value;
-    const char* why = at + 1 != s.owner ? "a put lands where the page is not" : s.copied ? "a put lands in a frame that the mover has read" : nullptr;
+  void land(State& n, std::uint8_t a, Emit&& emit) const {
+    const Instr& i = instr(n, a);
+    const auto at = static_cast<std::uint8_t>(n.actor[a].owner - 1);
+    const char* why = at + 1 != n.owner ? "a put lands where the page is not" : n.copied ? "a put lands in a frame that the mover has read" : nullptr;
+    n.frame[at][i.cell] = n.complete[i.cell] = i.value;
+    n.actor[a].stage = kEnding;
     emit(n, Step{kLand, a, i.cell}, why);
   }
 

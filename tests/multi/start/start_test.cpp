@@ -86,7 +86,8 @@ TEST_P(Mpirun, ItsRanksAreOneJob) {
 TEST_P(Mpirun, TheStatusIsMainsHoweverItEndsAndWhateverRunsBetween) {
   for (const std::string& transport : transports()) {
     const std::vector<std::string> environment{"KASANE_TRANSPORT=" + transport};
-    for (const auto& [deed, code] : {std::pair{"return", 0}, {"return3", 3}, {"exit0", 0}, {"exit7", 7}}) {
+    for (const auto& [deed, code] : {std::pair{"return", 0}, {"exit7", 7}, {"return3", 3}, {"exit0", 0}}) {
+      if (transport != "auto" && (deed == std::string("return3") || deed == std::string("exit0"))) continue;   // over each a return and an exit, a zero and another status
       const Outcome o = run({kProgram, deed}, environment);
       EXPECT_EQ(o.code, code) << deed << " over " << transport << "\n" << o.err;
       if (code != 0) continue;   // then mpirun has words of its own, and ends who has not ended yet
@@ -100,6 +101,7 @@ TEST_P(Mpirun, TheStatusIsMainsHoweverItEndsAndWhateverRunsBetween) {
 TEST_P(Mpirun, ThreadsThatWereDetachedDoNotChangeTheEnd) {
   for (const std::string& transport : transports()) {
     for (const auto& [deed, code] : {std::pair{"detached", 3}, {"detached-exit", 5}}) {
+      if (transport != "auto" && code == 5) continue;   // over each, how main ends is the test above
       const Outcome o = run({kProgram, deed}, {"KASANE_TRANSPORT=" + transport, "KASANE_WORKERS=2"});
       EXPECT_EQ(o.code, code) << deed << " over " << transport << "\n" << o.err;
       expect_says(o, "left running");

@@ -292,13 +292,13 @@ TEST(AccessTrips, AreUnderWayTogether) {
 // Rank 0 reads page 2 by every form while rank 1 takes it from rank 2, which then overwrites its old frame, as one that is punched would read as zeros: nobody finds anything but
 // what the page held.
 TEST(LeavingUnderARead, NobodyFindsWhatCameIntoTheOldFrame) {
-  constexpr std::uint64_t kAt = 2 * kPage;
+  constexpr std::uint64_t kAt = 2 * kPage, kLive = 4096;   // what is read lies there; each move of it is many steps of the simulator
   std::uint64_t again = 0;
   for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(100); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Job job(3, seed);
     assign_all(job, 3);
-    const auto expected = pattern(kPage, seed);
+    const auto expected = pattern(kLive, seed);
     job.on(2, [&](SimRank& here, comm::Blocking&) { std::copy(expected.begin(), expected.end(), here.frames.begin() + kAt); });
     if (seed % 2 == 0) {   // else the location is not known to rank 0
       job.on(0, [&](SimRank& here, comm::Blocking& io) {
@@ -327,8 +327,8 @@ TEST(LeavingUnderARead, NobodyFindsWhatCameIntoTheOldFrame) {
       SimRank& here = job[1];
       auto io = here.io();
       for (std::uint32_t n = job.world.random(40); n != 0; --n) job.world.yield_point();
-      ASSERT_TRUE(here.mover->bring(io, PageId{2}, {kAt, kAt + kPage}).has_value());
-      std::fill_n(job[2].frames.begin() + kAt, kPage, std::byte{0xEE});
+      ASSERT_TRUE(here.mover->bring(io, PageId{2}, {kAt, kAt + kLive}).has_value());
+      std::fill_n(job[2].frames.begin() + kAt, kLive, std::byte{0xEE});
     });
     job.run();
     again += job[0].counters.reads_again.load();
