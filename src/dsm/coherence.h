@@ -79,7 +79,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
     residency_ = &residency;
     tiers_ = &tiers;
     make_flights();
-    engine_.expect_punches(residency.range().offset, residency.range().bytes);
+    engine_.expect_punches(residency.range().offset, residency.range().bytes, residency.frame_bytes());
   }
 
   /// Before the first fault: who hears of data races (null: they are not looked for).

@@ -40,7 +40,8 @@ class FaultEngine {
   /// reached (nothing or a part changed): drop clean cached blocks to merge runs, then call again.
   [[nodiscard]] virtual bool protect(BlockRange run, Access access) noexcept = 0;
   /// Frames of the range (bytes of V) will be punched under blocks that V does not allow: those are kept out by nothing but registration. Before any of them is shut out.
-  virtual void expect_punches(std::uint64_t /*offset*/, std::uint64_t /*bytes*/) noexcept {}
+  /// frame_bytes: of a frame that the kernel makes there.
+  virtual void expect_punches(std::uint64_t /*offset*/, std::uint64_t /*bytes*/, std::uint64_t /*frame_bytes*/) noexcept {}
   /// True when so many separate mappings exist that cached blocks should be dropped soon.
   [[nodiscard]] virtual bool crowded() const noexcept = 0;
 };

@@ -53,6 +53,7 @@ class Residency {
   [[nodiscard]] std::uint64_t take_wanted() noexcept { return wanted_.exchange(0); }
   /// Before the first frame: in pages of at least so many bytes a frame is that large, as the kernel makes it (mem/large_frames.h).
   void set_frame_bytes(std::uint64_t bytes) noexcept { frame_blocks_ = std::max<std::uint64_t>(1, bytes / kBlockBytes); }
+  [[nodiscard]] std::uint64_t frame_bytes() const noexcept { return frame_blocks_ * kBlockBytes; }
   /// Frames of M, of one page or several of one size, that have bytes from now on; those counted already are not counted again.
   void fill(BlockRange) noexcept;
   void fill_twin(BlockId) noexcept;

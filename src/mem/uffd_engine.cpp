@@ -129,7 +129,8 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   bool crowded() const noexcept override { return false; }
 
   // With guard markers in their place, threads were seen to store into pages that had been punched (Linux 6.18).
-  void expect_punches(std::uint64_t offset, std::uint64_t bytes) noexcept override {
+  void expect_punches(std::uint64_t offset, std::uint64_t bytes, std::uint64_t frame_bytes) noexcept override {
+    small_frames_.store(frame_bytes == kBlockBytes);
     punched_bytes_.store(bytes);
     punched_.store(offset);
   }
@@ -182,11 +183,14 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     return true;
   }
 
+  // relaxed: set before the first punch
+  bool punched(BlockRange run) const noexcept {
+    return offset_of(run.first) - punched_.load(std::memory_order_relaxed) < punched_bytes_.load(std::memory_order_relaxed);
+  }
+
   /// Of a plain run, writable so far. False: it is too long, or the kernel cannot.
   bool shut_out(BlockRange run) noexcept {
-    // relaxed, both: set before the first punch
-    const bool punched = offset_of(run.first) - punched_.load(std::memory_order_relaxed) < punched_bytes_.load(std::memory_order_relaxed);
-    if (threads_ || run.count > kMostShutOut || punched || !guards_available()) return false;
+    if (threads_ || run.count > kMostShutOut || punched(run) || !guards_available()) return false;
     set(run, kShutOut);
     if (advise(run, MADV_GUARD_INSTALL)) return true;
     set(run, kOpenPlain);
@@ -236,7 +240,24 @@ class UffdEngine final : public FaultEngine, private FaultServer {
       return true;
     }
     const std::uint64_t mapped = map(run, Access::write);
-    if (mapped != run.count) leave_to_kernel({BlockId{raw(run.first) + mapped}, run.count - mapped});
+    if (const BlockRange rest{BlockId{raw(run.first) + mapped}, run.count - mapped}; rest.count != 0 && !make_frames(rest)) leave_to_kernel(rest);
+    return true;
+  }
+
+  /// Of registered blocks, writable, where frames come and go: a call for all, instead of a change of mappings, a fault of the kernel's for each, and another change when they
+  /// leave. False: elsewhere; or the kernel has no memory, and will say so to who touches them. Large frames are for the kernel to make.
+  bool make_frames(BlockRange run) const noexcept {
+    if (!punched(run) || !small_frames_.load(std::memory_order_relaxed)) return false;   // relaxed: as in punched()
+    for (std::size_t at = 0; at != bytes(run);) {
+      std::size_t done = 0;
+      int result = uffd_.make(v(run) + at, bytes(run) - at, done);
+      at += done;
+      if (result == EEXIST) {   // made by who puts or reads something there; and mapped, or so is it now
+        result = uffd_.map(v(run) + at, kBlockBytes, false, done);
+        if (result == 0 || result == EEXIST) at += kBlockBytes;
+      }
+      if (result != 0 && result != EEXIST) return false;
+    }
     return true;
   }
 
@@ -372,6 +393,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   Userfaultfd uffd_;
   std::atomic<std::uint8_t>* const blocks_;
   std::atomic<std::uint64_t> punched_{0}, punched_bytes_{0};   ///< where frames are punched
+  std::atomic<bool> small_frames_{false};                      ///< and made one by one
   MappingBudget mappings_;
   ClosedBlocks closed_;
   FaultHandler handler_ = nullptr;   // constant between start() and stop()

@@ -133,6 +133,19 @@ int Userfaultfd::map(std::byte* address, std::size_t bytes, bool protect, std::s
   }
 }
 
+int Userfaultfd::make(std::byte* address, std::size_t bytes, std::size_t& done) const noexcept {
+  done = 0;
+  for (;;) {
+    uffdio_zeropage z{};
+    z.range = range_of(address + done, bytes - done);
+    z.mode = UFFDIO_ZEROPAGE_MODE_DONTWAKE;
+    const int result = call(fd_, UFFDIO_ZEROPAGE, z);
+    if (result == 0) done = bytes;
+    if (result != EAGAIN) return result;
+    if (z.zeropage > 0) done += static_cast<std::size_t>(z.zeropage);   // as in map()
+  }
+}
+
 int Userfaultfd::protect(std::byte* address, std::size_t bytes, bool on) const noexcept {
   uffdio_writeprotect w{};
   w.range = range_of(address, bytes);

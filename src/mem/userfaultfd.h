@@ -50,6 +50,8 @@ class Userfaultfd {
   /// Maps pages that the file has, protected or not, up to the first that it does not have or that is mapped already. done: bytes mapped. EFAULT: the next
   /// is a hole of the file; EEXIST: it is mapped; ENOENT: it is not in a range of ours. Replaces a guard marker whose page the file has (mem/stack_guard.h).
   [[nodiscard]] int map(std::byte* address, std::size_t bytes, bool protect, std::size_t& done) const noexcept;
+  /// Gives pages that the file does not have, of zeros, and maps them, up to the first that it has. done: bytes made. EEXIST: the file has the next; ENOENT: as above.
+  [[nodiscard]] int make(std::byte* address, std::size_t bytes, std::size_t& done) const noexcept;
   /// Protects what is mapped in the range, or opens it to stores.
   [[nodiscard]] int protect(std::byte* address, std::size_t bytes, bool on) const noexcept;
 

@@ -286,10 +286,7 @@ TEST_P(EngineTest, NoStoreIsLostUnderManyFaultsAtOnce) {
       EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(w.space.a(b * kBlockBytes + self * 8)), sums[self][b]);
 }
 
-// Stores to memory without a frame, while whoever opens it leaves it to the kernel: between a server's two looks it becomes plain.
-TEST_P(EngineTest, FreshMemoryIsOpenedWhileOthersStoreToIt) {
-  const std::uint64_t blocks = kSanitized ? 2000 : 20'000;
-  World w(GetParam(), blocks * kBlockBytes);
+void open_while_others_store(World& w, std::uint64_t blocks) {
   std::atomic<std::uint64_t> at{0};
   std::vector<std::thread> storers;
   for (std::uint64_t self = 0; self < 2; ++self)
@@ -308,6 +305,21 @@ TEST_P(EngineTest, FreshMemoryIsOpenedWhileOthersStoreToIt) {
   for (std::uint64_t b = 0; b < blocks; ++b) {
     for (std::uint64_t self = 0; self < 2; ++self) ASSERT_EQ(*reinterpret_cast<std::uint64_t*>(w.space.a(b * kBlockBytes + self * 8)), b + 1);
   }
+}
+
+// Stores to memory without a frame, while whoever opens it leaves it to the kernel: between a server's two looks it becomes plain.
+TEST_P(EngineTest, FreshMemoryIsOpenedWhileOthersStoreToIt) {
+  const std::uint64_t blocks = kSanitized ? 1000 : 10'000;
+  World w(GetParam(), blocks * kBlockBytes);
+  open_while_others_store(w, blocks);
+}
+
+// … and while he makes the frames.
+TEST_P(EngineTest, FramesAreMadeWhileOthersStoreToThem) {
+  const std::uint64_t blocks = kSanitized ? 1000 : 10'000;
+  World w(GetParam(), blocks * kBlockBytes);
+  w.engine->expect_punches(0, blocks * kBlockBytes, kBlockBytes);
+  open_while_others_store(w, blocks);
 }
 
 // Fresh memory costs nothing until it is touched.
@@ -403,6 +415,33 @@ TEST_F(UffdEngineTest, MappingsOfOurOwnMemoryAreBounded) {
   ASSERT_TRUE(w.engine->protect({BlockId{0}, w.space.blocks()}, Access::none));
   EXPECT_EQ(w.word(8), 0u);
   EXPECT_EQ(w.reads, 1u);
+}
+
+// Where frames come and go, a run gets all of its frames at once, but for those that it has: no mapping changes, and no store faults.
+TEST_F(UffdEngineTest, FramesThatComeAndGoAreMadeAtOnce) {
+  constexpr std::uint64_t kPages = 64;
+  World w("uffd", kPages * kPageBytes);
+  w.engine->expect_punches(0, kPages * kPageBytes, kBlockBytes);
+  const std::uint64_t before = count_mappings();
+  for (int round = 0; round < 2; ++round) {
+    for (std::uint64_t p = 0; p < kPages; p += 2) {
+      *w.space.a(p * kPageBytes + 3 * kBlockBytes) = std::byte{7};
+      ASSERT_TRUE(w.engine->protect({block_of(p * kPageBytes), 16}, Access::write));
+    }
+    struct stat file {};
+    ASSERT_EQ(::fstat(w.space.frames_fd(), &file), 0);
+    EXPECT_EQ(static_cast<std::uint64_t>(file.st_blocks) * 512, kPages / 2 * kPageBytes);
+    EXPECT_LE(count_mappings(), before + 2);
+    for (std::uint64_t b = 0; b < kPages * 16; ++b) {
+      if (b % 32 >= 16) continue;
+      EXPECT_EQ(w.word(b * kBlockBytes), b % 32 == 3 ? 7u : 0u);
+      w.word(b * kBlockBytes + 8) = b;
+    }
+    for (std::uint64_t b = 0; b < kPages * 16; ++b) EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(w.space.a(b * kBlockBytes + 8)), b % 32 < 16 ? b : 0);
+    ASSERT_TRUE(w.engine->protect({BlockId{0}, w.space.blocks()}, Access::none));
+    ASSERT_EQ(::fallocate(w.space.frames_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(kPages * kPageBytes)), 0);
+  }
+  EXPECT_EQ(w.reads + w.writes, 0u);
 }
 
 // The kernel may take a translation away as it likes: that is nobody's fault but ours to serve.
