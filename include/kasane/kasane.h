@@ -206,8 +206,8 @@ enum kasane_access {
 int kasane_view(const void* pointer, size_t bytes, int access);
 /** Ends a view. On the rank that made it. */
 int kasane_end_view(const void* pointer, size_t bytes);
-/** As a view that ends at once: accesses soon afterwards find the range present, unless a fence or a move took it away. A hint: memory that is not allocated
- * is left out, and so is what exceeds half of a budget of DRAM. */
+/** As a view that ends at once: accesses soon afterwards find the range present, unless a fence or a move took it away. What is at other ranks is waited for, what is on SSD only sent for. A
+ * hint: memory that is not allocated is left out, and so is what exceeds half of a budget of DRAM. */
 int kasane_prefetch(const void* pointer, size_t bytes, int access);
 /**
  * The contents of [pointer, pointer+bytes) are not needed any more: what this rank has written there and no release has sent yet is never sent. Its bytes

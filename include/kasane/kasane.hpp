@@ -276,9 +276,9 @@ class view {
 template <class T>
 view(T*, std::size_t) -> view<const T>;
 
-/// As a view that ends at once: accesses soon afterwards find the n objects present (and writable), unless a fence or a move took them away. A hint, for
-/// scopes that a view must not
-/// have. With write_only the caller goes on to assign every element before it reads any.
+/// As a view that ends at once: accesses soon afterwards find the n objects present (and writable), unless a fence or a move took them away. A hint, for scopes that a view must not have. What is
+/// at other ranks is waited for; what is on SSD (`kasane run --dram`) is only sent for, so that the caller computes meanwhile: whoever goes through memory in pieces prefetches each before its use,
+/// and what follows comes, too. With write_only the caller goes on to assign every element before it reads any.
 template <class T>
 void prefetch(T* p, std::size_t n, view_access use = view_access::read) {
   detail::check(kasane_prefetch(p, n * sizeof(T), static_cast<int>(use)));

@@ -112,6 +112,12 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   [[nodiscard]] std::optional<BlockId> pin(ThreadContext&, std::uint64_t offset, std::size_t bytes, Use);
   void unpin(ThreadContext&, std::uint64_t offset, std::size_t bytes);
 
+  /// A hint: makes the range present, as a view that ends at once; but what is on SSD is only sent for, and write_only blocks that are not in it as a whole are left out.
+  void prefetch(ThreadContext&, std::uint64_t offset, std::size_t bytes, Use);
+
+  /// The values of the range are not needed any more: of blocks that may leave DRAM here.
+  void blank(comm::Blocking&, std::uint64_t offset, std::size_t bytes);
+
   // ---- memory larger than DRAM (eviction.cpp): for the rank's keeper ----
   /// The pages' translations in V are dropped where their blocks are ours and free; the bytes stay. pages: sorted.
   void rest(std::span<const PageId> pages) noexcept;
@@ -198,6 +204,10 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   struct Pinning;
   class Gathering;
   bool pin_block(ThreadContext&, BlockId, Event);
+  void send_for(ThreadContext&, std::uint64_t begin, std::uint64_t end);
+  [[nodiscard]] bool is_coming(mem::BlockRange) const noexcept;
+  template <class F>
+  void for_each_part(std::uint64_t begin, std::uint64_t end, const F&) const;
 
   void flush_dirty(ThreadContext&);
   void write_back(ThreadContext&, std::uint64_t newest);

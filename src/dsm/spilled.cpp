@@ -33,6 +33,7 @@ void Coherence::make_flights() {
       Coherence& c = *flight.coherence;
       c.land(flight);
       c.free_flights_.put(flight.index);
+      c.wake_waiting();
     };
   }
 }
@@ -91,6 +92,7 @@ void Coherence::fly(ThreadContext& ctx, Flight& flight) {
     land(flight);
   }
   free_flights_.put(flight.index);
+  wake_waiting();
 }
 
 /// The bytes are there.
@@ -108,7 +110,6 @@ void Coherence::land(const Flight& flight) noexcept {
       }
     }
   }
-  wake_waiting();
 }
 
 /// Of the planned pieces those blocks that are stored and not here, as far as nobody has them in hand. Their pages are in part then.

@@ -58,7 +58,10 @@ class Coherence::Gathering {
     if (held_.none()) return note_used();
     find_pages();
     read_pages();
-    if (on_ssd_.any()) read_back();
+    if (on_ssd_.any()) {
+      read_ahead();
+      read_back();
+    }
     open();
     note_used();
   }
@@ -191,6 +194,13 @@ class Coherence::Gathering {
       c_.cached_.erase(block(i));
       c_.finish(block(i), BlockState{});
       held_[i] = false;
+    }
+  }
+
+  /// What follows in the sweep that the view belongs to, perhaps; sent for before its own blocks are waited for.
+  void read_ahead() {
+    for (std::uint64_t i = 0; i < count_; i += kWindowBlocks - index_in_window(block(i))) {
+      if (on_ssd_[i]) c_.read_ahead(ctx_, block(i));
     }
   }
 

@@ -43,7 +43,7 @@ class ReadAhead {
     if (met != nullptr) return go_on(*met, at, most);
     if (known == Known::ascends) {
       Sweep& s = oldest();
-      s = {at, at, 1, kMost, 0};
+      s = {at, at, at, 1, kMost, 0};
       return go_on(s, at, most);
     }
     Sweep* near = nullptr;
@@ -62,8 +62,18 @@ class ReadAhead {
     }
     // Nobody's next: perhaps the second piece of a sweep with a stride, else the first of a new one, in place of the oldest.
     Sweep& s = near != nullptr ? *near : oldest();
-    s = {at, at, near != nullptr ? at - s.last : 0, 0, ++clock_};
+    s = {at, at, at, near != nullptr ? at - s.last : 0, 0, ++clock_};
     return {};
+  }
+
+  /// Pieces [first, last] are asked for at once: do they go on a sweep that comes from above? Then they are to be asked for in that order.
+  [[nodiscard]] bool descends(std::uint64_t first, std::uint64_t last) const noexcept {
+    const Sweep* met = nullptr;
+    for (const Sweep& s : sweeps_) {
+      const bool near = s.asked >= static_cast<std::int64_t>(first) - kMostSkipped && s.asked <= static_cast<std::int64_t>(last) + kMostSkipped;
+      if (s.used != 0 && near && (met == nullptr || s.used > met->used)) met = &s;
+    }
+    return met != nullptr && (met->asked > static_cast<std::int64_t>(last) || (met->asked >= static_cast<std::int64_t>(first) && met->stride < 0));
   }
 
  private:
@@ -71,6 +81,7 @@ class ReadAhead {
 
   struct Sweep {
     std::int64_t last = 0;       ///< the piece asked for last, or brought along
+    std::int64_t asked = 0;      ///< likewise, not brought along
     std::int64_t trigger = 0;    ///< from this piece on the next ones are to follow
     std::int64_t stride = 0;     ///< 0: not known
     std::uint32_t ahead = 0;     ///< pieces that were to be ahead when it was last asked; 0: no sweep yet
@@ -91,6 +102,7 @@ class ReadAhead {
 
   Plan go_on(Sweep& s, std::int64_t at, std::uint32_t most) noexcept {
     s.used = ++clock_;
+    s.asked = at;
     if (s.ahead != 0 && (at - s.trigger) / s.stride < 0) return {};
     const std::uint32_t ahead = std::min(std::max(1u, 2 * s.ahead), kMost);
     const std::int64_t from = (at - s.last) / s.stride > 0 ? at : s.last;

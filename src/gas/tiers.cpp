@@ -239,6 +239,13 @@ ReadAhead::Plan Tiers::plan(std::uint64_t offset) noexcept {
   return plan(blocks_ahead_, pages_.page_of(offset), offset / kPieceBytes, kPieceBytes / mem::kBlockBytes, kMostAhead);
 }
 
+bool Tiers::descends(std::uint64_t first, std::uint64_t last) noexcept {
+  if (planning_.test_and_set(std::memory_order_acquire)) return false;   // acquire, release: as in plan()
+  const bool down = blocks_ahead_.descends(first / kPieceBytes, last / kPieceBytes);
+  planning_.clear(std::memory_order_release);
+  return down;
+}
+
 /// The caller has claimed the page, trips[0]. Claims those that should come with it, as far as nobody has them and there is room in plenty; how many trips there are.
 /// Nothing is waited for.
 std::size_t Tiers::claim_with(PageId page, std::span<Mover::Trip, kMostTrips> trips) noexcept {

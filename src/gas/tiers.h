@@ -78,6 +78,8 @@ class Tiers final : public Rouser {
   static constexpr std::uint64_t kPieceBytes = 64 << 10, kMostAhead = (4 << 20) / mem::kBlockBytes;   ///< the latter in blocks
   static constexpr std::uint64_t kMostAtOnce = kMostAhead / 4;   ///< blocks that one read brings besides a window, or a page
   [[nodiscard]] ReadAhead::Plan plan(std::uint64_t offset) noexcept;
+  /// Do windows that are asked for together go on a sweep downwards? first, last: offsets in them.
+  [[nodiscard]] bool descends(std::uint64_t first, std::uint64_t last) noexcept;
   /// Unless the program has said that the page is used at random.
   [[nodiscard]] bool reads_ahead(PageId page) const noexcept { return advice_.usage(page) != mem::Usage::random; }
   [[nodiscard]] bool stored(BlockId b) const noexcept { return is_open() && file_->stored(b); }

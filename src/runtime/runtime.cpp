@@ -899,15 +899,9 @@ void Runtime::unpin(const void* p, std::size_t bytes) {
 }
 
 void Runtime::prefetch(const void* p, std::size_t bytes, dsm::Use use) {
-  constexpr std::size_t kPiece = mem::kLargestPageBytes;
+  if (!check_range(*state_->space, p, bytes, "prefetch") || !state_->check_open("prefetch") || state_->in_common_stacks(state_->space->offset(p))) return;
   if (state_->tiers != nullptr) bytes = std::min<std::size_t>(bytes, state_->tiers->most_at_once() / 2);   // more would drive out what it has brought
-  for (std::size_t done = 0; done < bytes;) {
-    const auto* at = static_cast<const std::byte*>(p) + done;
-    const std::size_t piece = std::min(bytes - done, kPiece - reinterpret_cast<std::uintptr_t>(at) % kPiece);   // whole blocks, but at the two ends
-    if (!pin(at, piece, use)) return;
-    unpin(at, piece);
-    done += piece;
-  }
+  state_->coherence->prefetch(state_->contexts->here(), state_->space->offset(p), bytes, use);
 }
 
 Result<void> Runtime::discard(const void* p, std::size_t bytes) {

@@ -63,6 +63,32 @@ TEST(ReadAhead, FollowsASweepDownToPageZero) {
   EXPECT_LT(*reader.here().rbegin(), 2000u);
 }
 
+/// Four pieces at once, in the order that they are said to have; how many had been planned before.
+std::uint64_t ask_for_four(ReadAhead& ahead, std::uint64_t first, std::set<std::uint64_t>& planned) {
+  const bool down = ahead.descends(first, first + 3);
+  std::uint64_t came = 0;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    const std::uint64_t at = down ? first + 3 - i : first + i;
+    came += planned.count(at);
+    const ReadAhead::Plan plan = ahead.ask(at, kMost);
+    for (std::uint32_t k = 0; k < plan.pieces; ++k) planned.insert(static_cast<std::uint64_t>(plan.first + plan.stride * k));
+  }
+  return came;
+}
+
+TEST(ReadAhead, FollowsSweepsWhosePiecesAreAskedForSomeAtOnce) {
+  ReadAhead ahead;
+  std::set<std::uint64_t> planned;
+  std::uint64_t came = 0;
+  for (std::uint64_t i = 0; i < 200; ++i) {   // one down, two up
+    came += ask_for_four(ahead, 5000 - 4 * i, planned);
+    came += ask_for_four(ahead, 10'000 + 4 * i, planned);
+    came += ask_for_four(ahead, 20'000 + 4 * i, planned);
+  }
+  EXPECT_GE(came, 3 * 4 * 200u - 60);
+  EXPECT_LE(planned.size(), 3 * (4 * 200u + kMost) + 60);
+}
+
 TEST(ReadAhead, FollowsStridesAndBringsNothingBetween) {
   for (const std::uint64_t stride : {2, 7, 64}) {
     Reader reader;

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// A hint that a range will be used soon. What is at other ranks, or here without rights, comes as for a view (views.cpp). What is in this rank's spill file is sent for, in flights
+// (spilled.cpp), and not waited for; and the sweep that it belongs to is kept ahead of.
+//
+//   for each part of the range whose page is ours     its invalid blocks claimed as far as nobody has them ─▶ a flight ─▶ armed, free
+//   for each window of these                           asked for, as a fault asks, in the order of the sweep that they belong to: the next ones follow
+//   the rest, in pieces                                pinned, unpinned
+//
+// A part is what a page and a window have in common. While anything is waited for (room, a flight that is free, a block in somebody's hand) no bit is held.
+#include <algorithm>
+
+#include "dsm/coherence.h"
+#include "dsm/flight.h"
+
+namespace kasane::dsm {
+
+using mem::BlockRange;
+using mem::kBlockBytes;
+
+void Coherence::prefetch(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes, Use use) {
+  std::uint64_t begin = offset, end = offset + bytes;
+  if (use == Use::write_only) {   // the others would have to be read
+    begin = (begin + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+    end = end / kBlockBytes * kBlockBytes;
+  } else if (tiers_ != nullptr) {
+    send_for(ctx, begin, end);
+  }
+  const auto pin_until = [&](std::uint64_t until) {
+    while (begin < until) {
+      const std::uint64_t piece = std::min(until, (begin / mem::kLargestPageBytes + 1) * mem::kLargestPageBytes) - begin;
+      if (pin(ctx, begin, piece, use)) return;   // not allocated
+      unpin(ctx, begin, piece);
+      begin += piece;
+    }
+  };
+  if (tiers_ != nullptr && use != Use::write_only) {
+    for_each_part(begin, end, [&](BlockRange part) {
+      if (!is_coming(part)) return;
+      pin_until(std::min(end, mem::offset_of(part.first)));
+      begin = std::max(begin, mem::offset_of(part.first) + part.count * kBlockBytes);
+    });
+  }
+  pin_until(end);
+}
+
+/// Calls f for what pages and windows have in common in the range, as whole blocks.
+template <class F>
+void Coherence::for_each_part(std::uint64_t begin, std::uint64_t end, const F& f) const {
+  const std::uint64_t stop = raw(mem::block_of(end + kBlockBytes - 1));
+  for (std::uint64_t b = raw(mem::block_of(begin)); b < stop;) {
+    const BlockId first{b};
+    b = std::min({stop, raw(window_of(first)) + kWindowBlocks, end_of(pages_.blocks_of(pages_.page_of(first)))});
+    f(BlockRange{first, b - raw(first)});
+  }
+}
+
+/// What of the range is in this rank's spill file, and is not here or coming.
+void Coherence::send_for(ThreadContext& ctx, std::uint64_t begin, std::uint64_t end) {
+  constexpr BlockId kNone{std::uint64_t{1} << 63};
+  Flight* flight = nullptr;
+  std::uint32_t parts = 0;
+  const auto leave = [&] {
+    if (flight != nullptr) fly(ctx, *flight);
+    flight = nullptr;
+    parts = 0;
+  };
+  for_each_part(begin, end, [&](BlockRange part) {
+    if (directory_.near_owner(pages_.page_of(part.first)) != transport_.rank() || !tiers_->stored(part.first) || state(part.first).owned) return;
+    if (flight == nullptr) {
+      admit(ctx.io, kBlocksOfAFlight, Serves::itself);
+      std::uint32_t index = comm::IndexPool<>::kNone;
+      await(ctx.io, [&] { return (index = free_flights_.take()) != comm::IndexPool<>::kNone; });
+      flight = &flights_[index];
+      flight->runs.clear();
+      flight->first = kNone;   // all of it gets its view
+    }
+    claim_part(ctx.io, part, *flight);
+    if (++parts == kPiecesOfAFlight) leave();
+  });
+  leave();
+  const std::uint64_t first = begin / gas::Tiers::kPieceBytes, last = (end - 1) / gas::Tiers::kPieceBytes;
+  const bool down = tiers_->descends(begin, end - 1);
+  for (std::uint64_t i = 0; i <= last - first; ++i) {
+    const BlockId b = mem::block_of(std::max(begin, (down ? last - i : first + i) * gas::Tiers::kPieceBytes));
+    if (directory_.near_owner(pages_.page_of(b)) == transport_.rank()) read_ahead(ctx, b);
+  }
+}
+
+bool Coherence::is_coming(BlockRange part) const noexcept {
+  for (std::uint64_t i = 0; i < part.count; ++i) {
+    const BlockId b = block_at(part.first, i);
+    if (state(b).busy && tiers_->stored(b)) return true;
+  }
+  return false;
+}
+
+}  // namespace kasane::dsm
