@@ -210,9 +210,8 @@ int kasane_end_view(const void* pointer, size_t bytes);
  * hint: memory that is not allocated is left out, and so is what exceeds half of a budget of DRAM. */
 int kasane_prefetch(const void* pointer, size_t bytes, int access);
 /**
- * The contents of [pointer, pointer+bytes) are not needed any more: what this rank has written there and no release has sent yet is never sent. Its bytes
- * are unspecified until
- * they are written again. Memory outside of the space stays as it is.
+ * The contents of [pointer, pointer+bytes) are not needed any more: what this rank has written there and no release has sent yet is never sent, and what was on SSD need not be written there again.
+ * Its bytes are unspecified until they are written again. No other thread may use them meanwhile. Memory outside of the space stays as it is.
  */
 int kasane_discard(void* pointer, size_t bytes);
 

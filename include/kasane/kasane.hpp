@@ -283,8 +283,8 @@ template <class T>
 void prefetch(T* p, std::size_t n, view_access use = view_access::read) {
   detail::check(kasane_prefetch(p, n * sizeof(T), static_cast<int>(use)));
 }
-/// The values of n objects are not needed any more: what this rank has assigned and no release has sent yet is never sent. They are unspecified until they
-/// are assigned anew.
+/// The values of n objects are not needed any more: what this rank has assigned and no release has sent yet is never sent, and what was on SSD (`kasane run --dram`) need not be written there again.
+/// They are unspecified until they are assigned anew. No other thread may use them meanwhile.
 template <class T>
 void discard(T* p, std::size_t n) {
   static_assert(std::is_trivially_destructible_v<T>, "who discards objects ends no lives");

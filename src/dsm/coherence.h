@@ -250,6 +250,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
 
   void arm_claimed(std::uint64_t first, std::uint64_t last) noexcept;
 
+  void blank(comm::Blocking&, mem::BlockRange);
+  [[nodiscard]] bool is_blank(PageId) const noexcept;
   void make_present(ThreadContext&, PageId, Fetched, Rank owner);
   bool admit(comm::Blocking&, std::uint64_t blocks, Serves);
   bool admit(ThreadContext&, PageId, std::uint64_t blocks);

@@ -66,6 +66,7 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
       return fetched == Fetched::wild ? Fault::wild : Fault::again;
     }
   }
+  if (step.claimed.saved) fill(window, mask);   // what did not matter may do so again
   for (const Action action : step.actions) {
     if (action == Action::make_twin) {
       for_each_run(mask, [&](unsigned first, unsigned n) {

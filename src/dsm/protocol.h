@@ -30,7 +30,7 @@ struct BlockState {
   bool twin = false;             ///< T holds what the owner had when we began to write
   bool whole = false;            ///< all bytes in M are ours: we write them all, and never read what the owner had (a view of write_only)
   std::uint32_t pins = 0;
-  bool saved = false;            ///< the spill file has the same bytes: nothing need be written when the block leaves
+  bool saved = false;            ///< the spill file has the same bytes, or they do not matter: nothing need be written when the block leaves
   bool dozing = false;           ///< M holds a copy that V does not show, so that its next use is noticed. This rank is told of changes, as of any copy
 
   /// Are there changes that no release has sent?
@@ -70,6 +70,7 @@ enum class Event : std::uint8_t {
   rest,          ///< whoever makes room wants to know whether this block of ours is touched again
   let_go,        ///< memory is short: nothing of the page stays visible here, whoever owns it. Only where nothing is lost with its frame
   watch,         ///< a release wants to know of later stores of ours to this block
+  blank,         ///< the bytes of this block of ours do not matter any more, and its page is in part: nobody else puts to it
   doze,          ///< whoever predicts which copies are not used any more wants to know whether this one is
 };
 
@@ -223,6 +224,10 @@ struct Step {
     case Event::rest:
       if (!s.owned || s.view == View::none || s.pins != 0) return Step{};
       return proceed(s.saved ? saved(View::none, 0) : BlockState{false, true, View::none, false, false, 0}, {protect_none});
+
+    case Event::blank:   // as if the spill file had whatever is here
+      if (!s.owned || s.pins != 0) return Step{};
+      return proceed(saved(View::none, 0), {s.view == View::none ? end : protect_none});
 
     case Event::let_go:
       if (s.pins != 0 || s.dirty()) return Step{Verdict::refuse, s, {}, s};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that changes hands: fresh pages become ours, freed bytes are never sent, and what was used elsewhere is dropped (rule 7).
 #include <algorithm>
+#include <bitset>
 #include <cstring>
 
 #include "base/assert.h"
@@ -11,6 +12,10 @@ namespace kasane::dsm {
 using mem::Access;
 using mem::BlockRange;
 using mem::kBlockBytes;
+
+namespace {
+constexpr std::uint64_t kMostBlanked = 512;   ///< blocks whose bits are held at once
+}
 
 void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   KASANE_CHECK(pages_.whole(offset, bytes));
@@ -87,6 +92,61 @@ void Coherence::discard(comm::Blocking& io, std::uint64_t offset, std::size_t by
     }
     // A direct put of the bytes leaves a copy that is not the owner's: a store of what it happens to hold would make no diff.
     if (sharing_.may_be_told(pages_.page_of(mem::offset_of(block)))) fence_block(io, nullptr, block, Event::acquire);
+  }
+}
+
+/// What of this rank's pages that are here in part lies in the range as whole blocks is not written when it leaves, and leaves before others.
+void Coherence::blank(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
+  if (tiers_ == nullptr || !tiers_->is_open()) return;
+  const std::uint64_t end = (offset + bytes) / kBlockBytes;
+  for (std::uint64_t first = (offset + kBlockBytes - 1) / kBlockBytes; first < end; first += kMostBlanked) blank(io, {BlockId{first}, std::min(end - first, kMostBlanked)});
+}
+
+/// For now: whoever uses it next says so to residency_, too.
+bool Coherence::is_blank(PageId page) const noexcept {
+  for (std::uint64_t i = 0; i < pages_.blocks_of(page).count; ++i) {
+    const BlockId b = block_at(pages_.blocks_of(page).first, i);
+    if (state(b).view != View::none || (state(b).owned && !state(b).saved) || tiers_->stored(b)) return false;
+  }
+  return true;
+}
+
+/// Waits for nothing but word 0 of pages: who has a block in hand is about to use it.
+void Coherence::blank(comm::Blocking& io, BlockRange all) {
+  std::bitset<kMostBlanked> held;
+  const auto state_of = [&](std::uint64_t i) {
+    BlockState s = state(block_at(all.first, i));
+    s.busy = false;
+    return s;
+  };
+  for (std::uint64_t begin = 0, end; begin < all.count; begin = end) {
+    const PageId page = pages_.page_of(block_at(all.first, begin));
+    const BlockRange blocks = pages_.blocks_of(page);
+    end = std::min(all.count, end_of(blocks) - raw(all.first));
+    if (!residency_->counts(page) || directory_.near_owner(page) != transport_.rank()) continue;
+    for (std::uint64_t i = begin; i < end; ++i) {
+      const BlockState s = state(block_at(all.first, i));
+      const Step step = next(s, Event::blank);
+      held[i] = step.verdict == Verdict::proceed && try_claim(block_at(all.first, i), s, step);
+    }
+    // While we hold one the page stays where it is.
+    if (!gas::at_home_on_ssd(directory_.lookup(io, page), transport_.rank())) {
+      for (std::uint64_t i = begin; i < end; ++i) {
+        if (held[i]) finish(block_at(all.first, i), state_of(i));
+        held[i] = false;
+      }
+    }
+  }
+  for (std::uint64_t begin = 0, end; begin < all.count; begin = end + 1) {
+    for (end = begin; end < all.count && held[end];) ++end;
+    if (begin == end) continue;
+    const BlockRange run{block_at(all.first, begin), end - begin};
+    protect(run, Access::none);
+    for (std::uint64_t i = begin; i < end; ++i) tiers_->forget(block_at(all.first, i));
+    for (std::uint64_t i = begin; i < end; ++i) finish(block_at(all.first, i), next(state_of(i), Event::blank).after);
+    for (const PageId page : pages_.in(mem::offset_of(run.first), run.count * kBlockBytes)) {
+      if (is_blank(page)) residency_->note_freed({raw(page), raw(page) + 1});
+    }
   }
 }
 

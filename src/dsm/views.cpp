@@ -217,6 +217,7 @@ class Coherence::Gathering {
     for (std::uint64_t i = 0; i < count_; ++i) {
       if (!held_[i]) continue;
       const Step s = step(i);
+      if (s.claimed.saved) c_.fill({block(i), 1});   // what did not matter may do so again
       const std::uint64_t at = mem::offset_of(block(i));
       if (has(s, Action::make_twin)) {
         c_.fill_twin(block(i));

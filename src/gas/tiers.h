@@ -82,6 +82,8 @@ class Tiers final : public Rouser {
   [[nodiscard]] bool descends(std::uint64_t first, std::uint64_t last) noexcept;
   /// Unless the program has said that the page is used at random.
   [[nodiscard]] bool reads_ahead(PageId page) const noexcept { return advice_.usage(page) != mem::Usage::random; }
+  /// The block reads as zeros from now on, if it is not here. Its space on the disk stays: its page's next bytes come there.
+  void forget(BlockId b) noexcept { file_->forget(b); }
   [[nodiscard]] bool stored(BlockId b) const noexcept { return is_open() && file_->stored(b); }
 
   /// Reads what nobody waits for, beside the program; see mem::SpillReader. False: the caller still has the flight.

@@ -56,6 +56,8 @@ class SpillFile {
   [[nodiscard]] bool stored(BlockId b) const noexcept { return stored_.contains(b); }
   /// The block's bytes are in its file now.
   void set_stored(BlockId b) noexcept { stored_.insert(b); }
+  /// It reads as zeros from now on; its space stays.
+  void forget(BlockId b) noexcept { stored_.erase(b); }
   /// The blocks of the range (whole blocks) read as zeros from now on; their space is given back where the file system can. Blocks on the file system,
   /// for microseconds.
   void forget(std::uint64_t offset, std::uint64_t bytes) noexcept;

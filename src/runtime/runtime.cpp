@@ -909,6 +909,7 @@ Result<void> Runtime::discard(const void* p, std::size_t bytes) {
   KASANE_TRY(state_->check_open("discard"));
   if (state_->in_common_stacks(state_->space->offset(p))) return {};
   state_->coherence->discard(state_->contexts->here().io, state_->space->offset(p), bytes);
+  state_->coherence->blank(state_->contexts->here().io, state_->space->offset(p), bytes);
   return {};
 }
 

@@ -132,6 +132,8 @@ enum class Mutation : std::uint8_t {
   part_absent_passed,     ///< … passes over blocks that are on SSD
   part_unheld,            ///< a page leaves without the bits of blocks that are on SSD
   tier_waits_again,       ///< who takes a page, and has brought it in from SSD, waits for its room once more
+  blank_unprotected,      ///< V goes on to allow stores to a block whose bytes do not matter
+  blank_pinned,           ///< a block that a view uses is given up, too
   doze_unprotected,       ///< V goes on showing a copy that dozes
   doze_kept,              ///< an acquire passes over a copy that dozes
   doze_dirty,             ///< a copy dozes though it has changes that were not sent
@@ -167,6 +169,7 @@ enum class Do : std::uint8_t {
   send,
   doze,
   give_up,
+  blank,
   put,
   keep,
   end
@@ -220,6 +223,7 @@ inline Instr acquire() { return {Do::acquire}; }
 inline Instr send(int b) { return {Do::send, static_cast<std::uint8_t>(b)}; }   ///< a block's changes, ahead of a release (write_back())
 inline Instr doze(int b) { return {Do::doze, static_cast<std::uint8_t>(b)}; }   ///< a copy is hidden, so that its next use is noticed (Coherence::hide())
 inline Instr give_up(int b) { return {Do::give_up, static_cast<std::uint8_t>(b)}; }   ///< its page's copy here goes at the next acquire (Coherence::predict())
+inline Instr blank(int b) { return {Do::blank, static_cast<std::uint8_t>(b)}; }   ///< the block's bytes do not matter until they are stored to (Coherence::blank())
 inline Instr put(int b, int c, int v) {
   return {Do::put, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)};
 }  ///< a direct put, complete when it returns
@@ -704,6 +708,15 @@ class Coherence {
       if (without(Mutation::doze_dirty)) lighter.twin = lighter.whole = false, lighter.view = dsm::View::read;
       step = dsm::next(lighter, event);
     }
+    if (without(Mutation::blank_unprotected) && event == Event::blank) drop(Action::protect_none);
+    if (without(Mutation::blank_pinned) && event == Event::blank && before.pins != 0 && !before.busy) {
+      Block free_of_pins = before;
+      free_of_pins.pins = 0;
+      step = dsm::next(free_of_pins, event);
+      step.after.pins = before.pins;
+      step.after.view = before.view;
+      drop(Action::protect_none);
+    }
     if (without(Mutation::doze_unprotected) && event == Event::doze) drop(Action::protect_none);
     if (without(Mutation::doze_kept) && before.dozing && event == Event::acquire) step = {};
     if (without(Mutation::r8_no_protect) && event == Event::yield) drop(Action::protect_none);
@@ -748,6 +761,20 @@ class Coherence {
       emit(n, label);
     };
     std::uint8_t& prot = n.prot[x.at][x.block];
+    const bool blanks = static_cast<Event>(x.event) == Event::blank;
+    if (blanks && x.action == 0 && x.value == 0) {   // word 0: while the bit is held the page stays where it is
+      if (gas::at_home_on_ssd(entry(s, page(x.block)), Rank{x.at})) {
+        x.value = 1;
+        return emit(n, Step{kEvent, a, x.block});
+      }
+      Block before = word(s, x.at, x.block);
+      before.busy = false;
+      put_word(n, x.at, x.block, before);
+      x.acting = 0;
+      x.block = x.event = x.action = x.found_own = 0;
+      finish_event(n, a);
+      return emit(n, Step{kGiveUp, a, s.actor[a].block});
+    }
     switch (action) {
       case Action::end: {
         const auto bit = static_cast<std::uint8_t>(1 << x.block);
@@ -758,6 +785,10 @@ class Coherence {
         if ((step.after.view == dsm::View::none && !step.after.dozing) || step.after.owned)
           n.cached[x.at] = static_cast<std::uint8_t>(n.cached[x.at] & ~bit);
         put_word(n, x.at, x.block, step.after);
+        if (blanks) {   // forgotten on SSD; what M holds nobody may read
+          std::fill_n(n.disk[x.at][x.block], kCells, 0);
+          std::fill_n(n.memory[x.at][x.block], kCells, 0);
+        }
         if (step.after.owned && !step.after.saved)   // likewise
           for (std::uint8_t& d : n.disk[x.at][x.block]) d = 0;
         if (!step.after.twin)  // bytes that nobody reads again: equal states look equal
@@ -1127,6 +1158,7 @@ class Coherence {
         return block_event(s, a, Event::acquire, emit);
       case Do::send: return block_event(s, a, Event::release, emit);
       case Do::doze: return block_event(s, a, Event::doze, emit);
+      case Do::blank: return blank_block(s, a, emit);
       case Do::give_up:
         return simple(s, a, kGivesUp, emit, [&](State& n) {
           if (!without(Mutation::give_up_shown)) return set_bits(n.stale[x.at], bit_of_page(i.block)), true;
@@ -1510,9 +1542,20 @@ class Coherence {
     emit(n, Step{static_cast<std::uint16_t>(verdict == dsm::Verdict::done ? kNothing : kEvent), a, b});
   }
 
+  /// Waits for nobody: who has the block in hand is about to use it.
+  template <class Emit>
+  void blank_block(const State& s, std::uint8_t a, Emit&& emit) const {
+    const std::uint8_t b = instr(s, a).block;
+    State n = s;
+    const bool claimed = try_claim(n, a, b, Event::blank) == dsm::Verdict::proceed;
+    if (!claimed) next_of_event(n, a);
+    emit(n, Step{static_cast<std::uint16_t>(claimed ? kEvent : kNothing), a, b});
+  }
+
   /// The event has been dealt with. After the first of a discard the bytes are nobody's.
   void next_of_event(State& n, std::uint8_t a) const {
     const Instr& i = instr(n, a);
+    if (i.what == Do::blank) set_bits(n.freed[i.block], (1 << kCells) - 1);
     if (i.what != Do::discard || n.actor[a].stage != 0) return next_instr(n, a);
     set_bits(n.freed[i.block], i.cell);
     n.actor[a].stage = 1;
@@ -1537,6 +1580,7 @@ class Coherence {
       case Do::take:
       case Do::send:
       case Do::doze:
+      case Do::blank:
       case Do::reclaim: return next_of_event(n, a);
       default: x.sub = x.cell = x.owner = 0; return;
     }

@@ -743,6 +743,24 @@ Named in_part_taken() {
   return kept({"freed in part, taken by another rank", {{{0, {store(0, 0, 1), load(0, 0), discard(0, 3), set(0), cross(1), load(0, 0), load(0, 0)}}, {1, {see(0), reclaim(0), store(0, 0, 5), set(1)}}}}}, {1});
 }
 
+// The bytes of a block do not matter for a while; then both are stored to.
+Named blanked_in_part() {
+  Named n = kept({"a block in part is given up", {{{0, {store(0, 0, 1), store(1, 0, 7), load(0, 0), blank(0), store(0, 0, 2), store(0, 1, 3), load(1, 0), load(0, 0), set(0)}}, {1, {cross(0), load(0, 0), load(0, 1)}}}}, 2},
+                 {3}, true);
+  n.program.blocks_per_page = 2;
+  return n;
+}
+
+// … of one that is pinned; its page is wanted elsewhere.
+Named blanked_and_pinned() {
+  Named n = kept({"a pinned block is given up", {{{0, {store(0, 0, 1), store(1, 0, 7), pin_write(0), blank(0), poke(0, 0, 2), poke(0, 1, 4), unpin(0), load(1, 0), load(0, 0), set(0)}},
+                                                {1, {cross(0), load(0, 0), load(0, 1)}}}},
+                                              2},
+                 {3});
+  n.program.blocks_per_page = 2;
+  return n;
+}
+
 // The page is wanted elsewhere.
 Named in_part_and_moved() {
   Named n = kept({"a page in part is moved", {{{0, {store(0, 0, 1), load(0, 0), store(1, 0, 4), set(0)}}, {1, {own(0), store(1, 1, 2), cross(0), load(0, 0), load(1, 0)}}}}, 2}, {3});
@@ -777,7 +795,7 @@ Named watched_page_of_two() {
 Named owned_on_ssd() { return kept({"own of a page on its rank's SSD", {{{0, {store(0, 0, 1), own(0), set(0)}}, {1, {cross(0), load(0, 0)}}}}}, {1}); }
 
 std::vector<Named> kept_programs() {
-  return {back_in_part(), in_part_under_puts(), pinned_in_part(), in_part_by_two(), in_part_and_told(), in_part_taken(), in_part_and_moved(), in_part_and_marked(), asked_for_twice(), asked_for_and_moved(), watched_page_of_two(), owned_on_ssd(),
+  return {back_in_part(), in_part_under_puts(), pinned_in_part(), in_part_by_two(), in_part_and_told(), in_part_taken(), blanked_in_part(), blanked_and_pinned(), in_part_and_moved(), in_part_and_marked(), asked_for_twice(), asked_for_and_moved(), watched_page_of_two(), owned_on_ssd(),
           evicted_owner(),  evicted_under_writer(), evicted_under_puts(), copies_dropped(), dozing_dropped(), both_kept(),          evicted_and_moved(),  evicted_at_both(),
           handed_a_copy(), reused_on_ssd(),        evicted_and_told(),   evicted_watched(),  pinned_kept(),    refreshed_from_ssd(), evicted_page_of_two()};
 }
@@ -1169,6 +1187,8 @@ std::vector<Mutant> mutants() {
       {"part_saved_watched", part_saved_watched, in_part_and_told()},
       {"part_absent_passed", part_absent_passed, in_part_and_told()},
       {"part_unheld", part_unheld, in_part_by_two()},
+      {"blank_unprotected", blank_unprotected, blanked_in_part()},
+      {"blank_pinned", blank_pinned, blanked_and_pinned()},
       {"tier_waits_again", tier_waits_again, owned_on_ssd(), Verdict::trapped},
       {"doze_unprotected", doze_unprotected, dozing_copy()},
       {"doze_kept", doze_kept, dozing_copy()},

@@ -270,6 +270,78 @@ TEST(TiersAlone, RandomReadsBringInBlocks) {
   EXPECT_LE(seen.read, kReads * 4096 * 4);   // by pages it would be 16 times as much
 }
 
+// Pieces that are stored to and given up at once, but for a few words at both ends: neither what they held nor what they hold goes to the disk, and those words stay.
+TEST(TiersAlone, DiscardedBlocksAreNotWritten) {
+  constexpr std::size_t kRounds = 4, kPiece = 32 << 10, kKept = 100;   // words
+  struct Seen { std::uint64_t bad, spilled; };
+  const Seen seen = kasane::run([] {
+    const Blocks data(data_bytes(kasane::page_default));
+    const std::size_t pieces = data.count * Blocks::kWords / kPiece;
+    std::uint64_t bad = 0;
+    for (std::size_t b = 0; b < data.count; ++b) bad += data.wrong(b);
+    const auto before = kasane::statistics();
+    const auto is_kept = [](std::size_t i) { return i < kKept || i >= kPiece - kKept; };
+    for (std::size_t k = 0; k < kRounds * pieces; ++k) {
+      const std::size_t p = k % pieces;
+      std::uint64_t* const piece = data.words + p * kPiece;
+      for (std::size_t i = 0; i < kPiece; ++i) piece[i] = mix(p * kPiece + i);
+      kasane::discard(piece + kKept, kPiece - 2 * kKept);
+    }
+    const auto after = kasane::statistics();
+    for (std::size_t p = 0; p < pieces; ++p) {
+      std::uint64_t* const piece = data.words + p * kPiece;
+      for (std::size_t i = 0; i < kPiece; ++i) {
+        if (is_kept(i)) bad += piece[i] != mix(p * kPiece + i);
+        else if (p % 2 == 0) piece[i] = i;   // taken into use again
+      }
+    }
+    for (std::size_t p = 0; p < pieces; ++p) {
+      for (std::size_t i = 0; i < kPiece; ++i) {
+        if (is_kept(i)) bad += data.words[p * kPiece + i] != mix(p * kPiece + i);
+        else if (p % 2 == 0) bad += data.words[p * kPiece + i] != i;
+      }
+    }
+    kasane::deallocate(data.words);
+    return Seen{bad, after.bytes_spilled - before.bytes_spilled};
+  });
+  EXPECT_EQ(seen.bad, 0u);
+  // What was here and had changed when it began, and two blocks or so of the 64 of a piece.
+  EXPECT_LE(seen.spilled, budget_bytes() + slack_bytes(kasane::page_default) + kRounds * data_bytes(kasane::page_default) / 8);
+}
+
+// What is prefetched comes once, whichever way the program goes; and what is to be overwritten is not read.
+TEST(TiersAlone, WhatIsPrefetchedComesOnce) {
+  constexpr std::size_t kPiece = 20'000;   // words: neither blocks nor windows
+  struct Seen { std::uint64_t bad, read, read_to_be_overwritten; };
+  const Seen seen = kasane::run([] {
+    const std::size_t words = data_bytes(kasane::page_default) / 8 / kPiece * kPiece;
+    std::uint64_t* const data = allocate(words, placement::local, kasane::page_default);
+    for (std::size_t i = 0; i < words; ++i) data[i] = mix(i);
+    std::uint64_t bad = 0;
+    const auto before = kasane::statistics();
+    for (std::size_t at = 0; at < words; at += kPiece) {
+      kasane::prefetch(data + at, kPiece);
+      for (std::size_t i = at; i < at + kPiece; ++i) bad += data[i] != mix(i);
+    }
+    for (std::size_t at = words; at > 0; at -= kPiece) {
+      kasane::prefetch(data + at - kPiece, kPiece, kasane::read_write);
+      for (std::size_t i = at - kPiece; i < at; ++i) bad += data[i]++ != mix(i);
+    }
+    const auto middle = kasane::statistics();
+    for (std::size_t at = 0; at < words; at += kPiece) {
+      kasane::prefetch(data + at, kPiece, kasane::write_only);
+      for (std::size_t i = at; i < at + kPiece; ++i) data[i] = i;
+    }
+    const auto after = kasane::statistics();
+    for (std::size_t i = 0; i < words; ++i) bad += data[i] != i;
+    kasane::deallocate(data);
+    return Seen{bad, middle.bytes_read_back - before.bytes_read_back, after.bytes_read_back - middle.bytes_read_back};
+  });
+  EXPECT_EQ(seen.bad, 0u);
+  EXPECT_LE(seen.read, 2 * data_bytes(kasane::page_default) * 5 / 4);
+  EXPECT_LE(seen.read_to_be_overwritten, data_bytes(kasane::page_default) / 4);   // the blocks at their ends
+}
+
 TEST(TiersAlone, FreedMemoryIsTakenAgain) {
   EXPECT_EQ(kasane::run([] {
     std::uint64_t bad = 0;
