@@ -48,9 +48,10 @@ struct Advance {
   void run(apps::Member& me) const {
     const auto [first, last] = me.part(0, plate.pitch());
     double *from = a, *to = b;
-    for (std::uint64_t done = 0; done < steps; std::swap(from, to)) {
+    auto order = apps::Plate::Order::down;
+    for (std::uint64_t done = 0; done < steps; std::swap(from, to), order = apps::Plate::opposite(order)) {
       const std::uint64_t now = std::min(together, steps - done);
-      plate.advance_rows<Pattern>(to, from, first, last, now);
+      plate.advance_rows<Pattern>(to, from, first, last, now, order, now);
       me.wait();
       done += now;
       if (me.index() == 0) apps::Progress::add(now);
@@ -126,7 +127,7 @@ int run(int argc, char** argv) {
   report.parameter("n", n);
   report.parameter("steps", steps);
   report.parameter("together", together);
-  const auto where = kasane::placement::first_touch.in_pages(plate.pitch() * sizeof(double) < kasane::page_default ? kasane::page_small : kasane::page_default);
+  const auto where = kasane::placement::first_touch;
   const auto a = kasane::make_array<double>(plate.points(), where), b = kasane::make_array<double>(plate.points(), where);
   const Advance all{plate, a.get(), b.get(), steps, together};
   Checkpoints checkpoints{checkpoint, checkpoint.empty() ? 0 : every != 0 ? every : std::max<std::uint64_t>(steps, 1)};

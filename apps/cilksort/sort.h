@@ -39,6 +39,8 @@ void merge(Run<T> a, Run<T> b, T* out, Cutoff cutoff) {
     Pattern::reads(b.first, b.size());
     Pattern::overwrites(out, a.size() + b.size());
     std::merge(a.first, a.last, b.first, b.last, out);
+    Pattern::consumed(a.first, a.size());
+    Pattern::consumed(b.first, b.size());
     return;
   }
   if (a.size() + b.size() > cutoff.near) Pattern::near(out + (a.size() + b.size()) / 2);

@@ -36,6 +36,10 @@ struct Parallel {
   static void overwrites(T* p, std::size_t n) {
     kasane::prefetch(p, n, kasane::write_only);
   }
+  template <class T>
+  static void consumed(const T* p, std::size_t n) {
+    kasane::discard(const_cast<T*>(p), n);
+  }
 };
 
 }  // namespace apps

@@ -8,6 +8,9 @@
 //      …             …                       computes k-1, k-2, … once more: the widened halo.
 //      to            row i-k
 //
+// Every other pass goes up: what the last pass wrote last is read first, while it is still in the fastest memory. A row that has been read is not needed any more: the next
+// pass overwrites it.
+//
 // The sine modes of the plate, whose rim is kept at zero, decay by a factor a step that is known exactly, which makes every result checkable.
 // Thread safety: advance_rows writes its rows of `to` only.
 #pragma once
@@ -50,9 +53,11 @@ struct Plate {
     }
   }
 
-  /// Rows [first, last) of [0, n + 2), `steps` steps on, from plate `from` to plate `to`, in one pass. Pattern: patterns.h.
+  enum class Order : bool { down, up };
+  [[nodiscard]] static constexpr Order opposite(Order o) noexcept { return o == Order::down ? Order::up : Order::down; }
+  /// Rows [first, last) of [0, n + 2), `steps` steps on, from plate `from` to plate `to`, in one pass. Pattern: patterns.h. halo: rows at both ends of its own that others read, too.
   template <class Pattern>
-  void advance_rows(double* to, const double* from, std::size_t first, std::size_t last, std::size_t steps) const;
+  void advance_rows(double* to, const double* from, std::size_t first, std::size_t last, std::size_t steps, Order order = Order::down, std::size_t halo = 0) const;
 
  private:
   [[nodiscard]] double angle(double waves) const noexcept { return waves * std::numbers::pi / static_cast<double>(n + 1); }
@@ -68,26 +73,48 @@ struct Plate {
   }
 };
 
+// In rows counted from where the pass begins: those of the plate, or of the plate upside down.
 template <class Pattern>
-void Plate::advance_rows(double* to, const double* from, std::size_t first, std::size_t last, std::size_t steps) const {
+void Plate::advance_rows(double* to, const double* from, std::size_t first, std::size_t last, std::size_t steps, Order order, std::size_t halo) const {
   if (first >= last || steps == 0) return;
+  const bool up = order == Order::up;
+  if (up) {
+    const std::size_t begin = pitch() - last;
+    last = pitch() - first;
+    first = begin;
+  }
+  // The row, or the lowest address of several.
+  const auto place = [&](std::size_t i, std::size_t rows = 1) { return (up ? pitch() - i - rows : i) * pitch(); };
   PrivateArray<double> kept((steps - 1) * 3 * pitch());   // of levels 1 … steps-1, row i in place i mod 3
   const auto kept_row = [&](std::size_t level, std::size_t i) { return kept.get() + ((level - 1) * 3 + i % 3) * pitch(); };
-  const auto row_of = [&](std::size_t level, std::size_t i) { return level == 0 ? from + i * pitch() : kept_row(level, i); };
+  const auto row_of = [&](std::size_t level, std::size_t i) { return level == 0 ? from + place(i) : kept_row(level, i); };
   // Rows that a level needs: `steps - level` more on each side than its own, as far as there are any.
   const auto begin_of = [&](std::size_t level) { return first - std::min(first, steps - level); };
   const auto end_of = [&](std::size_t level) { return std::min(pitch(), last + steps - level); };
   const std::size_t ahead = std::max<std::size_t>(1, (256 << 10) / (pitch() * sizeof(double)));   // rows that are brought at once
+  std::size_t consumed = std::min(last, first + halo);                                           // rows of `from` up to here were given up, but for the halo
 
   for (std::size_t i = begin_of(0); i < last + steps; ++i) {
-    if (i < end_of(0) && (i - begin_of(0)) % ahead == 0) Pattern::reads(from + i * pitch(), std::min(ahead, end_of(0) - i) * pitch());
+    if (i < end_of(0) && (i - begin_of(0)) % ahead == 0) {
+      const std::size_t rows = std::min(ahead, end_of(0) - i);
+      Pattern::reads(from + place(i, rows), rows * pitch());
+      if (const std::size_t done = std::min(i - std::min<std::size_t>(i, 2), last - std::min(last, halo)); done > consumed) {
+        Pattern::consumed(from + place(consumed, done - consumed), (done - consumed) * pitch());
+        consumed = done;
+      }
+    }
     for (std::size_t level = 1; level <= steps && level <= i; ++level) {
       const std::size_t j = i - level;
       if (j < begin_of(level) || j >= end_of(level)) continue;
-      if (level == steps && (j - first) % ahead == 0) Pattern::overwrites(to + j * pitch(), std::min(ahead, last - j) * pitch());
-      double* const out = level == steps ? to + j * pitch() : kept_row(level, j);
+      if (level == steps && (j - first) % ahead == 0) {
+        const std::size_t rows = std::min(ahead, last - j);
+        Pattern::overwrites(to + place(j, rows), rows * pitch());
+      }
+      double* const out = level == steps ? to + place(j) : kept_row(level, j);
       if (j == 0 || j > n)
         std::memcpy(out, row_of(level - 1, j), pitch() * sizeof(double));
+      else if (up)
+        advance_row(out, row_of(level - 1, j + 1), row_of(level - 1, j), row_of(level - 1, j - 1));
       else
         advance_row(out, row_of(level - 1, j - 1), row_of(level - 1, j), row_of(level - 1, j + 1));
     }

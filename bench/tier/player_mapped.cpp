@@ -115,7 +115,8 @@ double stencil(const Arguments& a, std::size_t together, std::size_t passes) {
   for (double* p : {from, to}) plate.set_rows(p, 0, plate.pitch());
   mapping.sync();
   const double start = seconds();
-  for (std::size_t i = 0; i < passes; ++i, std::swap(from, to)) plate.advance_rows<apps::Serial>(to, from, 0, plate.pitch(), together);
+  auto order = apps::Plate::Order::down;
+  for (std::size_t i = 0; i < passes; ++i, std::swap(from, to), order = apps::Plate::opposite(order)) plate.advance_rows<apps::Serial>(to, from, 0, plate.pitch(), together, order);
   const double taken = seconds() - start, left = std::pow(plate.decay(), static_cast<double>(together * passes));
   double error = 0;
   apps::PrivateArray<double> mode(plate.pitch());

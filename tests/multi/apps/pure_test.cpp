@@ -403,7 +403,43 @@ TEST(Stencil, ManyStepsInOnePassAreThoseSteps) {
         plate.advance_rows<apps::Serial>(result.data(), start.data(), 0, cut, steps);
         plate.advance_rows<apps::Serial>(result.data(), start.data(), cut, plate.pitch(), steps);
         EXPECT_EQ(result, from) << "n " << n << ", " << steps << " steps, cut at " << cut;
+        std::vector<double> upwards(plate.points(), -1);
+        plate.advance_rows<apps::Serial>(upwards.data(), start.data(), 0, cut, steps, apps::Plate::Order::up);
+        plate.advance_rows<apps::Serial>(upwards.data(), start.data(), cut, plate.pitch(), steps, apps::Plate::Order::up);
+        EXPECT_EQ(upwards, from) << "n " << n << ", " << steps << " steps upwards, cut at " << cut;
       }
+    }
+  }
+}
+
+/// Notes which rows are given up, and overwrites them.
+struct GivesUp : apps::Serial {
+  static inline std::vector<int>* given_up = nullptr;
+  static inline const double* plate = nullptr;
+  static inline std::size_t pitch = 0;
+  static void consumed(const double* p, std::size_t n) {
+    ASSERT_EQ(static_cast<std::size_t>(p - plate) % pitch, 0u);
+    ASSERT_EQ(n % pitch, 0u);
+    for (std::size_t i = 0; i < n; i += pitch) ++given_up->at((static_cast<std::size_t>(p - plate) + i) / pitch);
+    std::fill_n(const_cast<double*>(p), n, -5);
+  }
+};
+
+// Of a part of the plate whose ends neighbours read, too.
+TEST(Stencil, RowsThatAreGivenUpAreReadNoMore) {
+  const apps::Plate plate{2000};
+  const std::vector<double> start = stencil_start(plate);
+  for (const std::size_t steps : {1u, 4u}) {
+    std::vector<double> right(plate.points(), -1);
+    plate.advance_rows<apps::Serial>(right.data(), start.data(), 300, 1700, steps);
+    for (const auto order : {apps::Plate::Order::down, apps::Plate::Order::up}) {
+      std::vector<double> from = start, result(plate.points(), -1);
+      std::vector<int> given_up(plate.pitch());
+      GivesUp::given_up = &given_up, GivesUp::plate = from.data(), GivesUp::pitch = plate.pitch();
+      plate.advance_rows<GivesUp>(result.data(), from.data(), 300, 1700, steps, order, steps);
+      EXPECT_EQ(result, right);
+      for (std::size_t i = 0; i < plate.pitch(); ++i) EXPECT_LE(given_up[i], i >= 300 + steps && i < 1700 - steps ? 1 : 0) << i;
+      EXPECT_GE(std::count(given_up.begin(), given_up.end(), 1), 1300);
     }
   }
 }
