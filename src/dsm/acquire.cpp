@@ -70,12 +70,16 @@ void Coherence::drop_told(ThreadContext& ctx) {
   sharing_.end_drop();
 }
 
-/// Joins the page's readers and calls read(owner) until the page has stood meanwhile. False: there is no other owner.
+/// Joins the page's readers and calls read(owner) until the page has stood meanwhile. False: there is no other owner. Held are bits of the page, so one that is ours by now is not brought in.
 template <class F>
 bool Coherence::read_as_reader(comm::Blocking& io, PageId page, const F& read) {
   for (;;) {
-    const auto found = addresses_.find(io, page);
+    const auto found = addresses_.look(io, page);
     if (found.owner == kNoRank || found.owner == transport_.rank()) return false;
+    if (gas::AddressCache::asleep(found)) {
+      addresses_.rouse(io, page, found.owner);
+      continue;
+    }
     const auto stay = sharing_.join(io, page, found.owner);
     read(found.owner);
     if (!addresses_.stood(io, page, found)) continue;

@@ -233,10 +233,12 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void carry_out_fence(comm::Blocking&, Counters*, BlockId, const Step&);
   template <Event>
   bool concerns(BlockId) const noexcept;
-  void put_page(comm::Blocking&, Counters*, PageId, std::span<const BlockId>);
+  bool begin_put(comm::Blocking&, PageId, std::optional<gas::AddressCache::Put>&);
+  BlockState come_home(BlockId) noexcept;
+  bool put_page(comm::Blocking&, Counters*, PageId, std::span<const BlockId>);
   void put_blocks(Outbox&, Counters*, Rank owner, std::span<const BlockId>);
   void put_changed(Outbox&, Counters*, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base);
-  void put_live(comm::Blocking&, Counters*, BlockId, const Step&);
+  bool put_live(comm::Blocking&, Counters*, BlockId, const Step&);
   static void on_changes(void* self, const comm::Message&) noexcept;
   template <class F>
   bool read_as_reader(comm::Blocking&, PageId, const F& read);

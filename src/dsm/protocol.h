@@ -66,7 +66,7 @@ enum class Event : std::uint8_t {
   arrive,        ///< the page comes: we become its owner, its bytes arrive
   come_in,       ///< the page of ours is on SSD, or in part, and comes in as a whole, for others
   arrive_blank,  ///< we become its owner and its bytes do not matter (fresh memory, a recycled stack)
-  found_own,     ///< fetch found in the directory that we are the owner (busy, from load, store or pin)
+  found_own,     ///< fetch, or a put of what was changed, found in the directory that we are the owner (busy, from load, store or pin; from release, acquire or discard: not in DRAM)
   rest,          ///< whoever makes room wants to know whether this block of ours is touched again
   let_go,        ///< memory is short: nothing of the page stays visible here, whoever owns it. Only where nothing is lost with its frame
   watch,         ///< a release wants to know of later stores of ours to this block

@@ -109,32 +109,63 @@ void Coherence::fence_block(comm::Blocking& io, Counters* counters, BlockId b, E
 }
 
 void Coherence::carry_out_fence(comm::Blocking& io, Counters* counters, BlockId b, const Step& step) {
+  bool home = false;
   switch (step.actions[0]) {
     case Action::diff_put_live:
-    case Action::put_all_live: put_live(io, counters, b, step); break;
+    case Action::put_all_live: home = put_live(io, counters, b, step); break;
     case Action::refresh: refresh(io, b, false); break;
     case Action::find: stay_reader(io, pages_.page_of(b)); break;
     default:
       if (step.actions[0] != Action::end) protect({b, 1}, step.actions[0] == Action::protect_read ? Access::read : Access::none);
-      if (step.actions[1] != Action::end) put_page(io, counters, pages_.page_of(b), {&b, 1});
+      if (step.actions[1] != Action::end) home = put_page(io, counters, pages_.page_of(b), {&b, 1});
+      if (home) break;
       if (step.claimed.dirty()) mark_clean(b);
       if (step.after.view == View::none) {
         cached_.erase(b);
         if (counters != nullptr) count(counters->blocks_dropped);
       }
   }
-  finish(b, step.after);
+  finish(b, home ? come_home(b) : step.after);
 }
 
-/// These blocks of the page are claimed and not writable: puts what is changed, and returns when it has arrived.
-void Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page, std::span<const BlockId> blocks) {
-  gas::AddressCache::Put put(addresses_, io, page);
-  put.is_diff();
-  if (put.owner() == kNoRank || put.owner() == transport_.rank()) return;   // freed meanwhile, so nobody will read it; or our M is the master copy
+/// By who holds bits of the page, so it is not brought in here if it is ours by now: that waits for room, and for these bits. False: there is nothing to put. It is here in part, and its
+/// blocks that were changed are to come_home().
+bool Coherence::begin_put(comm::Blocking& io, PageId page, std::optional<gas::AddressCache::Put>& put) {
+  for (;;) {
+    gas::Location at_home;
+    put.emplace(addresses_, io, page, at_home);
+    put->is_diff();
+    if (at_home.tier == gas::Tier::dram) return true;
+    put.reset();
+    if (tiers_->enter(io, page, at_home)) break;   // else it moves, or is here in part by now
+  }
+  sharing_.mark(page);
+  return false;
+}
+
+/// A changed block whose page has become ours: M has been the master copy since, whatever the twin says. It can be stored to, as if the rest had come in for others.
+BlockState Coherence::come_home(BlockId b) noexcept {
+  mark_clean(b);
+  cached_.erase(b);
+  return next(state(b), Event::found_own).after;
+}
+
+/// These blocks of the page are claimed and not writable: puts what is changed, and returns when it has arrived. True: nothing was put, the page is ours, and here in part; V allows stores
+/// to what is changed.
+bool Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page, std::span<const BlockId> blocks) {
+  std::optional<gas::AddressCache::Put> put;
+  if (!begin_put(io, page, put)) {
+    for (const BlockId b : blocks) {
+      if (state(b).dirty()) protect({b, 1}, Access::write);
+    }
+    return true;
+  }
+  if (put->owner() == kNoRank || put->owner() == transport_.rank()) return false;   // freed meanwhile, so nobody will read it; or our M is the master copy
   Outbox out(io, counters);
-  put_blocks(out, counters, put.owner(), blocks);
+  put_blocks(out, counters, put->owner(), blocks);
   out.await();
   sharing_.changed(page);
+  return false;
 }
 
 void Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner, std::span<const BlockId> blocks) {
@@ -179,19 +210,20 @@ void Coherence::on_changes(void* self, const comm::Message& message) noexcept {
   c.transport_.reply(message.token, 0);
 }
 
-/// A pinned, writable block stays so: its changes so far go out, and the twin becomes what was sent (rules 3 and 10). Of one that is whole all goes out.
-void Coherence::put_live(comm::Blocking& io, Counters* counters, BlockId b, const Step& step) {
+/// A pinned, writable block stays so: its changes so far go out, and the twin becomes what was sent (rules 3 and 10). Of one that is whole all goes out. True: as put_page().
+bool Coherence::put_live(comm::Blocking& io, Counters* counters, BlockId b, const Step& step) {
   alignas(8) std::byte now[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);
   snapshot(now, space_.a(at));
   const PageId page = pages_.page_of(b);
-  if (gas::AddressCache::Put put(addresses_, io, page); put.owner() != kNoRank) {
-    put.is_diff();
+  if (std::optional<gas::AddressCache::Put> put; !begin_put(io, page, put)) {
+    return true;
+  } else if (put->owner() != kNoRank) {
     Outbox out(io, counters);
     if (!step.claimed.whole) {
-      put_changed(out, counters, put.owner(), at, now, space_.t(at));
-    } else if (put.owner() != transport_.rank()) {
-      out.put(put.owner(), at, now, kBlockBytes);
+      put_changed(out, counters, put->owner(), at, now, space_.t(at));
+    } else if (put->owner() != transport_.rank()) {
+      out.put(put->owner(), at, now, kBlockBytes);
     }
     out.await();
     sharing_.changed(page);
@@ -199,6 +231,7 @@ void Coherence::put_live(comm::Blocking& io, Counters* counters, BlockId b, cons
     std::memcpy(space_.t(at), now, kBlockBytes);
   }
   if (step.actions[1] == Action::refresh) refresh(io, b, true);
+  return false;
 }
 
 }  // namespace kasane::dsm

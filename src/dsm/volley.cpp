@@ -25,6 +25,7 @@ bool Coherence::Volley::take(BlockId b) {
   if (another_page) {
     part_[parts_].page = page;
     part_[parts_].first = blocks_;
+    part_[parts_].home = false;
     part_[parts_++].unsent = false;
   }
   block_[blocks_++] = b;
@@ -61,8 +62,8 @@ void Coherence::Volley::put() {
   const Traced traced(counters_, TraceKind::put_changes, blocks_);
   c_.addresses_.learn(io_, {pages.data(), changed}, true);
   put_together();
-  for (const Part& part : parts()) {
-    if (part.unsent) c_.put_page(io_, counters_, part.page, blocks(part));
+  for (Part& part : parts()) {
+    if (part.unsent) part.home = c_.put_page(io_, counters_, part.page, blocks(part));
   }
 }
 
@@ -93,16 +94,22 @@ void Coherence::Volley::put_together() {
 
 void Coherence::Volley::finish() noexcept {
   std::uint64_t dropped = 0;
-  for (std::size_t i = 0; i < blocks_; ++i) {
-    BlockState before = c_.state(block_[i]);
-    before.busy = false;
-    const BlockState after = next(before, event_).after;
-    if (before.dirty()) c_.mark_clean(block_[i]);
-    if (after.view == View::none) {
-      c_.cached_.erase(block_[i]);
-      ++dropped;
+  for (const Part& part : parts()) {
+    for (const BlockId b : blocks(part)) {
+      BlockState before = c_.state(b);
+      before.busy = false;
+      if (part.home && before.dirty()) {
+        c_.finish(b, c_.come_home(b));
+        continue;
+      }
+      const BlockState after = next(before, event_).after;
+      if (before.dirty()) c_.mark_clean(b);
+      if (after.view == View::none) {
+        c_.cached_.erase(b);
+        ++dropped;
+      }
+      c_.finish(b, after);
     }
-    c_.finish(block_[i], after);
   }
   if (counters_ != nullptr) count(counters_->blocks_dropped, dropped);
 }

@@ -34,6 +34,7 @@ class Coherence::Volley {
     PageId page;
     std::size_t first, end;
     bool unsent;   ///< changes of them
+    bool home;     ///< the page is ours by now, and so are those that were changed
     std::optional<gas::AddressCache::Put> put;
   };
 

@@ -133,7 +133,7 @@ Rank AddressCache::begin_put_here(comm::Blocking& io, PageId page, bool& counted
   }
 }
 
-Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted) {
+Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Location* at_home) {
   if (alone()) return directory_.lookup(io, page).owner;
   Word& word = words_[raw(page)];
   bool hit = true;
@@ -161,6 +161,10 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted) {
     if (where.untouched && !where.busy) {   // whoever of us succeeds: the page stays where it is now, and an entry of it can be filled
       directory_.replace(io, page, where, in_tier(touched(where), cradle(page)));
       continue;
+    }
+    if (at_home != nullptr && at_home_on_ssd(where, transport_.rank())) {
+      *at_home = where;
+      return where.owner;
     }
     if (where.tier != Tier::dram && !where.busy) rouse(io, page, where.owner);
     for (; where.busy; where = directory_.lookup(io, page)) io.waiter().pause();   // not busy: recalled, filled or moved meanwhile

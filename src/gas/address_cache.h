@@ -99,7 +99,10 @@ class AddressCache {
   /// with it (hand_over), and its thread is free.
   class [[nodiscard]] Put {
    public:
-    Put(AddressCache& cache, comm::Blocking& io, PageId page) : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_)) {}
+    Put(AddressCache& cache, comm::Blocking& io, PageId page) : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, nullptr)) {}
+    /// For who holds bits of the page's blocks, for which whoever brings it in would wait: one of this rank's own that is not in DRAM is not brought in. Then there is no put under way, and
+    /// `at_home` is where it was found; else that stays as it is.
+    Put(AddressCache& cache, comm::Blocking& io, PageId page, Location& at_home) : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, &at_home)) {}
     /// Only if the page's location is known here and it is not moving; else owner() is kNoRank.
     Put(AddressCache& cache, comm::Blocking& io, PageId page, OnlyHere) : cache_(cache), page_(page), owner_(cache.begin_put_here(io, page, counted_)) {}
     Put(const Put&) = delete;
@@ -138,7 +141,7 @@ class AddressCache {
   /// Pages stay where they are: nothing need be counted.
   [[nodiscard]] bool alone() const noexcept { return rouser_ == nullptr && transport_.ranks() == 1; }
   void end_use(PageId) noexcept;
-  Rank begin_put(comm::Blocking&, PageId, bool& counted);
+  Rank begin_put(comm::Blocking&, PageId, bool& counted, Location* at_home);
   Rank begin_put_here(comm::Blocking&, PageId, bool& counted);
   /// Sets this rank's bit and reads word 0, in one round trip; true if `entry` (none) could be filled from it.
   bool fill(comm::Blocking&, PageId, const AddressEntry& entry, AddressEvent wanted, Location& where);

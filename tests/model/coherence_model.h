@@ -134,6 +134,7 @@ enum class Mutation : std::uint8_t {
   tier_waits_again,       ///< who takes a page, and has brought it in from SSD, waits for its room once more
   blank_unprotected,      ///< V goes on to allow stores to a block whose bytes do not matter
   blank_pinned,           ///< a block that a view uses is given up, too
+  tier_put_own_asleep,    ///< who puts to a page that has become its rank's own, on SSD, has it brought in while it holds the block's bit
   doze_unprotected,       ///< V goes on showing a copy that dozes
   doze_kept,              ///< an acquire passes over a copy that dozes
   doze_dirty,             ///< a copy dozes though it has changes that were not sent
@@ -860,7 +861,7 @@ class Coherence {
         return done();
       case 1: {
         if (static_cast<Event>(x.event) == Event::acquire) {   // what is kept over it, which its rank goes on holding
-          if (!wakes(n, a, done)) return;
+          if (!(x.waking == kAwake && comes_home(n, x)) && !wakes(n, a, done)) return;
           if (n.owner[p] == x.at) {   // nobody need tell it
             next_action(n, a);
             return done();
@@ -972,6 +973,7 @@ class Coherence {
   }
 
   enum FoundOwn : std::uint8_t { kOwn = 1, kOnSsd };
+  [[nodiscard]] bool comes_home(const State& s, const Actor& x) const { return s.owner[page(x.block)] == x.at && !without(Mutation::tier_put_own_asleep); }
 
   bool fetching(const State& s, const Actor& x) const {
     if (x.found_own) return false;
@@ -994,7 +996,7 @@ class Coherence {
     const std::uint8_t p = page(x.block);
     switch (x.sub) {
       case 0:
-        if (!wakes(n, a, done)) return;
+        if (!(x.waking == kAwake && comes_home(n, x)) && !wakes(n, a, done)) return;
         x.owner = n.owner[p];
         clear_bits(x.stale, 4);
         x.sub = 1;
@@ -1035,7 +1037,7 @@ class Coherence {
     Flying& f = n.flying[x.at][x.block];
     std::uint8_t* mine = n.memory[x.at][x.block];
     std::uint8_t* twin = n.twin[x.at][x.block];
-    enum : std::uint8_t { kDiff, kCount, kAwait, kNote, kUncount, kBetweenLoads };
+    enum : std::uint8_t { kDiff, kCount, kAwait, kNote, kUncount, kBetweenLoads, kUncountOwn, kHome };
     switch (x.sub) {
       case kDiff: {
         if (f.mask != 0) return;  // only where completion is not awaited: one put of a block at a time all the same
@@ -1058,7 +1060,6 @@ class Coherence {
           x.cell = 0;
           x.sub = kCount;
           if (live && all) fill_twin(n, x.at, x.block);
-          if (x.value == 0) next_action(n, a);
         }
         return done();
       }
@@ -1071,13 +1072,18 @@ class Coherence {
         }
         return done();
       case kCount: {
+        if (x.waking == kAwake && asleep(n, p) && comes_home(n, x) && !without(Mutation::tier_put_asleep)) {
+          x.owner = n.tier[p];
+          x.sub = kHome;
+          return done();
+        }
         if (x.waking != kAwake || (asleep(n, p) && !without(Mutation::tier_put_asleep))) return ask_holding(n, a, done);
         if (n.recalled[p] && !asleep(n, p) && !without(Mutation::r8_put_ignores_busy)) return;  // until the page has moved
         ++n.puts[p];
         if (n.owner[p] == x.at) {  // our M is the master copy: the bytes are where they belong
           f = Flying{};
           x.value = 0;
-          x.sub = kUncount;
+          x.sub = live ? kNote : kUncountOwn;
           return done();
         }
         f.to = n.owner[p];
@@ -1086,8 +1092,7 @@ class Coherence {
           if (!(f.mask & (1 << c))) f.value[c] = 0;
         x.value = 0;
         x.sub = kAwait;
-        if (without(Mutation::r3_no_completion) ||
-            without(Mutation::r4_unlock_early)) {  // uncounted when they have landed
+        if ((without(Mutation::r3_no_completion) || without(Mutation::r4_unlock_early)) && f.mask != 0) {  // uncounted when they have landed
           set_bits(n.changed[x.at], 1u << p);
           set_bits(n.marked[x.at], 1u << p);
           next_action(n, a);
@@ -1102,6 +1107,22 @@ class Coherence {
         set_bits(n.changed[x.at], 1u << p);
         x.sub = kUncount;
         return done();
+      case kUncountOwn:
+        --n.puts[p];
+        next_action(n, a);
+        return done();
+      case kHome: {   // nothing is put: the block is ours, in a page that is here in part. By a compare-swap, unless it was
+        const bool ours = x.owner == static_cast<std::uint8_t>(gas::Tier::partial) || gas::at_home_on_ssd(entry(n, p), Rank{x.at});
+        if (ours) {
+          put_entry(n, p, gas::in_part(entry(n, p)));
+          f = Flying{};
+          x.found_own = kOwn;
+          x.action = x.value = 0;
+        }
+        x.sub = ours ? std::uint8_t{0} : std::uint8_t{kCount};
+        x.owner = 0;
+        return done();
+      }
       default:
         if (!without(Mutation::r5_put_untold)) set_bits(n.marked[x.at], 1u << p);
         --n.puts[p];
@@ -1835,15 +1856,14 @@ class Coherence {
     const Rank to{instr(s, a).cell};
     State n = s;
     Actor& y = n.actor[a];
-    enum : std::uint8_t { kMarkIt, kForgotten, kDrain, kYieldSelf, kName, kAsleep };
+    enum : std::uint8_t { kMarkIt, kForgotten, kDrain, kYieldSelf, kName };
     switch (x.stage) {
       case kMarkIt: {
         const gas::MoveStep move = gas::begin_move(entry(s, p), to);
         if (move.verdict == gas::MoveVerdict::wait) return;  // somebody moves it
         put_entry(n, p, move.claimed);
-        y.stage = move.verdict == gas::MoveVerdict::on_ssd ? kAsleep : kForgotten;
-        if (y.stage == kForgotten)
-          for (std::uint8_t b = first(p); b <= last(p); ++b) n.freed[b] = (1 << kCells) - 1;  // no data goes with it
+        y.stage = move.verdict == gas::MoveVerdict::on_ssd ? kName : kForgotten;   // on SSD nobody holds its location, and no block is ours
+        for (std::uint8_t b = first(p); b <= last(p); ++b) n.freed[b] = (1 << kCells) - 1;  // no data goes with it
         return emit(n, Step{kHandBack, a, p});
       }
       case kForgotten: n.recalled[p] = 1; break;
@@ -1860,23 +1880,14 @@ class Coherence {
           put_word(n, me, b, step.after);
         }
         break;
-      case kName:
-        put_entry(n, p, gas::end_move(entry(s, p), to));
+      default:   // kName. Where frames are counted it begins on SSD: the rank does not know of it (AddressCache::cradle)
+        put_entry(n, p, gas::in_tier(gas::end_move(entry(s, p), to), limit(static_cast<std::uint8_t>(raw(to))) != 0 ? gas::Tier::ssd : gas::Tier::dram));
         if (!without(Mutation::r7_replaced_untold)) {
           set_bits(n.changed[me], 1u << p);
           set_bits(n.marked[me], 1u << p);
         }
         next_instr(n, a);
         return emit(n, Step{kHandBack, a, p});
-      default: {   // kAsleep
-        gas::Location before = entry(s, p);
-        before.busy = false;
-        put_entry(n, p, before);
-        y.stage = kMarkIt;
-        y.waking = kAsking;
-        y.whom = static_cast<std::uint8_t>(me + 1);
-        return emit(n, Step{kHandBack, a, p});
-      }
     }
     ++y.stage;
     emit(n, Step{kHandBack, a, p});

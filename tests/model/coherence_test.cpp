@@ -669,6 +669,28 @@ Named handed_a_copy() {
   return kept({"a copy becomes the page", {{{0, {see(1), hand_back(0, 1), set(0)}}, {1, {load(0, 0), set(1), cross(2), load(0, 0)}}, {2, {see(0), store(0, 0, 3), set(2)}}}}}, {0, 1});
 }
 
+// A rank has changed and freed a block, and not released since; the page is allocated anew, as this rank's own, on SSD. Its release finds a twin of the page that is its own by now.
+Named handed_over_a_twin() {
+  return kept({"a page is handed to a rank with a twin", {{{0, {see(1), hand_back(0, 1), set(0), cross(2), load(0, 1)}}, {1, {store(0, 0, 1), discard(0, 1), set(1), see(0), store(0, 1, 2), set(2)}}}}}, {0, 1});
+}
+
+// … and its acquire, of two blocks, while another of its threads uses the other one.
+Named acquired_over_a_twin() {
+  Named n = kept({"a page of two is handed to a rank with a twin", {{{0, {see(1), hand_back(0, 1), set(0)}}, {1, {store(0, 0, 1), discard(0, 1), set(1), cross(0), store(0, 1, 2), load(0, 1)}}, {1, {see(0), store(1, 0, 3), load(1, 0)}}}}, 2}, {0, 4});
+  n.program.blocks_per_page = 2;
+  return n;
+}
+
+// … in a view.
+Named pinned_over_a_twin() {
+  return kept({"a page is handed to a rank with a pinned twin", {{{0, {see(1), hand_back(0, 1), set(0)}}, {1, {pin_write(0), store(0, 0, 1), discard(0, 1), set(1), cross(0), poke(0, 1, 2), release(), unpin(0), load(0, 1)}}, {1, {acquire()}}}}}, {0, 1});
+}
+
+// … or all of whose bytes were its own, which another rank wants.
+Named handed_over_a_whole() {
+  return kept({"a page is handed to a rank with a whole block", {{{0, {see(1), hand_back(0, 1), set(0), cross(2), load(0, 1)}}, {1, {pin_whole(0), store(0, 0, 1), store(0, 1, 1), unpin(0), set(1), cross(0), store(0, 1, 2), set(2)}}}}}, {0, 1});
+}
+
 // Memory is freed and allocated anew at its owner.
 Named reused_on_ssd() {
   return kept({"freed on SSD, allocated anew", {{{0, {store(0, 0, 1), discard(0, 3), reclaim(0), store(0, 0, 5), set(0)}}, {1, {load(0, 1), cross(0), load(0, 0)}}}}}, {1});
@@ -797,7 +819,7 @@ Named owned_on_ssd() { return kept({"own of a page on its rank's SSD", {{{0, {st
 std::vector<Named> kept_programs() {
   return {back_in_part(), in_part_under_puts(), pinned_in_part(), in_part_by_two(), in_part_and_told(), in_part_taken(), blanked_in_part(), blanked_and_pinned(), in_part_and_moved(), in_part_and_marked(), asked_for_twice(), asked_for_and_moved(), watched_page_of_two(), owned_on_ssd(),
           evicted_owner(),  evicted_under_writer(), evicted_under_puts(), copies_dropped(), dozing_dropped(), both_kept(),          evicted_and_moved(),  evicted_at_both(),
-          handed_a_copy(), reused_on_ssd(),        evicted_and_told(),   evicted_watched(),  pinned_kept(),    refreshed_from_ssd(), evicted_page_of_two()};
+          handed_a_copy(), handed_over_a_twin(), acquired_over_a_twin(), pinned_over_a_twin(), handed_over_a_whole(), reused_on_ssd(),        evicted_and_told(),   evicted_watched(),  pinned_kept(),    refreshed_from_ssd(), evicted_page_of_two()};
 }
 
 std::vector<Named> programs() {
@@ -1160,7 +1182,7 @@ std::vector<Mutant> mutants() {
       {"tier_undrained_of_diffs", tier_undrained, evicted_under_writer()},
       {"tier_pinned", tier_pinned, pinned_kept()},
       {"tier_dirty", tier_dirty, copies_dropped()},
-      {"tier_drop_unmarked", tier_drop_unmarked, handed_a_copy()},
+      {"tier_drop_unmarked", tier_drop_unmarked, handed_a_copy(), Verdict::exhausted},   // a page that is handed over begins on SSD, and comes in with its blocks' bits
       {"tier_dram_early", tier_dram_early, asked_for_twice()},
       {"tier_in_unmarked", tier_in_unmarked, asked_for_and_moved()},
       {"tier_in_unclaimed", tier_in_unclaimed, evicted_owner()},
@@ -1190,6 +1212,10 @@ std::vector<Mutant> mutants() {
       {"blank_unprotected", blank_unprotected, blanked_in_part()},
       {"blank_pinned", blank_pinned, blanked_and_pinned()},
       {"tier_waits_again", tier_waits_again, owned_on_ssd(), Verdict::trapped},
+      {"tier_put_own_asleep", tier_put_own_asleep, handed_over_a_twin(), Verdict::deadlock},
+      {"tier_put_own_asleep_acquired", tier_put_own_asleep, acquired_over_a_twin(), Verdict::deadlock},
+      {"tier_put_own_asleep_live", tier_put_own_asleep, pinned_over_a_twin(), Verdict::deadlock},
+      {"tier_found_own_asleep", tier_put_own_asleep, handed_over_a_whole(), Verdict::deadlock},
       {"doze_unprotected", doze_unprotected, dozing_copy()},
       {"doze_kept", doze_kept, dozing_copy()},
       {"doze_dirty", doze_dirty, dozing_writer()},
