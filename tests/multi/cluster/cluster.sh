@@ -68,7 +68,7 @@ case $mpi in
       -x KASANE_TRANSPORT -x KASANE_JOB_KEY -x UCX_TLS -x UCX_NET_DEVICES" ;;
   mpich) start="mpirun.mpich -launcher ssh -launcher-exec $work/agent -iface $va -hosts $net.1,$net.2 -ppn $per_host -n $ranks" ;;
 esac
-limit=60 tries=1
+limit=150 tries=1
 # MPICH 4.0.2 over UCX's TCP does not always come back from MPI_Finalize between two hosts, when the program has said all it had to say: tried again.
 case $mpi in mpich) limit=22 tries=3 ;; esac
 run() { timeout --kill-after=5 $limit ip netns exec $a unshare -u sh -c "hostname $a; exec $start $*"; }
@@ -85,7 +85,7 @@ if [ $kill_one = 0 ]; then
   cat "$work/out"
   exit $status
 fi
-limit=60
+limit=150
 
 run "$@" > "$work/out" 2>&1 &
 job=$!
