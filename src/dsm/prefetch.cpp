@@ -19,12 +19,12 @@ using mem::kBlockBytes;
 
 void Coherence::prefetch(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes, Use use) {
   std::uint64_t begin = offset, end = offset + bytes;
+  const bool sends = use != Use::write_only && tiers_ != nullptr && tiers_->is_open();
   if (use == Use::write_only) {   // the others would have to be read
     begin = (begin + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
     end = end / kBlockBytes * kBlockBytes;
-  } else if (tiers_ != nullptr) {
-    send_for(ctx, begin, end);
   }
+  if (sends) send_for(ctx, begin, end);
   const auto pin_until = [&](std::uint64_t until) {
     while (begin < until) {
       const std::uint64_t piece = std::min(until, (begin / mem::kLargestPageBytes + 1) * mem::kLargestPageBytes) - begin;
@@ -33,7 +33,7 @@ void Coherence::prefetch(ThreadContext& ctx, std::uint64_t offset, std::size_t b
       begin += piece;
     }
   };
-  if (tiers_ != nullptr && use != Use::write_only) {
+  if (sends) {
     for_each_part(begin, end, [&](BlockRange part) {
       if (!is_coming(part)) return;
       pin_until(std::min(end, mem::offset_of(part.first)));
