@@ -309,14 +309,14 @@ void open_while_others_store(World& w, std::uint64_t blocks) {
 
 // Stores to memory without a frame, while whoever opens it leaves it to the kernel: between a server's two looks it becomes plain.
 TEST_P(EngineTest, FreshMemoryIsOpenedWhileOthersStoreToIt) {
-  const std::uint64_t blocks = kSanitized ? 1000 : 10'000;
+  const std::uint64_t blocks = kSanitized ? 1'600 : 10'000;  // whole pages
   World w(GetParam(), blocks * kBlockBytes);
   open_while_others_store(w, blocks);
 }
 
 // … and while he makes the frames.
 TEST_P(EngineTest, FramesAreMadeWhileOthersStoreToThem) {
-  const std::uint64_t blocks = kSanitized ? 1000 : 10'000;
+  const std::uint64_t blocks = kSanitized ? 1'600 : 10'000;  // whole pages
   World w(GetParam(), blocks * kBlockBytes);
   w.engine->expect_punches(0, blocks * kBlockBytes, kBlockBytes);
   open_while_others_store(w, blocks);
