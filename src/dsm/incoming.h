@@ -30,7 +30,7 @@ class Coherence::Incoming {
     }
   }
   void read(comm::Blocking& io) {
-    if (!ranges_.empty()) c_.tiers_->read(io, ranges_.all());
+    if (!ranges_.empty()) c_.tiers_->read(io, ranges_.all(), {&c_.engine_});
   }
 
  private:

@@ -4,6 +4,7 @@
 //   the fault holds its block's bit, and those of the blocks that follow ─▶ word 0 is partial ─▶ read, waited for ─▶ armed, free
 //   its sweep goes on: the bits of further windows tried ─▶ partial ─▶ a flight: read by the reader (mem/spill_reader.h) ─▶ armed, free; but for a window now and then
 //
+// Staged bytes become a frame and its view in V in one step where the fault engine can do that (mem/staging.h): a load may pass before the block is armed and its bit given back.
 // What was loaded is armed for reading, and is saved: it goes again unwritten, unless a store comes, which faults first. A window in 512 KiB, the first of a flight, has its bytes, and no
 // view: who gets there faults, without waiting, and sends the next flights on their way.
 #include <algorithm>
@@ -81,6 +82,7 @@ void Coherence::read_ahead(ThreadContext& ctx, BlockId b) {
 
 void Coherence::fly(ThreadContext& ctx, Flight& flight) {
   flight.ranges = flight.runs.all();
+  flight.view = {&engine_, {flight.first, kWindowBlocks}};
   std::uint64_t bytes = 0;
   for (const mem::SpillRange& range : flight.ranges) bytes += range.bytes;
   if (!flight.runs.empty() && tiers_->launch(flight)) {
@@ -88,7 +90,7 @@ void Coherence::fly(ThreadContext& ctx, Flight& flight) {
     return;
   }
   if (!flight.runs.empty()) {
-    tiers_->read(ctx.io, flight.ranges);
+    tiers_->read(ctx.io, flight.ranges, flight.view);
     land(flight);
   }
   free_flights_.put(flight.index);

@@ -269,7 +269,7 @@ bool Tiers::enter(comm::Blocking& io, PageId page, Location found) {
   return true;
 }
 
-void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges) { read(io, ranges, Who::worker); }
+void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, const mem::View& view) { read(io, ranges, Who::worker, view); }
 
 void Tiers::run_reader() {
   reading_.wait(Reading::not_yet);
@@ -295,10 +295,10 @@ Tiers::Lane& Tiers::take_lane(comm::Blocking& io) noexcept {
   }
 }
 
-void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Who who) {
+void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Who who, const mem::View& view) {
   std::uint64_t bytes = 0;
   for (const mem::SpillRange& range : ranges) bytes += range.bytes;
-  mem::SpillBatch batch(mem::SpillOp::read, space_.a(0), ranges);
+  mem::SpillBatch batch(space_.a(0), ranges, view);
   Lane& lane = take_lane(io);
   while (!lane.queue->submit(batch)) lane.queue->poll(), io.waiter().pause();
   lane.submitting.clear(std::memory_order_release);

@@ -72,8 +72,8 @@ class Tiers final : public Rouser {
   // ---- blocks of this rank's pages that are on SSD; the caller holds their bits ----
   /// The page was found to be at_home_on_ssd(). True: it is in part now, and stays so while one of its bits is held.
   [[nodiscard]] bool enter(comm::Blocking&, PageId, Location found);
-  /// Bytes of blocks that are stored() and not here, into M. ranges: sorted afterwards.
-  void read(comm::Blocking&, std::span<mem::SpillRange> ranges);
+  /// Bytes of blocks that are stored() and not here, into M. ranges: sorted afterwards. The blocks may be read from when they come.
+  void read(comm::Blocking&, std::span<mem::SpillRange> ranges, const mem::View&);
   /// Windows of blocks (kPieceBytes) that should be brought along with the one at `offset`, or after it; none where there is little room.
   static constexpr std::uint64_t kPieceBytes = 64 << 10, kMostAhead = (4 << 20) / mem::kBlockBytes;   ///< the latter in blocks
   static constexpr std::uint64_t kMostAtOnce = kMostAhead / 4;   ///< blocks that one read brings besides a window, or a page
@@ -112,7 +112,7 @@ class Tiers final : public Rouser {
   using Missing = mem::SpillRanges<mem::kMostBlocksOfAPage / 2>;   ///< one page of any size, or one and kMostAtOnce blocks
   void add_missing(Missing&, PageId) const noexcept;
   [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, PageId, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks) noexcept;
-  void read(comm::Blocking&, std::span<mem::SpillRange>, Who);
+  void read(comm::Blocking&, std::span<mem::SpillRange>, Who, const mem::View& = {});
   static constexpr std::uint64_t kMostPunched = 256;   ///< blocks, at once, unless a page has more
   void punch(std::span<const Mover::Trip>) noexcept;
   struct Departure;

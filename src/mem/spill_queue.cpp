@@ -181,7 +181,7 @@ SpillBatch* SpillQueue::end_run(Slot& slot, std::int32_t result) noexcept {
 
   SpillCounts& counts = file_.counts();
   if (slot.staged) {   // nothing of a read that failed comes into a frame
-    if (error == 0) error = staging_->deliver(t.offset, {t.memory, t.bytes});
+    if (error == 0) error = staging_->deliver(t.offset, {t.memory, t.bytes}, batch.view);
     if (error == 0) add(counts.bytes_staged, t.bytes);
     staging_->give_back({t.memory, t.bytes});
   }

@@ -3,7 +3,7 @@
 //
 //   submit: ranges, sorted ─▶ blocks that are zero (write) or not stored (read) need no I/O ─▶ runs of neighbours, up to 1 MiB ─▶ a slot each ─▶ engine
 //           blocks that come to A travel through staging memory (mem/staging.h), 64 KiB at a time, unless frames are large or no piece is free; all else travels in place
-//   poll:   engine ─▶ slot: short? finished on the spot ─▶ staged? written to the memory file ─▶ stored bits, counts ─▶ the batch's last run? done(batch)
+//   poll:   engine ─▶ slot: short? finished on the spot ─▶ staged? written to the memory file, or filled and shown ─▶ stored bits, counts ─▶ the batch's last run? done(batch)
 //
 // As memory and file are linear in the same offset, neighbours in one are neighbours in the other: a run needs no list of buffers.
 //
@@ -39,12 +39,15 @@ struct SpillBatch {
   /// done: called once when all runs have ended, by the thread that found that out: one that polls, or the one that submits. It must not wait. The batch is
   /// the callee's from then on. Null: who submitted asks finished().
   SpillBatch(SpillOp o, std::byte* b, std::span<SpillRange> r, Done d = nullptr, void* c = nullptr) noexcept : op(o), base(b), ranges(r), done(d), context(c) {}
+  /// A read to A, whose blocks may be seen as they come.
+  SpillBatch(std::byte* b, std::span<SpillRange> r, const View& v) noexcept : op(SpillOp::read), base(b), ranges(r), done(nullptr), context(nullptr), view(v) {}
 
   const SpillOp op;
   std::byte* const base;
   const std::span<SpillRange> ranges;
   const Done done;
   void* const context;
+  const View view;
 
   /// All runs have ended: error is final, and bytes read are there. Only of a batch without done.
   // acquire: pairs with the release of each run's end.

@@ -51,7 +51,7 @@ bool SpillReader::begin_next() {
   if (!noted_.take(flight)) return false;
   UnderWay& slot = under_way_[(oldest_ + count_++) % kTogether];
   slot.flight = flight;
-  slot.batch.emplace(SpillOp::read, base_, flight->ranges);
+  slot.batch.emplace(base_, flight->ranges, flight->view);
   while (!queue_->submit(*slot.batch)) {   // out of slots: those of older ones come free
     if (queue_->poll() == 0) ::sched_yield();
   }

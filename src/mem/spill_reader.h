@@ -26,6 +26,7 @@ namespace kasane::mem {
 /// Blocks that are to be read. Belongs to the reader from launch() until landed().
 struct Flight {
   std::span<SpillRange> ranges;                  ///< sorted afterwards
+  View view;
   void (*landed)(Flight&) noexcept = nullptr;    ///< by the reader; must not wait for another block's bit
 };
 

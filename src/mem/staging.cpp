@@ -53,7 +53,22 @@ std::span<std::byte> Staging::take(std::uint64_t bytes) noexcept {
   return {memory_ + static_cast<std::size_t>(std::countr_zero(free)) * kPieceBytes, static_cast<std::size_t>(std::min<std::uint64_t>(bytes, kPieceBytes))};
 }
 
-int Staging::deliver(std::uint64_t offset, std::span<const std::byte> bytes) const noexcept {
+int Staging::deliver(std::uint64_t offset, std::span<const std::byte> bytes, const View& view) const noexcept {
+  if (view.engine == nullptr) return write(offset, bytes);
+  const std::uint64_t first = raw(block_of(offset)), end = first + bytes.size() / kBlockBytes;
+  const std::uint64_t hidden = std::clamp(raw(view.but.first), first, end), hidden_end = std::clamp(raw(view.but.first) + view.but.count, hidden, end);
+  int error = 0;
+  const auto part = [&](std::uint64_t from, std::uint64_t to, bool shown) {
+    if (shown && from != to) from += view.engine->fill({BlockId{from}, to - from}, bytes.data() + (from - first) * kBlockBytes);
+    if (from != to && error == 0) error = write(from * kBlockBytes, bytes.subspan((from - first) * kBlockBytes, (to - from) * kBlockBytes));
+  };
+  part(first, hidden, true);
+  part(hidden, hidden_end, false);
+  part(hidden_end, end, true);
+  return error;
+}
+
+int Staging::write(std::uint64_t offset, std::span<const std::byte> bytes) const noexcept {
   const int saved = errno;
   int error = 0;
   NoSizeSignal held;

@@ -2,6 +2,7 @@
 // Memory through which blocks that have no frame come from the spill file: read into a piece of it, and written into the memory file from there, which makes the frame.
 //
 //   spill file ──direct──▶ piece ──pwrite──▶ frame              the frame is not zeroed first and gets no translation in A, which punching would have to take away
+//                                ──fill()──▶ frame and view     likewise, shown in V by the same call, where the engine can and the blocks are to be read (View)
 //   spill file ──direct──▶ frame, through A ("in place")        no copy: better where frames are large (mem/large_frames.h) and many OS pages are made as one
 //
 // Pieces are given lowest first, and few at once, so that they are still in the processor's cache when they are copied. Nobody waits for one: who gets none reads in place.
@@ -18,9 +19,16 @@
 #include <span>
 
 #include "base/result.h"
+#include "mem/fault_engine.h"
 #include "mem/pages.h"
 
 namespace kasane::mem {
+
+/// Blocks that come may be read at once: whoever reads them back holds their bits, and gives the right to read afterwards, too, to those that have not got it.
+struct View {
+  FaultEngine* engine = nullptr;     ///< null: none of them
+  BlockRange but{BlockId{0}, 0};     ///< not these
+};
 
 /// The memory file that a spill file's blocks belong to, and where it is mapped (A).
 struct MemoryFile {
@@ -50,8 +58,8 @@ class Staging {
   [[nodiscard]] Part first_part(const std::byte* base, std::uint64_t offset, std::uint64_t bytes) const noexcept;
   /// A piece, or so many bytes of it; none: all are taken.
   [[nodiscard]] std::span<std::byte> take(std::uint64_t bytes) noexcept;
-  /// Writes whole blocks to the memory file. 0 or an errno.
-  [[nodiscard]] int deliver(std::uint64_t offset, std::span<const std::byte> bytes) const noexcept;
+  /// Writes whole blocks to the memory file, or where they are shown, too. 0 or an errno.
+  [[nodiscard]] int deliver(std::uint64_t offset, std::span<const std::byte> bytes, const View& = {}) const noexcept;
   /// What take() gave.
   void give_back(std::span<std::byte>) noexcept;
 
@@ -59,6 +67,7 @@ class Staging {
 
  private:
   Staging(MemoryFile file, std::byte* memory) noexcept : file_(file), memory_(memory) {}
+  [[nodiscard]] int write(std::uint64_t offset, std::span<const std::byte> bytes) const noexcept;
   [[nodiscard]] std::uint64_t bit_of(std::span<const std::byte>) const noexcept;
 
   const MemoryFile file_;

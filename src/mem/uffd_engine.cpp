@@ -14,8 +14,8 @@
 // whichever of the two threads receives it. And what the handler calls wild, or has no memory for its frame, is closed (mem/closed_blocks.h), so that the access, run again, comes here in
 // place, or its system call fails.
 //
-// Invariants: the low bits of a byte change only in protect(), whose caller holds the block's busy bit. plain implies write. A registered block is mapped
-// with more than its rights only while a protect() of it runs.
+// Invariants: the low bits of a byte change only in protect() and fill(), whose caller holds the block's busy bit. plain implies write. A registered block is mapped
+// with more than its rights only while one of these runs.
 #include "mem/uffd_engine.h"
 
 #include <sched.h>
@@ -127,6 +127,17 @@ class UffdEngine final : public FaultEngine, private FaultServer {
 
   /// Dropping cached blocks would merge nothing: they split nothing.
   bool crowded() const noexcept override { return false; }
+
+  // The bytes are there before anybody sees the frame, and rights follow: who came under them would make a frame of zeros where there is none yet.
+  std::uint64_t fill(BlockRange run, const std::byte* from) noexcept override {
+    const BlockRange alike = first_alike(run);
+    if (state(raw(alike.first)) != state_of(Access::none) || !small_frames_.load(std::memory_order_relaxed)) return 0;   // relaxed: as in punched()
+    std::size_t done = 0;
+    static_cast<void>(uffd_.copy(v(alike), from, bytes(alike), done));
+    const BlockRange filled{alike.first, done / kBlockBytes};
+    if (filled.count != 0) set(filled, state_of(Access::read));
+    return filled.count;
+  }
 
   // With guard markers in their place, threads were seen to store into pages that had been punched (Linux 6.18).
   void expect_punches(std::uint64_t offset, std::uint64_t bytes, std::uint64_t frame_bytes) noexcept override {

@@ -146,6 +146,21 @@ int Userfaultfd::make(std::byte* address, std::size_t bytes, std::size_t& done) 
   }
 }
 
+int Userfaultfd::copy(std::byte* address, const std::byte* from, std::size_t bytes, std::size_t& done) const noexcept {
+  done = 0;
+  for (;;) {
+    uffdio_copy c{};
+    c.dst = reinterpret_cast<std::uintptr_t>(address + done);
+    c.src = reinterpret_cast<std::uintptr_t>(from + done);
+    c.len = bytes - done;
+    c.mode = UFFDIO_COPY_MODE_DONTWAKE | UFFDIO_COPY_MODE_WP;
+    const int result = call(fd_, UFFDIO_COPY, c);
+    if (result == 0) done = bytes;
+    if (result != EAGAIN) return result;
+    if (c.copy > 0) done += static_cast<std::size_t>(c.copy);   // as in map()
+  }
+}
+
 int Userfaultfd::protect(std::byte* address, std::size_t bytes, bool on) const noexcept {
   uffdio_writeprotect w{};
   w.range = range_of(address, bytes);

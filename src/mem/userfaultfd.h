@@ -52,6 +52,8 @@ class Userfaultfd {
   [[nodiscard]] int map(std::byte* address, std::size_t bytes, bool protect, std::size_t& done) const noexcept;
   /// Gives pages that the file does not have, of zeros, and maps them, up to the first that it has. done: bytes made. EEXIST: the file has the next; ENOENT: as above.
   [[nodiscard]] int make(std::byte* address, std::size_t bytes, std::size_t& done) const noexcept;
+  /// Likewise, of the bytes at `from`, and protected.
+  [[nodiscard]] int copy(std::byte* address, const std::byte* from, std::size_t bytes, std::size_t& done) const noexcept;
   /// Protects what is mapped in the range, or opens it to stores.
   [[nodiscard]] int protect(std::byte* address, std::size_t bytes, bool on) const noexcept;
 

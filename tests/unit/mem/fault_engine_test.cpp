@@ -322,6 +322,54 @@ TEST_P(EngineTest, FramesAreMadeWhileOthersStoreToThem) {
   open_while_others_store(w, blocks);
 }
 
+// Blocks are filled, and shown, taken away and punched again and again: who loads one meanwhile faults, or finds its bytes, never a frame without them.
+TEST_P(EngineTest, BlocksAreFilledWhileOthersLoadThem) {
+  constexpr std::uint64_t kBlocks = 64, kRun = 16;
+  const Space space = make_space(kBlocks * kBlockBytes);
+  const auto engine = make_engine(GetParam(), space);
+  engine->expect_punches(0, kBlocks * kBlockBytes, kBlockBytes);
+  std::atomic<std::uint64_t> faults{0};
+  ASSERT_TRUE(engine->start(
+      [](void* context, std::uint64_t, Access, Served) {
+        ++*static_cast<std::atomic<std::uint64_t>*>(context);
+        return true;   // again, until it is there
+      },
+      &faults));
+  std::vector<std::uint64_t> bytes(kBlocks * kBlockBytes / 8);
+  for (std::uint64_t i = 0; i < bytes.size(); ++i) bytes[i] = i + 1;
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> wrong{0}, loads{0};
+  std::vector<std::thread> loaders;
+  for (std::uint64_t self = 0; self < 2; ++self)
+    loaders.emplace_back([&, self] {
+      AltStack own = alt_stack();
+      Random random(self);
+      for (; !stop; ++loads) {
+        const std::uint64_t i = random.below(bytes.size());
+        if (*reinterpret_cast<volatile std::uint64_t*>(space.v(i * 8)) != i + 1) ++wrong;
+      }
+    });
+  const auto bring = [&](std::uint64_t first) {
+    const auto* from = reinterpret_cast<const std::byte*>(bytes.data()) + first * kBlockBytes;
+    const std::uint64_t filled = engine->fill({BlockId{first}, kRun}, from);
+    const std::size_t done = filled * kBlockBytes, rest = (kRun - filled) * kBlockBytes;
+    if (::pwrite(space.frames_fd(), from + done, rest, static_cast<off_t>(first * kBlockBytes + done)) != static_cast<ssize_t>(rest)) return false;
+    return engine->protect({BlockId{first}, kRun}, Access::read);
+  };
+  for (std::uint64_t round = 0; round < fewer_if_sanitized(1000u); ++round) {
+    for (std::uint64_t first = 0; first < kBlocks; first += kRun) EXPECT_TRUE(bring(first));
+    EXPECT_TRUE(engine->protect({BlockId{0}, kBlocks}, Access::none));
+    EXPECT_EQ(::fallocate(space.frames_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(kBlocks * kBlockBytes)), 0);
+  }
+  stop = true;
+  for (std::uint64_t first = 0; first < kBlocks; first += kRun) EXPECT_TRUE(bring(first));   // for who waits
+  for (std::thread& loader : loaders) loader.join();
+  engine->stop();
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_GT(loads, 0u);
+  EXPECT_GT(faults, 0u);
+}
+
 // Fresh memory costs nothing until it is touched.
 TEST_P(EngineTest, FreshMemoryComesPageByPage) {
   World w(GetParam(), 4096 * kPageBytes);
@@ -442,6 +490,33 @@ TEST_F(UffdEngineTest, FramesThatComeAndGoAreMadeAtOnce) {
     ASSERT_EQ(::fallocate(w.space.frames_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(kPages * kPageBytes)), 0);
   }
   EXPECT_EQ(w.reads + w.writes, 0u);
+}
+
+// What has neither frames nor rights is filled, up to the first that has a frame, and may be read then; nothing elsewhere.
+TEST_F(UffdEngineTest, FillsWhatHasNeitherFramesNorRights) {
+  World w("uffd", 4 * kPageBytes);
+  std::vector<std::byte> bytes(8 * kBlockBytes);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte{static_cast<unsigned char>(1 + i / kBlockBytes)};
+  const auto fill = [&](std::uint64_t first, std::uint64_t count) { return w.engine->fill({BlockId{first}, count}, bytes.data()); };
+  EXPECT_EQ(fill(0, 8), 0u) << "nobody said that frames come and go";
+  w.engine->expect_punches(0, 4 * kPageBytes, kBlockBytes);
+  EXPECT_EQ(fill(0, 8), 8u);
+  *w.space.a((16 + 3) * kBlockBytes) = std::byte{99};
+  EXPECT_EQ(fill(16, 8), 3u);
+  EXPECT_EQ(fill(19, 1), 0u);
+  ASSERT_TRUE(w.engine->protect({BlockId{32}, 4}, Access::read));
+  EXPECT_EQ(fill(32, 8), 0u);
+  EXPECT_EQ(fill(36, 4), 4u);
+  for (std::uint64_t b = 0; b < 8; ++b) EXPECT_EQ(w.word(b * kBlockBytes) & 0xff, b + 1);
+  for (std::uint64_t b = 0; b < 3; ++b) EXPECT_EQ(w.word((16 + b) * kBlockBytes) & 0xff, b + 1);
+  EXPECT_EQ(w.reads + w.writes, 0u);
+  EXPECT_EQ(*w.space.a((16 + 3) * kBlockBytes), std::byte{99});
+  w.word(0) = 5;
+  EXPECT_EQ(w.writes, 1u) << "only to be read";
+  EXPECT_EQ(w.word(19 * kBlockBytes), 99u);
+  EXPECT_EQ(w.reads, 1u) << "without rights";
+  w.engine->expect_punches(0, 4 * kPageBytes, kPageBytes);
+  EXPECT_EQ(fill(48, 4), 0u) << "frames are large";
 }
 
 // The kernel may take a translation away as it likes: that is nobody's fault but ours to serve.

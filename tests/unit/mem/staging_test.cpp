@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -126,6 +127,50 @@ TEST_P(StagedReadTest, EveryLengthMakesItsFramesAndNoOthers) {
       ASSERT_TRUE(frames.empty(blocks(0, first)) && frames.full(blocks(first, n)) && frames.empty(blocks(first + n, 100))) << first << ", " << n;
       for (std::uint64_t b = first; b < first + n; ++b) ASSERT_TRUE(frames.holds(blocks(b), value_of(b))) << first << ", " << n << ": " << b;
     }
+  }
+}
+
+/// Fills every second block, and notes which it was asked for.
+class EverySecond final : public FaultEngine {
+ public:
+  explicit EverySecond(const Frames& frames) : frames_(frames) {}
+  std::string_view name() const noexcept override { return "every second"; }
+  Result<void> start(FaultHandler, void*) override { return {}; }
+  void stop() noexcept override {}
+  Result<void> leave_open(BlockRange) override { return {}; }
+  bool protect(BlockRange, Access) noexcept override { return true; }
+  bool crowded() const noexcept override { return false; }
+  std::uint64_t fill(BlockRange run, const std::byte* bytes) noexcept override {
+    for (std::uint64_t b = raw(run.first); b < raw(run.first) + run.count; ++b) asked.push_back(b);
+    if (raw(run.first) % 2 != 0) return 0;
+    std::memcpy(frames_.base() + offset_of(run.first), bytes, kBlockBytes);
+    return 1;
+  }
+  std::vector<std::uint64_t> asked;
+
+ private:
+  const Frames& frames_;
+};
+
+// Blocks that may be seen are the engine's to fill, but for those that may not; what it leaves comes as ever.
+TEST_P(StagedReadTest, TheEngineFillsWhatMayBeSeen) {
+  for (std::uint64_t b = 0; b < 80; ++b) frames.fill(blocks(b), value_of(b));
+  ASSERT_EQ(write({blocks(0, 80)}), 0);
+  for (const auto& [hidden, count] : {std::pair<std::uint64_t, std::uint64_t>{0, 0}, {0, 80}, {10, 1}, {30, 16}, {78, 20}, {std::uint64_t{1} << 63, 16}}) {
+    frames.punch({0, kFramesBytes});
+    EverySecond second(frames);
+    std::vector<SpillRange> ranges{blocks(8, 40), blocks(60, 20)};
+    SpillBatch batch(frames.base(), ranges, {&second, {BlockId{hidden}, count}});
+    queue->run(batch);
+    ASSERT_EQ(batch.error(), 0);
+    std::sort(second.asked.begin(), second.asked.end());
+    std::vector<std::uint64_t> seen;
+    for (std::uint64_t b = 8; b < 80; ++b) {
+      if (b >= 48 && b < 60) continue;
+      EXPECT_TRUE(frames.holds(blocks(b), value_of(b))) << b;
+      if (b - hidden >= count) seen.push_back(b);
+    }
+    EXPECT_EQ(second.asked, seen) << hidden << ", " << count;
   }
 }
 
