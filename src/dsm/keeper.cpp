@@ -38,10 +38,10 @@ void Keeper::stop() noexcept {
 void Keeper::run(comm::Blocking& io) {
   for (std::uint32_t seen = residency_.rings(); !stop_.load(); seen = residency_.rings()) {
     residency_.trim();
-    too_young_ = false;
+    too_young_ = pins_hold_ = false;
     let_go_told(io);
     const bool left = make_room(io), asked = tiers_.asked();
-    if (!asked || residency_.admitted(1) || (!left && !too_young_)) {   // one at a time, so that the budget is exceeded by one, unless nothing can leave
+    if (!asked || residency_.admitted(1) || (!left && !too_young_ && !pins_hold_)) {   // one at a time, so that the budget is exceeded by one, unless nothing can leave
       tiers_.serve(io);
     } else {
       io.waiter().pause();
@@ -109,9 +109,21 @@ void Keeper::enter(PageId page, bool first) {
   ++line.in;
 }
 
+/// Somebody waits for so many blocks, or has been waiting; a page that is asked for takes one at least. That something leaves does not end it: it may be what others bring in.
+void Keeper::note_need(std::uint64_t blocks) noexcept {
+  if (residency_.take_relieved()) stuck_since_ns_ = needed_ = 0;
+  needed_ = std::max(needed_, blocks);
+  if (residency_.admitted(needed_)) needed_ = 0;
+  if (needed_ == 0) short_since_ns_ = 0;
+  else if (short_since_ns_ == 0) short_since_ns_ = now_ns();
+}
+
+bool Keeper::pins_may_break() const noexcept { return short_since_ns_ != 0 && now_ns() - short_since_ns_ > (pins_broken_ ? kPatienceOfBrokenPinsNs : kPatienceOfPinsNs); }
+
 /// True: something has left.
 bool Keeper::make_room(comm::Blocking& io) {
   const std::uint64_t wanted = residency_.take_wanted();
+  note_need(std::max<std::uint64_t>(wanted, tiers_.asked() ? 1 : 0));
   if (residency_.short_of(std::max(residency_.low(), wanted)) == 0 || !ready()) return false;
   if (residency_.procure(wanted)) {
     for (const Rank other : config_.others) io.send(other, gas::kBudgetHandler, {});
@@ -122,7 +134,10 @@ bool Keeper::make_room(comm::Blocking& io) {
     take_entered();
     const std::uint64_t urgent = residency_.admitted(wanted) ? 0 : wanted;
     std::uint64_t now = let_go(io, n, urgent, Pins::hold);
-    if (now == 0 && stuck_since_ns_ != 0 && now_ns() - stuck_since_ns_ > (pins_broken_ ? kPatienceOfBrokenPinsNs : kPatienceOfPinsNs)) now = let_go(io, n, urgent, Pins::break_them);
+    if (now == 0 && pins_hold_ && pins_may_break()) {
+      pins_hold_ = false;
+      now = let_go(io, n, urgent, Pins::break_them);
+    }
     if (now == 0) break;
     left += now;
     static_cast<void>(residency_.procure(0));
@@ -176,6 +191,7 @@ Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, 
       }
       const bool held = advisor_.table().held(*page);
       if (held && pins == Pins::hold) {
+        pins_hold_ = true;
         line.policy->keep(*page);
         continue;
       }
@@ -243,7 +259,7 @@ void Keeper::let_go_told(comm::Blocking& io) {
 /// Somebody waits for room and nothing can leave, for now: blocks are in use, pinned, or changed and not sent. As long as somebody gets room, though it be from other ranks, the job goes on.
 void Keeper::nothing_left() {
   const std::uint64_t now = now_ns();
-  if (stuck_since_ns_ == 0 || residency_.take_relieved()) stuck_since_ns_ = now;
+  if (stuck_since_ns_ == 0) stuck_since_ns_ = now;
   residency_.note_stuck();
   if (now - stuck_since_ns_ < kPatienceNs) return;
   const std::string spill = why_.empty() ? "what is left is pinned (views) or in use" : "nothing can be spilled: " + why_;

@@ -66,6 +66,8 @@ class Keeper final : private mem::PageProbe {
   void finish(comm::Blocking&);
   static void forget(Line&, PageId) noexcept;
   void nothing_left();
+  void note_need(std::uint64_t blocks) noexcept;
+  [[nodiscard]] bool pins_may_break() const noexcept;
 
   static void on_ring(void* self, const comm::Message&) noexcept;
 
@@ -80,9 +82,12 @@ class Keeper final : private mem::PageProbe {
   Line usual_;
   std::uint32_t room_ = 0;   ///< pages that a line can hold
   bool too_young_ = false;   ///< a page stayed for that, in this turn: whoever waited for it comes to use it, so somebody always gets on
+  bool pins_hold_ = false;   ///< a page stayed for nothing else, in this turn: it waits until they may break, rather than exceed the budget
   bool pins_broken_ = false;
   std::vector<PageId> armed_;   ///< not laid to rest yet: neighbours together
   std::string why_;                   ///< there is no spill file
+  std::uint64_t needed_ = 0;           ///< blocks that somebody waits for
+  std::uint64_t short_since_ns_ = 0;   ///< since when they have not been there; 0: they are, or nobody waits
   std::uint64_t stuck_since_ns_ = 0;   ///< 0: it is not
   std::atomic<bool> stop_{false};
 };
