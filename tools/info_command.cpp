@@ -25,6 +25,7 @@
 #include "comm/sim/sim.h"
 #include "comm/ucx/ucx_transport.h"
 #include "mem/engines.h"
+#include "mem/page_tables.h"
 #include "mem/spill_engine.h"
 #include "mem/stack_guard.h"
 #include "topo/topo.h"
@@ -165,6 +166,8 @@ void print_limits() {
   line("default workers", fmt::format("{} a job, shared by its ranks", topo::usable_cores()));
   line("stack guards", mem::guards_available() ? "MADV_GUARD_INSTALL: none of them costs a mapping"
                                                : fmt::format("mprotect (no MADV_GUARD_INSTALL for shared memory, Linux 6.15): {} at most", mem::kFallbackGuards));
+  line("page tables", mem::page_tables_go_back() ? "the kernel frees those that are not used any more: --dram can be far less than what is used of the space"
+                                                  : "stay until the job ends (Linux 6.14 with CONFIG_PT_RECLAIM frees them): up to 4 MiB of --dram for each GiB that is used of the space");
   line("membarrier", membarrier_text());
   line("file descriptors", limit_text(RLIMIT_NOFILE) + "; 8 a rank and 128 are needed");
   line("processes", limit_text(RLIMIT_NPROC));

@@ -123,6 +123,10 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void rest(std::span<const PageId> pages) noexcept;
   /// Was it touched since?
   [[nodiscard]] bool touched(PageId) const noexcept;
+  /// The kernel's page tables behind a range, whole ones, if no block there has anything (page_tables.cpp). False: one has.
+  bool give_tables_back(mem::BlockRange) noexcept;
+  /// Those behind this rank's mappings of the others' frames: all translations there go.
+  void give_back_tables_of_others() noexcept;
   /// Changes that no release has sent go to their owners, so that their blocks can be dropped.
   void clean(comm::Blocking&);
   /// Bits were given back, or there is room, by a thread that no message told of: who waits looks again at once.

@@ -38,6 +38,7 @@ void Keeper::stop() noexcept {
 void Keeper::run(comm::Blocking& io) {
   for (std::uint32_t seen = residency_.rings(); !stop_.load(); seen = residency_.rings()) {
     residency_.trim();
+    mind_tables(io.counters());
     too_young_ = pins_hold_ = false;
     let_go_told(io);
     const bool left = make_room(io), asked = tiers_.asked();
@@ -48,6 +49,36 @@ void Keeper::run(comm::Blocking& io) {
     }
     if (!left && !asked && !advisor_.asked() && !stop_.load()) residency_.sleep(seen);
   }
+}
+
+/// Looking for tables that can go back costs as much as there are, so it is done when they have grown by an eighth.
+void Keeper::mind_tables(Counters* counters) {
+  if (!residency_.tables_due()) return;
+  const std::uint64_t before = residency_.measure_tables();
+  note_tables(counters);
+  const auto step = [this](std::uint64_t blocks) { return std::max(residency_.low() / 2, blocks / 8); };
+  if (before < tables_most_) {
+    tables_most_ = std::min(tables_most_, before + step(before));   // they may have become fewer by themselves
+    return;
+  }
+  const std::uint64_t ranges = residency_.give_tables_back([this](mem::BlockRange range) { return coherence_.give_tables_back(range); });
+  std::uint64_t left = residency_.measure_tables();
+  if (left >= tables_most_) {
+    coherence_.give_back_tables_of_others();
+    left = residency_.measure_tables();
+  }
+  coherence_.wake_waiting();
+  if (counters != nullptr) count(counters->tables_given_back, ranges);
+  tables_most_ = left + step(left);
+  const std::uint64_t stay = residency_.used_by_tables(), share = residency_.share();
+  if (stay > share / 2 && !std::exchange(tables_crowd_, true)) config_.tables_crowd(stay * mem::kBlockBytes, share * mem::kBlockBytes);
+  if (stay > share / 8 * 7 && residency_.short_of(share / 8) != 0) no_room_beside_tables(stay);
+}
+
+void Keeper::note_tables(Counters* counters) const noexcept {
+  if (counters == nullptr) return;
+  const std::uint64_t bytes = residency_.used_by_tables() * mem::kBlockBytes, most = counters->bytes_of_tables.load(std::memory_order_relaxed);   // relaxed: ours alone
+  if (bytes > most) count(counters->bytes_of_tables, bytes - most);
 }
 
 /// False: everything stays where it is.
@@ -256,16 +287,27 @@ void Keeper::let_go_told(comm::Blocking& io) {
   }
 }
 
+/// What is left would be too little to get on with: pages would leave before they are used.
+void Keeper::no_room_beside_tables(std::uint64_t blocks) {
+  config_.fatal(fail(Errc::limit, fmt::format("of rank {}'s share of this host's budget, {} of {}, page tables and entries of the runtime take {}, since so much of the space was used; less than an eighth is left "
+                                              "for data. Raise --dram (KASANE_DRAM)",
+                                              raw(transport_.rank()), bytes_text(residency_.share() * mem::kBlockBytes), bytes_text(residency_.total() * mem::kBlockBytes),
+                                              bytes_text(blocks * mem::kBlockBytes)))
+                    .value());
+}
+
 /// Somebody waits for room and nothing can leave, for now: blocks are in use, pinned, or changed and not sent. As long as somebody gets room, though it be from other ranks, the job goes on.
 void Keeper::nothing_left() {
   const std::uint64_t now = now_ns();
   if (stuck_since_ns_ == 0) stuck_since_ns_ = now;
   residency_.note_stuck();
+  tables_most_ = 0;   // the next look tries to give back what there is
   if (now - stuck_since_ns_ < kPatienceNs) return;
+  const std::string tables = fmt::format("{} of it tables of pages and blocks, which are larger the more of the space was used", bytes_text(residency_.used_by_tables() * mem::kBlockBytes));
   const std::string spill = why_.empty() ? "what is left is pinned (views) or in use" : "nothing can be spilled: " + why_;
   config_.fatal(fail(Errc::limit,
-                     fmt::format("rank {} has {} of global memory in DRAM and needs more, and the budget of this host is {}; {}. Raise --dram (KASANE_DRAM), or hold less at once",
-                                 raw(transport_.rank()), bytes_text(residency_.used() * mem::kBlockBytes), bytes_text(residency_.total() * mem::kBlockBytes), spill))
+                     fmt::format("rank {} has {} of global memory in DRAM ({}) and needs more, and the budget of this host is {}; {}. Raise --dram (KASANE_DRAM), or hold less at once",
+                                 raw(transport_.rank()), bytes_text(residency_.used() * mem::kBlockBytes), tables, bytes_text(residency_.total() * mem::kBlockBytes), spill))
                     .value());
 }
 

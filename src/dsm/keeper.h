@@ -3,6 +3,7 @@
 //
 //   rung ─▶ let go of what the program says (gas/advisor.h) ─▶ bring in what is asked for ─▶ is less than `low` left? ─▶ the policy names pages, 64 at a time, until twice that is left:
 //             ours: to the spill file, together          another rank's: dropped, if nothing of it is in use or unsent
+//   now and then ─▶ page tables are measured; have they grown, those of ranges in which nothing is visible go back (mem/page_tables.h)
 //   pages that are used once go before all others; pinned ones only if nothing else can
 //   nothing could leave ─▶ who waits for room sends its changes, then rings again ─▶ for kPatience nothing could: the job ends, with the numbers
 //
@@ -31,6 +32,7 @@ class Keeper final : private mem::PageProbe {
     std::vector<Rank> others;              ///< of this host: who shares the budget
     gas::Tiers::Fatal fatal = nullptr;
     void (*pins_break)() = nullptr;   ///< once: what is pinned does not fit, so pages of it leave
+    void (*tables_crowd)(std::uint64_t bytes, std::uint64_t share) = nullptr;   ///< once: tables take more than half of this rank's share
   };
   /// Sets kBudgetHandler.
   Keeper(comm::Transport&, Coherence&, gas::Tiers&, mem::Residency&, gas::Advisor&, const gas::Directory&, Config);
@@ -68,6 +70,9 @@ class Keeper final : private mem::PageProbe {
   void nothing_left();
   void note_need(std::uint64_t blocks) noexcept;
   [[nodiscard]] bool pins_may_break() const noexcept;
+  void mind_tables(Counters*);
+  void note_tables(Counters*) const noexcept;
+  void no_room_beside_tables(std::uint64_t blocks);
 
   static void on_ring(void* self, const comm::Message&) noexcept;
 
@@ -83,7 +88,8 @@ class Keeper final : private mem::PageProbe {
   std::uint32_t room_ = 0;   ///< pages that a line can hold
   bool too_young_ = false;   ///< a page stayed for that, in this turn: whoever waited for it comes to use it, so somebody always gets on
   bool pins_hold_ = false;   ///< a page stayed for nothing else, in this turn: it waits until they may break, rather than exceed the budget
-  bool pins_broken_ = false;
+  bool pins_broken_ = false, tables_crowd_ = false;
+  std::uint64_t tables_most_ = 0;     ///< blocks: from so many on page tables are to go back
   std::vector<PageId> armed_;   ///< not laid to rest yet: neighbours together
   std::string why_;                   ///< there is no spill file
   std::uint64_t needed_ = 0;           ///< blocks that somebody waits for

@@ -177,6 +177,7 @@ void Tiers::rouse(comm::Blocking& io, PageId page, Rank owner) {
     comm::Blocking polling(transport_, waiter, io.counters());
     return bring_in(polling, page);
   }
+  residency_.use_tables({pages_.blocks_of(page).first, 1});   // those of our mapping of its frames
   while (io.request(owner, kRouseHandler, comm::as_payload(page)) == kAgain) io.waiter().pause();
 }
 

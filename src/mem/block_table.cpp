@@ -49,6 +49,18 @@ BlockTable::~BlockTable() {
   if (words_) ::munmap(words_, blocks_ * sizeof *words_);
 }
 
+bool BlockTable::drop(BlockRange blocks) noexcept {
+  constexpr std::uint64_t kOfAPage = kBlockBytes / sizeof *words_;
+  KASANE_ASSERT(kasane::raw(blocks.first) % kOfAPage == 0 && blocks.count % kOfAPage == 0);
+  const int saved = errno;
+  int result;
+  // The kernel takes the translations from every core before it returns: a fence, and more, for who sees the zeros.
+  while ((result = ::madvise(words_ + kasane::raw(blocks.first), blocks.count * sizeof *words_, MADV_DONTNEED)) != 0 && (errno == EAGAIN || errno == EINTR)) {
+  }
+  errno = saved;
+  return result == 0;
+}
+
 Result<BlockSet> BlockSet::create(std::uint64_t blocks) {
   if (blocks == 0) return fail(Errc::invalid_argument, "a block set of 0 blocks");
   BlockSet s;
@@ -103,7 +115,7 @@ void BlockSet::lower(int level, std::uint64_t index) noexcept {
   if (counts_[level][index].fetch_sub(1, std::memory_order_acq_rel) == 1) lower(level + 1, index / kFanOut);
 }
 
-void BlockSet::insert(BlockId b) noexcept {
+bool BlockSet::insert(BlockId b) noexcept {
   KASANE_ASSERT(kasane::raw(b) < blocks_);
   const std::uint64_t index = kasane::raw(b) / kFanOut;
   const std::uint64_t bit = std::uint64_t{1} << (kasane::raw(b) % kFanOut);
@@ -113,9 +125,11 @@ void BlockSet::insert(BlockId b) noexcept {
   while (old != 0)
     // A member already? Then a locked read-modify-write all the same, so that insert() always orders what the caller stored before it
     // (a dirty block) before whoever erases the member afterwards. acq_rel: as in raise().
-    if (word.compare_exchange_weak(old, old | bit, std::memory_order_acq_rel, std::memory_order_acquire)) return;
+    if (word.compare_exchange_weak(old, old | bit, std::memory_order_acq_rel, std::memory_order_acquire)) return (old & bit) == 0;
   raise(0, index / kFanOut);
-  if (word.fetch_or(bit, std::memory_order_acq_rel) != 0) lower(0, index / kFanOut);
+  old = word.fetch_or(bit, std::memory_order_acq_rel);
+  if (old != 0) lower(0, index / kFanOut);
+  return (old & bit) == 0;
 }
 
 void BlockSet::erase(BlockId b) noexcept {

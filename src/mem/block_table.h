@@ -38,7 +38,8 @@ class BlockSet {
   BlockSet& operator=(BlockSet&&) = delete;
   ~BlockSet();
 
-  void insert(BlockId) noexcept;
+  /// True: it was no member.
+  bool insert(BlockId) noexcept;
   void erase(BlockId) noexcept;
   [[nodiscard]] bool contains(BlockId) const noexcept;
   /// Calls f(BlockId) in ascending order for every member; a member inserted or erased meanwhile may or may not be seen, one that is
@@ -76,6 +77,9 @@ class BlockTable {
 
   [[nodiscard]] std::atomic<std::uint32_t>& operator[](BlockId b) noexcept { return words_[raw(b)]; }
   [[nodiscard]] std::uint64_t blocks() const noexcept { return blocks_; }
+  /// The words of these blocks, whole OS pages of them, become 0, and cost no memory any more. Meanwhile nobody else may change one; who reads one sees what it was, or 0. False: nothing has
+  /// happened (the program has locked its memory).
+  [[nodiscard]] bool drop(BlockRange) noexcept;
 
  private:
   BlockTable() = default;

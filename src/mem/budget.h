@@ -2,7 +2,7 @@
 // The DRAM of a host, shared by its ranks: who may fill how many blocks.
 //
 //   total ──┬── free, in shared memory: granted to nobody
-//           ├── held by rank 0 ──┬── used: owned pages, cached copies, twins, page tables
+//           ├── held by rank 0 ──┬── used: owned pages, cached copies, twins, page tables, entries of the runtime's own
 //           │                    └── credit: granted, not used; charges and discharges meet only here
 //           └── held by rank 1 ── …
 //
@@ -29,8 +29,8 @@
 namespace kasane::mem {
 
 /// What blocks of DRAM are used for.
-enum class BudgetUse : std::uint8_t { owned, cached, twins, page_tables };
-inline constexpr std::size_t kBudgetUses = 4;
+enum class BudgetUse : std::uint8_t { owned, cached, twins, page_tables, entries };
+inline constexpr std::size_t kBudgetUses = 5;
 
 /// done: they are yours. evict: this rank has its share: discharge something first. asked: others have been asked, for this rank has less than its share;
 /// ring them, and try again when somebody has given (or evict all the same).
@@ -194,12 +194,6 @@ class BasicBudget {
 
 using HostBudget = BasicHostBudget<StdAtomics>;
 using Budget = BasicBudget<StdAtomics>;
-
-/// Blocks of the page tables behind a range of V that is protected as a whole, touched or not: 2 MiB a GiB.
-[[nodiscard]] constexpr std::uint64_t page_table_blocks(std::uint64_t bytes) noexcept {
-  constexpr std::uint64_t kCovered = kBlockBytes / 8 * kBlockBytes;   // by a table of 8-byte entries
-  return (bytes + kCovered - 1) / kCovered;
-}
 
 /// The budget of a host in blocks: asked for in bytes, or where that is 0 three quarters of what the machine and the control groups of this process allow.
 /// Errc::invalid_argument with the size needed where each of the ranks could not hold `least_bytes` (what it pins).

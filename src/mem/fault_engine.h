@@ -46,6 +46,8 @@ class FaultEngine {
   /// Of blocks that have no rights, and whose bits the caller holds, those up to the first that has a frame get one of these bytes, and may be read; how many. None: not by this engine, not
   /// where frames are larger than an OS page, or no memory. The rest is as it was.
   virtual std::uint64_t fill(BlockRange /*run*/, const std::byte* /*bytes*/) noexcept { return 0; }
+  /// No block of the run has rights, and the caller holds their busy bits. The kernel's page tables behind it go back, where they can: those that only the run has translations in.
+  virtual void give_tables_back(BlockRange) noexcept {}
   /// True when so many separate mappings exist that cached blocks should be dropped soon.
   [[nodiscard]] virtual bool crowded() const noexcept = 0;
 };

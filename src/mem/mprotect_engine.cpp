@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "mem/mappings.h"
+#include "mem/page_tables.h"
 #include "mem/signal_dispatch.h"
 
 namespace kasane::mem {
@@ -60,6 +61,8 @@ class MprotectEngine final : public FaultEngine {
     mappings_.refused();
     return false;
   }
+
+  void give_tables_back(BlockRange run) noexcept override { drop_translations(base_ + offset_of(run.first), run.count * kBlockBytes); }
 
   bool crowded() const noexcept override { return mappings_.crowded(); }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/clock.h"
 
 namespace kasane::mem {
 
@@ -20,13 +21,17 @@ Result<std::unique_ptr<Residency>> Residency::create(const Space& space, const P
   KASANE_TRY(freed);
   auto arrivals = Arrivals::create(pages.count());
   KASANE_TRY(arrivals);
-  return std::unique_ptr<Residency>(new Residency(space, pages, host, rank, range, low, std::move(*frames), std::move(*twins), std::move(*freed), std::move(*arrivals)));
+  auto tables = PageTables::create(space.bytes(), pages);
+  KASANE_TRY(tables);
+  return std::unique_ptr<Residency>(new Residency(space, pages, host, rank, range, low, std::move(*frames), std::move(*twins), std::move(*freed), std::move(*arrivals),
+                                                  std::move(*tables)));
 }
 
 Residency::Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, std::uint64_t low, BlockSet frames,
-                     BlockSet twins, BlockSet freed, Arrivals arrivals) noexcept
+                     BlockSet twins, BlockSet freed, Arrivals arrivals, PageTables tables) noexcept
     : space_(space), pages_(pages), range_(range), budget_(host, rank), total_(host.total),
-      low_(low != 0 ? low : std::clamp<std::uint64_t>(host.total / host.ranks / 16, 64, 8192)), frames_(std::move(frames)), twins_(std::move(twins)), freed_(std::move(freed)), arrivals_(std::move(arrivals)) {}
+      low_(low != 0 ? low : std::clamp<std::uint64_t>(host.total / host.ranks / 16, 64, 8192)), frames_(std::move(frames)), twins_(std::move(twins)), freed_(std::move(freed)), arrivals_(std::move(arrivals)),
+      tables_(std::move(tables)) {}
 
 void Residency::charge(BudgetUse use, std::uint64_t blocks) noexcept {
   // relaxed: a number.
@@ -62,6 +67,28 @@ void Residency::fill(BlockRange blocks) noexcept {
     if (anew || fresh != 0) arrivals_.note(page);
   }
   if (fresh != 0) charge(BudgetUse::owned, fresh);
+  use_tables(blocks);
+}
+
+void Residency::use_tables(BlockRange blocks) noexcept {
+  const PageTables::Fresh fresh = tables_.note(blocks);
+  if (fresh.tables == 0) return;   // as almost always
+  charge(BudgetUse::page_tables, fresh.tables);
+  charge(BudgetUse::entries, fresh.entries);
+  if (const std::uint64_t presumed = tables_.presumed(); presumed >= presumed_most_ && presumed - fresh.tables < presumed_most_) ring();
+}
+
+bool Residency::tables_due() const noexcept {
+  if (limitless_.load(std::memory_order_relaxed)) return false;   // relaxed: as above
+  return tables_.presumed() >= presumed_most_ || now_ns() - measured_ns_ >= kMeasureEachNs;
+}
+
+std::uint64_t Residency::measure_tables() noexcept {
+  const auto [charged, now] = tables_.measure();
+  if (now > charged) charge(BudgetUse::page_tables, now - charged);
+  if (now < charged) pay(BudgetUse::page_tables, charged - now);
+  measured_ns_ = now_ns();
+  return now;
 }
 
 // What was freed is looked at by who makes room, whenever that is: seq_cst, so that a page in the set is seen by who sees the flag.
@@ -104,17 +131,19 @@ std::uint64_t Residency::punch(int fd, BlockSet& set, BlockRange blocks) noexcep
   return punched;
 }
 
+/// What is owed first.
+void Residency::pay(BudgetUse use, std::uint64_t blocks) noexcept {
+  std::uint64_t owed = owed_.load(std::memory_order_relaxed);   // relaxed, as all of it: a number
+  while (owed != 0 && !owed_.compare_exchange_weak(owed, owed - std::min(owed, blocks), std::memory_order_relaxed)) {
+  }
+  // Who waits for it looks again and again.
+  if (blocks > owed) (void)budget_.discharge(use, blocks - owed);
+}
+
 void Residency::empty(BlockRange blocks) noexcept {
   for (const PageId page : pages_.in(offset_of(blocks.first), blocks.count * kBlockBytes)) {
     if (freed_.contains(BlockId{raw(page)})) freed_.erase(BlockId{raw(page)});
   }
-  const auto pay = [this](BudgetUse use, std::uint64_t n) {
-    std::uint64_t owed = owed_.load(std::memory_order_relaxed);   // relaxed, as all of it: a number
-    while (owed != 0 && !owed_.compare_exchange_weak(owed, owed - std::min(owed, n), std::memory_order_relaxed)) {
-    }
-    // Who waits for it looks again and again.
-    if (n > owed) (void)budget_.discharge(use, n - owed);
-  };
   pay(BudgetUse::owned, punch(space_.frames_fd(), frames_, blocks));
   pay(BudgetUse::twins, punch(space_.twins_fd(), twins_, blocks));
 }

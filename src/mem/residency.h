@@ -4,11 +4,12 @@
 //   whoever is about to fill frames         admitted(n)?    before it holds anything: else it rings, and waits
 //   … fills them, bits held                 fill()          never fails: what the budget has not got is owed
 //   who makes room, alone                   empty()         punched: given back, what is owed first
+//                                           measure_tables()    page tables: as fill() presumed, until they are measured
 //
 // So the budget is exceeded by what threads that were admitted at the same moment fill: at most two pages each (a frame and a twin).
 //
 // Thread safety: every call from any thread, fault handlers too. fill() and empty() of a block: by who holds its busy bit, or keeps its page busy. arrivals().take() by one thread.
-// Invariant: a block in frames() or twins() was counted once; used = their number, less what is owed.
+// Invariant: a block in frames() or twins() was counted once; used = their number and the tables, less what is owed.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "mem/arrivals.h"
 #include "mem/block_table.h"
 #include "mem/budget.h"
+#include "mem/page_tables.h"
 #include "mem/pages.h"
 #include "mem/space.h"
 
@@ -100,15 +102,40 @@ class Residency {
     for (std::uint64_t p = freed_.next(0); p != ~std::uint64_t{0}; p = freed_.next(p + 1)) f(PageId{p});
   }
 
-  [[nodiscard]] std::uint64_t used() const noexcept { return budget_.used(BudgetUse::owned) + budget_.used(BudgetUse::twins) + owed_.load(std::memory_order_relaxed); }
+  // ---- page tables (mem/page_tables.h), by who makes room ----
+  /// Have many ranges been used since the last measurement, or is that long ago?
+  [[nodiscard]] bool tables_due() const noexcept;
+  /// Charges what they take now, in blocks.
+  std::uint64_t measure_tables() noexcept;
+  /// As PageTables::give_back().
+  template <class F>
+  std::uint64_t give_tables_back(const F& f) {
+    const std::uint64_t gone = tables_.give_back(f);
+    if (gone != 0) pay(BudgetUse::entries, gone);
+    return gone;
+  }
+  /// A page of another rank, of which nothing comes here but what its frames show: its translations do.
+  void use_tables(BlockRange) noexcept;
+
+  /// Blocks of frames, and of tables.
+  [[nodiscard]] std::uint64_t used() const noexcept {
+    // What is owed is paid under whatever use there is, so only the sum tells.
+    std::uint64_t sum = owed_.load(std::memory_order_relaxed);
+    for (std::size_t use = 0; use < kBudgetUses; ++use) sum += budget_.used(static_cast<BudgetUse>(use));
+    return sum;
+  }
+  /// Without what is only presumed.
+  [[nodiscard]] std::uint64_t used_by_tables() const noexcept { return tables_.measured() + tables_.entries(); }
+  [[nodiscard]] std::uint64_t share() const noexcept { return budget_.share(); }
   [[nodiscard]] std::uint64_t total() const noexcept { return total_; }
   [[nodiscard]] const BlockSet& frames() const noexcept { return frames_; }
 
  private:
   Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, std::uint64_t low, BlockSet frames, BlockSet twins,
-            BlockSet freed, Arrivals) noexcept;
+            BlockSet freed, Arrivals, PageTables) noexcept;
   [[nodiscard]] BlockRange frames_of(BlockRange) const noexcept;
   void charge(BudgetUse, std::uint64_t blocks) noexcept;
+  void pay(BudgetUse, std::uint64_t blocks) noexcept;
   std::uint64_t punch(int fd, BlockSet&, BlockRange) noexcept;
 
   const Space& space_;
@@ -121,6 +148,10 @@ class Residency {
   BlockSet freed_;            ///< pages with frames whose bytes do not matter
   std::atomic<bool> more_freed_{false};
   Arrivals arrivals_;
+  static constexpr std::uint64_t kMeasureEachNs = 20'000'000;
+  PageTables tables_;
+  const std::uint64_t presumed_most_ = std::max(low_ / 8, 4 * PageTables::kPresumed);   ///< blocks, until somebody measures
+  std::uint64_t measured_ns_ = 0;
   std::atomic<std::uint64_t> owed_{0}, wanted_{0};
   std::atomic<bool> limitless_{false}, relieved_{false};
   std::atomic<std::uint32_t> bell_{0}, stuck_{0};

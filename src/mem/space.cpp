@@ -139,11 +139,12 @@ Result<Space> Space::create(std::byte* base, std::size_t bytes) {
   auto t = sparse_file("kasane-T", bytes);
   if (!t) return tl::unexpected<Error>(std::move(t).error());
   s.t_fd_ = *t;
-  s.a_ = reserve_anywhere(bytes);   // aligned as V is, so that large frames (mem/large_frames.h) fit both
+  s.a_ = reserve_anywhere(bytes);   // aligned as V is, so that large frames (mem/large_frames.h) fit both, and whole page tables (mem/page_tables.h) belong to a range
   auto a_view = map_file("A", s.m_fd_, bytes, PROT_READ | PROT_WRITE, s.a_);
   if (!a_view) return tl::unexpected<Error>(std::move(a_view).error());
   s.a_ = *a_view;
-  auto t_view = map_file("T", s.t_fd_, bytes, PROT_READ | PROT_WRITE, nullptr);
+  s.t_ = reserve_anywhere(bytes);   // likewise
+  auto t_view = map_file("T", s.t_fd_, bytes, PROT_READ | PROT_WRITE, s.t_);
   if (!t_view) return tl::unexpected<Error>(std::move(t_view).error());
   s.t_ = *t_view;
   // V comes last: nothing after it can fail, so a failed create never eats the reservation.

@@ -33,6 +33,7 @@
 #include "mem/closed_blocks.h"
 #include "mem/fault_threads.h"
 #include "mem/mappings.h"
+#include "mem/page_tables.h"
 #include "mem/signal_dispatch.h"
 #include "mem/stack_guard.h"
 #include "mem/userfaultfd.h"
@@ -137,6 +138,16 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     const BlockRange filled{alike.first, done / kBlockBytes};
     if (filled.count != 0) set(filled, state_of(Access::read));
     return filled.count;
+  }
+
+  // What was mapped protected has left markers, which keep the table. Nothing is mapped now, and a block that is mapped later gets the protection of its rights, so they can go.
+  void give_tables_back(BlockRange run) noexcept override {
+    for (BlockRange rest = run; rest.count != 0;) {
+      const BlockRange alike = first_alike(rest);
+      if (state(raw(alike.first)) == state_of(Access::none)) KASANE_CHECK_OP(uffd_.protect(v(alike), bytes(alike), false), ==, 0);
+      rest = {BlockId{raw(alike.first) + alike.count}, rest.count - alike.count};
+    }
+    drop_translations(v(run), bytes(run));
   }
 
   // With guard markers in their place, threads were seen to store into pages that had been punched (Linux 6.18).

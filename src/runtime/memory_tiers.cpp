@@ -45,6 +45,12 @@ void pins_break() {
   warn(text.add("Raise --dram (KASANE_DRAM), or pin less\n"));
 }
 
+void tables_crowd(std::uint64_t bytes, std::uint64_t share) {
+  CrashText text;
+  text.add("kasane: rank ").decimal(raw(process().rank)).add(": page tables, and the runtime's entries for blocks, take ").decimal(bytes >> 20).add(" MiB of the ").decimal(share >> 20);
+  warn(text.add(" MiB of DRAM that are this rank's share: little is left for data. They grow with how much of the space is used. Raise --dram (KASANE_DRAM)\n"));
+}
+
 }  // namespace
 
 std::size_t MemoryTiers::budget_bytes(const std::vector<Rank>& host_ranks) noexcept {
@@ -87,7 +93,7 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   std::erase(here, me);
   if (alone) here.clear();
   made->keeper_ = std::make_unique<dsm::Keeper>(parts.transport, parts.coherence, *made->tiers_, *made->residency_, *made->advisor_, parts.directory,
-                                                dsm::Keeper::Config{limited, std::move(here), &end_of_memory, &pins_break});
+                                                dsm::Keeper::Config{limited, std::move(here), &end_of_memory, &pins_break, &tables_crowd});
   parts.addresses.set_rouser(made->tiers_.get());
   parts.coherence.set_tiers(*made->residency_, *made->tiers_);
   return made;

@@ -2,10 +2,12 @@
 #include "mem/block_table.h"
 
 #include <atomic>
+#include <numeric>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "fixtures.h"
 
 namespace kasane::mem {
@@ -21,6 +23,52 @@ std::vector<std::uint64_t> members(const BlockSet& set) {
   std::vector<std::uint64_t> found;
   set.for_each([&](BlockId b) { found.push_back(raw(b)); });
   return found;
+}
+
+// Words are locks, as in the coherence protocol: 0 is free, and changed only by a compare-swap. Whoever holds all of a page gives them back by dropping it.
+TEST(BlockTable, DroppingAPageGivesBackItsWordsAllAtOnce) {
+  if (kThreadSanitized) GTEST_SKIP() << "it does not know that the kernel's taking of a page orders memory";
+  constexpr std::uint64_t kWords = kBlockBytes / sizeof(std::uint32_t), kPages = 2, kTurns = 30'000;
+  constexpr std::uint32_t kWhole = 99;
+  auto made = BlockTable::create(kPages * kWords);
+  ASSERT_TRUE(made.has_value());
+  BlockTable& table = *made;
+  std::vector<std::uint64_t> entries(kPages * kWords);   // plain: guarded by the words
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> done{0}, stolen{0};
+  std::vector<std::thread> threads;
+  for (std::uint32_t self = 1; self <= 3; ++self)
+    threads.emplace_back([&, self] {
+      Random random(self);
+      while (!stop.load()) {
+        // It rests with nothing in its hands: a thread that loses its core while it holds a word keeps who wants the page waiting.
+        std::this_thread::yield();
+        for (int turn = 0; turn < 64; ++turn) {
+          const std::uint64_t b = random.below(kPages * kWords);
+          std::uint32_t free = 0;
+          if (!table[BlockId{b}].compare_exchange_strong(free, self)) continue;
+          ++entries[b], ++done;
+          for (int hold = 0; hold < 20; ++hold) relax();
+          if (table[BlockId{b}].exchange(0) != self) ++stolen;
+        }
+      }
+    });
+  std::uint64_t rounds = 0, stale = 0;
+  for (; rounds < 100 || done.load() < kTurns; ++rounds) {
+    const std::uint64_t first = rounds % kPages * kWords;
+    for (std::uint64_t b = first; b < first + kWords; ++b) {
+      for (std::uint32_t free = 0; !table[BlockId{b}].compare_exchange_weak(free, kWhole); free = 0) std::this_thread::yield();
+    }
+    for (std::uint64_t b = first; b < first + kWords; ++b) ++entries[b];
+    EXPECT_TRUE(table.drop({BlockId{first}, kWords}));
+    for (std::uint64_t b = first; b < first + kWords; ++b) stale += table[BlockId{b}].load() == kWhole ? 1 : 0;
+    if (stale != 0) break;   // the next round would wait for them
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(stale, 0u) << "words that were not given back";
+  EXPECT_EQ(stolen.load(), 0u) << "words that were taken from who held them";
+  EXPECT_EQ(std::accumulate(entries.begin(), entries.end(), std::uint64_t{0}), done.load() + rounds * kWords);
 }
 
 TEST(BlockTable, StartsAtZeroAndHoldsAWordABlock) {
@@ -138,7 +186,10 @@ TEST(BlockSet, FindsWhatIsLeftOnceAllIsQuiet) {
       Random random(self + 7);
       for (int i = 0; i < (kSanitized ? 2000 : 40000); ++i) {
         const BlockId b{random.below(1 << 20) / 4 * 4 + self};   // a residue of her own: the outcome is known
-        random.below(2) ? set.insert(b) : set.erase(b);
+        if (random.below(2) != 0)
+          set.insert(b);
+        else
+          set.erase(b);
       }
       for (std::uint64_t b = self; b < (1 << 20); b += 4) set.erase(BlockId{b});
       set.insert(BlockId{self * 250'000 / 4 * 4 + self});

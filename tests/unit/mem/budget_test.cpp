@@ -201,12 +201,6 @@ TEST(Budget, ManyThreadsNeverExceedTheTotal) {
   EXPECT_EQ(host.host->asking.load(), 0u);
 }
 
-TEST(Budget, PageTables) {
-  EXPECT_EQ(page_table_blocks(0), 0u);
-  EXPECT_EQ(page_table_blocks(4096), 1u);
-  EXPECT_EQ(page_table_blocks(1u << 30), 512u);   // 2 MiB
-}
-
 TEST(Budget, SizeOfAHost) {
   EXPECT_EQ(budget_blocks(1u << 20, 2, 4096).value(), 256u);
   EXPECT_GT(budget_blocks(0, 1, 4096).value(), 256u);

@@ -21,6 +21,7 @@
 #include "mem/alt_stack.h"
 #include "mem/block_table.h"
 #include "mem/mappings.h"
+#include "mem/page_tables.h"
 #include "mem/signal_dispatch.h"
 #include "mem/userfaultfd.h"
 #include "older_kernel.h"
@@ -117,6 +118,41 @@ TEST_P(EngineTest, TakesRightsOfWholeRunsBack) {
   EXPECT_EQ(w.writes, 1u);
   EXPECT_EQ(w.reads, 0u);
   EXPECT_TRUE(w.engine->protect({BlockId{w.space.blocks()}, 0}, Access::none)) << "an empty run at the end";
+}
+
+// A walk over a large space with little memory: each range is looked at, or changed, left alone, and its frames punched.
+TEST_P(EngineTest, PageTablesOfWhatIsNotSeenAnyMoreGoBack) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizers' own memory changes the number of tables";
+  if (!page_tables_go_back()) GTEST_SKIP() << "this kernel keeps page tables";
+  constexpr std::uint64_t kRanges = 128, kBlocks = PageTables::kTableBytes / kBlockBytes;
+  World w(GetParam(), kRanges * PageTables::kTableBytes);
+  w.engine->expect_punches(0, w.space.bytes(), kBlockBytes);
+  const std::uint64_t before = page_table_bytes();
+  std::uint64_t with = 0;
+  for (int round = 1; round <= 3; ++round) {
+    for (std::uint64_t r = 0; r < kRanges; ++r) {
+      const std::uint64_t offset = r * PageTables::kTableBytes + (r % kBlocks) * kBlockBytes;
+      if (r % 2 != 0 || round == 2) w.word(offset) = r;
+      EXPECT_LE(w.word(offset), r);   // a load
+    }
+    with = page_table_bytes();
+    EXPECT_GE(with, before + kRanges * kBlockBytes) << "a table each";
+    for (std::uint64_t r = 0; r < kRanges; ++r) {
+      const BlockRange range{BlockId{r * kBlocks}, kBlocks};
+      ASSERT_TRUE(w.set(BlockId{raw(range.first) + r % kBlocks}, Access::none, false));
+      w.engine->give_tables_back(range);
+      drop_translations(w.space.a(offset_of(range.first)), PageTables::kTableBytes);
+    }
+    EXPECT_LE(page_table_bytes(), before + kRanges / 4 * kBlockBytes) << "round " << round;
+  }
+  // Nothing has been opened by it.
+  const std::uint64_t writes = w.writes;
+  for (std::uint64_t r = 0; r < kRanges; ++r) {
+    const std::uint64_t offset = r * PageTables::kTableBytes + (r % kBlocks) * kBlockBytes;
+    EXPECT_EQ(w.word(offset), r) << "the frames stay";
+    w.word(offset) = r + 1;
+  }
+  EXPECT_EQ(w.writes, writes + kRanges) << "a first store is seen, after a load";
 }
 
 // Rule 10: the kernel does not wait for a handler on behalf of a system call, unless that is a thread's.

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What memory a large space costs beside its frames, counted: the kernel's page tables, and this rank's own tables with an entry a block or page.
+//
+//   a range of 4 MiB (what a page of the block table describes) is used here,     note()        kPresumed blocks for its page tables and one of the block table, at once;
+//   and was not known                                                                           the first time ever in 16 MiB what else there is of entries, which stays
+//   now and then, by who makes room                                               measure()     what the kernel says takes the place of the page tables presumed
+//   nothing of a range is here any more                                           give_back()   it is not known any more: the caller gives its tables back
+//
+// Page tables are the process's (VmPTE), less those it had at the start: V's, A's, T's, those of other ranks' M, of the program's own memory. Mappings are the mprotect engine's. Presumed is
+// what a range has at once; what comes later (twins, another rank's frames) is found by the next measurement.
+//
+// Entries that stay: the uffd engine's rights, 4 KiB for 16 MiB; sets of blocks; the address cache and what else has an entry a page. By measurement 11 KiB for 16 MiB in pages of 64 KiB, and
+// 20 to 28 KiB in pages of 4 KiB. Each page of memory of them comes when the first of its blocks is used.
+//
+// Thread safety: note() from any thread, fault handlers too; measure() and give_back() by one thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/result.h"
+#include "mem/block_table.h"
+#include "mem/pages.h"
+#include "mem/space.h"
+
+namespace kasane::mem {
+
+/// Bytes of this process's page tables, by /proc/self/status; 0 where that cannot be read. Async-signal-safe; takes 20 to 60 µs.
+[[nodiscard]] std::uint64_t page_table_bytes() noexcept;
+
+/// Does this kernel free a page table with the last of its translations (MADV_DONTNEED of its whole range, Linux 6.14 with CONFIG_PT_RECLAIM)? Tries it on memory of its own.
+[[nodiscard]] bool page_tables_go_back() noexcept;
+
+/// Where that is so, tables of these whole ranges go; translations do in any case, and come back by faults.
+void drop_translations(std::byte* address, std::size_t bytes) noexcept;
+
+class PageTables {
+ public:
+  static constexpr std::uint64_t kTableBytes = 2 * 1024 * 1024;   ///< what one covers
+  static constexpr std::uint64_t kRangeBytes = kBlockBytes / sizeof(std::uint32_t) * kBlockBytes, kRangeBlocks = kRangeBytes / kBlockBytes;
+  static constexpr std::uint64_t kPresumed = 2 * kRangeBytes / kTableBytes;   ///< V's and A's
+  static constexpr std::uint64_t kRegionBytes = 16 * 1024 * 1024, kRegionRanges = kRegionBytes / kRangeBytes;
+
+  static Result<PageTables> create(std::uint64_t space_bytes, const Pages&);
+  PageTables(PageTables&&) noexcept;
+
+  /// Blocks of the budget, to be charged by the caller.
+  struct Fresh {
+    std::uint64_t tables = 0, entries = 0;
+  };
+  Fresh note(BlockRange) noexcept;
+
+  /// What was charged for tables up to now, in blocks, and what they take. Those noted meanwhile stay as presumed.
+  struct Measured {
+    std::uint64_t charged, now;
+  };
+  Measured measure() noexcept;
+
+  /// Calls f(BlockRange) for each range that is known; true: its tables, the block table's page too, have gone. How many did; a block of entries each is not to be charged any more.
+  template <class F>
+  std::uint64_t give_back(const F& f) {
+    std::uint64_t gone = 0;
+    for (std::uint64_t r = known_.next(0); r < whole_ranges_; r = known_.next(r + 1)) {
+      known_.erase(BlockId{r});   // before: who uses it from now on notes it anew
+      if (f(BlockRange{BlockId{r * kRangeBlocks}, kRangeBlocks}) || !known_.insert(BlockId{r})) ++gone;
+    }
+    entries_.fetch_sub(gone, std::memory_order_relaxed);
+    return gone;
+  }
+
+  /// Blocks that were noted since the last measurement.
+  [[nodiscard]] std::uint64_t presumed() const noexcept { return presumed_.load(std::memory_order_relaxed); }   // relaxed, as all of it: numbers
+  /// Blocks that are charged: tables, and entries.
+  [[nodiscard]] std::uint64_t tables() const noexcept { return measured() + presumed(); }
+  [[nodiscard]] std::uint64_t measured() const noexcept { return measured_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t entries() const noexcept { return entries_.load(std::memory_order_relaxed); }
+
+ private:
+  PageTables(std::uint64_t space_bytes, const Pages&, BlockSet known, BlockSet met) noexcept;
+  [[nodiscard]] std::uint64_t entries_that_stay(std::uint64_t region) const noexcept;
+  [[nodiscard]] std::uint64_t taken() noexcept;
+
+  const std::uint64_t space_bytes_, whole_ranges_;
+  const Pages pages_;
+  BlockSet known_, met_;   ///< ranges that may have tables; regions ever used here
+  std::uint64_t at_start_ = 0;
+  std::uint64_t mappings_ = 0, mappings_at_start_ = 0, count_again_ns_ = 0;
+  std::atomic<std::uint64_t> measured_{0}, presumed_{0}, entries_{0};
+};
+
+}  // namespace kasane::mem

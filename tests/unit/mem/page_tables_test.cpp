@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mem/page_tables.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace kasane::mem {
+namespace {
+
+constexpr std::uint64_t kRange = PageTables::kRangeBytes, kBlocks = PageTables::kRangeBlocks, kTable = PageTables::kTableBytes, kRanges = PageTables::kRegionRanges;
+constexpr std::uint64_t kOfARange = 1, kOfARegion = 3;   // blocks of entries
+
+PageTables make(std::uint64_t ranges, std::uint64_t page_bytes = kPageBytes) {
+  const auto pages = Pages::uniform(ranges * kRange, page_bytes);
+  if (!pages) std::abort();
+  auto made = PageTables::create(ranges * kRange, *pages);
+  if (!made) std::abort();
+  return std::move(*made);
+}
+
+BlockRange blocks(std::uint64_t first, std::uint64_t count) { return {BlockId{first}, count}; }
+
+/// So many tables.
+class Touched {
+ public:
+  explicit Touched(std::uint64_t tables)
+      : bytes_((tables + 1) * kTable), memory_(static_cast<std::byte*>(::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
+    if (memory_ == MAP_FAILED) std::abort();
+    for (std::uint64_t t = 0; t < tables; ++t) *static_cast<volatile std::byte*>(memory_ + t * kTable) = std::byte{1};
+  }
+  ~Touched() { ::munmap(memory_, bytes_); }
+
+ private:
+  const std::size_t bytes_;
+  std::byte* const memory_;
+};
+
+TEST(PageTables, ARangeIsChargedOnceUntilItsTablesHaveGone) {
+  PageTables t = make(2 * kRanges);
+  const auto first = t.note(blocks(3, 1));
+  EXPECT_EQ(first.tables, PageTables::kPresumed);
+  EXPECT_EQ(first.entries, kOfARange + kOfARegion);
+  EXPECT_EQ(t.note(blocks(0, kBlocks)).tables, 0u);
+  const auto second = t.note(blocks(kBlocks - 1, 2));
+  EXPECT_EQ(second.tables, PageTables::kPresumed) << "the second of two";
+  EXPECT_EQ(second.entries, kOfARange) << "of the same region";
+  EXPECT_EQ(t.note(blocks(kBlocks, 0)).tables, 0u);
+  EXPECT_EQ(t.note(blocks(kRanges * kBlocks, 1)).entries, kOfARange + kOfARegion);
+  EXPECT_EQ(t.presumed(), 3 * PageTables::kPresumed);
+
+  std::vector<std::uint64_t> asked;
+  const std::uint64_t gone = t.give_back([&](BlockRange range) {
+    EXPECT_EQ(range.count, kBlocks);
+    asked.push_back(raw(range.first));
+    return range.first == BlockId{0};
+  });
+  EXPECT_EQ(gone, 1u);
+  EXPECT_EQ(asked, (std::vector<std::uint64_t>{0, kBlocks, kRanges * kBlocks}));
+  EXPECT_EQ(t.note(blocks(kBlocks, 1)).tables, 0u) << "it stays known";
+  EXPECT_EQ(t.entries(), 2 * kOfARange + 2 * kOfARegion);
+  const auto again = t.note(blocks(5, 1));
+  EXPECT_EQ(again.tables, PageTables::kPresumed);
+  EXPECT_EQ(again.entries, kOfARange) << "what there is for a region stays";
+}
+
+TEST(PageTables, SmallPagesHaveMoreEntries) {
+  EXPECT_EQ(make(kRanges, kSmallestPageBytes).note(blocks(0, 1)).entries, kOfARange + kOfARegion + 4);
+}
+
+TEST(PageTables, AnEndThatIsNoWholeRangeStays) {
+  const auto pages = Pages::uniform(kRange + kPageBytes);
+  auto t = PageTables::create(kRange + kPageBytes, *pages);
+  ASSERT_TRUE(t.has_value());
+  EXPECT_EQ(t->note(blocks(0, kBlocks + 1)).tables, 2 * PageTables::kPresumed);
+  EXPECT_EQ(t->give_back([](BlockRange) { return true; }), 1u);
+  EXPECT_EQ(t->note(blocks(kBlocks, 1)).tables, 0u);
+}
+
+TEST(PageTables, WhatIsNotedWhileARangeGoesStaysKnown) {
+  PageTables t = make(4);
+  static_cast<void>(t.note(blocks(0, 1)));
+  for (const bool went : {true, false}) {
+    const std::uint64_t gone = t.give_back([&](BlockRange) {
+      EXPECT_EQ(t.note(blocks(0, 1)).tables, PageTables::kPresumed);
+      return went;
+    });
+    EXPECT_EQ(gone, 1u) << "it was charged twice";
+    EXPECT_EQ(t.note(blocks(0, 1)).tables, 0u);
+    EXPECT_EQ(t.entries(), kOfARange + kOfARegion);
+  }
+}
+
+TEST(PageTables, ThreadsThatUseARangeTogetherCountItOnce) {
+  constexpr std::uint64_t kAll = 4096;
+  PageTables t = make(kAll);
+  std::atomic<std::uint64_t> tables{0}, entries{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (std::uint64_t r = 0; r < kAll; ++r) {
+        const auto fresh = t.note(blocks(r * kBlocks, 1));
+        tables += fresh.tables, entries += fresh.entries;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(tables, kAll * PageTables::kPresumed);
+  EXPECT_EQ(entries, kAll * kOfARange + kAll / kRanges * kOfARegion);
+  EXPECT_EQ(t.entries(), entries);
+  EXPECT_EQ(t.presumed(), tables);
+}
+
+TEST(PageTables, WhatTheKernelSaysTakesThePlaceOfWhatWasPresumed) {
+  PageTables t = make(1024);
+  static_cast<void>(t.measure());
+  const std::uint64_t before = t.tables();
+  const Touched memory(512);
+  for (std::uint64_t r = 0; r < 512; ++r) static_cast<void>(t.note(blocks(r * kBlocks, 1)));
+  EXPECT_EQ(t.tables(), before + 512 * PageTables::kPresumed);
+  const auto [charged, now] = t.measure();
+  EXPECT_EQ(charged, before + 512 * PageTables::kPresumed);
+  EXPECT_EQ(t.tables(), now);
+  EXPECT_EQ(t.presumed(), 0u);
+  EXPECT_GE(now, before + 512) << "the tables are there";
+  EXPECT_LE(now, before + 1536) << "and not four times as many; a sanitizer's shadow of the memory has as many again";
+}
+
+TEST(PageTables, TheirBytesAreTheKernels) {
+  const std::uint64_t before = page_table_bytes();
+  EXPECT_NE(before, 0u);
+  std::uint64_t with = 0;
+  {
+    const Touched memory(256);
+    with = page_table_bytes();
+  }
+  EXPECT_GE(with, before + 256 * kBlockBytes);
+  EXPECT_LE(page_table_bytes(), with - 256 * kBlockBytes);
+}
+
+TEST(PageTables, TranslationsThatAreDroppedComeBack) {
+  void* got = ::mmap(nullptr, kTable, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(got, MAP_FAILED);
+  auto* words = static_cast<volatile std::uint64_t*>(got);
+  words[0] = 7;
+  words[kTable / 8 - 1] = 8;
+  drop_translations(static_cast<std::byte*>(got), kTable);
+  EXPECT_EQ(words[0], 7u);
+  EXPECT_EQ(words[kTable / 8 - 1], 8u);
+  ::munmap(got, kTable);
+}
+
+}  // namespace
+}  // namespace kasane::mem
