@@ -56,17 +56,24 @@ void Keeper::mind_tables(Counters* counters) {
   if (!residency_.tables_due()) return;
   const std::uint64_t before = residency_.measure_tables();
   note_tables(counters);
-  const auto step = [this](std::uint64_t blocks) { return std::max(residency_.low() / 2, blocks / 8); };
+  const std::uint64_t many = residency_.many_tables();
+  const auto step = [many](std::uint64_t blocks) { return std::max(many / 2, blocks / 8); };
   if (before < tables_most_) {
     tables_most_ = std::min(tables_most_, before + step(before));   // they may have become fewer by themselves
     return;
   }
   const std::uint64_t ranges = residency_.give_tables_back([this](mem::BlockRange range) { return coherence_.give_tables_back(range); });
   std::uint64_t left = residency_.measure_tables();
+  // Others may have made some meanwhile, so a difference says too little.
+  std::uint64_t leaving = std::min(before, std::max(ranges * mem::PageTables::kPresumed, before - std::min(before, left)));
   if (left >= tables_most_) {
     coherence_.give_back_tables_of_others();
-    left = residency_.measure_tables();
+    const std::uint64_t now = residency_.measure_tables();
+    leaving += left - std::min(left, now);
+    left = now;
   }
+  residency_.note_leaving_tables(leaving);
+  if (tables_most_ == 0 || left > residency_.share() / 2 || residency_.leaving_tables() >= many) residency_.see_off_tables();
   coherence_.wake_waiting();
   if (counters != nullptr) count(counters->tables_given_back, ranges);
   tables_most_ = left + step(left);

@@ -2,7 +2,9 @@
 #include "mem/page_tables.h"
 
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,6 +56,12 @@ void drop_translations(std::byte* address, std::size_t bytes) noexcept {
   // EINVAL: the program has locked its memory. Then it stays as it is.
   while (::madvise(address, bytes, MADV_DONTNEED) != 0 && (errno == EAGAIN || errno == EINTR)) {
   }
+  errno = saved;
+}
+
+void wait_until_tables_are_freed() noexcept {
+  const int saved = errno;
+  ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);   // the one system call that waits for a grace period, and does nothing else
   errno = saved;
 }
 

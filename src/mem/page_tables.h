@@ -4,7 +4,8 @@
 //   a range of 4 MiB (what a page of the block table describes) is used here,     note()        kPresumed blocks for its page tables and one of the block table, at once;
 //   and was not known                                                                           the first time ever in 16 MiB what else there is of entries, which stays
 //   now and then, by who makes room                                               measure()     what the kernel says takes the place of the page tables presumed
-//   nothing of a range is here any more                                           give_back()   it is not known any more: the caller gives its tables back
+//   nothing of a range is here any more                                           give_back()   it is not known any more: the caller gives its tables back, and charges them until
+//                                                                                               wait_until_tables_are_freed()
 //
 // Page tables are the process's (VmPTE), less those it had at the start: V's, A's, T's, those of other ranks' M, of the program's own memory. Mappings are the mprotect engine's. Presumed is
 // what a range has at once; what comes later (twins, another rank's frames) is found by the next measurement.
@@ -33,6 +34,10 @@ namespace kasane::mem {
 
 /// Where that is so, tables of these whole ranges go; translations do in any case, and come back by faults.
 void drop_translations(std::byte* address, std::size_t bytes) noexcept;
+
+/// The kernel frees a table when no core can be walking it any more (a grace period of RCU): 10 to 20 ms, on a busy machine seconds were seen. Until then control groups count it.
+/// This waits for those that have gone up to now. Where it cannot be known (no membarrier; cores without ticks) it returns at once.
+void wait_until_tables_are_freed() noexcept;
 
 class PageTables {
  public:

@@ -30,7 +30,7 @@ Result<std::unique_ptr<Residency>> Residency::create(const Space& space, const P
 Residency::Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, std::uint64_t low, BlockSet frames,
                      BlockSet twins, BlockSet freed, Arrivals arrivals, PageTables tables) noexcept
     : space_(space), pages_(pages), range_(range), budget_(host, rank), total_(host.total),
-      low_(low != 0 ? low : std::clamp<std::uint64_t>(host.total / host.ranks / 16, 64, 8192)), frames_(std::move(frames)), twins_(std::move(twins)), freed_(std::move(freed)), arrivals_(std::move(arrivals)),
+      low_(low != 0 ? low : many_tables()), frames_(std::move(frames)), twins_(std::move(twins)), freed_(std::move(freed)), arrivals_(std::move(arrivals)),
       tables_(std::move(tables)) {}
 
 void Residency::charge(BudgetUse use, std::uint64_t blocks) noexcept {
@@ -89,6 +89,17 @@ std::uint64_t Residency::measure_tables() noexcept {
   if (now < charged) pay(BudgetUse::page_tables, charged - now);
   measured_ns_ = now_ns();
   return now;
+}
+
+void Residency::note_leaving_tables(std::uint64_t blocks) noexcept {
+  leaving_tables_ += blocks;
+  charge(BudgetUse::page_tables, blocks);
+}
+
+void Residency::see_off_tables() noexcept {
+  if (leaving_tables_ == 0) return;
+  wait_until_tables_are_freed();
+  pay(BudgetUse::page_tables, std::exchange(leaving_tables_, 0));
 }
 
 // What was freed is looked at by who makes room, whenever that is: seq_cst, so that a page in the set is seen by who sees the flag.

@@ -114,6 +114,13 @@ class Residency {
     if (gone != 0) pay(BudgetUse::entries, gone);
     return gone;
   }
+  /// So many blocks of tables have gone back, which the last measurement does not show any more: they stay charged until the kernel has freed them.
+  void note_leaving_tables(std::uint64_t blocks) noexcept;
+  [[nodiscard]] std::uint64_t leaving_tables() const noexcept { return leaving_tables_; }
+  /// Waits until the kernel has freed them.
+  void see_off_tables() noexcept;
+  /// So many blocks of tables are worth looking for, and waiting for: what `low` is if nobody says.
+  [[nodiscard]] std::uint64_t many_tables() const noexcept { return std::clamp<std::uint64_t>(share() / 16, 64, 8192); }
   /// A page of another rank, of which nothing comes here but what its frames show: its translations do.
   void use_tables(BlockRange) noexcept;
 
@@ -150,8 +157,8 @@ class Residency {
   Arrivals arrivals_;
   static constexpr std::uint64_t kMeasureEachNs = 20'000'000;
   PageTables tables_;
-  const std::uint64_t presumed_most_ = std::max(low_ / 8, 4 * PageTables::kPresumed);   ///< blocks, until somebody measures
-  std::uint64_t measured_ns_ = 0;
+  const std::uint64_t presumed_most_ = std::max(many_tables() / 8, 4 * PageTables::kPresumed);   ///< blocks, until somebody measures
+  std::uint64_t measured_ns_ = 0, leaving_tables_ = 0;
   std::atomic<std::uint64_t> owed_{0}, wanted_{0};
   std::atomic<bool> limitless_{false}, relieved_{false};
   std::atomic<std::uint32_t> bell_{0}, stuck_{0};

@@ -6,9 +6,14 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <memory>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "fixtures.h"
+#include "mem/residency.h"
 
 namespace kasane::mem {
 namespace {
@@ -152,6 +157,36 @@ TEST(PageTables, TranslationsThatAreDroppedComeBack) {
   EXPECT_EQ(words[0], 7u);
   EXPECT_EQ(words[kTable / 8 - 1], 8u);
   ::munmap(got, kTable);
+}
+
+// The kernel has not freed them yet, and a control group counts them.
+TEST(PageTables, ThoseOnTheirWayToTheKernelStayCharged) {
+  constexpr std::uint64_t kTotal = 4096, kGone = 300;
+  const std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(64, HostBudget::bytes(1)), &std::free);
+  auto& host = *new (memory.get()) HostBudget(kTotal, 1);
+  const Space space = make_space(4 * kRange);
+  const auto pages = Pages::uniform(space.bytes());
+  ASSERT_TRUE(pages.has_value());
+  auto made = Residency::create(space, *pages, host, 0, {0, space.bytes()}, 0);
+  ASSERT_TRUE(made.has_value());
+  Residency& residency = **made;
+  EXPECT_EQ(residency.many_tables(), kTotal / 16);
+  const std::uint64_t used = residency.used();
+  residency.note_leaving_tables(kGone);
+  residency.note_leaving_tables(kGone);
+  EXPECT_EQ(residency.leaving_tables(), 2 * kGone);
+  EXPECT_EQ(residency.used(), used + 2 * kGone);
+  EXPECT_FALSE(residency.admitted(kTotal - 2 * kGone + 1)) << "nobody else gets their room";
+  EXPECT_TRUE(residency.admitted(kTotal - 2 * kGone));
+  residency.see_off_tables();
+  EXPECT_EQ(residency.leaving_tables(), 0u);
+  EXPECT_EQ(residency.used(), used);
+  EXPECT_TRUE(residency.admitted(kTotal));
+  residency.note_leaving_tables(2 * kTotal);   // more than there is: owed, then paid
+  EXPECT_FALSE(residency.admitted(1));
+  residency.see_off_tables();
+  EXPECT_EQ(residency.used(), used);
+  EXPECT_TRUE(residency.admitted(kTotal));
 }
 
 }  // namespace
