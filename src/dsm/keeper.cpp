@@ -66,7 +66,8 @@ void Keeper::mind_tables(Counters* counters) {
   std::uint64_t left = residency_.measure_tables();
   // Others may have made some meanwhile, so a difference says too little.
   std::uint64_t leaving = std::min(before, std::max(ranges * mem::PageTables::kPresumed, before - std::min(before, left)));
-  if (left >= tables_most_) {
+  // More than half stays: it is other ranks' frames that were used, or nothing else can leave.
+  if (tables_most_ == 0 || left > before / 2) {
     coherence_.give_back_tables_of_others();
     const std::uint64_t now = residency_.measure_tables();
     leaving += left - std::min(left, now);
