@@ -29,6 +29,10 @@ Keeper::Keeper(comm::Transport& transport, Coherence& coherence, gas::Tiers& tie
 
 void Keeper::on_ring(void* self, const comm::Message&) noexcept { static_cast<Keeper*>(self)->residency_.ring(); }
 
+void Keeper::ring_others(comm::Blocking& io) {
+  for (const Rank other : config_.others) io.send(other, gas::kBudgetHandler, {});
+}
+
 void Keeper::stop() noexcept {
   stop_.store(true);
   residency_.lift_limit();   // nobody makes room any more: who waits goes on
@@ -39,6 +43,7 @@ void Keeper::run(comm::Blocking& io) {
   for (std::uint32_t seen = residency_.rings(); !stop_.load(); seen = residency_.rings()) {
     residency_.trim();
     mind_tables(io.counters());
+    if (residency_.take_given()) ring_others(io);
     too_young_ = pins_hold_ = false;
     let_go_told(io);
     const bool left = make_room(io), asked = tiers_.asked();
@@ -164,9 +169,7 @@ bool Keeper::make_room(comm::Blocking& io) {
   const std::uint64_t wanted = residency_.take_wanted();
   note_need(std::max<std::uint64_t>(wanted, tiers_.asked() ? 1 : 0));
   if (residency_.short_of(std::max(residency_.low(), wanted)) == 0 || !ready()) return false;
-  if (residency_.procure(wanted)) {
-    for (const Rank other : config_.others) io.send(other, gas::kBudgetHandler, {});
-  }
+  if (residency_.procure(wanted)) ring_others(io);
   std::uint64_t left = 0;
   for (std::uint64_t n; (n = residency_.short_of(std::max(2 * residency_.low(), wanted))) > tiers_.departing() && !stop_.load();) {
     n -= tiers_.departing();

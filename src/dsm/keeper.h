@@ -65,6 +65,7 @@ class Keeper final : private mem::PageProbe {
   };
   Gone let_go(comm::Blocking&, Line&, std::uint64_t most, Pins);
   void let_go_told(comm::Blocking&);
+  void ring_others(comm::Blocking&);
   void finish(comm::Blocking&);
   static void forget(Line&, PageId) noexcept;
   void nothing_left();

@@ -34,8 +34,8 @@ Residency::Residency(const Space& space, const Pages& pages, HostBudget& host, s
       tables_(std::move(tables)) {}
 
 void Residency::charge(BudgetUse use, std::uint64_t blocks) noexcept {
-  // relaxed: a number.
-  if (budget_.charge(use, blocks) != Charge::done) owed_.fetch_add(blocks, std::memory_order_relaxed);
+  // release: who settles it withdraws the ask that was raised before.
+  if (budget_.charge(use, blocks) != Charge::done) owed_.fetch_add(blocks, std::memory_order_release);
   if (budget_.credit() < low_ && short_of(low_) != 0) ring();
 }
 
@@ -142,13 +142,21 @@ std::uint64_t Residency::punch(int fd, BlockSet& set, BlockRange blocks) noexcep
   return punched;
 }
 
+/// Pays what is owed with these; returns how many that took. Nothing is owed any more: nothing is asked for any more, either.
+std::uint64_t Residency::settle(std::uint64_t blocks) noexcept {
+  std::uint64_t owed = owed_.load(std::memory_order_relaxed), paid = 0;   // relaxed: the exchange looks again
+  do {
+    if (owed == 0) return 0;
+    paid = std::min(owed, blocks);
+  } while (!owed_.compare_exchange_weak(owed, owed - paid, std::memory_order_acquire, std::memory_order_relaxed));   // acquire: as charge() says
+  if (paid == owed) budget_.withdraw();
+  return paid;
+}
+
 /// What is owed first.
 void Residency::pay(BudgetUse use, std::uint64_t blocks) noexcept {
-  std::uint64_t owed = owed_.load(std::memory_order_relaxed);   // relaxed, as all of it: a number
-  while (owed != 0 && !owed_.compare_exchange_weak(owed, owed - std::min(owed, blocks), std::memory_order_relaxed)) {
-  }
-  // Who waits for it looks again and again.
-  if (blocks > owed) (void)budget_.discharge(use, blocks - owed);
+  const std::uint64_t paid = settle(blocks);
+  if (blocks > paid) note_given(budget_.discharge(use, blocks - paid));
 }
 
 void Residency::empty(BlockRange blocks) noexcept {
@@ -160,12 +168,12 @@ void Residency::empty(BlockRange blocks) noexcept {
 }
 
 bool Residency::procure(std::uint64_t blocks) noexcept {
-  const std::uint64_t owed = owed_.load(std::memory_order_relaxed);   // relaxed: a number, which only we lower
+  const std::uint64_t owed = owed_.load(std::memory_order_relaxed);   // relaxed: a number
   if (owed + blocks == 0) return false;
   const Charge answer = budget_.charge(BudgetUse::owned, owed + blocks);
   if (answer != Charge::done) return answer == Charge::asked;
-  owed_.fetch_sub(owed, std::memory_order_relaxed);
-  return budget_.discharge(BudgetUse::owned, blocks);   // they are this rank's credit now
+  const std::uint64_t paid = settle(owed);                            // others may have paid some of it meanwhile
+  return budget_.discharge(BudgetUse::owned, blocks + owed - paid);   // they are this rank's credit now
 }
 
 }  // namespace kasane::mem

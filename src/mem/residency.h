@@ -75,7 +75,10 @@ class Residency {
   /// Pays what is owed and gets so many blocks ready, if the host has them; or asks other ranks. True: these are to be rung.
   bool procure(std::uint64_t blocks) noexcept;
   /// Gives other ranks what is unused and owed to them.
-  void trim() noexcept { (void)budget_.trim(); }
+  void trim() noexcept { note_given(budget_.trim()); }
+  /// Blocks became free while a rank asks, since the last time: the others are to be rung. A rank that owes, and of which nobody waits, would not look again; and as long as it asks, nobody gets
+  /// more than a share.
+  [[nodiscard]] bool take_given() noexcept { return given_.exchange(false); }
 
   void ring() noexcept {
     bell_.fetch_add(1);
@@ -143,6 +146,10 @@ class Residency {
   [[nodiscard]] BlockRange frames_of(BlockRange) const noexcept;
   void charge(BudgetUse, std::uint64_t blocks) noexcept;
   void pay(BudgetUse, std::uint64_t blocks) noexcept;
+  std::uint64_t settle(std::uint64_t blocks) noexcept;
+  void note_given(bool given) noexcept {
+    if (given && !given_.exchange(true)) ring();
+  }
   std::uint64_t punch(int fd, BlockSet&, BlockRange) noexcept;
 
   const Space& space_;
@@ -160,7 +167,7 @@ class Residency {
   const std::uint64_t presumed_most_ = std::max(many_tables() / 8, 4 * PageTables::kPresumed);   ///< blocks, until somebody measures
   std::uint64_t measured_ns_ = 0, leaving_tables_ = 0;
   std::atomic<std::uint64_t> owed_{0}, wanted_{0};
-  std::atomic<bool> limitless_{false}, relieved_{false};
+  std::atomic<bool> limitless_{false}, relieved_{false}, given_{false};
   std::atomic<std::uint32_t> bell_{0}, stuck_{0};
 };
 

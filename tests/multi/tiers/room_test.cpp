@@ -16,7 +16,8 @@ namespace {
 using kasane::placement;
 
 constexpr std::size_t kPage = kasane::page_default, kWords = kPage / 8;
-constexpr std::size_t kLeft = std::size_t{320} * 4096;   ///< that the view leaves of the budget: less than the page of 2 MiB, enough for other faults and for what idle ranks have in hand
+/// That the view leaves of the budget: less than the page of 2 MiB, though a page of 64 KiB more is left; enough for other faults, tables, and what idle ranks have in hand.
+constexpr std::size_t kLeft = std::size_t{480} * 4096;
 
 /// Of the host: so many K, M or G.
 std::size_t budget_bytes() {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <memory>
@@ -157,6 +158,51 @@ TEST(PageTables, TranslationsThatAreDroppedComeBack) {
   EXPECT_EQ(words[0], 7u);
   EXPECT_EQ(words[kTable / 8 - 1], 8u);
   ::munmap(got, kTable);
+}
+
+// Two ranks of a host, one of which owes and of which nobody waits: as long as it asks, the other gets no more than its share.
+class RoomOfTwo : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kTotal = 2048;
+  void SetUp() override {
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      auto made = Residency::create(space_[rank], pages_, host_, rank, {0, space_[rank].bytes()}, 0);
+      ASSERT_TRUE(made.has_value());
+      rank_[rank] = std::move(*made);
+    }
+    rank_[0]->fill({BlockId{0}, kTotal - PageTables::kRangeBlocks / 4});
+    for (std::uint64_t b = 0; rank_[0]->short_of(1) == 0; ++b) rank_[0]->fill_twin(BlockId{b});   // everything; rank 1 finds nothing
+    rank_[1]->fill_twin(BlockId{0});
+    ASSERT_EQ(rank_[1]->short_of(0), 1u) << "owed";
+    ASSERT_NE(rank_[0]->short_of(0), 0u) << "asked for";
+  }
+
+  const std::array<Space, 2> space_{make_space(4 * kRange), make_space(4 * kRange)};
+  const Pages pages_ = *Pages::uniform(4 * kRange);
+  const std::unique_ptr<void, void (*)(void*)> memory_{std::aligned_alloc(64, HostBudget::bytes(2)), &std::free};
+  HostBudget& host_ = *new (memory_.get()) HostBudget(kTotal, 2);
+  std::array<std::unique_ptr<Residency>, 2> rank_;
+};
+
+TEST_F(RoomOfTwo, WhoGivesIsToldToRing) {
+  while (rank_[0]->take_given()) {
+  }
+  const std::uint32_t rings = rank_[0]->rings();
+  rank_[0]->empty({BlockId{0}, 1024});
+  EXPECT_TRUE(rank_[0]->take_given());
+  EXPECT_FALSE(rank_[0]->take_given()) << "once";
+  EXPECT_NE(rank_[0]->rings(), rings);
+  EXPECT_FALSE(rank_[1]->procure(0));
+  EXPECT_EQ(rank_[1]->short_of(0), 0u);
+  EXPECT_TRUE(rank_[0]->admitted(1000)) << "above its share: nobody asks any more";
+}
+
+TEST_F(RoomOfTwo, AnAskEndsWithWhatWasOwed) {
+  rank_[1]->empty({BlockId{0}, 1});   // its twin, which was owed
+  EXPECT_EQ(rank_[1]->short_of(0), 0u);
+  EXPECT_EQ(rank_[0]->short_of(0), 0u);
+  rank_[0]->empty({BlockId{0}, 1024});
+  EXPECT_TRUE(rank_[0]->admitted(1000));
 }
 
 // The kernel has not freed them yet, and a control group counts them.
