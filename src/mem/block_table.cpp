@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "mem/page_tables.h"
 
 namespace kasane::mem {
 namespace {
@@ -52,13 +53,8 @@ BlockTable::~BlockTable() {
 bool BlockTable::drop(BlockRange blocks) noexcept {
   constexpr std::uint64_t kOfAPage = kBlockBytes / sizeof *words_;
   KASANE_ASSERT(kasane::raw(blocks.first) % kOfAPage == 0 && blocks.count % kOfAPage == 0);
-  const int saved = errno;
-  int result;
   // The kernel takes the translations from every core before it returns: a fence, and more, for who sees the zeros.
-  while ((result = ::madvise(words_ + kasane::raw(blocks.first), blocks.count * sizeof *words_, MADV_DONTNEED)) != 0 && (errno == EAGAIN || errno == EINTR)) {
-  }
-  errno = saved;
-  return result == 0;
+  return drop_translations(reinterpret_cast<std::byte*>(words_ + kasane::raw(blocks.first)), blocks.count * sizeof *words_);
 }
 
 Result<BlockSet> BlockSet::create(std::uint64_t blocks) {

@@ -51,12 +51,14 @@ bool page_tables_go_back() noexcept {
   return without + kTables / 2 * kBlockBytes <= with;   // half: other threads may have made some meanwhile
 }
 
-void drop_translations(std::byte* address, std::size_t bytes) noexcept {
+bool drop_translations(std::byte* address, std::size_t bytes) noexcept {
   const int saved = errno;
+  int result;
   // EINVAL: the program has locked its memory. Then it stays as it is.
-  while (::madvise(address, bytes, MADV_DONTNEED) != 0 && (errno == EAGAIN || errno == EINTR)) {
+  while ((result = ::madvise(address, bytes, MADV_DONTNEED)) != 0 && (errno == EAGAIN || errno == EINTR)) {
   }
   errno = saved;
+  return result == 0;
 }
 
 void wait_until_tables_are_freed() noexcept {

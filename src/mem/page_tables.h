@@ -32,8 +32,9 @@ namespace kasane::mem {
 /// Does this kernel free a page table with the last of its translations (MADV_DONTNEED of its whole range, Linux 6.14 with CONFIG_PT_RECLAIM)? Tries it on memory of its own.
 [[nodiscard]] bool page_tables_go_back() noexcept;
 
-/// Where that is so, tables of these whole ranges go; translations do in any case, and come back by faults.
-void drop_translations(std::byte* address, std::size_t bytes) noexcept;
+/// Where that is so, tables of these whole ranges go; translations do in any case, and come back by faults; private memory begins anew, as zeros. False: nothing has happened, for the program has
+/// locked its memory.
+bool drop_translations(std::byte* address, std::size_t bytes) noexcept;
 
 /// The kernel frees a table when no core can be walking it any more (a grace period of RCU): 10 to 20 ms, on a busy machine seconds were seen. Until then control groups count it.
 /// This waits for those that have gone up to now. Where it cannot be known (no membarrier; cores without ticks) it returns at once.

@@ -71,6 +71,19 @@ int call(int fd, unsigned long request, Argument& argument) noexcept {
   return result;
 }
 
+/// Calls once(at, part) from byte 0 on: errno, and where that is EAGAIN the bytes that were done, a part; the next call says what stands in the way.
+template <class Once>
+int in_parts(std::size_t bytes, std::size_t& done, const Once& once) noexcept {
+  done = 0;
+  for (;;) {
+    std::int64_t part = 0;
+    const int result = once(done, part);
+    if (result == 0) done = bytes;
+    if (result != EAGAIN) return result;
+    if (part > 0) done += static_cast<std::size_t>(part);
+  }
+}
+
 uffdio_range range_of(std::byte* address, std::size_t bytes) noexcept { return {reinterpret_cast<std::uintptr_t>(address), bytes}; }
 
 // Maps a page that the file has, protected: the one thing that no feature bit tells.
@@ -121,44 +134,38 @@ int Userfaultfd::remove(std::byte* address, std::size_t bytes) const noexcept {
 }
 
 int Userfaultfd::map(std::byte* address, std::size_t bytes, bool protect, std::size_t& done) const noexcept {
-  done = 0;
-  for (;;) {
+  return in_parts(bytes, done, [&](std::size_t at, std::int64_t& mapped) {
     uffdio_continue c{};
-    c.range = range_of(address + done, bytes - done);
+    c.range = range_of(address + at, bytes - at);
     c.mode = UFFDIO_CONTINUE_MODE_DONTWAKE | (protect ? kContinueModeWp : 0);
     const int result = call(fd_, UFFDIO_CONTINUE, c);
-    if (result == 0) done = bytes;
-    if (result != EAGAIN) return result;
-    if (c.mapped > 0) done += static_cast<std::size_t>(c.mapped);   // a part; the next call says what stands in the way
-  }
+    mapped = c.mapped;
+    return result;
+  });
 }
 
 int Userfaultfd::make(std::byte* address, std::size_t bytes, std::size_t& done) const noexcept {
-  done = 0;
-  for (;;) {
+  return in_parts(bytes, done, [&](std::size_t at, std::int64_t& made) {
     uffdio_zeropage z{};
-    z.range = range_of(address + done, bytes - done);
+    z.range = range_of(address + at, bytes - at);
     z.mode = UFFDIO_ZEROPAGE_MODE_DONTWAKE;
     const int result = call(fd_, UFFDIO_ZEROPAGE, z);
-    if (result == 0) done = bytes;
-    if (result != EAGAIN) return result;
-    if (z.zeropage > 0) done += static_cast<std::size_t>(z.zeropage);   // as in map()
-  }
+    made = z.zeropage;
+    return result;
+  });
 }
 
 int Userfaultfd::copy(std::byte* address, const std::byte* from, std::size_t bytes, std::size_t& done) const noexcept {
-  done = 0;
-  for (;;) {
+  return in_parts(bytes, done, [&](std::size_t at, std::int64_t& copied) {
     uffdio_copy c{};
-    c.dst = reinterpret_cast<std::uintptr_t>(address + done);
-    c.src = reinterpret_cast<std::uintptr_t>(from + done);
-    c.len = bytes - done;
+    c.dst = reinterpret_cast<std::uintptr_t>(address + at);
+    c.src = reinterpret_cast<std::uintptr_t>(from + at);
+    c.len = bytes - at;
     c.mode = UFFDIO_COPY_MODE_DONTWAKE | UFFDIO_COPY_MODE_WP;
     const int result = call(fd_, UFFDIO_COPY, c);
-    if (result == 0) done = bytes;
-    if (result != EAGAIN) return result;
-    if (c.copy > 0) done += static_cast<std::size_t>(c.copy);   // as in map()
-  }
+    copied = c.copy;
+    return result;
+  });
 }
 
 int Userfaultfd::protect(std::byte* address, std::size_t bytes, bool on) const noexcept {
