@@ -28,6 +28,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/bell.h"
 #include "base/ids.h"
 #include "base/result.h"
 
@@ -97,6 +98,8 @@ struct PendingReply {
 
 /// What waits for what: each channel has its own sleepers, so that a message does not wake idle workers.
 enum class Doorbell : std::uint32_t { messages, work };
+/// A rank's, indexed by Doorbell.
+using Bells = Bell[2];
 
 /// What a user or a test wants to know about a transport (kasane info prints it).
 struct Facts {

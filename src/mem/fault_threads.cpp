@@ -62,8 +62,7 @@ void FaultThreads::stop() noexcept {
   stop_.store(true);
   const std::uint64_t one = 1;
   KASANE_CHECK(::write(stop_bell_, &one, sizeof one) == sizeof one);
-  periods_.fetch_add(2);   // for a deputy that sleeps without end
-  periods_.notify_all();
+  periods_.ring(2);   // for a deputy that sleeps without end
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }
@@ -72,8 +71,7 @@ void FaultThreads::stop() noexcept {
 }
 
 void FaultThreads::await_answer() const noexcept {
-  // acquire: what it did.
-  for (const std::uint32_t seen = periods_.load(std::memory_order_acquire); (seen & 1) != 0 && periods_.load(std::memory_order_acquire) == seen;) ::sched_yield();
+  for (const std::uint32_t seen = periods_.activity(); (seen & 1) != 0 && periods_.activity() == seen;) ::sched_yield();
 }
 
 void FaultThreads::run(unsigned me) noexcept {
@@ -99,16 +97,13 @@ std::uint32_t FaultThreads::carry_out(FaultDuty duty, Own& own) noexcept {
     }
     case Act::rest: rest(own); break;
     case Act::begin: return begin();
-    case Act::announce:
-      periods_.fetch_add(1);
-      periods_.notify_one();
-      break;
+    case Act::announce: periods_.ring(); break;
     case Act::take: return take(own.fault);
     case Act::answer: server_.answer(own.fault); break;
     case Act::see:
-    case Act::look_again: return periods_.load();
+    case Act::look_again: return periods_.activity();
     case Act::patience: sleep(kPatienceMs, false); return stop_.load();
-    case Act::wait: periods_.wait(duty.period); break;
+    case Act::wait: periods_.sleep(duty.period, -1); break;
     case Act::take_over: receiver_.store(own.me); break;
     case Act::leave: {
       const std::lock_guard lock(lock_);
@@ -147,7 +142,7 @@ bool FaultThreads::begin() noexcept {
 bool FaultThreads::take(UserFault& fault) noexcept {
   const std::lock_guard lock(lock_);
   if (!answers_.take(stop_.load())) {
-    periods_.fetch_add(1);
+    periods_.events.fetch_add(1);   // nobody sleeps until one ends
     return false;
   }
   fault = noted_[oldest_];

@@ -22,6 +22,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/bell.h"
 #include "base/result.h"
 #include "mem/fault_duty.h"
 #include "mem/userfaultfd.h"
@@ -77,7 +78,7 @@ class FaultThreads {
   int stop_bell_ = -1;                       ///< an eventfd: both look at it in poll()
   std::atomic<bool> stop_{false};
   std::atomic<unsigned> receiver_{0};        ///< which of the two
-  std::atomic<std::uint32_t> periods_{0};    ///< of answering, begun and ended: odd while one is under way
+  Bell periods_{};                           ///< of answering, begun and ended: odd while one is under way
   std::mutex lock_;                          ///< of the two: nobody else takes it, and neither answers with it
   FaultAnswers answers_;                     ///< under lock_, as all below
   std::array<UserFault, kMostNoted> noted_;  ///< a ring

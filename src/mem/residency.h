@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/bell.h"
 #include "base/result.h"
 #include "mem/arrivals.h"
 #include "mem/block_table.h"
@@ -80,12 +81,10 @@ class Residency {
   /// more than a share.
   [[nodiscard]] bool take_given() noexcept { return given_.exchange(false); }
 
-  void ring() noexcept {
-    bell_.fetch_add(1);
-    bell_.notify_one();
-  }
-  [[nodiscard]] std::uint32_t rings() const noexcept { return bell_.load(); }
-  void sleep(std::uint32_t rings) const noexcept { bell_.wait(rings); }
+  void ring() noexcept { bell_.ring(); }
+  [[nodiscard]] std::uint32_t rings() const noexcept { return bell_.activity(); }
+  /// Until it is rung, or a signal comes.
+  void sleep(std::uint32_t rings) noexcept { bell_.sleep(rings, -1); }
 
   /// How often whoever makes room found nothing that could leave, though some were waiting.
   [[nodiscard]] std::uint32_t times_stuck() const noexcept { return stuck_.load(); }
@@ -168,7 +167,8 @@ class Residency {
   std::uint64_t measured_ns_ = 0, leaving_tables_ = 0;
   std::atomic<std::uint64_t> owed_{0}, wanted_{0};
   std::atomic<bool> limitless_{false}, relieved_{false}, given_{false};
-  std::atomic<std::uint32_t> bell_{0}, stuck_{0};
+  Bell bell_{};
+  std::atomic<std::uint32_t> stuck_{0};
 };
 
 }  // namespace kasane::mem

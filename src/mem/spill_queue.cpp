@@ -136,23 +136,20 @@ void SpillQueue::wait(const SpillBatch& batch) noexcept {
   wait_until([&] { return batch.finished(); });
 }
 
-// No wake-up is lost: a follower that finds reaping_ taken has counted itself before that, so its holder, who gives it back and then looks at waiters_,
-// sees it and changes rounds_, which the follower read before it tried (all of them seq_cst).
+// No wake-up is lost: a follower that finds reaping_ taken has read rounds_ before that, and its holder gives it back before he rings (all of it seq_cst).
 // No leader sleeps in vain: with reaping_ held, what it waits for is not reached, so a slot of it is still the engine's.
 template <class Reached>
 void SpillQueue::wait_until(Reached&& reached) noexcept {
-  waiters_.fetch_add(1);
   for (;;) {
-    const std::uint32_t round = rounds_.load();
+    const std::uint32_t round = rounds_.activity();
     if (reached()) break;
     if (reaping_.exchange(true)) {
-      rounds_.wait(round);
+      rounds_.sleep(round, -1);
       continue;
     }
     if (!reached()) engine_->sleep();
     reap_and_give_back();
   }
-  waiters_.fetch_sub(1);
 }
 
 // One at a time: a staged run ends with a copy, and who waits for another should not wait for that as well.
@@ -161,10 +158,7 @@ unsigned SpillQueue::reap_and_give_back() noexcept {
   const unsigned n = engine_->reap({&result, 1});
   SpillBatch* const ended = n != 0 ? end_run(slots_[result.slot], result.result) : nullptr;
   reaping_.store(false);
-  if (waiters_.load() != 0) {
-    rounds_.fetch_add(1);
-    rounds_.notify_all();
-  }
+  rounds_.ring();
   if (ended != nullptr) ended->done(*ended);
   return n;
 }

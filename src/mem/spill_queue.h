@@ -24,6 +24,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/bell.h"
 #include "mem/spill_engine.h"
 #include "mem/spill_file.h"
 #include "mem/spill_range.h"
@@ -119,8 +120,7 @@ class SpillQueue {
   std::array<Slot, kDepth> slots_;
   std::atomic<std::uint64_t> free_{~std::uint64_t{0}};   // bit i: slot i
   std::atomic<bool> reaping_{false};
-  std::atomic<std::uint32_t> waiters_{0};
-  std::atomic<std::uint32_t> rounds_{0};   // grows when reaping_ was given back and somebody waits
+  Bell rounds_{};   // rung when reaping_ was given back
 };
 static_assert(SpillQueue::kDepth == 64, "a word of bits says which slots are free");
 

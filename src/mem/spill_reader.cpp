@@ -16,20 +16,18 @@ Result<std::unique_ptr<SpillReader>> SpillReader::create(SpillFile& file, std::b
 // seq_cst, all of it: who launches notes, then rings; who sleeps has read the bell before it looked for notes.
 bool SpillReader::launch(Flight& flight) noexcept {
   if (stop_.load() || !noted_.add(&flight)) return false;
-  bell_.fetch_add(1);
-  bell_.notify_one();
+  bell_.ring();
   return true;
 }
 
 void SpillReader::stop() noexcept {
   stop_.store(true);
-  bell_.fetch_add(1);
-  bell_.notify_one();
+  bell_.ring();
 }
 
 void SpillReader::run() {
   for (;;) {
-    const std::uint32_t seen = bell_.load();
+    const std::uint32_t seen = bell_.activity();
     while (count_ != kTogether && begin_next()) {
     }
     if (count_ != 0) {
@@ -37,7 +35,7 @@ void SpillReader::run() {
     } else if (stop_.load()) {
       return;
     } else {
-      bell_.wait(seen);
+      bell_.sleep(seen, -1);
     }
   }
 }

@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 
+#include "base/bell.h"
 #include "base/notes.h"
 #include "base/result.h"
 #include "mem/spill_queue.h"
@@ -65,7 +66,7 @@ class SpillReader {
   std::array<UnderWay, kTogether> under_way_;   ///< the reader's: a ring
   std::size_t oldest_ = 0, count_ = 0;
   Notes<Flight*, kMostNoted> noted_;
-  std::atomic<std::uint32_t> bell_{0};
+  Bell bell_{};
   std::atomic<bool> stop_{false};
 };
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/bell.h"
 #include "base/clock.h"
 #include "base/mpsc_ring.h"
 #include "base/process.h"
@@ -86,10 +87,10 @@ class SpillThreads final : public SpillEngine {
 
   void sleep() noexcept override {
     for (;;) {
-      // acquire: counted after the push, so a count that stays the same means that front() missed nothing.
-      const std::uint32_t seen = made_.load(std::memory_order_acquire);
+      // Rung after the push, so a count that stays the same means that front() missed nothing.
+      const std::uint32_t seen = made_.activity();
       if (results_.front() != nullptr) return;
-      made_.wait(seen, std::memory_order_acquire);
+      made_.sleep(seen, -1);
     }
   }
 
@@ -101,8 +102,7 @@ class SpillThreads final : public SpillEngine {
       const std::uint32_t slot = take();
       const SpillResult result{slot, transfer(transfers_[slot])};
       while (results_.try_push(result) == Push::full) relax();   // near full it may say so while the reaper is at it
-      made_.fetch_add(1, std::memory_order_release);   // see sleep()
-      made_.notify_one();
+      made_.ring();
     }
   }
 
@@ -123,7 +123,7 @@ class SpillThreads final : public SpillEngine {
   std::vector<SpillTransfer> transfers_;                  // by slot
   std::array<std::atomic<std::uint64_t>, 4> started_{};   // slots that no thread has taken
   MpscRing<SpillResult> results_;
-  std::atomic<std::uint32_t> made_{0};   // results pushed
+  Bell made_{};   // results pushed
   sem_t work_;
   std::atomic<bool> ending_{false};
   std::vector<pthread_t> threads_;

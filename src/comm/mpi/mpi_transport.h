@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "base/result.h"
-#include "comm/doorbell.h"
 #include "comm/mpi/library.h"
 #include "comm/transport.h"
 

@@ -19,9 +19,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/bell.h"
 #include "base/mpsc_ring.h"
 #include "comm/command.h"
-#include "comm/doorbell.h"
 #include "comm/offload/held_commands.h"
 #include "comm/offload/idle.h"
 #include "comm/transport.h"

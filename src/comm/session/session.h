@@ -31,7 +31,6 @@
 
 #include "base/result.h"
 #include "comm/bootstrap/job.h"
-#include "comm/doorbell.h"
 #include "comm/out_of_band.h"
 #include "comm/session/options.h"
 #include "comm/session/plan.h"

@@ -14,7 +14,7 @@
 #include <string>
 
 #include "base/assert.h"
-#include "comm/futex.h"
+#include "base/futex.h"
 
 namespace kasane::comm::shm {
 namespace {

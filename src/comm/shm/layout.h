@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "comm/doorbell.h"
 #include "comm/transport.h"
 
 namespace kasane::comm::shm {

@@ -12,7 +12,6 @@
 
 #include "base/result.h"
 #include "comm/bootstrap/job.h"
-#include "comm/doorbell.h"
 #include "comm/transport.h"
 
 namespace kasane::comm::shm {

@@ -12,7 +12,6 @@
 #include <string>
 
 #include "base/result.h"
-#include "comm/doorbell.h"
 #include "comm/out_of_band.h"
 #include "comm/transport.h"
 

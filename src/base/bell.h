@@ -9,15 +9,18 @@
 // the waker's look: it sees a sleeper and calls FUTEX_WAKE. The kernel compares events with seen and queues the sleeper in one step with
 // respect to FUTEX_WAKE: either the comparison sees the event (no sleep), or the sleeper is queued and woken.
 //
+// Not std::atomic::wait: libstdc++'s gives its core away four times before it sleeps, and who has given it away is not woken: on busy cores it comes back when the
+// others' time slices are over.
+//
 // Thread safety: everything from any thread, also from a signal handler (errno is kept).
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
-#include "comm/futex.h"
+#include "base/futex.h"
 
-namespace kasane::comm {
+namespace kasane {
 
 struct alignas(64) Bell {
   std::atomic<std::uint32_t> events;
@@ -30,9 +33,9 @@ struct alignas(64) Bell {
     return events.load(std::memory_order_seq_cst);
   }
 
-  /// Adds an event and wakes the sleepers. With nobody asleep it is one addition and one load.
-  void ring() noexcept {
-    events.fetch_add(1, std::memory_order_seq_cst);
+  /// Adds an event, or several, and wakes the sleepers. With nobody asleep it is one addition and one load.
+  void ring(std::uint32_t n = 1) noexcept {
+    events.fetch_add(n, std::memory_order_seq_cst);
     if (sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(events);
   }
 
@@ -44,7 +47,4 @@ struct alignas(64) Bell {
   }
 };
 
-/// A rank's doorbells, indexed by Doorbell.
-using Bells = Bell[2];
-
-}  // namespace kasane::comm
+}  // namespace kasane

@@ -13,7 +13,7 @@
 #include <climits>
 #include <cstdint>
 
-namespace kasane::comm {
+namespace kasane {
 
 /// Sleeps while word == expected, until woken, interrupted by a signal, or timeout_ns passed (< 0: no limit).
 inline void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected, std::int64_t timeout_ns) noexcept {
@@ -29,4 +29,4 @@ inline void futex_wake_all(const std::atomic<std::uint32_t>& word) noexcept {
   errno = saved;
 }
 
-}  // namespace kasane::comm
+}  // namespace kasane
