@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <optional>
 
 #include "base/atomics.h"
 #include "base/result.h"
@@ -195,8 +196,18 @@ class BasicBudget {
 using HostBudget = BasicHostBudget<StdAtomics>;
 using Budget = BasicBudget<StdAtomics>;
 
-/// The budget of a host in blocks: asked for in bytes, or where that is 0 three quarters of what the machine and the control groups of this process allow.
+/// What a rank needs beside its share of the budget, so long as the program allocates nothing beside global memory (docs/guide/running.md).
+inline constexpr std::uint64_t kSlackBytes = 12u << 20;
+
+/// Of a host that nobody gave one, in bytes: three quarters of the machine's memory, or of what the control groups of this process allow (group); of that at most what leaves the ranks
+/// their slack.
+[[nodiscard]] std::uint64_t default_budget(std::uint64_t machine, std::optional<std::uint64_t> group, std::uint32_t ranks) noexcept;
+
+/// The budget of a host in blocks: asked for in bytes, or where that is 0 the default_budget() here.
 /// Errc::invalid_argument with the size needed where each of the ranks could not hold `least_bytes` (what it pins).
 Result<std::uint64_t> budget_blocks(std::uint64_t asked_bytes, std::uint32_t ranks, std::uint64_t least_bytes);
+
+/// Memory of the machine, in bytes.
+[[nodiscard]] std::uint64_t machine_memory() noexcept;
 
 }  // namespace kasane::mem

@@ -22,6 +22,12 @@ namespace {
 /// Of each rank, to begin with: what a thread and the keeper may have in hand at once of the largest pages, and a page for each worker.
 std::uint64_t least_bytes(std::uint32_t workers) { return 2 * mem::kLargestPageBytes + workers * 2 * mem::kPageBytes; }
 
+void budget_beyond_machine(std::uint64_t asked) {
+  CrashText text;
+  text.add("kasane: --dram of ").decimal(asked >> 20).add(" MiB, and this host has ").decimal(mem::machine_memory() >> 20);
+  warn(text.add(" MiB of memory: the kernel may end the job before anything is spilled\n"));
+}
+
 std::string directories(const std::string& asked) {
   if (asked == "none") return {};
   if (asked != "auto") return asked;
@@ -66,6 +72,7 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   const auto ranks = static_cast<std::uint32_t>(here.size());
   const auto blocks = mem::budget_blocks(options.dram_bytes, ranks, least_bytes(parts.workers));
   KASANE_TRY(blocks);
+  if (here.front() == me && options.dram_bytes > mem::machine_memory()) budget_beyond_machine(options.dram_bytes);
 
   // The first one's, where ranks map each other's memory; else each has its share.
   std::byte* shared = here.front() == me ? parts.budget : parts.transport.mapped(here.front(), gas::kBudget);

@@ -201,6 +201,15 @@ TEST(Budget, ManyThreadsNeverExceedTheTotal) {
   EXPECT_EQ(host.host->asking.load(), 0u);
 }
 
+TEST(Budget, TheDefaultLeavesRanksTheirSlack) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  EXPECT_EQ(default_budget(1024 * kMiB, std::nullopt, 4), 768 * kMiB);
+  EXPECT_EQ(default_budget(1024 * kMiB, 2048 * kMiB, 4), 768 * kMiB);
+  EXPECT_EQ(default_budget(1024 * kMiB, 512 * kMiB, 4), 384 * kMiB);
+  EXPECT_EQ(default_budget(1024 * kMiB, 64 * kMiB, 2), 40 * kMiB);   // three quarters would leave 8 MiB a rank
+  EXPECT_EQ(default_budget(1024 * kMiB, 40 * kMiB, 4), 0u);
+}
+
 TEST(Budget, SizeOfAHost) {
   EXPECT_EQ(budget_blocks(1u << 20, 2, 4096).value(), 256u);
   EXPECT_GT(budget_blocks(0, 1, 4096).value(), 256u);
