@@ -17,6 +17,9 @@ namespace {
 constexpr std::uint64_t kPatienceNs = 5'000'000'000;
 // Less than kPatienceNs, and more than what is in use at one moment stays so on a busy machine; once it is known that pins do not fit, nobody waits that long again.
 constexpr std::uint64_t kPatienceOfPinsNs = 1'000'000'000, kPatienceOfBrokenPinsNs = 20'000'000;
+// More than the longest nap of who waits (comm/waiter.cpp), and than a fault that was put off takes to come again.
+constexpr std::uint64_t kForgottenNs = 20'000'000;
+constexpr std::int64_t kShortestNapNs = kForgottenNs, kLongestNapNs = 64 * kShortestNapNs;   ///< a look at all pages, of all who could give, for what nobody waits for
 constexpr std::uint64_t kMostTogether = 1024;   ///< blocks that leave in one batch, unless a page has more
 
 }  // namespace
@@ -40,10 +43,9 @@ void Keeper::stop() noexcept {
 }
 
 void Keeper::run(comm::Blocking& io) {
+  nap_ns_ = kShortestNapNs;
   for (std::uint32_t seen = residency_.rings(); !stop_.load(); seen = residency_.rings()) {
-    residency_.trim();
     mind_tables(io.counters());
-    if (residency_.take_given()) ring_others(io);
     too_young_ = pins_hold_ = false;
     let_go_told(io);
     const bool left = make_room(io), asked = tiers_.asked();
@@ -52,8 +54,15 @@ void Keeper::run(comm::Blocking& io) {
     } else {
       io.waiter().pause();
     }
-    if (!left && !asked && !advisor_.asked() && !stop_.load()) residency_.sleep(seen);
+    if (!left && !asked && !advisor_.asked() && !stop_.load()) sleep(seen);
   }
+  balance(io);   // without a limit nothing is asked for
+}
+
+/// Until rung. What is unsettled is looked at again: soon, then after twice as long each time.
+void Keeper::sleep(std::uint32_t rings) {
+  if (!residency_.unsettled()) nap_ns_ = kShortestNapNs;
+  residency_.sleep(rings, residency_.unsettled() ? std::exchange(nap_ns_, std::min(2 * nap_ns_, kLongestNapNs)) : -1);
 }
 
 /// Looking for tables that can go back costs as much as there are, so it is done when they have grown by an eighth.
@@ -153,23 +162,33 @@ void Keeper::enter(PageId page, bool first) {
   ++line.in;
 }
 
-/// Somebody waits for so many blocks, or has been waiting; a page that is asked for takes one at least. That something leaves does not end it: it may be what others bring in.
-void Keeper::note_need(std::uint64_t blocks) noexcept {
-  if (residency_.take_relieved()) stuck_since_ns_ = needed_ = 0;
-  needed_ = std::max(needed_, blocks);
-  if (residency_.admitted(needed_)) needed_ = 0;
-  if (needed_ == 0) short_since_ns_ = 0;
-  else if (short_since_ns_ == 0) short_since_ns_ = now_ns();
+/// Returns what was wanted since the last turn. That something leaves does not end a need: it may be what others bring in.
+std::uint64_t Keeper::note_need() noexcept {
+  const bool relieved = residency_.take_relieved();
+  const std::uint64_t wanted = residency_.take_wanted(), now = now_ns();
+  if (relieved) stuck_since_ns_ = 0;
+  if (wanted != 0) wanted_at_ns_ = now, nap_ns_ = kShortestNapNs;
+  need_ = need_.next(wanted, relieved, now - wanted_at_ns_ >= kForgottenNs);
+  const std::uint64_t needed = this->needed();
+  if (needed == 0 || residency_.admitted(needed)) short_since_ns_ = 0;
+  else if (short_since_ns_ == 0) short_since_ns_ = now;
+  return wanted;
+}
+
+/// Blocks. A page that is asked for takes one at least.
+std::uint64_t Keeper::needed() const noexcept { return std::max<std::uint64_t>(need_.blocks, tiers_.asked() ? 1 : 0); }
+
+void Keeper::balance(comm::Blocking& io) {
+  if (residency_.balance(needed())) ring_others(io);
 }
 
 bool Keeper::pins_may_break() const noexcept { return short_since_ns_ != 0 && now_ns() - short_since_ns_ > (pins_broken_ ? kPatienceOfBrokenPinsNs : kPatienceOfPinsNs); }
 
 /// True: something has left.
 bool Keeper::make_room(comm::Blocking& io) {
-  const std::uint64_t wanted = residency_.take_wanted();
-  note_need(std::max<std::uint64_t>(wanted, tiers_.asked() ? 1 : 0));
+  const std::uint64_t wanted = note_need();
+  balance(io);
   if (residency_.short_of(std::max(residency_.low(), wanted)) == 0 || !ready()) return false;
-  if (residency_.procure(wanted)) ring_others(io);
   std::uint64_t left = 0;
   for (std::uint64_t n; (n = residency_.short_of(std::max(2 * residency_.low(), wanted))) > tiers_.departing() && !stop_.load();) {
     n -= tiers_.departing();
@@ -182,7 +201,7 @@ bool Keeper::make_room(comm::Blocking& io) {
     }
     if (now == 0) break;
     left += now;
-    static_cast<void>(residency_.procure(0));
+    balance(io);
     if (residency_.admitted(1)) tiers_.serve(io);
   }
   if (left != 0) {
@@ -197,7 +216,7 @@ bool Keeper::make_room(comm::Blocking& io) {
 void Keeper::finish(comm::Blocking& io) {
   tiers_.finish(io);
   coherence_.wake_waiting();
-  static_cast<void>(residency_.procure(0));
+  balance(io);
 }
 
 /// Lets pages of about so many blocks go, of which somebody waits for `urgent` ones; returns how many pages did. Each page is looked at once.

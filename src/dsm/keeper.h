@@ -22,6 +22,7 @@
 #include "gas/advisor.h"
 #include "gas/tiers.h"
 #include "mem/eviction.h"
+#include "mem/room.h"
 
 namespace kasane::dsm {
 
@@ -69,7 +70,10 @@ class Keeper final : private mem::PageProbe {
   void finish(comm::Blocking&);
   static void forget(Line&, PageId) noexcept;
   void nothing_left();
-  void note_need(std::uint64_t blocks) noexcept;
+  std::uint64_t note_need() noexcept;
+  [[nodiscard]] std::uint64_t needed() const noexcept;
+  void balance(comm::Blocking&);
+  void sleep(std::uint32_t rings);
   [[nodiscard]] bool pins_may_break() const noexcept;
   void mind_tables(Counters*);
   void note_tables(Counters*) const noexcept;
@@ -93,7 +97,9 @@ class Keeper final : private mem::PageProbe {
   std::uint64_t tables_most_ = 0;     ///< blocks: from so many on page tables are to go back
   std::vector<PageId> armed_;   ///< not laid to rest yet: neighbours together
   std::string why_;                   ///< there is no spill file
-  std::uint64_t needed_ = 0;           ///< blocks that somebody waits for
+  mem::Need need_;                     ///< what threads of this rank wait for
+  std::uint64_t wanted_at_ns_ = 0;     ///< when one of them last wanted it
+  std::int64_t nap_ns_ = 0;            ///< the next one, while something is unsettled
   std::uint64_t short_since_ns_ = 0;   ///< since when they have not been there; 0: they are, or nobody waits
   std::uint64_t stuck_since_ns_ = 0;   ///< 0: it is not
   std::atomic<bool> stop_{false};

@@ -8,11 +8,12 @@
 //
 // A rank takes from free in batches and gives back when it has two batches too many. **Fair shares:** free blocks are anybody's. When there are none, a rank
 // below its share (total / ranks) asks; from then on no rank above its share takes, and each such rank owes what is asked for, down to its share: it gives its
-// credit, then what it evicts. Where nobody is above, the shares add up to the total, so an ask within a share is always met in the end.
+// credit, then what it evicts. Where nobody is above, the shares add up to the total, so an ask within a share is always met in the end. Who asks, and until when,
+// is said by mem/room.h.
 //
 // Nothing here blocks, sleeps or sends messages: answers say what the caller has to do.
 //
-// Thread safety: any thread of a rank, fault handlers too. Ranks meet in HostBudget only.
+// Thread safety: any thread of a rank, fault handlers too; ask() by one. Ranks meet in HostBudget only.
 // Invariants: used + credit <= held, and free + the sum of held <= total, at every moment; equal when nothing is under way. So the total is never exceeded.
 #pragma once
 
@@ -33,9 +34,11 @@ namespace kasane::mem {
 enum class BudgetUse : std::uint8_t { owned, cached, twins, page_tables, entries };
 inline constexpr std::size_t kBudgetUses = 5;
 
-/// done: they are yours. evict: this rank has its share: discharge something first. asked: others have been asked, for this rank has less than its share;
-/// ring them, and try again when somebody has given (or evict all the same).
-enum class [[nodiscard]] Charge : std::uint8_t { done, evict, asked };
+/// none: there are not so many. had: they were this rank's. taken: they are yours, and the rank holds more than before, so that it may owe others something.
+enum class [[nodiscard]] Charge : std::uint8_t { none, had, taken };
+
+/// nobody: nothing was asked for, or this rank has its share: it has to discharge something. free: there are as many: charge them. others: they owe some of it: ring them.
+enum class [[nodiscard]] Ask : std::uint8_t { nobody, free, others };
 
 /// In memory that all ranks of a host map: bytes(ranks), aligned to 64.
 template <class Atomics>
@@ -72,19 +75,25 @@ class BasicBudget {
 
   /// Before blocks are filled.
   Charge charge(BudgetUse use, std::uint64_t blocks) noexcept {
-    for (bool asked = false;;) {
-      const std::uint64_t missing = spend(blocks);
-      if (missing == 0) {
-        add(used_[static_cast<std::size_t>(use)], blocks);
-        withdraw();
-        return Charge::done;
-      }
-      if (take(missing)) continue;
-      if (held() + missing > share()) return Charge::evict;
-      if (asked) return Charge::asked;
-      ask(missing);   // then looks once more: who gave before the ask was seen rings nobody
-      asked = true;
+    Charge how = Charge::had;
+    for (std::uint64_t missing; (missing = spend(blocks)) != 0; how = Charge::taken) {
+      if (!take(missing)) return Charge::none;
     }
+    add(used_[static_cast<std::size_t>(use)], blocks);
+    return how;
+  }
+
+  /// As many of them as there are.
+  [[nodiscard]] std::uint64_t charge_part(BudgetUse use, std::uint64_t blocks) noexcept {
+    std::uint64_t got = 0;
+    for (std::uint64_t credit = credit_.load(std::memory_order_relaxed); got != blocks;) {
+      const std::uint64_t more = std::min(credit, blocks - got);
+      if (more == 0 && !take(1)) break;
+      if (more == 0) credit = credit_.load(std::memory_order_relaxed);
+      else if (credit_.compare_exchange_strong(credit, credit - more, std::memory_order_relaxed, std::memory_order_relaxed)) got += more, credit -= more;
+    }
+    if (got != 0) add(used_[static_cast<std::size_t>(use)], got);
+    return got;
   }
 
   /// After they have been emptied (punched or unmapped). True: some went to a rank that asks: ring the others.
@@ -94,12 +103,12 @@ class BasicBudget {
     return trim();
   }
 
-  /// Gives others the unused blocks that are owed to them, or too many. To be called when rung. True as of discharge().
+  /// Gives others the unused blocks that are owed to them, or too many unless this rank asks itself. True as of discharge().
   bool trim() noexcept {
     std::uint64_t credit = credit_.load(std::memory_order_relaxed);
     for (;;) {
       const std::uint64_t due = owes();
-      const std::uint64_t give = due != 0 ? std::min(credit, due) : credit > 2 * batch_ ? credit - batch_ : 0;
+      const std::uint64_t give = due != 0 ? std::min(credit, due) : credit > 2 * batch_ && !asks() ? credit - batch_ : 0;
       if (give == 0) return false;
       if (!credit_.compare_exchange_strong(credit, credit - give, std::memory_order_relaxed, std::memory_order_relaxed)) continue;
       slot_.held.fetch_add(0 - give, std::memory_order_relaxed);
@@ -108,11 +117,26 @@ class BasicBudget {
     }
   }
 
-  /// The ask is over without a charge.
-  void withdraw() noexcept {
-    if (slot_.asked.load(std::memory_order_relaxed) != 0 && slot_.asked.exchange(0, std::memory_order_relaxed) != 0)
-      host_.asking.fetch_add(~std::uint32_t{0}, std::memory_order_relaxed);
+  /// By one thread of the rank. It is short of `must` and would have `may` more: from now on, and until it asks for something else, all of it is owed by others; or only what it must have, or
+  /// nothing, where it would hold more than its share.
+  Ask ask(std::uint64_t must, std::uint64_t may) noexcept {
+    const std::uint64_t room = share() - std::min(share(), held()), credit = credit_.load(std::memory_order_relaxed);
+    std::uint64_t asked = 0;
+    for (const std::uint64_t short_of : {must, must + may}) {
+      if (const std::uint64_t missing = short_of - std::min(short_of, credit); missing <= room) asked = missing;
+    }
+    const std::uint64_t before = slot_.asked.load(std::memory_order_relaxed);
+    if (asked != before) slot_.asked.store(asked, std::memory_order_relaxed);
+    if (asked == 0) {
+      if (before != 0) host_.asking.fetch_add(~std::uint32_t{0}, std::memory_order_relaxed);
+      return Ask::nobody;
+    }
+    // seq_cst with free: who gives looks at asking after it has added to free, we look at free after we have added to asking. So one of us sees the other.
+    if (before == 0) host_.asking.fetch_add(1, std::memory_order_seq_cst);
+    return host_.free.load(std::memory_order_seq_cst) < asked ? Ask::others : Ask::free;
   }
+
+  [[nodiscard]] bool asks() const noexcept { return slot_.asked.load(std::memory_order_relaxed) != 0; }
 
   /// Blocks that should leave now: those that other ranks are short of, or what is missing for so many blocks to be had at once.
   [[nodiscard]] std::uint64_t to_evict(std::uint64_t headroom) noexcept {
@@ -166,14 +190,9 @@ class BasicBudget {
     return false;
   }
 
-  // seq_cst with free: who gives looks at asking after it has added to free, we look at free after we have added to asking. So one of us sees the other.
-  void ask(std::uint64_t blocks) noexcept {
-    if (slot_.asked.exchange(blocks, std::memory_order_relaxed) == 0) host_.asking.fetch_add(1, std::memory_order_seq_cst);
-  }
-
   [[nodiscard]] bool others_ask() noexcept {
     const std::uint32_t asking = host_.asking.load(std::memory_order_seq_cst);   // see ask()
-    return asking > 1 || (asking == 1 && slot_.asked.load(std::memory_order_relaxed) == 0);
+    return asking > 1 || (asking == 1 && !asks());
   }
 
   // What others ask for and nobody has given yet, as far as we are above our share.

@@ -29,15 +29,9 @@ Result<std::unique_ptr<Residency>> Residency::create(const Space& space, const P
 
 Residency::Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, std::uint64_t low, BlockSet frames,
                      BlockSet twins, BlockSet freed, Arrivals arrivals, PageTables tables) noexcept
-    : space_(space), pages_(pages), range_(range), budget_(host, rank), total_(host.total),
-      low_(low != 0 ? low : many_tables()), frames_(std::move(frames)), twins_(std::move(twins)), freed_(std::move(freed)), arrivals_(std::move(arrivals)),
+    : space_(space), pages_(pages), range_(range), total_(host.total),
+      room_(host, rank, low != 0 ? low : many_tables(host.total / host.ranks)), frames_(std::move(frames)), twins_(std::move(twins)), freed_(std::move(freed)), arrivals_(std::move(arrivals)),
       tables_(std::move(tables)) {}
-
-void Residency::charge(BudgetUse use, std::uint64_t blocks) noexcept {
-  // release: who settles it withdraws the ask that was raised before.
-  if (budget_.charge(use, blocks) != Charge::done) owed_.fetch_add(blocks, std::memory_order_release);
-  if (budget_.credit() < low_ && short_of(low_) != 0) ring();
-}
 
 /// The frames in which the blocks lie, as blocks.
 BlockRange Residency::frames_of(BlockRange blocks) const noexcept {
@@ -79,7 +73,7 @@ void Residency::use_tables(BlockRange blocks) noexcept {
 }
 
 bool Residency::tables_due() const noexcept {
-  if (limitless_.load(std::memory_order_relaxed)) return false;   // relaxed: as above
+  if (room_.limitless()) return false;
   return tables_.presumed() >= presumed_most_ || now_ns() - measured_ns_ >= kMeasureEachNs;
 }
 
@@ -142,38 +136,12 @@ std::uint64_t Residency::punch(int fd, BlockSet& set, BlockRange blocks) noexcep
   return punched;
 }
 
-/// Pays what is owed with these; returns how many that took. Nothing is owed any more: nothing is asked for any more, either.
-std::uint64_t Residency::settle(std::uint64_t blocks) noexcept {
-  std::uint64_t owed = owed_.load(std::memory_order_relaxed), paid = 0;   // relaxed: the exchange looks again
-  do {
-    if (owed == 0) return 0;
-    paid = std::min(owed, blocks);
-  } while (!owed_.compare_exchange_weak(owed, owed - paid, std::memory_order_acquire, std::memory_order_relaxed));   // acquire: as charge() says
-  if (paid == owed) budget_.withdraw();
-  return paid;
-}
-
-/// What is owed first.
-void Residency::pay(BudgetUse use, std::uint64_t blocks) noexcept {
-  const std::uint64_t paid = settle(blocks);
-  if (blocks > paid) note_given(budget_.discharge(use, blocks - paid));
-}
-
 void Residency::empty(BlockRange blocks) noexcept {
   for (const PageId page : pages_.in(offset_of(blocks.first), blocks.count * kBlockBytes)) {
     if (freed_.contains(BlockId{raw(page)})) freed_.erase(BlockId{raw(page)});
   }
   pay(BudgetUse::owned, punch(space_.frames_fd(), frames_, blocks));
   pay(BudgetUse::twins, punch(space_.twins_fd(), twins_, blocks));
-}
-
-bool Residency::procure(std::uint64_t blocks) noexcept {
-  const std::uint64_t owed = owed_.load(std::memory_order_relaxed);   // relaxed: a number
-  if (owed + blocks == 0) return false;
-  const Charge answer = budget_.charge(BudgetUse::owned, owed + blocks);
-  if (answer != Charge::done) return answer == Charge::asked;
-  const std::uint64_t paid = settle(owed);                            // others may have paid some of it meanwhile
-  return budget_.discharge(BudgetUse::owned, blocks + owed - paid);   // they are this rank's credit now
 }
 
 }  // namespace kasane::mem

@@ -2,7 +2,7 @@
 // Which frames a rank has, counted against its budget, and the bell of who makes room (docs/design/tiers.md).
 //
 //   whoever is about to fill frames         admitted(n)?    before it holds anything: else it rings, and waits
-//   … fills them, bits held                 fill()          never fails: what the budget has not got is owed
+//   … fills them, bits held                 fill()          never fails: what the budget has not got is owed (mem/room.h)
 //   who makes room, alone                   empty()         punched: given back, what is owed first
 //                                           measure_tables()    page tables: as fill() presumed, until they are measured
 //
@@ -21,9 +21,9 @@
 #include "base/result.h"
 #include "mem/arrivals.h"
 #include "mem/block_table.h"
-#include "mem/budget.h"
 #include "mem/page_tables.h"
 #include "mem/pages.h"
+#include "mem/room.h"
 #include "mem/space.h"
 
 namespace kasane::mem {
@@ -42,18 +42,16 @@ class Residency {
   [[nodiscard]] bool counts(PageId page) const noexcept { return counts(pages_.offset_of(page)); }
 
   /// May so many blocks be filled? False: want() them, and wait until they may.
-  [[nodiscard]] bool admitted(std::uint64_t blocks) noexcept {
-    // relaxed, both: numbers.
-    return limitless_.load(std::memory_order_relaxed) || (owed_.load(std::memory_order_relaxed) == 0 && (budget_.credit() >= blocks || budget_.available() >= blocks));
-  }
+  [[nodiscard]] bool admitted(std::uint64_t blocks) noexcept { return room_.admitted(blocks); }
   /// Whoever makes room is to make so much. Again and again while one waits: he takes note of it once.
   void want(std::uint64_t blocks) noexcept {
-    std::uint64_t wanted = wanted_.load();
-    while (wanted < blocks) {
-      if (wanted_.compare_exchange_weak(wanted, blocks)) return ring();
-    }
+    if (room_.want(blocks)) ring();
   }
-  [[nodiscard]] std::uint64_t take_wanted() noexcept { return wanted_.exchange(0); }
+  /// Who waited is admitted, whoever made the room.
+  void note_relieved() noexcept {
+    room_.note_relieved();
+    ring();
+  }
   /// Before the first frame: in pages of at least so many bytes a frame is that large, as the kernel makes it (mem/large_frames.h).
   void set_frame_bytes(std::uint64_t bytes) noexcept { frame_blocks_ = std::max<std::uint64_t>(1, bytes / kBlockBytes); }
   [[nodiscard]] std::uint64_t frame_bytes() const noexcept { return frame_blocks_ * kBlockBytes; }
@@ -66,32 +64,25 @@ class Residency {
   void empty(BlockRange) noexcept;
 
   /// Blocks that should leave, so that as many as `headroom` can be filled.
-  [[nodiscard]] std::uint64_t short_of(std::uint64_t headroom) noexcept {
-    return limitless_.load(std::memory_order_relaxed) ? 0 : owed_.load(std::memory_order_relaxed) + budget_.to_evict(headroom);   // relaxed, both: as above
-  }
+  [[nodiscard]] std::uint64_t short_of(std::uint64_t headroom) noexcept { return room_.short_of(headroom); }
   /// Below so many blocks that can be filled, whoever makes room is rung; he goes on to twice as many.
-  [[nodiscard]] std::uint64_t low() const noexcept { return low_; }
+  [[nodiscard]] std::uint64_t low() const noexcept { return room_.low(); }
   /// There is nowhere to go, and nobody asked for a limit.
-  void lift_limit() noexcept { limitless_.store(true); }
-  /// Pays what is owed and gets so many blocks ready, if the host has them; or asks other ranks. True: these are to be rung.
-  bool procure(std::uint64_t blocks) noexcept;
-  /// Gives other ranks what is unused and owed to them.
-  void trim() noexcept { note_given(budget_.trim()); }
-  /// Blocks became free while a rank asks, since the last time: the others are to be rung. A rank that owes, and of which nobody waits, would not look again; and as long as it asks, nobody gets
-  /// more than a share.
-  [[nodiscard]] bool take_given() noexcept { return given_.exchange(false); }
+  void lift_limit() noexcept { room_.lift_limit(); }
+  /// By who makes room, as those of mem/room.h.
+  [[nodiscard]] bool take_relieved() noexcept { return room_.take_relieved(); }
+  [[nodiscard]] std::uint64_t take_wanted() noexcept { return room_.take_wanted(); }
+  [[nodiscard]] bool balance(std::uint64_t needed) noexcept { return room_.balance(needed); }
+  [[nodiscard]] bool unsettled() const noexcept { return room_.unsettled(); }
 
   void ring() noexcept { bell_.ring(); }
   [[nodiscard]] std::uint32_t rings() const noexcept { return bell_.activity(); }
-  /// Until it is rung, or a signal comes.
-  void sleep(std::uint32_t rings) noexcept { bell_.sleep(rings, -1); }
+  /// Until it is rung, a signal comes, or so long (< 0: no limit).
+  void sleep(std::uint32_t rings, std::int64_t timeout_ns) noexcept { bell_.sleep(rings, timeout_ns); }
 
   /// How often whoever makes room found nothing that could leave, though some were waiting.
   [[nodiscard]] std::uint32_t times_stuck() const noexcept { return stuck_.load(); }
   void note_stuck() noexcept { stuck_.fetch_add(1); }
-  /// Somebody who waited has got his room, whoever made it. relaxed, both: it says nothing about other memory.
-  void note_relieved() noexcept { relieved_.store(true, std::memory_order_relaxed); }
-  [[nodiscard]] bool take_relieved() noexcept { return relieved_.exchange(false, std::memory_order_relaxed); }
 
   /// Pages that were filled, and pages that were freed while they had frames and are filled anew.
   [[nodiscard]] Arrivals& arrivals() noexcept { return arrivals_; }
@@ -122,40 +113,41 @@ class Residency {
   /// Waits until the kernel has freed them.
   void see_off_tables() noexcept;
   /// So many blocks of tables are worth looking for, and waiting for: what `low` is if nobody says.
-  [[nodiscard]] std::uint64_t many_tables() const noexcept { return std::clamp<std::uint64_t>(share() / 16, 64, 8192); }
+  [[nodiscard]] std::uint64_t many_tables() const noexcept { return many_tables(share()); }
   /// A page of another rank, of which nothing comes here but what its frames show: its translations do.
   void use_tables(BlockRange) noexcept;
 
   /// Blocks of frames, and of tables.
   [[nodiscard]] std::uint64_t used() const noexcept {
     // What is owed is paid under whatever use there is, so only the sum tells.
-    std::uint64_t sum = owed_.load(std::memory_order_relaxed);
-    for (std::size_t use = 0; use < kBudgetUses; ++use) sum += budget_.used(static_cast<BudgetUse>(use));
+    std::uint64_t sum = room_.owed();
+    for (std::size_t use = 0; use < kBudgetUses; ++use) sum += room_.budget().used(static_cast<BudgetUse>(use));
     return sum;
   }
   /// Without what is only presumed.
   [[nodiscard]] std::uint64_t used_by_tables() const noexcept { return tables_.measured() + tables_.entries(); }
-  [[nodiscard]] std::uint64_t share() const noexcept { return budget_.share(); }
+  [[nodiscard]] std::uint64_t share() const noexcept { return room_.budget().share(); }
   [[nodiscard]] std::uint64_t total() const noexcept { return total_; }
   [[nodiscard]] const BlockSet& frames() const noexcept { return frames_; }
 
  private:
+  [[nodiscard]] static std::uint64_t many_tables(std::uint64_t share) noexcept { return std::clamp<std::uint64_t>(share / 16, 64, 8192); }
   Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, std::uint64_t low, BlockSet frames, BlockSet twins,
             BlockSet freed, Arrivals, PageTables) noexcept;
   [[nodiscard]] BlockRange frames_of(BlockRange) const noexcept;
-  void charge(BudgetUse, std::uint64_t blocks) noexcept;
-  void pay(BudgetUse, std::uint64_t blocks) noexcept;
-  std::uint64_t settle(std::uint64_t blocks) noexcept;
-  void note_given(bool given) noexcept {
-    if (given && !given_.exchange(true)) ring();
+  void charge(BudgetUse use, std::uint64_t blocks) noexcept {
+    if (room_.charge(use, blocks)) ring();
+  }
+  void pay(BudgetUse use, std::uint64_t blocks) noexcept {
+    if (room_.pay(use, blocks)) ring();
   }
   std::uint64_t punch(int fd, BlockSet&, BlockRange) noexcept;
 
   const Space& space_;
   const Pages& pages_;
   const Range range_;
-  Budget budget_;
-  const std::uint64_t total_, low_;
+  const std::uint64_t total_;
+  Room room_;
   std::uint64_t frame_blocks_ = 1;
   BlockSet frames_, twins_;   ///< blocks of M and T that were counted
   BlockSet freed_;            ///< pages with frames whose bytes do not matter
@@ -165,8 +157,6 @@ class Residency {
   PageTables tables_;
   const std::uint64_t presumed_most_ = std::max(many_tables() / 8, 4 * PageTables::kPresumed);   ///< blocks, until somebody measures
   std::uint64_t measured_ns_ = 0, leaving_tables_ = 0;
-  std::atomic<std::uint64_t> owed_{0}, wanted_{0};
-  std::atomic<bool> limitless_{false}, relieved_{false}, given_{false};
   Bell bell_{};
   std::atomic<std::uint32_t> stuck_{0};
 };

@@ -37,28 +37,39 @@ struct TestHost {
   std::vector<std::unique_ptr<Budget>> budgets;
 };
 
+/// done: they are charged. evict: this rank has its share. asked: others owe some of them.
+enum class Got : std::uint8_t { done, evict, asked };
+Got charge(Budget& budget, BudgetUse use, std::uint64_t blocks) {
+  for (;;) {
+    const bool done = budget.charge(use, blocks) != Charge::none;
+    const Ask ask = budget.ask(done ? 0 : blocks, 0);
+    if (done) return Got::done;
+    if (ask != Ask::free) return ask == Ask::others ? Got::asked : Got::evict;
+  }
+}
+
 TEST(Budget, ARankAloneMayUseAllOfIt) {
   TestHost host(1000, 4, 16);
-  for (int i = 0; i < 1000; ++i) ASSERT_EQ(host[0].charge(BudgetUse::owned, 1), Charge::done) << i;
-  EXPECT_EQ(host[0].charge(BudgetUse::owned, 1), Charge::evict) << "four times its share";
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(charge(host[0], BudgetUse::owned, 1), Got::done) << i;
+  EXPECT_EQ(charge(host[0], BudgetUse::owned, 1), Got::evict) << "four times its share";
   EXPECT_EQ(host[0].used(BudgetUse::owned), 1000u);
   host.expect_invariants();
 }
 
 TEST(Budget, WhatIsDischargedCanBeChargedAgainWithoutTheHost) {
   TestHost host(1000, 1, 16);
-  ASSERT_EQ(host[0].charge(BudgetUse::cached, 20), Charge::done);
+  ASSERT_EQ(charge(host[0], BudgetUse::cached, 20), Got::done);
   const std::uint64_t held = host[0].held();
   for (int i = 0; i < 100; ++i) {
     EXPECT_FALSE(host[0].discharge(BudgetUse::cached, 20));
-    ASSERT_EQ(host[0].charge(BudgetUse::cached, 20), Charge::done);
+    ASSERT_EQ(charge(host[0], BudgetUse::cached, 20), Got::done);
     ASSERT_EQ(host[0].held(), held);
   }
 }
 
 TEST(Budget, MuchThatIsUnusedGoesBack) {
   TestHost host(1000, 2, 16);
-  ASSERT_EQ(host[0].charge(BudgetUse::twins, 500), Charge::done);
+  ASSERT_EQ(charge(host[0], BudgetUse::twins, 500), Got::done);
   (void)host[0].discharge(BudgetUse::twins, 500);
   EXPECT_LE(host[0].held(), 32u);
   host.expect_invariants();
@@ -67,48 +78,48 @@ TEST(Budget, MuchThatIsUnusedGoesBack) {
 // The one who came first has all; another one asks, and gets its share, no more; what the first one discharges goes to it.
 TEST(Budget, AShareIsGivenBackWhenAskedFor) {
   TestHost host(1000, 2, 10);
-  while (host[0].charge(BudgetUse::owned, 1) == Charge::done) {}
+  while (charge(host[0], BudgetUse::owned, 1) == Got::done) {}
   std::uint64_t got = 0;
   for (int round = 0; round < 10'000 && got < 500; ++round) {
-    switch (host[1].charge(BudgetUse::owned, 1)) {
-      case Charge::done: ++got; break;
-      case Charge::evict: FAIL() << "it has not its share yet: " << got;
-      case Charge::asked:
+    switch (charge(host[1], BudgetUse::owned, 1)) {
+      case Got::done: ++got; break;
+      case Got::evict: FAIL() << "it has not its share yet: " << got;
+      case Got::asked:
         ASSERT_EQ(host[0].to_evict(0), 1u);
         EXPECT_TRUE(host[0].discharge(BudgetUse::owned, host[0].to_evict(0))) << "somebody has to be rung";
-        ASSERT_NE(host[0].charge(BudgetUse::owned, 1), Charge::done) << "taken away from who asks";
+        ASSERT_NE(charge(host[0], BudgetUse::owned, 1), Got::done) << "taken away from who asks";
     }
     host.expect_invariants();
   }
   EXPECT_EQ(got, 500u);
-  EXPECT_EQ(host[1].charge(BudgetUse::owned, 1), Charge::evict);
+  EXPECT_EQ(charge(host[1], BudgetUse::owned, 1), Got::evict);
   EXPECT_EQ(host[0].held(), 500u);
   EXPECT_EQ(host[0].to_evict(0), 0u);
 }
 
 TEST(Budget, CreditIsGivenWithoutEviction) {
   TestHost host(100, 2, 50);
-  ASSERT_EQ(host[0].charge(BudgetUse::owned, 51), Charge::done);
-  ASSERT_EQ(host[0].charge(BudgetUse::owned, 1), Charge::done);   // a batch, of which 48 stay
-  ASSERT_EQ(host[1].charge(BudgetUse::owned, 30), Charge::asked);
+  ASSERT_EQ(charge(host[0], BudgetUse::owned, 51), Got::done);
+  ASSERT_EQ(charge(host[0], BudgetUse::owned, 1), Got::done);   // a batch, of which 48 stay
+  ASSERT_EQ(charge(host[1], BudgetUse::owned, 30), Got::asked);
   EXPECT_TRUE(host[0].trim());
-  EXPECT_EQ(host[1].charge(BudgetUse::owned, 30), Charge::done);
+  EXPECT_EQ(charge(host[1], BudgetUse::owned, 30), Got::done);
   host.expect_invariants();
 }
 
 TEST(Budget, WhoGivesUpAsksNoMore) {
   TestHost host(100, 2, 1);
-  ASSERT_EQ(host[0].charge(BudgetUse::owned, 100), Charge::done);
-  ASSERT_EQ(host[1].charge(BudgetUse::owned, 30), Charge::asked);
+  ASSERT_EQ(charge(host[0], BudgetUse::owned, 100), Got::done);
+  ASSERT_EQ(charge(host[1], BudgetUse::owned, 30), Got::asked);
   EXPECT_EQ(host[0].to_evict(0), 30u);
-  host[1].withdraw();
+  EXPECT_EQ(host[1].ask(0, 0), Ask::nobody);
   EXPECT_EQ(host[0].to_evict(0), 0u);
 }
 
 TEST(Budget, HeadroomIsWhatIsMissing) {
   TestHost host(100, 1, 1);
   EXPECT_EQ(host[0].to_evict(40), 0u);
-  ASSERT_EQ(host[0].charge(BudgetUse::owned, 90), Charge::done);
+  ASSERT_EQ(charge(host[0], BudgetUse::owned, 90), Got::done);
   EXPECT_EQ(host[0].to_evict(40), 30u);
 }
 
@@ -134,11 +145,11 @@ TEST(Budget, RandomWalkMatchesAnOracle) {
         used[r][u] -= n;
       } else {
         const std::uint64_t n = 1 + random.below(total / ranks / 2 + 1);
-        const Charge answer = host[r].charge(use, n);
-        if (answer == Charge::done) {
+        const Got answer = charge(host[r], use, n);
+        if (answer == Got::done) {
           used[r][u] += n;
           ASSERT_LE(all + n, total);
-        } else if (answer == Charge::asked) {
+        } else if (answer == Got::asked) {
           ASSERT_LE(mine + n, total / ranks) << "asked for more than its share";
           // The others do what they are told, and then it must succeed.
           for (std::uint32_t other = 0; other < ranks; ++other) {
@@ -152,16 +163,39 @@ TEST(Budget, RandomWalkMatchesAnOracle) {
             }
             ASSERT_EQ(due, 0u) << "it owes what it does not use";
           }
-          ASSERT_EQ(host[r].charge(use, n), Charge::done) << "seed " << seed << " step " << step;
+          ASSERT_EQ(charge(host[r], use, n), Got::done) << "seed " << seed << " step " << step;
           used[r][u] += n;
         } else {
-          host[r].withdraw();
+          EXPECT_EQ(host[r].ask(0, 0), Ask::nobody);
         }
       }
       for (std::size_t k = 0; k < kBudgetUses; ++k) ASSERT_EQ(host[r].used(static_cast<BudgetUse>(k)), used[r][k]);
       host.expect_invariants();
     }
   }
+}
+
+// What it must have, where that is within its share and what it would have more is not; never more than the share.
+TEST(Budget, AnAskIsWithinTheShare) {
+  TestHost host(100, 2, 1);
+  ASSERT_EQ(host[0].charge(BudgetUse::owned, 100), Charge::taken);
+  EXPECT_EQ(host[1].ask(10, 20), Ask::others);
+  EXPECT_EQ(host[0].to_evict(0), 30u);
+  EXPECT_EQ(host[1].ask(10, 60), Ask::others);
+  EXPECT_EQ(host[0].to_evict(0), 10u);
+  EXPECT_EQ(host[1].ask(60, 1), Ask::nobody);
+  EXPECT_EQ(host[0].to_evict(0), 0u);
+  EXPECT_EQ(host[0].ask(1, 0), Ask::nobody) << "it has more than its share";
+  EXPECT_EQ(host.host->asking.load(), 0u);
+}
+
+TEST(Budget, APartIsWhatThereIs) {
+  TestHost host(10, 1, 4);
+  EXPECT_EQ(host[0].charge_part(BudgetUse::owned, 7), 7u);
+  EXPECT_EQ(host[0].charge_part(BudgetUse::owned, 7), 3u);
+  EXPECT_EQ(host[0].charge_part(BudgetUse::owned, 7), 0u);
+  EXPECT_EQ(host[0].used(BudgetUse::owned), 10u);
+  host.expect_invariants();
 }
 
 // Two threads a rank, three ranks: what is used never exceeds the total, and at the end everything is accounted for.
@@ -177,7 +211,9 @@ TEST(Budget, ManyThreadsNeverExceedTheTotal) {
       std::uint64_t mine = 0;
       for (int i = 0; i < 20'000; ++i) {
         const std::uint64_t n = 1 + random.below(8);
-        if (random.one_in(2) && budget.charge(BudgetUse::cached, n) == Charge::done) {
+        const bool done = random.one_in(2) && budget.charge(BudgetUse::cached, n) != Charge::none;
+        if (t % 2 == 0) (void)budget.ask(done ? 0 : n, 0);   // one thread of each rank asks
+        if (done) {
           const std::uint64_t now = in_use.fetch_add(n) + n;
           std::uint64_t before = most.load();
           while (before < now && !most.compare_exchange_weak(before, now)) {}
@@ -196,7 +232,7 @@ TEST(Budget, ManyThreadsNeverExceedTheTotal) {
   for (std::thread& t : threads) t.join();
   EXPECT_LE(most, kTotal);
   EXPECT_GT(most, kTotal / 2) << "hardly anything was tried";
-  for (auto& b : host.budgets) b->withdraw();
+  for (auto& b : host.budgets) EXPECT_EQ(b->ask(0, 0), Ask::nobody);
   host.expect_invariants();
   EXPECT_EQ(host.host->asking.load(), 0u);
 }

@@ -172,7 +172,10 @@ class RoomOfTwo : public ::testing::Test {
     }
     rank_[0]->fill({BlockId{0}, kTotal - PageTables::kRangeBlocks / 4});
     for (std::uint64_t b = 0; rank_[0]->short_of(1) == 0; ++b) rank_[0]->fill_twin(BlockId{b});   // everything; rank 1 finds nothing
+    const std::uint32_t rings = rank_[1]->rings();
     rank_[1]->fill_twin(BlockId{0});
+    ASSERT_NE(rank_[1]->rings(), rings);
+    ASSERT_TRUE(rank_[1]->balance(0)) << "others are to be rung";
     ASSERT_EQ(rank_[1]->short_of(0), 1u) << "owed";
     ASSERT_NE(rank_[0]->short_of(0), 0u) << "asked for";
   }
@@ -185,24 +188,40 @@ class RoomOfTwo : public ::testing::Test {
 };
 
 TEST_F(RoomOfTwo, WhoGivesIsToldToRing) {
-  while (rank_[0]->take_given()) {
+  while (rank_[0]->balance(0)) {
   }
   const std::uint32_t rings = rank_[0]->rings();
   rank_[0]->empty({BlockId{0}, 1024});
-  EXPECT_TRUE(rank_[0]->take_given());
-  EXPECT_FALSE(rank_[0]->take_given()) << "once";
   EXPECT_NE(rank_[0]->rings(), rings);
-  EXPECT_FALSE(rank_[1]->procure(0));
+  EXPECT_TRUE(rank_[0]->balance(0));
+  EXPECT_FALSE(rank_[0]->balance(0)) << "once";
+  EXPECT_FALSE(rank_[1]->balance(0));
   EXPECT_EQ(rank_[1]->short_of(0), 0u);
   EXPECT_TRUE(rank_[0]->admitted(1000)) << "above its share: nobody asks any more";
 }
 
 TEST_F(RoomOfTwo, AnAskEndsWithWhatWasOwed) {
+  const std::uint32_t rings = rank_[1]->rings();
   rank_[1]->empty({BlockId{0}, 1});   // its twin, which was owed
   EXPECT_EQ(rank_[1]->short_of(0), 0u);
+  ASSERT_NE(rank_[1]->rings(), rings);
+  EXPECT_FALSE(rank_[1]->balance(0));
   EXPECT_EQ(rank_[0]->short_of(0), 0u);
   rank_[0]->empty({BlockId{0}, 1024});
   EXPECT_TRUE(rank_[0]->admitted(1000));
+}
+
+TEST_F(RoomOfTwo, AnAskEndsWithTheWaitOfWhoDidNotNeedIt) {
+  rank_[1]->empty({BlockId{0}, 1});
+  rank_[1]->want(2);
+  EXPECT_TRUE(rank_[1]->balance(Need{}.next(rank_[1]->take_wanted(), rank_[1]->take_relieved(), false).blocks));
+  EXPECT_EQ(rank_[0]->short_of(0), 2u);
+  const std::uint32_t rings = rank_[1]->rings();
+  rank_[1]->note_relieved();
+  EXPECT_NE(rank_[1]->rings(), rings);
+  EXPECT_TRUE(rank_[1]->take_relieved());
+  EXPECT_FALSE(rank_[1]->balance(0));
+  EXPECT_EQ(rank_[0]->short_of(0), 0u);
 }
 
 // The kernel has not freed them yet, and a control group counts them.
