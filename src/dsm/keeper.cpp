@@ -20,6 +20,8 @@ constexpr std::uint64_t kPatienceOfPinsNs = 1'000'000'000, kPatienceOfBrokenPins
 // More than the longest nap of who waits (comm/waiter.cpp), and than a fault that was put off takes to come again.
 constexpr std::uint64_t kForgottenNs = 20'000'000;
 constexpr std::int64_t kShortestNapNs = kForgottenNs, kLongestNapNs = 64 * kShortestNapNs;   ///< a look at all pages, of all who could give, for what nobody waits for
+// Others give what they have unused at once, and what has to be written first within milliseconds.
+constexpr std::uint64_t kPatienceOfClaimsNs = 50'000'000, kClaimAgainNs = 1'000'000'000, kWakeOthersNs = 20'000'000, kIdleNs = 100'000'000;
 constexpr std::uint64_t kMostTogether = 1024;   ///< blocks that leave in one batch, unless a page has more
 
 }  // namespace
@@ -46,6 +48,7 @@ void Keeper::run(comm::Blocking& io) {
   nap_ns_ = kShortestNapNs;
   for (std::uint32_t seen = residency_.rings(); !stop_.load(); seen = residency_.rings()) {
     mind_tables(io.counters());
+    note_idle();
     too_young_ = pins_hold_ = false;
     let_go_told(io);
     const bool left = make_room(io), asked = tiers_.asked();
@@ -178,8 +181,36 @@ std::uint64_t Keeper::note_need() noexcept {
 /// Blocks. A page that is asked for takes one at least.
 std::uint64_t Keeper::needed() const noexcept { return std::max<std::uint64_t>(need_.blocks, tiers_.asked() ? 1 : 0); }
 
+/// A rank whose pages others ask for is not idle, though its threads are.
+void Keeper::note_idle() {
+  const std::uint64_t now = now_ns();
+  if (!idle_ || !idle_() || tiers_.asked() || need_.blocks != 0) busy_at_ns_ = now;
+  residency_.set_idle(now - busy_at_ns_ > kIdleNs);
+}
+
+/// Is what is missing for others to give, since this rank holds less than its share? Then its own pages stay, for as long as the others give. Where it holds its share, others may have become idle
+/// since they last looked.
+bool Keeper::claims(comm::Blocking& io, std::uint64_t wanted) {
+  claimed_ = 0;
+  if (config_.others.empty() || residency_.idle() || residency_.short_of(std::max(residency_.low(), wanted)) == 0) {
+    claimed_at_ns_ = 0;
+    return false;
+  }
+  const std::uint64_t headroom = std::max(2 * residency_.low(), wanted), right = residency_.rightful(headroom), held = residency_.held(), now = now_ns();
+  if (right == 0) {
+    if (now - woken_others_ns_ > kWakeOthersNs) woken_others_ns_ = now, ring_others(io);
+    return false;
+  }
+  if (claimed_at_ns_ == 0 || held > held_then_ || now - claimed_at_ns_ > kClaimAgainNs) claimed_at_ns_ = now;
+  held_then_ = held;
+  if (now - claimed_at_ns_ > kPatienceOfClaimsNs) return false;   // they cannot, for now
+  claimed_ = right;
+  return right >= residency_.short_of(headroom);
+}
+
 void Keeper::balance(comm::Blocking& io) {
-  if (residency_.balance(needed())) ring_others(io);
+  const std::uint64_t claimed = claimed_ == 0 ? 0 : residency_.credit() + claimed_;
+  if (residency_.balance(std::max(needed(), claimed))) ring_others(io);
 }
 
 bool Keeper::pins_may_break() const noexcept { return short_since_ns_ != 0 && now_ns() - short_since_ns_ > (pins_broken_ ? kPatienceOfBrokenPinsNs : kPatienceOfPinsNs); }
@@ -187,8 +218,9 @@ bool Keeper::pins_may_break() const noexcept { return short_since_ns_ != 0 && no
 /// True: something has left.
 bool Keeper::make_room(comm::Blocking& io) {
   const std::uint64_t wanted = note_need();
+  const bool others_give = claims(io, wanted);
   balance(io);
-  if (residency_.short_of(std::max(residency_.low(), wanted)) == 0 || !ready()) return false;
+  if (others_give || residency_.short_of(std::max(residency_.low(), wanted)) == 0 || !ready()) return false;
   std::uint64_t left = 0;
   for (std::uint64_t n; (n = residency_.short_of(std::max(2 * residency_.low(), wanted))) > tiers_.departing() && !stop_.load();) {
     n -= tiers_.departing();

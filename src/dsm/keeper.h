@@ -14,6 +14,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,6 +36,8 @@ class Keeper final : private mem::PageProbe {
     void (*pins_break)() = nullptr;   ///< once: what is pinned does not fit, so pages of it leave
     void (*tables_crowd)(std::uint64_t bytes, std::uint64_t share) = nullptr;   ///< once: tables take more than half of this rank's share
   };
+  /// Do this rank's threads do nothing? Before run().
+  void set_idle(std::function<bool()> idle) { idle_ = std::move(idle); }
   /// Sets kBudgetHandler.
   Keeper(comm::Transport&, Coherence&, gas::Tiers&, mem::Residency&, gas::Advisor&, const gas::Directory&, Config);
 
@@ -73,6 +76,8 @@ class Keeper final : private mem::PageProbe {
   std::uint64_t note_need() noexcept;
   [[nodiscard]] std::uint64_t needed() const noexcept;
   void balance(comm::Blocking&);
+  void note_idle();
+  bool claims(comm::Blocking&, std::uint64_t wanted);
   void sleep(std::uint32_t rings);
   [[nodiscard]] bool pins_may_break() const noexcept;
   void mind_tables(Counters*);
@@ -99,6 +104,11 @@ class Keeper final : private mem::PageProbe {
   std::string why_;                   ///< there is no spill file
   mem::Need need_;                     ///< what threads of this rank wait for
   std::uint64_t wanted_at_ns_ = 0;     ///< when one of them last wanted it
+  std::function<bool()> idle_;
+  std::uint64_t claimed_ = 0;          ///< blocks that others are asked for since they are this rank's by right, though nobody waits for them yet
+  std::uint64_t claimed_at_ns_ = 0, held_then_ = 0;   ///< when that began, or some came; and what was held
+  std::uint64_t busy_at_ns_ = 0;       ///< when somebody last did something with this rank's pages, as far as is known
+  std::uint64_t woken_others_ns_ = 0;  ///< when idle ranks were asked to say so
   std::int64_t nap_ns_ = 0;            ///< the next one, while something is unsettled
   std::uint64_t short_since_ns_ = 0;   ///< since when they have not been there; 0: they are, or nobody waits
   std::uint64_t stuck_since_ns_ = 0;   ///< 0: it is not

@@ -11,6 +11,8 @@
 // credit, then what it evicts. Where nobody is above, the shares add up to the total, so an ask within a share is always met in the end. Who asks, and until when,
 // is said by mem/room.h.
 //
+// A rank whose threads do nothing is *idle*, and says so: its share is the floor then, and what it leaves is in equal parts the others'. So it gives way as far as that, and gets its own back by asking.
+//
 // Nothing here blocks, sleeps or sends messages: answers say what the caller has to do.
 //
 // Thread safety: any thread of a rank, fault handlers too; ask() by one. Ranks meet in HostBudget only.
@@ -52,7 +54,9 @@ struct BasicHostBudget {
   };
 
   /// Once, by one rank, before the others look.
-  BasicHostBudget(std::uint64_t blocks, std::uint32_t of_ranks) noexcept : total(blocks), ranks(of_ranks), free(blocks) {
+  /// lowest: blocks that a rank can go on with.
+  BasicHostBudget(std::uint64_t blocks, std::uint32_t of_ranks, std::uint64_t lowest = 0) noexcept
+      : total(blocks), ranks(of_ranks), floor(std::min(blocks / of_ranks, std::max(lowest, blocks / of_ranks / 8))), free(blocks) {
     for (std::uint32_t r = 0; r < ranks; ++r) new (&slot(r)) Slot;
   }
   [[nodiscard]] static constexpr std::size_t bytes(std::uint32_t of_ranks) noexcept { return sizeof(BasicHostBudget) + of_ranks * sizeof(Slot); }
@@ -60,7 +64,9 @@ struct BasicHostBudget {
 
   const std::uint64_t total;   // blocks
   const std::uint32_t ranks;
+  const std::uint64_t floor;         // blocks: the share of an idle rank
   Atomic<std::uint32_t> asking{0};   // slots whose asked is not 0
+  Atomic<std::uint32_t> idle{0};     // ranks
   alignas(64) Atomic<std::uint64_t> free;
 };
 
@@ -71,7 +77,7 @@ class BasicBudget {
 
   /// rank: among those of the host. batch: blocks taken from the host at once; 0: a 64th of the share, 1 to 1024.
   BasicBudget(Host& host, std::uint32_t rank, std::uint64_t batch = 0) noexcept
-      : host_(host), slot_(host.slot(rank)), batch_(batch != 0 ? batch : std::clamp<std::uint64_t>(share() / 64, 1, 1024)) {}
+      : host_(host), slot_(host.slot(rank)), batch_(batch != 0 ? batch : std::clamp<std::uint64_t>(fair() / 64, 1, 1024)) {}
 
   /// Before blocks are filled.
   Charge charge(BudgetUse use, std::uint64_t blocks) noexcept {
@@ -153,7 +159,28 @@ class BasicBudget {
   [[nodiscard]] std::uint64_t used(BudgetUse use) const noexcept { return used_[static_cast<std::size_t>(use)].load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t held() const noexcept { return slot_.held.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t credit() const noexcept { return credit_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::uint64_t share() const noexcept { return host_.total / host_.ranks; }
+  /// Of each rank while none is idle.
+  [[nodiscard]] std::uint64_t fair() const noexcept { return host_.total / host_.ranks; }
+  /// Of this one now.
+  [[nodiscard]] std::uint64_t share() const noexcept {
+    const std::uint32_t idle = host_.idle.load(std::memory_order_relaxed);
+    if (idle == 0) [[likely]] return fair();
+    if (idle_.load(std::memory_order_relaxed)) return host_.floor;
+    return fair() + idle * (fair() - host_.floor) / std::max(host_.ranks - std::min(idle, host_.ranks), 1u);
+  }
+  /// By one thread of the rank. True: that is news.
+  bool set_idle(bool idle) noexcept {
+    if (idle_.load(std::memory_order_relaxed) == idle) return false;
+    idle_.store(idle, std::memory_order_relaxed);
+    host_.idle.fetch_add(idle ? 1 : ~std::uint32_t{0}, std::memory_order_relaxed);
+    return true;
+  }
+  [[nodiscard]] bool idle() const noexcept { return idle_.load(std::memory_order_relaxed); }
+
+  /// What is missing for so many blocks to be had at once, as far as the rank holds less than its share: others owe it, once it asks.
+  [[nodiscard]] std::uint64_t rightful(std::uint64_t headroom) noexcept {
+    return std::min(headroom - std::min(headroom, available()), share() - std::min(share(), held()));
+  }
 
  private:
   template <class T>
@@ -209,6 +236,7 @@ class BasicBudget {
   typename Host::Slot& slot_;
   const std::uint64_t batch_;
   alignas(64) Atomic<std::uint64_t> credit_{0};
+  Atomic<bool> idle_{false};
   std::array<Atomic<std::uint64_t>, kBudgetUses> used_{};
 };
 

@@ -126,7 +126,14 @@ class Residency {
   }
   /// Without what is only presumed.
   [[nodiscard]] std::uint64_t used_by_tables() const noexcept { return tables_.measured() + tables_.entries(); }
-  [[nodiscard]] std::uint64_t share() const noexcept { return room_.budget().share(); }
+  [[nodiscard]] std::uint64_t share() const noexcept { return room_.budget().fair(); }
+  /// Budget::rightful(), and what is held.
+  [[nodiscard]] std::uint64_t rightful(std::uint64_t headroom) noexcept { return room_.limitless() ? 0 : room_.budget().rightful(headroom); }
+  [[nodiscard]] std::uint64_t held() const noexcept { return room_.budget().held(); }
+  [[nodiscard]] std::uint64_t credit() const noexcept { return room_.budget().credit(); }
+  /// By who makes room: do this rank's threads do nothing? True: that is news.
+  bool set_idle(bool idle) noexcept { return room_.budget().set_idle(idle); }
+  [[nodiscard]] bool idle() const noexcept { return room_.budget().idle(); }
   [[nodiscard]] std::uint64_t total() const noexcept { return total_; }
   [[nodiscard]] const BlockSet& frames() const noexcept { return frames_; }
 

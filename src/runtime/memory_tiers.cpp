@@ -80,7 +80,7 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   if (alone) {
     new (parts.budget) mem::HostBudget(*blocks / ranks, 1);
   } else if (here.front() == me) {
-    new (parts.budget) mem::HostBudget(*blocks, ranks);
+    new (parts.budget) mem::HostBudget(*blocks, ranks, least_bytes(parts.workers) / mem::kBlockBytes);
   }
   parts.collectives.barrier();
   auto& host = *reinterpret_cast<mem::HostBudget*>(alone ? parts.budget : shared);
@@ -116,7 +116,8 @@ void MemoryTiers::tell(comm::Blocking& io, mem::PageRange pages, gas::Advisor::W
   }
 }
 
-void MemoryTiers::start(comm::Transport& transport, Counters& counters) {
+void MemoryTiers::start(comm::Transport& transport, Counters& counters, std::function<bool()> idle) {
+  keeper_->set_idle(std::move(idle));
   thread_ = std::thread([this, &transport, &counters] {
     const auto alternate = mem::AltStack::create();
     KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");

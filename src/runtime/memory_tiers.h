@@ -3,6 +3,7 @@
 // Thread safety: start(), stop() by the thread that builds the runtime; tell() from any.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -42,7 +43,8 @@ class MemoryTiers {
   /// Bytes that can be in DRAM at once here: a view of more would wait for ever.
   [[nodiscard]] std::uint64_t most_at_once() const noexcept { return residency_->total() * mem::kBlockBytes; }
 
-  void start(comm::Transport&, Counters&);
+  /// idle: do this rank's threads do nothing?
+  void start(comm::Transport&, Counters&, std::function<bool()> idle);
   void stop();
 
  private:

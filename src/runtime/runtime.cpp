@@ -488,7 +488,7 @@ bool Runtime::State::on_fault(void* self, std::uint64_t offset, mem::Access want
 void Runtime::State::start_threads(std::uint32_t first_worker) {
   running.store(true);
   service_thread = std::thread([this] { service_loop(); });
-  if (tiers != nullptr) tiers->start(*transport, own_counters()[counted_threads() - 1]);
+  if (tiers != nullptr) tiers->start(*transport, own_counters()[counted_threads() - 1], [this] { return pool->asleep(); });
   for (std::uint32_t w = first_worker; w < workers; ++w) {
     workers_left.fetch_add(1);
     worker_threads.emplace_back([this, w] {

@@ -59,6 +59,9 @@ class Idlers {
   /// Wakes everybody: something other than a push happened (the root's exit, stop).
   void wake_all() { outside_->ring(own_); }
 
+  /// Workers that sleep: for people, and for who shares what nobody here uses. relaxed: a number.
+  [[nodiscard]] std::uint32_t sleepers() const noexcept { return static_cast<std::uint32_t>(word_.load(std::memory_order_relaxed) & kSleepers); }
+
   void start_search() noexcept { word_.fetch_add(kSearching, std::memory_order_seq_cst); }
   /// The searcher found work (or gives up for another reason than sleep).
   void found();

@@ -365,6 +365,8 @@ void Pool::stop() noexcept {
   core_->idlers.wake_all();
 }
 
+bool Pool::asleep() const noexcept { return core_->idlers.sleepers() == core_->config.workers; }
+
 const Config& Pool::config() const noexcept { return core_->config; }
 std::uint64_t Pool::clock_ns() const noexcept { return now_ns() + core_->config.clock_offset_ns; }
 

@@ -82,6 +82,8 @@ class Pool {
   /// Runs entry(arg) as a user-level thread and returns when it has exited: for the caller that is worker index (main on rank 0); the calling
   /// OS thread works as that worker meanwhile. An exception of entry is rethrown here.
   void run_root(std::uint32_t index, void (*entry)(void*), void* arg);
+  /// Do all of its workers sleep? From any thread; it may be otherwise at once.
+  [[nodiscard]] bool asleep() const noexcept;
   /// Makes the workers return from run_worker. Any thread.
   void stop() noexcept;
 

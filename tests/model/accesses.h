@@ -28,10 +28,9 @@ struct Log {
   std::int8_t read[kMost];
 };
 
-/// What a mutant takes from the order of accesses to a word: additions (up) or subtractions are made at the end of the call, or never.
+/// What a mutant takes from a word: what is taken off it never is.
 struct Lack {
   int word = -1;
-  bool up = false, late = false;
 };
 
 /// What is one step of a call: each access; what it reads and then one write; or all of it.
@@ -59,10 +58,8 @@ class Accesses {
     live_ = log.n == 0;   // a call begins
     grain_ = grain;
     stepped_ = false;
-    late_ = 0;
     if (setjmp(stop_) != 0) return false;   // NOLINT: trivial frames only
     call();
-    if (late_ != 0) *words_[static_cast<std::size_t>(lack_.word)] += late_;
     log = {};
     return true;
   }
@@ -80,12 +77,7 @@ class Accesses {
     ++at_;
     return log_->read[log_->n++] = access();
   }
-  /// True: the mutant lacks this addition, or makes it later. Every time the call runs.
-  static bool lacks(int word, std::int64_t operand) {
-    if (word != lack_.word || (operand > 0) != lack_.up) return false;
-    if (lack_.late) late_ += static_cast<std::uint64_t>(operand);
-    return true;
-  }
+  static bool lacks(int word, std::int64_t operand) { return word == lack_.word && operand < 0; }
   static std::int8_t small(std::uint64_t word) {
     const auto value = static_cast<std::int64_t>(word);
     if (value < -100 || value > 100) std::abort();
@@ -100,7 +92,6 @@ class Accesses {
   static inline Log* log_ = nullptr;
   static inline unsigned at_ = 0;
   static inline Grain grain_ = Grain::access;
-  static inline std::uint64_t late_ = 0;
   static inline bool stepped_ = false;
   static inline bool live_ = false;   // past what was done in steps before
 };

@@ -37,9 +37,6 @@ enum class Without : std::uint8_t {
   telling_others,         ///< the keeper rings nobody
   bell_before_look,       ///< it reads its bell only when it goes to sleep
   relief_before_want,     ///< it takes what is wanted before it takes who was relieved
-  one_who_asks,           ///< each thread that has been charged ends the ask of its rank
-  ask_before_look,        ///< the ask is raised after the last look for free blocks
-  gift_before_look,       ///< who gives looks for asks before the blocks are free
   end_of_ask,             ///< an ask stays
 };
 
@@ -76,14 +73,15 @@ struct Host {
     std::vector<bool> own(Accesses::words().size());
     for (unsigned r = 0; r < p.ranks; ++r) {
       for (unsigned use = 0; use < mem::kBudgetUses; ++use) own[room(p, r) + kUsed + use] = true;
-      own[room(p, r) + kLimitless] = true;
+      own[room(p, r) + kLimitless] = own[room(p, r) + kIdle] = true;   // as they are at first
     }
+    own[kIdleRanks] = true;
     Accesses::set_own(std::move(own));
   }
   // In the order of their declaration.
-  static constexpr unsigned kAsking = 0, kFree = 1, kHeld = 2, kAsked = 3;                                       // the latter two of rank 0; each further rank: + 2
-  static constexpr unsigned kCredit = 0, kUsed = 1, kOwed = 6, kWanted = 7, kLimitless = 8, kRoomWords = 11;     // of room()
-  static unsigned room(const Program& p, unsigned rank) { return 2 + 2 * p.ranks + rank * kRoomWords; }
+  static constexpr unsigned kAsking = 0, kIdleRanks = 1, kFree = 2, kHeld = 3, kAsked = 4;                                       // the latter two of rank 0; each further rank: + 2
+  static constexpr unsigned kCredit = 0, kIdle = 1, kUsed = 2, kOwed = 7, kWanted = 8, kLimitless = 9, kRoomWords = 12;     // of room()
+  static unsigned room(const Program& p, unsigned rank) { return 3 + 2 * p.ranks + rank * kRoomWords; }
 
   alignas(64) std::array<std::byte, Room::Host::bytes(3)> memory{};
   Room::Host* host;
@@ -93,9 +91,7 @@ struct Host {
 struct Rooms {
   Rooms(const Program& program, Without lacks) : p(program), without(lacks) {
     Lack lack;
-    if (lacks == Without::ask_before_look) lack = {Host::kAsking, true, true};
-    if (lacks == Without::gift_before_look) lack = {Host::kFree, true, true};
-    if (lacks == Without::end_of_ask) lack = {Host::kAsking, false, false};
+    if (lacks == Without::end_of_ask) lack = {Host::kAsking};
     Accesses::set_lack(lack);
     Accesses::save(first_.words);
   }
@@ -110,12 +106,12 @@ struct Rooms {
     Log log;
   };
   struct State {
-    std::int8_t words[41];
+    std::int8_t words[45];
     Thread threads[4];
     Keeper keepers[3];
   };
   // Places of a thread: calls, and rings after them …
-  enum : std::uint8_t { kCall, kRing, kWant, kRingWanted, kRelieve, kRingRelieved, kEndAsk };
+  enum : std::uint8_t { kCall, kRing, kWant, kRingWanted, kRelieve, kRingRelieved };
   // … and of a keeper.
   enum : std::uint8_t { kSee, kTakeFirst, kTakeThen, kBalance, kTell, kShort, kMore, kEvict, kRingOwn, kBalanceAgain, kTellAgain, kTurned, kAsleep };
 
@@ -259,8 +255,6 @@ struct Rooms {
           std::swap(n, other);
         }
         return next_act(1);
-      case kEndAsk:
-        return call(n, me.log, label, emit, [&] { return static_cast<int>(room.budget().ask(0, 0)); }, [&](std::uint64_t) { next_act(1); });
     }
     switch (act.what) {
       case Do::fill:
@@ -270,7 +264,6 @@ struct Rooms {
                       (act.what == Do::fill ? keeper.frames : keeper.held) += act.blocks;
                       const bool owes = word(n, script.rank, Host::kOwed) != 0;
                       if (lacks(owes ? Without::ring_of_who_owes : Without::ring_of_who_took)) ring = 0;
-                      if (lacks(Without::one_who_asks) && !ring) return go(kEndAsk);
                       ring ? go(kRing) : next_act(1);
                     });
       case Do::release:
@@ -377,6 +370,8 @@ std::vector<Program> programs() {
       {"… or is put off", 2, 2, 0, 1, {{0, {{fill, 2}}}, {1, {{put_off, 1}, {fill, 1}}}}, true, Grain::call},
       {"a thread owes while one waits", 2, 4, 0, 1, {{0, {{fill, 4}}}, {1, {{hold, 1}}}, {1, {{wait, 1}, {fill, 1}}}}, false, Grain::call},
       {"three ranks", 3, 3, 0, 1, {{0, {{fill, 3}}}, {1, {{hold, 1}}}, {2, {{wait, 1}, {fill, 1}}}}, false, Grain::call},
+      {"who has all gives it up", 2, 4, 0, 1, {{0, {{hold, 4}, {release, 4}}}, {1, {{hold, 1}}}}},
+      {"one takes more than it fills", 2, 2, 0, 2, {{0, {{fill, 1}}}, {1, {{hold, 1}}}}},
       {"one waits for what another one has, write by write", 2, 2, 0, 1, {{0, {{fill, 2}}}, {1, {{wait, 1}, {fill, 1}}}}},
   };
 }
@@ -405,7 +400,7 @@ TEST_P(RoomWithout, IsFound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, RoomWithout,
-                         testing::Values(Without::ring_of_who_owes, Without::ring_of_who_paid, Without::ring_of_who_waited, Without::forgetting, Without::telling_others,
+                         testing::Values(Without::ring_of_who_owes, Without::ring_of_who_took, Without::ring_of_who_paid, Without::ring_of_who_waited, Without::forgetting, Without::telling_others,
                                          Without::bell_before_look, Without::relief_before_want, Without::end_of_ask));
 
 }  // namespace

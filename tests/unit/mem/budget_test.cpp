@@ -189,6 +189,54 @@ TEST(Budget, AnAskIsWithinTheShare) {
   EXPECT_EQ(host.host->asking.load(), 0u);
 }
 
+// An eighth of a share stays an idle rank's, unless it needs more to go on; the rest is the others', in equal parts.
+TEST(Budget, AnIdleRankGivesWay) {
+  TestHost host(2400, 3, 16);
+  EXPECT_EQ(host[0].share(), 800u);
+  for (std::size_t r : {0, 1, 2}) ASSERT_EQ(charge(host[r], BudgetUse::owned, 800), Got::done);
+  EXPECT_EQ(charge(host[1], BudgetUse::owned, 10), Got::evict);
+  EXPECT_TRUE(host[0].set_idle(true));
+  EXPECT_FALSE(host[0].set_idle(true));
+  EXPECT_EQ(host[0].share(), 100u);
+  EXPECT_EQ(host[1].share(), 1150u);
+  EXPECT_EQ(host[2].share(), 1150u);
+  EXPECT_EQ(host[0].fair(), 800u);
+  EXPECT_EQ(host[0].to_evict(0), 0u) << "nobody asks";
+  EXPECT_EQ(charge(host[1], BudgetUse::owned, 10), Got::asked);
+  EXPECT_EQ(host[0].to_evict(0), 10u);
+  EXPECT_EQ(host[2].to_evict(0), 0u);
+  EXPECT_TRUE(host[0].discharge(BudgetUse::owned, 10));
+  EXPECT_EQ(charge(host[1], BudgetUse::owned, 10), Got::done);
+  // It gets its own back by asking.
+  EXPECT_TRUE(host[0].set_idle(false));
+  EXPECT_EQ(host[1].share(), 800u);
+  EXPECT_EQ(host[0].rightful(50), 10u);
+  EXPECT_EQ(charge(host[0], BudgetUse::owned, 10), Got::asked);
+  EXPECT_EQ(host[1].to_evict(0), 10u);
+  for (std::size_t r : {0, 1, 2}) EXPECT_TRUE(host[r].set_idle(true));
+  EXPECT_EQ(host[2].share(), 100u);
+  host.expect_invariants();
+}
+
+TEST(Budget, AnIdleRankKeepsWhatItNeedsToGoOn) {
+  const std::unique_ptr<std::byte, void (*)(void*)> memory(static_cast<std::byte*>(std::aligned_alloc(64, HostBudget::bytes(2))), &std::free);
+  auto& host = *new (memory.get()) HostBudget(1600, 2, 300);
+  Budget idle(host, 0), busy(host, 1);
+  ASSERT_TRUE(idle.set_idle(true));
+  EXPECT_EQ(idle.share(), 300u);
+  EXPECT_EQ(busy.share(), 1300u);
+}
+
+TEST(Budget, WhatIsRightfulIsMissingAndWithinTheShare) {
+  TestHost host(1000, 2, 1);
+  EXPECT_EQ(host[0].rightful(400), 0u) << "there is as much";
+  ASSERT_EQ(charge(host[1], BudgetUse::owned, 900), Got::done);
+  ASSERT_EQ(charge(host[0], BudgetUse::owned, 100), Got::done);
+  EXPECT_EQ(host[0].rightful(30), 30u);
+  EXPECT_EQ(host[0].rightful(700), 400u);
+  EXPECT_EQ(host[1].rightful(30), 0u) << "it holds more than its share";
+}
+
 TEST(Budget, APartIsWhatThereIs) {
   TestHost host(10, 1, 4);
   EXPECT_EQ(host[0].charge_part(BudgetUse::owned, 7), 7u);
