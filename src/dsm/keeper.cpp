@@ -351,9 +351,9 @@ void Keeper::let_go_told(comm::Blocking& io) {
 
 /// What is left would be too little to get on with: pages would leave before they are used.
 void Keeper::no_room_beside_tables(std::uint64_t blocks) {
-  config_.fatal(fail(Errc::limit, fmt::format("of rank {}'s share of this host's budget, {} of {}, page tables and entries of the runtime take {}, since so much of the space was used; less than an eighth is left "
+  config_.fatal(fail(Errc::limit, fmt::format("of this rank's share of this host's budget, {} of {}, page tables and entries of the runtime take {}, since so much of the space was used; less than an eighth is left "
                                               "for data. Raise --dram (KASANE_DRAM)",
-                                              raw(transport_.rank()), bytes_text(residency_.share() * mem::kBlockBytes), bytes_text(residency_.total() * mem::kBlockBytes),
+                                              bytes_text(residency_.share() * mem::kBlockBytes), bytes_text(residency_.total() * mem::kBlockBytes),
                                               bytes_text(blocks * mem::kBlockBytes)))
                     .value());
 }
@@ -368,8 +368,8 @@ void Keeper::nothing_left() {
   const std::string tables = fmt::format("{} of it tables of pages and blocks, which are larger the more of the space was used", bytes_text(residency_.used_by_tables() * mem::kBlockBytes));
   const std::string spill = why_.empty() ? "what is left is pinned (views) or in use" : "nothing can be spilled: " + why_;
   config_.fatal(fail(Errc::limit,
-                     fmt::format("rank {} has {} of global memory in DRAM ({}) and needs more, and the budget of this host is {}; {}. Raise --dram (KASANE_DRAM), or hold less at once",
-                                 raw(transport_.rank()), bytes_text(residency_.used() * mem::kBlockBytes), tables, bytes_text(residency_.total() * mem::kBlockBytes), spill))
+                     fmt::format("{} of global memory in DRAM ({}) are not enough, and the budget of this host is {}; {}. Raise --dram (KASANE_DRAM), or hold less at once",
+                                 bytes_text(residency_.used() * mem::kBlockBytes), tables, bytes_text(residency_.total() * mem::kBlockBytes), spill))
                     .value());
 }
 

@@ -33,6 +33,8 @@ Tiers::Tiers(comm::Transport& transport, Mover& mover, AddressCache& addresses, 
   transport_.set_handler(kRouseHandler, &Tiers::on_rouse, this);
 }
 
+Result<void> Tiers::check() const { return config_.directories.empty() ? Result<void>{} : mem::SpillFile::check(config_.directories, config_.space_bytes); }
+
 Result<void> Tiers::open() {
   if (is_open()) return {};
   if (config_.directories.empty()) return fail(Errc::io, "there is no spill directory (--spill, KASANE_SPILL)");

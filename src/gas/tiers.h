@@ -53,6 +53,8 @@ class Tiers final : public Rouser {
 
   /// Makes the spill file, if there is none yet. Allocates: at the start, or by the keeper.
   Result<void> open();
+  /// Whether open() may do, without making anything: the directories, if there are any, are there and can be written to.
+  [[nodiscard]] Result<void> check() const;
   // acquire: pairs with open(), by another thread. A page that has bytes on SSD was written after it.
   [[nodiscard]] bool is_open() const noexcept { return open_.load(std::memory_order_acquire); }
 

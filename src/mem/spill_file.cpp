@@ -69,10 +69,10 @@ const char* remedy(int number) {
     case ENOSPC: return "free space there, or name another directory or several (--spill DIR:DIR)";
     case EDQUOT: return "the disk quota is used up: free space there, or name another directory";
     case ENOENT:
-    case ENOTDIR: return "create it, or name another directory";
+    case ENOTDIR: return "create it, or name another directory (--spill DIR)";
     case EROFS:
     case EACCES:
-    case EPERM: return "name a directory that this user can write to";
+    case EPERM: return "name a directory that this user can write to (--spill DIR)";
     case EFBIG:
       return "the file system, or the limit of file sizes (ulimit -f), is too small for offsets of this space: name another directory, or a smaller --space";
     case ENOMEM: return "there is no memory for its frames: raise the limit of the control group, or lower --dram";
@@ -82,26 +82,46 @@ const char* remedy(int number) {
   }
 }
 
+// visit(directory) for each; the first error.
+template <class F>
+Result<> for_each_directory(std::string_view directories, const F& visit) {
+  for (;;) {
+    const std::size_t colon = directories.find(':');
+    const std::string directory(directories.substr(0, colon));
+    if (directory.empty()) return fail(Errc::invalid_argument, "a spill directory has an empty name: write DIR or DIR:DIR");
+    KASANE_TRY(visit(directory));
+    if (colon == std::string_view::npos) return {};
+    directories.remove_prefix(colon + 1);
+  }
+}
+
+// bytes: of the space.
+Error refusal(const std::string& directory, std::uint64_t bytes, int number) {
+  return fail_errno(Errc::io, fmt::format("no spill file can be made in {} (it is sparse: as long as the space, {}, see --space, and takes what is spilled); {}", directory, bytes_text(bytes), remedy(number)),
+                    number)
+      .value();
+}
+
 }  // namespace
 
 Result<SpillFile> SpillFile::create(std::string_view directories, std::uint64_t bytes) {
   auto stored = BlockSet::create(bytes / kBlockBytes);
   if (!stored) return tl::unexpected(stored.error());
   SpillFile file(std::move(*stored));
-  for (;;) {
-    const std::size_t colon = directories.find(':');
-    const std::string directory(directories.substr(0, colon));
-    if (directory.empty()) return fail(Errc::invalid_argument, "a spill directory has an empty name: write DIR or DIR:DIR");
-    KASANE_TRY(file.add(directory, bytes));
-    if (colon == std::string_view::npos) return file;
-    directories.remove_prefix(colon + 1);
-  }
+  KASANE_TRY(for_each_directory(directories, [&](const std::string& directory) { return file.add(directory, bytes); }));
+  return file;
+}
+
+Result<> SpillFile::check(std::string_view directories, std::uint64_t bytes) {
+  return for_each_directory(directories, [&](const std::string& directory) -> Result<> {
+    // With a slash behind it a file is no directory. Files are made there: to write and to pass.
+    if (::access((directory + "/").c_str(), W_OK | X_OK) != 0) return tl::unexpected(refusal(directory, bytes, errno));
+    return {};
+  });
 }
 
 Result<> SpillFile::add(const std::string& directory, std::uint64_t bytes) {
-  const auto refuse = [&](int number) {
-    return fail_errno(Errc::io, fmt::format("no spill file of up to {} can be made in {}; {}", bytes_text(bytes), directory, remedy(number)), number);
-  };
+  const auto refuse = [&](int number) { return tl::unexpected(refusal(directory, bytes, number)); };
   rlimit limit{};
   // Asked for beforehand: beyond the limit the kernel sends SIGXFSZ.
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) return refuse(EFBIG);

@@ -47,6 +47,8 @@ class SpillFile {
   /// directories: "DIR" or "DIR:DIR…", of this host. bytes: of the space. Writes, reads and drops a block in each file, so that a directory that is missing,
   /// read-only, full or over quota is told at once: Errc::io with path, errno and what to do.
   static Result<SpillFile> create(std::string_view directories, std::uint64_t bytes);
+  /// Whether create() may do, as far as it can be told without making anything: each directory is there, and this user may write to it. Else create()'s error.
+  static Result<> check(std::string_view directories, std::uint64_t bytes);
   SpillFile(SpillFile&&) noexcept;
   SpillFile& operator=(SpillFile&&) = delete;
   ~SpillFile();

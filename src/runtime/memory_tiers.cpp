@@ -96,7 +96,7 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   made->tiers_ = std::make_unique<gas::Tiers>(parts.transport, parts.mover, parts.addresses, parts.coherence, parts.space, *made->residency_, made->advice_,
                                               gas::Tiers::Config{directories(options.spill), parts.space.bytes(), &end_of_memory});
   made->advisor_ = std::make_unique<gas::Advisor>(parts.transport, made->advice_, *made->residency_);
-  if (options.spill != "auto" && options.spill != "none") KASANE_TRY(made->tiers_->open());
+  KASANE_TRY(options.spill == "auto" || options.spill == "none" ? made->tiers_->check() : made->tiers_->open());
   std::erase(here, me);
   if (alone) here.clear();
   made->keeper_ = std::make_unique<dsm::Keeper>(parts.transport, parts.coherence, *made->tiers_, *made->residency_, *made->advisor_, parts.directory,

@@ -305,6 +305,9 @@ void Supervisor::note_exit(Rank rank, int code) {
   } else if (phase == Phase::gave_up) {
     messages_ += who + " gave up\n";
   } else if (phase == Phase::starting) {
+    const std::string why(status.text());
+    if (!why.empty() && why == refusal_) return begin_end(code != 0 ? code : 1);
+    refusal_ = why;
     messages_ += who + " did not start: exit code " + std::to_string(code) + "\n";
   } else {
     messages_ += who + " exited with code " + std::to_string(code) + " while the job was running (_exit or quick_exit?)\n";

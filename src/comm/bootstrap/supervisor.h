@@ -91,6 +91,7 @@ class Supervisor {
   bool ending_ = false;                     ///< the ranks that are left were told to end
   std::uint64_t deadline_ns_ = 0;           ///< 0: none; when passed, what is left is killed
   std::string messages_;                    ///< what to say about the deaths of this turn
+  std::string refusal_;                     ///< why the last one did not start: others mostly do not for the same reason, which is said once
 };
 
 }  // namespace kasane::comm

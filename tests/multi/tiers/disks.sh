@@ -27,8 +27,12 @@ expect() {
 
 mkdir "$dir/good"
 size="[0-9.]*[KMGT]"
-expect missing "no spill file of up to $size can be made in $dir/none; create it.*No such file or directory" "$dir/none"
-expect "a file" "can be made in $program; create it.*Not a directory" "$program"
+sparse="it is sparse: as long as the space, $size, see --space, and takes what is spilled"
+expect missing "no spill file can be made in $dir/none ($sparse); create it.*No such file or directory" "$dir/none"
+[ "$(echo "$output" | grep -c "can be made in")" = 1 ] || wrong "missing: not said once"
+output=$(TMPDIR=$dir/none timeout -k 5 60 "$kasane" "${job[@]}" -- "$program" --gtest_list_tests 2>&1) && wrong "missing, not named: found out late"
+echo "$output" | grep -q "did not start" && echo "$output" | grep -q "can be made in $dir/none ($sparse); create it.*No such file" || wrong "missing, not named"
+expect "a file" "can be made in $program ($sparse); create it.*Not a directory" "$program"
 expect few "1M of DRAM are too few for $ranks ranks .*: [0-9]*[KM] are needed (--dram" "$dir/good" KASANE_DRAM=1M
 for error in 122:"Disk quota exceeded" 5:"Input/output error" 28:"No space left on device"; do
   expect "writes: ${error#*:}" "writing $size at offset 0x[0-9a-f]* of the spill file in $dir/good failed, where $size bytes are free; .*${error#*:}" "$dir/good" \
@@ -49,10 +53,10 @@ if command -v prlimit > /dev/null; then
 fi
 
 if [ "${5-}" = apart ] && small ro ro 2> /dev/null; then
-  expect "read-only" "can be made in $dir/ro; name a directory that this user can write to.*Read-only file system" "$dir/ro"
+  expect "read-only" "can be made in $dir/ro ($sparse); name a directory that this user can write to.*Read-only file system" "$dir/ro"
   small full size=64k && head -c 65536 /dev/zero > "$dir/full/all" && mkdir "$dir/full.list"
   output=$(timeout -k 5 60 "$kasane" "${job[@]}" --spill "$dir/full" -- "${work[@]}" 2>&1) && wrong "full: status 0"
-  echo "$output" | grep -q "can be made in $dir/full; free space there.*No space left on device" || wrong full
+  echo "$output" | grep -q "can be made in $dir/full ($sparse); free space there.*No space left on device" || wrong full
   small later size=3m
   expect "full later" "writing $size at offset 0x[0-9a-f]* of the spill file in $dir/later failed, where 0 bytes are free; free space there.*No space left on device" "$dir/later"
 

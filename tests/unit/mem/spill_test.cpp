@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <thread>
@@ -308,6 +309,14 @@ TEST(SpillDirectory, MissingOrNone) {
   expect_words(refusal(folder.path() + ":" + folder.path() + "/nowhere"), {"nowhere"});
   expect_words(refusal("/proc/self/exe"), {"/proc/self/exe"});
   expect_words(refusal(folder.path() + ":"), {"empty name"});
+  // What a look says beforehand is what making the file would.
+  for (const std::string& directories : {folder.path() + "/nowhere", folder.path() + ":" + folder.path() + "/nowhere", std::string("/proc/self/exe"), folder.path() + ":"}) {
+    const auto looked = SpillFile::check(directories, kSpaceBytes);
+    ASSERT_FALSE(looked.has_value()) << directories;
+    EXPECT_EQ(looked.error().message, refusal(directories));
+  }
+  EXPECT_TRUE(SpillFile::check(folder.path() + ":" + folder.path(), kSpaceBytes).has_value());
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(SpillDirectory, LimitOfFileSizes) {
