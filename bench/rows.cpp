@@ -18,6 +18,8 @@ void print(const std::vector<Row>& rows) {
   }
 }
 
+std::FILE* table_file(const std::string& json) { return json == "-" ? stderr : stdout; }
+
 void write(const std::string& path, const std::vector<Row>& rows) {
   if (path.empty()) return;
   Json list = Json::array();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <variant>
@@ -34,6 +35,8 @@ struct Row {
 void print(const std::vector<Row>&);
 /// Of the option --json, which every suite has.
 inline constexpr char kJsonHelp[] = "write the rows to FILE too (- for standard output)";
+/// Where a table for readers goes: to standard output, unless the rows do (--json -); then to standard error.
+[[nodiscard]] std::FILE* table_file(const std::string& json);
 /// To the file at path; "-" is standard output, "" nothing. Throws std::runtime_error if that fails.
 void write(const std::string& path, const std::vector<Row>&);
 

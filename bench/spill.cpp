@@ -35,6 +35,7 @@
 #include "mem/space.h"
 #include "mem/spill_queue.h"
 #include "memory_group.h"
+#include "progress.h"
 #include "rows.h"
 #include "scratch_file.h"
 
@@ -302,22 +303,25 @@ std::vector<Case> cases(const Settings& s, Tier& tier, PeerFile& file) {
   return list;
 }
 
-std::vector<bench::Row> measure(const Settings& settings, unsigned repetitions, bool limited) {
+std::vector<bench::Row> measure(const Settings& settings, unsigned repetitions, bool limited, std::FILE* table) {
   Tier tier(settings);
   PeerFile file(settings);
   auto list = cases(settings, tier, file);
-  for (unsigned r = 0; r < repetitions; ++r)
-    for (Case& c : list) c.repeat();
+  {
+    bench::Progress progress(list.size() * repetitions);
+    for (unsigned r = 0; r < repetitions; ++r)
+      for (Case& c : list) progress.begin(c.name + " " + c.system), c.repeat();
+  }
   std::stable_sort(list.begin(), list.end(), [](const Case& x, const Case& y) { return x.name < y.name; });
-  std::printf("%s of data in %s; frames of %s; %s\n", bytes_text(settings.bytes).c_str(), settings.directory.c_str(),
-              bytes_text(std::max<std::uint64_t>(kBlockBytes, mem::large_frame_bytes())).c_str(),
-              limited ? "memory limited to a quarter of it" : "memory NOT limited (no control group can be made here): mmap's figures are too good");
+  std::fprintf(table, "%s of data in %s; frames of %s; %s\n", bytes_text(settings.bytes).c_str(), settings.directory.c_str(),
+               bytes_text(std::max<std::uint64_t>(kBlockBytes, mem::large_frame_bytes())).c_str(),
+               limited ? "memory limited to a quarter of it" : "memory NOT limited (no control group can be made here): mmap's figures are too good");
   std::vector<bench::Row> rows;
   for (Case& c : list) {
     const double value = bench::median(c.values), processor = bench::median(c.processor);
     // Not of programs that were started.
     const std::string cost = c.system == "fio" ? "" : fmt::format("   {:6.2f} µs of processor time a block", processor);
-    std::printf("%-10s %-18s %10.0f %-5s%s\n", c.name.c_str(), c.system.c_str(), value, c.unit.c_str(), cost.c_str());
+    std::fprintf(table, "%-10s %-18s %10.0f %-5s%s\n", c.name.c_str(), c.system.c_str(), value, c.unit.c_str(), cost.c_str());
     rows.push_back({"spill", c.name, c.system, 1, c.name == "random-8" ? 8u : 1u, c.name.front() == 's' ? kChunk : kBlockBytes, value, c.unit, repetitions});
   }
   return rows;
@@ -345,7 +349,7 @@ int main(int argc, char** argv) {
   const bench::MemoryGroup quarter("kasane-bench-spill." + std::to_string(::getpid()), *bytes / 4);
   // In a process of its own, so that the group is empty when it is to go.
   return bench::run_guarded("kasane bench spill", [&] {
-    write(json, measure(settings, quick ? 1 : repetitions, quarter.enter()));
+    write(json, measure(settings, quick ? 1 : repetitions, quarter.enter(), bench::table_file(json)));
     return 0;
   });
 }

@@ -17,7 +17,6 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/options.h"
 #include "common/options.h"
 #include "guarded.h"
@@ -25,6 +24,7 @@
 #include "mem/large_frames.h"
 #include "mem/space.h"
 #include "memory_group.h"
+#include "progress.h"
 #include "rows.h"
 #include "tier/systems.h"
 
@@ -40,31 +40,6 @@ constexpr char kName[] = "kasane bench tier";
 
 std::string group_prefix(pid_t owner) { return "kasane-bench-tier." + std::to_string(owner); }
 
-/// Says on standard error how far it is: a bar where that is a terminal, else a line a run.
-class Progress {
- public:
-  explicit Progress(std::size_t runs) : runs_(runs) {}
-  ~Progress() {
-    if (terminal_) std::fputs("\r\033[K", stderr);
-  }
-  void begin(const std::string& what) {
-    constexpr std::size_t kWidth = 24;
-    const std::size_t full = kWidth * done_ / runs_;
-    const auto passed = static_cast<unsigned>((kasane::now_ns() - start_) / 1'000'000'000);
-    const std::string left = done_ == 0 ? "" : ", " + std::to_string(passed * (runs_ - done_) / done_) + " s left";
-    const std::string bar = std::string(full, '#') + std::string(kWidth - full, '.');
-    if (terminal_) std::fprintf(stderr, "\r\033[K[%s] %zu/%zu %s%s", bar.c_str(), done_, runs_, what.c_str(), left.c_str());
-    else std::fprintf(stderr, "%zu/%zu %s …\n", done_ + 1, runs_, what.c_str());
-    ++done_;
-  }
-
- private:
-  const std::size_t runs_;
-  const bool terminal_ = ::isatty(STDERR_FILENO) != 0;
-  const std::uint64_t start_ = kasane::now_ns();
-  std::size_t done_ = 0;
-};
-
 struct Measured {
   std::vector<double> values;   ///< a repetition each
   std::uint64_t peak = 0, limit = 0;
@@ -74,7 +49,7 @@ using Results = std::map<std::pair<std::string, std::string>, Measured>;   // (c
 /// False: a run failed; its system is then left out of these cases.
 bool measure(std::vector<Job> jobs, unsigned repetitions, Results& results) {
   bool good = true;
-  Progress progress(jobs.size() * repetitions);
+  kasane::bench::Progress progress(jobs.size() * repetitions);
   for (unsigned r = 0; r < repetitions; ++r) {
     for (Job& job : jobs) {
       std::string what = job.system + ":";
@@ -92,7 +67,8 @@ bool measure(std::vector<Job> jobs, unsigned repetitions, Results& results) {
           m.limit = job.limit;
         }
       } catch (const std::exception& e) {
-        std::fprintf(stderr, "%s%s: %s failed: %s\n", ::isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "", kName, what.c_str(), e.what());
+        progress.pause();
+        std::fprintf(stderr, "%s: %s failed: %s\n", kName, what.c_str(), e.what());
         for (const std::string& name : job.cases) results.erase({name, job.system});
         job.run = nullptr;
         good = false;
@@ -181,7 +157,7 @@ int bench(const CommandLine& line) {
   Results results;
   const bool good = measure(all, repetitions, results);
 
-  std::FILE* const table = line.json == "-" ? stderr : stdout;
+  std::FILE* const table = kasane::bench::table_file(line.json);
   const std::uint64_t frames = std::max<std::uint64_t>(kasane::mem::kBlockBytes, kasane::mem::large_frame_bytes());
   std::fprintf(table, "%s of data in %s, a budget of %s, Kasane's frames of %s, %s\n", bytes_text(settings.bytes).c_str(), settings.directory.c_str(),
                bytes_text(settings.budget).c_str(), bytes_text(frames).c_str(),

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Says on standard error how far a suite is, a run at a time: a bar where that is a terminal, else a line a run. Standard output is left to the results.
+//
+//   Progress progress(cases.size() * repetitions);
+//   for (…) progress.begin("stencil N = 512"), …;
+//
+// Thread safety: one thread. Invariant: the terminal's line is clean when it has gone, and after pause().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace kasane::bench {
+
+class Progress {
+ public:
+  explicit Progress(std::size_t runs);
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  ~Progress() { pause(); }
+
+  /// The next run begins.
+  void begin(const std::string& what);
+  /// Takes the bar away, so that something else may be written; until the next begin().
+  void pause();
+
+ private:
+  const std::size_t runs_;
+  const bool terminal_;
+  const std::uint64_t start_;
+  std::size_t done_ = 0;
+};
+
+}  // namespace kasane::bench
