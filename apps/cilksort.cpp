@@ -12,6 +12,7 @@
 #include "common/command_line.h"
 #include "common/parallel.h"
 #include "common/patterns.h"
+#include "common/pieces.h"
 #include "common/private_array.h"
 #include "common/progress.h"
 #include "common/random.h"
@@ -36,7 +37,8 @@ struct Arguments {
 };
 
 template <class T>
-apps::Summary summarize(const T* a, std::size_t n) {
+apps::Summary summarize(const T* a, std::size_t n, bool quiet) {
+  const apps::Progress progress("cilksort: checking", apps::threads_of_pieces(n, kGrain), quiet);
   return kasane::run([a, n] {
     return kasane::parallel_reduce(std::size_t{0}, n, apps::Summary{}, [a](std::size_t i) { return apps::summary_at(a, i); },
                                    [](apps::Summary x, apps::Summary y) { return x + y; }, kGrain);
@@ -73,16 +75,19 @@ class Rivals {
   apps::PrivateArray<T> a_, b_;
 };
 
-/// Fills, sorts and checks a[0, n), `repeat` times. fill(a) makes the unsorted elements anew.
+/// Fills, sorts and checks a[0, n), `repeat` times. fill(a) makes the unsorted elements anew, and ends about so many threads.
 template <class T, class Fill>
-void sort_and_check(apps::Report& report, const apps::Common& common, const Arguments& arguments, T* a, std::size_t n, Fill fill) {
+void sort_and_check(apps::Report& report, const apps::Common& common, const Arguments& arguments, T* a, std::size_t n, std::size_t threads_of_fill, Fill fill) {
   const auto tmp = kasane::make_array<T>(n, arguments.where());
   const apps::Cutoff cutoff = arguments.cutoff();
   T* const scratch = tmp.get();
   std::optional<Rivals<T>> rivals;
   for (std::uint64_t r = 0; r < common.repeat; ++r) {
-    fill(a);
-    const apps::Summary before = summarize(a, n);
+    {
+      const apps::Progress progress("cilksort: filling", threads_of_fill, common.quiet);
+      fill(a);
+    }
+    const apps::Summary before = summarize(a, n, common.quiet);
     if (common.serial && r == 0) {
       rivals.emplace(a, n);
       rivals->sort(report, cutoff);
@@ -91,7 +96,7 @@ void sort_and_check(apps::Report& report, const apps::Common& common, const Argu
       apps::Progress progress("cilksort: sorting", apps::threads_of_sort(n, cutoff), common.quiet);
       report.measure([&] { kasane::run([=] { apps::cilksort<apps::Parallel>(a, scratch, n, cutoff); }); });
     }
-    const apps::Summary after = summarize(a, n);
+    const apps::Summary after = summarize(a, n, common.quiet);
     report.verify(after.sorted, "the result is not in order");
     report.verify(after.hash == before.hash, "the result does not hold the elements that were there before (checksum)");
   }
@@ -104,7 +109,7 @@ int sort_keys(const apps::CommandLine& line, const Arguments& arguments, apps::R
   report.parameter("count", n);
   report.parameter("seed", seed);
   const auto keys = kasane::make_array<std::uint64_t>(n, arguments.where());
-  sort_and_check(report, line.common(), arguments, keys.get(), n, [=](std::uint64_t* a) {
+  sort_and_check(report, line.common(), arguments, keys.get(), n, apps::threads_of_pieces(n, kGrain), [=](std::uint64_t* a) {
     kasane::run([=] {
       kasane::parallel_for(std::size_t{0}, n, [a, seed](std::size_t i) { a[i] = apps::random_at(seed, i); }, kGrain);
     });
@@ -159,22 +164,32 @@ int sort_file(const apps::CommandLine& line, const Arguments& arguments, apps::R
   if (!arguments.out.empty()) report.parameter("out", arguments.out);
   apps::TextFile file(arguments.file);
   const auto text = kasane::make_array<char>(file.bytes() + 1, arguments.where());
-  report.measure_part("read", [&] { file.read(text.get()); });
+  const bool quiet = line.common().quiet;
+  {
+    const apps::Progress progress("cilksort: reading", 0, quiet);
+    report.measure_part("read", [&] { file.read(text.get()); });
+  }
   // Only now, since the output may be the input.
   std::optional<apps::LineWriter> writer;
   if (!arguments.out.empty()) writer.emplace(arguments.out);
 
   const Text whole{text.get(), text.get() + file.bytes()};
   const auto first_line = kasane::make_array<std::size_t>(whole.pieces() + 1);
-  kasane::run([whole, first = first_line.get()] { count_lines(whole, first); });
+  {
+    const apps::Progress progress("cilksort: counting lines", apps::threads_of_pieces(whole.pieces(), 1), quiet);
+    kasane::run([whole, first = first_line.get()] { count_lines(whole, first); });
+  }
   const std::size_t n = first_line[whole.pieces()];
   report.result("bytes", file.bytes());
   report.result("lines", n);
   const auto lines = kasane::make_array<apps::Line>(n, arguments.where());
-  sort_and_check(report, line.common(), arguments, lines.get(), n, [whole, first = first_line.get()](apps::Line* to) {
+  sort_and_check(report, line.common(), arguments, lines.get(), n, apps::threads_of_pieces(whole.pieces(), 1), [whole, first = first_line.get()](apps::Line* to) {
     kasane::run([=] { index_lines(whole, first, to); });
   });
-  if (writer) report.measure_part("write", [&] { write_lines(*writer, lines.get(), n); });
+  if (writer) {
+    const apps::Progress progress("cilksort: writing", 0, quiet);
+    report.measure_part("write", [&] { write_lines(*writer, lines.get(), n); });
+  }
   return report.finish();
 }
 

@@ -28,10 +28,18 @@ namespace {
 struct SetRows {
   apps::Plate plate;
   double *a, *b;
+  /// For apps::Progress: rows that the first of so many members sets.
+  [[nodiscard]] std::uint64_t steps(std::size_t members) const noexcept { return 2 * apps::Member(0, members, nullptr, nullptr).part(0, plate.pitch()).last; }
   void operator()(apps::Member& me) const {
+    constexpr std::size_t kTogether = 256;   // rows, after which the progress shows
     const auto [first, last] = me.part(0, plate.pitch());
-    plate.set_rows(a, first, last);
-    plate.set_rows(b, first, last);
+    for (double* const all : {a, b}) {
+      for (std::size_t i = first; i < last; i += kTogether) {
+        const std::size_t end = std::min(i + kTogether, last);
+        plate.set_rows(all, i, end);
+        if (me.index() == 0) apps::Progress::add(end - i);
+      }
+    }
   }
 };
 
@@ -63,6 +71,8 @@ struct AdvanceAlone : Advance {
   void operator()(apps::Member& me) const { run<apps::Serial>(me); }
 };
 
+constexpr std::size_t kCheckedTogether = 16;   // rows
+
 /// The largest difference to the mode after `steps` steps.
 double error_of(apps::Plate plate, const double* values, std::uint64_t steps) {
   struct Largest {
@@ -71,7 +81,7 @@ double error_of(apps::Plate plate, const double* values, std::uint64_t steps) {
   };
   const double left = std::pow(plate.decay(), static_cast<double>(steps));
   return kasane::run([=] {
-    return apps::sum_pieces<apps::Parallel>(1, plate.n + 1, 16, [=](std::size_t first, std::size_t last) {
+    return apps::sum_pieces<apps::Parallel>(1, plate.n + 1, kCheckedTogether, [=](std::size_t first, std::size_t last) {
       Largest error;
       apps::PrivateArray<double> mode((last - first) * plate.pitch());
       plate.set_rows(mode.get() - first * plate.pitch(), first, last);
@@ -136,7 +146,11 @@ int run(int argc, char** argv) {
   double* result = a.get();
   std::vector<double> seconds;
   for (std::uint64_t r = 0; r < line.common().repeat; ++r) {
-    apps::team(SetRows{plate, a.get(), b.get()});
+    {
+      const SetRows set{plate, a.get(), b.get()};
+      const apps::Progress progress("stencil: filling", apps::Progress::Steps{set.steps(std::size_t{kasane::ranks()} * kasane::workers())}, line.common().quiet);
+      apps::team(set);
+    }
     if (!checkpoint.empty() && std::filesystem::exists(checkpoint)) {
       kasane::restore(a.get(), plate.points(), checkpoint);
       first = std::min(kasane::describe_checkpoint(checkpoint).note, steps);
@@ -154,7 +168,11 @@ int run(int argc, char** argv) {
   }
   report.result("gigaflops", 1e-9 * static_cast<double>(apps::Plate::kFlops * n * n * (steps - first)) / median);
 
-  const double error = error_of(plate, result, steps);
+  double error = 0;
+  {
+    const apps::Progress progress("stencil: checking", apps::threads_of_pieces(n, kCheckedTogether), line.common().quiet);
+    error = error_of(plate, result, steps);
+  }
   report.result("error", error);
   // Each step adds a few roundings of values that are at most 1; the mode itself has some.
   report.verify(error <= 4e-16 * static_cast<double>(steps + 4), "off the exact solution of the difference equation by " + std::to_string(error));

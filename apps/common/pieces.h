@@ -29,4 +29,7 @@ template <class Pattern, class F>
   return left + right;
 }
 
+/// About how many threads such a loop ends, or kasane::parallel_for: for the progress bar.
+[[nodiscard]] inline std::size_t threads_of_pieces(std::size_t n, std::size_t grain) { return n <= grain ? 0 : 1 + 2 * threads_of_pieces(n / 2, grain); }
+
 }  // namespace apps
