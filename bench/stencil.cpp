@@ -1,72 +1,141 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane bench stencil: Flop/s of the 9-point stencil against N, one step a pass and several (apps/stencil).
-//   kasane-bench-stencil [--quick] [--json FILE] [--sizes N …] [--ranks R …] [--together K]
-// Claim: with temporal blocking the rate does not fall where the grid leaves the caches. A run is k × `--passes` steps, all cases of a size in turns;
-// the application verifies each.
+// kasane bench stencil: Flop/s of the 9-point stencil against N, one step a pass and several (apps/stencil), in core or with a budget of DRAM.
+//   kasane-bench-stencil [--quick] [--json FILE] [--dram SIZE] [--dir DIR] [--sizes N …] [--ranks R …] [--together K]
+// Claim: with temporal blocking the rate does not fall where the grid leaves the caches, and falls less than without where it leaves DRAM. A run is k × `--passes`
+// steps; all cases of a size in turns, with a budget and in core; the application verifies each.
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "base/options.h"
 #include "common/options.h"
 #include "median.h"
+#include "progress.h"
 #include "rows.h"
 #include "run_app.h"
 
 namespace {
 
+using kasane::bench::median;
 using kasane::bench::Row;
 
+struct Settings {
+  std::string here = kasane::bench::own_folder(), directory, run_options;
+  std::uint64_t budget = 0;   ///< 0: none, and nothing beside it
+  std::vector<std::uint64_t> sizes;
+  std::vector<unsigned> ranks;
+  std::uint64_t together = 10, passes = 2;
+  unsigned repetitions = 5;
+};
+
 struct Case {
-  std::string name;
   std::uint64_t n;
   unsigned ranks;
   std::uint64_t together;
+  std::uint64_t budget;   ///< 0: none
   std::vector<double> rates = {};
+
+  [[nodiscard]] std::string steps() const { return together == 1 ? "plain" : "k = " + std::to_string(together); }
 };
+
+/// The two grids, without their rims.
+std::uint64_t data_bytes(std::uint64_t n) { return 16 * n * n; }
+
+/// N for data of a quarter of the budget to four times as much.
+std::vector<std::uint64_t> sizes_around(std::uint64_t budget, bool quick) {
+  std::vector<std::uint64_t> sizes;
+  for (const double share : quick ? std::vector<double>{0.5, 2} : std::vector<double>{0.25, 0.5, 1, 2, 4})
+    sizes.push_back(static_cast<std::uint64_t>(std::sqrt(share * static_cast<double>(budget) / 16)));
+  return sizes;
+}
+
+double rate_of(const Settings& s, const Case& c) {
+  std::string memory;
+  if (s.budget != 0) memory = c.budget == 0 ? "--dram 0 --spill none" : "--dram " + std::to_string(c.budget) + (s.directory.empty() ? "" : " --spill '" + s.directory + "'");
+  const std::string run = "'" + s.here + "/kasane' run -n " + std::to_string(c.ranks) + " --workers 1 " + memory + " " + s.run_options;
+  const std::string app = "'" + s.here + "/../apps/stencil' -n " + std::to_string(c.n) + " -k " + std::to_string(c.together) + " --steps " + std::to_string(s.together * s.passes);
+  return kasane::bench::run_app(run + " -- " + app + " --quiet --json -", {"/result/gigaflops"}).at(0);
+}
+
+/// The median of the ratios of each repetition to the same in core.
+double to_in_core(const Case& c, const std::vector<Case>& all) {
+  const auto other = std::find_if(all.begin(), all.end(), [&](const Case& o) { return o.budget == 0 && o.ranks == c.ranks && o.together == c.together; });
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < c.rates.size(); ++i) ratios.push_back(c.rates[i] / other->rates.at(i));
+  return median(ratios);
+}
+
+std::vector<Row> measure(const Settings& s, std::FILE* table) {
+  std::vector<std::uint64_t> budgets{0};
+  if (s.budget != 0) budgets.insert(budgets.begin(), s.budget);
+  std::vector<Row> rows;
+  std::fprintf(table, "%8s %6s %-8s %14s %12s %12s\n", "N", "ranks", "steps", "data / budget", "GFlop/s", "to in core");
+  kasane::bench::Progress progress(s.sizes.size() * s.ranks.size() * 2 * budgets.size() * s.repetitions);
+  for (const std::uint64_t n : s.sizes) {
+    std::vector<Case> cases;
+    for (const unsigned r : s.ranks)
+      for (const std::uint64_t k : {std::uint64_t{1}, s.together})
+        for (const std::uint64_t budget : budgets) cases.push_back({n, r, k, budget});
+    for (unsigned i = 0; i < s.repetitions; ++i) {   // in turns, so that all see the same machine
+      for (Case& c : cases) {
+        progress.begin("N = " + std::to_string(n) + ", ranks: " + std::to_string(c.ranks) + ", " + c.steps() + (c.budget != 0 ? ", " + kasane::bytes_text(c.budget) : ""));
+        c.rates.push_back(rate_of(s, c));
+      }
+    }
+    progress.pause();
+    for (const Case& c : cases) {
+      const double rate = median(c.rates);
+      const auto [low, high] = std::minmax_element(c.rates.begin(), c.rates.end());
+      std::fprintf(table, "%8llu %6u %-8s ", static_cast<unsigned long long>(n), c.ranks, c.steps().c_str());
+      const std::string where = s.budget == 0 ? "" : c.budget == 0 ? ", in core" : ", " + kasane::bytes_text(c.budget) + " DRAM";
+      Row row{"stencil", "stencil", "kasane, " + c.steps() + where, c.ranks, 0, 0, rate, "GFlop/s", s.repetitions,
+              {{"N", n}, {"low", *low}, {"high", *high}, {"data_bytes", data_bytes(n)}, {"budget_bytes", c.budget}}};
+      if (c.budget == 0) {
+        std::fprintf(table, "%14s %12.3f\n", "in core", rate);
+      } else {
+        const double ratio = to_in_core(c, cases);
+        row.more.push_back({"ratio", ratio});
+        std::fprintf(table, "%14.2f %12.3f %12.2f\n", static_cast<double>(data_bytes(n)) / static_cast<double>(c.budget), rate, ratio);
+      }
+      rows.push_back(std::move(row));
+    }
+    std::fflush(table);
+  }
+  return rows;
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
   apps::Options line("kasane bench stencil", "Flop/s of a 9-point stencil on N x N doubles, plain and with temporal blocking");
+  Settings s;
   bool quick = false;
-  std::string json, run_options;
-  std::vector<std::uint64_t> sizes{512, 1024, 2048, 4096, 8192};
-  std::vector<unsigned> ranks{1, 2, 4};
-  std::uint64_t together = 10, passes = 2;
+  std::string json, dram = "0";
   line.toggle("--quick", quick, "small sizes and one repetition: seconds");
   line.text("--json", json, kasane::bench::kJsonHelp);
-  line.numbers("--sizes", sizes, "N: rows and columns; a run needs 16 N^2 bytes (default: 512 to 8192)", 1, 1 << 20);
-  line.numbers("--ranks", ranks, "numbers of ranks, one worker each (default 1,2,4)", 1, 1024);
-  line.number("--together", together, "steps a pass with temporal blocking", 2, 1000);
-  line.number("--passes", passes, "passes of a run with temporal blocking; without, as many steps", 1, 1000);
-  line.text("--run", run_options, "options for `kasane run` beside -n and --workers", "TEXT");
+  line.text("--dram", dram, "budget of a host's DRAM, which half of the runs have; the others are in core. 0: no budget, all in core", "SIZE");
+  line.text("--dir", s.directory, "with --dram: where the spill files are made, on the disk to be measured (default: as kasane run has it)", "DIR");
+  line.numbers("--sizes", s.sizes, "N: rows and columns; a run needs 16 N^2 bytes (default: 512 to 8192; with --dram what makes 1/4, 1/2, 1, 2 and 4 times the budget)", 1, 1 << 20);
+  line.numbers("--ranks", s.ranks, "numbers of ranks, one worker each (default 1,2,4)", 1, 1024);
+  line.number("--together", s.together, "steps a pass with temporal blocking", 2, 1000);
+  line.number("--passes", s.passes, "passes of a run with temporal blocking; without, as many steps", 1, 1000);
+  line.number("--repetitions", s.repetitions, "of which the median counts", 1, 100);
+  line.text("--run", s.run_options, "options for `kasane run` beside -n, --workers, --dram and --spill", "TEXT");
+  line.needs("--dir", "--dram");
   if (const auto status = line.parse(argc, argv)) return *status;
-  if (quick) sizes = {256, 512}, ranks = {1, 2};
-  const unsigned repetitions = quick ? 1 : 5;
 
   return kasane::bench::or_told("kasane bench stencil", [&] {
-    const auto here = kasane::bench::own_folder();
-    std::vector<Row> rows;
-    std::FILE* const table = json == "-" ? stderr : stdout;
-    std::fprintf(table, "%-12s %8s %6s %12s\n", "case", "N", "ranks", "GFlop/s");
-    for (const std::uint64_t n : sizes) {
-      std::vector<Case> cases;
-      for (const unsigned r : ranks) cases.insert(cases.end(), {{"stencil", n, r, 1}, {"stencil-tb", n, r, together}});
-      for (unsigned i = 0; i < repetitions; ++i) {   // in turns, so that all see the same machine
-        for (Case& c : cases) {
-          c.rates.push_back(kasane::bench::run_app(here + "/kasane run -n " + std::to_string(c.ranks) + " --workers 1 " + run_options + " -- " + here + "/../apps/stencil -n " +
-                                                       std::to_string(n) + " -k " + std::to_string(c.together) + " --steps " + std::to_string(together * passes) + " --quiet --json -",
-                                                   {"/result/gigaflops"}).at(0));
-        }
-      }
-      for (const Case& c : cases) {
-        const double rate = kasane::bench::median(c.rates);
-        std::fprintf(table, "%-12s %8llu %6u %12.3f\n", c.name.c_str(), static_cast<unsigned long long>(n), c.ranks, rate);
-        rows.push_back({"stencil", "stencil", c.together == 1 ? "kasane, plain" : "kasane, k = " + std::to_string(c.together), c.ranks, 0, 0, rate, "GFlop/s", repetitions, {{"N", n}}});
-      }
-    }
-    write(json, rows);
+    const auto budget = kasane::parse_bytes(dram);
+    if (!budget) throw std::runtime_error("--dram: " + budget.error().message);
+    s.budget = *budget;
+    if (s.sizes.empty()) s.sizes = s.budget != 0 ? sizes_around(s.budget, quick) : quick ? std::vector<std::uint64_t>{256, 512} : std::vector<std::uint64_t>{512, 1024, 2048, 4096, 8192};
+    if (s.ranks.empty()) s.ranks = quick ? std::vector<unsigned>{1, 2} : std::vector<unsigned>{1, 2, 4};
+    if (quick) s.repetitions = 1;
+    write(json, measure(s, kasane::bench::table_file(json)));
     return 0;
   });
 }

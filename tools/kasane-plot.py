@@ -105,6 +105,14 @@ def lines_of(rows, axis):
     return lines
 
 
+def marks_of(rows, axis):
+    """[(x, text)]: places along the axis. Of the stencil: from which N on the two grids, 16 N^2 bytes, are larger than the budget of DRAM."""
+    if rows[0]["suite"] != "stencil" or axis != "N":
+        return []
+    budgets = sorted({row["budget_bytes"] for row in rows if row.get("budget_bytes")})
+    return [(math.sqrt(budget / 16), f"data = {size_text(budget)}B of DRAM") for budget in budgets]
+
+
 def draw_lines(axes, rows, axis):
     lines = lines_of(rows, axis)
     for number, (label, points) in enumerate(lines.items()):
@@ -121,6 +129,9 @@ def draw_lines(axes, rows, axis):
     else:
         axes.set_ylim(bottom=0)
     axes.set_xlabel(axis)
+    for x, text in marks_of(rows, axis):
+        axes.axvline(x, color="#555", linestyle=":", linewidth=1)
+        axes.text(x, 0.99, text + " ", transform=axes.get_xaxis_transform(), rotation=90, va="top", ha="right", fontsize="small", color="#555")
     if len(lines) > 6:  # beside the panel, where they hide nothing
         axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
     else:
@@ -221,6 +232,11 @@ def svg_lines(rows, axis, unit):
         parts.append(f'<text x="{across(x):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{size_text(x) if axis == "bytes" else x}</text>')
     parts.append(f'<text x="{(LEFT + WIDTH - LEGEND) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{axis}</text>')
     parts.append(f'<text x="12" y="{HEIGHT / 2}" text-anchor="middle" transform="rotate(-90 12 {HEIGHT / 2})">{html.escape(unit)}</text>')
+    for mark, text in marks_of(rows, axis):
+        if xs[0] <= mark <= xs[-1]:
+            x = across(mark)
+            parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" class="mark"/>'
+                         f'<text x="{x - 4:.1f}" y="{TOP + 4}" text-anchor="end" transform="rotate(-90 {x - 4:.1f} {TOP + 4})">{html.escape(text)}</text>')
     for i, (label, points) in enumerate(lines.items()):
         colour = COLOURS[i % len(COLOURS)]
         dashes = "" if label.startswith("kasane") else ' stroke-dasharray="2 3"' if label == "raw" else ' stroke-dasharray="7 3"'
@@ -233,7 +249,8 @@ def svg_lines(rows, axis, unit):
         parts.append(f'<line x1="{WIDTH - LEGEND + 10}" x2="{WIDTH - LEGEND + 34}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="1.8"{dashes}/>'
                      f'<text x="{WIDTH - LEGEND + 40}" y="{y + 4}">{html.escape(label)}</text>')
     height = max(HEIGHT, TOP + 20 + 15 * len(lines))
-    return f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">{"".join(parts)}</svg>'
+    width = WIDTH - LEGEND + max(LEGEND, 46 + 6 * max(len(label) for label in lines))
+    return f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}">{"".join(parts)}</svg>'
 
 
 def svg_bars(rows, unit):
@@ -267,7 +284,7 @@ def draw_page(rows, output, sources):
         drawing = svg_lines(panel, axis, unit) + table(panel, axis) if axis else svg_bars(panel, unit)
         figures.append(f"<figure><figcaption>{html.escape(title_of(suite, case, threads))}</figcaption>{drawing}</figure>")
     style = ("body{font:14px sans-serif;margin:1.5em} main{display:flex;flex-wrap:wrap;gap:1.5em} figure{margin:0} figcaption{font-weight:bold} svg text{font-size:11px} "
-             ".grid{stroke:#ddd} table{border-collapse:collapse;font-size:11px} td,th{padding:1px 5px;text-align:right}")
+             ".grid{stroke:#ddd} .mark{stroke:#555;stroke-dasharray:2 3} table{border-collapse:collapse;font-size:11px} td,th{padding:1px 5px;text-align:right}")
     page = (f'<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8"><title>Kasane: benchmark results</title><style>{style}</style>'
             f"<h1>Benchmark results</h1><p>{html.escape(', '.join(sources))}. Points are medians; pointing at one shows its quartiles. "
             f"Kasane's systems have full lines, peers broken ones, the limit a dotted one.</p><main>{''.join(figures)}</main></html>\n")
