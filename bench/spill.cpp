@@ -184,7 +184,7 @@ class Tier {
       if (window.size() == ahead) retire();
       if (op == mem::SpillOp::write) mem::populate(base_ + at, kChunk), stamp(base_, at, kChunk);
       window.emplace_back(op, base_, at);
-      if (!queue->submit(window.back().batch)) throw std::runtime_error("the queue is too short for the window");
+      queue->issue(window.back().batch);   // sleeps where a chunk travels in so many parts that the slots do not last
     }
     while (!window.empty()) retire();
   }
