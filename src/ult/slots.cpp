@@ -36,9 +36,9 @@ SlotControl& Slots::refill(SlotCache& cache) {
     if (SlotControl* fresh = take_never_used()) return *fresh;
   }
   // Outside the section: the exception is the user's and may travel.
-  throw std::runtime_error("kasane: rank " + std::to_string(raw(config_.rank)) + " has no place left for another thread: all " +
+  throw std::runtime_error("rank " + std::to_string(raw(config_.rank)) + " has no place left for another thread: all " +
                            std::to_string(config_.slots_per_rank) +
-                           " (slots_per_rank) run, or have ended and were not joined; join threads sooner, or set KASANE_SLOTS to more");
+                           " run, or have ended and were not joined; join threads sooner, or give each rank more (kasane run --slots, or KASANE_SLOTS)");
 }
 
 bool Slots::refill_from_free(SlotCache& cache) {
@@ -120,9 +120,9 @@ Word Slots::refill(StackCache& cache) {
     if (const Word fresh = take_never_used_stack(); fresh != 0) return fresh;
   }
   // Outside the section, as above.
-  throw std::runtime_error("kasane: rank " + std::to_string(raw(config_.rank)) + " has no call stack left for another thread: all " +
+  throw std::runtime_error("rank " + std::to_string(raw(config_.rank)) + " has no call stack left for another thread: all " +
                            std::to_string(config_.stacks_per_rank) +
-                           " (stacks_per_rank) are in use by threads that have not ended; fork less deeply, or set KASANE_SLOTS to more");
+                           " are in use by threads that have not ended; fork less deeply, or give each rank more (kasane run --slots, or KASANE_SLOTS)");
 }
 
 bool Slots::refill_from_free(StackCache& cache) {

@@ -92,7 +92,9 @@ TEST(ManyThreads, AForkBombIsToldSo) {
     return std::tuple(reached, text, sum);
   });
   EXPECT_GT(depth, 10'000);
-  EXPECT_NE(why.find("KASANE_SLOTS"), std::string::npos) << why;
+  // Who speaks, once; which rank; and both names of the option.
+  EXPECT_EQ(why.rfind("kasane::thread: rank ", 0), 0U) << why;
+  for (const char* part : {" has no call stack left", "--slots", "KASANE_SLOTS"}) EXPECT_NE(why.find(part), std::string::npos) << why;
   EXPECT_EQ(after, 42);
 }
 
