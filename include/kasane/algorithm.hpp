@@ -10,9 +10,9 @@
 ///       kasane::sort(x.get(), x.get() + n, std::greater<>());
 ///     });
 ///
-/// **Ranges** are given by random access iterators, or, for algorithms over one range, by the range itself (a vector, a span). Their elements are reached by
-/// all ranks: they
-/// lie in global memory or on threads' stacks. Output ranges do not overlap input ranges, except that they may be equal where it says so.
+/// **Ranges** are given by random access iterators, or by the range itself (a vector, a span), with the order of arguments of std::ranges: `count(range, value)`,
+/// `transform(range, out, f)`, `merge(range1, range2, out)`. An iterator into a range that is a temporary comes back as std::ranges::dangling. Elements are reached by
+/// all ranks: they lie in global memory or on threads' stacks. Output ranges do not overlap input ranges, except that they may be equal where it says so.
 ///
 /// **How**: a range is halved into pieces, each run in order by one thread; where elements are contiguous, pieces meet at multiples of 4 KiB, so that no two
 /// ranks write
@@ -167,6 +167,16 @@ T reduce_each(std::uint64_t begin, std::uint64_t end, Carried<F> f, Carried<Comb
 template <class R>
 concept algorithm_range = std::ranges::random_access_range<R> && std::ranges::common_range<R>;
 
+/// What an algorithm over R gives where that over its iterators gives Result.
+template <class R, class Result>
+using result_over = std::conditional_t<std::same_as<Result, std::ranges::iterator_t<R>> && !std::ranges::borrowed_range<R>, std::ranges::dangling, Result>;
+
+/// Where the shorter of two ranges has its end, in the first.
+template <algorithm_range R1, algorithm_range R2>
+[[nodiscard]] auto shorter_end(R1& range1, R2& range2) {
+  return advanced(std::ranges::begin(range1), std::min<std::uint64_t>(std::ranges::size(range1), std::ranges::size(range2)));
+}
+
 /// A word in global memory that all ranks use through the direct view.
 class SharedIndex {
  public:
@@ -190,6 +200,15 @@ class SharedIndex {
 
 }  // namespace detail
 
+/// name(range, …): name(begin, end, …), for whatever that is called with.
+#define KASANE_OVER_A_RANGE(name)                                                                                                                         \
+  template <detail::algorithm_range R, class... More>                                                                                                     \
+    requires requires(R& range, More&&... more) { kasane::name(std::ranges::begin(range), std::ranges::end(range), std::forward<More>(more)...); }        \
+  auto name(R&& range, More&&... more) {                                                                                                                  \
+    using Result = decltype(kasane::name(std::ranges::begin(range), std::ranges::end(range), std::forward<More>(more)...));                               \
+    return static_cast<detail::result_over<R, Result>>(kasane::name(std::ranges::begin(range), std::ranges::end(range), std::forward<More>(more)...));    \
+  }
+
 // ---- each element by itself ---------------------------------------------------------------------------------------------------------
 
 /// f(x) for each element x.
@@ -202,10 +221,7 @@ void for_each(I first, I last, F f, std::size_t grain = automatic) {
     for (I i = detail::advanced(first, begin), e = detail::advanced(first, end); i != e; ++i) std::invoke(*f, *i);
   });
 }
-template <detail::algorithm_range R, class F>
-void for_each(R&& range, F f, std::size_t grain = automatic) {
-  kasane::for_each(std::ranges::begin(range), std::ranges::end(range), std::move(f), grain);
-}
+KASANE_OVER_A_RANGE(for_each)
 
 /// *out = f(x) for each element; the end of the output, which may be the input.
 template <std::random_access_iterator I, std::random_access_iterator O, class F>
@@ -237,6 +253,13 @@ O transform(I first, I last, J second, O out, F f, std::size_t grain = automatic
   });
   return detail::advanced(out, n);
 }
+KASANE_OVER_A_RANGE(transform)
+/// The same, to the end of the shorter range.
+template <detail::algorithm_range R1, detail::algorithm_range R2, std::random_access_iterator O, class F>
+  requires std::invocable<F&, std::ranges::range_reference_t<R1>, std::ranges::range_reference_t<R2>>
+O transform(R1&& range1, R2&& range2, O out, F f, std::size_t grain = automatic) {
+  return kasane::transform(std::ranges::begin(range1), detail::shorter_end(range1, range2), std::ranges::begin(range2), out, std::move(f), grain);
+}
 
 /// Copies the elements; the end of the output.
 template <std::random_access_iterator I, std::random_access_iterator O>
@@ -252,6 +275,7 @@ O copy(I first, I last, O out, std::size_t grain = automatic) {
   });
   return detail::advanced(out, n);
 }
+KASANE_OVER_A_RANGE(copy)
 
 /// Assigns value to each element.
 template <std::random_access_iterator I, class T = std::iter_value_t<I>>
@@ -262,10 +286,7 @@ void fill(I first, I last, const T& value, std::size_t grain = automatic) {
     std::fill(detail::advanced(first, begin), detail::advanced(first, end), value);
   });
 }
-template <detail::algorithm_range R, class T = std::ranges::range_value_t<R>>
-void fill(R&& range, const T& value, std::size_t grain = automatic) {
-  kasane::fill(std::ranges::begin(range), std::ranges::end(range), value, grain);
-}
+KASANE_OVER_A_RANGE(fill)
 
 // ---- reductions ----------------------------------------------------------------------------------------------------------------------
 
@@ -304,6 +325,14 @@ template <std::random_access_iterator I, std::random_access_iterator J, class T,
   };
   return detail::fold(n, std::move(init), std::move(reduce), value, detail::cut_for(first, n, grain), first, second);
 }
+KASANE_OVER_A_RANGE(transform_reduce)
+/// The same, to the end of the shorter range.
+template <detail::algorithm_range R1, detail::algorithm_range R2, class T, class Reduce = std::plus<>, class F = std::multiplies<>>
+  requires std::invocable<F&, std::ranges::range_reference_t<R1>, std::ranges::range_reference_t<R2>>
+[[nodiscard]] T transform_reduce(R1&& range1, R2&& range2, T init, Reduce reduce = {}, F f = {}, std::size_t grain = automatic) {
+  return kasane::transform_reduce(std::ranges::begin(range1), detail::shorter_end(range1, range2), std::ranges::begin(range2), std::move(init), std::move(reduce),
+                                  std::move(f), grain);
+}
 
 /// reduce(init, the elements), in order; by default their sum from zero.
 template <std::random_access_iterator I, class T, class Reduce = std::plus<>>
@@ -314,10 +343,7 @@ template <std::random_access_iterator I>
 [[nodiscard]] std::iter_value_t<I> reduce(I first, I last) {
   return kasane::reduce(first, last, std::iter_value_t<I>{});
 }
-template <detail::algorithm_range R, class T, class Reduce = std::plus<>>
-[[nodiscard]] T reduce(R&& range, T init, Reduce reduce = {}, std::size_t grain = automatic) {
-  return kasane::reduce(std::ranges::begin(range), std::ranges::end(range), std::move(init), std::move(reduce), grain);
-}
+KASANE_OVER_A_RANGE(reduce)
 
 /// How many elements satisfy the predicate.
 template <std::random_access_iterator I, class Predicate>
@@ -327,10 +353,12 @@ template <std::random_access_iterator I, class Predicate>
       first, last, Count{0}, std::plus<>(),
       [p = detail::Carried<Predicate>(predicate)](auto&& x) mutable { return std::invoke(*p, x) ? Count{1} : Count{0}; }, grain);
 }
+KASANE_OVER_A_RANGE(count_if)
 template <std::random_access_iterator I, class T>
 [[nodiscard]] std::iter_difference_t<I> count(I first, I last, const T& value, std::size_t grain = automatic) {
   return kasane::count_if(first, last, [value](const auto& x) { return x == value; }, grain);
 }
+KASANE_OVER_A_RANGE(count)
 
 namespace detail {
 /// The first element that is the best, where better(a, b): a before b.
@@ -359,13 +387,35 @@ template <std::random_access_iterator I, class Less = std::less<>>
 [[nodiscard]] I min_element(I first, I last, Less less = {}, std::size_t grain = automatic) {
   return detail::best_element(first, last, std::move(less), grain);
 }
+KASANE_OVER_A_RANGE(min_element)
 template <std::random_access_iterator I, class Less = std::less<>>
 [[nodiscard]] I max_element(I first, I last, Less less = {}, std::size_t grain = automatic) {
   return detail::best_element(
       first, last, [less = detail::Carried<Less>(less)](const auto& a, const auto& b) mutable { return static_cast<bool>(std::invoke(*less, b, a)); }, grain);
 }
+KASANE_OVER_A_RANGE(max_element)
 
 // ---- searches ------------------------------------------------------------------------------------------------------------------------
+
+namespace detail {
+/// A piece of a search: looks for a hit, unless one is known that lies before it. *found: the first known, or the number of elements.
+template <class I, class Predicate>
+class SearchPiece {
+ public:
+  SearchPiece(I first, global_ptr<std::uint64_t> found, Predicate& predicate) noexcept : first_(first), found_(found), predicate_(predicate) {}
+  void operator()(std::uint64_t begin, std::uint64_t end) {
+    if (get(found_) <= begin) return;
+    const I stop = advanced(first_, end);
+    const I hit = std::find_if(advanced(first_, begin), stop, std::ref(*predicate_));
+    if (hit != stop) SharedIndex::lower_to(found_, count_of(first_, hit));
+  }
+
+ private:
+  I first_;
+  global_ptr<std::uint64_t> found_;
+  Carried<Predicate> predicate_;
+};
+}  // namespace detail
 
 /// The first element that satisfies the predicate, else last. Pieces behind one that was found are not begun; those under way run to their first hit.
 /// Allocates a word.
@@ -376,35 +426,31 @@ template <std::random_access_iterator I, class Predicate>
   cut.near = 0;   // in order, as far as possible
   if (n <= cut.grain) return std::find_if(first, last, std::ref(predicate));
   const detail::SharedIndex found(n);
-  detail::pieces(n, cut, [first, at = found.at(), p = detail::Carried<Predicate>(predicate)](std::uint64_t begin, std::uint64_t end) mutable {
-    if (get(at) <= begin) return;
-    const I stop = detail::advanced(first, end);
-    const I hit = std::find_if(detail::advanced(first, begin), stop, std::ref(*p));
-    if (hit != stop) detail::SharedIndex::lower_to(at, detail::count_of(first, hit));
-  });
+  detail::pieces(n, cut, detail::SearchPiece<I, Predicate>(first, found.at(), predicate));
   return detail::advanced(first, get(found.at()));
 }
-template <detail::algorithm_range R, class Predicate>
-[[nodiscard]] auto find_if(R&& range, Predicate predicate, std::size_t grain = automatic) {
-  return kasane::find_if(std::ranges::begin(range), std::ranges::end(range), std::move(predicate), grain);
-}
+KASANE_OVER_A_RANGE(find_if)
 template <std::random_access_iterator I, class T>
 [[nodiscard]] I find(I first, I last, const T& value, std::size_t grain = automatic) {
   return kasane::find_if(first, last, [value](const auto& x) { return x == value; }, grain);
 }
+KASANE_OVER_A_RANGE(find)
 template <std::random_access_iterator I, class Predicate>
 [[nodiscard]] bool any_of(I first, I last, Predicate predicate, std::size_t grain = automatic) {
   return kasane::find_if(first, last, std::move(predicate), grain) != last;
 }
+KASANE_OVER_A_RANGE(any_of)
 template <std::random_access_iterator I, class Predicate>
 [[nodiscard]] bool none_of(I first, I last, Predicate predicate, std::size_t grain = automatic) {
   return !kasane::any_of(first, last, std::move(predicate), grain);
 }
+KASANE_OVER_A_RANGE(none_of)
 template <std::random_access_iterator I, class Predicate>
 [[nodiscard]] bool all_of(I first, I last, Predicate predicate, std::size_t grain = automatic) {
   return kasane::none_of(
       first, last, [p = detail::Carried<Predicate>(predicate)](const auto& x) mutable { return !std::invoke(*p, x); }, grain);
 }
+KASANE_OVER_A_RANGE(all_of)
 
 // ---- scans ---------------------------------------------------------------------------------------------------------------------------
 
@@ -452,20 +498,32 @@ O scan(I first, I last, O out, std::optional<T> init, Op op, Sweep sweep, std::s
   return advanced(out, n);
 }
 
+template <class T, class I, class O, class Op>
+O inclusive_scan_from(I first, I last, O out, Op op, std::optional<T> init, std::size_t grain) {
+  auto sweep = [first, out, op = Carried<Op>(op)](std::uint64_t begin, std::uint64_t end, const std::optional<T>& before) mutable {
+    const I i = advanced(first, begin), e = advanced(first, end);
+    if (before)
+      std::inclusive_scan(i, e, advanced(out, begin), std::ref(*op), *before);
+    else
+      std::inclusive_scan(i, e, advanced(out, begin), std::ref(*op));
+  };
+  return scan<T>(first, last, out, std::move(init), op, sweep, grain);
+}
+
 }  // namespace detail
 
-/// out[i] = op(init, the elements up to and with i). out may be first. The end of the output. Allocates a value for each piece.
-template <std::random_access_iterator I, std::random_access_iterator O, class Op = std::plus<>, class T = std::iter_value_t<I>>
-O inclusive_scan(I first, I last, O out, Op op = {}, std::optional<T> init = std::nullopt, std::size_t grain = automatic) {
-  auto sweep = [first, out, op = detail::Carried<Op>(op)](std::uint64_t begin, std::uint64_t end, const std::optional<T>& before) mutable {
-    const I i = detail::advanced(first, begin), e = detail::advanced(first, end);
-    if (before)
-      std::inclusive_scan(i, e, detail::advanced(out, begin), std::ref(*op), *before);
-    else
-      std::inclusive_scan(i, e, detail::advanced(out, begin), std::ref(*op));
-  };
-  return detail::scan<T>(first, last, out, std::move(init), op, sweep, grain);
+/// out[i] = op(init, the elements up to and with i), where the sums have the type of init; without init, or with std::nullopt (to give a grain), op(the elements up
+/// to and with i). out may be first. The end of the output. Allocates a value for each piece.
+template <std::random_access_iterator I, std::random_access_iterator O, class Op = std::plus<>>
+O inclusive_scan(I first, I last, O out, Op op = {}, std::nullopt_t = std::nullopt, std::size_t grain = automatic) {
+  return detail::inclusive_scan_from<std::iter_value_t<I>>(first, last, out, std::move(op), std::nullopt, grain);
 }
+template <std::random_access_iterator I, std::random_access_iterator O, class Op, class T>
+  requires(!std::same_as<T, std::nullopt_t>)
+O inclusive_scan(I first, I last, O out, Op op, T init, std::size_t grain = automatic) {
+  return detail::inclusive_scan_from<T>(first, last, out, std::move(op), std::optional<T>(std::move(init)), grain);
+}
+KASANE_OVER_A_RANGE(inclusive_scan)
 /// out[i] = op(init, the elements before i). Else as inclusive_scan.
 template <std::random_access_iterator I, std::random_access_iterator O, class T, class Op = std::plus<>>
 O exclusive_scan(I first, I last, O out, T init, Op op = {}, std::size_t grain = automatic) {
@@ -474,6 +532,7 @@ O exclusive_scan(I first, I last, O out, T init, Op op = {}, std::size_t grain =
   };
   return detail::scan<T>(first, last, out, std::optional<T>(std::move(init)), op, sweep, grain);
 }
+KASANE_OVER_A_RANGE(exclusive_scan)
 
 // ---- order ---------------------------------------------------------------------------------------------------------------------------
 
@@ -590,6 +649,11 @@ O merge(I first1, I last1, J first2, J last2, O out, Less less = {}, std::size_t
   detail::merge_runs<detail::Transfer::copy, I, J, O, Less>(first1, last1, first2, last2, out, detail::Carried<Less>(less), detail::cut_for(out, n, grain));
   return detail::advanced(out, n);
 }
+template <detail::algorithm_range R1, detail::algorithm_range R2, std::random_access_iterator O, class Less = std::less<>>
+  requires std::mergeable<std::ranges::iterator_t<R1>, std::ranges::iterator_t<R2>, O, Less>
+O merge(R1&& range1, R2&& range2, O out, Less less = {}, std::size_t grain = automatic) {
+  return kasane::merge(std::ranges::begin(range1), std::ranges::end(range1), std::ranges::begin(range2), std::ranges::end(range2), out, std::move(less), grain);
+}
 
 /// Sorts the elements, whose moves do not throw. Allocates as much again. If less throws, elements may be lost: those of trivially copyable types get
 /// unspecified
@@ -598,14 +662,14 @@ template <std::random_access_iterator I, class Less = std::less<>>
 void sort(I first, I last, Less less = {}, std::size_t grain = automatic) {
   detail::sort<false>(first, last, std::move(less), grain);
 }
-template <detail::algorithm_range R, class Less = std::less<>>
-void sort(R&& range, Less less = {}, std::size_t grain = automatic) {
-  kasane::sort(std::ranges::begin(range), std::ranges::end(range), std::move(less), grain);
-}
+KASANE_OVER_A_RANGE(sort)
 /// The same, and equal elements keep their order.
 template <std::random_access_iterator I, class Less = std::less<>>
 void stable_sort(I first, I last, Less less = {}, std::size_t grain = automatic) {
   detail::sort<true>(first, last, std::move(less), grain);
 }
+KASANE_OVER_A_RANGE(stable_sort)
+
+#undef KASANE_OVER_A_RANGE
 
 }  // namespace kasane

@@ -4,11 +4,16 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <concepts>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <kasane/algorithm.hpp>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
+#include <ranges>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -125,26 +130,55 @@ TEST(Algorithm, FindsTheFirst) {
   });
 }
 
-// With one worker in the job pieces run in order, so those behind the hit are the ones that must not be looked at.
+// The pieces of a search, in random orders, as they may be begun: of those behind a hit that is known none is looked at, of the hit's own what lies before it. So how many
+// elements are looked at is known for each order, whatever the time.
 TEST(Algorithm, AFoundElementEndsTheSearch) {
-  const std::uint64_t looked = kasane::run([] {
+  constexpr std::uint64_t kPieces = 50, kGrain = 64, kHits[] = {7 * kGrain + 5, 30 * kGrain, 31 * kGrain + 63};
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    std::vector<std::uint64_t, kasane::allocator<std::uint64_t>> order(kPieces);
+    std::iota(order.begin(), order.end(), 0U);
+    std::shuffle(order.begin(), order.end(), std::minstd_rand(seed));
+    std::uint64_t expected = 0, known = kPieces * kGrain;
+    for (const std::uint64_t piece : order) {
+      const std::uint64_t begin = piece * kGrain, end = begin + kGrain;
+      if (known <= begin) continue;
+      const auto* const hit = std::find_if(std::begin(kHits), std::end(kHits), [=](std::uint64_t h) { return h >= begin && h < end; });
+      expected += hit == std::end(kHits) ? kGrain : *hit - begin + 1;
+      if (hit != std::end(kHits)) known = std::min(known, *hit);
+    }
+    const auto [looked, found] = kasane::run([&order, &kHits] {
+      Values v(kPieces * kGrain, 0);
+      for (const std::uint64_t hit : kHits) v[hit] = 1;
+      std::uint64_t count = 0;
+      const auto predicate = [&count](std::int64_t x) { return ++count, x == 1; };
+      const kasane::detail::SharedIndex first_hit(v.size());
+      kasane::detail::SearchPiece piece(v.data(), first_hit.at(), predicate);
+      for (const std::uint64_t p : order) piece(p * kGrain, (p + 1) * kGrain);
+      return std::pair(count, kasane::get(first_hit.at()));
+    });
+    EXPECT_EQ(looked, expected) << "seed " << seed;
+    EXPECT_EQ(found, kHits[0]) << "seed " << seed;
+  }
+}
+
+// find_if runs these pieces: with one worker in the job in order, and so no further than to the hit.
+TEST(Algorithm, OneWorkerLooksNoFurtherThanTheFirst) {
+  const auto [looked, found] = kasane::run([] {
     Values v(1 << 20, 0);
     v[1000] = 1;
-    std::uint64_t* const count = static_cast<std::uint64_t*>(kasane::allocate(8));
-    const kasane::global_ptr<std::uint64_t> at(count);
+    const std::unique_ptr<std::uint64_t, kasane::array_deleter> count(static_cast<std::uint64_t*>(kasane::allocate(8)));
+    const kasane::global_ptr<std::uint64_t> at(count.get());
     kasane::put(at, std::uint64_t{0});
-    (void)kasane::find_if(v.begin(), v.end(), [at](std::int64_t x) {
+    const auto hit = kasane::find_if(v, [at](std::int64_t x) {
       kasane::add(at, 1);
       return x == 1;
     }, 512);
-    const std::uint64_t n = kasane::get(at);
-    kasane::deallocate(count);
-    return n;
+    return std::pair(kasane::get(at), hit - v.begin());
   });
-  if (kasane::ranks() * kasane::workers() == 1)
+  EXPECT_EQ(found, 1000);
+  if (kasane::ranks() * kasane::workers() == 1) {
     EXPECT_EQ(looked, 1001U);
-  else
-    EXPECT_LT(looked, std::uint64_t{1} << 20);
+  }
 }
 
 /// How often the pieces of [begin, end) have gone near their memory on the way down: least and most.
@@ -195,7 +229,9 @@ TEST(Algorithm, ScansKeepTheOrderAlsoInPlace) {
   for_shapes([](const Shape& s, std::int64_t* first, std::int64_t* last) {
     Values expected(s.n), out(s.n);
     std::inclusive_scan(first, last, expected.begin());
-    if (kasane::inclusive_scan(first, last, out.begin(), std::plus<>(), {}, s.grain) != out.end() || out != expected) return false;
+    if (kasane::inclusive_scan(first, last, out.begin(), std::plus<>(), std::nullopt, s.grain) != out.end() || out != expected) return false;
+    std::inclusive_scan(first, last, expected.begin(), std::plus<>(), std::int64_t{-4});
+    if (kasane::inclusive_scan(first, last, out.begin(), std::plus<>(), std::int64_t{-4}, s.grain) != out.end() || out != expected) return false;
     std::exclusive_scan(first, last, expected.begin(), std::int64_t{9});
     kasane::exclusive_scan(first, last, out.begin(), std::int64_t{9}, std::plus<>(), s.grain);
     if (out != expected) return false;
@@ -203,7 +239,7 @@ TEST(Algorithm, ScansKeepTheOrderAlsoInPlace) {
     std::vector<Affine, kasane::allocator<Affine>> steps, sums(s.n);
     for (const std::int64_t* p = first; p != last; ++p) steps.push_back({static_cast<std::uint64_t>(*p) | 1, static_cast<std::uint64_t>(*p)});
     std::inclusive_scan(steps.begin(), steps.end(), sums.begin(), then, Affine{2, 3});
-    kasane::inclusive_scan(steps.begin(), steps.end(), steps.begin(), then, std::optional(Affine{2, 3}), s.grain);
+    kasane::inclusive_scan(steps.begin(), steps.end(), steps.begin(), then, Affine{2, 3}, s.grain);
     return steps == sums;
   });
 }
@@ -220,6 +256,48 @@ TEST(Algorithm, SortsAndMerges) {
     if (kasane::merge(first, last, other.begin(), other.end(), merged.begin(), std::less<>(), s.grain) != merged.end()) return false;
     return merged == expected_merge;
   });
+}
+
+// Each algorithm over a range is that over its iterators, with the arguments of std::ranges.
+TEST(Algorithm, TakesRangesAsWellAsIterators) {
+  for_shapes([](const Shape& s, std::int64_t* first, std::int64_t* last) {
+    const std::span<std::int64_t> in(first, last);
+    Values out(s.n), expected(s.n), longer(s.n + 3, 2);
+    const auto right = [&](auto end) { return end == out.begin() + static_cast<std::ptrdiff_t>(s.n) && out == expected; };
+    const auto odd = [](std::int64_t x) { return x % 2 != 0; };
+    const auto negative = [](std::int64_t x) { return -x; };
+
+    std::transform(first, last, expected.begin(), negative);
+    bool good = right(kasane::transform(in, out.begin(), negative, s.grain));
+    std::transform(first, last, longer.begin(), expected.begin(), std::multiplies<>());
+    good = good && right(kasane::transform(in, longer, out.begin(), std::multiplies<>(), s.grain)) && right(kasane::transform(longer, in, out.begin(), std::multiplies<>()));
+    std::copy(first, last, expected.begin());
+    good = good && right(kasane::copy(in, out.begin(), s.grain));
+    std::inclusive_scan(first, last, expected.begin());
+    good = good && right(kasane::inclusive_scan(in, out.begin()));
+    std::inclusive_scan(first, last, expected.begin(), std::plus<>(), std::int64_t{5});
+    good = good && right(kasane::inclusive_scan(in, out.begin(), std::plus<>(), std::int64_t{5}, s.grain));
+    std::exclusive_scan(first, last, expected.begin(), std::int64_t{5});
+    good = good && right(kasane::exclusive_scan(in, out.begin(), std::int64_t{5}, std::plus<>(), s.grain));
+
+    const std::int64_t sum = std::accumulate(first, last, std::int64_t{0});
+    good = good && kasane::reduce(in) == sum && kasane::reduce(in, std::int64_t{1}) == sum + 1 && kasane::reduce(Values(first, last)) == sum;
+    good = good && kasane::transform_reduce(in, std::int64_t{0}, std::plus<>(), negative, s.grain) == -sum;
+    good = good && kasane::transform_reduce(in, longer, std::int64_t{0}) == 2 * sum && kasane::transform_reduce(longer, in, std::int64_t{0}, std::plus<>(), std::minus<>()) == 2 * static_cast<std::int64_t>(s.n) - sum;
+    good = good && kasane::count(in, 7, s.grain) == std::count(first, last, 7) && kasane::count_if(in, odd) == std::count_if(first, last, odd);
+    good = good && kasane::min_element(in) == std::ranges::min_element(in) && kasane::max_element(in, std::less<>(), s.grain) == std::ranges::max_element(in);
+    good = good && kasane::find(in, 999, s.grain) == std::ranges::find(in, 999) && kasane::find_if(in, odd) == std::ranges::find_if(in, odd);
+    good = good && kasane::any_of(in, odd) == std::any_of(first, last, odd) && kasane::all_of(in, odd, s.grain) == std::all_of(first, last, odd) &&
+           kasane::none_of(in, odd) == std::none_of(first, last, odd);
+
+    kasane::stable_sort(in, std::less<>(), s.grain);
+    good = good && std::is_sorted(first, last);
+    Values merged(s.n + longer.size()), expected_merge(merged.size());
+    std::merge(first, last, longer.begin(), longer.end(), expected_merge.begin());
+    return good && kasane::merge(in, longer, merged.begin()) == merged.end() && merged == expected_merge;
+  });
+  static_assert(std::same_as<decltype(kasane::find(std::declval<Values>(), 1)), std::ranges::dangling>, "of a vector that is gone");
+  static_assert(std::same_as<decltype(kasane::find(std::declval<std::span<int>>(), 1)), std::span<int>::iterator>);
 }
 
 struct Keyed {
