@@ -28,12 +28,16 @@
 #include <kasane/error.hpp>
 #include <kasane/kasane.h>
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <compare>
 #include <complex>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -360,53 +364,189 @@ pending fetch_add_async(global_ptr<T> at, std::type_identity_t<T> operand, T* ol
   return pending(p);
 }
 
-/// std::atomic_ref over ranks: an integer of 4 or 8 bytes in global memory (a global_ptr, or an lvalue there), all of whose users use atomic_ref while one exists. Each
-/// operation is one read-modify-write at the owner, in one order that all ranks agree on. It publishes nothing else by itself: acquire and release are whole-rank
+namespace detail {
+/// What a word can hold for atomics.
+template <class T>
+concept atomic_value = std::is_trivially_copyable_v<T> && std::is_object_v<T> && !std::is_const_v<T> && !std::is_volatile_v<T> && sizeof(T) <= 8;
+/// The word: the bytes of the value, and zeros up to the 4 or 8 that owners change at once.
+template <atomic_value T>
+using word_of = std::conditional_t<(sizeof(T) <= 4), std::uint32_t, std::uint64_t>;
+
+template <atomic_value T>
+[[nodiscard]] word_of<T> to_word(const T& value) noexcept {
+  word_of<T> word = 0;
+  std::memcpy(&word, std::addressof(value), sizeof value);
+  return word;
+}
+template <atomic_value T>
+[[nodiscard]] T from_word(word_of<T> word) noexcept {
+  std::array<std::byte, sizeof(T)> bytes;
+  std::memcpy(bytes.data(), &word, sizeof bytes);
+  return std::bit_cast<T>(bytes);
+}
+
+/// Which of the operators of atomics T has.
+template <class T>
+concept atomic_bits = std::integral<T> && !std::same_as<T, bool>;
+template <class T>
+concept atomic_steps = atomic_bits<T> || (std::is_pointer_v<T> && std::is_object_v<std::remove_pointer_t<T>>);
+template <class T>
+concept atomic_sums = atomic_steps<T> || std::floating_point<T>;
+/// What is added to it: as in C++, elements to a pointer.
+template <class T>
+using atomic_difference = std::conditional_t<std::is_pointer_v<T>, std::ptrdiff_t, T>;
+
+/// Fences beside one operation.
+inline void fence_before(std::memory_order order) {
+  if (order == std::memory_order_release || order == std::memory_order_acq_rel || order == std::memory_order_seq_cst) kasane_release_all();
+}
+inline void fence_after(std::memory_order order) {
+  if (order != std::memory_order_relaxed && order != std::memory_order_release) kasane_acquire_all();
+}
+/// The order of a comparison that fails: a load.
+[[nodiscard]] constexpr std::memory_order of_failure(std::memory_order order) noexcept {
+  return order == std::memory_order_acq_rel ? std::memory_order_acquire : order == std::memory_order_release ? std::memory_order_relaxed : order;
+}
+
+/// The operations of atomics on the word of a T: atomic and atomic_ref are made of them.
+template <atomic_value T>
+class AtomicWord {
+  using Word = word_of<T>;
+  using Order = std::memory_order;
+
+ public:
+  explicit AtomicWord(Word* p) noexcept : p_(p) {}
+
+  [[nodiscard]] T load(Order order) const { return rmw(KASANE_FETCH_ADD, 0, order); }
+  T exchange(T desired, Order order) const { return rmw(KASANE_SWAP, to_word(desired), order); }
+  bool compare_exchange(T& expected, T desired, Order success, Order failure) const {
+    const Word wanted = to_word(expected);
+    fence_before(failure == std::memory_order_seq_cst ? failure : success);
+    const Word seen = compare_swap(p_, wanted, to_word(desired));
+    fence_after(seen == wanted ? success : failure);
+    if (seen == wanted) return true;
+    expected = from_word<T>(seen);
+    return false;
+  }
+  T fetch_add(atomic_difference<T> n, Order order) const {
+    if constexpr (std::is_pointer_v<T>)
+      return rmw(KASANE_FETCH_ADD, static_cast<Word>(n) * sizeof(std::remove_pointer_t<T>), order);
+    else if constexpr (word<T>)
+      return rmw(KASANE_FETCH_ADD, to_word(n), order);
+    else
+      return update([n](T x) { return static_cast<T>(x + n); }, order);
+  }
+  T fetch_sub(atomic_difference<T> n, Order order) const {
+    if constexpr (std::is_pointer_v<T>)
+      return rmw(KASANE_FETCH_ADD, Word{0} - static_cast<Word>(n) * sizeof(std::remove_pointer_t<T>), order);
+    else if constexpr (word<T>)
+      return rmw(KASANE_FETCH_ADD, Word{0} - to_word(n), order);
+    else
+      return update([n](T x) { return static_cast<T>(x - n); }, order);
+  }
+  T fetch_and(T n, Order order) const { return rmw(KASANE_FETCH_AND, to_word(n), order); }
+  T fetch_or(T n, Order order) const { return rmw(KASANE_FETCH_OR, to_word(n), order); }
+  T fetch_xor(T n, Order order) const { return rmw(KASANE_FETCH_XOR, to_word(n), order); }
+
+  void wait(T old, Order order) const {
+    fence_before(order);
+    check(kasane_atomic_wait(sizeof(Word), p_.get(), bits(to_word(old))));
+    fence_after(order);
+  }
+  void notify_one() const { check(kasane_atomic_notify_one(p_.get())); }
+  void notify_all() const { check(kasane_atomic_notify_all(p_.get())); }
+
+ private:
+  T rmw(kasane_atomic_op_t op, Word operand, Order order) const {
+    fence_before(order);
+    const Word old = detail::rmw<Word>(op, p_, operand);
+    fence_after(order);
+    return from_word<T>(old);
+  }
+  /// What no owner can compute is computed here, and again where the word has changed meanwhile.
+  template <class F>
+  T update(F f, Order order) const {
+    fence_before(order);
+    Word seen = detail::rmw<Word>(KASANE_FETCH_ADD, p_, 0);
+    for (;;) {
+      const Word old = compare_swap(p_, seen, to_word(f(from_word<T>(seen))));
+      if (old == seen) break;
+      seen = old;
+    }
+    fence_after(order);
+    return from_word<T>(seen);
+  }
+  global_ptr<Word> p_;
+};
+}  // namespace detail
+
+/// std::atomic_ref over ranks: a trivially copyable value of 4 or 8 bytes (an integer, a floating-point number, a pointer, an enumeration, a small struct) in global memory,
+/// given as a global_ptr or an lvalue there, at a multiple of its size (error EINVAL), all of whose users use atomic_ref while one exists. Each
+/// operation is one read-modify-write at the owner, in one order that all ranks agree on; sums of floating-point numbers are computed here, and anew where another
+/// came between. Comparisons are of bytes, as in C++: -0.0 is not 0.0, and padding counts. It publishes nothing else by itself: acquire and release are whole-rank
 /// fences here, so they are asked for: std::memory_order_release (acq_rel, seq_cst) does release_all() before, acquire (acq_rel, seq_cst) acquire_all() after; relaxed,
-/// the default, neither.
-template <detail::word T>
+/// the default, also of the operators, neither.
+/// Thread safety: any thread of any rank. Errors: EINVAL: not in global memory, or not aligned. EIO: a peer was lost.
+template <detail::atomic_value T>
+  requires(sizeof(T) == 4 || sizeof(T) == 8)
 class atomic_ref {
+  static constexpr std::memory_order kDefault = std::memory_order_relaxed;
+
  public:
   using value_type = T;
+  using difference_type = detail::atomic_difference<T>;
+  static constexpr std::size_t required_alignment = sizeof(T);
   explicit atomic_ref(T& value) noexcept : p_(&value) {}
-  explicit atomic_ref(global_ptr<T> p) noexcept : p_(p) {}
+  explicit atomic_ref(global_ptr<T> p) noexcept : p_(p.get()) {}
+  atomic_ref(const atomic_ref&) noexcept = default;
+  atomic_ref& operator=(const atomic_ref&) = delete;
 
-  [[nodiscard]] T load(std::memory_order order = std::memory_order_relaxed) const { return ordered(order, [&] { return kasane::fetch_add(p_, 0); }); }
-  void store(T desired, std::memory_order order = std::memory_order_relaxed) const { ordered(order, [&] { return kasane::swap(p_, desired); }); }
-  T exchange(T desired, std::memory_order order = std::memory_order_relaxed) const { return ordered(order, [&] { return kasane::swap(p_, desired); }); }
-  /// False: expected is the value now.
-  bool compare_exchange(T& expected, T desired, std::memory_order order = std::memory_order_relaxed) const {
-    const T wanted = expected;
-    expected = ordered(order, [&] { return kasane::compare_swap(p_, wanted, desired); });
-    return expected == wanted;
+  [[nodiscard]] T load(std::memory_order order = kDefault) const { return word().load(order); }
+  operator T() const { return load(); }
+  void store(T desired, std::memory_order order = kDefault) const { word().exchange(desired, order); }
+  T operator=(T desired) const { return store(desired), desired; }
+  T exchange(T desired, std::memory_order order = kDefault) const { return word().exchange(desired, order); }
+  /// False: expected is the value now, seen in the order of failure (by default success without its release). Neither fails without reason.
+  bool compare_exchange_strong(T& expected, T desired, std::memory_order success, std::memory_order failure) const {
+    return word().compare_exchange(expected, desired, success, failure);
   }
-  T fetch_add(T n, std::memory_order order = std::memory_order_relaxed) const { return ordered(order, [&] { return kasane::fetch_add(p_, n); }); }
-  T fetch_sub(T n, std::memory_order order = std::memory_order_relaxed) const {
-    return ordered(order, [&] { return kasane::fetch_add(p_, static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(n))); });
+  bool compare_exchange_strong(T& expected, T desired, std::memory_order order = kDefault) const {
+    return word().compare_exchange(expected, desired, order, detail::of_failure(order));
   }
-  T fetch_and(T n, std::memory_order order = std::memory_order_relaxed) const { return ordered(order, [&] { return kasane::fetch_and(p_, n); }); }
-  T fetch_or(T n, std::memory_order order = std::memory_order_relaxed) const { return ordered(order, [&] { return kasane::fetch_or(p_, n); }); }
-  T fetch_xor(T n, std::memory_order order = std::memory_order_relaxed) const { return ordered(order, [&] { return kasane::fetch_xor(p_, n); }); }
+  bool compare_exchange_weak(T& expected, T desired, std::memory_order success, std::memory_order failure) const {
+    return word().compare_exchange(expected, desired, success, failure);
+  }
+  bool compare_exchange_weak(T& expected, T desired, std::memory_order order = kDefault) const {
+    return word().compare_exchange(expected, desired, order, detail::of_failure(order));
+  }
+  /// Of pointers: n elements.
+  T fetch_add(difference_type n, std::memory_order order = kDefault) const requires detail::atomic_sums<T> { return word().fetch_add(n, order); }
+  T fetch_sub(difference_type n, std::memory_order order = kDefault) const requires detail::atomic_sums<T> { return word().fetch_sub(n, order); }
+  T fetch_and(T n, std::memory_order order = kDefault) const requires detail::atomic_bits<T> { return word().fetch_and(n, order); }
+  T fetch_or(T n, std::memory_order order = kDefault) const requires detail::atomic_bits<T> { return word().fetch_or(n, order); }
+  T fetch_xor(T n, std::memory_order order = kDefault) const requires detail::atomic_bits<T> { return word().fetch_xor(n, order); }
+  T operator+=(difference_type n) const requires detail::atomic_sums<T> { return static_cast<T>(fetch_add(n) + n); }
+  T operator-=(difference_type n) const requires detail::atomic_sums<T> { return static_cast<T>(fetch_sub(n) - n); }
+  T operator&=(T n) const requires detail::atomic_bits<T> { return static_cast<T>(fetch_and(n) & n); }
+  T operator|=(T n) const requires detail::atomic_bits<T> { return static_cast<T>(fetch_or(n) | n); }
+  T operator^=(T n) const requires detail::atomic_bits<T> { return static_cast<T>(fetch_xor(n) ^ n); }
+  T operator++() const requires detail::atomic_steps<T> { return static_cast<T>(fetch_add(1) + 1); }
+  T operator--() const requires detail::atomic_steps<T> { return static_cast<T>(fetch_sub(1) - 1); }
+  T operator++(int) const requires detail::atomic_steps<T> { return fetch_add(1); }
+  T operator--(int) const requires detail::atomic_steps<T> { return fetch_sub(1); }
 
   /// Returns when the value is not `old`: the thread is suspended, not its worker, until somebody who changed it notifies. On a thread (error EPERM
   /// elsewhere); it may be on another rank afterwards.
-  void wait(T old, std::memory_order order = std::memory_order_relaxed) const {
-    ordered(order, [&] { return detail::check(kasane_atomic_wait(sizeof(T), p_.get(), detail::bits(old))), old; });
-  }
+  void wait(T old, std::memory_order order = kDefault) const { word().wait(old, order); }
   /// After a change: the thread that has waited longest for this value (all that wait) looks again. One load where nobody waits. On a thread.
-  void notify_one() const { detail::check(kasane_atomic_notify_one(p_.get())); }
-  void notify_all() const { detail::check(kasane_atomic_notify_all(p_.get())); }
+  void notify_one() const { word().notify_one(); }
+  void notify_all() const { word().notify_all(); }
 
  private:
-  template <class F>
-  static T ordered(std::memory_order order, const F& f) {
-    const bool both = order == std::memory_order_acq_rel || order == std::memory_order_seq_cst;
-    if (both || order == std::memory_order_release) kasane_release_all();
-    const T old = f();
-    if (both || order == std::memory_order_acquire || order == std::memory_order_consume) kasane_acquire_all();
-    return old;
-  }
-  global_ptr<T> p_;
+  [[nodiscard]] detail::AtomicWord<T> word() const noexcept { return detail::AtomicWord<T>(reinterpret_cast<detail::word_of<T>*>(p_)); }   // an address only
+  T* p_;
 };
+template <class T>
+atomic_ref(global_ptr<T>) -> atomic_ref<T>;
 
 }  // namespace kasane

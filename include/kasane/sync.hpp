@@ -24,6 +24,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -174,43 +175,73 @@ void call_once(once_flag& flag, F&& f, Args&&... args) {
   detail::check(kasane_call_once(&flag.o_, [](void* c) { (*static_cast<decltype(call)*>(c))(); }, &call));
 }
 
-/// An integer of 4 or 8 bytes that all ranks change atomically; std::atomic for this space. Each operation is one read-modify-write at the owner's copy (a network round trip
-/// where that is not mapped here), also between threads of one rank.
-/// Consistency: the orders of C++, with its default, sequentially consistent. release and stronger write back what this rank has written before, acquire and stronger drop what
-/// others may have changed after it, so ask for std::memory_order_relaxed where only the number matters (a counter). atomic_ref has relaxed as its default.
-template <detail::word T>
+/// A trivially copyable value of up to 8 bytes (an integer, bool, a floating-point number, a pointer, an enumeration, a small struct) that all ranks change atomically;
+/// std::atomic for this space. It takes 4 or 8 bytes, the least that owners change at once: a bool or a char lies in 4. Each operation is one read-modify-write at the
+/// owner's copy (a network round trip where that is not mapped here), also between threads of one rank; sums of floating-point numbers, and of integers of 1 and 2 bytes,
+/// are computed here, and anew where another change came between. Comparisons are of bytes, as in C++: -0.0 is not 0.0, and padding counts.
+/// Consistency: the orders of C++, with its default, sequentially consistent, also of the operators. release and stronger write back what this rank has written before,
+/// acquire and stronger drop what others may have changed after it, so ask for std::memory_order_relaxed where only the number matters (a counter). atomic_ref has relaxed
+/// as its default.
+/// Thread safety: any thread of any rank. Errors: EINVAL: it does not lie in global memory. EIO: a peer was lost.
+template <detail::atomic_value T>
 class atomic {
   static constexpr std::memory_order kDefault = std::memory_order_seq_cst;
 
  public:
   using value_type = T;
+  using difference_type = detail::atomic_difference<T>;
   /// Like std::atomic's, this is no atomic operation: the object is handed on by other means. The memory was, and will be, used by loads and stores, so the constructor writes
   /// back what this rank has written there (zeros, of a new T()), and the destructor drops what it has cached: each a fence.
-  explicit atomic(T value = 0) { ref().store(value, std::memory_order_release); }
+  atomic(T value) { store(value, std::memory_order_release); }
+  atomic() requires std::default_initializable<T> : atomic(T()) {}
   atomic(const atomic&) = delete;
   atomic& operator=(const atomic&) = delete;
   ~atomic() { kasane_acquire_all(); }
 
-  [[nodiscard]] T load(std::memory_order order = kDefault) const { return ref().load(order); }
-  void store(T desired, std::memory_order order = kDefault) { ref().store(desired, order); }
-  T exchange(T desired, std::memory_order order = kDefault) { return ref().exchange(desired, order); }
-  /// False: expected is the value now. Never fails without reason.
-  bool compare_exchange(T& expected, T desired, std::memory_order order = kDefault) { return ref().compare_exchange(expected, desired, order); }
-  T fetch_add(T n, std::memory_order order = kDefault) { return ref().fetch_add(n, order); }
-  T fetch_sub(T n, std::memory_order order = kDefault) { return ref().fetch_sub(n, order); }
-  T fetch_and(T n, std::memory_order order = kDefault) { return ref().fetch_and(n, order); }
-  T fetch_or(T n, std::memory_order order = kDefault) { return ref().fetch_or(n, order); }
-  T fetch_xor(T n, std::memory_order order = kDefault) { return ref().fetch_xor(n, order); }
-  /// As atomic_ref's: wait() returns when the value is not `old`; who changes it notifies. No worker spins.
-  void wait(T old, std::memory_order order = kDefault) const { ref().wait(old, order); }
-  void notify_one() { ref().notify_one(); }
-  void notify_all() { ref().notify_all(); }
-  T operator++() { return static_cast<T>(fetch_add(1) + 1); }
-  T operator--() { return static_cast<T>(fetch_sub(1) - 1); }
+  [[nodiscard]] T load(std::memory_order order = kDefault) const { return word().load(order); }
+  operator T() const { return load(); }
+  void store(T desired, std::memory_order order = kDefault) { word().exchange(desired, order); }
+  T operator=(T desired) { return store(desired), desired; }
+  T exchange(T desired, std::memory_order order = kDefault) { return word().exchange(desired, order); }
+  /// False: expected is the value now, seen in the order of failure (by default success without its release). Neither fails without reason.
+  bool compare_exchange_strong(T& expected, T desired, std::memory_order success, std::memory_order failure) {
+    return word().compare_exchange(expected, desired, success, failure);
+  }
+  bool compare_exchange_strong(T& expected, T desired, std::memory_order order = kDefault) {
+    return word().compare_exchange(expected, desired, order, detail::of_failure(order));
+  }
+  bool compare_exchange_weak(T& expected, T desired, std::memory_order success, std::memory_order failure) {
+    return word().compare_exchange(expected, desired, success, failure);
+  }
+  bool compare_exchange_weak(T& expected, T desired, std::memory_order order = kDefault) {
+    return word().compare_exchange(expected, desired, order, detail::of_failure(order));
+  }
+  /// Of pointers: n elements.
+  T fetch_add(difference_type n, std::memory_order order = kDefault) requires detail::atomic_sums<T> { return word().fetch_add(n, order); }
+  T fetch_sub(difference_type n, std::memory_order order = kDefault) requires detail::atomic_sums<T> { return word().fetch_sub(n, order); }
+  T fetch_and(T n, std::memory_order order = kDefault) requires detail::atomic_bits<T> { return word().fetch_and(n, order); }
+  T fetch_or(T n, std::memory_order order = kDefault) requires detail::atomic_bits<T> { return word().fetch_or(n, order); }
+  T fetch_xor(T n, std::memory_order order = kDefault) requires detail::atomic_bits<T> { return word().fetch_xor(n, order); }
+  T operator+=(difference_type n) requires detail::atomic_sums<T> { return static_cast<T>(fetch_add(n) + n); }
+  T operator-=(difference_type n) requires detail::atomic_sums<T> { return static_cast<T>(fetch_sub(n) - n); }
+  T operator&=(T n) requires detail::atomic_bits<T> { return static_cast<T>(fetch_and(n) & n); }
+  T operator|=(T n) requires detail::atomic_bits<T> { return static_cast<T>(fetch_or(n) | n); }
+  T operator^=(T n) requires detail::atomic_bits<T> { return static_cast<T>(fetch_xor(n) ^ n); }
+  T operator++() requires detail::atomic_steps<T> { return static_cast<T>(fetch_add(1) + 1); }
+  T operator--() requires detail::atomic_steps<T> { return static_cast<T>(fetch_sub(1) - 1); }
+  T operator++(int) requires detail::atomic_steps<T> { return fetch_add(1); }
+  T operator--(int) requires detail::atomic_steps<T> { return fetch_sub(1); }
+
+  /// Returns when the value is not `old`: the thread is suspended, not its worker, until somebody who changed it notifies. On a thread (error EPERM
+  /// elsewhere); it may be on another rank afterwards.
+  void wait(T old, std::memory_order order = kDefault) const { word().wait(old, order); }
+  /// After a change: the thread that has waited longest for this value (all that wait) looks again. One load where nobody waits. On a thread.
+  void notify_one() { word().notify_one(); }
+  void notify_all() { word().notify_all(); }
 
  private:
-  [[nodiscard]] atomic_ref<T> ref() const noexcept { return atomic_ref<T>(value_); }
-  alignas(sizeof(T)) mutable T value_;   // never loaded or stored: the coherent view might have another copy
+  [[nodiscard]] detail::AtomicWord<T> word() const noexcept { return detail::AtomicWord<T>(&word_); }
+  alignas(sizeof(detail::word_of<T>)) mutable detail::word_of<T> word_;   // never loaded or stored: the coherent view might have another copy
 };
 
 // ---- promise and future ----------------------------------------------------------------------------------------------------------

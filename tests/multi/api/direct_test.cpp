@@ -212,7 +212,7 @@ bool atomics_agree() {
       kasane::fetch_add(at[0], 1);
       kasane::add_async(at[1], static_cast<T>(-1), all);
       const kasane::atomic_ref<T> last(at[2]);
-      for (T seen = last.load(); !last.compare_exchange(seen, static_cast<T>(seen + 1));) {}
+      for (T seen = last.load(); !last.compare_exchange_strong(seen, static_cast<T>(seen + 1));) {}
     }
     all.wait();
   }, 1);

@@ -197,7 +197,7 @@ TEST(Atomic, CountsPublishesAndCompares) {
         data->counter.fetch_sub(1);
         std::int32_t seen = data->most.load(std::memory_order_relaxed);
         const auto mine = static_cast<std::int32_t>(random() % 1000);
-        while (seen < mine && !data->most.compare_exchange(seen, mine)) {
+        while (seen < mine && !data->most.compare_exchange_strong(seen, mine)) {
         }
         if (data->most.load() < mine) return 1;
       }

@@ -271,7 +271,7 @@ TEST(AtomicWait, NotifyOneWakesEnough) {
           continue;
         }
         for (std::uint32_t seen = word.load();;) {
-          if (seen != 0 && word.compare_exchange(seen, seen - 1)) break;
+          if (seen != 0 && word.compare_exchange_strong(seen, seen - 1)) break;
           if (seen == 0) word.wait(0);
           seen = word.load();
         }
