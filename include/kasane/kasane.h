@@ -391,7 +391,7 @@ int kasane_describe_checkpoint(const char* path, kasane_checkpoint_t* contents);
 
 typedef struct kasane_mutex { uint64_t handle; } kasane_mutex_t;     /**< not recursive; may be held over a fork, a join and a move */
 typedef struct kasane_cond { uint64_t handle; } kasane_cond_t;       /**< a condition variable */
-typedef struct kasane_barrier { uint64_t handle; } kasane_barrier_t; /**< for a fixed number of threads, again and again */
+typedef struct kasane_barrier { uint64_t handle; } kasane_barrier_t; /**< for a number of threads, again and again */
 typedef struct kasane_rwlock { uint64_t handle; } kasane_rwlock_t;   /**< many readers or one writer; first come first served */
 typedef struct kasane_sem { uint64_t handle; } kasane_sem_t;         /**< permits, taken one at a time; first come first served */
 typedef struct kasane_latch { uint64_t handle; } kasane_latch_t;     /**< opens once, when it was counted down to 0 */
@@ -422,9 +422,18 @@ int kasane_cond_timedwait(kasane_cond_t* cond, kasane_mutex_t* mutex, uint64_t d
 int kasane_cond_signal(kasane_cond_t* cond);                        /**< wakes one waiter */
 int kasane_cond_broadcast(kasane_cond_t* cond);                     /**< wakes all waiters */
 
-int kasane_barrier_init(kasane_barrier_t* barrier, uint32_t count); /**< EINVAL: count is 0 */
+#define KASANE_BARRIER_MAX 16777215u
+int kasane_barrier_init(kasane_barrier_t* barrier, uint32_t count); /**< EINVAL: count is 0, or more than KASANE_BARRIER_MAX */
 int kasane_barrier_destroy(kasane_barrier_t* barrier);
-int kasane_barrier_wait(kasane_barrier_t* barrier);                 /**< waits for `count` callers; all that they did before is visible to all after */
+/** Arrives, and waits for `count` arrivals; all that was done before them is visible to all after. EINVAL: all have dropped out. */
+int kasane_barrier_wait(kasane_barrier_t* barrier);
+/**
+ * Arrives `count` times and does not wait; *phase is for kasane_barrier_wait_phase, of any thread. Who has arrived in a phase waits for it before it arrives again.
+ * EINVAL: more than the phase still waits for, or 0; nothing happens.
+ */
+int kasane_barrier_arrive(kasane_barrier_t* barrier, uint32_t count, uint32_t* phase);
+int kasane_barrier_wait_phase(kasane_barrier_t* barrier, uint32_t phase); /**< waits until that phase, this or the one before, is over; then as kasane_barrier_wait */
+int kasane_barrier_arrive_and_drop(kasane_barrier_t* barrier); /**< arrives for the last time; later phases wait for one less. EINVAL: all have dropped out */
 
 int kasane_rwlock_init(kasane_rwlock_t* lock);      /**< EAGAIN: this rank has no record left */
 int kasane_rwlock_destroy(kasane_rwlock_t* lock);   /**< not while it is locked */

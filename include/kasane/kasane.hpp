@@ -569,19 +569,45 @@ class condition_variable {
   kasane_cond_t c_{};
 };
 
-/// Holds `count` threads until all have arrived, again and again. Made inside of run(). All that they did before is visible to all afterwards.
+/// Holds `count` threads until all have arrived, again and again: in phases. Made inside of run(). Who has arrived in a phase waits for it before it arrives again.
+/// Consistency: all that was done before the arrivals of a phase is visible to whoever has waited for it. An arrival writes back what its rank has written, a wait drops what
+/// others may have changed (with one rank: nothing).
+/// Thread safety: every call from any thread of any rank. Errors: EPERM: not on a thread. EINVAL: as said.
 class barrier {
  public:
-  /// Throws error EINVAL if count is 0.
+  /// A phase in which somebody has arrived. Moved, not copied; any thread may wait for it, once, while the next phase has not ended.
+  class arrival_token {
+   public:
+    arrival_token(arrival_token&&) noexcept = default;
+    arrival_token& operator=(arrival_token&&) noexcept = default;
+
+   private:
+    friend class barrier;
+    explicit arrival_token(std::uint32_t phase) noexcept : phase_(phase) {}
+    std::uint32_t phase_;
+  };
+
+  /// Throws error EINVAL if count is 0 or more than max().
   explicit barrier(std::uint32_t count) { detail::check(kasane_barrier_init(&b_, count)); }
   barrier(const barrier&) = delete;
   barrier& operator=(const barrier&) = delete;
   ~barrier() { kasane_barrier_destroy(&b_); }
 
+  [[nodiscard]] static constexpr std::uint32_t max() noexcept { return KASANE_BARRIER_MAX; }
   void arrive_and_wait() { detail::check(kasane_barrier_wait(&b_)); }
+  /// Arrives n times and goes on. Throws error EINVAL if n is 0 or more than the phase still waits for.
+  [[nodiscard]] arrival_token arrive(std::uint32_t n = 1) {
+    std::uint32_t phase = 0;
+    detail::check(kasane_barrier_arrive(&b_, n, &phase));
+    return arrival_token(phase);
+  }
+  /// Until the phase of the token is over.
+  void wait(arrival_token&& token) const { detail::check(kasane_barrier_wait_phase(&b_, token.phase_)); }
+  /// Arrives for the last time: this phase counts it, later ones wait for one thread less. Throws error EINVAL if nobody is left.
+  void arrive_and_drop() { detail::check(kasane_barrier_arrive_and_drop(&b_)); }
 
  private:
-  kasane_barrier_t b_{};
+  mutable kasane_barrier_t b_{};
 };
 
 /// A value that each thread has its own of, zero at first; what thread_local would be if threads did not move. The job has 4 of them, which are never given

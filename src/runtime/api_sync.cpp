@@ -42,7 +42,9 @@ using kasane::ult::Semaphore;
 using kasane::ult::SharedMutex;
 using kasane::ult::Watch;
 
-static_assert(KASANE_SEM_MAX == kasane::ult::kMostPermits);
+static_assert(KASANE_SEM_MAX == kasane::ult::kMostPermits && KASANE_BARRIER_MAX == kasane::ult::kMostAtBarrier);
+
+constexpr const char* kAllDropped = "all threads that the barrier was for have dropped out of it";
 
 /// The object of ult inside a public one.
 template <class T, class Public>
@@ -165,13 +167,30 @@ int kasane_cond_broadcast(kasane_cond_t* cond) {
 
 int kasane_barrier_init(kasane_barrier_t* barrier, uint32_t count) {
   if (count == 0) return api_fail(EINVAL, "kasane::barrier", "a barrier for no threads");
+  if (count > KASANE_BARRIER_MAX) return api_fail(EINVAL, "kasane::barrier", "more threads than KASANE_BARRIER_MAX");
   return init<Barrier>(barrier, "kasane::barrier", count);
 }
 int kasane_barrier_destroy(kasane_barrier_t* barrier) { return destroy<Barrier>(barrier, "kasane::barrier::~barrier"); }
 int kasane_barrier_wait(kasane_barrier_t* barrier) {
-  if (const int code = require_thread("kasane::barrier::arrive_and_wait")) return code;
-  inside<Barrier>(barrier).arrive_and_wait();
+  constexpr const char* call = "kasane::barrier::arrive_and_wait";
+  if (const int code = require_thread(call)) return code;
+  return inside<Barrier>(barrier).arrive_and_wait() ? 0 : api_fail(EINVAL, call, kAllDropped);
+}
+int kasane_barrier_arrive(kasane_barrier_t* barrier, uint32_t count, uint32_t* phase) {
+  constexpr const char* call = "kasane::barrier::arrive";
+  if (const int code = require_thread(call)) return code;
+  const std::optional<std::uint32_t> arrived = inside<Barrier>(barrier).arrive(count);
+  if (!arrived) return api_fail(EINVAL, call, "more arrivals than this phase still waits for, or none");
+  *phase = *arrived;
   return 0;
+}
+int kasane_barrier_arrive_and_drop(kasane_barrier_t* barrier) {
+  constexpr const char* call = "kasane::barrier::arrive_and_drop";
+  if (const int code = require_thread(call)) return code;
+  return inside<Barrier>(barrier).arrive_and_drop() ? 0 : api_fail(EINVAL, call, kAllDropped);
+}
+int kasane_barrier_wait_phase(kasane_barrier_t* barrier, uint32_t phase) {
+  return with<Barrier>(barrier, "kasane::barrier::wait", [phase](Barrier& b) { b.wait(phase); });
 }
 
 int kasane_rwlock_init(kasane_rwlock_t* lock) { return init<SharedMutex>(lock, "kasane::shared_mutex"); }

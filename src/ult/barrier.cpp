@@ -2,31 +2,36 @@
 #include "ult/barrier.h"
 
 #include "base/assert.h"
-#include "ult/barrier_record.h"
 
 namespace kasane::ult {
 namespace {
 
-struct Arriving {
+struct Waiting {
   Pool& pool;
   SyncHandle record;
+  BarrierCall call;
+  BarrierAction outcome = BarrierAction::wait;
 };
 
-// As in mutex.cpp: the thread's stack is not touched after run(). The last arrival was not pushed and wakes itself.
-void arrive_suspended(void* context, SlotId self) {
-  const auto [pool, record] = *static_cast<Arriving*>(context);
-  const auto outcome = SyncRecords(pool).run<BarrierAction>(record, BarrierArrival(self, /*may_wait=*/true));
-  if (outcome == BarrierAction::open) pool.make_ready(self, pool.config().rank);
+// As in mutex.cpp: the thread's stack is not touched after run(), if it was pushed. If it was not it is nobody else's, and is made ready here.
+void call_suspended(void* context, SlotId self) {
+  auto* const waiting = static_cast<Waiting*>(context);
+  Pool& pool = waiting->pool;
+  const BarrierAction outcome = BarrierCall::action_of(SyncRecords(pool).run<Word>(waiting->record, waiting->call));
+  if (outcome == BarrierAction::wait) return;
+  waiting->outcome = outcome;
+  pool.make_ready(self, pool.config().rank);
 }
 
 }  // namespace
 
 Barrier::Barrier(std::uint32_t n) {
   KASANE_CHECK(n != 0, "a barrier for no threads");
+  KASANE_CHECK(n <= kMostAtBarrier, "a barrier for more threads than its record can count");
   SyncRecords records(pool_of_thread("the constructor of a barrier"));
   record_ = records.take();
   records.store(record_, SyncField::data0, n);
-  records.store(record_, SyncField::word, BarrierWord{n, kNoSlot}.pack());
+  records.store(record_, SyncField::word, BarrierWord{n, 0, kNoSlot}.pack());
 }
 
 Barrier::~Barrier() {
@@ -36,17 +41,43 @@ Barrier::~Barrier() {
   records.give_back(record_);
 }
 
-void Barrier::arrive_and_wait() {
-  Pool& pool = pool_of_thread("barrier::arrive_and_wait");
+template <class Make>
+bool Barrier::run_to_the_end(Pool& pool, const Make& make) {
   const SyncHandle record = record_;
-  pool.release();
-  const auto outcome = SyncRecords(pool).run<BarrierAction>(record, BarrierArrival(Pool::self(), /*may_wait=*/false));
+  BarrierAction outcome = BarrierCall::action_of(SyncRecords(pool).run<Word>(record, make(/*may_wait=*/false)));
   if (outcome == BarrierAction::declined) {
-    Arriving arriving{pool, record};
-    Pool::suspend(arrive_suspended, &arriving);
+    Waiting waiting{pool, record, make(/*may_wait=*/true)};
+    Pool::suspend(call_suspended, &waiting);
+    outcome = waiting.outcome;
   }
+  if (outcome == BarrierAction::refuse) return false;
   // Perhaps on another rank than it arrived on, with a pool of its own.
-  pool_of_thread("barrier::arrive_and_wait").acquire();
+  pool_of_thread("a barrier").acquire();
+  return true;
+}
+
+bool Barrier::arrive_and_wait() {
+  Pool& pool = pool_of_thread("barrier::arrive_and_wait");
+  pool.release();
+  return run_to_the_end(pool, [self = Pool::self()](bool may_wait) { return BarrierCall::arrive_and_wait(self, may_wait); });
+}
+
+std::optional<std::uint32_t> Barrier::arrive(std::uint32_t k) {
+  Pool& pool = pool_of_thread("barrier::arrive");
+  pool.release();
+  const Word outcome = SyncRecords(pool).run<Word>(record_, BarrierCall::arrive(k));
+  if (BarrierCall::action_of(outcome) == BarrierAction::refuse) return std::nullopt;
+  return BarrierCall::phase_of(outcome);
+}
+
+bool Barrier::arrive_and_drop() {
+  Pool& pool = pool_of_thread("barrier::arrive_and_drop");
+  pool.release();
+  return BarrierCall::action_of(SyncRecords(pool).run<Word>(record_, BarrierCall::drop())) != BarrierAction::refuse;
+}
+
+void Barrier::wait(std::uint32_t phase) {
+  run_to_the_end(pool_of_thread("barrier::wait"), [self = Pool::self(), phase](bool may_wait) { return BarrierCall::wait(self, may_wait, phase); });
 }
 
 }  // namespace kasane::ult

@@ -35,7 +35,7 @@ void Mutex::lock() {
   const SyncRecords records(pool);
   const SlotId self = Pool::self();
   const MutexStep first = next(MutexWord{}, {MutexEvent::Kind::lock, self});
-  const Word seen = records.compare_swap(record_, MutexWord{}.pack(), first.next.pack());
+  const Word seen = records.compare_swap(record_, SyncField::word, MutexWord{}.pack(), first.next.pack());
   if (seen == MutexWord{}.pack()) return records.cross_from_last(record_);
   KASANE_CHECK(MutexWord::unpack(seen).holder != self, "a thread locks a mutex that it holds already");
   Queueing queueing{pool, record_};
@@ -48,7 +48,7 @@ bool Mutex::try_lock() {
   Pool& pool = pool_of_thread("mutex::try_lock");
   const SyncRecords records(pool);
   const MutexStep first = next(MutexWord{}, {MutexEvent::Kind::lock, Pool::self()});
-  if (records.compare_swap(record_, MutexWord{}.pack(), first.next.pack()) != MutexWord{}.pack()) return false;
+  if (records.compare_swap(record_, SyncField::word, MutexWord{}.pack(), first.next.pack()) != MutexWord{}.pack()) return false;
   records.cross_from_last(record_);
   return true;
 }

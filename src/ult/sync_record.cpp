@@ -55,8 +55,8 @@ void SyncRecords::store(SyncHandle record, SyncField field, Word value) const {
   words_.store(record.rank(), offset(record, field), value);
 }
 
-Word SyncRecords::compare_swap(SyncHandle record, Word expected, Word desired) const {
-  return words_.compare_swap(record.rank(), offset(record, SyncField::word), expected, desired);
+Word SyncRecords::compare_swap(SyncHandle record, SyncField field, Word expected, Word desired) const {
+  return words_.compare_swap(record.rank(), offset(record, field), expected, desired);
 }
 
 void SyncRecords::cross_from_last(SyncHandle record) const {
@@ -96,7 +96,7 @@ Word SyncRecords::perform(SyncHandle record, const SyncStep& s) const {
       if (link) words_.store(layout_.birth_rank(s.slot), layout_.word(s.slot, offsetof(SlotControl, next)), s.value);
       else store(record, s.field, s.value);
       return 0;
-    case SyncStep::Kind::compare_swap: return compare_swap(record, s.expected, s.value);
+    case SyncStep::Kind::compare_swap: return compare_swap(record, s.field, s.expected, s.value);
     case SyncStep::Kind::wake: {
       const Word rank = words_.load(layout_.birth_rank(s.slot), layout_.word(s.slot, offsetof(SlotControl, rank)));
       pool_.make_ready(s.slot, Rank{static_cast<std::uint32_t>(rank)});

@@ -45,8 +45,8 @@ class SyncRecords {
 
   [[nodiscard]] Word load(SyncHandle, SyncField) const;
   void store(SyncHandle, SyncField, Word) const;
-  /// On the record's word; returns the old value.
-  Word compare_swap(SyncHandle, Word expected, Word desired) const;
+  /// Returns the old value.
+  Word compare_swap(SyncHandle, SyncField, Word expected, Word desired) const;
 
   /// The edge of rule 1, for who has just come to hold the mutex in the record: nothing if the last holder was on this rank.
   void cross_from_last(SyncHandle) const;

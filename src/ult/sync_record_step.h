@@ -32,7 +32,7 @@ struct SyncStep {
   enum class Kind : std::uint32_t {
     load,           ///< result: the field's value
     store,          ///< field := value
-    compare_swap,   ///< on `word`: expected → value; result: the old value
+    compare_swap,   ///< on `word`, or data0: expected → value; result: the old value
     wake,           ///< the thread in slot may go on, at the rank where it last ran
     requeue,        ///< the thread in slot waits for its mutex now (condition variables only)
     settle,         ///< the wait of slot, which has a deadline, is over; value: its TimedOutcome. It goes on (is woken or requeued) now or, if need be, after
@@ -60,7 +60,10 @@ struct SyncStep {
     return {.kind = Kind::store, .field = SyncField::next, .slot = s, .value = Word{note} << 32 | link_to(next)};
   }
   [[nodiscard]] static constexpr SyncStep compare_swap(Word expected, Word desired) noexcept {
-    return {.kind = Kind::compare_swap, .value = desired, .expected = expected};
+    return compare_swap(SyncField::word, expected, desired);
+  }
+  [[nodiscard]] static constexpr SyncStep compare_swap(SyncField f, Word expected, Word desired) noexcept {
+    return {.kind = Kind::compare_swap, .field = f, .value = desired, .expected = expected};
   }
   [[nodiscard]] static constexpr SyncStep wake(SlotId s) noexcept { return {.kind = Kind::wake, .slot = s}; }
   [[nodiscard]] static constexpr SyncStep requeue(SlotId s) noexcept { return {.kind = Kind::requeue, .slot = s}; }

@@ -6,6 +6,7 @@
 // unlock) while it may already be awake elsewhere. One that waits with a deadline has a timer, which may ring at any moment from then on.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -24,7 +25,7 @@ namespace kasane::ult::test {
 inline constexpr std::uint32_t kThreads = 4;
 
 struct Op {
-  enum Kind : std::uint32_t { lock, unlock, add, wait_until, wait_timed, notify_one, notify_all, hand_on, barrier, end };
+  enum Kind : std::uint32_t { lock, unlock, add, wait_until, wait_timed, notify_one, notify_all, hand_on, barrier, arrive, arrive_twice, await, drop, end };
   Kind kind = end;
   /// wait_until: data >= value; wait_timed: or its deadline has passed. hand_on: notify_one, unless the deadline of the last wait has passed.
   std::uint32_t value = 0;
@@ -39,6 +40,8 @@ enum class Mutation {
   goes_at_once,        ///< who is settled is requeued although its timer is not done
   notice_forgotten,    ///< notified while the timer asks: taken for expired
   all_leave,           ///< the server lets waiters go whose timers did not ask
+  lowered_too_late,    ///< who drops out of the barrier arrives first
+  phase_not_seen,      ///< who waits for a phase of the barrier does not look whether it is over
 };
 
 /// Who runs a notification: a thread, or a timer.
@@ -50,14 +53,15 @@ struct ModelNotifier {
 };
 
 struct ModelThread {
-  enum Status : std::uint32_t { running, machine, suspended, check_last };
+  enum Status : std::uint32_t { running, machine, suspended, check_last, lowering };
   std::uint32_t op, status, ready, arrivals, expired, pad;
   std::uint64_t result;
   MutexLock lock;
   MutexUnlock unlock;
   std::uint32_t no_padding;
   ModelNotifier notifier;
-  BarrierArrival arrival;
+  BarrierCall call;
+  std::uint32_t token, gone;   ///< of the barrier: the phase of the last arrival; has it dropped out?
 };
 
 struct ModelTimer {
@@ -76,7 +80,7 @@ struct ModelAgent {
 };
 
 struct SyncState {
-  Word m_word, m_fifo, m_last, c_word, c_fifo, b_word, next[kThreads], timed[kThreads];
+  Word m_word, m_fifo, m_last, c_word, c_fifo, b_word, b_n, next[kThreads], timed[kThreads];
   std::uint32_t inside, data, last_rank, pad;
   ModelThread threads[kThreads];
   ModelTimer timers[kThreads];
@@ -100,7 +104,8 @@ class SyncModel {
     for (auto& t : s.timers) t = ModelTimer{};
     for (auto& pair : s.agents)
       for (auto& a : pair) a = ModelAgent{};
-    s.b_word = BarrierWord{count(), kNoSlot}.pack();
+    s.b_n = arrivals();
+    s.b_word = BarrierWord{static_cast<std::uint32_t>(s.b_n), 0xFF, kNoSlot}.pack();   // so that the phase wraps
     return s;
   }
 
@@ -136,7 +141,7 @@ class SyncModel {
     return s.m_word == 0 && s.m_fifo == 0 && s.c_word == 0 && s.c_fifo == 0;
   }
   std::string name(const model::Step& step) const {
-    static constexpr const char* kOps[] = {"lock", "unlock", "add", "wait_until", "wait_timed", "notify_one", "notify_all", "hand_on", "barrier", "end"};
+    static constexpr const char* kOps[] = {"lock", "unlock", "add", "wait_until", "wait_timed", "notify_one", "notify_all", "hand_on", "barrier", "arrive", "arrive_twice", "await", "drop", "end"};
     const std::string who = (step.kind == 2 ? "timer of thread " : step.kind == 1 ? "agent of thread " : "thread ") + std::to_string(step.actor);
     return step.kind != 0 ? who : who + " in " + kOps[step.detail];
   }
@@ -156,23 +161,28 @@ class SyncModel {
   enum Wrong : std::uint64_t { not_waiting = 1, twice, wrong_last, refused, early };
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(scripts_.size()); }
+  /// That the barrier is for.
+  std::uint32_t arrivals() const {
+    std::uint32_t n = 0;
+    for (const Script& script : scripts_) n += std::any_of(script.begin(), script.end(), [](const Op& o) { return o.kind == Op::arrive_twice; }) ? 2 : 1;
+    return n;
+  }
   const Op& op(const State& s, std::uint32_t i) const { return scripts_[i][s.threads[i].op]; }
 
   // ---- one access -------------------------------------------------------------------------------------------------
 
   enum class Record { mutex, condition, barrier };
 
-  static Word& field(State& s, Record r, SyncField f, Word& n) {
+  static Word& field(State& s, Record r, SyncField f) {
     switch (r) {
       case Record::mutex: return f == SyncField::word ? s.m_word : f == SyncField::fifo ? s.m_fifo : s.m_last;
       case Record::condition: return f == SyncField::word ? s.c_word : s.c_fifo;
-      case Record::barrier: return f == SyncField::word ? s.b_word : n;
+      case Record::barrier: return f == SyncField::word ? s.b_word : s.b_n;
     }
-    return n;
+    return s.m_word;
   }
 
   Word perform(State& s, Record r, const SyncStep& step) const {
-    Word n = count();   // the barrier's data0
     if (step.kind == SyncStep::Kind::wake) return wake(s, raw(step.slot));
     if (step.field == SyncField::next) {
       Word& link = s.next[raw(step.slot)];
@@ -181,7 +191,7 @@ class SyncModel {
       return 0;
     }
     if (step.field == SyncField::timed) return mutation_ == Mutation::all_leave ? TimedWord{1, TimedState::left}.pack() : s.timed[raw(step.slot)];
-    Word& word = field(s, r, step.field, n);
+    Word& word = field(s, r, step.field);
     const Word old = word;
     if (step.kind == SyncStep::Kind::store && !(mutation_ == Mutation::last_not_written && step.field == SyncField::last))
       word = step.value;
@@ -264,6 +274,7 @@ class SyncModel {
       return true;
     }
     if (t.status == ModelThread::machine) return run_machine(s, i), true;
+    if (t.status == ModelThread::lowering) return --s.b_n, next_op(t), true;
     return op(s, i).kind != Op::end && (begin(s, i), true);
   }
 
@@ -292,8 +303,17 @@ class SyncModel {
       case Op::notify_one:
       case Op::notify_all: t.notifier.notify = ConditionNotify(o.kind == Op::notify_all); return run_machine(s, i);
       case Op::barrier:
+      case Op::arrive:
+      case Op::arrive_twice:
+      case Op::drop:
         ++t.arrivals;
-        t.arrival = BarrierArrival(self, true);
+        t.gone = o.kind == Op::drop ? 1 : 0;
+        t.call = o.kind == Op::barrier                                            ? BarrierCall::arrive_and_wait(self, true)
+                 : o.kind == Op::drop && mutation_ != Mutation::lowered_too_late ? BarrierCall::drop()
+                                                                                 : BarrierCall::arrive(o.kind == Op::arrive_twice ? 2 : 1);
+        return run_machine(s, i);
+      case Op::await:
+        t.call = BarrierCall::wait(self, true, mutation_ == Mutation::phase_not_seen ? BarrierWord::unpack(s.b_word).phase : t.token);
         return run_machine(s, i);
       case Op::end: return;
     }
@@ -338,9 +358,12 @@ class SyncModel {
         if (run_notify(s, t.notifier)) next_op(t);
         return;
       case Op::barrier:
-        if (!advance(s, Record::barrier, t.arrival, t.result)) return;
-        if (t.result == static_cast<Word>(BarrierAction::open)) pass(s, i);
-        else t.status = ModelThread::suspended;
+      case Op::arrive:
+      case Op::arrive_twice:
+      case Op::drop:
+      case Op::await:
+        if (!advance(s, Record::barrier, t.call, t.result)) return;
+        end_call(s, i, BarrierCall::action_of(t.result), BarrierCall::phase_of(t.result));
         break;
       default: break;
     }
@@ -387,7 +410,7 @@ class SyncModel {
 
   void resume(State& s, std::uint32_t i) const {
     s.threads[i].ready = 0;
-    if (op(s, i).kind == Op::barrier) return pass(s, i);
+    if (op(s, i).kind == Op::barrier || op(s, i).kind == Op::await) return pass(s, i);
     if (op(s, i).kind == Op::wait_timed) {
       s.threads[i].expired = TimedWord::unpack(s.timed[i]).state == TimedState::expired ? 2 : 0;
       turn(s, i, TimedEvent::collect);
@@ -414,9 +437,26 @@ class SyncModel {
     s.inside &= ~(1u << i);
     s.last_rank = ranks_[i] + 1;
   }
+  void end_call(State& s, std::uint32_t i, BarrierAction outcome, std::uint32_t phase) const {
+    ModelThread& t = s.threads[i];
+    const Op::Kind kind = op(s, i).kind;
+    if (outcome == BarrierAction::refuse || outcome == BarrierAction::declined) {
+      s.broken = refused;
+    } else if (outcome == BarrierAction::wait) {
+      t.status = ModelThread::suspended;
+    } else if (kind == Op::barrier || kind == Op::await) {
+      pass(s, i);
+    } else if (kind == Op::drop && mutation_ == Mutation::lowered_too_late) {
+      t.status = ModelThread::lowering;
+    } else {
+      t.token = kind == Op::drop ? 0 : phase;
+      next_op(t);
+    }
+  }
   void pass(State& s, std::uint32_t i) const {
     for (std::uint32_t j = 0; j < count(); ++j)
-      if (s.threads[j].arrivals < s.threads[i].arrivals) s.broken = early;
+      if (s.threads[j].arrivals < s.threads[i].arrivals && s.threads[j].gone == 0) s.broken = early;
+    s.threads[i].token = 0;
     next_op(s.threads[i]);
   }
   static void next_op(ModelThread& t) {

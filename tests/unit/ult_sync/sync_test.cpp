@@ -249,10 +249,10 @@ TEST_P(SyncTest, NobodyPassesABarrierBeforeAllHaveArrived) {
         for (std::uint32_t p = 1; p <= kPhases; ++p) {
           if (random() % 4 == 0) Pool::yield();
           phase[t] = p;   // a plain store: the barrier orders it
-          barrier.arrive_and_wait();
+          EXPECT_TRUE(barrier.arrive_and_wait());
           for (std::uint32_t seen : phase)
             if (seen != p) ++early;
-          barrier.arrive_and_wait();
+          EXPECT_TRUE(barrier.arrive_and_wait());
         }
       }));
     }
@@ -265,7 +265,7 @@ TEST(Barrier, OfOneThreadNeverWaits) {
   TestPool pool(1);
   pool.run([] {
     Barrier barrier(1);
-    for (int i = 0; i < 1000; ++i) barrier.arrive_and_wait();
+    for (int i = 0; i < 1000; ++i) EXPECT_TRUE(barrier.arrive_and_wait());
   });
   EXPECT_EQ(pool.total(&Counters::suspends), 0u);
 }
@@ -327,10 +327,10 @@ void random_program(std::uint32_t workers, unsigned seed) {
         token_mutex.unlock();
         for (int p = 1; p <= 5; ++p) {
           phases[t] = p;
-          barrier.arrive_and_wait();
+          EXPECT_TRUE(barrier.arrive_and_wait());
           for (int seen : phases)
             if (seen != p) ++wrong;
-          barrier.arrive_and_wait();
+          EXPECT_TRUE(barrier.arrive_and_wait());
         }
       }));
     }
@@ -454,7 +454,7 @@ TEST_F(SyncDeathTest, Barrier) {
   EXPECT_DEATH(in_a_thread([] { Barrier b(0); }), "a barrier for no threads");
   EXPECT_DEATH(in_a_thread([] {
                  auto b = std::make_unique<Barrier>(2);
-                 fork([&] { b->arrive_and_wait(); });
+                 fork([&] { static_cast<void>(b->arrive_and_wait()); });
                  b.reset();
                }),
                "destroyed while a thread waits");

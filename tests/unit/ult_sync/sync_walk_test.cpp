@@ -152,5 +152,38 @@ TEST(BarrierWalk, ThreeThreadsThreePhases) {
   expect_exhausted(walk({phases, phases, phases}));
 }
 
+// Tokens: some arrive and wait later, when the phase may be over, beside some that do both at once, and one that counts for two.
+const Script kApart{{Op::arrive}, {Op::await}};
+
+TEST(BarrierWalk, ArriveAndWaitApart) {
+  expect_exhausted(walk({times(3, kApart), times(3, {{Op::barrier}})}));
+  expect_exhausted(walk({times(2, kApart), times(2, kApart), times(2, {{Op::barrier}})}));
+  expect_exhausted(walk({times(2, kApart), times(2, {{Op::arrive_twice}, {Op::await}}), times(2, {{Op::barrier}})}));
+}
+
+TEST(BarrierWalk, SomeDropOut) {
+  const Script leaves{{Op::barrier}, {Op::drop}};
+  expect_exhausted(walk({{{Op::drop}}, times(3, {{Op::barrier}}), times(3, {{Op::barrier}})}));
+  expect_exhausted(walk({{{Op::drop}}, {{Op::drop}}, times(2, kApart)}));
+  expect_exhausted(walk({{{Op::drop}}, leaves, times(3, kApart)}));
+  expect_exhausted(walk({leaves, leaves, leaves}));
+}
+
+TEST(BarrierWalk, FindsMutants) {
+  const auto late = walk({{{Op::drop}}, times(2, {{Op::barrier}}), times(2, {{Op::barrier}})}, Mutation::lowered_too_late);
+  EXPECT_EQ(late.verdict, model::Verdict::deadlock) << late.report();
+  const auto unseen = walk({kApart, {{Op::barrier}}}, Mutation::phase_not_seen);
+  EXPECT_EQ(unseen.verdict, model::Verdict::deadlock) << unseen.report();
+}
+
+TEST(BarrierWord, PacksAndRefuses) {
+  const BarrierWord w{kMostAtBarrier, 0xFF, SlotId{0xFFFFFFFEu}};
+  EXPECT_EQ(BarrierWord::unpack(w.pack()), w);
+  const BarrierWord two{2, 7, kNoSlot};
+  for (const std::uint32_t k : {0u, 3u}) EXPECT_EQ(next(two, BarrierEvent::arrive, kNoSlot, k, 0, 2).action, BarrierAction::refuse) << k;
+  EXPECT_EQ(next({0, 7, kNoSlot}, BarrierEvent::arrive_and_wait, SlotId{1}, 1, 0, 0).action, BarrierAction::refuse) << "all have dropped out";
+  EXPECT_EQ(next(two, BarrierEvent::wait, SlotId{1}, 0, 6, 2).action, BarrierAction::passed);
+}
+
 }  // namespace
 }  // namespace kasane::ult::test
