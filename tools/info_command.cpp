@@ -28,6 +28,7 @@
 #include "mem/page_tables.h"
 #include "mem/spill_engine.h"
 #include "mem/stack_guard.h"
+#include "runtime/options.h"
 #include "topo/topo.h"
 
 namespace kasane::tools {
@@ -145,6 +146,10 @@ void print_transports() {
 void print_engines() {
   fmt::print("fault engines, the preferred one first\n");
   for (const mem::EngineInfo& e : mem::engines()) line(e.name, (e.available ? "available: " : "not available: ") + e.reason);
+  const auto options = runtime::options_from_environment();   // as a job's ranks read them
+  if (!options) return line("a job would take", "none: " + options.error().message);
+  const auto engine = mem::engine_for(options->faults);
+  line("a job would take", engine ? fmt::format("{} (KASANE_FAULTS={})", *engine, options->faults) : "none: " + engine.error().message);
 }
 
 void print_spill_engines() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a worker counts. One block of counters a worker (and one for the service thread), in registered memory so that any rank can read
-// them; each has a single writer, so a relaxed load and store suffice. Times are nanoseconds.
+// them; each has a single writer, so a relaxed load and store suffice. Those named ns_ are nanoseconds, those named bytes_ bytes.
 #pragma once
 
 #include <atomic>
@@ -62,12 +62,12 @@ class TraceLog;
   X(heap_trips_free, "operations of frees on words of another rank's heap")       \
   X(trips, "one-sided operations sent to ranks that are not mapped here")         \
   X(sleeps, "times an idle worker went to sleep")                                 \
-  X(ns_idle, "time without a thread to run, asleep or looking, ns")               \
-  X(ns_steal, "time in remote steals that succeeded, ns")                         \
-  X(ns_fault, "time in faults, ns")                                               \
-  X(ns_release, "time in release_all, ns")                                        \
-  X(ns_acquire, "time in acquire_all, ns")                                        \
-  X(ns_cross, "time in edges, fences included, ns")
+  X(ns_idle, "time without a thread to run, asleep or looking")                   \
+  X(ns_steal, "time in remote steals that succeeded")                             \
+  X(ns_fault, "time in faults")                                                   \
+  X(ns_release, "time in release_all")                                            \
+  X(ns_acquire, "time in acquire_all")                                            \
+  X(ns_cross, "time in edges, fences included")
 
 struct alignas(64) Counters {
 #define X(name, help) std::atomic<std::uint64_t> name{0};

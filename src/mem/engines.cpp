@@ -17,6 +17,10 @@ EngineInfo offered(std::string_view name, Delivery delivery, const char* how) {
   return {name, available, available ? how : std::move(missing)};
 }
 
+tl::unexpected<Error> refused(Errc code, std::string_view name, const std::string& why) {
+  return fail(code, "the fault engine " + std::string(name) + " (--faults, KASANE_FAULTS) cannot be had here: " + why + "; auto takes what can be had");
+}
+
 }  // namespace
 
 std::vector<EngineInfo> engines() {
@@ -29,12 +33,20 @@ std::vector<std::string> engine_choices() {
   return {"auto", std::string(kUffd), "mprotect", std::string(kUffdThread)};
 }
 
+Result<std::string_view> engine_for(std::string_view name) {
+  for (const EngineInfo& e : engines()) {
+    if (name == "auto" ? e.available && e.name != kUffdThread : e.name == name && e.available) return e.name;
+    if (e.name == name) return refused(Errc::unsupported, name, e.reason);
+  }
+  return fail(Errc::invalid_argument, "there is no fault engine " + std::string(name));   // mprotect can always be had, so auto never comes here
+}
+
 Result<std::unique_ptr<FaultEngine>> make_fault_engine(const Space& space, std::string_view name) {
   if (name == "mprotect") return make_mprotect_engine(space);
   auto uffd = make_uffd_engine(space, name == kUffdThread ? Delivery::thread : Delivery::in_place);
   if (uffd) return uffd;
   if (name == "auto") return make_mprotect_engine(space);
-  return fail(uffd.error().code, "the fault engine " + std::string(name) + " (--faults, KASANE_FAULTS) cannot be had here: " + uffd.error().message + "; auto takes what can be had");
+  return refused(uffd.error().code, name, uffd.error().message);
 }
 
 }  // namespace kasane::mem

@@ -24,8 +24,11 @@ struct EngineInfo {
 /// What may be asked for: "auto", then the engines' names.
 [[nodiscard]] std::vector<std::string> engine_choices();
 
-/// The engine of this space, whose maps must outlive it, by its name; "auto": the first that can be had, but never uffd-thread. Errc::unsupported says what the kernel
-/// lacks for the one that was asked for.
+/// Which of them a job would take that asks for `name`: "auto" takes the first that can be had, but never uffd-thread. Errc::unsupported says what the kernel lacks for the
+/// one that was asked for. Probes the kernel, as engines() does.
+Result<std::string_view> engine_for(std::string_view name);
+
+/// The engine of this space, whose maps must outlive it, by its name, as engine_for() says.
 Result<std::unique_ptr<FaultEngine>> make_fault_engine(const Space& space, std::string_view name);
 
 }  // namespace kasane::mem

@@ -37,6 +37,7 @@
 #include "gas/sharing.h"
 #include "mem/alt_stack.h"
 #include "mem/engines.h"
+#include "mem/uffd_engine.h"
 #include "mem/large_frames.h"
 #include "runtime/agreement.h"
 #include "runtime/crash.h"
@@ -44,6 +45,7 @@
 #include "runtime/fences.h"
 #include "runtime/global_malloc.h"
 #include "runtime/heap_report.h"
+#include "runtime/table_row.h"
 #include "runtime/loaded_objects.h"
 #include "runtime/memory_tiers.h"
 #include "runtime/mixing_check.h"
@@ -155,6 +157,7 @@ struct Runtime::State {
   Result<void> compare_objects();
   void report();
   void count_races();
+  [[nodiscard]] std::string means() const;
   void print_statistics();
   void settle_heap(bool all_joined);
   void read_counters(Rank, std::uint64_t* values);
@@ -235,6 +238,7 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base) {
   KASANE_TRY(build_engine());
   KASANE_TRY(build_memory(space_base));
   KASANE_TRY(build_threads());
+  log(LogLevel::debug, "rank {} of {}: {}", raw(rank), ranks, means());
   return compare_objects();
 }
 
@@ -658,7 +662,15 @@ void Runtime::State::count_races() {
     read_counters(Rank{r}, of.data());
     races_found += of[row_data_races];
   }
-  fmt::print(stderr, "kasane: {} data race{} found\n", races_found, races_found == 1 ? "" : "s");
+  fmt::print(stderr, "kasane: {} data race{} found{}\n", races_found, races_found == 1 ? "" : "s",
+             races_found == 0 ? " in this run, which does not prove that there are none" : "");
+}
+
+/// What runs between ranks, and how absent memory is noticed on this one.
+std::string Runtime::State::means() const {
+  const comm::Facts facts = transport->facts();
+  const std::string between = facts.detail.empty() ? std::string(facts.name) : fmt::format("{} ({})", facts.name, facts.detail);
+  return fmt::format("between ranks: {}; absent memory: {}, served {}", between, engine->name(), engine->name() == mem::kUffdThread ? "by a thread" : "in place");
 }
 
 /// --stats: one line a counter that counted something, a column a rank, on standard error; and rates to and from the spill files.
@@ -666,21 +678,17 @@ void Runtime::State::print_statistics() {
   std::vector<std::array<std::uint64_t, kCounters>> of(ranks);
   for (std::uint32_t r = 0; r < ranks; ++r) read_counters(Rank{r}, of[r].data());
   const double seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
-  std::string text = fmt::format("\nkasane: {} ranks x {} workers, {:.3f} s\n{:<18}", ranks, workers, seconds, "rank");
+  std::string text = fmt::format("\nkasane: {} ranks x {} workers, {:.3f} s; {}\n{:<18}", ranks, workers, seconds, means(), "rank");
   for (std::uint32_t r = 0; r < ranks; ++r) text += fmt::format(" {:>14}", r);
   text += "\n";
+  std::vector<std::uint64_t> values(ranks);
   std::size_t row = 0;
-#define X(name, help)                                                                      \
-  {                                                                                        \
-    std::string line = fmt::format("{:<18}", #name);                                      \
-    std::uint64_t all = 0;                                                                 \
-    for (std::uint32_t r = 0; r < ranks; ++r) {                                            \
-      line += fmt::format(" {:>14}", of[r][row]);                                         \
-      all += of[r][row];                                                                   \
-    }                                                                                      \
-    if (all != 0) text += line + "  " help "\n";                                          \
-    ++row;                                                                                 \
-  }
+  const auto print = [&](std::string_view name, std::string_view help) {
+    for (std::uint32_t r = 0; r < ranks; ++r) values[r] = of[r][row];
+    text += table_row(name, values, name.starts_with("ns_") ? Unit::nanoseconds : name.starts_with("bytes_") ? Unit::bytes : Unit::count, help);
+    ++row;
+  };
+#define X(name, help) print(#name, help);
   KASANE_COUNTERS(X)
 #undef X
   enum : std::size_t {
