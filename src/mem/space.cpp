@@ -19,6 +19,13 @@
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+extern "C" {
+[[gnu::weak]] void __tsan_init();
+[[gnu::weak]] void __asan_init();
+}
+#endif
+
 namespace kasane::mem {
 namespace {
 
@@ -35,12 +42,28 @@ constexpr std::array<std::uintptr_t, 7> kCandidates{0x200000000000, 0x2800000000
 #endif
 
 [[gnu::format(printf, 1, 2)]] std::string text(const char* format, ...) {
-  char line[320];
+  char line[480];
   va_list args;
   va_start(args, format);
   std::vsnprintf(line, sizeof line, format, args);
   va_end(args);
   return line;
+}
+
+/// What to do where there is no room for a view: a sanitizer in the process keeps most addresses for itself, which no smaller space changes.
+const char* advice() noexcept {
+  // The runtimes' entry points, weak: null where the program is built without.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  return "a sanitizer leaves few addresses: try a smaller space, --space 16G";
+#else
+  if (__tsan_init != nullptr) {
+    return "this program is built with ThreadSanitizer, which keeps most addresses for itself, and Kasane is not: build Kasane with -DKASANE_SANITIZER=thread, too (cmake --preset tsan)";
+  }
+  if (__asan_init != nullptr) {
+    return "this program is built with AddressSanitizer, which keeps many addresses for itself, and Kasane is not: build Kasane with -DKASANE_SANITIZER=address, too (cmake --preset asan)";
+  }
+  return "see ulimit -v; try a smaller space";
+#endif
 }
 
 constexpr int kReserveFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -91,7 +114,7 @@ Result<std::byte*> map_file(const char* what, int fd, std::size_t bytes, int acc
   void* got = ::mmap(at, bytes, access, flags, fd, 0);
   if (got == MAP_FAILED)
     return fail_errno(Errc::limit, text("cannot map %s, %zu bytes at %p (47 bits of address hold V, A, T and the peers' M; "
-                                         "see ulimit -v; try a smaller space)", what, bytes, static_cast<void*>(at)));
+                                         "%s)", what, bytes, static_cast<void*>(at), advice()));
   ::madvise(got, bytes, MADV_DONTDUMP);
   return static_cast<std::byte*>(got);
 }
@@ -110,7 +133,7 @@ Result<std::byte*> reserve_space(std::size_t bytes, std::uintptr_t hint) {
   for (std::uintptr_t candidate : kCandidates)
     if (std::byte* base = reserve_at(candidate, bytes)) return base;
   if (std::byte* base = reserve_anywhere(bytes)) return base;
-  return fail_errno(Errc::limit, text("cannot reserve %zu bytes of address anywhere (see ulimit -v; try a smaller space)", bytes));
+  return fail_errno(Errc::limit, text("cannot reserve %zu bytes of address anywhere (%s)", bytes, advice()));
 }
 
 std::uint64_t free_candidates(std::size_t bytes) {
