@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between ranks of one host every transfer is a copy between mappings: over shared memory nothing is sent for the bytes of a fetch, a release, a get, a put or an atomic, nor for a
+// page that moves. By the counters, which say what the machine's load does not change.
+#include <gtest/gtest.h>
+#include <kasane/kasane.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace {
+
+constexpr std::size_t kPages = 32, kPageWords = kasane::page_default / 8;
+
+void expect_nothing_sent() {
+  const kasane::counters all = kasane::statistics();
+  EXPECT_EQ(all.trips, 0u);
+  EXPECT_EQ(all.messages_put, 0u);
+  EXPECT_EQ(all.move_requests, 0u);
+}
+
+TEST(OneHost, FetchReleasePutGetAtomicsAndMovesSendNothing) {
+  if (kasane::ranks() == 1) GTEST_SKIP() << "one rank has nobody to send to";
+  kasane::run([] {
+    const std::uint32_t me = kasane::rank(), other = (me + 1) % kasane::ranks();
+    auto* const words = static_cast<std::uint64_t*>(kasane::allocate(kPages * kasane::page_default, kasane::page_default, kasane::placement::on(other)));
+    const kasane::counters before = kasane::statistics();
+    std::uint64_t sum = 0;
+    for (std::size_t p = 0; p < kPages; ++p) sum += words[p * kPageWords];          // fetches
+    for (std::size_t p = 0; p < kPages; ++p) words[p * kPageWords] = sum + p + 1;   // twins
+    kasane::release_all();                                                          // diffs
+    for (std::size_t p = 0; p < kPages; ++p) {
+      std::uint64_t value = 0;
+      const kasane::global_ptr<std::uint64_t> word(words + p * kPageWords);
+      kasane::get(&value, word);
+      EXPECT_EQ(value, p + 1);
+      value = 7;
+      kasane::put(word, &value);
+      EXPECT_EQ(kasane::fetch_add(word, 1), 7u);
+    }
+    const kasane::counters after = kasane::statistics();
+    EXPECT_GE(after.blocks_fetched - before.blocks_fetched, kPages);
+    EXPECT_GE(after.bytes_fetched - before.bytes_fetched, kPages * 8);
+    EXPECT_EQ(after.diffs - before.diffs, kPages);
+    EXPECT_GE(after.bytes_put - before.bytes_put, kPages);
+    kasane::own(words, kPages * kPageWords);
+    EXPECT_EQ(kasane::statistics().pages_moved - after.pages_moved, kPages);
+    kasane::deallocate(words);
+  });
+  expect_nothing_sent();
+}
+
+// Threads that are stolen, and the edges at their joins.
+TEST(OneHost, NorDoStealsAndJoins) {
+  kasane::run([] {
+    const std::size_t n = 20'000;
+    const auto cells = kasane::make_array<std::uint64_t>(n);
+    kasane::parallel_for(std::size_t{0}, n, [p = cells.get()](std::size_t i) { p[i] = i; });
+    for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(cells[i], i);
+  });
+  expect_nothing_sent();
+}
+
+}  // namespace
