@@ -2,6 +2,10 @@
 // Runs random data-race-free programs (program.h) with real threads, pointers and moving stacks, and compares every read with the oracle.
 //
 //   [STRESS_PAGE=4096] kasane run -n 4 --workers 2 -- stress_drf --seed 1 --count 100
+//   kasane run -n 2 --dram 16M -- stress_drf --data 48M --spills 32M        data larger than DRAM
+//
+// --data: the objects of each program have so many bytes together, which are all filled by who allocates them, and looked at by who frees them, or at the end. --spills: fails unless so much was
+// written to spill files.
 //
 // A read that differs prints seed, thread, operation and the command that replays it; exit status 1. Everything threads share lies in
 // global memory: the program's tables too, so that a thread can run anywhere. The table of object addresses is itself
@@ -40,6 +44,7 @@ struct Counter {
 /// A program in global memory.
 struct Shared {
   std::uint64_t seed;
+  std::uint64_t data;  ///< bytes it was stretched to; 0: it was not
   const Op* ops;
   const Thread* threads;
   const Object* objects;
@@ -50,19 +55,50 @@ struct Shared {
   std::uint64_t* failures;
 };
 
+[[gnu::noinline]] void count_failure(const Shared& s) {
+  const std::lock_guard hold(*s.failing);
+  ++*s.failures;
+}
+
+[[gnu::noinline]] void say_replay(const Shared& s) {
+  std::fprintf(stderr, "  replay: STRESS_PAGE=%zu kasane run -n %u --workers %u -- stress_drf --seed %llu --count 1 --data %lluM\n", kasane::stress::page_bytes(), kasane::ranks(), kasane::workers(),
+               static_cast<unsigned long long>(s.seed), static_cast<unsigned long long>(s.data >> 20));
+}
+
 [[gnu::noinline]] void fail(const Shared& s, std::uint32_t thread, std::uint32_t index, std::uint64_t got) {
   const Op& op = s.ops[s.threads[thread].first_op + index];
   std::fprintf(stderr,
                "stress_drf: seed %llu thread %u operation %u (kind %d, object %u, offset %llu, width %d) on rank %u: "
-               "got %llx, should be %llx\n"
-               "  replay: STRESS_PAGE=%zu kasane run -n %u --workers %u -- stress_drf --seed %llu --count 1\n",
+               "got %llx, should be %llx\n",
                static_cast<unsigned long long>(s.seed), thread, index, static_cast<int>(op.kind), op.target,
                static_cast<unsigned long long>(op.offset), static_cast<int>(op.width), kasane::rank(),
-               static_cast<unsigned long long>(got), static_cast<unsigned long long>(op.value),
-               kasane::stress::page_bytes(), kasane::ranks(),
-               kasane::workers(), static_cast<unsigned long long>(s.seed));
-  const std::lock_guard hold(*s.failing);
-  ++*s.failures;
+               static_cast<unsigned long long>(got), static_cast<unsigned long long>(op.value));
+  say_replay(s);
+  count_failure(s);
+}
+
+/// Words between the pieces of a stretched object, one a block or more: those of object `number` at `at`. body(word, the value it has).
+template <class F>
+void each_fill(const Shared& s, std::uint32_t number, F&& body) {
+  const Object& o = s.objects[number];
+  for (std::uint64_t piece = 0; o.distance != 0 && piece < o.bytes; piece += o.distance)
+    for (std::uint64_t i = kasane::stress::kTogether; i < o.distance; i += 4096)
+      body(reinterpret_cast<volatile std::uint64_t*>(s.where[number] + piece + i), (s.seed << 40 | number) * 0x9E3779B97F4A7C15u + piece + i);
+}
+
+[[gnu::noinline]] void fill(const Shared& s, std::uint32_t number) {
+  each_fill(s, number, [](volatile std::uint64_t* word, std::uint64_t value) { *word = value; });
+}
+
+/// By who holds all cells of the object, so that nobody else uses it any more.
+[[gnu::noinline]] void look_at_fill(const Shared& s, std::uint32_t number) {
+  std::uint64_t wrong = 0;
+  each_fill(s, number, [&](const volatile std::uint64_t* word, std::uint64_t value) { wrong += *word != value; });
+  if (wrong == 0) return;
+  std::fprintf(stderr, "stress_drf: seed %llu: %llu words of object %u differ from what was stored when it was allocated (seen on rank %u)\n", static_cast<unsigned long long>(s.seed),
+               static_cast<unsigned long long>(wrong), number, kasane::rank());
+  say_replay(s);
+  count_failure(s);
 }
 
 [[gnu::noinline]] void store(std::byte* at, const Op& op) {
@@ -122,8 +158,13 @@ void run_thread(const Shared* shared, std::uint32_t thread);
     case OpKind::allocate:
       s.where[op.target] = static_cast<std::byte*>(
           kasane::allocate(s.objects[op.target].bytes, 16, kasane::placement::local.in_pages(kasane::stress::page_bytes())));
+      fill(s, op.target);
       break;
-    case OpKind::release: kasane::deallocate(s.where[op.target]); break;
+    case OpKind::release:
+      look_at_fill(s, op.target);
+      kasane::deallocate(s.where[op.target]);
+      s.where[op.target] = nullptr;
+      break;
     case OpKind::work: work(op.value); break;
     case OpKind::yield: kasane::this_thread::yield(); break;
   }
@@ -153,9 +194,9 @@ T* copy_of(const std::vector<T>& v) {
 }
 
 /// Runs the program of a seed once; the number of reads that differed.
-std::uint64_t run_program(const Program& p) {
+std::uint64_t run_program(const Program& p, std::uint64_t data) {
   auto* s = static_cast<Shared*>(kasane::allocate(sizeof(Shared)));
-  *s = {p.seed, copy_of(p.ops), copy_of(p.threads), copy_of(p.objects), nullptr, nullptr, nullptr, nullptr, nullptr};
+  *s = {p.seed, data, copy_of(p.ops), copy_of(p.threads), copy_of(p.objects), nullptr, nullptr, nullptr, nullptr, nullptr};
   s->where = static_cast<std::byte**>(
       kasane::allocate(p.objects.size() * sizeof(std::byte*), 64, kasane::placement::local.in_pages(kasane::stress::page_bytes())));
   std::memset(static_cast<void*>(s->where), 0, p.objects.size() * sizeof(std::byte*));
@@ -176,6 +217,11 @@ std::uint64_t run_program(const Program& p) {
   const Shared* shared = s;
   kasane::thread root([shared] { run_thread(shared, 0); });
   root.join();
+  for (std::uint32_t i = 0; i < p.objects.size(); ++i) {
+    if (s->objects[i].thread != kHeap || s->where[i] == nullptr) continue;   // this thread may be at another rank now, which has no p
+    look_at_fill(*s, i);
+    kasane::deallocate(s->where[i]);
+  }
   const std::uint64_t failures = *s->failures;
 
   for (std::uint32_t i = 0; i < kLocks; ++i) std::destroy_at(&s->counters[i]);
@@ -196,6 +242,9 @@ std::uint64_t number(int argc, char** argv, const char* name, std::uint64_t othe
   return otherwise;
 }
 
+/// "48M": in MiB.
+std::uint64_t mebibytes(int argc, char** argv, const char* name) { return number(argc, argv, name, 0) << 20; }
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -203,21 +252,28 @@ int main(int argc, char** argv) {
   kasane::stress::Limits limits;
   limits.threads = static_cast<std::uint32_t>(number(argc, argv, "--threads", limits.threads));
   limits.actions = static_cast<std::uint32_t>(number(argc, argv, "--actions", limits.actions));
+  const std::uint64_t data = mebibytes(argc, argv, "--data"), spills = mebibytes(argc, argv, "--spills");
   std::uint64_t failures = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
-    const Program program = kasane::stress::generate(seed, limits);
+    Program program = kasane::stress::generate(seed, limits);
+    if (data != 0) kasane::stress::stretch(program, data);
     if (argc > 1 && std::strcmp(argv[argc - 1], "--show") == 0)
       std::fputs(kasane::stress::to_string(program).c_str(), stdout);
-    failures += kasane::run([&] { return run_program(program); });
+    failures += kasane::run([&] { return run_program(program, data); });
   }
   kasane_statistics_t total{};
   kasane_statistics_total(&total);
   std::printf(
       "stress_drf: seeds %llu … %llu, %u ranks, %u workers: %llu wrong reads; %llu threads, %llu steals inside ranks, "
-      "%llu across, %llu diffs, %llu pages moved\n",
+      "%llu across, %llu diffs, %llu pages moved, %llu KiB spilled\n",
       static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), kasane::ranks(),
       kasane::workers(), static_cast<unsigned long long>(failures), static_cast<unsigned long long>(total.threads),
       static_cast<unsigned long long>(total.steals_local), static_cast<unsigned long long>(total.steals_remote),
-      static_cast<unsigned long long>(total.diffs), static_cast<unsigned long long>(total.pages_moved));
+      static_cast<unsigned long long>(total.diffs), static_cast<unsigned long long>(total.pages_moved),
+      static_cast<unsigned long long>(total.bytes_spilled >> 10));
+  if (total.bytes_spilled < spills) {
+    std::printf("stress_drf: only %llu KiB were written to spill files: nothing was tested\n", static_cast<unsigned long long>(total.bytes_spilled >> 10));
+    return 1;
+  }
   return failures == 0 ? 0 : 1;
 }

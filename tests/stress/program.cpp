@@ -322,6 +322,23 @@ std::string to_string(const Program& p) {
   return text;
 }
 
+void stretch(Program& p, std::uint64_t kept_bytes) {
+  std::vector<bool> kept;
+  for (const Object& o : p.objects) kept.push_back(o.thread == kHeap);
+  for (const Op& o : p.ops)
+    if (o.kind == OpKind::release) kept[o.target] = false;
+  const auto bytes = kept_bytes / static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(1, std::count(kept.begin(), kept.end(), true)));
+  for (Object& o : p.objects) {
+    if (o.thread != kHeap) continue;
+    const std::uint32_t pieces = (o.bytes + kTogether - 1) / kTogether;
+    o.distance = static_cast<std::uint32_t>(bytes / pieces / kTogether * kTogether);
+    o.bytes = pieces * o.distance;
+  }
+  for (Op& o : p.ops)
+    if ((o.kind == OpKind::write || o.kind == OpKind::read) && p.objects[o.target].distance != 0)
+      o.offset = o.offset / kTogether * p.objects[o.target].distance + o.offset % kTogether;
+}
+
 Program generate(std::uint64_t seed, const Limits& limits) { return Generator(seed, limits).run(); }
 
 }  // namespace kasane::stress

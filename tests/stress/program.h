@@ -47,6 +47,7 @@ struct Op {
 struct Object {
   std::uint32_t bytes;
   std::uint32_t thread;  ///< on whose stack it lies, or kHeap
+  std::uint32_t distance = 0;  ///< from one piece of kTogether bytes to the next, if it was stretched: what lies between them is no cell's
 };
 inline constexpr std::uint32_t kHeap = 0xFFFFFFFFu;
 
@@ -82,6 +83,11 @@ struct Program {
 
 /// The program of a seed: equal seeds and limits give equal programs.
 Program generate(std::uint64_t seed, const Limits& limits = {});
+
+/// The same operations on larger memory: the heap's objects become equally large, so that those that are never freed have `kept_bytes` together or a little less. Their cells lie in pieces as far
+/// from each other as possible, so cells that were neighbours still share a block, and a page holds few of them. `kept_bytes`: a MiB for each of a hundred objects, at least.
+void stretch(Program&, std::uint64_t kept_bytes);
+inline constexpr std::uint32_t kTogether = 64;
 
 /// One line an operation, for looking at a failure.
 std::string to_string(const Program&);

@@ -196,6 +196,33 @@ TEST(Generator, ProgramsAreRaceFreeAndReadsHaveOneValue) {
   EXPECT_GT(barriers, 1000u);
 }
 
+TEST(Generator, StretchedProgramsAreTheSameOnMoreMemory) {
+  constexpr std::uint64_t kBytes = std::uint64_t{100} << 20;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    const Program small = generate(seed);
+    Program p = small;
+    stretch(p, kBytes);
+    ASSERT_EQ(Interpreter(p, seed).run(), "");
+    ASSERT_EQ(p.ops.size(), small.ops.size());
+    std::set<std::uint32_t> kept;
+    for (std::size_t i = 0; i < p.ops.size(); ++i) {
+      const Op& o = p.ops[i];
+      if (o.kind == OpKind::allocate) kept.insert(o.target);
+      if (o.kind == OpKind::write || o.kind == OpKind::read) {
+        const std::uint32_t distance = p.objects[o.target].distance;
+        ASSERT_EQ(o.offset % (distance != 0 ? distance : kTogether), small.ops[i].offset % kTogether) << "seed " << seed;   // so what lies between pieces is nobody's
+        ASSERT_TRUE(distance == 0 || distance >= 2 * kTogether) << "seed " << seed;
+      }
+    }
+    for (const Op& o : p.ops)
+      if (o.kind == OpKind::release) kept.erase(o.target);
+    std::uint64_t bytes = 0;
+    for (const std::uint32_t object : kept) bytes += p.objects[object].bytes;
+    EXPECT_LE(bytes, kBytes) << "seed " << seed;
+    EXPECT_GE(bytes, kBytes / 10 * 8) << "seed " << seed;
+  }
+}
+
 TEST(Generator, ARaceIsNoticed) {
   unsigned noticed = 0, tried = 0;
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
