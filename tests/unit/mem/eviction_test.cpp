@@ -143,17 +143,28 @@ TEST(PageTraces, TheBestIsTheBest) {
   }
 }
 
-// As shares of what is possible. What it gives up where recent pages are the right ones is bounded, too.
-TEST(Eviction, SteadyKeepsTheRightPages) {
-  const std::map<std::string, double> least{{"loop-1.25", 0.84}, {"loop-4", 0.84}, {"back-and-forth", 0.6}, {"stride", 0.9}, {"zipf", 0.85},
-                                            {"zipf-and-sweeps", 0.79}, {"phases", 0.75}, {"sort", 0.8}, {"stencil", 0.95}, {"stencil-tb", 0.5}};
+// As shares of what is possible, a 16th of memory leaving at once, as in the runtime. What steady gives up where recent pages are the right ones is bounded, too; and s3-fifo, which the runtime
+// uses, keeps all but a hundredth of what it was seen to keep. (Without its memory of pages that are out, its test of new ones, a tenth of memory for them, or second chance in its main list at least
+// one of these fails.)
+TEST(Eviction, KeepsTheRightPages) {
+  struct Least {
+    double steady, s3_fifo;
+  };
+  const std::map<std::string, Least> least{{"loop-1.25", {0.84, 0.69}}, {"loop-4", {0.84, 0}},   {"back-and-forth", {0.6, 0.2}},       {"stride", {0.9, 0.8}},
+                                           {"zipf", {0.85, 0.83}},     {"phases", {0.75, 0.52}}, {"zipf-and-sweeps", {0.79, 0.79}}, {"sort", {0.8, 0.93}},
+                                           {"stencil", {0.95, 0.8}},   {"stencil-tb", {0.5, 0.57}}};
   constexpr std::uint32_t kPages = 1024;
   const auto traces = bench::page_traces(kPages, false);
   ASSERT_EQ(traces.size(), least.size());
   for (const PageTrace& t : traces) {
-    const auto best = static_cast<double>(bench::best_hits(t, kPages)), hits = static_cast<double>(bench::replay(t, kPages, "steady").hits);
-    EXPECT_GE(hits, least.at(t.name) * best) << t.name << " " << hits / best;
-    EXPECT_LE(hits, best) << t.name;
+    const auto best = static_cast<double>(bench::best_hits(t, kPages));
+    const auto keeps = [&](const char* policy, double share) {
+      const auto hits = static_cast<double>(bench::replay(t, kPages, policy).hits);
+      EXPECT_GE(hits, share * best) << policy << " " << t.name << " " << hits / best;
+      EXPECT_LE(hits, best) << policy << " " << t.name;
+    };
+    keeps("steady", least.at(t.name).steady);
+    keeps("s3-fifo", least.at(t.name).s3_fifo);
   }
 }
 
