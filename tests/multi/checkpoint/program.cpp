@@ -3,6 +3,8 @@
 //
 //   checkpoint_program PATH GENERATIONS      prints "saved N" after each checkpoint
 //   checkpoint_program PATH check LEAST      the checkpoint is whole, and of generation LEAST or a later one; prints "holds N"
+//
+// CHECKPOINT_VALUES of the environment, which all ranks have alike: how many values, of 8 bytes.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +15,11 @@
 namespace {
 
 using Value = std::uint64_t;
-constexpr std::size_t n = 300'000, on_a_page = 8192;   // 37 chunks and a part of one
+const std::size_t n = [] {
+  const char* const text = std::getenv("CHECKPOINT_VALUES");
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : 300'000;   // 37 chunks and a part of one
+}();
+constexpr std::size_t on_a_page = 8192;
 
 Value value_of(std::uint64_t generation, std::size_t i) {
   if (i / on_a_page % 5 == generation % 5) return 0;   // other chunks are zero in each

@@ -4,11 +4,22 @@
 #
 #   restart.sh KASANE PROGRAM restart          on 1, 2 and 4 ranks in turn; and what --progress shows
 #   restart.sh KASANE PROGRAM kill ROUNDS      one rank is killed (SIGKILL) at a random time, again and again. SEED=N repeats the times and the ranks.
+#
+# KIB_A_RANK=N: with a budget of so much DRAM a rank, and one worker. RANKS=N: on N ranks at most, instead of 4.
 set -u
 kasane=$1 program=$2 what=$3
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 fail() { echo "FAILED: $*"; cat out err 2> /dev/null; exit 1; }
+
+most=${RANKS:-4}
+
+# run RANKS PROGRAM …: KASANE's, under the budget. It takes the shell's place.
+run() {
+  local flags=()
+  [ -z "${KIB_A_RANK-}" ] || flags=(--workers 1 --dram $(($1 * KIB_A_RANK))K --spill /dev/shm)
+  exec "$kasane" run -n "$1" "${flags[@]}" -- "${@:2}"
+}
 
 if [ "$what" = restart ]; then
   saved=0
@@ -34,8 +45,8 @@ echo "SEED=$seed"
 RANDOM=$((seed % 32768))
 saved=0 strays=0
 for round in $(seq "$4"); do
-  ranks=$((RANDOM % 3 + 2)) victim=$((RANDOM % ranks)) wait=$((RANDOM % 400))
-  "$kasane" run -n $ranks -- "$program" c 1000000 > out 2> err &
+  ranks=$((RANDOM % (most - 1) + 2)) victim=$((RANDOM % ranks)) wait=$((RANDOM % 400))
+  run $ranks "$program" c 1000000 > out 2> err &
   job=$!
   # From the first checkpoint of this run on, each moment is one of saving or shortly before.
   for _ in $(seq 300); do grep -q saved out && break; kill -0 $job 2> /dev/null || fail "round $round: it does not begin"; sleep 0.1; done
@@ -46,10 +57,10 @@ for round in $(seq "$4"); do
   wait $job && fail "round $round: exit status 0 after a rank was killed"
   saved=$(grep -a saved out | tail -1 | cut -d ' ' -f 2)
   [ ! -e c.kasane-new ] || strays=$((strays + 1))
-  timeout 60 "$kasane" run -n $((RANDOM % 4 + 1)) -- "$program" c check "$saved" > out 2> err || fail "round $round: rank $victim of $ranks killed, $saved generations saved"
+  (run $((RANDOM % most + 1)) "$program" c check "$saved") > out 2> err || fail "round $round: rank $victim of $ranks killed, $saved generations saved"
   echo "round $round: rank $victim of $ranks killed, $saved saved, the file $(cat out)"
 done
 [ $strays -le 1 ] || fail "$strays temporary files in $4 rounds"
 # What one may have left is taken away by the next checkpoint.
-timeout 60 "$kasane" run -n 2 -- "$program" c 1 > out 2> err || fail "the last one"
+(run 2 "$program" c 1) > out 2> err || fail "the last one"
 [ "$(ls)" = "$(printf '%s\n' c err out)" ] || fail "something is left: $(ls)"
