@@ -2,6 +2,7 @@
 // Programs whose data do not fit into the budget (KASANE_DRAM: so many K, M or G): each word keeps what was stored, put or added, whatever leaves DRAM meanwhile; and as much leaves as must.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <kasane/kasane.hpp>
 #include <string>
 #include <thread>
@@ -354,6 +356,39 @@ TEST(TiersAlone, FreedMemoryIsTakenAgain) {
     }
     return bad;
   }), 0u);
+}
+
+/// What a rank has written to its spill files in a directory, which have no names there.
+std::size_t spilled_bytes(const std::filesystem::path& process, const std::string& directory) {
+  std::size_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(process / "fd")) {
+    std::error_code gone;
+    struct stat s {};
+    if (!std::filesystem::read_symlink(entry.path(), gone).string().starts_with(directory + "/")) continue;
+    if (::stat(entry.path().c_str(), &s) == 0 && S_ISREG(s.st_mode)) bytes += static_cast<std::size_t>(s.st_blocks) * 512;
+  }
+  return bytes;
+}
+
+// With --spill A:B, which the environment has (directories.sh): every rank has stripes in both.
+TEST(TiersDirectories, BothGetData) {
+  const std::string both = std::getenv("KASANE_SPILL") != nullptr ? std::getenv("KASANE_SPILL") : "";
+  const std::size_t colon = both.find(':');
+  if (colon == std::string::npos) GTEST_SKIP() << "one directory";
+  std::ifstream children("/proc/" + std::to_string(::getppid()) + "/task/" + std::to_string(::getppid()) + "/children");
+  std::vector<std::string> ranks;
+  for (std::string pid; children >> pid;) ranks.push_back(pid);
+  ASSERT_EQ(ranks.size(), kasane::ranks());
+  const std::size_t words = 2 * data_bytes(kasane::page_default) / 8;
+  std::uint64_t* const data = allocate(words, placement::block, kasane::page_default);
+  EXPECT_EQ(kasane::run([=] {
+    kasane::parallel_for(std::size_t{0}, words, [=](std::size_t i) { data[i] = mix(i); });
+    return wrong(data, words, [](std::size_t i) { return mix(i); });
+  }), 0u);
+  for (const std::string& rank : ranks)
+    for (const std::string& directory : {both.substr(0, colon), both.substr(colon + 1)})
+      EXPECT_GE(spilled_bytes("/proc/" + rank, directory), std::size_t{2} << 20) << "rank of process " << rank << " in " << directory;
+  kasane::deallocate(data);
 }
 
 }  // namespace
