@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <barrier>
 #include <cstring>
 #include <numeric>
 #include <random>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "multi/dsm/on_ranks.h"
@@ -61,51 +61,78 @@ TEST_P(CoherenceTest, FalselySharedBytesOfOneBlockAllSurvive) {
   });
 }
 
-// Workers of a rank share its cache and its fences: what four ask for at once is one round, or two where some asked while the first was under way.
+/// Polls, and counts who waits in it.
+class CountingWaiter final : public comm::Waiter {
+ public:
+  std::atomic<unsigned> waiting{0};
+
+ protected:
+  void wait(bool (*ready)(const void*), const void* argument) override {
+    waiting.fetch_add(1);
+    while (!ready(argument)) std::this_thread::yield();
+    waiting.fetch_sub(1);
+  }
+};
+
+/// What four workers count that ask for the fence while block `b` is held: the first is in its round, and the others wait, when it is let go.
+template <class Fence, class Led, class Combined>
+std::pair<std::uint64_t, std::uint64_t> fences_of_four(RankMemory& m, BlockId b, const Fence& fence, Led led, Combined combined) {
+  constexpr unsigned kWorkers = 4;
+  std::atomic<std::uint32_t>& word = (*m.table)[b];
+  while ((word.fetch_or(1u) & 1u) != 0) std::this_thread::yield();   // the busy bit
+  CountingWaiter waiter;
+  Counters counters[kWorkers];
+  std::vector<std::jthread> workers;
+  for (unsigned w = 0; w < kWorkers; ++w) {
+    workers.emplace_back([&, w] {
+      m.enter();
+      dsm::ThreadContext context(*m.transport, waiter, counters[w]);
+      fence(context);
+    });
+    while (w == 0 && waiter.waiting.load() == 0) std::this_thread::yield();   // the first leads
+  }
+  while (waiter.waiting.load() != kWorkers) std::this_thread::yield();
+  word.fetch_and(~1u);
+  workers.clear();
+  std::pair<std::uint64_t, std::uint64_t> sums;
+  for (const Counters& c : counters) {
+    sums.first += (c.*led).load();
+    sums.second += (c.*combined).load();
+  }
+  return sums;
+}
+
+// Workers of a rank share its cache and its fences: a round that is under way is nothing to the three who ask while it is, and one more is for all of them.
 TEST_P(CoherenceTest, FencesOfTheWorkersOfARankCombine) {
   const auto [ranks_here, page_bytes] = GetParam();
   if (ranks_here == 1 || page_bytes != mem::kPageBytes) GTEST_SKIP() << "once for each number of ranks";
   on_ranks(GetParam(), [](RankMemory& m) {
-    constexpr unsigned kWorkers = 4, kEpochs = 50, kMostMore = 10'000'000;
-    const std::uint64_t ranks = m.transport->ranks(), me = raw(m.rank()), blocks = kWorkers * ranks;
-    const std::uint64_t data = m.broadcast(Rank{0}, me == 0 ? m.allocate(blocks * mem::kBlockBytes, gas::Placement::cyclic) : 0);
-    const auto cell = [&](std::uint64_t block) { return m.at<unsigned char>(data + block * mem::kBlockBytes); };
-    std::atomic<std::uint64_t> rounds{0}, combined{0}, wrong{0};
-    std::barrier workers(kWorkers);
-    const auto work = [&](unsigned worker) {
-      m.enter();
-      const Counters& counters = m.context().counters;
-      const auto count = [&] { return std::pair(counters.releases + counters.acquires, counters.releases_combined + counters.acquires_combined); };
-      const auto before = count();
-      const auto all_meet = [&] {
-        workers.arrive_and_wait();
-        if (worker == 0) m.collectives.barrier();
-        workers.arrive_and_wait();
-      };
-      for (unsigned epoch = 1; epoch <= kEpochs; ++epoch) {
-        *cell(me * kWorkers + worker) = static_cast<unsigned char>(epoch);
-        workers.arrive_and_wait();
-        m.coherence->release_all(m.context());
-        all_meet();
-        m.coherence->acquire_all(m.context());
-        for (std::uint64_t b = 0; b < blocks; ++b) wrong += *cell(b) != static_cast<unsigned char>(epoch) ? 1u : 0u;
-        all_meet();
+    using Sums = std::pair<std::uint64_t, std::uint64_t>;
+    const std::uint32_t ranks = m.transport->ranks(), me = raw(m.rank()), next = (me + 1) % ranks;
+    const std::uint64_t data = m.broadcast(Rank{0}, me == 0 ? m.allocate(ranks * mem::kPageBytes, gas::Placement::cyclic) : 0);
+    const std::uint64_t at = data + next * mem::kPageBytes;   // the neighbour's: nobody else writes there
+    auto* theirs = m.at<unsigned char>(at);
+    for (unsigned epoch = 1; epoch <= 10; ++epoch) {
+      theirs[me] = static_cast<unsigned char>(epoch);
+      if (!m.dirty->contains(mem::block_of(at))) {
+        ADD_FAILURE() << "nothing to release";
+      } else {
+        const Sums releases = fences_of_four(m, mem::block_of(at), [&](dsm::ThreadContext& c) { m.coherence->release_all(c); }, &Counters::releases, &Counters::releases_combined);
+        EXPECT_EQ(releases, Sums(2, 2)) << "led, combined";
       }
-      // Whether two meet is for the kernel to say: again and again, until they have.
-      for (unsigned more = 0; more < kMostMore && combined == 0; ++more) {
-        m.coherence->acquire_all(m.context());
-        if (count().second != before.second) combined = count().second - before.second;
+      m.collectives.barrier();
+      if (!m.cached->contains(mem::block_of(at))) {
+        ADD_FAILURE() << "nothing to drop";
+      } else {
+        const Sums acquires = fences_of_four(m, mem::block_of(at), [&](dsm::ThreadContext& c) { m.coherence->acquire_all(c); }, &Counters::acquires, &Counters::acquires_combined);
+        EXPECT_EQ(acquires, Sums(2, 2)) << "led, combined";
       }
-      rounds += count().first - before.first;
-    };
-    std::vector<std::jthread> others;
-    for (unsigned w = 1; w < kWorkers; ++w) others.emplace_back(work, w);
-    work(0);
-    others.clear();
-    EXPECT_EQ(wrong, 0u) << "stores that somebody did not see";
-    EXPECT_GE(rounds, kEpochs) << "each epoch's acquire at least";
-    EXPECT_GT(combined, 0u) << "of so many that were asked for at the same time, somebody's was another's";
-    m.collectives.barrier();
+      for (std::uint32_t r = 0; r < ranks; ++r) {
+        if ((r + 1) % ranks != me) continue;
+        EXPECT_EQ(m.at<unsigned char>(data + me * mem::kPageBytes)[r], epoch) << "a store that was released and not seen";
+      }
+      m.collectives.barrier();
+    }
   });
 }
 
