@@ -39,7 +39,7 @@ class ModelBell {
   std::uint32_t activity() { return events_.load(std::memory_order_seq_cst); }
   void ring() { events_.fetch_add(1, std::memory_order_seq_cst); }
   void sleep(std::uint32_t seen, std::int64_t) {
-    // The kernel compares and queues in one step; what rings afterwards wakes (doorbell.h).
+    // The kernel compares and queues in one step; what rings afterwards wakes (base/bell.h).
     slept_on_ = seen;
     asleep_ = events_.load(std::memory_order_seq_cst) == seen;
   }
