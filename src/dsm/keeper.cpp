@@ -17,6 +17,7 @@ namespace {
 constexpr std::uint64_t kPatienceNs = 5'000'000'000;
 // Less than kPatienceNs, and more than what is in use at one moment stays so on a busy machine; once it is known that pins do not fit, nobody waits that long again.
 constexpr std::uint64_t kPatienceOfPinsNs = 1'000'000'000, kPatienceOfBrokenPinsNs = 20'000'000;
+constexpr std::uint32_t kTriesOfPins = 32;   // that long may pass on a busy machine without this thread, or those who hold pages, having run
 // More than the longest nap of who waits (comm/waiter.cpp), and than a fault that was put off takes to come again.
 constexpr std::uint64_t kForgottenNs = 20'000'000;
 constexpr std::int64_t kShortestNapNs = kForgottenNs, kLongestNapNs = 64 * kShortestNapNs;   ///< a look at all pages, of all who could give, for what nobody waits for
@@ -53,7 +54,7 @@ void Keeper::run(comm::Blocking& io) {
     let_go_told(io);
     const bool left = make_room(io), asked = tiers_.asked();
     if (!asked || residency_.admitted(1) || (!left && !too_young_ && !pins_hold_)) {   // one at a time, so that the budget is exceeded by one, unless nothing can leave
-      tiers_.serve(io);
+      serve(io);
     } else {
       io.waiter().pause();
     }
@@ -173,9 +174,19 @@ std::uint64_t Keeper::note_need() noexcept {
   if (wanted != 0) wanted_at_ns_ = now, nap_ns_ = kShortestNapNs;
   need_ = need_.next(wanted, relieved, now - wanted_at_ns_ >= kForgottenNs);
   const std::uint64_t needed = this->needed();
-  if (needed == 0 || residency_.admitted(needed)) short_since_ns_ = 0;
-  else if (short_since_ns_ == 0) short_since_ns_ = now;
+  if (relieved || needed == 0 || residency_.admitted(needed)) no_longer_short();
+  if (needed != 0 && !residency_.admitted(needed) && short_since_ns_ == 0) short_since_ns_ = now;
   return wanted;
+}
+
+void Keeper::no_longer_short() noexcept {
+  short_since_ns_ = 0;
+  tries_ = 0;
+}
+
+/// Others who asked got on: they may have asked again by the next turn.
+void Keeper::serve(comm::Blocking& io) {
+  if (tiers_.serve(io)) no_longer_short();
 }
 
 /// Blocks. A page that is asked for takes one at least.
@@ -213,7 +224,12 @@ void Keeper::balance(comm::Blocking& io) {
   if (residency_.balance(std::max(needed(), claimed))) ring_others(io);
 }
 
-bool Keeper::pins_may_break() const noexcept { return short_since_ns_ != 0 && now_ns() - short_since_ns_ > (pins_broken_ ? kPatienceOfBrokenPinsNs : kPatienceOfPinsNs); }
+/// Asked when nothing else could leave.
+bool Keeper::pins_may_break() noexcept {
+  if (short_since_ns_ == 0) return false;
+  const std::uint64_t patience = pins_broken_ ? kPatienceOfBrokenPinsNs : kPatienceOfPinsNs;
+  return (pins_broken_ || ++tries_ >= kTriesOfPins) && now_ns() - short_since_ns_ > patience;
+}
 
 /// True: something has left.
 bool Keeper::make_room(comm::Blocking& io) {
@@ -234,7 +250,7 @@ bool Keeper::make_room(comm::Blocking& io) {
     if (now == 0) break;
     left += now;
     balance(io);
-    if (residency_.admitted(1)) tiers_.serve(io);
+    if (residency_.admitted(1)) serve(io);
   }
   if (left != 0) {
     finish(io);

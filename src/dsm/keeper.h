@@ -79,7 +79,9 @@ class Keeper final : private mem::PageProbe {
   void note_idle();
   bool claims(comm::Blocking&, std::uint64_t wanted);
   void sleep(std::uint32_t rings);
-  [[nodiscard]] bool pins_may_break() const noexcept;
+  [[nodiscard]] bool pins_may_break() noexcept;
+  void no_longer_short() noexcept;
+  void serve(comm::Blocking&);
   void mind_tables(Counters*);
   void note_tables(Counters*) const noexcept;
   void no_room_beside_tables(std::uint64_t blocks);
@@ -110,7 +112,8 @@ class Keeper final : private mem::PageProbe {
   std::uint64_t busy_at_ns_ = 0;       ///< when somebody last did something with this rank's pages, as far as is known
   std::uint64_t woken_others_ns_ = 0;  ///< when idle ranks were asked to say so
   std::int64_t nap_ns_ = 0;            ///< the next one, while something is unsettled
-  std::uint64_t short_since_ns_ = 0;   ///< since when they have not been there; 0: they are, or nobody waits
+  std::uint64_t short_since_ns_ = 0;   ///< since when they have not been there, and nobody got any; 0: they are, or nobody waits
+  std::uint32_t tries_ = 0;            ///< since then, in which nothing but pinned pages could have left
   std::uint64_t stuck_since_ns_ = 0;   ///< 0: it is not
   std::atomic<bool> stop_{false};
 };

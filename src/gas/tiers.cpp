@@ -325,12 +325,13 @@ void Tiers::on_rouse(void* self, const comm::Message& message) noexcept {
   tiers.residency_.ring();
 }
 
-void Tiers::serve(comm::Blocking& io) {
+bool Tiers::serve(comm::Blocking& io) {
   if (const mem::SpillBatch* batch = broken_.load()) config_.fatal(file_->error(batch->op, batch->error(), batch->failed().offset, batch->failed().bytes));
   Asked asked;
-  if (!asked_.take(asked)) return;
+  if (!asked_.take(asked)) return false;
   bring_in(io, asked.page, Who::keeper);
   transport_.reply(asked.token, 0);
+  return true;
 }
 
 }  // namespace kasane::gas

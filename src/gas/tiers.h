@@ -95,8 +95,8 @@ class Tiers final : public Rouser {
   void stop_reading() noexcept;
   void drain_reader();
 
-  /// Brings in a page that others ask for, if there is one.
-  void serve(comm::Blocking&);
+  /// Brings in a page that others ask for, if there is one; says whether there was.
+  bool serve(comm::Blocking&);
   [[nodiscard]] bool asked() const noexcept { return asked_.any(); }
 
  private:
