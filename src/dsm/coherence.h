@@ -127,6 +127,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   bool give_tables_back(mem::BlockRange) noexcept;
   /// Those behind this rank's mappings of the others' frames: all translations there go.
   void give_back_tables_of_others() noexcept;
+  /// For what cannot wait for ever: returns when there is room for so many blocks, or nothing could leave for a while. Nothing is held.
+  void admit_for_now(comm::Blocking&, std::uint64_t blocks);
   /// Changes that no release has sent go to their owners, so that their blocks can be dropped.
   void clean(comm::Blocking&);
   /// Bits were given back, or there is room, by a thread that no message told of: who waits looks again at once.

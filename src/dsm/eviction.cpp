@@ -2,6 +2,7 @@
 // What coherence does for memory larger than DRAM: counts the frames that it fills, waits for room before it holds anything, and lets go of pages (docs/design/tiers.md).
 #include "dsm/coherence.h"
 
+#include "base/clock.h"
 #include "mem/page_runs.h"
 
 namespace kasane::dsm {
@@ -40,6 +41,14 @@ bool Coherence::admit(comm::Blocking& io, std::uint64_t blocks, Serves serves) {
     clean(io);
     io.waiter().pause();
     if (serves == Serves::others) return false;
+  }
+}
+
+void Coherence::admit_for_now(comm::Blocking& io, std::uint64_t blocks) {
+  constexpr std::uint64_t kPatienceNs = 20'000'000;
+  if (residency_ == nullptr || residency_->admitted(blocks)) return;
+  for (const std::uint64_t begin = now_ns(); !admit(io, blocks, Serves::others);) {
+    if (now_ns() - begin >= kPatienceNs) return residency_->note_relieved();   // it waits no more, and must not be taken for one that has been waiting ever since
   }
 }
 

@@ -25,6 +25,14 @@ constexpr std::int64_t kShortestNapNs = kForgottenNs, kLongestNapNs = 64 * kShor
 constexpr std::uint64_t kPatienceOfClaimsNs = 50'000'000, kClaimAgainNs = 1'000'000'000, kWakeOthersNs = 20'000'000, kIdleNs = 100'000'000;
 constexpr std::uint64_t kMostTogether = 1024;   ///< blocks that leave in one batch, unless a page has more
 
+/// By who alone changes it.
+void note_most(std::atomic<std::uint64_t>& counter, std::uint64_t now) noexcept {
+  const std::uint64_t most = counter.load(std::memory_order_relaxed);   // relaxed: ours alone
+  if (now > most) count(counter, now - most);
+}
+
+std::string mib_text(std::uint64_t blocks) { return fmt::format("{:.1f} MiB", static_cast<double>(blocks * mem::kBlockBytes) / (1 << 20)); }
+
 }  // namespace
 
 Keeper::Keeper(comm::Transport& transport, Coherence& coherence, gas::Tiers& tiers, mem::Residency& residency, gas::Advisor& advisor, const gas::Directory& directory,
@@ -48,6 +56,7 @@ void Keeper::stop() noexcept {
 void Keeper::run(comm::Blocking& io) {
   nap_ns_ = kShortestNapNs;
   for (std::uint32_t seen = residency_.rings(); !stop_.load(); seen = residency_.rings()) {
+    mind_stacks(io.counters());
     mind_tables(io.counters());
     note_idle();
     too_young_ = pins_hold_ = false;
@@ -96,15 +105,27 @@ void Keeper::mind_tables(Counters* counters) {
   coherence_.wake_waiting();
   if (counters != nullptr) count(counters->tables_given_back, ranges);
   tables_most_ = left + step(left);
-  const std::uint64_t stay = residency_.used_by_tables(), share = residency_.share();
-  if (stay > share / 2 && !std::exchange(tables_crowd_, true)) config_.tables_crowd(stay * mem::kBlockBytes, share * mem::kBlockBytes);
-  if (stay > share / 8 * 7 && residency_.short_of(share / 8) != 0) no_room_beside_tables(stay);
+  mind_what_stays();
+}
+
+/// Frames of stacks cannot leave. If they alone are too many, looking for tables that can go back would not help.
+void Keeper::mind_stacks(Counters* counters) {
+  if (residency_.stacks_due()) residency_.measure_stacks();
+  const std::uint64_t stacks = residency_.used_by_stacks(), share = residency_.share();   // as found by whoever has measured last
+  if (counters != nullptr) note_most(counters->bytes_of_stacks, stacks * mem::kBlockBytes);
+  if (stacks > share / 8 * 7) return mind_what_stays();
+  if (stacks > share / 2 && stacks + residency_.used_by_tables() > share / 8 * 7 && residency_.short_of(share / 8) != 0) tables_most_ = 0;
+}
+
+/// What there is after a look at what could go back.
+void Keeper::mind_what_stays() {
+  const std::uint64_t tables = residency_.used_by_tables(), stacks = residency_.used_by_stacks(), share = residency_.share();
+  if (tables + stacks > share / 2 && !std::exchange(tables_crowd_, true)) config_.tables_crowd(tables * mem::kBlockBytes, stacks * mem::kBlockBytes, share * mem::kBlockBytes);
+  if (config_.limit_asked && tables + stacks > share / 8 * 7 && residency_.short_of(share / 8) != 0) no_room_beside_what_stays();
 }
 
 void Keeper::note_tables(Counters* counters) const noexcept {
-  if (counters == nullptr) return;
-  const std::uint64_t bytes = residency_.used_by_tables() * mem::kBlockBytes, most = counters->bytes_of_tables.load(std::memory_order_relaxed);   // relaxed: ours alone
-  if (bytes > most) count(counters->bytes_of_tables, bytes - most);
+  if (counters != nullptr) note_most(counters->bytes_of_tables, residency_.used_by_tables() * mem::kBlockBytes);
 }
 
 /// False: everything stays where it is.
@@ -366,11 +387,11 @@ void Keeper::let_go_told(comm::Blocking& io) {
 }
 
 /// What is left would be too little to get on with: pages would leave before they are used.
-void Keeper::no_room_beside_tables(std::uint64_t blocks) {
-  config_.fatal(fail(Errc::limit, fmt::format("of this rank's share of this host's budget, {} of {}, page tables and entries of the runtime take {}, since so much of the space was used; less than an eighth is left "
-                                              "for data. Raise --dram (KASANE_DRAM)",
+void Keeper::no_room_beside_what_stays() {
+  config_.fatal(fail(Errc::limit, fmt::format("of this rank's share of this host's budget, {} of {}, page tables and entries of the runtime take {}, since so much of the space was used, and stacks of threads {}, "
+                                              "since {} of them were in use at once; less than an eighth is left for data. Raise --dram (KASANE_DRAM), or hold fewer threads at once",
                                               bytes_text(residency_.share() * mem::kBlockBytes), bytes_text(residency_.total() * mem::kBlockBytes),
-                                              bytes_text(blocks * mem::kBlockBytes)))
+                                              mib_text(residency_.used_by_tables()), mib_text(residency_.used_by_stacks()), residency_.stacks()))
                     .value());
 }
 
@@ -381,7 +402,8 @@ void Keeper::nothing_left() {
   residency_.note_stuck();
   tables_most_ = 0;   // the next look tries to give back what there is
   if (now - stuck_since_ns_ < kPatienceNs) return;
-  const std::string tables = fmt::format("{} of it tables of pages and blocks, which are larger the more of the space was used", bytes_text(residency_.used_by_tables() * mem::kBlockBytes));
+  const std::string tables = fmt::format("{} of it tables of pages and blocks, which are larger the more of the space was used, and {} stacks of threads", mib_text(residency_.used_by_tables()),
+                                         mib_text(residency_.used_by_stacks()));
   const std::string spill = why_.empty() ? "what is left is pinned (views) or in use" : "nothing can be spilled: " + why_;
   config_.fatal(fail(Errc::limit,
                      fmt::format("{} of global memory in DRAM ({}) are not enough, and the budget of this host is {}; {}. Raise --dram (KASANE_DRAM), or hold less at once",

@@ -3,7 +3,7 @@
 //
 //   rung ─▶ let go of what the program says (gas/advisor.h) ─▶ bring in what is asked for ─▶ is less than `low` left? ─▶ the policy names pages, 64 at a time, until twice that is left:
 //             ours: to the spill file, together          another rank's: dropped, if nothing of it is in use or unsent
-//   now and then ─▶ page tables are measured; have they grown, those of ranges in which nothing is visible go back (mem/page_tables.h)
+//   now and then ─▶ page tables are measured; have they grown, those of ranges in which nothing is visible go back (mem/page_tables.h); so are stacks (mem/stack_frames.h)
 //   pages that are used once go before all others; pinned ones only if nothing else can
 //   nothing could leave ─▶ who waits for room sends its changes, then rings again ─▶ for kPatience nothing could: the job ends, with the numbers
 //
@@ -34,7 +34,7 @@ class Keeper final : private mem::PageProbe {
     std::vector<Rank> others;              ///< of this host: who shares the budget
     gas::Tiers::Fatal fatal = nullptr;
     void (*pins_break)() = nullptr;   ///< once: what is pinned does not fit, so pages of it leave
-    void (*tables_crowd)(std::uint64_t bytes, std::uint64_t share) = nullptr;   ///< once: tables take more than half of this rank's share
+    void (*tables_crowd)(std::uint64_t tables, std::uint64_t stacks, std::uint64_t share) = nullptr;   ///< once: tables and stacks take more than half of this rank's share
   };
   /// Do this rank's threads do nothing? Before run().
   void set_idle(std::function<bool()> idle) { idle_ = std::move(idle); }
@@ -84,7 +84,9 @@ class Keeper final : private mem::PageProbe {
   void serve(comm::Blocking&);
   void mind_tables(Counters*);
   void note_tables(Counters*) const noexcept;
-  void no_room_beside_tables(std::uint64_t blocks);
+  void mind_stacks(Counters*);
+  void mind_what_stays();
+  void no_room_beside_what_stays();
 
   static void on_ring(void* self, const comm::Message&) noexcept;
 

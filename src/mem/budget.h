@@ -2,7 +2,7 @@
 // The DRAM of a host, shared by its ranks: who may fill how many blocks.
 //
 //   total ──┬── free, in shared memory: granted to nobody
-//           ├── held by rank 0 ──┬── used: owned pages, cached copies, twins, page tables, entries of the runtime's own
+//           ├── held by rank 0 ──┬── used: owned pages, cached copies, twins, page tables, entries of the runtime's own, stacks
 //           │                    └── credit: granted, not used; charges and discharges meet only here
 //           └── held by rank 1 ── …
 //
@@ -33,8 +33,8 @@
 namespace kasane::mem {
 
 /// What blocks of DRAM are used for.
-enum class BudgetUse : std::uint8_t { owned, cached, twins, page_tables, entries };
-inline constexpr std::size_t kBudgetUses = 5;
+enum class BudgetUse : std::uint8_t { owned, cached, twins, page_tables, entries, stacks };
+inline constexpr std::size_t kBudgetUses = 6;
 
 /// none: there are not so many. had: they were this rank's. taken: they are yours, and the rank holds more than before, so that it may owe others something.
 enum class [[nodiscard]] Charge : std::uint8_t { none, had, taken };

@@ -96,6 +96,22 @@ void Residency::see_off_tables() noexcept {
   pay(BudgetUse::page_tables, std::exchange(leaving_tables_, 0));
 }
 
+void Residency::use_stack(StackId stack) noexcept {
+  const std::uint64_t presumed = stacks_->note(stack);
+  if (presumed == 0) return;
+  charge(BudgetUse::stacks, presumed);
+  if (stacks_->many_presumed()) measure_stacks();
+  if (!stacks_used_.exchange(true)) ring();   // after it was noted: from now on who makes room does not sleep for ever
+}
+
+void Residency::measure_stacks() noexcept {
+  const auto measured = stacks_->measure();
+  if (!measured) return;
+  const auto [charged, now] = *measured;
+  if (now > charged) charge(BudgetUse::stacks, now - charged);
+  if (now < charged) pay(BudgetUse::stacks, charged - now);
+}
+
 // What was freed is looked at by who makes room, whenever that is: seq_cst, so that a page in the set is seen by who sees the flag.
 void Residency::note_freed(PageRange range) noexcept {
   if (range.first == range.last) return;

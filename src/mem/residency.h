@@ -4,12 +4,12 @@
 //   whoever is about to fill frames         admitted(n)?    before it holds anything: else it rings, and waits
 //   … fills them, bits held                 fill()          never fails: what the budget has not got is owed (mem/room.h)
 //   who makes room, alone                   empty()         punched: given back, what is owed first
-//                                           measure_tables()    page tables: as fill() presumed, until they are measured
+//                                           measure_tables()    page tables: as fill() presumed, until they are measured; so are stacks
 //
 // So the budget is exceeded by what threads that were admitted at the same moment fill: at most two pages each (a frame and a twin).
 //
 // Thread safety: every call from any thread, fault handlers too. fill() and empty() of a block: by who holds its busy bit, or keeps its page busy. arrivals().take() by one thread.
-// Invariant: a block in frames() or twins() was counted once; used = their number and the tables, less what is owed.
+// Invariant: a block in frames() or twins() was counted once; used = their number, the tables and the stacks, less what is owed.
 #pragma once
 
 #include <algorithm>
@@ -25,6 +25,7 @@
 #include "mem/pages.h"
 #include "mem/room.h"
 #include "mem/space.h"
+#include "mem/stack_frames.h"
 
 namespace kasane::mem {
 
@@ -77,8 +78,11 @@ class Residency {
 
   void ring() noexcept { bell_.ring(); }
   [[nodiscard]] std::uint32_t rings() const noexcept { return bell_.activity(); }
-  /// Until it is rung, a signal comes, or so long (< 0: no limit).
-  void sleep(std::uint32_t rings, std::int64_t timeout_ns) noexcept { bell_.sleep(rings, timeout_ns); }
+  /// Until it is rung, a signal comes, so long (< 0: no limit), or stacks are to be measured.
+  void sleep(std::uint32_t rings, std::int64_t timeout_ns) noexcept {
+    const std::int64_t due = ns_to_sleep();
+    bell_.sleep(rings, due < 0 || (timeout_ns >= 0 && timeout_ns < due) ? timeout_ns : due);
+  }
 
   /// How often whoever makes room found nothing that could leave, though some were waiting.
   [[nodiscard]] std::uint32_t times_stuck() const noexcept { return stuck_.load(); }
@@ -117,7 +121,20 @@ class Residency {
   /// A page of another rank, of which nothing comes here but what its frames show: its translations do.
   void use_tables(BlockRange) noexcept;
 
-  /// Blocks of frames, and of tables.
+  // ---- stacks (mem/stack_frames.h) ----
+  /// Before the first is used.
+  void count_stacks(std::unique_ptr<StackFrames> stacks) noexcept { stacks_ = std::move(stacks); }
+  /// A thread's stack is used here for the first time: blocks that are charged for it. Not from fault handlers.
+  [[nodiscard]] std::uint64_t room_of_a_stack() const noexcept { return stacks_->presumed_of_one(); }
+  void use_stack(StackId) noexcept;
+  [[nodiscard]] bool stacks_due() const noexcept { return ns_to_sleep() == 0; }
+  /// Charges what they take now; nothing if another thread is at it.
+  void measure_stacks() noexcept;
+  /// Blocks, without what is only presumed; and how many stacks have some.
+  [[nodiscard]] std::uint64_t used_by_stacks() const noexcept { return stacks_ == nullptr ? 0 : stacks_->measured(); }
+  [[nodiscard]] std::uint64_t stacks() const noexcept { return stacks_ == nullptr ? 0 : stacks_->known(); }
+
+  /// Blocks of frames, of tables and of stacks.
   [[nodiscard]] std::uint64_t used() const noexcept {
     // What is owed is paid under whatever use there is, so only the sum tells.
     std::uint64_t sum = room_.owed();
@@ -149,6 +166,11 @@ class Residency {
     if (room_.pay(use, blocks)) ring();
   }
   std::uint64_t punch(int fd, BlockSet&, BlockRange) noexcept;
+  /// -1: for ever.
+  [[nodiscard]] std::int64_t ns_to_sleep() const noexcept {
+    if (stacks() == 0 || room_.limitless()) return -1;
+    return static_cast<std::int64_t>(stacks_->ns_until_due());
+  }
 
   const Space& space_;
   const Pages& pages_;
@@ -164,6 +186,8 @@ class Residency {
   PageTables tables_;
   const std::uint64_t presumed_most_ = std::max(many_tables() / 8, 4 * PageTables::kPresumed);   ///< blocks, until somebody measures
   std::uint64_t measured_ns_ = 0, leaving_tables_ = 0;
+  std::unique_ptr<StackFrames> stacks_;   ///< null: nobody has asked for it
+  std::atomic<bool> stacks_used_{false};
   Bell bell_{};
   std::atomic<std::uint32_t> stuck_{0};
 };

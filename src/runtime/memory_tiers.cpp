@@ -19,8 +19,11 @@
 namespace kasane::runtime {
 namespace {
 
-/// Of each rank, to begin with: what a thread and the keeper may have in hand at once of the largest pages, and a page for each worker.
-std::uint64_t least_bytes(std::uint32_t workers) { return 2 * mem::kLargestPageBytes + workers * 2 * mem::kPageBytes; }
+/// Of each rank, to begin with: what a thread and the keeper may have in hand at once of the largest pages; for each worker two pages, and the stacks that it needs to run, steal and wait.
+std::uint64_t least_bytes(std::uint32_t workers) {
+  constexpr std::uint64_t kStacks = 4 * mem::StackFrames::kPresumed * mem::kBlockBytes;
+  return 2 * mem::kLargestPageBytes + workers * (2 * mem::kPageBytes + kStacks);
+}
 
 void budget_beyond_machine(std::uint64_t asked) {
   CrashText text;
@@ -51,10 +54,11 @@ void pins_break() {
   warn(text.add("Raise --dram (KASANE_DRAM), or pin less\n"));
 }
 
-void tables_crowd(std::uint64_t bytes, std::uint64_t share) {
+void tables_crowd(std::uint64_t tables, std::uint64_t stacks, std::uint64_t share) {
   CrashText text;
-  text.add("kasane: rank ").decimal(raw(process().rank)).add(": page tables, and the runtime's entries for blocks, take ").decimal(bytes >> 20).add(" MiB of the ").decimal(share >> 20);
-  warn(text.add(" MiB of DRAM that are this rank's share: little is left for data. They grow with how much of the space is used. Raise --dram (KASANE_DRAM)\n"));
+  text.add("kasane: rank ").decimal(raw(process().rank)).add(": page tables and the runtime's entries for blocks take ").decimal(tables >> 20).add(" MiB, and stacks of threads ");
+  text.decimal(stacks >> 20).add(" MiB, of the ").decimal(share >> 20).add(" MiB of DRAM that are this rank's share: little is left for data. The former grow with how much of the space is used, the ");
+  warn(text.add("latter with how many threads there are at once. Raise --dram (KASANE_DRAM)\n"));
 }
 
 }  // namespace
@@ -93,6 +97,9 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   KASANE_TRY(residency);
   made->residency_ = std::move(*residency);
   made->residency_->set_frame_bytes(mem::large_frame_bytes());
+  auto stacks = mem::StackFrames::create(parts.space, parts.stacks);
+  KASANE_TRY(stacks);
+  made->residency_->count_stacks(std::move(*stacks));
   made->tiers_ = std::make_unique<gas::Tiers>(parts.transport, parts.mover, parts.addresses, parts.coherence, parts.space, *made->residency_, made->advice_,
                                               gas::Tiers::Config{directories(options.spill), parts.space.bytes(), &end_of_memory});
   made->advisor_ = std::make_unique<gas::Advisor>(parts.transport, made->advice_, *made->residency_);
@@ -114,6 +121,11 @@ void MemoryTiers::tell(comm::Blocking& io, mem::PageRange pages, gas::Advisor::W
     const gas::Location where = addresses_.directory().lookup(io, page);
     if (where.allocated && !gas::readable(where)) static_cast<void>(addresses_.find(io, page));
   }
+}
+
+void MemoryTiers::use_stack(comm::Blocking& io, StackId stack, bool born_here) {
+  if (born_here) coherence_.admit_for_now(io, residency_->room_of_a_stack());
+  residency_->use_stack(stack);
 }
 
 void MemoryTiers::start(comm::Transport& transport, Counters& counters, std::function<bool()> idle) {

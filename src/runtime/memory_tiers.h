@@ -30,6 +30,7 @@ class MemoryTiers {
     gas::Mover& mover;
     dsm::Coherence& coherence;
     mem::Residency::Range heaps;
+    mem::StackFrames::Layout stacks;   ///< of all ranks
     std::uint32_t workers;
     std::byte* budget;   ///< region kBudget of this rank, budget_bytes() of it, zeros
   };
@@ -39,6 +40,10 @@ class MemoryTiers {
 
   /// See gas/advisor.h. `leave` sends this rank's unreleased changes first, since what has such stays. `hold` returns when the pages are in DRAM.
   void tell(comm::Blocking&, mem::PageRange, gas::Advisor::What);
+
+  /// A stack that has its frames in this rank's memory is used here for the first time. born_here: waits for room, though not for long, since nothing is held; a thread that came from another
+  /// rank has its fences under way.
+  void use_stack(comm::Blocking&, StackId, bool born_here);
 
   /// Bytes that can be in DRAM at once here: a view of more would wait for ever.
   [[nodiscard]] std::uint64_t most_at_once() const noexcept { return residency_->total() * mem::kBlockBytes; }

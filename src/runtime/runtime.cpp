@@ -368,7 +368,8 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   auto budget = attach_region(*comm_engine, gas::kBudget, MemoryTiers::budget_bytes(here));
   KASANE_TRY(budget);
   auto made_tiers = MemoryTiers::create(
-      {*transport, *collectives, here, *space, *directory, *addresses, *mover, *coherence, {all_heaps, heap_bytes}, workers, budget->base}, options);
+      {*transport, *collectives, here, *space, *directory, *addresses, *mover, *coherence, {all_heaps, heap_bytes},
+       {segments.stacks_offset, segments.stack_bytes, ranks * segments.stacks_per_rank}, workers, budget->base}, options);
   KASANE_TRY(made_tiers);
   tiers = std::move(*made_tiers);
   if (tiers != nullptr) {   // frames come and go
@@ -438,6 +439,7 @@ Result<void> Runtime::State::build_threads() {
   } else {
     stacks = std::make_unique<MovingStacks>(*mover, *coherence, *contexts, *space, directory->pages(), segments, rank);
   }
+  stacks->set_tiers(tiers.get());
   words.emplace(*transport, gas::kThreads);
 
   ult::Config config;

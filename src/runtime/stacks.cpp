@@ -20,6 +20,10 @@ void Stacks::assign(StackId stack) {
 // False: past the bound of guards on a kernel without markers (mem/stack_guard.h); the slot works without.
 void Stacks::guard(StackId stack) { static_cast<void>(mem::install_guard(space_.v(segments_.stack_offset(stack)))); }
 
+void Stacks::count_frames(StackId stack) {
+  if (tiers_ != nullptr) tiers_->use_stack(contexts_.here().io, stack, birth_rank(stack) == me_);
+}
+
 // ---- common ------------------------------------------------------------------------------------------------------
 
 bool CommonStacks::possible(const comm::Transport& transport) noexcept {
@@ -42,6 +46,7 @@ Result<void> CommonStacks::show(mem::Space& space, const Segments& segments, con
 // The top block in M and V, so that the first frames fault on nothing. Where the stack was not born, it is mapped as it is touched, with what lies beside it.
 void CommonStacks::prepare(StackId stack) {
   if (birth_rank(stack) == me_) {
+    count_frames(stack);
     assign(stack);
     mem::populate(space_.v(top_block(stack)), kBlockBytes);
   }
@@ -84,6 +89,7 @@ void MovingStacks::guard_again(StackId stack) {
 
 void MovingStacks::prepare(StackId stack) {
   const bool born_here = birth_rank(stack) == me_;
+  count_frames(stack);   // wherever it was born: where it runs it has frames, and keeps them
   if (born_here) {
     assign(stack);
     coherence_.arm_owned(contexts_.here().io, segments_.stack_offset(stack), segments_.stack_bytes);

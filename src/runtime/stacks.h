@@ -10,6 +10,7 @@
 
 #include "dsm/coherence.h"
 #include "gas/mover.h"
+#include "runtime/memory_tiers.h"
 #include "runtime/segments.h"
 #include "runtime/thread_contexts.h"
 #include "ult/edges.h"
@@ -19,12 +20,15 @@ namespace kasane::runtime {
 class Stacks : public ult::StackMover {
  public:
   Stacks(gas::Mover&, ThreadContexts&, mem::Space&, const mem::Pages&, const Segments&, Rank me) noexcept;
+  /// Before the first is prepared: who counts their frames (null: nobody).
+  void set_tiers(MemoryTiers* tiers) noexcept { tiers_ = tiers; }
   /// Before this process uses a stack for the first time: guard; if it was born here also pages and access.
   virtual void prepare(StackId) = 0;
 
  protected:
   void assign(StackId);
   void guard(StackId);
+  void count_frames(StackId);
   /// The block where frames begin.
   [[nodiscard]] std::uint64_t top_block(StackId stack) const noexcept { return segments_.stack_offset(stack) + segments_.stack_bytes - mem::kBlockBytes; }
   [[nodiscard]] mem::PageRange pages(StackId stack) const noexcept { return pages_.in(segments_.stack_offset(stack), segments_.stack_bytes); }
@@ -36,6 +40,7 @@ class Stacks : public ult::StackMover {
   const mem::Pages& pages_;
   const Segments& segments_;
   const Rank me_;
+  MemoryTiers* tiers_ = nullptr;
 };
 
 class CommonStacks final : public Stacks {

@@ -80,7 +80,8 @@ struct Host {
   }
   // In the order of their declaration.
   static constexpr unsigned kAsking = 0, kIdleRanks = 1, kFree = 2, kHeld = 3, kAsked = 4;                                       // the latter two of rank 0; each further rank: + 2
-  static constexpr unsigned kCredit = 0, kIdle = 1, kUsed = 2, kOwed = 7, kWanted = 8, kLimitless = 9, kRoomWords = 12;     // of room()
+  static constexpr unsigned kCredit = 0, kIdle = 1, kUsed = 2, kOwed = kUsed + mem::kBudgetUses, kWanted = kOwed + 1, kLimitless = kOwed + 2, kRoomWords = kOwed + 5;   // of room()
+  static constexpr unsigned kMostWords = 3 + 3 * (2 + kRoomWords);
   static unsigned room(const Program& p, unsigned rank) { return 3 + 2 * p.ranks + rank * kRoomWords; }
 
   alignas(64) std::array<std::byte, Room::Host::bytes(3)> memory{};
@@ -106,7 +107,7 @@ struct Rooms {
     Log log;
   };
   struct State {
-    std::int8_t words[45];
+    std::int8_t words[Host::kMostWords];
     Thread threads[4];
     Keeper keepers[3];
   };

@@ -22,7 +22,7 @@ step() {
   [ "${spilled:-0}" -gt 19 ] || fail "on $1 ranks with ${2}K each: only ${spilled:-0} MiB were spilled: nothing was tested"
 }
 
-step 2 4608 2
+step 2 5120 2
 step 1 6144 4
 "$kasane" run -n 1 --workers 2 -- "$stencil" -n 1500 --steps 4 --checkpoint right --quiet > out 2> err || fail "without a budget"
 cmp c right || fail "other bytes than without a budget"

@@ -4,7 +4,7 @@
 set -u
 dir=$(mktemp -d /dev/shm/kasane-directories.XXXXXX) && trap 'rm -rf "$dir"' EXIT
 mkdir "$dir/a" "$dir/b"
-export KASANE_SPILL="$dir/a:$dir/b" KASANE_DRAM=$(($3 * 4608))K
+export KASANE_SPILL="$dir/a:$dir/b" KASANE_DRAM=$(($3 * 5120))K
 "$1" run -n "$3" --workers 2 -- "$2" --gtest_filter='TiersDirectories.*:*Sweeps*/5' > "$dir/out" 2>&1
 status=$?
 cat "$dir/out"

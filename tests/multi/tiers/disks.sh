@@ -13,7 +13,7 @@ fi
 dir=$(mktemp -d /var/tmp/kasane-disks.XXXXXX)
 trap 'umount "$dir"/* 2> /dev/null; rm -rf "$dir"' EXIT
 export PATH=$PATH:/usr/sbin:/sbin   # mkfs
-export KASANE_DRAM=$((ranks * 4608))K
+export KASANE_DRAM=$((ranks * 5120))K
 job=(run -n "$ranks" --workers 2)
 work=("$program" --gtest_filter=*Sweeps*/5 --gtest_repeat=100)
 

@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
     throw std::runtime_error(std::string(argv[3]) + ": " + std::strerror(errno));
   });
   const auto peak = group.peak(), killed = group.killed();
-  std::printf("memory control group of %s: at most %s in use; %s processes killed\n", bytes_text(*limit).c_str(), peak ? mib_text(*peak).c_str() : "?",
-              killed ? std::to_string(*killed).c_str() : "?");
+  std::printf("memory control group of %s: at most %s in use; %s processes killed; status %d\n", bytes_text(*limit).c_str(), peak ? mib_text(*peak).c_str() : "?",
+              killed ? std::to_string(*killed).c_str() : "?", status);
   return status == 0 && killed.value_or(0) != 0 ? 1 : status;
 }

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mem/stack_frames.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace kasane::mem {
+namespace {
+
+constexpr std::uint64_t kLookingShare = 50;   // looking costs more the more stacks there are: at most such a part of the time
+
+}  // namespace
+
+Result<std::unique_ptr<StackFrames>> StackFrames::create(const Space& space, Layout layout) {
+  auto known = BlockSet::create(layout.stacks);
+  KASANE_TRY(known);
+  return std::unique_ptr<StackFrames>(new StackFrames(space.v(layout.offset), layout, std::move(*known)));
+}
+
+StackFrames::StackFrames(std::byte* first, Layout layout, BlockSet known) noexcept
+    : first_(first), layout_(layout), presumed_of_one_(std::min(kPresumed, layout.stack_bytes / kBlockBytes)), known_(std::move(known)) {}
+
+std::uint64_t StackFrames::note(StackId stack) noexcept {
+  if (!known_.insert(BlockId{raw(stack)})) return 0;
+  stacks_known_.fetch_add(1, std::memory_order_relaxed);
+  presumed_.fetch_add(presumed_of_one_, std::memory_order_relaxed);
+  return presumed_of_one_;
+}
+
+std::optional<StackFrames::Measured> StackFrames::measure() noexcept {
+  if (measuring_.test_and_set(std::memory_order_acquire)) return std::nullopt;   // acquire, and release below: look_, and one measurement after the other
+  const std::uint64_t begin = now_ns();
+  const std::uint64_t presumed = presumed_.load(std::memory_order_relaxed);   // before the look, which finds their frames
+  const std::uint64_t before = measured_.load(std::memory_order_relaxed), now = frames();
+  measured_.store(now, std::memory_order_relaxed);
+  presumed_.fetch_sub(presumed, std::memory_order_relaxed);
+  const std::uint64_t end = now_ns();
+  next_ns_.store(end + std::max(kEachNs, kLookingShare * (end - begin)), std::memory_order_relaxed);
+  measuring_.clear(std::memory_order_release);
+  return Measured{before + presumed, now};
+}
+
+std::uint64_t StackFrames::ns_until_due() const noexcept {
+  const std::uint64_t next = next_ns_.load(std::memory_order_relaxed), now = now_ns();
+  return next - std::min(next, now);
+}
+
+/// Neighbours with one system call.
+std::uint64_t StackFrames::frames() noexcept {
+  const std::uint64_t blocks_of_one = layout_.stack_bytes / kBlockBytes;
+  std::uint64_t n = 0;
+  for (std::uint64_t first = known_.next(0), end = 0; first < layout_.stacks; first = known_.next(end)) {
+    for (end = first + 1; end < layout_.stacks && known_.contains(BlockId{end});) ++end;
+    n += frames_in(first_ + first * layout_.stack_bytes, (end - first) * blocks_of_one);
+  }
+  return n;
+}
+
+std::uint64_t StackFrames::frames_in(std::byte* begin, std::uint64_t blocks) noexcept {
+  std::uint64_t n = 0;
+  const int saved = errno;
+  for (std::uint64_t at = 0, count; at < blocks; at += count) {
+    count = std::min<std::uint64_t>(kLookBlocks, blocks - at);
+    int result;
+    while ((result = ::mincore(begin + at * kBlockBytes, count * kBlockBytes, look_.data())) != 0 && errno == EAGAIN) {
+    }
+    // Where it cannot be known (a filter of system calls), there is a frame.
+    n += result != 0 ? count : static_cast<std::uint64_t>(std::count_if(look_.begin(), look_.begin() + static_cast<std::ptrdiff_t>(count), [](unsigned char c) { return (c & 1) != 0; }));
+  }
+  errno = saved;
+  return n;
+}
+
+}  // namespace kasane::mem
