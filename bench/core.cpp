@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
       append(rows, kasane::bench::core_apps(quick, here + "/kasane", here + "/../apps"));
     }
     if (wanted("fork-join")) {
-      std::fputs("fork-join: fib beside a call, oneTBB and OpenMP …\n", stderr);
+      std::fputs("fork-join: fib beside a call, oneTBB and OpenMP (and libfork and MassiveThreads, if they were found) …\n", stderr);
       append(rows, kasane::bench::core_fork_join(quick));
     }
     if (json != "-") print(rows);

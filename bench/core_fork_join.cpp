@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/counters.h"
+#include "core_fork_join_peers.h"
 #include "ult/layout.h"
 #include "ult/pool.h"
 
@@ -136,12 +137,6 @@ double measure_ns(std::uint64_t (*fib)(unsigned), unsigned n, unsigned repetitio
   return ns[ns.size() / 2];
 }
 
-struct System {
-  const char* name;
-  std::uint64_t (*fib)(unsigned);
-  void (*with)(unsigned, const std::function<void()>&);
-};
-
 }  // namespace
 
 std::vector<Row> core_fork_join(bool quick) {
@@ -152,10 +147,11 @@ std::vector<Row> core_fork_join(bool quick) {
     rows.push_back({"core", "fork-join", system, 1, workers, 0, value, "ns", repetitions});
   };
   add("call", 1, measure_ns(call_fib, n, repetitions));
-  for (const System& s : {System{"kasane", kasane_fib, with_pool}, System{"tbb", tbb_fib, with_tbb}, System{"openmp", omp_fib, with_openmp}}) {
+  std::vector<ForkJoin> systems{{"kasane", kasane_fib, with_pool, false}, {"tbb", tbb_fib, with_tbb, true}, {"openmp", omp_fib, with_openmp, true}};
+  systems.insert(systems.begin() + 1, fork_join_peers().begin(), fork_join_peers().end());
+  for (const ForkJoin& s : systems) {
     for (const unsigned workers : {1u, 2u}) {
-      // The peers are ten times slower or more: a smaller tree gives the same cost per node.
-      const unsigned depth = s.fib == kasane_fib ? n : n - 4;
+      const unsigned depth = s.slow ? n - 4 : n;
       double value = 0;
       s.with(workers, [&] { value = measure_ns(s.fib, depth, repetitions); });
       add(s.name, workers, value);

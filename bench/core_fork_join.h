@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Claim: a fork and its join cost at most 20 ns with one worker, so programs need no cutoff.
-// fib(n) without cutoff, one fork and one join for each inner node; every result is checked. Beside a plain call, oneTBB task_group and OpenMP tasks.
+// fib(n) without cutoff, one fork and one join for each inner node; every result is checked. Beside a plain call, oneTBB task_group and OpenMP tasks; libfork and MassiveThreads where they are installed.
 #pragma once
 
 #include <vector>
