@@ -110,7 +110,7 @@ struct Facts {
   bool completes_inline;         ///< do read, write and atomics return Post::done always?
   bool ordered = false;          ///< do writes to one target become visible in the order posted? Nobody may rely on it; good to know
   bool pins_memory = false;      ///< does attach() pin the region's pages (rule 9)?
-  std::int64_t poll_every_ns = 0;///< 0: arrivals ring the doorbell; else sleep(messages) naps no longer, since nothing announces them
+  std::int64_t poll_every_ns = 0;///< 0: arrivals ring the doorbell; else how long sleep(messages) naps at most, as things are now, since nothing announces them
   bool answers_bring = false;    ///< do bytes that are given to a reply arrive? Each answer may come without; false: all do
   std::string_view detail = {};  ///< what is underneath, e.g. "UCX 1.13.1: tcp/eth0"; lives as long as the transport
 };

@@ -31,7 +31,8 @@ Scheduler::Scheduler(comm::Transport& transport, ult::Words& words, ult::Edges& 
                      const ult::Config& config, std::span<const Distance> from_here, std::uint64_t seed)
     : transport_(transport), words_(words), edges_(edges), mover_(mover), config_(config),
       layout_(config.workers, config.slots_per_rank),
-      ranks_per_bit_((config.ranks + ult::kHungryBits - 1) / ult::kHungryBits), bounded_sleep_(ranks_per_bit_ > 1),
+      ranks_per_bit_((config.ranks + ult::kHungryBits - 1) / ult::kHungryBits), naps_(ranks_per_bit_ > 1),
+      longest_nap_ns_(transport.facts().poll_every_ns == 0 ? kLongestNapNs : kLongestUnrungNapNs),
       victims_(from_here, config.rank) {
   KASANE_CHECK_OP(raw(config.rank), <, config.ranks);
   KASANE_CHECK_OP(from_here.size(), ==, config.ranks);
@@ -40,7 +41,7 @@ Scheduler::Scheduler(comm::Transport& transport, ult::Words& words, ult::Edges& 
   }
   for (std::uint32_t r = 0; r < config.ranks; ++r) {
     if (Rank{r} == config.rank) continue;
-    if (transport.mapped(Rank{r}, gas::kThreads) == nullptr) bounded_sleep_ = true;
+    if (transport.mapped(Rank{r}, gas::kThreads) == nullptr) naps_ = true;
   }
 }
 
@@ -243,8 +244,27 @@ void Scheduler::ring(Rank rank) { transport_.wake(rank, comm::Doorbell::work); }
 std::uint32_t Scheduler::activity() { return transport_.activity(comm::Doorbell::work); }
 
 void Scheduler::sleep(std::uint32_t seen, std::int64_t timeout_ns) {
-  if (bounded_sleep_ && (timeout_ns < 0 || timeout_ns > kNapNs)) timeout_ns = kNapNs;
+  if (naps_) return watch(seen, timeout_ns);
   transport_.sleep(comm::Doorbell::work, seen, timeout_ns);
+}
+
+// Who is not the watcher looks at nothing, and takes the watcher's place when that one has found work. The role is only about cost: two watchers, or none for a
+// nap, would be as right. Relaxed: nothing else is ordered by it.
+void Scheduler::watch(std::uint32_t seen, std::int64_t timeout_ns) {
+  const std::uint64_t start = now_ns();
+  bool watches = !watched_.exchange(true, std::memory_order_relaxed);
+  std::int64_t nap = watches ? kFirstNapNs : longest_nap_ns_;
+  for (;;) {
+    const std::int64_t left = timeout_ns < 0 ? nap : timeout_ns - static_cast<std::int64_t>(now_ns() - start);
+    if (left <= 0) break;   // a timer of this rank is due
+    transport_.sleep(comm::Doorbell::work, seen, std::min(nap, left));
+    if (activity() != seen) break;
+    if (!watches) watches = !watched_.exchange(true, std::memory_order_relaxed);
+    if (!watches) continue;
+    if (work_elsewhere(0)) break;
+    nap = std::min(nap * 2, longest_nap_ns_);
+  }
+  if (watches) watched_.store(false, std::memory_order_relaxed);
 }
 
 std::uint32_t Scheduler::pick(std::uint32_t worker, std::uint32_t n) noexcept {

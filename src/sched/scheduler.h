@@ -21,8 +21,9 @@
 //   another announced itself meanwhile the bit is set again (see forget_idle), and a push in that gap is found by that search, or by the sleeper that the pool
 //   wakes in the searcher's place when it finds something else.
 // A thief that succeeds feeds too: two pushers may have rung the same rank.
-// On other machines a membarrier does nothing. There, and where a bit stands for several ranks (more than 63), sleeps are
-// bounded (kNapNs), so that a push that slipped through costs a nap and not the rank.
+// On other machines a membarrier does nothing: a push whose store was still in its core's buffer at (4) may slip through, a matter of a microsecond. There, and where
+// a bit stands for several ranks (more than 63), one worker of the rank, the *watcher*, sleeps in naps and looks again after each, all bits left set, so that rings go on
+// reaching it: 1 ms, doubled up to 64 ms (1 s where nothing rings for arrivals). A push that slipped through is found by its first look as a rule, and costs the longest nap at most.
 //
 // Thread safety: every call from any worker of the rank, at the same time. Invariants: at most one worker of a rank is in a
 // remote theft; a slot returned by steal() has been claimed, adopted and fenced.
@@ -45,8 +46,8 @@ namespace kasane::sched {
 
 class Scheduler final : public ult::Outside {
  public:
-  /// The longest sleep where a wake-up could slip through (see above).
-  static constexpr std::int64_t kNapNs = 1'000'000;
+  /// The first and the longest nap where a wake-up could slip through (see above). Where arrivals ring nothing a look is not cheap: the rank that is looked at naps shortly for a while.
+  static constexpr std::int64_t kFirstNapNs = 1'000'000, kLongestNapNs = 64'000'000, kLongestUnrungNapNs = 1'024'000'000;
 
   /// All but config outlive it; config.outside is not used. from_here: how far each rank is. seed: of the victims' order, so that a run can be varied and
   /// repeated.
@@ -87,6 +88,8 @@ class Scheduler final : public ult::Outside {
   /// Performs one step of a theft; result2 is the second result of a look.
   std::uint64_t perform(const TheftStep&, Rank victim, std::uint32_t deque, std::uint64_t& result2);
   void back_off(bool succeeded);
+  /// sleep() in naps.
+  void watch(std::uint32_t seen, std::int64_t timeout_ns);
 
   [[nodiscard]] std::uint64_t bit_of(Rank) const noexcept;
   void set_hungry();
@@ -102,7 +105,8 @@ class Scheduler final : public ult::Outside {
   const ult::Config config_;
   const ult::Layout layout_;
   std::uint32_t ranks_per_bit_;
-  bool bounded_sleep_;
+  bool naps_;   ///< a wake-up could slip through
+  std::int64_t longest_nap_ns_;
   std::vector<WorkerState> workers_;
 
   // Only whoever holds thief_ touches these two.
@@ -113,6 +117,7 @@ class Scheduler final : public ult::Outside {
   std::atomic<std::uint64_t> next_round_ns_{0};
   alignas(64) std::atomic<std::uint32_t> announced_{0};
   std::atomic<std::uint32_t> feed_turn_{0};
+  std::atomic<bool> watched_{false};   ///< one of the sleeping workers is the watcher
 };
 
 }  // namespace kasane::sched

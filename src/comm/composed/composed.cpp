@@ -119,7 +119,7 @@ Facts ComposedTransport::facts() const noexcept {
           .completes_inline = n.completes_inline && f.completes_inline,
           .ordered = n.ordered && f.ordered,
           .pins_memory = n.pins_memory || f.pins_memory,
-          .poll_every_ns = f.poll_every_ns,
+          .poll_every_ns = far_->facts().poll_every_ns,
           .answers_bring = n.answers_bring || f.answers_bring,
           .detail = detail_};
 }
@@ -184,7 +184,7 @@ void ComposedTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeo
   if (d == Doorbell::messages) {
     // After arm() the network rings the bell for whatever arrives, so events != seen, or the sleeper is woken; what arrived earlier it confesses now.
     if (!far_->arm()) return;
-    const std::int64_t nap = far_facts_.poll_every_ns;
+    const std::int64_t nap = far_->facts().poll_every_ns;   // of this moment
     if (nap > 0 && (timeout_ns < 0 || timeout_ns > nap)) timeout_ns = nap;
   }
   near_->sleep(d, seen, timeout_ns);

@@ -36,12 +36,10 @@ constexpr int kWindowSpins = 50;                     ///< looks at a taken lock 
 constexpr std::uint64_t kAttentiveNs = 30'000;       ///< a small put that took longer met a target outside the MPI (and a byte takes 1 ns at most)
 constexpr std::uint32_t kByMessageForUs = 100;        ///< how long that target is then reached by messages before a window is tried again:
 constexpr std::uint32_t kByMessageAtMostUs = 64'000; ///< twice as long after each failure, up to this, and half as long after each success
-// Arrivals ring nothing: how late a sleeping rank may notice one. Longer naps the longer nothing came; each costs some 10 µs of CPU time.
-constexpr std::int64_t kBusyNapNs = 20'000;          ///< something came less than kBusyForNs ago
-constexpr std::int64_t kCalmNapNs = 100'000;         ///< … less than kCalmForNs ago
-constexpr std::int64_t kIdleNapNs = 200'000;
-constexpr std::uint64_t kBusyForNs = 1'000'000;
-constexpr std::uint64_t kCalmForNs = 20'000'000;
+// Arrivals ring nothing, so a nap is how late a sleeping rank may notice one: a part of the silence before, so that waiting for messages becomes slower by that
+// part at most. Each nap costs some 10 µs of CPU time.
+constexpr std::int64_t kShortestNapNs = 20'000, kLongestNapNs = 10'000'000;
+constexpr std::uint64_t kNapPart = 32;
 constexpr std::uint32_t kSlotsOfAll = 32768;         ///< slots of one kind, shared by all peers
 constexpr std::uint32_t kFewestSlots = 16;
 
@@ -130,6 +128,7 @@ class MpiTransport final : public Transport, public Library::AtEnd {
   };
 
   [[nodiscard]] bool own(Rank r) const noexcept { return r == rank(); }
+  [[nodiscard]] std::int64_t nap_ns() const noexcept;
   std::byte* address(RemoteAddr at, std::size_t bytes) const noexcept;
   bool by_window(const RemoteAddr& at) const noexcept { return use_windows_ && windows_.has(static_cast<std::uint16_t>(raw(at.region))); }
   template <class Call>
@@ -242,7 +241,7 @@ Facts MpiTransport::facts() const noexcept {
           .completes_inline = false,
           .ordered = false,
           .pins_memory = pins_,
-          .poll_every_ns = kIdleNapNs,
+          .poll_every_ns = nap_ns(),
           .detail = detail_};
 }
 
@@ -878,13 +877,15 @@ bool MpiTransport::run_losses() noexcept {
 
 std::uint32_t MpiTransport::activity(Doorbell d) const noexcept { return bells_[raw(d)].activity(); }
 
-/// Arrivals ring nothing, so on the messages doorbell one sleeps in naps: short ones while there is traffic.
+// Short while there is traffic.
+std::int64_t MpiTransport::nap_ns() const noexcept {
+  const std::uint64_t last = last_active_ns_.load(std::memory_order_relaxed);  // relaxed: a hint. Before the clock is read, which is later then
+  const std::uint64_t quiet_ns = now_ns() - last;
+  return std::clamp(static_cast<std::int64_t>(quiet_ns / kNapPart), kShortestNapNs, kLongestNapNs);
+}
+
 void MpiTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
-  if (d == Doorbell::messages && ranks() > 1) {
-    const std::uint64_t quiet_ns = now_ns() - last_active_ns_.load(std::memory_order_relaxed);  // relaxed: a hint
-    const std::int64_t nap = quiet_ns < kBusyForNs ? kBusyNapNs : quiet_ns < kCalmForNs ? kCalmNapNs : kIdleNapNs;
-    timeout_ns = timeout_ns < 0 ? nap : std::min(timeout_ns, nap);
-  }
+  if (d == Doorbell::messages && ranks() > 1) timeout_ns = timeout_ns < 0 ? nap_ns() : std::min(timeout_ns, nap_ns());
   bells_[raw(d)].sleep(seen, timeout_ns);
 }
 

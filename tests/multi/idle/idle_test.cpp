@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job that waits costs next to no processor time, over every transport; and work that appears is found by ranks that have slept for long. What is compared with the
+// time that passes is processor time, which other programs of the machine do not lengthen. All ranks are on one host, so rank 0 reads their clocks.
+#include <gtest/gtest.h>
+#include <kasane/kasane.hpp>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A rank that only waits may use so much of one core: 2 %. A look every millisecond is 10 %, a nap of 200 µs 5 %.
+constexpr double kMostOfACore = 0.02;
+constexpr auto kSettles = 1s;   ///< until naps have become long
+constexpr auto kWaits = 4s;
+
+/// Returns on another rank: its child keeps this rank's worker until somebody has taken the caller over.
+void go_elsewhere() {
+  const std::uint32_t start = kasane::rank();
+  while (kasane::rank() == start) {
+    kasane::thread([] { std::this_thread::sleep_for(2ms); }).join();
+  }
+}
+
+std::vector<pid_t> processes_of_ranks() {
+  std::vector<pid_t> of(kasane::ranks());
+  for (std::uint32_t known = 0; known < kasane::ranks();) {
+    pid_t& here = of[kasane::rank()];
+    if (here == 0) {
+      here = ::getpid();
+      ++known;
+    }
+    if (known < kasane::ranks()) go_elsewhere();
+  }
+  return of;
+}
+
+double processor_seconds(const std::vector<pid_t>& processes) {
+  double sum = 0;
+  for (const pid_t process : processes) {
+    clockid_t clock = 0;
+    timespec used{};
+    EXPECT_EQ(::clock_getcpuclockid(process, &clock), 0);
+    EXPECT_EQ(::clock_gettime(clock, &used), 0);
+    sum += static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+  }
+  return sum;
+}
+
+struct Cost {
+  double processor = 0, passed = 0;   ///< s
+};
+
+template <class Wait>
+Cost cost_of(Wait&& wait) {
+  return kasane::run([&] {
+    const std::vector<pid_t> processes = processes_of_ranks();
+    wait(kSettles);
+    const auto start = std::chrono::steady_clock::now();
+    const double before = processor_seconds(processes);
+    wait(kWaits);
+    const double used = processor_seconds(processes) - before;
+    return Cost{used, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
+  });
+}
+
+void expect_next_to_nothing(const Cost& cost, std::uint32_t ranks) {
+  std::printf("%.1f ms of processor time in %.1f s: %.2f %% of a core for each of %u ranks\n", cost.processor * 1e3, cost.passed,
+              100 * cost.processor / cost.passed / ranks, ranks);
+  EXPECT_LT(cost.processor, kMostOfACore * ranks * cost.passed);
+}
+
+TEST(Idle, RanksWithoutWorkCostNextToNothing) {
+  // The operating system's sleep: rank 0 has a worker that is busy, all the others have nothing.
+  expect_next_to_nothing(cost_of([](auto time) { std::this_thread::sleep_for(time); }), kasane::ranks());
+}
+
+TEST(Idle, NorDoesAJobWhoseThreadsAllWait) {
+  expect_next_to_nothing(cost_of([](auto time) {
+    kasane::counting_semaphore never(0);
+    EXPECT_FALSE(never.try_acquire_for(time));
+  }), kasane::ranks());
+}
+
+// The child keeps its worker until its parent goes on, which only somebody who slept can see to. A wake-up that is lost is a hang.
+TEST(Idle, WhoHasSleptLongTakesTheNextWork) {
+  if (kasane::ranks() * kasane::workers() == 1) GTEST_SKIP() << "nobody else";
+  const int taken = kasane::run([] {
+    int n = 0;
+    for (const auto rest : {0ms, 3ms, 40ms, 300ms, 1000ms}) {
+      std::this_thread::sleep_for(rest);
+      kasane::atomic<std::uint32_t> goes_on(0);
+      kasane::thread child([&goes_on] {
+        while (goes_on.load() == 0) std::this_thread::sleep_for(1ms);
+      });
+      goes_on.store(1);
+      child.join();
+      ++n;
+    }
+    return n;
+  });
+  EXPECT_EQ(taken, 5);
+}
+
+}  // namespace
