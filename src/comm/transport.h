@@ -201,6 +201,10 @@ class Transport {
     peer_lost_context_ = context;
   }
 
+  /// For who waits (comm/waiter.cpp): does giving the core away still cost little here?
+  [[nodiscard]] bool yields_pay(std::uint64_t now) const noexcept { return now >= yields_from_ns_.load(std::memory_order_relaxed); }   // relaxed, both: a hint
+  void no_yields_before(std::uint64_t ns) noexcept { yields_from_ns_.store(ns, std::memory_order_relaxed); }
+
  protected:
   Transport(Rank rank, std::uint32_t ranks) noexcept : rank_(rank), ranks_(ranks) {}
   /// The transport's own part of progress().
@@ -220,6 +224,7 @@ class Transport {
   void* peer_lost_context_ = nullptr;
   Nudge nudge_ = nullptr;
   void* nudge_context_ = nullptr;
+  std::atomic<std::uint64_t> yields_from_ns_{0};
 };
 
 }  // namespace kasane::comm

@@ -187,6 +187,7 @@ Op* Lane::take(Op::Kind kind, Endpoint& e, Completion* done) noexcept {
   op->kind = kind;
   op->endpoint = &e;
   op->done = done;
+  op->poster = poster_;
   op->parts = 0;
   op->counted = false;
   op->status = Status::ok;
@@ -580,6 +581,7 @@ void Lane::turn(Turn& out) noexcept {
     if (op == nullptr) break;
     Completion* done = op->done;
     Status status = op->status;
+    const std::uint32_t poster = op->poster;
     Fence* fence = op->fence;
     const bool is_fence = op->kind == Op::Kind::fence;
     give(*op);
@@ -593,7 +595,9 @@ void Lane::turn(Turn& out) noexcept {
       }
     }
     out.moved = true;
-    if (done != nullptr) out.done[out.count++] = {done, status};
+    if (done == nullptr) continue;
+    out.done[out.count++] = {done, status};
+    out.for_others = out.for_others || poster != out.runner;
   }
 }
 

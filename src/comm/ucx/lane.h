@@ -62,6 +62,7 @@ struct Op {
   bool counted = false;
   bool orphan = false;                 ///< ended by us: UCX may still have its request, so its memory is used no more
   Status status = Status::ok;
+  std::uint32_t poster = 0;            ///< number of the thread that posted it
   std::byte small[2 * sizeof(Head)];   ///< a short message, sent from here
 };
 
@@ -125,6 +126,8 @@ struct Turn {
   };
   std::array<Done, kBatch> done;
   std::size_t count = 0;
+  std::uint32_t runner = 0;   ///< number of the thread whose turn it is
+  bool for_others = false;    ///< something of another thread's has finished
   bool moved = false;
   void run() const noexcept {
     for (std::size_t i = 0; i < count; ++i) {
@@ -160,6 +163,8 @@ class Lane {
   [[nodiscard]] ucp_worker_h worker() const noexcept { return worker_; }
 
   // ---- under the lock: posts. again: no op is free (or UCX has no memory), and nothing happened
+  /// Whose posts the next ones are: the number of the calling thread.
+  void set_poster(std::uint32_t thread) noexcept { poster_ = thread; }
   Post read(RemoteAddr from, void* to, std::size_t bytes, Completion*) noexcept;
   Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion*) noexcept;
   Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
@@ -237,6 +242,7 @@ class Lane {
   struct Block;
   Block* blocks_ = nullptr;               ///< of ops made since, for those that are orphans
   bool news_ = false;
+  std::uint32_t poster_ = 0;
   std::uint32_t lost_seen_ = 0;
   std::vector<void*> ending_;             ///< requests of endpoints that are being closed, and of flushes at the end
   std::atomic<bool> used_{false};

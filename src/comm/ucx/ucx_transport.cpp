@@ -573,6 +573,7 @@ Post UcxTransport::post(const F& on_lane) noexcept {
   for (std::uint32_t i = 0; i < count; ++i) {
     Lane& lane = *lanes_[index];
     if (lane.lock.try_lock()) {
+      lane.set_poster(thread_number());
       const Post result = on_lane(lane);
       const bool news = lane.take_news();
       unlock(lane);
@@ -645,6 +646,7 @@ Post UcxTransport::fence(Rank target, Completion* done) noexcept {
     Op& part = slot->parts[i];
     part.kind = Op::Kind::fence;
     part.peer = raw(target);
+    part.poster = thread_number();
     part.fence = &slot->fence;
     part.status = Status::ok;
     lanes_[i]->push_fence(part);
@@ -875,10 +877,12 @@ bool UcxTransport::visit(std::uint32_t index) noexcept {
   const std::uint32_t bit = std::uint32_t{1} << index;
   if ((attention_.load(std::memory_order_relaxed) & bit) != 0) attention_.fetch_and(~bit, std::memory_order_relaxed);  // relaxed: a hint
   Turn turn;
+  turn.runner = thread_number();
   lane.turn(turn);
   if (lane.any_failed()) [[unlikely]] take_failures(lane);
   unlock(lane);
   turn.run();
+  if (turn.for_others) ring_messages();   // who posted it may sleep
   return turn.moved;
 }
 
@@ -977,6 +981,8 @@ bool UcxTransport::arm() noexcept {
     if (armed && lane.lock.listen()) watcher_.enable(lane.event_fd(), i);
     unlock(lane);
     if (armed) continue;
+    // Arming takes events off the descriptor, maybe before the watcher has heard of them: who sleeps already, or is about to, is told in its place.
+    ring_messages();
     attention_.fetch_or(std::uint32_t{1} << i, std::memory_order_relaxed);   // relaxed: for this thread's own next poll
     return false;
   }

@@ -745,6 +745,31 @@ TEST_P(Contract, NoWakeUpIsLost) {
   }, /*sim_seeds=*/8);
 }
 
+// Over UCX the service thread may run what this one waits for, and may take the event of it off the descriptor.
+TEST_P(Contract, WhoSleepsWithoutLimitHearsOfACompletionThatAnotherThreadRan) {
+  if (GetParam() != Kind::ucx && GetParam() != Kind::ucx_tcp) GTEST_SKIP() << "operations complete at once, or in the poster's own progress()";
+  on_every_rank([](Env& env) {
+    struct Flag : Completion {
+      std::atomic<bool> set{false};
+    };
+    for (int i = 0; i < 3000; ++i) {
+      Flag done;
+      done.fn = [](Completion* self) noexcept { static_cast<Flag*>(self)->set.store(true, std::memory_order_release); };
+      std::uint64_t old = 0;
+      Post posted = Post::again;
+      env.waiter.until([&] {
+        if (posted == Post::again) posted = env.transport.atomic(AtomicOp::fetch_add, {env.next(), kRegion, 0}, 1, 0, &old, &done);
+        return posted != Post::again;
+      });
+      while (posted == Post::pending) {
+        const std::uint32_t seen = env.transport.activity(Doorbell::messages);
+        if (done.set.load(std::memory_order_acquire)) break;
+        env.transport.sleep(Doorbell::messages, seen, -1);
+      }
+    }
+  });
+}
+
 TEST_P(Contract, AServiceThreadThatSleepsWithoutLimitServesEveryMessage) {
   if (GetParam() == Kind::shm) GTEST_SKIP() << "needs a service thread";
   struct Token {

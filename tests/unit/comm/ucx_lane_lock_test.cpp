@@ -26,7 +26,7 @@ struct Rank {
   Word<std::uint32_t> readable{0};
   Word<std::uint32_t> enabled{0};     ///< the watcher's epoll listens
   std::uint32_t taken = 0;            ///< under the lock
-  bool rings_when_unlocked = true, rings_when_heard = true, wants = true;
+  bool rings_when_unlocked = true, rings_when_heard = true, rings_when_busy = true, wants = true;
 
   void ring() { bell.fetch_add(1, kOrder); }
   void unlock() {
@@ -67,6 +67,7 @@ struct Rank {
       }
       if (ready && lock.listen()) enabled.store(1, kOrder);
       unlock();
+      if (!ready && rings_when_busy) ring();
       return ready;
     }
     return true;
@@ -103,6 +104,25 @@ TEST(LaneLock, NobodySleepsThroughAnArrivalOnALaneThatWasArmedBefore) {
   });
 }
 
+/// Somebody sleeps; somebody else, who is told to look again, has what he waits for and looks no more. True if the first may sleep for ever with a message unseen.
+bool lost_by_another(Schedule& s, Rank& rank) {
+  std::uint32_t seen = 0, unused = 0;
+  const bool asleep = rank.goes_to_sleep(seen);
+  s.thread([&] { (void)rank.goes_to_sleep(unused); });
+  s.thread([&] { rank.network(); });
+  s.thread([&] { rank.watcher(); });
+  s.run();
+  rank.watcher();
+  return asleep && rank.bell.load(kOrder) == seen && rank.taken != rank.arrived.load(kOrder);
+}
+
+TEST(LaneLock, NobodySleepsThroughAnArrivalThatAnothersArmingTookTheEventOf) {
+  kasane::test::explore(Reduction::commuting, [](Schedule& s) {
+    Rank rank;
+    EXPECT_FALSE(lost_by_another(s, rank));
+  });
+}
+
 /// Does some schedule lose an arrival once a part of the protocol is missing?
 bool some_schedule_loses(void (*spoil)(Rank&)) {
   bool any = false;
@@ -113,6 +133,11 @@ bool some_schedule_loses(void (*spoil)(Rank&)) {
     spoil(rank);
     any = lost(s, rank) || any;
   });
+  kasane::test::explore(Reduction::commuting, [&](Schedule& s) {
+    Rank rank;
+    spoil(rank);
+    any = lost_by_another(s, rank) || any;
+  });
   return any;
 }
 
@@ -120,6 +145,7 @@ TEST(LaneLock, WithoutAnyOfItsPartsAnArrivalIsLost) {
   EXPECT_TRUE(some_schedule_loses([](Rank& r) { r.rings_when_unlocked = false; }));
   EXPECT_TRUE(some_schedule_loses([](Rank& r) { r.rings_when_heard = false; }));
   EXPECT_TRUE(some_schedule_loses([](Rank& r) { r.wants = false; }));
+  EXPECT_TRUE(some_schedule_loses([](Rank& r) { r.rings_when_busy = false; }));
 }
 
 TEST(LaneLock, IsTriedAndTellsWhoeverLetsGo) {
