@@ -32,7 +32,7 @@ Scheduler::Scheduler(comm::Transport& transport, ult::Words& words, ult::Edges& 
     : transport_(transport), words_(words), edges_(edges), mover_(mover), config_(config),
       layout_(config.workers, config.slots_per_rank),
       ranks_per_bit_((config.ranks + ult::kHungryBits - 1) / ult::kHungryBits), naps_(ranks_per_bit_ > 1),
-      longest_nap_ns_(transport.facts().poll_every_ns == 0 ? kLongestNapNs : kLongestUnrungNapNs),
+      nap_lengths_{kFirstNapNs, transport.facts().poll_every_ns == 0 ? kLongestNapNs : kLongestUnrungNapNs},
       victims_(from_here, config.rank) {
   KASANE_CHECK_OP(raw(config.rank), <, config.ranks);
   KASANE_CHECK_OP(from_here.size(), ==, config.ranks);
@@ -248,23 +248,25 @@ void Scheduler::sleep(std::uint32_t seen, std::int64_t timeout_ns) {
   transport_.sleep(comm::Doorbell::work, seen, timeout_ns);
 }
 
-// Who is not the watcher looks at nothing, and takes the watcher's place when that one has found work. The role is only about cost: two watchers, or none for a
-// nap, would be as right. Relaxed: nothing else is ordered by it.
+// The role is only about cost: two watchers, or none for a nap, would be as right. Relaxed: nothing else is ordered by it.
 void Scheduler::watch(std::uint32_t seen, std::int64_t timeout_ns) {
   const std::uint64_t start = now_ns();
-  bool watches = !watched_.exchange(true, std::memory_order_relaxed);
-  std::int64_t nap = watches ? kFirstNapNs : longest_nap_ns_;
-  for (;;) {
-    const std::int64_t left = timeout_ns < 0 ? nap : timeout_ns - static_cast<std::int64_t>(now_ns() - start);
-    if (left <= 0) break;   // a timer of this rank is due
-    transport_.sleep(comm::Doorbell::work, seen, std::min(nap, left));
-    if (activity() != seen) break;
-    if (!watches) watches = !watched_.exchange(true, std::memory_order_relaxed);
-    if (!watches) continue;
-    if (work_elsewhere(0)) break;
-    nap = std::min(nap * 2, longest_nap_ns_);
+  Watch watch;
+  bool yes = false;
+  for (Watch::Step s = watch.begin(); s.kind != Watch::Kind::done; s = watch.next(yes, nap_lengths_)) {
+    switch (s.kind) {
+      case Watch::Kind::take_role: yes = !watched_.exchange(true, std::memory_order_relaxed); break;
+      case Watch::Kind::sleep: {
+        const auto until_due = [&] { return timeout_ns < 0 ? s.nap_ns : timeout_ns - static_cast<std::int64_t>(now_ns() - start); };   // a timer of this rank
+        if (const std::int64_t left = until_due(); left > 0) transport_.sleep(comm::Doorbell::work, seen, std::min(s.nap_ns, left));
+        yes = until_due() <= 0 || activity() != seen;
+        break;
+      }
+      case Watch::Kind::look: yes = work_elsewhere(0); break;
+      case Watch::Kind::give_role: watched_.store(false, std::memory_order_relaxed); break;
+      case Watch::Kind::done: break;
+    }
   }
-  if (watches) watched_.store(false, std::memory_order_relaxed);
 }
 
 std::uint32_t Scheduler::pick(std::uint32_t worker, std::uint32_t n) noexcept {

@@ -38,6 +38,7 @@
 #include "comm/transport.h"
 #include "sched/steal.h"
 #include "sched/victims.h"
+#include "sched/watch.h"
 #include "ult/edges.h"
 #include "ult/layout.h"
 #include "ult/pool.h"
@@ -88,7 +89,7 @@ class Scheduler final : public ult::Outside {
   /// Performs one step of a theft; result2 is the second result of a look.
   std::uint64_t perform(const TheftStep&, Rank victim, std::uint32_t deque, std::uint64_t& result2);
   void back_off(bool succeeded);
-  /// sleep() in naps.
+  /// sleep() in naps (sched/watch.h).
   void watch(std::uint32_t seen, std::int64_t timeout_ns);
 
   [[nodiscard]] std::uint64_t bit_of(Rank) const noexcept;
@@ -106,7 +107,7 @@ class Scheduler final : public ult::Outside {
   const ult::Layout layout_;
   std::uint32_t ranks_per_bit_;
   bool naps_;   ///< a wake-up could slip through
-  std::int64_t longest_nap_ns_;
+  Naps nap_lengths_;
   std::vector<WorkerState> workers_;
 
   // Only whoever holds thief_ touches these two.

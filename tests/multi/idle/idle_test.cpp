@@ -23,23 +23,15 @@ constexpr double kMostOfACore = 0.02;
 constexpr auto kSettles = 1s;   ///< until naps have become long
 constexpr auto kWaits = 4s;
 
-/// Returns on another rank: its child keeps this rank's worker until somebody has taken the caller over.
-void go_elsewhere() {
-  const std::uint32_t start = kasane::rank();
-  while (kasane::rank() == start) {
-    kasane::thread([] { std::this_thread::sleep_for(2ms); }).join();
-  }
-}
-
+// By going there: who waits until he is stolen by every rank may wait for long, since a theft over a network takes several turns, and fails if its victim has begun another fork meanwhile.
 std::vector<pid_t> processes_of_ranks() {
   std::vector<pid_t> of(kasane::ranks());
-  for (std::uint32_t known = 0; known < kasane::ranks();) {
-    pid_t& here = of[kasane::rank()];
-    if (here == 0) {
-      here = ::getpid();
-      ++known;
-    }
-    if (known < kasane::ranks()) go_elsewhere();
+  for (std::uint32_t rank = 0; rank < kasane::ranks(); ++rank) {
+    void* const there = kasane::allocate(1, 16, kasane::placement::on(rank));
+    kasane::this_thread::move_near(there);
+    EXPECT_EQ(kasane::rank(), rank);
+    of[rank] = ::getpid();
+    kasane::deallocate(there);
   }
   return of;
 }

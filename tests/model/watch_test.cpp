@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two workers of a rank fall asleep and are woken from another host (docs/design/sched.md, "Idling"), in every order of every access: they announce
+// themselves, look, sleep in naps and watch, by the shipping sched::Watch; a pusher there stores two items, which may stay in its store buffer as
+// long as it likes, reads its hungry word without a fence, and rings by message. Nobody but these workers takes the items, and the first that takes one may keep
+// it for ever. A nap may be over at any time.
+//
+// Checked: from every state there is a way on which both items are taken; a rule taken away leaves states that have none.
+#include "sched/watch.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <iostream>
+#include <string>
+
+#include "model/explorer.h"
+
+namespace kasane::model {
+namespace {
+
+using sched::Watch;
+
+enum class Without : std::uint8_t {
+  none,
+  looks,           ///< after a nap nobody looks: a push that no ring covers is found by nobody
+  giving_back,     ///< who leaves keeps the role
+  asking_again,    ///< who did not get the role when it fell asleep does not ask again
+};
+
+struct Idle {
+  Without without = Without::none;
+
+  struct Worker {
+    Watch watch;
+    std::uint8_t at, seen, refused, unused[5];   // seen: of the bell; refused: it did not get the role
+  };
+  struct State {
+    std::array<Worker, 2> worker;
+    std::uint8_t pusher, pushed;             // its place; items it has stored
+    std::uint8_t buffered, visible, taken;   // where the items are
+    std::uint8_t hungry, announced, role;    // the bit at the pusher; of the rank: announced workers, a watcher
+    std::uint8_t bell, rings, kept, unused;  // events; messages under way; an item is kept for ever
+    std::uint8_t more[4];
+  };
+
+  // Places of a worker …
+  enum : std::uint8_t { kSearch, kSeen, kAnnounce, kBits, kLook, kWatch, kForget, kClear, kCheck, kBitsAgain, kKeeps };
+  // … and of the pusher.
+  enum : std::uint8_t { kStore, kRead, kTake, kRing };
+  static constexpr sched::Naps kNaps{1, 4};
+
+  State initial() const { return {}; }
+  const char* violation(const State& s) const { return s.announced > 2 ? "more workers announced than there are" : nullptr; }
+  bool finished(const State& s) const { return s.taken == 2; }
+  bool circles() const { return true; }
+  std::string name(const Step& x) const {
+    static constexpr const char* kWho[] = {"worker 0", "worker 1", "pusher", "store buffer", "network"};
+    return std::string(kWho[x.actor]) + " at " + std::to_string(x.detail) + (x.kind != 0 ? ", watch at " + std::to_string(x.kind - 1) : "");
+  }
+  std::string show(const State& s) const {
+    return "buffered " + std::to_string(s.buffered) + " visible " + std::to_string(s.visible) + " taken " + std::to_string(s.taken) + " hungry " +
+           std::to_string(s.hungry) + " role " + std::to_string(s.role);
+  }
+
+  template <class Emit>
+  void successors(const State& s, Emit&& emit) const {
+    for (std::uint8_t w = 0; w < 2; ++w) step_worker(s, w, emit);
+    step_pusher(s, emit);
+    if (s.buffered != 0) {   // oldest first; they are alike
+      State n = s;
+      --n.buffered;
+      ++n.visible;
+      emit(n, Step{0, 3, 0});
+    }
+    if (s.rings != 0) {
+      State n = s;
+      --n.rings;
+      ++n.bell;
+      emit(n, Step{0, 4, 0});
+    }
+  }
+
+  template <class Emit>
+  void step_pusher(const State& s, Emit&& emit) const {
+    State n = s;
+    const Step step{0, 2, s.pusher};
+    switch (s.pusher) {
+      case kStore:
+        if (s.pushed == 2) return;
+        ++n.pushed;
+        ++n.buffered;
+        n.pusher = kRead;
+        return emit(n, step);
+      case kRead:
+        n.pusher = s.hungry ? kTake : kStore;
+        return emit(n, step);
+      case kTake:   // a locked instruction: it drains the store buffer
+        n.visible += n.buffered;
+        n.buffered = 0;
+        n.hungry = 0;
+        n.pusher = s.hungry ? kRing : kStore;
+        return emit(n, step);
+      default:
+        ++n.rings;
+        n.pusher = kStore;
+        return emit(n, step);
+    }
+  }
+
+  template <class Emit>
+  void step_worker(const State& s, std::uint8_t w, Emit&& emit) const {
+    State n = s;
+    Worker& me = n.worker[w];
+    const Step step{static_cast<std::uint16_t>(me.at == kWatch ? static_cast<unsigned>(me.watch.at()) + 1 : 0), w, me.at};
+    const auto go = [&](std::uint8_t at) {
+      me.at = at;
+      emit(n, step);
+    };
+    switch (me.at) {
+      case kSearch:
+        if (s.visible == 0) return go(kSeen);
+        --n.visible;
+        ++n.taken;
+        go(kSearch);   // it was short
+        if (s.kept) return;
+        n.kept = 1;
+        return go(kKeeps);
+      case kSeen: me.seen = s.bell; return go(kAnnounce);
+      case kAnnounce: ++n.announced; return go(kBits);
+      case kBits: n.hungry = 1; return go(kLook);
+      case kLook:
+        if (s.visible != 0) return go(kForget);
+        me.watch = Watch();
+        me.refused = 0;
+        (void)me.watch.begin();
+        return go(kWatch);
+      case kWatch: return step_watch(s, w, step, emit);
+      case kForget:
+        --n.announced;
+        return go(s.announced == 1 ? kClear : kSearch);
+      case kClear: n.hungry = 0; return go(kCheck);
+      case kCheck: return go(s.announced != 0 ? kBitsAgain : kSearch);
+      case kBitsAgain: n.hungry = 1; return go(kSearch);
+      default: return;
+    }
+  }
+
+  template <class Emit>
+  void step_watch(const State& s, std::uint8_t w, const Step& step, Emit&& emit) const {
+    const auto result = [&](bool yes) {
+      State n = s;
+      Worker& me = n.worker[w];
+      if (me.watch.at() == Watch::Kind::take_role) {
+        n.role = 1;
+        me.refused = !yes;
+      }
+      if (me.watch.at() == Watch::Kind::give_role && without != Without::giving_back) n.role = 0;
+      if (me.watch.next(yes, kNaps).kind == Watch::Kind::done) me.at = kForget;
+      emit(n, step);
+    };
+    switch (s.worker[w].watch.at()) {
+      case Watch::Kind::take_role:
+        if (without == Without::asking_again && s.worker[w].refused) return result(false);
+        return result(s.role == 0);
+      case Watch::Kind::sleep: return result(s.bell != s.worker[w].seen);   // rung, or the nap is over
+      case Watch::Kind::look: return result(without != Without::looks && s.visible != 0);
+      default: return result(false);
+    }
+  }
+};
+
+Outcome walk(Without without) {
+  const Outcome o = explore(Idle{without}, {});
+  std::cout << o.report() << "\n";
+  return o;
+}
+
+TEST(Watch, WhatIsPushedIsTakenWhoeverSleeps) {
+  EXPECT_TRUE(walk(Without::none).ok());
+}
+
+class WatchWithout : public testing::TestWithParam<Without> {};
+TEST_P(WatchWithout, APushIsSleptThrough) { EXPECT_EQ(walk(GetParam()).verdict, Verdict::trapped); }
+INSTANTIATE_TEST_SUITE_P(Rules, WatchWithout, testing::Values(Without::looks, Without::giving_back, Without::asking_again));
+
+// Naps double, from the first only for who falls asleep as the watcher; what is found or rung ends them.
+TEST(Watch, NapsDoubleUpToTheLongest) {
+  const sched::Naps naps{1, 4};
+  Watch watch;
+  EXPECT_EQ(watch.begin().kind, Watch::Kind::take_role);
+  std::int64_t expected = 1;
+  Watch::Step s = watch.next(true, naps);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(s.kind, Watch::Kind::sleep);
+    EXPECT_EQ(s.nap_ns, expected);
+    EXPECT_EQ(watch.next(false, naps).kind, Watch::Kind::look);
+    s = watch.next(false, naps);
+    expected = std::min<std::int64_t>(2 * expected, 4);
+  }
+  EXPECT_EQ(watch.next(true, naps).kind, Watch::Kind::give_role);
+  EXPECT_EQ(watch.next(false, naps).kind, Watch::Kind::done);
+}
+
+TEST(Watch, WhoDoesNotWatchSleepsLongAndLooksAtNothing) {
+  const sched::Naps naps{1, 4};
+  Watch watch;
+  (void)watch.begin();
+  const Watch::Step s = watch.next(false, naps);
+  EXPECT_EQ(s.kind, Watch::Kind::sleep);
+  EXPECT_EQ(s.nap_ns, 4);
+  EXPECT_EQ(watch.next(false, naps).kind, Watch::Kind::take_role);
+  EXPECT_EQ(watch.next(false, naps).kind, Watch::Kind::sleep);
+  EXPECT_EQ(watch.next(true, naps).kind, Watch::Kind::done);
+}
+
+}  // namespace
+}  // namespace kasane::model
