@@ -100,6 +100,7 @@ Lane::~Lane() {
       if (key != nullptr) ucx_.ucp_rkey_destroy(key);
     }
   }
+  for (void* request : ending_) ucx_.ucp_request_free(request);   // of who took too long; UCX aborts if it meets one that is still ours
   if (worker_ != nullptr) ucx_.ucp_worker_destroy(worker_);
   for (Block* block = blocks_; block != nullptr;) {
     Block* next = block->next;

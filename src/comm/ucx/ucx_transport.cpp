@@ -40,6 +40,7 @@ constexpr std::uint32_t kBusyPolls = 16;                ///< as many polls of ot
 constexpr std::uint32_t kIdleLaneEvery = 64;            ///< a thread looks at its lane that often while nothing is under way there
 constexpr std::int64_t kNapNs = 100'000;
 constexpr std::uint64_t kCloseNs = 1'000'000'000;       ///< how long the end waits for peers that may have gone
+constexpr int kFewestLooks = 256;                       ///< … and how often it looks after them at least
 constexpr unsigned kActiveMessage = 1;
 
 std::string text(const Library& ucx, ucs_status_t status) { return ucx.ucs_status_string(status); }
@@ -447,7 +448,7 @@ bool UcxTransport::all_ended() noexcept {
 template <class F>
 void UcxTransport::progress_until(const F& ready) noexcept {
   const std::uint64_t deadline = now_ns() + kCloseNs;
-  while (!ready() && now_ns() < deadline) {
+  for (int looks = 0; !ready() && (looks < kFewestLooks || now_ns() < deadline); ++looks) {   // it may be we who were not running all that time
     bool moved = false;
     for (auto& lane : lanes_) {
       Turn turn;
