@@ -43,31 +43,40 @@ void Coherence::acquire_told(ThreadContext& ctx) {
   count(led ? ctx.counters.acquires : ctx.counters.acquires_combined);
 }
 
-/// The same of the pages that this rank was told of, or gives up. In one thread at a time.
+/// The same of what this rank was told of, or gives up. In one thread at a time.
 void Coherence::drop_told(ThreadContext& ctx) {
   if (predictor_ != nullptr) predict();
   if (sharing_.nothing_told()) return;
   drops_.fetch_add(1);
   sharing_.begin_drop();
+  const auto keeps = [this](PageId page, gas::Parts parts) { return has_copies_beside(page, parts); };
   bool left = false;
   {
     Volley volley(*this, ctx.io, &ctx.counters, Event::acquire);
-    sharing_.take_told(ctx.io, [&](PageId page) {
-      const bool given_up = predictor_ != nullptr && predictor_->dropped(page);
+    sharing_.take_told(ctx.io, keeps, [&](PageId page, gas::Parts parts) {
+      const bool given_up = predictor_ != nullptr && parts == gas::kAllParts && predictor_->dropped(page);
       count(given_up ? ctx.counters.copies_given_up : ctx.counters.pages_heard);
-      bool in_use = false;
-      for_each_cached(page, [&](BlockId b) {
+      gas::Parts in_use = 0;
+      for_each_cached(page, parts, [&](BlockId b, gas::Parts part) {
         if (given_up) predictor_->gave_up(b);
-        in_use |= !volley.take(b);
+        if (!volley.take(b)) in_use |= part;
       });
-      if (in_use) sharing_.tell_myself(page);
-      left |= in_use;
+      if (in_use != 0) sharing_.tell_myself(page, in_use);
+      left |= in_use != 0;
     });
   }
   if (left) {
-    sharing_.take_told(ctx.io, [&](PageId page) { for_each_cached(page, [&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, Event::acquire); }); });
+    sharing_.take_told(ctx.io, keeps, [&](PageId page, gas::Parts parts) {
+      for_each_cached(page, parts, [&](BlockId b, gas::Parts) { fence_block(ctx.io, &ctx.counters, b, Event::acquire); });
+    });
   }
   sharing_.end_drop();
+}
+
+bool Coherence::has_copies_beside(PageId page, gas::Parts parts) const noexcept {
+  gas::Parts cached = 0;
+  for_each_cached(page, gas::kAllParts, [&](BlockId, gas::Parts part) { cached |= part; });
+  return (cached & ~parts) != 0;
 }
 
 /// Joins the page's readers and calls read(owner) until the page has stood meanwhile. False: there is no other owner. Held are bits of the page, so one that is ours by now is not brought in.

@@ -220,10 +220,14 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   class Volley;
   void drop_cached(ThreadContext&);
   void drop_told(ThreadContext&);
+  [[nodiscard]] bool has_copies_beside(PageId, gas::Parts) const noexcept;
+  /// Calls f(block, its part) for those in these parts of the page.
   template <class F>
-  void for_each_cached(PageId page, const F& f) const {
+  void for_each_cached(PageId page, gas::Parts parts, const F& f) const {
     const mem::BlockRange all = pages_.blocks_of(page);
-    for (std::uint64_t b = cached_.next(raw(all.first)); b < end_of(all); b = cached_.next(b + 1)) f(BlockId{b});
+    for (std::uint64_t b = cached_.next(raw(all.first)); b < end_of(all); b = cached_.next(b + 1)) {
+      if (const gas::Parts part = gas::part_of(all, BlockId{b}); (parts & part) != 0) f(BlockId{b}, part);
+    }
   }
   void hide(mem::BlockRange, Event) noexcept;
   void predict() noexcept;
@@ -234,7 +238,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   }
   [[nodiscard]] std::optional<Predictor::Question> question(PageId, Rank owner, BlockId first, std::uint64_t count) const noexcept;
   void answer(Counters&, PageId, const Predictor::Question&) noexcept;
-  bool must_tell(PageId, bool changed, bool watch) noexcept;
+  gas::Sharing::Look look_at(PageId, bool watch) noexcept;
   void fence_block(comm::Blocking&, Counters*, BlockId, Event);
   void carry_out_fence(comm::Blocking&, Counters*, BlockId, const Step&);
   template <Event>
@@ -242,8 +246,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   bool begin_put(comm::Blocking&, PageId, std::optional<gas::AddressCache::Put>&);
   BlockState come_home(BlockId) noexcept;
   bool put_page(comm::Blocking&, Counters*, PageId, std::span<const BlockId>);
-  void put_blocks(Outbox&, Counters*, Rank owner, std::span<const BlockId>);
-  void put_changed(Outbox&, Counters*, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base);
+  gas::Parts put_blocks(Outbox&, Counters*, Rank owner, PageId, std::span<const BlockId>);
+  std::size_t put_changed(Outbox&, Counters*, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base);
   bool put_live(comm::Blocking&, Counters*, BlockId, const Step&);
   static void on_changes(void* self, const comm::Message&) noexcept;
   template <class F>

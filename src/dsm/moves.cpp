@@ -161,7 +161,7 @@ void Coherence::settle(PageId page) {
 void Coherence::begin_naming() noexcept { sharing_.add_dirty(); }
 
 /// Who has a copy of it hears so at our next release, before anybody can be given the memory.
-void Coherence::replaced(PageId page) noexcept { sharing_.changed(page); }
+void Coherence::replaced(PageId page) noexcept { sharing_.changed(page, gas::kAllParts); }
 
 void Coherence::end_naming(PageId page) noexcept {
   sharing_.mark(page);   // again: a release that began before the page came may have taken settle()'s mark while others still joined the old owner's readers

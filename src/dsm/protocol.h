@@ -268,25 +268,13 @@ enum class Fetched : std::uint8_t {
   return where.owner == me ? Fetched::own : Fetched::yes;
 }
 
-// A release looks at every page that is marked: one that a rank has fetched since, that came into our hands, or that we put to. Who has a copy must hear of it
-// if its bytes may have changed.
+// A release looks at every page that is marked: one that a rank has fetched since, that came into our hands, or that we put to. Who has copies of it must hear of the blocks whose bytes may
+// have changed: those that we put to; and, where our threads may have stored to the page unseen, those of which one look at their word says so.
 
-/// What its blocks say of a page here, one look at each word. In ascending order: the worst of its blocks decides.
-enum class Openness : std::uint8_t {
-  watched,   ///< each block is ours and protected: a store to it would have marked the page again
-  foreign,   ///< one is not ours (any more), or is on SSD: whatever made the page marked, we cannot know
-  open,      ///< our threads can store to it, or may just have: so if it is at rest, since a release that has taken the mark may look after it was laid to rest; and if it is saved: it
-             ///< may have been stored to, left, and come back since
-};
-
-[[nodiscard]] constexpr Openness of_block(const BlockState& s) noexcept {
-  if (s.busy || s.saved || (s.owned && s.view != View::read)) return Openness::open;
-  return s.owned ? Openness::watched : Openness::foreign;
-}
-/// From watched on, block by block.
-[[nodiscard]] constexpr Openness with_block(Openness before, const BlockState& s) noexcept { return before > of_block(s) ? before : of_block(s); }
-
-/// Are its readers to be told? changed: we have put to it since it was last looked at.
-[[nodiscard]] constexpr bool must_tell(bool changed, Openness openness) noexcept { return changed || openness != Openness::watched; }
+/// Not if the block is ours and protected: a store to it would have marked the page again. A block that is not ours (any more), or is on SSD, may be what the page was marked for. One at rest
+/// counts as open, since a release that has taken the mark may look after it was laid to rest; so does one that is saved: it may have been stored to, left, and come back since.
+[[nodiscard]] constexpr bool may_have_changed(const BlockState& s) noexcept { return s.busy || s.saved || !s.owned || s.view != View::read; }
+/// Can our threads store to it unseen, or will they be able to when its bit is free?
+[[nodiscard]] constexpr bool may_be_ours(const BlockState& s) noexcept { return s.busy || s.owned; }
 
 }  // namespace kasane::dsm

@@ -33,7 +33,7 @@ void Coherence::release_all(ThreadContext& ctx) {
     const Timed timed(ctx.counters, ctx.counters.ns_release, TraceKind::release);
     const bool led = release_rounds_.join(ctx.io.waiter(), [&] {
       flush_dirty(ctx);
-      sharing_.tell(ctx.io, ctx.counters, [this](PageId page, bool changed, bool watch) { return must_tell(page, changed, watch); });
+      sharing_.tell(ctx.io, ctx.counters, [this](PageId page, bool watch) { return look_at(page, watch); });
     });
     count(led ? ctx.counters.releases : ctx.counters.releases_combined);
   }
@@ -67,11 +67,11 @@ void Coherence::write_back(ThreadContext& ctx, std::uint64_t newest) {
   }
 }
 
-/// Rules 5 and 6: has the page, which is marked, to be told of? watch: blocks of ours are protected first, so that later stores mark the page again. Never
+/// Rules 5 and 6: what of the page, which is marked, may our threads have stored to? watch: blocks of ours are protected first, so that later stores mark the page again. Never
 /// waits: a block that is in use stays open.
-bool Coherence::must_tell(PageId page, bool changed, bool watch) noexcept {
+gas::Sharing::Look Coherence::look_at(PageId page, bool watch) noexcept {
   const BlockRange all = pages_.blocks_of(page);
-  auto openness = Openness::watched;
+  gas::Sharing::Look look;
   BlockRange run{all.first, 0};
   const auto protect_run = [&] {
     if (run.count == 0) return;
@@ -86,11 +86,9 @@ bool Coherence::must_tell(PageId page, bool changed, bool watch) noexcept {
   for (std::uint64_t i = 0; i < all.count; ++i) {
     const BlockId b = block_at(all.first, i);
     const BlockState s = state(b);
-    openness = with_block(openness, s);
-    if (!watch) {
-      if (openness == Openness::open) break;
-      continue;
-    }
+    if (may_have_changed(s)) look.open |= gas::part_of(all, b);
+    look.ours |= may_be_ours(s);
+    if (!watch) continue;
     const Step step = next(s, Event::watch);
     if (step.verdict != Verdict::proceed || !try_claim(b, s, step)) {
       protect_run();
@@ -99,7 +97,7 @@ bool Coherence::must_tell(PageId page, bool changed, bool watch) noexcept {
     }
   }
   protect_run();
-  return dsm::must_tell(changed, openness);
+  return look;
 }
 
 /// The step of a release or an acquire for one block, waiting for whoever has it in hand.
@@ -162,14 +160,17 @@ bool Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page, st
   }
   if (put->owner() == kNoRank || put->owner() == transport_.rank()) return false;   // freed meanwhile, so nobody will read it; or our M is the master copy
   Outbox out(io, counters);
-  put_blocks(out, counters, put->owner(), blocks);
+  const gas::Parts changed = put_blocks(out, counters, put->owner(), page, blocks);
   out.await();
-  sharing_.changed(page);
+  if (changed != 0) sharing_.changed(page, changed);
   return false;
 }
 
-void Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner, std::span<const BlockId> blocks) {
-  if (owner == transport_.rank()) return;   // our M is the master copy
+/// Returns in which parts of the page a byte is put: blocks that a fault made writable ahead of their stores may be as they were.
+gas::Parts Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner, PageId page, std::span<const BlockId> blocks) {
+  if (owner == transport_.rank()) return 0;   // our M is the master copy
+  const BlockRange all = pages_.blocks_of(page);
+  gas::Parts changed = 0;
   std::uint64_t whole_at = 0;
   std::size_t whole_bytes = 0;   // of the run of whole blocks that ends here
   const auto put_whole = [&] {
@@ -181,6 +182,7 @@ void Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner, std::spa
   for (const BlockId b : blocks) {
     const std::uint64_t at = mem::offset_of(b);
     const BlockState s = state(b);
+    if (s.whole) changed |= gas::part_of(all, b);
     if (s.whole && whole_at + whole_bytes == at && whole_bytes != 0) {
       whole_bytes += kBlockBytes;
       continue;
@@ -189,19 +191,23 @@ void Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner, std::spa
     if (s.whole) {
       whole_at = at;
       whole_bytes = kBlockBytes;
-    } else if (s.twin) {
-      put_changed(out, counters, owner, at, space_.a(at), space_.t(at));
+    } else if (s.twin && put_changed(out, counters, owner, at, space_.a(at), space_.t(at)) != 0) {
+      changed |= gas::part_of(all, b);
     }
   }
   put_whole();
+  return changed;
 }
 
-void Coherence::put_changed(Outbox& out, Counters* counters, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base) {
+/// Returns how many bytes are put.
+std::size_t Coherence::put_changed(Outbox& out, Counters* counters, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base) {
   const std::size_t total =
       races_ != nullptr ? put_checked(out.io(), *races_, {owner, gas::kFrames, offset}, bytes, base) : out.put_changed(owner, offset, bytes, base);
-  if (counters == nullptr) return;
-  count(counters->diffs);
-  count(counters->bytes_put, total);
+  if (counters != nullptr) {
+    count(counters->diffs);
+    count(counters->bytes_put, total);
+  }
+  return total;
 }
 
 void Coherence::on_changes(void* self, const comm::Message& message) noexcept {
@@ -220,13 +226,14 @@ bool Coherence::put_live(comm::Blocking& io, Counters* counters, BlockId b, cons
     return true;
   } else if (put->owner() != kNoRank) {
     Outbox out(io, counters);
+    bool changed = true;
     if (!step.claimed.whole) {
-      put_changed(out, counters, put->owner(), at, now, space_.t(at));
+      changed = put_changed(out, counters, put->owner(), at, now, space_.t(at)) != 0;
     } else if (put->owner() != transport_.rank()) {
       out.put(put->owner(), at, now, kBlockBytes);
     }
     out.await();
-    sharing_.changed(page);
+    if (changed) sharing_.changed(page, gas::part_of(pages_.blocks_of(page), b));
     fill_twin(b);
     std::memcpy(space_.t(at), now, kBlockBytes);
   }

@@ -25,7 +25,7 @@ void Coherence::predict() noexcept {
 
 void Coherence::foresee(PageId page, std::uint64_t now) noexcept {
   bool cached = false, in_use = false;
-  for_each_cached(page, [&](BlockId b) {
+  for_each_cached(page, gas::kAllParts, [&](BlockId b, gas::Parts) {
     const BlockState s = state(b);
     cached = true;
     in_use |= s.busy || s.pins != 0 || s.dirty();
@@ -35,7 +35,7 @@ void Coherence::foresee(PageId page, std::uint64_t now) noexcept {
   switch (predictor_->look(page, now)) {
     case Advice::keep: break;
     case Advice::doze: hide(pages_.blocks_of(page), Event::doze); break;
-    case Advice::give_up: sharing_.tell_myself(page); break;
+    case Advice::give_up: sharing_.tell_myself(page, gas::kAllParts); break;
   }
 }
 

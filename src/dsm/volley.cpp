@@ -74,20 +74,21 @@ void Coherence::Volley::put_together() {
     if (!part.unsent) continue;
     part.put.emplace(c_.addresses_, io_, part.page, gas::AddressCache::kOnlyHere);
     part.put->is_diff();
+    part.changed = 0;
     if (part.put->owner() == kNoRank) part.put.reset();
   }
   for (const Part& part : parts()) {
     if (!part.unsent || !part.put) continue;
     for (Part& same : parts()) {
       if (!same.unsent || !same.put || same.put->owner() != part.put->owner()) continue;
-      c_.put_blocks(out, counters_, same.put->owner(), blocks(same));
+      same.changed = c_.put_blocks(out, counters_, same.put->owner(), same.page, blocks(same));
       same.unsent = false;
     }
   }
   out.await();
   for (Part& part : parts()) {
     if (!part.put) continue;
-    if (part.put->owner() != c_.transport_.rank()) c_.sharing_.changed(part.page);
+    if (part.changed != 0) c_.sharing_.changed(part.page, part.changed);
     part.put.reset();
   }
 }

@@ -262,7 +262,7 @@ Access::Found Access::write_batch(comm::Blocking& io, Outstanding& o, Batch& bat
   Part& part = take_part(io, o);
   if (source == Source::copied) stage(io, part, batch);
   Rank owner{};
-  const Found found = use(io, part, batch.page, only_here, owner);
+  const Found found = use(io, part, batch.page, parts(batch), only_here, owner);
   if (found != Found::yes) return drop(part), found;
   io.count_trip({owner, kFrames, 0});
   post(io, [&] {
@@ -300,7 +300,7 @@ Access::Found Access::accumulate_batch(comm::Blocking& io, Outstanding& o, comm:
   Part& part = take_part(io, o);
   if (source == Source::copied) stage(io, part, batch);
   Rank owner{};
-  if (use(io, part, batch.page, false, owner) != Found::yes) return drop(part), Found::nowhere;
+  if (use(io, part, batch.page, parts(batch), false, owner) != Found::yes) return drop(part), Found::nowhere;
   io.count_trip({owner, kFrames, 0});
   for (const comm::Piece& p : all(batch.pieces, batch.count)) {
     part.left.fetch_add(1, std::memory_order_relaxed);   // relaxed: our own keeps it above 0
@@ -322,7 +322,8 @@ Result<void> Access::atomic(comm::Blocking& io, Outstanding& o, comm::AtomicOp o
   }
   Part& part = take_part(io, o);
   Rank owner{};
-  if (use(io, part, pages_.page_of(at), false, owner) != Found::yes) return drop(part), wild(at);
+  const PageId page = pages_.page_of(at);
+  if (use(io, part, page, parts(page, at, bytes), false, owner) != Found::yes) return drop(part), wild(at);
   io.count_trip({owner, kFrames, 0});
   post(io, [&] {
     return engine_.try_atomic_async({.op = op, .width = width, .at = {owner, kFrames, at}, .operand = operand, .compare = compare, .result = result, .on_complete = ends(part)});
@@ -354,7 +355,8 @@ Access::Found Access::post_copy(comm::Blocking& io, Read& read) {
   const Rank source = read.found.owner;
   Part& part = take_part(io, *read.outstanding);
   Rank owner{};
-  if (use(io, part, pages_.page_of(piece.local_offset), false, owner) != Found::yes) return drop(part), Found::nowhere;
+  const PageId page = pages_.page_of(piece.local_offset);
+  if (use(io, part, page, parts(page, piece.local_offset, piece.bytes), false, owner) != Found::yes) return drop(part), Found::nowhere;
   part.source = &read;
   io.count_trip({owner, kFrames, 0});
   post(io, [&] {
@@ -402,8 +404,9 @@ void Access::stage(comm::Blocking& io, Part& part, Batch& batch) {
   }
 }
 
-Access::Found Access::use(comm::Blocking& io, Part& part, PageId page, bool only_here, Rank& owner) {
+Access::Found Access::use(comm::Blocking& io, Part& part, PageId page, Parts parts, bool only_here, Rank& owner) {
   part.page = page;
+  part.parts = parts;
   if (only_here) {
     AddressCache::Put put(addresses_, io, page, AddressCache::kOnlyHere);
     owner = put.owner();
@@ -425,7 +428,7 @@ void Access::end(Part& part, comm::Status status) noexcept {
   if (status != comm::Status::ok) part.failed.store(true, std::memory_order_relaxed);   // relaxed: published by left
   // acq_rel: who ends the last operation of the part has everybody's.
   if (part.left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  if (part.counted) addresses_.end_put(part.page);
+  if (part.counted) addresses_.end_put(part.page, part.parts);
   if (part.staged.units != 0) staging_.put(part.staged);
   Outstanding& o = *part.outstanding;
   Read* const source = part.source;

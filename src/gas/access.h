@@ -102,8 +102,9 @@ class Access {
     if (offset >= bytes_) return false;
     const auto [page, end] = pages_.place_of(offset);
     if (bytes > end - offset) return false;
-    const AddressCache::Put put(addresses_, io, page, AddressCache::kOnlyHere);
+    AddressCache::Put put(addresses_, io, page, AddressCache::kOnlyHere);
     if (put.owner() == kNoRank || frames_[raw(put.owner())] == nullptr) return false;
+    put.within(parts(page, offset, bytes));
     comm::copy_out(frames_[raw(put.owner())] + offset, static_cast<const std::byte*>(from), bytes);
     note_use(page, put.owner());
     return true;
@@ -115,8 +116,9 @@ class Access {
     const PageId page = pages_.page_of(at);
     std::uint64_t old;
     {
-      const AddressCache::Put put(addresses_, io, page, AddressCache::kOnlyHere);
+      AddressCache::Put put(addresses_, io, page, AddressCache::kOnlyHere);
       if (put.owner() == kNoRank || frames_[raw(put.owner())] == nullptr) return false;
+      put.within(parts(page, at, 1));
       old = comm::cpu_atomic(op, width, frames_[raw(put.owner())] + at, operand, compare);
       note_use(page, put.owner());
     }
@@ -132,6 +134,7 @@ class Access {
     Outstanding* outstanding;
     Read* source;                      ///< of a copy, else null
     PageId page;
+    Parts parts;                       ///< of the page, that change
     std::uint32_t index;
     bool counted;                      ///< as a use of the page's entry
     Staging::Run staged;
@@ -208,8 +211,17 @@ class Access {
   Found accumulate_batch(comm::Blocking&, Outstanding&, comm::Element, std::complex<double>, Batch&, Source);
   void stage(comm::Blocking&, Part&, Batch&);
   Part& take_part(comm::Blocking&, Outstanding&);
-  /// Takes a use for the part; its page's owner.
-  Found use(comm::Blocking&, Part&, PageId, bool only_here, Rank& owner);
+  /// Takes a use for the part, which changes these parts of its page; its page's owner.
+  Found use(comm::Blocking&, Part&, PageId, Parts, bool only_here, Rank& owner);
+  /// In which the bytes lie, at least one.
+  [[nodiscard]] Parts parts(PageId page, std::uint64_t offset, std::uint64_t bytes) const noexcept {
+    return parts_of(pages_.blocks_of(page), mem::block_of(offset), mem::block_of(offset + std::max<std::uint64_t>(bytes, 1) - 1));
+  }
+  [[nodiscard]] Parts parts(const Batch& batch) const noexcept {
+    Parts all = 0;
+    for (std::size_t i = 0; i < batch.count; ++i) all |= parts(batch.page, batch.pieces[i].remote_offset, batch.pieces[i].bytes);
+    return all;
+  }
   void drop(Part&) noexcept;
   Read& take_read(comm::Blocking&, Outstanding&, const AddressCache::Found&, const Batch&, bool copies);
   void post_read(comm::Blocking&, Rank owner, const Batch&, comm::Callback);

@@ -171,8 +171,8 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
   }
 }
 
-void AddressCache::end_put(PageId page) noexcept {
-  if (sharing_ != nullptr) sharing_->changed_directly(page);
+void AddressCache::end_put(PageId page, Parts parts) noexcept {
+  if (sharing_ != nullptr) sharing_->changed_directly(page, parts);
   end_use(page);
 }
 

@@ -108,10 +108,12 @@ class AddressCache {
     Put(const Put&) = delete;
     Put& operator=(const Put&) = delete;
     ~Put() {
-      if (counted_) diff_ ? cache_.end_use(page_) : cache_.end_put(page_);
+      if (counted_) diff_ ? cache_.end_use(page_) : cache_.end_put(page_, parts_);
     }
-    /// What is put is a diff: dsm says itself that the page has changed.
+    /// What is put is a diff: dsm says itself what of the page has changed.
     void is_diff() noexcept { diff_ = true; }
+    /// It is put to these parts of the page only.
+    void within(Parts parts) noexcept { parts_ = parts; }
     /// kNoRank: the page is not allocated.
     [[nodiscard]] Rank owner() const noexcept { return owner_; }
     /// The use outlives this object. True: it is ended by end_put(), once, on any thread; false: there is none.
@@ -121,11 +123,12 @@ class AddressCache {
     AddressCache& cache_;
     PageId page_;
     bool counted_ = false, diff_ = false;
+    Parts parts_ = kAllParts;
     Rank owner_;
   };
 
-  /// Ends a use that was handed over: its bytes have arrived, so the page has changed. May run in a completion.
-  void end_put(PageId) noexcept;
+  /// Ends a use that was handed over: its bytes have arrived, so these parts of the page have changed. May run in a completion.
+  void end_put(PageId, Parts) noexcept;
 
   /// Takes the location of a page, which the caller has marked busy, from the other ranks of `holders` (holder_bit() of each): by itself where it reaches their words, else by
   /// requests. When that was done with all that word 2 named after the mark, they have answered, recall_own() was called and recalled() is true of them, no put to the page

@@ -5,14 +5,18 @@
 
 namespace kasane::gas {
 
+namespace {
+[[nodiscard]] std::size_t set_bytes(const mem::Pages& pages) noexcept { return PageMarks::bytes(pages.count()) + PageNotices::bytes(pages.count()); }
+}  // namespace
+
 std::size_t Directory::region_bytes(const mem::Pages& pages, std::uint32_t ranks) noexcept {
-  const std::size_t bytes = kHeaderBytes + 2 * PageMarks::bytes(pages.count()) + (pages.count() / ranks + 1) * kEntryBytes;
+  const std::size_t bytes = kHeaderBytes + set_bytes(pages) + (pages.count() / ranks + 1) * kEntryBytes;
   return (bytes + mem::kBlockBytes - 1) / mem::kBlockBytes * mem::kBlockBytes;
 }
 
 Directory::Directory(comm::Transport& transport, const mem::Pages& pages)
     : rank_(transport.rank()), ranks_(transport.ranks()), by_ranks_(ranks_), pages_(pages),
-      entries_at_(kHeaderBytes + 2 * PageMarks::bytes(pages.count())), words_(transport, kDirectory) {}
+      entries_at_(kHeaderBytes + set_bytes(pages)), words_(transport, kDirectory) {}
 
 Location Directory::lookup(comm::Blocking& io, PageId page) const {
   return Location::of(words_.load(io, manager(page), entry(page, 0)));

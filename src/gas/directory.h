@@ -2,8 +2,8 @@
 // Where every page of the space lives. The entry of page p is held by its manager, rank p mod ranks, in region
 // kDirectory, and changed by anybody through one-sided atomics only (gas/relocation.h says how).
 //
-// Region layout: one header block (RankHeader), the two sets of pages whose heads it has (gas/page_marks.h), then the entries of the pages this rank
-// manages, 32 bytes each.
+// Region layout: one header block (RankHeader), the two sets of pages whose heads it has (gas/page_marks.h, gas/page_notices.h: 8 bytes a page of the space), then the entries of the pages
+// this rank manages, 32 bytes each. What no page is noted in is never written, and costs no memory.
 //
 // Thread safety: every call from any thread, given its own Blocking. Nothing allocates; usable in fault handlers.
 #pragma once
@@ -16,7 +16,7 @@
 
 #include "base/divisor.h"
 #include "comm/region_words.h"
-#include "gas/page_marks.h"
+#include "gas/page_notices.h"
 #include "gas/regions.h"
 #include "gas/relocation.h"
 #include "mem/pages.h"
@@ -110,7 +110,7 @@ class Directory {
   }
 
   [[nodiscard]] PageMarks unreleased() const noexcept { return {words_, rank_, pages_.count(), offsetof(RankHeader, unreleased), kHeaderBytes}; }
-  [[nodiscard]] PageMarks told() const noexcept {
+  [[nodiscard]] PageNotices told() const noexcept {
     return {words_, rank_, pages_.count(), offsetof(RankHeader, told), kHeaderBytes + PageMarks::bytes(pages_.count())};
   }
 

@@ -8,35 +8,37 @@
 namespace kasane::gas {
 
 Result<std::unique_ptr<Sharing>> Sharing::create(comm::Transport& transport, const Directory& directory, const Config& config) {
-  auto changed = mem::BlockSet::create(directory.pages().count());
+  const std::uint64_t pages = directory.pages().count();
+  auto changed = mem::WordTable<Parts>::create(pages);
   KASANE_TRY(changed);
-  auto reread = mem::BlockSet::create(directory.pages().count());
+  auto ours = mem::BlockSet::create(pages);
+  KASANE_TRY(ours);
+  auto reread = mem::BlockSet::create(pages);
   KASANE_TRY(reread);
-  auto stays = mem::BlockTable::create(directory.pages().count());
+  auto stays = mem::BlockTable::create(pages);
   KASANE_TRY(stays);
-  return std::unique_ptr<Sharing>(new Sharing(transport, directory, config, std::move(*changed), std::move(*reread), std::move(*stays)));
+  return std::unique_ptr<Sharing>(new Sharing(transport, directory, config, {std::move(*changed), std::move(*ours), std::move(*reread), std::move(*stays)}));
 }
 
-Sharing::Sharing(comm::Transport& transport, const Directory& directory, const Config& config, mem::BlockSet changed, mem::BlockSet reread,
-                 mem::BlockTable stays) noexcept
+Sharing::Sharing(comm::Transport& transport, const Directory& directory, const Config& config, Tables&& tables) noexcept
     : directory_(directory), config_(config), me_(transport.rank()), ranks_(transport.ranks()), on_(config.on && ranks_ > 1),
-      unreleased_(directory.unreleased()), told_(directory.told()), changed_(std::move(changed)), reread_(std::move(reread)),
-      stays_(std::move(stays)) {}
+      unreleased_(directory.unreleased()), told_(directory.told()), changed_(std::move(tables.changed)), ours_(std::move(tables.ours)),
+      reread_(std::move(tables.reread)), stays_(std::move(tables.stays)) {}
 
 void Sharing::join(comm::Blocking& io, std::span<Joining> pages) const {
   std::array<PageMarks::Notice, kTogether> marks;
   std::array<std::uint64_t, kTogether> before;
-  std::size_t joining = 0;
+  std::size_t asking = 0;
   {
     comm::Batch batch(io);
     for (Joining& j : pages) {
-      j.stay = on_ ? stays_[as_block(j.page)].load() : kJoined;
-      if ((j.stay & kJoined) != 0) continue;
-      directory_.add_reader(batch, j.page, &before[joining]);
-      marks[joining++] = {j.owner, j.page};
+      j.stay = on_ ? Stay::of(stays_[as_block(j.page)].load()) : Stay{true, true, 0};
+      if (j.stay.whole()) continue;
+      if (!j.stay.joined) directory_.add_reader(batch, j.page, &before[asking]);
+      marks[asking++] = {j.owner, j.page};
     }
   }
-  if (joining != 0) unreleased_.add(io, {marks.data(), joining});   // when the bits are there
+  if (asking != 0) unreleased_.add(io, {marks.data(), asking});   // when the bits are there
 }
 
 /// Word 1 is only read here: were its bits taken, another rank that changes the page meanwhile would find nobody to tell, and end its release before these were
@@ -50,7 +52,7 @@ void Sharing::read_readers(comm::Blocking& io, Pages& pages) const {
 }
 
 void Sharing::send(comm::Blocking& io, Counters& counters, const Pages& changes) {
-  std::array<PageMarks::Notice, kTogether> notices;
+  std::array<PageNotices::Notice, kTogether> notices;
   std::size_t count = 0;
   const auto post = [&] {
     told_.add(io, {notices.data(), count});
@@ -63,7 +65,7 @@ void Sharing::send(comm::Blocking& io, Counters& counters, const Pages& changes)
       const std::uint32_t first = static_cast<std::uint32_t>(std::countr_zero(bits)) * together;
       for (std::uint32_t r = first; r < std::min(first + together, ranks_); ++r) {
         if (Rank{r} == me_) continue;
-        notices[count++] = {Rank{r}, changes.page[i]};
+        notices[count++] = {Rank{r}, changes.page[i], changes.parts[i]};
         if (count == notices.size()) post();
       }
     }
@@ -81,19 +83,16 @@ bool Sharing::watches(PageId page) noexcept {
   return true;
 }
 
-/// Before the page's blocks are looked at: a fetch whose block is not seen there joins after this.
-void Sharing::leave_readers(comm::Blocking& io, const Pages& heard) const {
+/// Before the pages' blocks are looked at: a fetch whose block is not seen there joins after this.
+void Sharing::leave_readers(comm::Blocking& io, std::span<const PageId> pages) const {
   if (ranks_per_bit(ranks_) == 1) {   // else the bit stands for others too
     std::array<std::uint64_t, kTogether> before;
     comm::Batch batch(io);
-    for (std::size_t i = 0; i < heard.count; ++i) directory_.remove_reader(batch, heard.page[i], &before[i]);
+    for (std::size_t i = 0; i < pages.size(); ++i) directory_.remove_reader(batch, pages[i], &before[i]);
     batch.await();
   }
   // Not before: who joined in between would take itself for a reader when its bit is taken back (tests/model, r6_stay_ended_early).
-  for (std::size_t i = 0; i < heard.count; ++i) {
-    std::atomic<Stay>& stay = stays_[as_block(heard.page[i])];
-    stay.store((stay.load() | kJoined) + 1);   // whatever joined() does in between
-  }
+  for (const PageId page : pages) note_heard(page, false);
 }
 
 }  // namespace kasane::gas

@@ -3,13 +3,14 @@
 // from one-sided updates of the directory. docs/design/dsm.md has the table and the walk.
 //
 //   a reader                              who changed a page                     a reader that was told, at its acquire
-//   its bit into word 1                   puts, completed; or stores (owner)     leaves word 1
-//   the owner's mark: look at this page   its own mark                           drops the page's blocks
+//   its bit into word 1                   puts, completed; or stores (owner)     keeps copies of other blocks: stays; else leaves word 1
+//   the owner's mark: look at this page   its own mark                           drops the blocks that it was told of
 //   reads the data                        at its release: reads word 1,
-//                                         tells every reader but itself
+//                                         tells every reader but itself,
+//                                         which blocks may have changed
 //
-// Invariants: a copy that an acquire leaves valid has its rank's bit in word 1, or a notice for it is in that rank's set. A page of ours that others have
-// copies of is marked here, or each of its blocks here is protected in V (a store to it marks the page), or whoever has a copy was told since our last store.
+// Invariants: a copy that an acquire leaves valid has its rank's bit in word 1, or a notice for its block is in that rank's set. Of a page of ours, a block that others have
+// copies of is marked here, or protected in V (a store to it marks the page), or whoever has a copy was told of it since our last store.
 //
 // Thread safety: every call from any thread, given its own Blocking; tell() and what lies between begin_drop() and end_drop() by one thread at a time. Nothing
 // allocates after create().
@@ -21,7 +22,8 @@
 
 #include "base/counters.h"
 #include "gas/directory.h"
-#include "gas/page_marks.h"
+#include "gas/page_notices.h"
+#include "gas/stay.h"
 #include "mem/block_table.h"
 
 namespace kasane::gas {
@@ -37,13 +39,11 @@ class Sharing {
   /// False too in a job of one rank.
   [[nodiscard]] bool on() const noexcept { return on_; }
 
-  /// Before this rank reads bytes of the page from its owner. Nothing is to be done where it is known to be among the readers: the owner was asked to look
-  /// at the
-  /// page, and either does so at its next release, or has told this rank, which has not heard yet, or sees its own stores.
+  /// Before this rank reads bytes of the page from its owner. Nothing is to be done where it is known to be among the readers and to have asked: the owner either looks at the
+  /// page at its next release, or has told this rank, which has not heard yet, or sees its own stores.
   /// What is returned goes to joined() when the page was found to have stood; else the mark may be with a former owner.
-  using Stay = std::uint32_t;
   [[nodiscard]] Stay join(comm::Blocking& io, PageId page, Rank owner) const {
-    Joining one{page, owner, kJoined};
+    Joining one{page, owner, {}};
     join(io, {&one, 1});
     return one.stay;
   }
@@ -56,7 +56,8 @@ class Sharing {
   static constexpr std::size_t kTogether = PageMarks::kMostNotices;
   void join(comm::Blocking&, std::span<Joining>) const;
   void joined(PageId page, Stay stay) const noexcept {
-    if ((stay & kJoined) == 0) stays_[as_block(page)].compare_exchange_strong(stay, stay | kJoined);   // else it has left meanwhile
+    std::uint32_t before = stay.word();
+    if (!stay.whole()) stays_[as_block(page)].compare_exchange_strong(before, stay.after_joining().word());   // else it has heard of the page meanwhile
   }
 
   // ---- what this rank has to release ----
@@ -65,46 +66,58 @@ class Sharing {
   /// Its bytes have arrived, and the page is noted as changed.
   void remove_dirty() const noexcept { unreleased_.end(); }
   /// Threads of this rank store to the page unseen from now on: after the directory names this rank, before any store can land.
-  void mark(PageId page) const noexcept {
-    if (on_) unreleased_.add_here(page);
-  }
-  /// A diff of this rank has arrived at the page's owner.
-  void changed(PageId page) noexcept {
+  void mark(PageId page) noexcept {
     if (!on_) return;
-    changed_.insert(as_block(page));
+    ours_.insert(as_block(page));   // before the mark: who looks at the page for its sake finds that there may be stores
     unreleased_.add_here(page);
   }
-  /// A direct put or atomic has arrived: this rank's own copy, if it has one, is as old as everybody's.
-  void changed_directly(PageId page) noexcept {
+  /// Changes of this rank to these parts have arrived at the page's owner.
+  void changed(PageId page, Parts parts) noexcept {
     if (!on_) return;
-    told_.add_here(page);
-    changed(page);
+    std::atomic<Parts>& word = changed_[as_block(page)];
+    if ((word.load() & parts) != parts) word.fetch_or(parts);   // who takes them after this look reads word 1 afterwards, too
+    unreleased_.add_here(page);
+  }
+  /// Direct puts or atomics have arrived: this rank's own copies, if it has any, are as old as everybody's.
+  void changed_directly(PageId page, Parts parts) noexcept {
+    if (!on_) return;
+    told_.add_here(page, parts);
+    changed(page, parts);
   }
   [[nodiscard]] bool nothing_to_release() const noexcept { return unreleased_.idle_after_stores(); }
   [[nodiscard]] bool nothing_to_release(comm::Blocking& io, Rank rank) const { return unreleased_.idle(io, rank); }
 
-  /// Looks at every marked page that others have copies of: must(page, changed, watch) says whether they are to be told; watch: the page is read again and
-  /// again, so its later stores should be noticed. Returns when all have been told.
-  template <class Must>
-  void tell(comm::Blocking& io, Counters& counters, const Must& must) {
+  /// What a look at the blocks of a page says.
+  struct Look {
+    Parts open = 0;      ///< this rank's threads may have stored to them unseen
+    bool ours = false;   ///< a block may be ours: there may be such stores later
+  };
+  /// Tells of what has changed in every marked page that others have copies of: what was put, and what look(page, watch) finds where this rank's threads may have stored; watch: the page is read
+  /// again and again, so its later stores should be noticed. Returns when all have been told.
+  template <class F>
+  void tell(comm::Blocking& io, Counters& counters, const F& look) {
     if (!on_) return;
     unreleased_.begin();
     Pages marked;
-    const auto look = [&] {
-      std::array<bool, kTogether> known;
-      for (std::size_t i = 0; i < marked.count; ++i) {   // before its readers are read: a put that ends later inserts it again
-        known[i] = changed_.contains(as_block(marked.page[i]));
-        if (known[i]) changed_.erase(as_block(marked.page[i]));
+    const auto look_at = [&] {
+      for (std::size_t i = 0; i < marked.count; ++i) {   // before its readers are read: a put that ends later notes it again
+        std::atomic<Parts>& put = changed_[as_block(marked.page[i])];
+        marked.parts[i] = put.load() == 0 ? 0 : put.exchange(0);
       }
       read_readers(io, marked);
       Pages changes;
       for (std::size_t i = 0; i < marked.count; ++i) {
         const PageId page = marked.page[i];
         if (marked.readers[i] == 0) continue;   // who comes now finds what we have put, and has us look again at what is ours
-        const bool watch = !known[i] && watches(page);
-        if (!must(page, known[i], watch)) continue;
-        changes.watched |= watch;
+        Parts parts = marked.parts[i];
+        if (ours_.contains(as_block(page))) {
+          const bool watch = parts == 0 && watches(page);
+          changes.watched |= watch;
+          parts |= look_at_ours(page, watch, look);
+        }
+        if (parts == 0) continue;
         changes.readers[changes.count] = marked.readers[i];
+        changes.parts[changes.count] = parts;
         changes.page[changes.count++] = page;
       }
       if (changes.watched) read_readers(io, changes);   // those who came until V was protected
@@ -113,9 +126,9 @@ class Sharing {
     };
     unreleased_.take([&](PageId page) {
       marked.page[marked.count++] = page;
-      if (marked.count == kTogether) look();
+      if (marked.count == kTogether) look_at();
     });
-    look();
+    look_at();
     unreleased_.end();
   }
 
@@ -124,53 +137,89 @@ class Sharing {
   /// Has this rank been told of the page, so that its copy must go? True too while somebody is dropping what it was told, and where nobody is ever told.
   [[nodiscard]] bool may_be_told(PageId page) const noexcept { return !on_ || told_.may_hold(page); }
   void begin_drop() const noexcept { told_.begin(); }
-  /// drop(page) for every page of which this rank was told; it has left the page's readers before. Between begin_drop() and end_drop().
-  template <class Drop>
-  void take_told(comm::Blocking& io, const Drop& drop) const {
+  /// drop(page, parts) for every page of which this rank was told, with all parts where it has left the page's readers before. keeps(page, parts): has it copies of other parts? A guess:
+  /// if it says so, and has none any more, it goes on being told. Between begin_drop() and end_drop().
+  template <class Keeps, class Drop>
+  void take_told(comm::Blocking& io, const Keeps& keeps, const Drop& drop) const {
     Pages heard;
     told_.take([&](PageId page) {
       heard.page[heard.count++] = page;
-      if (heard.count == kTogether) leave(io, heard, drop);
+      if (heard.count == kTogether) hear(io, heard, keeps, drop);
     });
-    leave(io, heard, drop);
+    hear(io, heard, keeps, drop);
   }
-  /// This page is to be dropped by a later take_told().
-  void tell_myself(PageId page) const noexcept { told_.add_here(page); }
+  /// These parts of the page are to be dropped by a later take_told().
+  void tell_myself(PageId page, Parts parts) const noexcept { told_.add_here(page, parts); }
   void end_drop() const noexcept { told_.end(); }
 
  private:
   struct Pages {
     std::array<PageId, kTogether> page;
+    std::array<Parts, kTogether> parts;
     std::array<std::uint64_t, kTogether> readers;   ///< without this rank
     std::size_t count = 0;
     bool watched = false;
   };
+  /// What is kept of each page.
+  struct Tables {
+    mem::WordTable<Parts> changed;
+    mem::BlockSet ours, reread;
+    mem::BlockTable stays;
+  };
 
-  Sharing(comm::Transport&, const Directory&, const Config&, mem::BlockSet changed, mem::BlockSet reread, mem::BlockTable stays) noexcept;
+  Sharing(comm::Transport&, const Directory&, const Config&, Tables&&) noexcept;
   void read_readers(comm::Blocking&, Pages&) const;
   void send(comm::Blocking&, Counters&, const Pages&);
   /// Every second time that readers come back.
   [[nodiscard]] bool watches(PageId) noexcept;
-  void leave_readers(comm::Blocking&, const Pages&) const;
-  template <class Drop>
-  void leave(comm::Blocking& io, Pages& heard, const Drop& drop) const {
-    leave_readers(io, heard);
-    for (std::size_t i = 0; i < heard.count; ++i) drop(heard.page[i]);
+  /// A page of which nothing is ours any more is looked at once more when that is noted: what has become ours until then is seen, what does so later notes it again.
+  template <class F>
+  Parts look_at_ours(PageId page, bool watch, const F& look) {
+    const Look first = look(page, watch);
+    if (first.ours) return first.open;
+    ours_.erase(as_block(page));
+    const Look again = look(page, false);
+    if (again.ours) ours_.insert(as_block(page));
+    return first.open | again.open;
+  }
+  void leave_readers(comm::Blocking&, std::span<const PageId>) const;
+  void note_heard(PageId page, bool keeps) const noexcept {
+    std::atomic<std::uint32_t>& stay = stays_[as_block(page)];
+    stay.store(Stay::of(stay.load()).after_hearing(keeps).word());   // whatever joined() does in between
+  }
+  template <class Keeps, class Drop>
+  void hear(comm::Blocking& io, Pages& heard, const Keeps& keeps, const Drop& drop) const {
+    std::array<PageId, kTogether> leaving;
+    std::size_t leave = 0;
+    for (std::size_t i = 0; i < heard.count; ++i) {
+      Parts& parts = heard.parts[i] = told_.take_parts(heard.page[i]);
+      if (parts == 0) continue;   // heard already, with another notice
+      if (keeps(heard.page[i], parts)) {
+        note_heard(heard.page[i], true);   // before the blocks are looked at: a fetch whose block is not seen there asks the owner after this
+      } else {
+        leaving[leave++] = heard.page[i];
+        parts = kAllParts;   // whatever comes until it has left
+      }
+    }
+    leave_readers(io, {leaving.data(), leave});
+    for (std::size_t i = 0; i < heard.count; ++i) {
+      if (heard.parts[i] != 0) drop(heard.page[i], heard.parts[i]);
+    }
     heard.count = 0;
   }
   [[nodiscard]] bool watchable(PageId page) const noexcept { return directory_.pages().offset_of(page) - config_.offset < config_.bytes; }
   [[nodiscard]] static BlockId as_block(PageId page) noexcept { return BlockId{raw(page)}; }   // the sets are of pages
-
-  static constexpr Stay kJoined = 1;   ///< above it: how often this rank has left
 
   const Directory& directory_;
   Config config_;
   Rank me_;
   std::uint32_t ranks_;
   bool on_;
-  PageMarks unreleased_, told_;
-  mem::BlockSet changed_;   ///< marked since this rank has put to them
-  mem::BlockSet reread_;    ///< pages of ours whose readers were told once without need to know
+  PageMarks unreleased_;
+  PageNotices told_;
+  mem::WordTable<Parts> changed_;   ///< what this rank has put to since it last looked at the page
+  mem::BlockSet ours_;              ///< pages that its threads may have stored to unseen
+  mem::BlockSet reread_;            ///< pages of ours whose readers were told once without need to know
   /// Of each page a Stay. seq_cst: a fetch has its block among the cached ones before it looks here, a drop looks at them afterwards.
   mutable mem::BlockTable stays_;
 };

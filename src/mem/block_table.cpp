@@ -33,29 +33,35 @@ Result<void*> map_zeros(const char* what, std::size_t bytes) {
 
 }  // namespace
 
-Result<BlockTable> BlockTable::create(std::uint64_t blocks) {
+template <class Word>
+Result<WordTable<Word>> WordTable<Word>::create(std::uint64_t blocks) {
   if (blocks == 0) return fail(Errc::invalid_argument, "a block table of 0 blocks");
-  auto map = map_zeros("block table", blocks * sizeof(std::atomic<std::uint32_t>));
+  auto map = map_zeros("block table", blocks * sizeof(std::atomic<Word>));
   if (!map) return tl::unexpected<Error>(std::move(map).error());
-  BlockTable table;
-  table.words_ = static_cast<std::atomic<std::uint32_t>*>(*map);
+  WordTable table;
+  table.words_ = static_cast<std::atomic<Word>*>(*map);
   table.blocks_ = blocks;
   return table;
 }
 
-BlockTable::BlockTable(BlockTable&& o) noexcept
-    : words_(std::exchange(o.words_, nullptr)), blocks_(std::exchange(o.blocks_, 0)) {}
+template <class Word>
+WordTable<Word>::WordTable(WordTable&& o) noexcept : words_(std::exchange(o.words_, nullptr)), blocks_(std::exchange(o.blocks_, 0)) {}
 
-BlockTable::~BlockTable() {
+template <class Word>
+WordTable<Word>::~WordTable() {
   if (words_) ::munmap(words_, blocks_ * sizeof *words_);
 }
 
-bool BlockTable::drop(BlockRange blocks) noexcept {
-  constexpr std::uint64_t kOfAPage = kBlockBytes / sizeof *words_;
+template <class Word>
+bool WordTable<Word>::drop(BlockRange blocks) noexcept {
+  constexpr std::uint64_t kOfAPage = kBlockBytes / sizeof(std::atomic<Word>);
   KASANE_ASSERT(kasane::raw(blocks.first) % kOfAPage == 0 && blocks.count % kOfAPage == 0);
   // The kernel takes the translations from every core before it returns: a fence, and more, for who sees the zeros.
   return drop_translations(reinterpret_cast<std::byte*>(words_ + kasane::raw(blocks.first)), blocks.count * sizeof *words_);
 }
+
+template class WordTable<std::uint32_t>;
+template class WordTable<std::uint64_t>;
 
 Result<BlockSet> BlockSet::create(std::uint64_t blocks) {
   if (blocks == 0) return fail(Errc::invalid_argument, "a block set of 0 blocks");

@@ -68,24 +68,29 @@ class BlockSet {
   std::size_t mapped_bytes_ = 0;
 };
 
-class BlockTable {
+/// A word for each block, or page.
+template <class Word>
+class WordTable {
  public:
-  static Result<BlockTable> create(std::uint64_t blocks);
-  BlockTable(BlockTable&&) noexcept;
-  BlockTable& operator=(BlockTable&&) = delete;
-  ~BlockTable();
+  static Result<WordTable> create(std::uint64_t blocks);
+  WordTable(WordTable&&) noexcept;
+  WordTable& operator=(WordTable&&) = delete;
+  ~WordTable();
 
-  [[nodiscard]] std::atomic<std::uint32_t>& operator[](BlockId b) noexcept { return words_[raw(b)]; }
+  [[nodiscard]] std::atomic<Word>& operator[](BlockId b) noexcept { return words_[raw(b)]; }
   [[nodiscard]] std::uint64_t blocks() const noexcept { return blocks_; }
   /// The words of these blocks, whole OS pages of them, become 0, and cost no memory any more. Meanwhile nobody else may change one; who reads one sees what it was, or 0. False: nothing has
   /// happened (the program has locked its memory).
   [[nodiscard]] bool drop(BlockRange) noexcept;
 
  private:
-  BlockTable() = default;
-  std::atomic<std::uint32_t>* words_ = nullptr;
+  WordTable() = default;
+  std::atomic<Word>* words_ = nullptr;
   std::uint64_t blocks_ = 0;
 };
+using BlockTable = WordTable<std::uint32_t>;
+extern template class WordTable<std::uint32_t>;
+extern template class WordTable<std::uint64_t>;
 
 template <class F>
 void BlockSet::for_each(F&& f) const {

@@ -29,6 +29,7 @@
 
 #include "dsm/protocol.h"
 #include "gas/relocation.h"
+#include "gas/stay.h"
 #include "model/explorer.h"
 
 namespace kasane::model {
@@ -141,6 +142,17 @@ enum class Mutation : std::uint8_t {
   doze_frameless,         ///< a copy dozes on when its frame goes
   doze_freed,             ///< memory last used elsewhere is taken over a copy that dozes
   give_up_shown,          ///< who gives a copy up leaves the readers, and drops nothing
+  parts_after_notice,     ///< who tells says which blocks when the notice can be found
+  parts_open_unsaid,      ///< … leaves out one that its threads can store to
+  parts_put_unsaid,       ///< … leaves out what was put where the page was its own
+  parts_told_kept,        ///< who hears keeps what it was told of
+  parts_left_kept,        ///< who leaves the readers drops no more than it was told of
+  parts_asked_still,      ///< who has heard, and stays a reader, has the owner look at the page no more
+  parts_asked_ended_early,   ///< … takes what it was told of afterwards
+  parts_asked_ended_late,    ///< … until it has dropped that
+  ours_unnoted,           ///< a page that is stored to unseen is not noted as ours
+  ours_noted_late,        ///< … when it is marked
+  ours_forgotten,         ///< a page of which no block was ours is not looked at once more when that is noted
 };
 
 inline constexpr std::uint8_t kArrived = 0x80;
@@ -294,8 +306,10 @@ class Coherence {
     std::uint8_t frames[R], twins[R];         // blocks of M and T that count, where there is a limit
     std::uint8_t asked[R];                    // pages that its keeper is to bring in
     std::uint8_t marked[R], stale[R];         // pages that its next release looks at; that it was told of
-    std::uint8_t changed[R];                  // marked pages that it certainly changed
-    std::uint8_t stays[R];                    // pages among whose readers it knows itself
+    std::uint8_t parts[R];                    // blocks that it was told of
+    std::uint8_t changed[R];                  // blocks that it has put to since it looked at their pages
+    std::uint8_t ours[R];                     // pages that its threads may have stored to unseen
+    std::uint8_t stays[R], asks[R];           // pages among whose readers it knows itself; whose owners it has asked to look since it heard of them
     std::uint8_t telling[R], dropping[R];     // a release has taken marks, an acquire notices, and is at work on them
     std::uint8_t direct[W];                   // a direct put under way
     std::uint8_t naming[B];                   // it is settled here, and its entry is on the way (rank + 1), or has arrived, which its rank does not know yet
@@ -316,6 +330,7 @@ class Coherence {
       s.owner[page(b)] = o;
       if (!program_.known[page(b)]) continue;
       put_word(s, o, b, Block{false, true, program_.watched ? dsm::View::read : dsm::View::write});
+      note_ours(s, o, page(b));
       s.prot[o][b] = program_.watched ? 1 : 2;
       fill(s, o, b);
     }
@@ -334,7 +349,7 @@ class Coherence {
         put_entry(n, p, gas::end_move(entry(s, p), Rank{me}));
         set_bits(n.naming[p], kArrived);
       } else {   // the completion
-        if (!without(Mutation::r5_arrival_unseen) && !without(Mutation::r5_arrival_marked_early)) set_bits(n.marked[me], 1u << p);
+        if (!without(Mutation::r5_arrival_unseen) && !without(Mutation::r5_arrival_marked_early)) mark(n, me, p);
         n.naming[p] = 0;
       }
       emit(n, Step{kNamed, s.naming[p], p});
@@ -435,6 +450,10 @@ class Coherence {
                                              "tells rank",
                                              "acquire: takes notices",
                                              "acquire: leaves the readers of page",
+                                             "acquire: hears which blocks of page",
+                                             "acquire: has heard, and stays a reader of page",
+                                             "tells which blocks: rank",
+                                             "tells: nothing of it is its own any more, page",
                                              "puts directly",
                                              "has room",
                                              "sends changes, since there is no room: block",
@@ -480,7 +499,8 @@ class Coherence {
         t += " | rank " + std::to_string(r) + (w.owned ? " owned" : "") + (w.busy ? " busy" : "") + " view " +
              std::to_string(static_cast<int>(w.view)) +
              (w.whole ? " whole" : "") + (w.twin ? " twin " + std::to_string(s.twin[r][b][0]) + "," + std::to_string(s.twin[r][b][1]) : "") +
-             (s.marked[r] & 1 << page(b) ? " marked" : "") + (s.stale[r] & 1 << page(b) ? " told" : "") +
+             (s.marked[r] & 1 << page(b) ? " marked" : "") + (s.stale[r] & 1 << page(b) ? " told" : "") + (s.parts[r] & 1 << b ? " of it" : "") +
+             (s.ours[r] & 1 << page(b) ? " ours" : "") + (s.stays[r] & 1 << page(b) ? " stays" : "") + (s.asks[r] & 1 << page(b) ? " asked" : "") +
              " pins " + std::to_string(w.pins) + " M " + std::to_string(s.memory[r][b][0]) + "," +
              std::to_string(s.memory[r][b][1]);
       }
@@ -533,6 +553,10 @@ class Coherence {
     kTellRank,
     kTakeNotices,
     kLeave,
+    kHear,
+    kKeep,
+    kTellParts,
+    kNotOurs,
     kPut,
     kRoom,
     kSends,
@@ -613,6 +637,19 @@ class Coherence {
     return std::all_of(s.naming, s.naming + B, [](std::uint8_t n) { return n == 0; });
   }
   [[nodiscard]] std::uint8_t bit_of_page(std::uint8_t b) const noexcept { return static_cast<std::uint8_t>(1 << page(b)); }
+  [[nodiscard]] std::uint8_t blocks_of(std::uint8_t p) const noexcept {
+    std::uint8_t blocks = 0;
+    for (std::uint8_t b = first(p); b <= last(p) && b < B; ++b) set_bits(blocks, 1u << b);
+    return blocks;
+  }
+  void note_ours(State& n, std::uint8_t r, std::uint8_t p) const noexcept {
+    if (!without(Mutation::ours_unnoted)) set_bits(n.ours[r], 1u << p);
+  }
+  /// Sharing::mark.
+  void mark(State& n, std::uint8_t r, std::uint8_t p) const noexcept {
+    note_ours(n, r, p);
+    set_bits(n.marked[r], 1u << p);
+  }
   static void set_bits(std::uint8_t& to, unsigned bits) noexcept { to = static_cast<std::uint8_t>(to | bits); }
   static void clear_bits(std::uint8_t& from, unsigned bits) noexcept { from = static_cast<std::uint8_t>(from & ~bits); }
   /// Nothing to release, nothing to drop: one word each (gas/marked_pages.h).
@@ -813,7 +850,15 @@ class Coherence {
         break;
       case Action::protect_read: prot = 1; break;
       case Action::protect_none: prot = 0; break;
-      case Action::mark_page: set_bits(n.marked[x.at], bit_of_page(x.block)); break;
+      case Action::mark_page: {   // noted as ours, then marked
+        const bool notes = (x.sub == 0) != without(Mutation::ours_noted_late);
+        notes ? note_ours(n, x.at, page(x.block)) : set_bits(n.marked[x.at], bit_of_page(x.block));
+        if (x.sub == 0) {
+          x.sub = 1;
+          return done();
+        }
+        break;
+      }
       case Action::make_twin:
         if (without(Mutation::tier_holds_and_waits) && !has_room(n, x.at)) return;
         fill(n, x.at, x.block);
@@ -944,16 +989,23 @@ class Coherence {
   bool stays(State& n, const Actor& x) const {
     const std::uint8_t p = page(x.block);
     const bool stood = !(x.stale & 4) || without(Mutation::r6_not_stood);
-    if ((stood || without(Mutation::r6_stay_without_standing)) && (!(x.stale & 2) || without(Mutation::r6_stay_noted_blindly))) set_bits(n.stays[x.at], 1u << p);
+    if ((stood || without(Mutation::r6_stay_without_standing)) && (!(x.stale & 2) || without(Mutation::r6_stay_noted_blindly))) set_stay(n, x.at, p, stay(n, x.at, p).after_joining());
     return stood;
+  }
+  static gas::Stay stay(const State& s, std::uint8_t r, std::uint8_t p) noexcept { return {(s.stays[r] & 1 << p) != 0, (s.asks[r] & 1 << p) != 0, 0}; }
+  static void set_stay(State& n, std::uint8_t r, std::uint8_t p, gas::Stay stay) noexcept {
+    (stay.joined ? set_bits : clear_bits)(n.stays[r], 1u << p);
+    (stay.asked ? set_bits : clear_bits)(n.asks[r], 1u << p);
   }
   template <class Done>
   void join(State& n, Actor& x, std::uint8_t then, const Done& done) const {
     clear_bits(x.stale, 2);
-    if (n.stays[x.at] & bit_of_page(x.block)) {   // nor has the owner to look: it was asked to, or has told us since, or sees its stores
+    const gas::Stay before = stay(n, x.at, page(x.block));
+    if (before.whole()) {   // nor has the owner to look: it was asked to, or has told us since, or sees its stores
       x.sub = static_cast<std::uint8_t>(then + 1);
       return done();
     }
+    if (before.joined) return mark_at_owner(n, x, static_cast<std::uint8_t>(then + 1), done);
     if (!without(Mutation::r6_no_join) && !without(Mutation::r6_join_after_data)) set_bits(n.readers[page(x.block)], 1u << x.at);
     x.sub = then;
     done();
@@ -1082,8 +1134,8 @@ class Coherence {
         ++n.puts[p];
         if (n.owner[p] == x.at) {  // our M is the master copy: the bytes are where they belong
           f = Flying{};
+          x.sub = live && x.value != 0 ? kNote : kUncountOwn;
           x.value = 0;
-          x.sub = live ? kNote : kUncountOwn;
           return done();
         }
         f.to = n.owner[p];
@@ -1091,9 +1143,9 @@ class Coherence {
         for (std::uint8_t c = 0; c < kCells; ++c)
           if (!(f.mask & (1 << c))) f.value[c] = 0;
         x.value = 0;
-        x.sub = kAwait;
+        x.sub = f.mask == 0 ? kUncountOwn : kAwait;   // nothing has changed
         if ((without(Mutation::r3_no_completion) || without(Mutation::r4_unlock_early)) && f.mask != 0) {  // uncounted when they have landed
-          set_bits(n.changed[x.at], 1u << p);
+          set_bits(n.changed[x.at], 1u << x.block);
           set_bits(n.marked[x.at], 1u << p);
           next_action(n, a);
         }
@@ -1104,7 +1156,7 @@ class Coherence {
         x.sub = without(Mutation::r5_put_untold) ? kUncount : kNote;
         return done();
       case kNote:
-        set_bits(n.changed[x.at], 1u << p);
+        set_bits(n.changed[x.at], 1u << x.block);
         x.sub = kUncount;
         return done();
       case kUncountOwn:
@@ -1182,7 +1234,7 @@ class Coherence {
       case Do::blank: return blank_block(s, a, emit);
       case Do::give_up:
         return simple(s, a, kGivesUp, emit, [&](State& n) {
-          if (!without(Mutation::give_up_shown)) return set_bits(n.stale[x.at], bit_of_page(i.block)), true;
+          if (!without(Mutation::give_up_shown)) return set_bits(n.parts[x.at], blocks_of(page(i.block))), set_bits(n.stale[x.at], bit_of_page(i.block)), true;
           clear_bits(n.readers[page(i.block)], 1u << x.at);
           return clear_bits(n.stays[x.at], bit_of_page(i.block)), true;
         });
@@ -1344,29 +1396,7 @@ class Coherence {
           if (other.at == x.at && other.acting && other.sub >= 2 && fetching(s, other)) other.stale = 1;
       return emit(n, Step{kTakeNotices, a, s.stale[x.at]});
     }
-    if (!flushing && x.told != 0 && (!without(Mutation::r5_leave_after_drop) || (x.todo == 0 && x.later == 0 && x.open))) {   // leaves the page's readers, then looks at its blocks
-      const auto p = static_cast<std::uint8_t>(__builtin_ctz(x.told));
-      if ((x.sure == 0) != without(Mutation::r6_stay_ended_early)) {
-        clear_bits(n.readers[p], 1u << x.at);
-      } else {
-        if (!without(Mutation::r6_stay_not_ended)) clear_bits(n.stays[x.at], 1u << p);
-        for (Actor& other : n.actor)
-          if (other.at == x.at && other.acting && page(other.block) == p) set_bits(other.stale, 2);
-      }
-      y.sure = !x.sure;
-      if (!x.sure) return emit(n, Step{kLeave, a, p});
-      clear_bits(y.told, 1u << p);
-      if (!x.open)
-        for (std::uint8_t b = first(p); b <= last(p) && b < B; ++b) set_bits(y.todo, 1u << b);
-      if (y.told == 0) y.open = 0;
-      return emit(n, Step{kLeave, a, p});
-    }
-    if (!flushing && x.told != 0 && !x.open) {   // only without the rule
-      y.open = 1;
-      for (std::uint8_t b = 0; b < B; ++b)
-        if (x.told & bit_of_page(b)) set_bits(y.todo, 1u << b);
-      return emit(n, Step{kLook, a, B});
-    }
+    if (!flushing && x.told != 0 && (!x.open || (x.todo == 0 && x.later == 0))) return hear(s, a, emit);
     if (x.telling != 0 && x.telling != 9) return tell(s, a, emit);
     if (x.todo == 0 && x.later == 0) {
       if (flushing && x.telling == 0 && naming(s, x.at) && !without(Mutation::r8_release_before_named)) return;
@@ -1406,27 +1436,99 @@ class Coherence {
                  a, b});
   }
 
-  /// Sharing::tell and Coherence::must_tell, page by page: was it certainly changed; its readers; each block's word, and its protection; its readers again;
-  /// each is told.
+  /// Sharing::take_told of a page that is among the notices: which blocks; does it stay a reader, as it has copies of others? That is a guess, so both are tried. If not its bit is taken back, and all
+  /// blocks go. It is noted; then the blocks are looked at. x.sure: how far; x.blocks: what it was told of; x.open: only where a rule is left out: it looks at the blocks first.
+  template <class Emit>
+  void hear(const State& s, std::uint8_t a, Emit&& emit) const {
+    const Actor& x = s.actor[a];
+    State n = s;
+    Actor& y = n.actor[a];
+    enum : std::uint8_t { kTakes, kTakesLate, kLeaves, kNotesLeaving, kLast };
+    const auto p = static_cast<std::uint8_t>(__builtin_ctz(x.told));
+    const std::uint8_t all = blocks_of(p);
+    const auto note = [&](bool keeps) {
+      const bool still = without(keeps ? Mutation::parts_asked_still : Mutation::r6_stay_not_ended);
+      if (!still) set_stay(n, x.at, p, stay(s, x.at, p).after_hearing(keeps));
+      for (Actor& other : n.actor)
+        if (other.at == x.at && other.acting && page(other.block) == p && !still) set_bits(other.stale, 2);
+    };
+    const auto end_page = [&](std::uint8_t drops) {
+      clear_bits(y.told, 1u << p);
+      if (!x.open) set_bits(y.todo, drops);
+      y.open = y.sure = y.blocks = 0;
+    };
+    switch (x.sure) {
+      case kTakes:
+        if (without(Mutation::parts_asked_ended_early)) {
+          note(true);
+          y.sure = kTakesLate;
+          return emit(n, Step{kKeep, a, p});
+        }
+        [[fallthrough]];
+      case kTakesLate: {
+        y.blocks = s.parts[x.at] & all;
+        clear_bits(n.parts[x.at], all);
+        if (y.blocks == 0) {   // heard already, with another notice
+          end_page(0);
+          return emit(n, Step{kHear, a, p});
+        }
+        for (const bool keeps : {true, false}) {
+          State either = n;
+          Actor& z = either.actor[a];
+          z.sure = keeps ? kLast : without(Mutation::r6_stay_ended_early) ? kNotesLeaving : kLeaves;
+          if (without(keeps ? Mutation::parts_asked_ended_late : Mutation::r5_leave_after_drop)) {
+            z.open = 1;
+            set_bits(z.todo, keeps ? y.blocks : all);
+          }
+          emit(either, Step{kHear, a, p});
+        }
+        return;
+      }
+      case kLeaves:
+        clear_bits(n.readers[p], 1u << x.at);
+        y.sure = kNotesLeaving;
+        if (without(Mutation::r6_stay_ended_early)) end_page(all);
+        return emit(n, Step{kLeave, a, p});
+      case kNotesLeaving:
+        note(false);
+        y.sure = kLeaves;
+        if (!without(Mutation::r6_stay_ended_early)) end_page(without(Mutation::parts_left_kept) ? x.blocks : all);
+        return emit(n, Step{kLeave, a, p});
+      default:
+        if (!without(Mutation::parts_asked_ended_early)) note(true);
+        end_page(without(Mutation::parts_told_kept) ? std::uint8_t{0} : x.blocks);
+        return emit(n, Step{kKeep, a, p});
+    }
+  }
+
+  /// Sharing::tell and Coherence::look_at, page by page: what was put to; its readers; if it is ours, each block's word, and its protection; its readers again; each is told of which blocks, then to
+  /// look for them. x.sure: blocks that were put to; x.open: those that may have been stored to, and whether one is ours.
   template <class Emit>
   void tell(const State& s, std::uint8_t a, Emit&& emit) const {
     const Actor& x = s.actor[a];
     State n = s;
     Actor& y = n.actor[a];
     const auto bit = static_cast<std::uint8_t>(1 << x.now);
-    enum : std::uint8_t { kNextPage = 1, kFirstLook, kBlocks, kReaders, kLateWatch, kNotices, kDone = 9 };
+    enum : std::uint8_t { kNextPage = 1, kFirstLook, kBlocks, kReaders, kLateWatch, kParts, kNotices, kDone = 9 };
+    enum : std::uint8_t { kWatches = 1, kAgain = 2 };   // x.watch
+    constexpr std::uint8_t kOurs = 0x80;                // x.open
+    const std::uint8_t all = blocks_of(x.now);
     const auto end_page = [&] {
-      if (without(Mutation::r5_note_cleared_late)) clear_bits(n.changed[x.at], bit);
+      if (without(Mutation::r5_note_cleared_late)) clear_bits(n.changed[x.at], all);
       y.telling = kNextPage;
       y.now = y.blocks = y.open = y.sure = y.watch = y.told = 0;
-    };
-    const auto all_blocks = [&](std::uint8_t p) {
-      for (std::uint8_t b = first(p); b <= last(p) && b < B; ++b) set_bits(y.blocks, 1u << b);
     };
     const auto read_readers = [&](std::uint8_t p) {
       y.told = static_cast<std::uint8_t>(s.readers[p] & ~(1 << x.at));
       if (without(Mutation::r5_readers_taken)) clear_bits(n.readers[p], y.told);
     };
+    const bool notice_first = without(Mutation::parts_after_notice);
+    const auto begin_notices = [&] {
+      y.blocks = 0;   // ranks that were told which blocks
+      y.telling = notice_first ? kNotices : kParts;
+      if (y.told == 0) end_page();
+    };
+    const std::uint8_t put = without(Mutation::parts_put_unsaid) && (s.ours[x.at] & bit) ? std::uint8_t{0} : x.sure;
     switch (x.telling) {
       case kNextPage: {
         if (x.pages == 0) {
@@ -1439,8 +1541,8 @@ class Coherence {
         if (!(s.marked[x.at] & 1 << p)) return emit(n, Step{kTakePage, a, p});
         clear_bits(n.marked[x.at], 1u << p);
         y.now = p;
-        y.sure = (s.changed[x.at] & 1 << p) != 0;
-        if (!without(Mutation::r5_note_cleared_late)) clear_bits(n.changed[x.at], 1u << p);
+        y.sure = s.changed[x.at] & blocks_of(p);
+        if (!without(Mutation::r5_note_cleared_late)) clear_bits(n.changed[x.at], blocks_of(p));
         y.telling = kFirstLook;
         return emit(n, Step{kTakePage, a, p});
       }
@@ -1448,57 +1550,86 @@ class Coherence {
         read_readers(x.now);
         if (without(Mutation::r5_adopt_blindly)) clear_bits(n.stale[x.at], bit);
         if (without(Mutation::r5_tell_late)) n.telling[x.at] = 0;
-        if (y.told == 0) {
+        if (y.told == 0 || (!(s.ours[x.at] & bit) && put == 0)) {
           end_page();
           return emit(n, Step{kTakeReaders, a, x.now});
         }
-        all_blocks(x.now);
+        if (!(s.ours[x.at] & bit)) {
+          begin_notices();
+          return emit(n, Step{kTakeReaders, a, x.now});
+        }
+        y.blocks = all;
         y.telling = kBlocks;
         emit(n, Step{kTakeReaders, a, x.now});
         if (x.sure) return;
-        y.watch = 1;   // whether a page is watched is a guess of what pays: both are tried
+        y.watch = kWatches;   // whether a page is watched is a guess of what pays: both are tried
         return emit(n, Step{kTakeReaders, a, x.now});
       case kBlocks:
       case kLateWatch: {
         if (x.blocks == 0) {
           if (x.telling == kLateWatch) {
-            y.telling = kNotices;
-          } else if (!dsm::must_tell(x.sure != 0, static_cast<dsm::Openness>(x.open)) ||
-                     (without(Mutation::tier_gone_untold) && !x.sure && static_cast<dsm::Openness>(x.open) == dsm::Openness::foreign)) {
-            end_page();
+            begin_notices();
+          } else if (!(x.watch & kAgain) && !(x.open & kOurs)) {   // not ours any more. What has become so until then is seen by another look
+            clear_bits(n.ours[x.at], bit);
+            set_bits(y.watch, kAgain);
+            if (!without(Mutation::ours_forgotten)) y.blocks = all;
+            return emit(n, Step{kNotOurs, a, x.now});
           } else {
-            y.telling = x.watch ? kReaders : kNotices;
+            if ((x.watch & kAgain) && (x.open & kOurs)) note_ours(n, x.at, x.now);
+            clear_bits(y.open, kOurs);
+            if ((y.open | put) == 0) {
+              end_page();
+            } else if (x.watch & kWatches) {
+              y.telling = kReaders;
+            } else {
+              begin_notices();
+            }
           }
           return emit(n, Step{kTellLook, a, B});
         }
         const auto b = static_cast<std::uint8_t>(__builtin_ctz(x.blocks));
         clear_bits(y.blocks, 1u << b);
         Block seen = word(s, x.at, b);
+        if (dsm::may_be_ours(seen)) set_bits(y.open, kOurs);
         if (without(Mutation::tier_rest_watched) && seen.owned && seen.view == dsm::View::none) seen.view = dsm::View::read, seen.saved = false;
         if (without(Mutation::part_saved_watched) && seen.saved) seen = {false, true, dsm::View::read};
-        if (without(Mutation::part_absent_passed) && static_cast<gas::Tier>(s.tier[x.now]) == gas::Tier::partial && !seen.owned && !seen.busy) return emit(n, Step{kTellLook, a, b});
-        y.open = static_cast<std::uint8_t>(dsm::with_block(static_cast<dsm::Openness>(x.open), seen));
+        const bool absent = !seen.owned && !seen.busy;
+        if (absent && without(Mutation::tier_gone_untold)) return emit(n, Step{kTellLook, a, b});
+        if (absent && without(Mutation::part_absent_passed) && static_cast<gas::Tier>(s.tier[x.now]) == gas::Tier::partial) return emit(n, Step{kTellLook, a, b});
+        const bool unsaid = without(Mutation::parts_open_unsaid) && (x.open & all) != 0;
+        if (dsm::may_have_changed(seen) && !unsaid) set_bits(y.open, 1u << b);
         const bool late = without(Mutation::r5_watch_after_telling) && x.telling == kBlocks;
-        if (x.watch && !late) static_cast<void>(try_claim(n, a, b, Event::watch));   // busy or pinned: it stays open
+        if (x.watch == kWatches && !late) static_cast<void>(try_claim(n, a, b, Event::watch));   // busy or pinned: it stays open
         return emit(n, Step{kTellLook, a, b});
       }
       case kReaders:   // again: those who came until V was protected
         read_readers(x.now);
-        y.telling = kNotices;
         if (without(Mutation::r5_watch_after_telling)) {
-          all_blocks(x.now);
+          y.blocks = all;
           y.telling = kLateWatch;
+        } else {
+          begin_notices();
         }
         return emit(n, Step{kTakeReaders, a, x.now});
-      default: {
-        if (x.told == 0) {
-          end_page();
-          return emit(n, Step{kTakePage, a, B});
-        }
+      default: {   // kParts: all are told which blocks; kNotices: then all are told
         const auto r = static_cast<std::uint8_t>(__builtin_ctz(x.told));
         clear_bits(y.told, 1u << r);
-        set_bits(n.stale[r], bit);
-        return emit(n, Step{kTellRank, a, r});
+        if (x.telling == kParts) {
+          set_bits(n.parts[r], x.open | put);
+        } else {
+          set_bits(n.stale[r], bit);
+        }
+        set_bits(y.blocks, 1u << r);
+        if (y.told == 0) {
+          if ((x.telling == kParts) == notice_first) {
+            end_page();
+          } else {
+            y.told = y.blocks;
+            y.blocks = 0;
+            y.telling = notice_first ? kParts : kNotices;
+          }
+        }
+        return emit(n, Step{static_cast<std::uint16_t>(x.telling == kParts ? kTellParts : kTellRank), a, r});
       }
     }
   }
@@ -1516,7 +1647,7 @@ class Coherence {
         if (asleep(s, p) && !without(Mutation::tier_put_asleep)) {
           y.waking = kAsking;
           y.whom = static_cast<std::uint8_t>(s.owner[p] + 1);
-          return emit(n, Step{kPut, a, 5});
+          return emit(n, Step{kPut, a, 6});
         }
         if (s.recalled[p] && !asleep(s, p)) return;
         ++n.puts[p];
@@ -1527,18 +1658,21 @@ class Coherence {
         break;
       case 1:
         if (s.direct[a]) return;
-        if (!without(Mutation::r5_direct_keeps_copy)) set_bits(n.stale[me], 1u << p);
+        if (!without(Mutation::r5_direct_keeps_copy)) set_bits(n.parts[me], 1u << i.block);
         break;
       case 2:
-        if (!without(Mutation::r5_direct_untold)) set_bits(n.changed[me], 1u << p);
+        if (!without(Mutation::r5_direct_keeps_copy)) set_bits(n.stale[me], 1u << p);
         break;
       case 3:
+        if (!without(Mutation::r5_direct_untold)) set_bits(n.changed[me], 1u << i.block);
+        break;
+      case 4:
         if (!without(Mutation::r5_direct_untold)) set_bits(n.marked[me], 1u << p);
         break;
       default:
         --n.puts[p];
         next_instr(n, a);
-        return emit(n, Step{kPut, a, 4});
+        return emit(n, Step{kPut, a, 5});
     }
     ++y.stage;
     emit(n, Step{kPut, a, x.stage});
@@ -1815,7 +1949,7 @@ class Coherence {
     const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
     Block before = word(n, me, b);
     if (x.sub == 0) {   // once, before any block can be stored to; and again when the entry is known to name us
-      if (!without(Mutation::r5_arrival_unseen)) set_bits(n.marked[me], 1u << p);
+      if (!without(Mutation::r5_arrival_unseen)) mark(n, me, p);
       for (std::uint8_t each = first(p); each <= last(p); ++each) fill(n, me, each);
       x.sub = 1;
       return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 3)});
@@ -1883,7 +2017,7 @@ class Coherence {
       default:   // kName. Where frames are counted it begins on SSD: the rank does not know of it (AddressCache::cradle)
         put_entry(n, p, gas::in_tier(gas::end_move(entry(s, p), to), limit(static_cast<std::uint8_t>(raw(to))) != 0 ? gas::Tier::ssd : gas::Tier::dram));
         if (!without(Mutation::r7_replaced_untold)) {
-          set_bits(n.changed[me], 1u << p);
+          set_bits(n.changed[me], blocks_of(p));
           set_bits(n.marked[me], 1u << p);
         }
         next_instr(n, a);
@@ -1935,7 +2069,7 @@ class Coherence {
         y.sure = 1;
         return emit(n, Step{kOwnBusy, a, p});
       case kMarkPage:
-        set_bits(n.marked[me], 1u << p);
+        mark(n, me, p);
         y.cell = has_room(s, me);   // else its blocks come to rest: faults fill them
         for (std::uint8_t b = first(p); b <= last(p); ++b) {
           if (y.cell) fill(n, me, b);

@@ -554,6 +554,84 @@ Named all_sent_ahead() {
           {{{1, {pin_whole(0), store(0, 0, 1), store(0, 1, 2), unpin(0), send(0), set(0)}}, {2, {pin_read(0), unpin(0), cross(0), load(0, 0), load(0, 1)}}, {0, {}}}}};
 }
 
+// ---- some blocks of a page have changed, others not ---------------------------------------------------------------------
+
+Named in_a_page(Named n, bool watched) {
+  n.program.blocks_per_page = n.blocks = 2;
+  n.program.watched = watched;
+  return n;
+}
+
+// The owner changes one block, then the other, of which its reader has kept its copy.
+Named one_of_two_told() {
+  return in_a_page({"one block of two is told of",
+                    {{{0, {store(0, 0, 1), set(0), cross(1), store(1, 0, 2), set(2)}},
+                      {1, {load(0, 1), load(1, 1), cross(0), load(0, 0), load(1, 0), set(1), cross(2), load(1, 0), load(0, 0)}}}}},
+                   true);
+}
+
+// Both blocks can be stored to unseen.
+Named two_of_two_told() {
+  return in_a_page({"both blocks of two are told of", {{{0, {store(0, 0, 1), store(1, 0, 2), set(0)}}, {1, {load(0, 1), load(1, 1), cross(0), load(0, 0), load(1, 0)}}}}}, false);
+}
+
+// What was told of is fetched again, and stored to unseen, while the other block stays.
+Named told_and_fetched_again() {
+  return in_a_page({"a block is told of and fetched again",
+                    {{{0, {store(0, 0, 1), set(0), cross(1), store(0, 0, 2), set(2)}}, {1, {load(0, 1), load(1, 1), cross(0), load(0, 0), set(1), cross(2), load(0, 0), load(1, 1)}}}}},
+                   false);
+}
+
+// One worker fetches what the other is being told of, or what it was not.
+Named fetch_beside_a_drop() {
+  return in_a_page({"a fetch beside a drop",
+                    {{{0, {store(0, 0, 1), set(0), cross(1), store(0, 0, 2), store(1, 0, 3), set(2)}},
+                      {1, {load(0, 1), cross(0), load(0, 0), set(1), cross(2), load(0, 0)}},
+                      {1, {load(1, 1), load(0, 1), cross(2), load(1, 0)}}}}},
+                   false);
+}
+
+// Of one block its reader hears, and does not look at the page again until the other has changed.
+Named left_beside_a_copy() {
+  return in_a_page({"a copy beside a block that is told of",
+                    {{{0, {store(0, 0, 1), set(0), cross(1), store(1, 0, 2), set(2)}}, {1, {load(0, 1), load(1, 1), cross(0), set(1), cross(2), load(1, 0)}}}}},
+                   true);
+}
+
+// One worker fetches a block again and again while the other hears of it twice.
+Named fetched_between_notices() {
+  return in_a_page(
+      {"fetches between two notices", {{{0, {release(), release(), store(1, 0, 2), set(0)}}, {1, {load(0, 1), acquire()}}, {1, {load(1, 1), load(1, 1), cross(0), load(1, 0)}}}}}, false);
+}
+
+// A rank puts to one block of its page directly, which is watched, and stores to the other.
+Named put_beside_a_watched_block() {
+  return in_a_page({"a put beside a store", {{{0, {put(0, 0, 1), store(1, 0, 2), set(0)}}, {1, {load(0, 1), load(1, 1), cross(0), load(0, 0), load(1, 0)}}}}}, true);
+}
+
+// A third rank puts to one block, the owner stores to the other, and the reader hears of both at any time.
+Named put_and_stored_beside() {
+  return in_a_page({"one block is put to, the other stored to",
+                    {{{0, {store(1, 0, 2), set(1)}}, {1, {load(0, 1), load(1, 1), cross(0), load(0, 0), cross(1), load(1, 0), load(0, 0)}}, {2, {store(0, 0, 1), set(0)}}}}},
+                   true);
+}
+
+// A rank stores to both blocks of its page, which then moves away; it stores to one of them again, before it releases.
+Named stored_moved_and_put() {
+  return in_a_page({"a page is stored to, moves, and is put to",
+                    {{{0, {store(0, 0, 1), store(1, 0, 2), set(1), cross(2), store(0, 0, 3), set(0)}},
+                      {1, {see(1), own(0), set(2)}},
+                      {2, {load(0, 1), load(1, 1), cross(0), load(1, 0), load(0, 0)}}}}},
+                   false);
+}
+
+// The page moves to a rank that has a copy of one block, and changes there.
+Named moved_beside_a_copy() {
+  return in_a_page({"a page moves while one block is told of",
+                    {{{0, {store(0, 0, 1), set(0)}}, {1, {load(1, 1), own(0), store(1, 0, 2), set(1)}}, {2, {load(0, 1), load(1, 1), cross(0), load(0, 0), cross(1), load(1, 0)}}}}},
+                   true);
+}
+
 // ---- copies that are not expected to be used again --------------------------------------------------------------------
 
 // A copy dozes while its page is changed, told of, and looked at again; its rank's other worker wakes it at any moment.
@@ -701,6 +779,11 @@ Named evicted_and_told() {
   return kept({"a page leaves before its release", {{{0, {store(0, 0, 1), store(0, 0, 2), set(0)}}, {0, {release()}}, {1, {load(0, 1), cross(0), load(0, 0)}}}}}, {1}, true);
 }
 
+// … twice: its reader hears of the first, and fetches it again.
+Named evicted_and_told_twice() {
+  return kept({"a page leaves before two releases", {{{0, {store(0, 0, 1), store(0, 0, 2), set(0)}}, {0, {release()}}, {1, {load(0, 1), acquire(), load(0, 1), cross(0), load(0, 0)}}}}}, {1});
+}
+
 // … to one that was watched before it left.
 Named evicted_watched() {
   Named n = kept({"a watched page leaves", {{{0, {see(1), store(0, 0, 1), set(0)}}, {0, {release()}}, {1, {load(0, 1), set(1), cross(0), load(0, 0)}}}}}, {1});
@@ -819,7 +902,7 @@ Named owned_on_ssd() { return kept({"own of a page on its rank's SSD", {{{0, {st
 std::vector<Named> kept_programs() {
   return {back_in_part(), in_part_under_puts(), pinned_in_part(), in_part_by_two(), in_part_and_told(), in_part_taken(), blanked_in_part(), blanked_and_pinned(), in_part_and_moved(), in_part_and_marked(), asked_for_twice(), asked_for_and_moved(), watched_page_of_two(), owned_on_ssd(),
           evicted_owner(),  evicted_under_writer(), evicted_under_puts(), copies_dropped(), dozing_dropped(), both_kept(),          evicted_and_moved(),  evicted_at_both(),
-          handed_a_copy(), handed_over_a_twin(), acquired_over_a_twin(), pinned_over_a_twin(), handed_over_a_whole(), reused_on_ssd(),        evicted_and_told(),   evicted_watched(),  pinned_kept(),    refreshed_from_ssd(), evicted_page_of_two()};
+          handed_a_copy(), handed_over_a_twin(), acquired_over_a_twin(), pinned_over_a_twin(), handed_over_a_whole(), reused_on_ssd(),        evicted_and_told(),   evicted_and_told_twice(), evicted_watched(),  pinned_kept(),    refreshed_from_ssd(), evicted_page_of_two()};
 }
 
 std::vector<Named> programs() {
@@ -860,6 +943,16 @@ std::vector<Named> programs() {
           view_edge(),
           sent_ahead(),
           all_sent_ahead(),
+          one_of_two_told(),
+          two_of_two_told(),
+          told_and_fetched_again(),
+          fetch_beside_a_drop(),
+          left_beside_a_copy(),
+          fetched_between_notices(),
+          put_beside_a_watched_block(),
+          put_and_stored_beside(),
+          stored_moved_and_put(),
+          moved_beside_a_copy(),
           dozing_copy(),
           dozing_writer(),
           dozing_view(),
@@ -931,7 +1024,8 @@ std::vector<Named> programs_with_little_room() {
       {puts_to_watched_page().name, {false, true}},     {view_acquired().name, {false, true}},         {view_kept_in_part().name, {false, true}},
       {sent_ahead().name, {true, false}},               {false_sharing().name, {false, true}},         {two_acquirers().name, {true, false}},
       {lock_and_neighbour().name, {true, false}},       {two_movers().name, {false, true}},            {lazy_owner().name, {false, true}},
-      {two_pages().name, {true, false}},                {given_up_by_writer().name, {false, true}}};
+      {two_pages().name, {true, false}},                {given_up_by_writer().name, {false, true}},      {fetched_between_notices().name, {}},
+      {fetch_beside_a_drop().name, {false, true}},      {moved_beside_a_copy().name, {false, true}},     {stored_moved_and_put().name, {false, true}}};
   std::vector<Named> all;
   for (Named n : programs()) {
     const auto found = fewer.find(n.name);
@@ -1159,7 +1253,7 @@ std::vector<Mutant> mutants() {
       {"r5_own_store_unseen", r5_own_store_unseen, watched_page()},
       {"r5_arrival_unseen", r5_arrival_unseen, copy_outlives_a_move()},
       {"r5_arrival_marked_early", r5_arrival_marked_early, arrival_while_releasing()},
-      {"r5_first_meeting_unseen", r5_first_meeting_unseen, half_met(), Verdict::exhausted},
+      {"r5_first_meeting_unseen", r5_first_meeting_unseen, half_met()},
       {"r5_watch_after_telling", r5_watch_after_telling, becomes_watched()},
       {"r5_readers_taken", r5_readers_taken, two_tellers()},
       {"r5_leave_after_drop", r5_leave_after_drop, fetch_while_dropping()},
@@ -1223,6 +1317,18 @@ std::vector<Mutant> mutants() {
       {"doze_freed", doze_freed, dozing_and_reused()},
       {"give_up_shown", give_up_shown, given_up()},
       {"give_up_kept", r6_stay_not_ended, given_up()},
+      {"parts_after_notice", parts_after_notice, notice_taken_by_another()},
+      {"parts_open_unsaid", parts_open_unsaid, two_of_two_told()},
+      {"parts_open_unsaid_of_a_former_owner", parts_open_unsaid, stored_moved_and_put()},
+      {"parts_put_unsaid", parts_put_unsaid, put_beside_a_watched_block()},
+      {"parts_told_kept", parts_told_kept, one_of_two_told()},
+      {"parts_left_kept", parts_left_kept, left_beside_a_copy()},
+      {"parts_asked_still", parts_asked_still, told_and_fetched_again()},
+      {"parts_asked_ended_early", parts_asked_ended_early, fetched_between_notices()},
+      {"parts_asked_ended_late", parts_asked_ended_late, fetch_beside_a_drop()},
+      {"ours_unnoted", ours_unnoted, copy_outlives_a_move()},
+      {"ours_noted_late", ours_noted_late, late_meeting()},
+      {"ours_forgotten", ours_forgotten, evicted_and_told_twice()},
       {"tier_holds_and_waits", tier_holds_and_waits, copies_dropped(), Verdict::trapped},
       {"tier_keeps_changes", tier_keeps_changes, copies_dropped(), Verdict::trapped},
   };
