@@ -195,8 +195,9 @@ std::uint64_t Keeper::note_need() noexcept {
   if (wanted != 0) wanted_at_ns_ = now, nap_ns_ = kShortestNapNs;
   need_ = need_.next(wanted, relieved, now - wanted_at_ns_ >= kForgottenNs);
   const std::uint64_t needed = this->needed();
-  if (relieved || needed == 0 || residency_.admitted(needed)) no_longer_short();
-  if (needed != 0 && !residency_.admitted(needed) && short_since_ns_ == 0) short_since_ns_ = now;
+  const bool is_short = needed != 0 && !residency_.admitted(needed);
+  if (relieved || !is_short) no_longer_short();
+  if (is_short && short_since_ns_ == 0) short_since_ns_ = now;
   return wanted;
 }
 

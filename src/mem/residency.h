@@ -148,8 +148,8 @@ class Residency {
   [[nodiscard]] std::uint64_t rightful(std::uint64_t headroom) noexcept { return room_.limitless() ? 0 : room_.budget().rightful(headroom); }
   [[nodiscard]] std::uint64_t held() const noexcept { return room_.budget().held(); }
   [[nodiscard]] std::uint64_t credit() const noexcept { return room_.budget().credit(); }
-  /// By who makes room: do this rank's threads do nothing? True: that is news.
-  bool set_idle(bool idle) noexcept { return room_.budget().set_idle(idle); }
+  /// By who makes room: do this rank's threads do nothing?
+  void set_idle(bool idle) noexcept { room_.budget().set_idle(idle); }
   [[nodiscard]] bool idle() const noexcept { return room_.budget().idle(); }
   [[nodiscard]] std::uint64_t total() const noexcept { return total_; }
   [[nodiscard]] const BlockSet& frames() const noexcept { return frames_; }

@@ -12,10 +12,12 @@
 #include <vector>
 
 #include "multi/dsm/on_ranks.h"
+#include "support/counting_waiter.h"
 
 namespace kasane {
 namespace {
 
+using test::CountingWaiter;
 using test::on_ranks;
 using test::RankMemory;
 
@@ -60,19 +62,6 @@ TEST_P(CoherenceTest, FalselySharedBytesOfOneBlockAllSurvive) {
     }
   });
 }
-
-/// Polls, and counts who waits in it.
-class CountingWaiter final : public comm::Waiter {
- public:
-  std::atomic<unsigned> waiting{0};
-
- protected:
-  void wait(bool (*ready)(const void*), const void* argument) override {
-    waiting.fetch_add(1);
-    while (!ready(argument)) std::this_thread::yield();
-    waiting.fetch_sub(1);
-  }
-};
 
 /// What four workers count that ask for the fence while block `b` is held: the first is in its round, and the others wait, when it is let go.
 template <class Fence, class Led, class Combined>

@@ -7,22 +7,12 @@
 #include <vector>
 
 #include "dsm/rounds.h"
+#include "support/counting_waiter.h"
 
 namespace kasane::dsm {
 namespace {
 
-/// Counts who waits in it.
-class CountingWaiter final : public comm::Waiter {
- public:
-  std::atomic<unsigned> waiting{0};
-
- protected:
-  void wait(bool (*ready)(const void*), const void* argument) override {
-    waiting.fetch_add(1);
-    while (!ready(argument)) std::this_thread::yield();
-    waiting.fetch_sub(1);
-  }
-};
+using test::CountingWaiter;
 
 TEST(Rounds, WhoAsksDuringARoundSharesTheNext) {
   Rounds rounds;

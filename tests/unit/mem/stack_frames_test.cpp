@@ -32,7 +32,16 @@ class StackFramesTest : public ::testing::Test {
     for (std::uint64_t b = 1; b <= blocks; ++b) *static_cast<volatile std::byte*>(space_.a(kOffset + (stack + 1) * kBytes - b * kBlockBytes)) = std::byte{1};
   }
 
+  std::unique_ptr<Residency> make_residency(std::uint64_t low) const {
+    auto made = Residency::create(space_, pages_, *host_, 0, {0, space_.bytes()}, low);
+    if (!made) std::abort();
+    return std::move(*made);
+  }
+
   const Space space_ = make_space(kOffset + kStacks * kBytes);
+  const Pages pages_ = *Pages::uniform(space_.bytes());
+  const std::unique_ptr<void, void (*)(void*)> memory_{std::aligned_alloc(64, HostBudget::bytes(1)), &std::free};
+  HostBudget* const host_ = new (memory_.get()) HostBudget(1 << 20, 1);
 };
 
 TEST_F(StackFramesTest, AStackIsPresumedOnceUntilItIsMeasured) {
@@ -109,30 +118,20 @@ TEST_F(StackFramesTest, ItIsDueWhenManyArePresumedOrLongAgo) {
 }
 
 TEST_F(StackFramesTest, WhoMakesRoomIsRungForTheFirstStackSinceItMaySleepForEver) {
-  const std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(64, HostBudget::bytes(1)), &std::free);
-  auto& host = *new (memory.get()) HostBudget(1 << 20, 1);
-  const auto pages = Pages::uniform(space_.bytes());
-  ASSERT_TRUE(pages.has_value());
-  auto made = Residency::create(space_, *pages, host, 0, {0, space_.bytes()}, 1);
-  ASSERT_TRUE(made.has_value());
-  (*made)->count_stacks(make());
-  const std::uint32_t rings = (*made)->rings();
-  (*made)->use_stack(StackId{0});
-  EXPECT_NE((*made)->rings(), rings);
-  const std::uint32_t again = (*made)->rings();
-  (*made)->use_stack(StackId{1});
-  EXPECT_EQ((*made)->rings(), again) << "it wakes by itself";
+  const auto made = make_residency(1);
+  made->count_stacks(make());
+  const std::uint32_t rings = made->rings();
+  made->use_stack(StackId{0});
+  EXPECT_NE(made->rings(), rings);
+  const std::uint32_t again = made->rings();
+  made->use_stack(StackId{1});
+  EXPECT_EQ(made->rings(), again) << "it wakes by itself";
 }
 
 // What is noted while another measures stays charged; nothing is charged twice for good.
 TEST_F(StackFramesTest, ThreadsThatUseStacksTogetherChargeWhatThereIs) {
-  const std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(64, HostBudget::bytes(1)), &std::free);
-  auto& host = *new (memory.get()) HostBudget(1 << 20, 1);
-  const auto pages = Pages::uniform(space_.bytes());
-  ASSERT_TRUE(pages.has_value());
-  auto made = Residency::create(space_, *pages, host, 0, {0, space_.bytes()}, 0);
-  ASSERT_TRUE(made.has_value());
-  Residency& residency = **made;
+  const auto made = make_residency(0);
+  Residency& residency = *made;
   EXPECT_FALSE(residency.stacks_due()) << "nobody counts them";
   EXPECT_EQ(residency.used_by_stacks(), 0u);
   residency.count_stacks(make());
