@@ -157,6 +157,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void begin_merge(comm::Batch&, PageId, gas::ByteRange live, Rank from) override;
   void end_merge(comm::Blocking&, PageId, gas::ByteRange live, Rank from) override;
   void settle(PageId) override;
+  void settle_unused(PageId) override;
   void begin_naming() noexcept override;
   void end_naming(PageId) noexcept override;
   void replaced(PageId) noexcept override;

@@ -157,6 +157,18 @@ void Coherence::settle(PageId page) {
   }
 }
 
+/// Unless there is something of it after all: a copy from before the page was ours.
+void Coherence::settle_unused(PageId page) {
+  const BlockRange all = pages_.blocks_of(page);
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    BlockState s = state(block_at(all.first, i));
+    s.busy = false;
+    if (s != BlockState{}) return settle(page);
+  }
+  fill(all);
+  give_up(page);
+}
+
 /// Counts as a changed block does: the release that sends it has to wait.
 void Coherence::begin_naming() noexcept { sharing_.add_dirty(); }
 

@@ -86,7 +86,7 @@ std::string Access::name(std::uint64_t offset) const {
 /// Calls part(done so far, bytes, only what is known here) for each page of the range: first for all whose location is known here, so that these are under way
 /// while the directory is asked for all the others.
 template <class F>
-Result<void> Access::hits_first(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes, const F& part) {
+Result<void> Access::hits_first(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes, bool changes, const F& part) {
   constexpr unsigned window = 64;
   KASANE_TRY(check(offset, bytes));
   for (std::uint64_t done = 0; done < bytes;) {
@@ -111,7 +111,7 @@ Result<void> Access::hits_first(comm::Blocking& io, std::uint64_t offset, std::u
         if ((missed >> i & 1) != 0) pages[n++] = pages_.page_of(offset + at);
         return true;
       });
-      addresses_.learn(io, std::span<const PageId>(pages.data(), n));
+      addresses_.learn(io, std::span<const PageId>(pages.data(), n), changes, true);
     }
     std::uint64_t nowhere = 0;
     if (missed != 0 && each([&](unsigned i, std::uint64_t at, std::uint64_t n) {
@@ -159,7 +159,7 @@ Result<void> Access::read(comm::Blocking& io, Outstanding& o, std::uint64_t from
 }
 
 Result<void> Access::read(comm::Blocking& io, Outstanding& o, std::uint64_t from, void* to, std::size_t bytes) {
-  return hits_first(io, from, bytes, [&](std::uint64_t done, std::uint64_t n, bool only_here) {
+  return hits_first(io, from, bytes, false, [&](std::uint64_t done, std::uint64_t n, bool only_here) {
     Batch batch;
     batch.one(pages_.page_of(from + done), from + done, reinterpret_cast<std::uintptr_t>(to) + done, n);
     return read_batch(io, o, batch, only_here);
@@ -251,7 +251,7 @@ Result<void> Access::write(comm::Blocking& io, Outstanding& o, std::uint64_t to,
 }
 
 Result<void> Access::write(comm::Blocking& io, Outstanding& o, std::uint64_t to, const void* from, std::size_t bytes, Source source) {
-  return hits_first(io, to, bytes, [&](std::uint64_t done, std::uint64_t n, bool only_here) {
+  return hits_first(io, to, bytes, true, [&](std::uint64_t done, std::uint64_t n, bool only_here) {
     Batch batch;
     batch.one(pages_.page_of(to + done), to + done, reinterpret_cast<std::uintptr_t>(from) + done, n);
     return write_batch(io, o, batch, source, only_here);

@@ -204,7 +204,7 @@ class Access {
   template <class F>
   Result<void> each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor, const F& flush);
   template <class F>
-  Result<void> hits_first(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes, const F& part);
+  Result<void> hits_first(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes, bool changes, const F& part);
 
   Found read_batch(comm::Blocking&, Outstanding&, const Batch&, bool only_here);
   Found write_batch(comm::Blocking&, Outstanding&, Batch&, Source, bool only_here);

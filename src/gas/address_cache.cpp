@@ -74,24 +74,42 @@ AddressCache::~AddressCache() {
 
 // ---- gets and puts -------------------------------------------------------------------------------------------------
 
+// A page that was brought in has the version that it had on SSD, and who was registered for it still is: so its owner's answer is as good as a second look.
 AddressCache::Found AddressCache::find(comm::Blocking& io, PageId page) {
-  for (;;) {
-    const Found found = look(io, page);
-    if (!asleep(found)) [[likely]] return found;
-    rouse(io, page, found.owner);
+  Asked asked;
+  Found found = look(io, page, asked);
+  while (asleep(found)) [[unlikely]] {
+    Rouser::Sleeper sleeper{page, found.owner, asked.word};
+    rouser_->rouse(io, {&sleeper, 1});
+    if (sleeper.word == asked.word) {
+      found = look(io, page, asked);
+      continue;
+    }
+    asked.word = sleeper.word;
+    found = found_by(asked.word);
+    if (keep(page, asked, AddressEvent::read)) found = {found.owner, true, filled(AddressEntry::of(asked.entry), found.owner, AddressEvent::read).word()};
   }
+  return found;
 }
 
 AddressCache::Found AddressCache::look(comm::Blocking& io, PageId page) {
-  if (const auto* near = directory_.near_word(page)) return found_by(near->load());
-  const std::uint64_t seen = words_[raw(page)].load();
-  const AddressEntry entry = AddressEntry::of(seen);
+  Asked asked;
+  return look(io, page, asked);
+}
+
+AddressCache::Found AddressCache::look(comm::Blocking& io, PageId page, Asked& asked) {
+  if (const auto* near = directory_.near_word(page)) {
+    asked = {.word = near->load()};
+    return found_by(asked.word);
+  }
+  asked.entry = words_[raw(page)].load();
+  const AddressEntry entry = AddressEntry::of(asked.entry);
   const AddressStep step = next(entry, AddressEvent::read);
   count_access(io, step.action == AddressAction::go);
-  if (step.action == AddressAction::go) return {entry.owner, true, seen};
-  Location where;
-  if (fill(io, page, entry, AddressEvent::read, where)) return {where.owner, true, filled(entry, where.owner, AddressEvent::read).word()};
-  return found_by(where.word());   // not kept: a read needs no more than to know where the page was just now
+  if (step.action == AddressAction::go) return {entry.owner, true, asked.entry};
+  ask(io, page, asked);
+  const Found found = found_by(asked.word);   // where it is not kept: a read needs no more than to know where the page was just now
+  return keep(page, asked, AddressEvent::read) ? Found{found.owner, true, filled(entry, found.owner, AddressEvent::read).word()} : found;
 }
 
 AddressCache::Found AddressCache::find_here(comm::Blocking& io, PageId page) {
@@ -152,8 +170,16 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
       continue;
     }
     hit = false;
-    Location where;
-    counted = fill(io, page, entry, AddressEvent::put, where);
+    Asked asked{.entry = seen};
+    ask(io, page, asked);
+    Location where = Location::of(asked.word);
+    if (sleeps_elsewhere(where)) {
+      Rouser::Sleeper sleeper{page, where.owner, asked.word};
+      rouser_->rouse(io, {&sleeper, 1});
+      asked.word = sleeper.word;
+      where = Location::of(asked.word);
+    }
+    counted = keep(page, asked, AddressEvent::put);
     if (counted || !where.allocated) {
       count_access(io, false);
       return where.owner;
@@ -162,11 +188,13 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
       directory_.replace(io, page, where, in_tier(touched(where), cradle(page)));
       continue;
     }
-    if (at_home != nullptr && at_home_on_ssd(where, transport_.rank())) {
-      *at_home = where;
-      return where.owner;
+    if (at_home_on_ssd(where, transport_.rank())) {
+      if (at_home != nullptr) {
+        *at_home = where;
+        return where.owner;
+      }
+      rouse(io, page, where.owner);
     }
-    if (where.tier != Tier::dram && !where.busy) rouse(io, page, where.owner);
     for (; where.busy; where = directory_.lookup(io, page)) io.waiter().pause();   // not busy: recalled, filled or moved meanwhile
   }
 }
@@ -189,41 +217,66 @@ void AddressCache::end_use(PageId page) noexcept {
   if (step.action == AddressAction::answer_kept) transport_.reply(owed, 0);
 }
 
-/// fill() of many: each entry is read before its bit is set and word 0 is read.
-void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool for_puts) {
-  std::array<PageId, kMostLearnt> asking;
-  std::array<std::uint64_t, kMostLearnt> before;
+/// Of many at once: each entry is read before its bit is set and word 0 is read.
+void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool for_puts, bool rouses) {
+  std::array<PageId, kMostLearnt> page;
+  std::array<Asked, kMostLearnt> asked;
   std::size_t n = 0;
-  for (const PageId page : pages) {
-    const std::uint64_t word = words_[raw(page)].load();
-    if ((directory_.near(page) && !for_puts) || next(AddressEntry::of(word), AddressEvent::read).action != AddressAction::fill) continue;
-    asking[n] = page;
-    before[n++] = word;
+  rouses = rouses && rouser_ != nullptr;
+  for (const PageId p : pages) {
+    const auto* const near = for_puts ? nullptr : directory_.near_word(p);
+    const Asked here{.entry = words_[raw(p)].load(), .word = near != nullptr ? near->load() : 0, .registers = near == nullptr};
+    const bool needed = near != nullptr ? rouses && sleeps_elsewhere(Location::of(here.word)) : next(AddressEntry::of(here.entry), AddressEvent::read).action == AddressAction::fill;
+    if (!needed) continue;
+    page[n] = p;
+    asked[n++] = here;
   }
   if (n == 0 || (n == 1 && !for_puts)) return;   // one is asked for as well by who needs it; a put would wait
-  std::array<std::uint64_t, kMostLearnt> holders{}, found{};
-  comm::Batch batch(io);
-  for (std::size_t i = 0; i < n; ++i) directory_.add_holder(batch, asking[i], &holders[i], &found[i]);
-  batch.await();
+  {
+    comm::Batch batch(io);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (asked[i].registers) directory_.add_holder(batch, page[i], &asked[i].holders, &asked[i].word);
+    }
+  }
+  if (rouses) rouse(io, {page.data(), n}, asked.data());
   for (std::size_t i = 0; i < n; ++i) {
-    const Location where = Location::of(found[i]);
+    if (!asked[i].registers) continue;
     count_access(io, false);
-    if (!registered(where, holders[i])) continue;
-    std::uint64_t expected = before[i];   // else it was recalled or filled meanwhile
-    words_[raw(asking[i])].compare_exchange_strong(expected, filled(AddressEntry::of(before[i]), where.owner, AddressEvent::read).word());
+    keep(page[i], asked[i], AddressEvent::read);   // else it was recalled or filled meanwhile
   }
 }
 
-bool AddressCache::fill(comm::Blocking& io, PageId page, const AddressEntry& entry, AddressEvent wanted, Location& where) {
-  std::uint64_t holders = 0, word0 = 0;
-  {
-    comm::Batch batch(io);
-    directory_.add_holder(batch, page, &holders, &word0);
+/// Those of the pages that other ranks have on SSD, with one wait for all.
+void AddressCache::rouse(comm::Blocking& io, std::span<const PageId> pages, Asked* asked) const {
+  std::array<Rouser::Sleeper, kMostLearnt> sleepers;
+  std::array<Asked*, kMostLearnt> of;
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    const Location where = Location::of(asked[i].word);
+    if (!sleeps_elsewhere(where)) continue;
+    of[n] = &asked[i];
+    sleepers[n++] = {pages[i], where.owner, asked[i].word};
   }
-  where = Location::of(word0);
-  if (!registered(where, holders)) return false;
-  std::uint64_t expected = entry.word();
-  return words_[raw(page)].compare_exchange_strong(expected, filled(entry, where.owner, wanted).word());
+  if (n == 0) return;
+  rouser_->rouse(io, {sleepers.data(), n});
+  for (std::size_t i = 0; i < n; ++i) of[i]->word = sleepers[i].word;
+}
+
+bool AddressCache::sleeps_elsewhere(const Location& where) const noexcept {
+  return rouser_ != nullptr && where.allocated && !where.busy && !readable(where) && where.owner != transport_.rank();
+}
+
+void AddressCache::ask(comm::Blocking& io, PageId page, Asked& asked) const {
+  comm::Batch batch(io);
+  directory_.add_holder(batch, page, &asked.holders, &asked.word);
+  asked.registers = true;
+}
+
+bool AddressCache::keep(PageId page, const Asked& asked, AddressEvent wanted) const {
+  const Location where = Location::of(asked.word);
+  if (!asked.registers || !registered(where, asked.holders)) return false;
+  std::uint64_t expected = asked.entry;
+  return words_[raw(page)].compare_exchange_strong(expected, filled(AddressEntry::of(asked.entry), where.owner, wanted).word());
 }
 
 // ---- moves ---------------------------------------------------------------------------------------------------------

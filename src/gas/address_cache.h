@@ -29,8 +29,13 @@ namespace kasane::gas {
 /// Who brings pages in that are on SSD.
 class Rouser {
  public:
-  /// Returns when the page was brought in by `owner`, or moves. The caller holds no use; of blocks none but of a page that another rank owns.
-  virtual void rouse(comm::Blocking&, PageId, Rank owner) = 0;
+  struct Sleeper {
+    PageId page;
+    Rank owner;
+    std::uint64_t word = 0;   ///< word 0 as it was found; then what its owner has made of it, where that is another rank
+  };
+  /// Returns when each page was brought in by its owner, or moves. The caller holds no use; of blocks none but of a page that another rank owns.
+  virtual void rouse(comm::Blocking&, std::span<Sleeper>) = 0;
   /// Are the page's frames counted? Then nobody is made its owner with a frame that it does not know of.
   [[nodiscard]] virtual bool counts(PageId) const noexcept = 0;
   /// The bytes of whole pages do not matter any more.
@@ -54,7 +59,10 @@ class AddressCache {
   /// Before the first access: null: no page ever leaves DRAM.
   void set_rouser(Rouser* rouser) noexcept { rouser_ = rouser; }
   /// Has a page brought in that its owner has on SSD.
-  void rouse(comm::Blocking& io, PageId page, Rank owner) const { rouser_->rouse(io, page, owner); }
+  void rouse(comm::Blocking& io, PageId page, Rank owner) const {
+    Rouser::Sleeper sleeper{page, owner};
+    rouser_->rouse(io, {&sleeper, 1});
+  }
 
   /// Where a page begins that a rank comes to own without its help.
   [[nodiscard]] Tier cradle(PageId page) const noexcept { return rouser_ != nullptr && rouser_->counts(page) ? Tier::ssd : Tier::dram; }
@@ -87,9 +95,9 @@ class AddressCache {
 
   /// Asks for the locations of all these pages at once, so that the calls that need them find them here: one round trip for all instead of each. At most
   /// kMostLearnt. What moves or is recalled meanwhile is not kept, and asked for again by who needs it. for_puts: also where the entry is read here anyway, which
-  /// a put cannot do without.
+  /// a put cannot do without. rouses: those that their owners have on SSD are brought in, together; then nothing is held, as for rouse().
   static constexpr std::size_t kMostLearnt = 64;
-  void learn(comm::Blocking&, std::span<const PageId>, bool for_puts = false);
+  void learn(comm::Blocking&, std::span<const PageId>, bool for_puts, bool rouses);
 
   struct OnlyHere {};
   static constexpr OnlyHere kOnlyHere{};
@@ -146,8 +154,18 @@ class AddressCache {
   void end_use(PageId) noexcept;
   Rank begin_put(comm::Blocking&, PageId, bool& counted, Location* at_home);
   Rank begin_put_here(comm::Blocking&, PageId, bool& counted);
-  /// Sets this rank's bit and reads word 0, in one round trip; true if `entry` (none) could be filled from it.
-  bool fill(comm::Blocking&, PageId, const AddressEntry& entry, AddressEvent wanted, Location& where);
+  /// What the directory answers who sets its bit in word 2 and reads word 0, in one round trip; entry: what this rank's was before.
+  struct Asked {
+    std::uint64_t entry = 0, holders = 0, word = 0;
+    bool registers = false;   ///< else word 0 alone was read
+  };
+  void ask(comm::Blocking&, PageId, Asked&) const;
+  /// Fills the entry (none) from it, if it may be kept.
+  bool keep(PageId, const Asked&, AddressEvent wanted) const;
+  /// As look(); by an entry, `asked` stays as it is.
+  Found look(comm::Blocking&, PageId, Asked&);
+  void rouse(comm::Blocking&, std::span<const PageId>, Asked*) const;
+  [[nodiscard]] bool sleeps_elsewhere(const Location&) const noexcept;
   /// Calls f(rank) for those of `holders`.
   template <class F>
   void each_of(std::uint64_t holders, const F& f) const;

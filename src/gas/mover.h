@@ -81,6 +81,8 @@ class PageHolder {
   virtual void end_merge(comm::Blocking&, PageId, ByteRange live, Rank from) = 0;
   /// After the entry names us, or is on its way to do so: owned, writable, free.
   virtual void settle(PageId) = 0;
+  /// The same of a page of ours whose bits were taken by claim_rest() and of which there was nothing, here or on SSD: its frames count from now on, and it is armed when somebody here uses it.
+  virtual void settle_unused(PageId page) { settle(page); }
   /// From now until end_naming() of the page a release of this rank has something to wait for, Mover::await_named(), and others know that it has. Before settle().
   virtual void begin_naming() noexcept {}
   /// The entry is known to name us. In a completion, also before settle().

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bitset>
 #include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/assert.h"
+#include "comm/requests.h"
 #include "gas/trip.h"
 #include "mem/large_frames.h"
 #include "mem/page_runs.h"
@@ -173,35 +175,60 @@ void Tiers::add_blocks(std::vector<mem::SpillRange>& ranges, PageId page, const 
 // ---- in ------------------------------------------------------------------------------------------------------------
 
 /// A thread that asks for its own rank's page by get or put may wait by letting others run. Not while it has the page's blocks: these others wait for them by polling.
-void Tiers::rouse(comm::Blocking& io, PageId page, Rank owner) {
-  if (owner == transport_.rank()) {
-    comm::PollWaiter waiter(transport_);
-    comm::Blocking polling(transport_, waiter, io.counters());
-    return bring_in(polling, page);
+void Tiers::rouse(comm::Blocking& io, std::span<Sleeper> sleepers) {
+  for (const Sleeper& s : sleepers) {
+    if (s.owner == transport_.rank()) {
+      comm::PollWaiter waiter(transport_);
+      comm::Blocking polling(transport_, waiter, io.counters());
+      bring_in(polling, s.page);
+    } else {
+      residency_.use_tables({pages_.blocks_of(s.page).first, 1});   // those of our mapping of its frames
+    }
   }
-  residency_.use_tables({pages_.blocks_of(page).first, 1});   // those of our mapping of its frames
-  while (io.request(owner, kRouseHandler, comm::as_payload(page)) == kAgain) io.waiter().pause();
+  constexpr std::size_t kAtOnce = 64;
+  for (; !sleepers.empty(); sleepers = sleepers.subspan(std::min(kAtOnce, sleepers.size()))) {
+    const auto some = sleepers.first(std::min(kAtOnce, sleepers.size()));
+    std::array<std::uint64_t, kAtOnce> answers;
+    answers.fill(kAgain);
+    const auto unanswered = [&](std::size_t i) { return some[i].owner != transport_.rank() && answers[i] == kAgain; };
+    for (bool again = true; again;) {
+      {
+        comm::Requests requests(io);
+        for (std::size_t i = 0; i < some.size(); ++i) {
+          if (unanswered(i)) requests.post(some[i].owner, kRouseHandler, comm::as_payload(some[i].page), {&answers[i]});
+        }
+      }
+      again = false;
+      for (std::size_t i = 0; i < some.size(); ++i) again |= unanswered(i);
+      if (again) io.waiter().pause();
+    }
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      if (some[i].owner != transport_.rank()) some[i].word = answers[i];
+    }
+  }
 }
 
 void Tiers::bring_in(comm::Blocking& io, PageId page) {
   holder_.admit(io, page);
-  bring_in(io, page, Who::worker);
+  holder_.claim_rest(io, page);
+  Trips trips;
+  trips[0].page = page;
+  bring_in(io, trips, claim_with(page, trips), Who::worker);
+  if (Location::of(trips[0].before).busy) io.waiter().pause();
 }
 
-void Tiers::bring_in(comm::Blocking& io, PageId page, Who who) {
-  holder_.claim_rest(io, page);
-  std::array<Mover::Trip, kMostTrips> trips;
-  trips[0].page = page;
-  const std::span<Mover::Trip> all(trips.data(), claim_with(page, trips));
+void Tiers::bring_in(comm::Blocking& io, Trips& trips, std::size_t n, Who who) {
+  const std::span<Mover::Trip> all(trips.data(), n);
   comm::Batch batch(io);
   for (Mover::Trip& t : all) directory_.mark(batch, t.page, &t.before);
   batch.await();
   Missing missing;
   std::size_t pages = 0;
+  std::bitset<kMostTrips> unused;
   const auto comes = [this](const Mover::Trip& t) { return comes_in(Location::of(t.before), transport_.rank()); };
   for (Mover::Trip& t : all) {
     t.step = begin_move(Location::of(t.before), transport_.rank());
-    if (comes(t)) ++pages, add_missing(missing, t.page);
+    if (comes(t)) ++pages, unused[static_cast<std::size_t>(&t - all.data())] = !add_missing(missing, t.page);
     else if (t.step.verdict != MoveVerdict::wait) directory_.unmark(batch, t.page, Location::of(t.before), &t.last);
   }
   if (!missing.empty()) read(io, missing.all(), who);
@@ -211,19 +238,23 @@ void Tiers::bring_in(comm::Blocking& io, PageId page, Who who) {
   batch.await();
   for (const Mover::Trip& t : all) {
     KASANE_CHECK(t.step.verdict == MoveVerdict::wait || t.last == t.step.claimed.word(), "only its mover changes the entry of a page that moves");
-    if (comes(t)) holder_.settle(t.page);
-    else holder_.give_up(t.page);
+    if (!comes(t)) holder_.give_up(t.page);
+    else if (unused[static_cast<std::size_t>(&t - all.data())]) holder_.settle_unused(t.page);
+    else holder_.settle(t.page);
   }
   if (io.counters() != nullptr) count(io.counters()->pages_brought_in, pages);
-  if (Location::of(all.front().before).busy && who == Who::worker) io.waiter().pause();
 }
 
-/// The page's blocks that are to be read. What is neither here nor there has no frame either, or one whose bytes do not matter.
-void Tiers::add_missing(Missing& missing, PageId page) const noexcept {
+/// The page's blocks that are to be read. What is neither here nor there has no frame either, or one whose bytes do not matter. False: that is all of the page.
+bool Tiers::add_missing(Missing& missing, PageId page) const noexcept {
   const mem::BlockRange all = pages_.blocks_of(page);
-  for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count && is_open(); ++b) {
-    if (file_->stored(BlockId{b}) && !holder_.holds(BlockId{b})) mem::append(missing, {mem::offset_of(BlockId{b}), mem::kBlockBytes});
+  bool any = false;
+  for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
+    const bool here = holder_.holds(BlockId{b});
+    if (stored(BlockId{b}) && !here) mem::append(missing, {mem::offset_of(BlockId{b}), mem::kBlockBytes}), any = true;
+    any |= here;
   }
+  return any;
 }
 
 /// Of pieces that have so many blocks.
@@ -251,7 +282,7 @@ bool Tiers::descends(std::uint64_t first, std::uint64_t last) noexcept {
 
 /// The caller has claimed the page, trips[0]. Claims those that should come with it, as far as nobody has them and there is room in plenty; how many trips there are.
 /// Nothing is waited for.
-std::size_t Tiers::claim_with(PageId page, std::span<Mover::Trip, kMostTrips> trips) noexcept {
+std::size_t Tiers::claim_with(PageId page, Trips& trips) noexcept {
   const ReadAhead::Plan plan = this->plan(pages_ahead_, page, raw(page), pages_.blocks_of(page).count, kMostAtOnce);
   std::size_t n = 1;
   for (std::uint32_t i = 0; i < plan.pieces; ++i) {
@@ -327,11 +358,34 @@ void Tiers::on_rouse(void* self, const comm::Message& message) noexcept {
 
 bool Tiers::serve(comm::Blocking& io) {
   if (const mem::SpillBatch* batch = broken_.load()) config_.fatal(file_->error(batch->op, batch->error(), batch->failed().offset, batch->failed().bytes));
-  Asked asked;
-  if (!asked_.take(asked)) return false;
-  bring_in(io, asked.page, Who::keeper);
-  transport_.reply(asked.token, 0);
+  std::array<Asked, kMostTrips> asked;
+  if (!asked_.take(asked[0])) return false;
+  Trips trips;
+  trips[0].page = asked[0].page;
+  holder_.claim_rest(io, asked[0].page);
+  const std::size_t n = claim_asked(trips, asked);
+  bring_in(io, trips, n > 1 ? n : claim_with(asked[0].page, trips), Who::keeper);
+  for (std::size_t i = 0; i < n; ++i) {
+    const Location found = Location::of(trips[i].before);
+    transport_.reply(asked[i].token, (comes_in(found, transport_.rank()) ? end_bring_in(trips[i].step.claimed) : found).word());
+  }
   return true;
+}
+
+/// The first is claimed. Further ones, as far as there is room in plenty and nobody has them: they wait for their turn otherwise. How many there are.
+std::size_t Tiers::claim_asked(Trips& trips, std::array<Asked, kMostTrips>& asked) noexcept {
+  std::uint64_t blocks = 0;
+  std::size_t n = 1;
+  for (; n < kMostTrips && asked_.take(asked[n]); ++n) {
+    const PageId page = asked[n].page;
+    blocks += pages_.blocks_of(page).count;
+    if (blocks > kMostAtOnce || !residency_.admitted(residency_.low() + blocks) || !holder_.try_claim_rest(page)) {
+      if (!asked_.add(asked[n])) transport_.reply(asked[n].token, kAgain);
+      break;
+    }
+    trips[n].page = page;
+  }
+  return n;
 }
 
 }  // namespace kasane::gas

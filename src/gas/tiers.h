@@ -67,7 +67,7 @@ class Tiers final : public Rouser {
   [[nodiscard]] std::uint64_t departing() const noexcept;
   /// Of this rank's page on SSD, as a whole: it is in when this returns, or moves, or somebody else was at it: look again.
   void bring_in(comm::Blocking&, PageId);
-  void rouse(comm::Blocking&, PageId, Rank owner) override;
+  void rouse(comm::Blocking&, std::span<Sleeper>) override;
   [[nodiscard]] bool counts(PageId page) const noexcept override { return residency_.counts(page); }
   void forget(std::uint64_t offset, std::uint64_t bytes) noexcept override;
 
@@ -95,7 +95,7 @@ class Tiers final : public Rouser {
   void stop_reading() noexcept;
   void drain_reader();
 
-  /// Brings in a page that others ask for, if there is one; says whether there was.
+  /// Brings in pages that others ask for: the one that has waited longest, and with it further ones for which there is room. Says whether there was one.
   bool serve(comm::Blocking&);
   [[nodiscard]] bool asked() const noexcept { return asked_.any(); }
 
@@ -108,11 +108,14 @@ class Tiers final : public Rouser {
 
   static void on_rouse(void* self, const comm::Message&) noexcept;
   enum class Who : std::uint8_t { keeper, worker };
-  void bring_in(comm::Blocking&, PageId, Who);
   static constexpr std::size_t kMostTrips = ReadAhead::kMost + 1;
-  std::size_t claim_with(PageId, std::span<Mover::Trip, kMostTrips>) noexcept;
+  using Trips = std::array<Mover::Trip, kMostTrips>;
+  /// The first n trips, whose pages are claimed.
+  void bring_in(comm::Blocking&, Trips&, std::size_t n, Who);
+  std::size_t claim_with(PageId, Trips&) noexcept;
+  std::size_t claim_asked(Trips&, std::array<Asked, kMostTrips>&) noexcept;
   using Missing = mem::SpillRanges<mem::kMostBlocksOfAPage / 2>;   ///< one page of any size, or one and kMostAtOnce blocks
-  void add_missing(Missing&, PageId) const noexcept;
+  bool add_missing(Missing&, PageId) const noexcept;
   [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, PageId, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks) noexcept;
   void read(comm::Blocking&, std::span<mem::SpillRange>, Who, const mem::View& = {});
   static constexpr std::uint64_t kMostPunched = 256;   ///< blocks, at once, unless a page has more

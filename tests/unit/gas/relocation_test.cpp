@@ -3,6 +3,8 @@
 // interleaving: tests/model.)
 #include <gtest/gtest.h>
 
+#include <array>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -233,15 +235,21 @@ TEST(InPart, ItsOwnerBringsBlocksInAndLetsThemGo) {
 /// An owner that brings its page in, wholly, when it is asked.
 struct BringsIn final : Rouser {
   explicit BringsIn(SimRank& rank) : here(rank) {}
-  void rouse(comm::Blocking& io, PageId page, Rank) override {
-    ++roused;
-    const Location l = here.directory->lookup(io, page);
-    ASSERT_TRUE(here.directory->replace(io, page, l, in_tier(l, Tier::dram)));
+  void rouse(comm::Blocking& io, std::span<Sleeper> sleepers) override {
+    ++waits;
+    for (Sleeper& s : sleepers) {
+      ++roused;
+      const Location l = here.directory->lookup(io, s.page);
+      ASSERT_TRUE(here.directory->replace(io, s.page, l, in_tier(l, Tier::dram)));
+      s.word = in_tier(l, Tier::dram).word();
+      if (moved == s.page) s.word = Location{true, Rank{2}, Tier::dram, false, l.version + 1}.word();
+    }
   }
   [[nodiscard]] bool counts(PageId) const noexcept override { return true; }
   void forget(std::uint64_t, std::uint64_t) noexcept override {}
   SimRank& here;
-  int roused = 0;
+  int waits = 0, roused = 0;
+  std::optional<PageId> moved;   ///< whose owner says that it is elsewhere by now
 };
 
 TEST(InPart, WhoNeedsNoBytesTakesAPageFromSsdButAsksForOneInPart) {
@@ -259,6 +267,31 @@ TEST(InPart, WhoNeedsNoBytesTakesAPageFromSsdButAsksForOneInPart) {
       EXPECT_TRUE(readable(here.directory->lookup(io, PageId{4})));
     });
   }
+}
+
+// With one wait for all; and what their owner answers is as good as a look at the directory, unless the page has moved since this rank's bit was set.
+TEST(InPart, PagesOnSsdComeTogetherAndAreKnownThen) {
+  Job job(3, 1);
+  assign(job, 3, 3, 1);
+  job.on(0, [](SimRank& here, comm::Blocking& io) {
+    BringsIn rouser(here);
+    rouser.moved = PageId{5};
+    here.addresses->set_rouser(&rouser);
+    const std::array pages{PageId{3}, PageId{4}, PageId{5}};
+    for (const PageId page : pages) {
+      const Location l = here.directory->lookup(io, page);
+      ASSERT_TRUE(here.directory->replace(io, page, l, in_tier(l, Tier::ssd)));
+    }
+    here.addresses->learn(io, pages, true, false);
+    EXPECT_EQ(rouser.roused, 0);
+    here.addresses->learn(io, pages, true, true);
+    EXPECT_EQ(rouser.waits, 1);
+    EXPECT_EQ(rouser.roused, 3);
+    for (const PageId page : pages) {
+      const AddressCache::Put put(*here.addresses, io, page, AddressCache::kOnlyHere);
+      EXPECT_EQ(put.owner(), page == PageId{5} ? kNoRank : Rank{1});
+    }
+  });
 }
 
 // The owner hands it on without bytes, or makes it untouched, as one in DRAM: its own blocks yield, and nobody need be asked.
