@@ -135,7 +135,7 @@ bool Keeper::ready() {
     if (auto opened = tiers_.open(); !opened) {
       why_ = opened.error().message;
       if (!config_.limit_asked) {
-        residency_.lift_limit();
+        lift_limit("nothing can be spilled: " + why_);
         return false;
       }
     }
@@ -405,11 +405,20 @@ void Keeper::nothing_left() {
   if (now - stuck_since_ns_ < kPatienceNs) return;
   const std::string tables = fmt::format("{} of it tables of pages and blocks, which are larger the more of the space was used, and {} stacks of threads", mib_text(residency_.used_by_tables()),
                                          mib_text(residency_.used_by_stacks()));
+  if (!config_.limit_asked) return lift_limit("what of it is left is pinned (views) or in use");
   const std::string spill = why_.empty() ? "what is left is pinned (views) or in use" : "nothing can be spilled: " + why_;
   config_.fatal(fail(Errc::limit,
                      fmt::format("{} of global memory in DRAM ({}) are not enough, and the budget of this host is {}; {}. Raise --dram (KASANE_DRAM), or hold less at once",
                                  bytes_text(residency_.used() * mem::kBlockBytes), tables, bytes_text(residency_.total() * mem::kBlockBytes), spill))
                     .value());
+}
+
+/// Whoever waits goes on.
+void Keeper::lift_limit(const std::string& why) {
+  if (residency_.limitless()) return;
+  residency_.lift_limit();
+  coherence_.wake_waiting();
+  config_.limit_lifted(why.c_str());
 }
 
 }  // namespace kasane::dsm

@@ -30,9 +30,10 @@ namespace kasane::dsm {
 class Keeper final : private mem::PageProbe {
  public:
   struct Config {
-    bool limit_asked = false;              ///< by whoever started the job: else a rank that cannot spill goes on without a limit
+    bool limit_asked = false;              ///< by whoever started the job: else a rank that cannot keep to it goes on without a limit
     std::vector<Rank> others;              ///< of this host: who shares the budget
     gas::Tiers::Fatal fatal = nullptr;
+    void (*limit_lifted)(const char* why) = nullptr;   ///< once
     void (*pins_break)() = nullptr;   ///< once: what is pinned does not fit, so pages of it leave
     void (*tables_crowd)(std::uint64_t tables, std::uint64_t stacks, std::uint64_t share) = nullptr;   ///< once: tables and stacks take more than half of this rank's share
   };
@@ -73,6 +74,7 @@ class Keeper final : private mem::PageProbe {
   void finish(comm::Blocking&);
   static void forget(Line&, PageId) noexcept;
   void nothing_left();
+  void lift_limit(const std::string& why);
   std::uint64_t note_need() noexcept;
   [[nodiscard]] std::uint64_t needed() const noexcept;
   void balance(comm::Blocking&);

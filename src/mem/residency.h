@@ -70,6 +70,7 @@ class Residency {
   [[nodiscard]] std::uint64_t low() const noexcept { return room_.low(); }
   /// There is nowhere to go, and nobody asked for a limit.
   void lift_limit() noexcept { room_.lift_limit(); }
+  [[nodiscard]] bool limitless() const noexcept { return room_.limitless(); }
   /// By who makes room, as those of mem/room.h.
   [[nodiscard]] bool take_relieved() noexcept { return room_.take_relieved(); }
   [[nodiscard]] std::uint64_t take_wanted() noexcept { return room_.take_wanted(); }

@@ -16,14 +16,14 @@ constexpr std::uint64_t kLookingShare = 50;   // looking costs more the more sta
 
 }  // namespace
 
-Result<std::unique_ptr<StackFrames>> StackFrames::create(const Space& space, Layout layout) {
+Result<std::unique_ptr<StackFrames>> StackFrames::create(const Space& space, Layout layout, std::uint64_t each_ns) {
   auto known = BlockSet::create(layout.stacks);
   KASANE_TRY(known);
-  return std::unique_ptr<StackFrames>(new StackFrames(space.v(layout.offset), layout, std::move(*known)));
+  return std::unique_ptr<StackFrames>(new StackFrames(space.v(layout.offset), layout, std::move(*known), each_ns));
 }
 
-StackFrames::StackFrames(std::byte* first, Layout layout, BlockSet known) noexcept
-    : first_(first), layout_(layout), presumed_of_one_(std::min(kPresumed, layout.stack_bytes / kBlockBytes)), known_(std::move(known)) {}
+StackFrames::StackFrames(std::byte* first, Layout layout, BlockSet known, std::uint64_t each_ns) noexcept
+    : first_(first), layout_(layout), presumed_of_one_(std::min(kPresumed, layout.stack_bytes / kBlockBytes)), known_(std::move(known)), each_ns_(each_ns) {}
 
 std::uint64_t StackFrames::note(StackId stack) noexcept {
   if (!known_.insert(BlockId{raw(stack)})) return 0;
@@ -40,7 +40,7 @@ std::optional<StackFrames::Measured> StackFrames::measure() noexcept {
   measured_.store(now, std::memory_order_relaxed);
   presumed_.fetch_sub(presumed, std::memory_order_relaxed);
   const std::uint64_t end = now_ns();
-  next_ns_.store(end + std::max(kEachNs, kLookingShare * (end - begin)), std::memory_order_relaxed);
+  next_ns_.store(end + std::max(each_ns_, kLookingShare * (end - begin)), std::memory_order_relaxed);
   measuring_.clear(std::memory_order_release);
   return Measured{before + presumed, now};
 }

@@ -8,7 +8,7 @@
 // touched them; where this process did, which is most of them, it reads page tables only: 0.2 µs a stack, else 6). That is due
 //
 //   when more is presumed than an eighth of what is known, and kManyPresumed at least   by who notes it: nobody runs ahead of whoever measures by using more stacks
-//   each kEachNs, or a 50th of the time                                                  by who makes room: stacks that became deeper
+//   each each_ns, or a 50th of the time                                                  by who makes room: stacks that became deeper
 //
 // Thread safety: all from any thread, no fault handlers; create() comes first.
 #pragma once
@@ -31,13 +31,13 @@ namespace kasane::mem {
 class StackFrames {
  public:
   static constexpr std::uint64_t kPresumed = 16, kManyPresumed = 4 * kPresumed;   ///< blocks
-  static constexpr std::uint64_t kEachNs = 20'000'000;
 
   /// So many stacks, one after the other.
   struct Layout {
     std::uint64_t offset = 0, stack_bytes = 0, stacks = 0;
   };
-  static Result<std::unique_ptr<StackFrames>> create(const Space&, Layout);
+  /// each_ns: they are due again so long after a measurement, or longer where that takes long.
+  static Result<std::unique_ptr<StackFrames>> create(const Space&, Layout, std::uint64_t each_ns);
 
   /// Blocks to be charged: 0 if it was known.
   std::uint64_t note(StackId) noexcept;
@@ -62,7 +62,7 @@ class StackFrames {
  private:
   static constexpr std::size_t kLookBlocks = 4096;
 
-  StackFrames(std::byte* first, Layout layout, BlockSet known) noexcept;
+  StackFrames(std::byte* first, Layout layout, BlockSet known, std::uint64_t each_ns) noexcept;
   [[nodiscard]] std::uint64_t frames() noexcept;
   [[nodiscard]] std::uint64_t frames_in(std::byte* begin, std::uint64_t blocks) noexcept;
 
@@ -70,6 +70,7 @@ class StackFrames {
   const Layout layout_;
   const std::uint64_t presumed_of_one_;
   BlockSet known_;   ///< by StackId
+  const std::uint64_t each_ns_;
   std::atomic<std::uint64_t> stacks_known_{0}, measured_{0}, presumed_{0}, next_ns_{0};
   std::atomic_flag measuring_;
   std::array<unsigned char, kLookBlocks> look_;   ///< by who measures

@@ -48,6 +48,13 @@ void end_of_memory(const Error& error) {
   ::_exit(1);
 }
 
+/// By the keeper, once: a limit that nobody asked for cannot be kept.
+void limit_lifted(const char* why) {
+  CrashText text;
+  text.add("kasane: rank ").decimal(raw(process().rank)).add(": global memory takes as much DRAM as it may unless told otherwise, and ").add(why).add("; it goes on without a limit. ");
+  warn(text.add("Give a budget (--dram, KASANE_DRAM) and a directory for the rest (--spill, KASANE_SPILL)\n"));
+}
+
 void pins_break() {
   CrashText text;
   text.add("kasane: rank ").decimal(raw(process().rank)).add(": what the program has pinned (kasane_pin) does not fit into the budget: pinned pages leave DRAM where nothing else can. ");
@@ -68,13 +75,14 @@ std::size_t MemoryTiers::budget_bytes(const std::vector<Rank>& host_ranks) noexc
 }
 
 Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, const Options& options) {
-  const bool limited = options.dram_bytes != 0;
-  if (!limited && (options.spill == "none" || options.spill == "auto")) return nullptr;
+  const bool limited = options.dram_bytes != 0, directories_named = options.spill != "auto" && options.spill != "none";
+  if (!limited && options.spill == "none") return nullptr;
   const Rank me = parts.transport.rank();
   std::vector<Rank> here = parts.host_ranks;
   if (here.empty()) here.push_back(me);
   const auto ranks = static_cast<std::uint32_t>(here.size());
-  const auto blocks = mem::budget_blocks(options.dram_bytes, ranks, least_bytes(parts.workers));
+  auto blocks = mem::budget_blocks(options.dram_bytes, ranks, least_bytes(parts.workers));
+  if (!blocks && !limited && !directories_named) blocks = ranks * least_bytes(parts.workers) / mem::kBlockBytes;   // nobody asked for one: as long as it does
   KASANE_TRY(blocks);
   if (here.front() == me && options.dram_bytes > mem::machine_memory()) budget_beyond_machine(options.dram_bytes);
 
@@ -92,22 +100,24 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
 
   auto advice = mem::AdviceTable::create(parts.directory.pages().count());
   KASANE_TRY(advice);
-  std::unique_ptr<MemoryTiers> made(new MemoryTiers(std::move(*advice), parts));
+  std::unique_ptr<MemoryTiers> made(new MemoryTiers(std::move(*advice), parts, limited));
   auto residency = mem::Residency::create(parts.space, parts.directory.pages(), host, alone ? 0 : number, parts.heaps, options.spare_bytes / mem::kBlockBytes);
   KASANE_TRY(residency);
   made->residency_ = std::move(*residency);
   made->residency_->set_frame_bytes(mem::large_frame_bytes());
-  auto stacks = mem::StackFrames::create(parts.space, parts.stacks);
+  // A quarter of the memory is no part of the default, and room for stacks that become deeper meanwhile.
+  auto stacks = mem::StackFrames::create(parts.space, parts.stacks, limited ? 20'000'000 : 1'000'000'000);
   KASANE_TRY(stacks);
   made->residency_->count_stacks(std::move(*stacks));
   made->tiers_ = std::make_unique<gas::Tiers>(parts.transport, parts.mover, parts.addresses, parts.coherence, parts.space, *made->residency_, made->advice_,
                                               gas::Tiers::Config{directories(options.spill), parts.space.bytes(), &end_of_memory});
   made->advisor_ = std::make_unique<gas::Advisor>(parts.transport, made->advice_, *made->residency_);
-  KASANE_TRY(options.spill == "auto" || options.spill == "none" ? made->tiers_->check() : made->tiers_->open());
+  if (directories_named) KASANE_TRY(made->tiers_->open());
+  else if (limited) KASANE_TRY(made->tiers_->check());
   std::erase(here, me);
   if (alone) here.clear();
   made->keeper_ = std::make_unique<dsm::Keeper>(parts.transport, parts.coherence, *made->tiers_, *made->residency_, *made->advisor_, parts.directory,
-                                                dsm::Keeper::Config{limited, std::move(here), &end_of_memory, &pins_break, &tables_crowd});
+                                                dsm::Keeper::Config{limited, std::move(here), &end_of_memory, &limit_lifted, &pins_break, &tables_crowd});
   parts.addresses.set_rouser(made->tiers_.get());
   parts.coherence.set_tiers(*made->residency_, *made->tiers_);
   return made;
@@ -121,6 +131,13 @@ void MemoryTiers::tell(comm::Blocking& io, mem::PageRange pages, gas::Advisor::W
     const gas::Location where = addresses_.directory().lookup(io, page);
     if (where.allocated && !gas::readable(where)) static_cast<void>(addresses_.find(io, page));
   }
+}
+
+bool MemoryTiers::holds_at_once(std::uint64_t bytes) noexcept {
+  if (bytes <= most_at_once()) return true;
+  if (limit_asked_) return false;
+  residency_->lift_limit();
+  return true;
 }
 
 void MemoryTiers::use_stack(comm::Blocking& io, StackId stack, bool born_here) {

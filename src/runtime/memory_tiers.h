@@ -35,7 +35,7 @@ class MemoryTiers {
     std::byte* budget;   ///< region kBudget of this rank, budget_bytes() of it, zeros
   };
   [[nodiscard]] static std::size_t budget_bytes(const std::vector<Rank>& host_ranks) noexcept;
-  /// Collective. Null: the job asked for no limit and no spill file.
+  /// Collective. Null: the job is to have no limit and no spill file.
   static Result<std::unique_ptr<MemoryTiers>> create(const Parts&, const Options&);
 
   /// See gas/advisor.h. `leave` sends this rank's unreleased changes first, since what has such stays. `hold` returns when the pages are in DRAM.
@@ -45,7 +45,9 @@ class MemoryTiers {
   /// rank has its fences under way.
   void use_stack(comm::Blocking&, StackId, bool born_here);
 
-  /// Bytes that can be in DRAM at once here: a view of more would wait for ever.
+  /// May so many bytes be in DRAM at once here? Where somebody asked for a limit, a view of more than that would wait for ever. Else the limit is lifted.
+  [[nodiscard]] bool holds_at_once(std::uint64_t bytes) noexcept;
+  /// Bytes, as the limit is.
   [[nodiscard]] std::uint64_t most_at_once() const noexcept { return residency_->total() * mem::kBlockBytes; }
 
   /// idle: do this rank's threads do nothing?
@@ -53,11 +55,13 @@ class MemoryTiers {
   void stop();
 
  private:
-  MemoryTiers(mem::AdviceTable advice, const Parts& parts) : advice_(std::move(advice)), coherence_(parts.coherence), addresses_(parts.addresses) {}
+  MemoryTiers(mem::AdviceTable advice, const Parts& parts, bool limit_asked)
+      : advice_(std::move(advice)), coherence_(parts.coherence), addresses_(parts.addresses), limit_asked_(limit_asked) {}
 
   mem::AdviceTable advice_;
   dsm::Coherence& coherence_;
   gas::AddressCache& addresses_;
+  const bool limit_asked_;
   std::unique_ptr<mem::Residency> residency_;
   std::unique_ptr<gas::Advisor> advisor_;
   std::unique_ptr<gas::Tiers> tiers_;

@@ -15,9 +15,9 @@ struct Options {
   std::uint64_t ranks = 1;
   std::uint64_t workers = 0;               ///< 0: usable cores / ranks, at least 1
   std::uint64_t space_bytes = std::uint64_t{1} << 40;
-  std::uint64_t dram_bytes = 0;            ///< that the ranks of a host may keep global memory in; 0: no limit; with a spill directory three quarters of what there is
+  std::uint64_t dram_bytes = 0;            ///< that the ranks of a host may keep global memory in; 0: three quarters of what there is, or with spill == "none" no limit
   std::uint64_t spare_bytes = 0;           ///< of a rank's share of it, kept free; 0: a 16th
-  std::string spill = "auto";              ///< directories of the spill files; auto: $TMPDIR or /var/tmp, with dram_bytes; none: nothing is spilled
+  std::string spill = "auto";              ///< directories of the spill files; auto: $TMPDIR or /var/tmp; none: nothing is spilled
   std::uint64_t stack_bytes = 64 << 10;    ///< of a thread
   std::uint64_t slots = 0;                 ///< stacks a rank; 0: 65536, or what an eighth of the space holds
   std::uint64_t main_stack_bytes = 8 << 20;

@@ -893,7 +893,7 @@ Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
   KASANE_TRY(check_range(*state_->space, p, bytes, "view"));
   KASANE_TRY(state_->check_open("view"));
   if (state_->in_common_stacks(state_->space->offset(p))) return {};
-  if (state_->tiers != nullptr && bytes > state_->tiers->most_at_once()) {
+  if (state_->tiers != nullptr && !state_->tiers->holds_at_once(bytes)) {
     return fail(Errc::out_of_memory, fmt::format("view: {} at once, and the budget of DRAM is {}; take a view of a part at a time, or raise --dram (KASANE_DRAM)", bytes_text(bytes),
                                                  bytes_text(state_->tiers->most_at_once())));
   }

@@ -24,7 +24,7 @@ class StackFramesTest : public ::testing::Test {
   static constexpr std::uint64_t kStacks = 600, kOffset = 3 * kPageBytes;
 
   std::unique_ptr<StackFrames> make(std::uint64_t bytes = kBytes) const {
-    auto made = StackFrames::create(space_, {kOffset, bytes, kStacks});
+    auto made = StackFrames::create(space_, {kOffset, bytes, kStacks}, 20'000'000);
     if (!made) std::abort();
     return std::move(*made);
   }
