@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> only, engines;
   line.toggle("--quick", quick, "smaller sizes and fewer repetitions: seconds instead of minutes");
   line.text("--json", json, kasane::bench::kJsonHelp);
-  line.choices("--only", only, {"fork-join", "steal", "pages", "apps"}, "only these groups");
+  line.choices("--only", only, {"fork-join", "steal", "lock", "pages", "apps"}, "only these groups");
   line.choices("--faults", engines, {"uffd", "mprotect", "uffd-thread"}, "measure the pages with these fault engines only; else with all that the kernel allows");
   if (const auto status = line.parse(argc, argv)) return *status;
 
@@ -34,12 +34,18 @@ int main(int argc, char** argv) {
   return kasane::bench::or_told("kasane bench core", [&] {
     std::vector<Row> rows;
     // The pages first: they fork ranks, which wants a process of one thread.
-    std::fputs("pages: misses, releases, fences between two ranks …\n", stderr);
-    if (wanted("pages")) append(rows, kasane::bench::core_pages(quick, engines));
+    if (wanted("pages")) {
+      std::fputs("pages: misses, releases, fences between two ranks …\n", stderr);
+      append(rows, kasane::bench::core_pages(quick, engines));
+    }
     const auto here = kasane::bench::own_folder();
     if (wanted("steal")) {
       std::fputs("steal: a thread with 4 KiB of live stack between two ranks …\n", stderr);
       append(rows, kasane::bench::core_steal(quick, here + "/kasane", here));
+    }
+    if (wanted("lock")) {
+      std::fputs("lock: 64 bytes that two ranks change in turns …\n", stderr);
+      append(rows, kasane::bench::core_lock(quick, here + "/kasane", here));
     }
     if (wanted("apps")) {
       std::fputs("apps: cilksort and uts at 1, 2 and 4 ranks …\n", stderr);

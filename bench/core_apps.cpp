@@ -37,4 +37,26 @@ std::vector<Row> core_steal(bool quick, const std::string& command, const std::s
   return {{"core", "steal", "kasane", 2, 1, 4096, median(rounds), "us", static_cast<unsigned>(rounds.size())}};
 }
 
+std::vector<Row> core_lock(bool quick, const std::string& command, const std::string& players) {
+  struct Way {
+    std::string argument, system;
+    std::vector<double> us[2];
+  };
+  constexpr unsigned kPages[] = {0, 16};
+  Way ways[] = {{"mutex", "kasane, mutex", {}}, {"value", "kasane, synchronized_value", {}}};
+  for (int turn = 0; turn < (quick ? 1 : 3); ++turn) {
+    for (Way& way : ways) {
+      for (std::size_t i = 0; i < std::size(kPages); ++i) {
+        const auto rounds = run_app(command + " run -n 2 --workers 1 -- " + players + "/player-lock " + way.argument + " " + std::to_string(kPages[i]) + (quick ? " 100" : " 1000"), {"/us"});
+        way.us[i].insert(way.us[i].end(), rounds.begin(), rounds.end());
+      }
+    }
+  }
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < std::size(kPages); ++i) {
+    for (const Way& way : ways) rows.push_back({"core", "lock", way.system, 2, 2, kPages[i] * std::uint64_t{65536}, median(way.us[i]), "us", static_cast<unsigned>(way.us[i].size())});
+  }
+  return rows;
+}
+
 }  // namespace kasane::bench

@@ -18,4 +18,8 @@ std::vector<Row> core_apps(bool quick, const std::string& command, const std::st
 /// Rows suite "core", case "steal", unit "us": one steal between two ranks of a host with 4 KiB of live stack. players: the folder of player-steal.
 std::vector<Row> core_steal(bool quick, const std::string& command, const std::string& players);
 
+/// Rows suite "core", case "lock", unit "us": from one change of 64 bytes that two ranks of a host share to the next, in turns, each rank having changed so many pages (`bytes`) of the other since its
+/// last one: systems "kasane, mutex" and "kasane, synchronized_value". players: the folder of player-lock.
+std::vector<Row> core_lock(bool quick, const std::string& command, const std::string& players);
+
 }  // namespace kasane::bench

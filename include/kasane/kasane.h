@@ -413,6 +413,10 @@ int kasane_mutex_destroy(kasane_mutex_t* mutex); /**< not while it is locked */
 int kasane_mutex_lock(kasane_mutex_t* mutex);    /**< waits; afterwards sees all that earlier holders did. EPERM: not on a thread */
 int kasane_mutex_trylock(kasane_mutex_t* mutex); /**< EBUSY: somebody holds it */
 int kasane_mutex_unlock(kasane_mutex_t* mutex);  /**< by the thread that holds it */
+/** The same without any effect on memory: for who reads and writes what the mutex guards by kasane_get and kasane_put alone, between the two. Cheaper, since neither rank writes back or drops
+ * anything. A holder that came by the one leaves by the one; others may use the other pair, and see what those before them did who used that. */
+int kasane_mutex_lock_relaxed(kasane_mutex_t* mutex);
+int kasane_mutex_unlock_relaxed(kasane_mutex_t* mutex);
 
 int kasane_cond_init(kasane_cond_t* cond);
 int kasane_cond_destroy(kasane_cond_t* cond);                       /**< not while somebody waits */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// More ways to order threads of any ranks, included by kasane.hpp: shared_mutex, timed_mutex, shared_timed_mutex, counting_semaphore, latch, call_once,
+/// More ways to order threads of any ranks, included by kasane.hpp: synchronized_value, shared_mutex, timed_mutex, shared_timed_mutex, counting_semaphore, latch, call_once,
 /// atomic, promise and future.
 ///
 /// **Where.** Each object must lie where all its users reach it: on a stack, or in global memory. All but atomic are made, used and destroyed on threads
@@ -21,7 +21,10 @@
 #include <kasane/error.hpp>
 #include <kasane/global_ptr.hpp>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <concepts>
@@ -32,6 +35,7 @@
 #include <future>
 #include <new>
 #include <optional>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -46,6 +50,98 @@ inline bool tried(int code, int failed = EBUSY) {
   return true;
 }
 }  // namespace detail
+
+namespace detail {
+/// Holds several mutexes, which order nothing, locked by address, which is the same on every rank: so no two threads wait for each other in a circle.
+template <std::size_t kCount>
+class RelaxedLocks {
+ public:
+  explicit RelaxedLocks(std::array<kasane_mutex_t*, kCount> mutexes) : mutexes_(mutexes) {
+    std::sort(mutexes_.begin(), mutexes_.end(), std::less<>());
+    for (; held_ < kCount; ++held_) check(kasane_mutex_lock_relaxed(mutexes_[held_]));
+  }
+  RelaxedLocks(const RelaxedLocks&) = delete;
+  RelaxedLocks& operator=(const RelaxedLocks&) = delete;
+  ~RelaxedLocks() {
+    while (held_ != 0) kasane_mutex_unlock_relaxed(mutexes_[--held_]);
+  }
+
+ private:
+  std::array<kasane_mutex_t*, kCount> mutexes_;
+  std::size_t held_ = 0;
+};
+}  // namespace detail
+
+/// A value and the mutex that guards it, of which nothing is exchanged between ranks but the value: std::experimental::synchronized_value, as proposed for C++ (P0290), for this space.
+///
+///     kasane::synchronized_value<Account> a, b;                                                           // Account: trivially copyable
+///     kasane::apply([](Account& from, Account& to) { from.euros -= 5, to.euros += 5; }, a, b);
+///
+/// apply(f, values…) calls f with a copy of each while nobody else has any of them; what it leaves there others find, also when it throws. Any number of values: circles of waiting cannot come about.
+/// f's result is returned, as a value. The same object twice is an error (it is locked twice: the job ends with a message).
+///
+/// Consistency: changes of a value are in one order, and each sees those before it. **Nothing else is ordered**: neither rank writes back or drops anything, whatever else they have changed, which is
+/// what a mutex between two ranks costs. So keep in it all that it guards; a pointer in it does not make what it points to visible.
+/// Cost: for each value the mutex, one get and one put at its page's owner, however large it is; so it is for values of some hundred bytes. It must lie in global memory or on a stack.
+/// Thread safety: any thread of any rank. Errors: EAGAIN (the constructor): this rank has no record left. EPERM: not on a thread. EIO: a peer was lost.
+template <class T>
+class synchronized_value {
+  static_assert(std::is_trivially_copyable_v<T>, "its bytes go from rank to rank");
+
+ public:
+  using value_type = T;
+  /// As that of an atomic: no atomic operation, and a fence.
+  explicit synchronized_value(const T& value) {
+    detail::check(kasane_mutex_init(&mutex_));
+    kasane_release_all();
+    put(value);
+  }
+  synchronized_value() requires std::default_initializable<T> : synchronized_value(T()) {}
+  synchronized_value(const synchronized_value&) = delete;
+  synchronized_value& operator=(const synchronized_value&) = delete;
+  ~synchronized_value() {
+    kasane_mutex_destroy(&mutex_);
+    kasane_acquire_all();
+  }
+
+ private:
+  template <class F, class... Ts>
+  friend std::invoke_result_t<F, Ts&...> apply(F&& f, synchronized_value<Ts>&... values);
+
+  struct Bytes {
+    alignas(T) std::byte of[sizeof(T)];
+  };
+  [[nodiscard]] T get() const {
+    Bytes bytes;
+    detail::check(kasane_get(&bytes, &bytes_, sizeof bytes));
+    return std::bit_cast<T>(bytes);
+  }
+  void put(const T& value) { detail::check(kasane_put(&bytes_, &value, sizeof bytes_)); }
+
+  kasane_mutex_t mutex_{};
+  Bytes bytes_;   // never loaded or stored: the coherent view might have another copy
+};
+
+/// See synchronized_value.
+template <class F, class... Ts>
+std::invoke_result_t<F, Ts&...> apply(F&& f, synchronized_value<Ts>&... values) {
+  using Result = std::invoke_result_t<F, Ts&...>;
+  static_assert(!std::is_reference_v<Result>, "what f sees are copies: return a value");
+  const detail::RelaxedLocks<sizeof...(Ts)> locks({&values.mutex_...});
+  std::tuple<Ts...> now{values.get()...};
+  const auto call = [&] { return std::apply(std::forward<F>(f), now); };
+  const auto leave = [&] { std::apply([&](const Ts&... left) { (values.put(left), ...); }, now); };
+  std::optional<std::conditional_t<std::is_void_v<Result>, std::monostate, Result>> result;
+  try {
+    if constexpr (std::is_void_v<Result>) call();
+    else result.emplace(call());
+  } catch (...) {
+    leave();
+    throw;
+  }
+  leave();
+  if constexpr (!std::is_void_v<Result>) return *std::move(result);
+}
 
 /// Many readers or one writer. Works with std::unique_lock and std::shared_lock. First come first served, readers that wait side by side together: nobody
 /// starves. Not recursive, and a reader cannot become a writer. May be held over a fork, a join or a move.

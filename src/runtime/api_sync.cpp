@@ -141,6 +141,13 @@ int kasane_mutex_unlock(kasane_mutex_t* mutex) {
   return 0;
 }
 
+int kasane_mutex_lock_relaxed(kasane_mutex_t* mutex) {
+  return with<Mutex>(mutex, "kasane_mutex_lock_relaxed", [](Mutex& m) { m.lock_relaxed(); });
+}
+int kasane_mutex_unlock_relaxed(kasane_mutex_t* mutex) {
+  return with<Mutex>(mutex, "kasane_mutex_unlock_relaxed", [](Mutex& m) { m.unlock_relaxed(); });
+}
+
 int kasane_cond_init(kasane_cond_t* cond) { return init<ConditionVariable>(cond, "kasane::condition_variable"); }
 int kasane_cond_destroy(kasane_cond_t* cond) {
   return destroy<ConditionVariable>(cond, "kasane::condition_variable::~condition_variable");

@@ -30,19 +30,25 @@ Mutex::~Mutex() {
   records.give_back(record_);
 }
 
-void Mutex::lock() {
-  Pool& pool = pool_of_thread("mutex::lock");
+/// This may be another rank afterwards, with a pool of its own: the thread is made ready here, but perhaps stolen from here before it runs.
+void Mutex::enter(const char* what) {
+  Pool& pool = pool_of_thread(what);
   const SyncRecords records(pool);
   const SlotId self = Pool::self();
   const MutexStep first = next(MutexWord{}, {MutexEvent::Kind::lock, self});
   const Word seen = records.compare_swap(record_, SyncField::word, MutexWord{}.pack(), first.next.pack());
-  if (seen == MutexWord{}.pack()) return records.cross_from_last(record_);
+  if (seen == MutexWord{}.pack()) return;
   KASANE_CHECK(MutexWord::unpack(seen).holder != self, "a thread locks a mutex that it holds already");
   Queueing queueing{pool, record_};
   Pool::suspend(queue, &queueing);
-  // Made ready here, but perhaps stolen from here before it ran: this may be another rank, with a pool of its own.
+}
+
+void Mutex::lock() {
+  enter("mutex::lock");
   SyncRecords(pool_of_thread("mutex::lock")).cross_from_last(record_);
 }
+
+void Mutex::lock_relaxed() { enter("mutex::lock_relaxed"); }
 
 bool Mutex::try_lock() {
   Pool& pool = pool_of_thread("mutex::try_lock");
@@ -53,9 +59,13 @@ bool Mutex::try_lock() {
   return true;
 }
 
-void Mutex::unlock() {
-  Pool& pool = pool_of_thread("mutex::unlock");
-  const auto outcome = SyncRecords(pool).run<MutexAction>(record_, MutexUnlock(Pool::self(), pool.config().rank));
+void Mutex::unlock() { leave("mutex::unlock", true); }
+
+void Mutex::unlock_relaxed() { leave("mutex::unlock_relaxed", false); }
+
+void Mutex::leave(const char* what, bool orders) {
+  Pool& pool = pool_of_thread(what);
+  const auto outcome = SyncRecords(pool).run<MutexAction>(record_, MutexUnlock(Pool::self(), orders ? pool.config().rank : kNoRank));
   KASANE_CHECK(outcome != MutexAction::refuse, "a thread unlocks a mutex that it does not hold");
 }
 

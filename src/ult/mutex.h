@@ -3,7 +3,8 @@
 // mutex over directly, in FIFO batches (mutex_record.h).
 //
 // Consistency: lock() sees everything that earlier holders wrote before they unlocked. If the last of them was on another rank, that
-// rank releases and this one acquires (rule 1); else nothing is fenced.
+// rank releases and this one acquires (rule 1); else nothing is fenced. The relaxed forms exclude and order nothing: for who exchanges what the mutex guards by himself, and nothing else. Both may be
+// used of one mutex: to memory it is as if a relaxed holder had never held it.
 //
 // Thread safety: every call on any thread of any rank; a thread may hold a mutex over fork, join and moves.
 // Misuse is a check failure: locking twice, unlocking what another or nobody holds, destroying it while held, use outside a thread.
@@ -26,11 +27,15 @@ class Mutex {
   void lock();
   [[nodiscard]] bool try_lock();
   void unlock();
+  void lock_relaxed();
+  void unlock_relaxed();
 
   [[nodiscard]] SyncHandle record() const noexcept { return record_; }
 
  private:
   friend class ConditionVariable;
+  void enter(const char* what);
+  void leave(const char* what, bool orders);
   SyncHandle record_;
 };
 static_assert(sizeof(Mutex) == 8, "the public object is this name and nothing else");

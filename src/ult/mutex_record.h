@@ -4,13 +4,13 @@
 //
 //   word   holder 32 | newest waiter 32     links (slot + 1; 0 is none). 0: free
 //   fifo   the oldest waiter of the batch being served, linked to younger ones; only the holder touches it
-//   last   1 + rank of the last unlock; 0: never unlocked
+//   last   1 + rank of the last unlock that orders memory; 0: none yet
 //
 // Waiters push themselves on the word; the holder takes them all when fifo has run empty, turns the list round and hands the mutex
 // over to the oldest directly, so it is never free while somebody waits and nobody can barge in between.
 //
 // Thread safety: pure. Invariants: holder none ⇒ newest none and fifo empty; a waiter is in exactly one of word's list
-// and fifo's; `last` was written before the word that hands over.
+// and fifo's; `last` was written before the word that hands over, unless that unlock orders nothing.
 #pragma once
 
 #include <cstdint>
@@ -111,7 +111,8 @@ class MutexLock {
   Phase phase_ = Phase::start;
 };
 
-/// Unlocks for `self`, which runs (or has just been suspended) on `rank`. Outcome released, handed or refuse, a MutexAction.
+/// Unlocks for `self`, which runs (or has just been suspended) on `rank`; kNoRank: what it did while it held the mutex orders nothing, so `last` stays. Outcome released, handed or refuse, a
+/// MutexAction.
 class MutexUnlock {
  public:
   constexpr MutexUnlock() noexcept = default;
@@ -119,7 +120,9 @@ class MutexUnlock {
 
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
     switch (phase_) {
-      case Phase::start: return go(Phase::last_read, SyncStep::load(SyncField::last));
+      case Phase::start:
+        if (rank_ == kNoRank) break;
+        return go(Phase::last_read, SyncStep::load(SyncField::last));
       case Phase::last_read:
         // Most unlocks follow one of the same rank: then nothing needs to be written.
         if (result == last()) break;

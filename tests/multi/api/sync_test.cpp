@@ -3,8 +3,10 @@
 // As in api_test.cpp threads only compute, and main expects.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <kasane/kasane.hpp>
 #include <memory>
 #include <mutex>
@@ -19,6 +21,171 @@
 namespace {
 
 using kasane::test::everywhere, kasane::test::for_seeds, kasane::test::kThreads, kasane::test::linger;
+
+// ---- synchronized_value ------------------------------------------------------------------------------------------------------------
+
+struct Account {
+  std::uint64_t cents = 0, changes = 0;
+  std::uint64_t pad[30] = {};   // it lies across blocks here and there
+  std::uint64_t check = 0;      ///< cents ^ changes
+
+  void change(std::int64_t by) {
+    cents += static_cast<std::uint64_t>(by);
+    ++changes;
+    check = cents ^ changes;
+  }
+  [[nodiscard]] bool whole() const { return check == (cents ^ changes); }
+};
+
+TEST(SynchronizedValue, WhatIsTakenFromOneIsInAnother) {
+  for_seeds([](unsigned seed) {
+    constexpr std::size_t kAccounts = 5;
+    constexpr std::uint64_t kCents = 1000;
+    struct Data {
+      kasane::synchronized_value<Account> accounts[kAccounts];
+    };
+    const auto data = std::make_unique<Data>();
+    for (auto& account : data->accounts) kasane::apply([](Account& a) { a.change(kCents); }, account);
+    std::vector<std::uint64_t> moved(kThreads, 0);
+    int wrong = everywhere(seed, [&](std::uint32_t t, std::minstd_rand& random) {
+      int bad = 0;
+      for (int i = 0; i < 30; ++i) {
+        const std::size_t from = random() % kAccounts, to = (from + 1 + random() % (kAccounts - 1)) % kAccounts;
+        bad += kasane::apply(
+            [&](Account& a, Account& b) {
+              const int broken = a.whole() && b.whole() ? 0 : 1;
+              const auto some = static_cast<std::int64_t>(random() % 7);
+              a.change(-some);
+              linger(random);
+              b.change(some);
+              return broken;
+            },
+            data->accounts[from], data->accounts[to]);
+        ++moved[t];
+      }
+      return bad;
+    });
+    std::uint64_t cents = 0, changes = 0, expected = kAccounts;
+    for (auto& account : data->accounts) {
+      const Account a = kasane::apply([](Account& now) { return now; }, account);
+      wrong += a.whole() ? 0 : 1;
+      cents += a.cents;
+      changes += a.changes;
+    }
+    for (const std::uint64_t n : moved) expected += 2 * n;
+    return wrong + (cents == kAccounts * kCents && changes == expected ? 0 : 1);
+  });
+}
+
+TEST(SynchronizedValue, WhatAFunctionThatThrowsHasChangedStays) {
+  const int wrong = kasane::run([] {
+    const auto value = std::make_unique<kasane::synchronized_value<int>>(1);
+    int bad = 1;
+    try {
+      kasane::apply([](int& v) { v = 2, throw std::runtime_error("no"); }, *value);
+    } catch (const std::runtime_error&) {
+      bad = 0;
+    }
+    return bad + (kasane::apply([](int& v) { return v; }, *value) == 2 ? 0 : 1);   // and it is not locked
+  });
+  EXPECT_EQ(wrong, 0);
+}
+
+// A thread on each rank takes its turn, and has changes of its own between turns that nobody has asked for: by a mutex they are sent each time, by the value alone they stay where they are.
+TEST(SynchronizedValue, NothingElseIsExchanged) {
+  if (kasane::ranks() == 1) GTEST_SKIP() << "one rank exchanges nothing";
+  static constexpr std::size_t kPages = 4, kPageWords = 65536 / 8;
+  static constexpr int kTurns = 20;
+  struct Seen {
+    std::uint64_t crossings = 0, wrong = 0;
+  };
+  // take_turn(rank): was it its turn? Then it is the next one's.
+  const auto turns = [](const auto& take_turn) {
+    const std::size_t ranks = kasane::ranks();
+    auto* const words = static_cast<std::uint64_t*>(kasane::allocate(kPages * ranks * 65536, 65536, kasane::placement::cyclic));
+    const auto word = [=](std::size_t rank, std::size_t page) -> std::uint64_t& { return words[(page * ranks + (rank + 1) % ranks) * kPageWords + rank]; };   // in a page of another rank
+    for (std::size_t r = 0; r < ranks; ++r)
+      for (std::size_t p = 0; p < kPages; ++p) word(r, p) = 0;
+    const kasane::counters before = kasane::statistics();
+    std::vector<kasane::thread> threads;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      threads.emplace_back(kasane::near{words + r * kPageWords}, [=] {
+        for (int done = 0; done < kTurns; kasane::this_thread::yield()) {
+          if (!take_turn(r)) continue;
+          ++done;
+          for (std::size_t p = 0; p < kPages; ++p) word(r, p) = word(r, p) + 1;
+        }
+      });
+    }
+    for (kasane::thread& t : threads) t.join();
+    Seen seen{.crossings = kasane::statistics().crossings - before.crossings};
+    for (std::size_t r = 0; r < ranks; ++r)
+      for (std::size_t p = 0; p < kPages; ++p) seen.wrong += word(r, p) != kTurns ? 1 : 0;
+    kasane::deallocate(words);
+    return seen;
+  };
+  const Seen by_value = kasane::run([&] {
+    const auto next = std::make_unique<kasane::synchronized_value<std::size_t>>(0);
+    return turns([&next = *next](std::size_t r) { return kasane::apply([r](std::size_t& n) { return n == r && (n = (r + 1) % kasane::ranks(), true); }, next); });
+  });
+  const Seen by_mutex = kasane::run([&] {
+    struct Guarded {
+      kasane::mutex mutex;
+      std::size_t next = 0;
+    };
+    const auto guarded = std::make_unique<Guarded>();
+    return turns([&g = *guarded](std::size_t r) {
+      const std::lock_guard lock(g.mutex);
+      return g.next == r && (g.next = (r + 1) % kasane::ranks(), true);
+    });
+  });
+  std::printf("%llu edges between ranks by the value, %llu by the mutex\n", static_cast<unsigned long long>(by_value.crossings), static_cast<unsigned long long>(by_mutex.crossings));
+  EXPECT_EQ(by_value.wrong, 0u);
+  EXPECT_EQ(by_mutex.wrong, 0u);
+  EXPECT_GE(by_mutex.crossings, std::uint64_t{kTurns});
+  EXPECT_LT(by_value.crossings, by_mutex.crossings / 2);   // threads that come and go, and are stolen now and then
+}
+
+// To memory it is as if a relaxed holder had never been there: whoever locks afterwards sees what those before did who order memory. Three threads, on as many ranks, in turns that an atomic tells
+// of, which orders nothing.
+TEST(Mutex, ARelaxedHolderOrdersNothingAndHidesNothing) {
+  const int wrong = kasane::run([] {
+    struct Data {
+      kasane::mutex mutex;
+      kasane::atomic<std::uint64_t> turn{0};
+      char apart[8192] = {};
+      std::uint64_t written = 0;
+    };
+    constexpr std::uint64_t kRounds = 20;
+    const auto data = std::make_unique<Data>();
+    std::vector<int> bad(3, 0);
+    std::vector<kasane::thread> threads;
+    void* places[3] = {};
+    for (std::uint32_t t = 0; t < 3; ++t) {
+      places[t] = kasane::allocate(1, 16, kasane::placement::on(std::min(t, kasane::ranks() - 1)));
+      threads.emplace_back(kasane::near{places[t]}, [&data = *data, &bad, t] {
+        for (std::uint64_t i = 0; i < kRounds; ++i) {
+          while (data.turn.load(std::memory_order_relaxed) != 3 * i + t) kasane::this_thread::yield();
+          if (t == 1) {
+            kasane_mutex_lock_relaxed(data.mutex.native_handle());
+            kasane_mutex_unlock_relaxed(data.mutex.native_handle());
+          } else {
+            const std::lock_guard lock(data.mutex);
+            if (t == 0) data.written = i + 1;
+            bad[t] += data.written == i + 1 ? 0 : 1;
+          }
+          data.turn.store(3 * i + t + 1, std::memory_order_relaxed);
+        }
+      });
+    }
+    for (kasane::thread& t : threads) t.join();
+    for (void* const place : places) kasane::deallocate(place);
+    return bad[0] + bad[2];
+  });
+  EXPECT_EQ(wrong, 0);
+}
+
+// ---- shared_mutex ------------------------------------------------------------------------------------------------------------------
 
 TEST(SharedMutex, ReadersSeeWholeValuesOfWriters) {
   for_seeds([](unsigned seed) {
