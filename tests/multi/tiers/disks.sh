@@ -45,6 +45,16 @@ plain() {
     expect "writes: ${error#*:}" "writing $size at offset 0x[0-9a-f]* of the spill file in $dir/good failed, where $size bytes are free; .*${error#*:}" "$dir/good" \
       LD_PRELOAD="$broken" BROKEN_DISK=write BROKEN_DISK_AFTER=40 BROKEN_DISK_ERRNO="${error%:*}"
   done
+  # … and where io_uring says so.
+  if "$kasane" info | grep -q "io_uring *available" && printf '6.10\n%s\n' "$(uname -r)" | sort -VC; then
+    for error in 122:"Disk quota exceeded" 5:"Input/output error"; do
+      for kind in write:writing read:reading; do
+        expect "${kind#*:} by io_uring: ${error#*:}" "${kind#*:} $size at offset 0x[0-9a-f]* of the spill file in $dir/good failed, .*${error#*:}" "$dir/good" \
+          LD_PRELOAD="$broken" BROKEN_RING=1 BROKEN_DISK="${kind%:*}" BROKEN_DISK_AFTER=40 BROKEN_DISK_ERRNO="${error%:*}"
+        echo "$output" | grep -q "broken by io_uring" || wrong "${kind#*:}: not by io_uring"
+      done
+    done
+  fi
   expect reads "reading $size at offset 0x[0-9a-f]* of the spill file in $dir/good failed, .*Input/output error" "$dir/good" \
     LD_PRELOAD="$broken" BROKEN_DISK=read BROKEN_DISK_AFTER=40 BROKEN_DISK_ERRNO=5
 
