@@ -28,6 +28,7 @@
 #include "gas/attractor.h"
 #include "gas/heap_hooks.h"
 #include "gas/mover.h"
+#include "gas/read_ahead.h"
 #include "gas/sharing.h"
 #include "gas/tiers.h"
 #include "mem/block_table.h"
@@ -57,6 +58,7 @@ struct ThreadContext {
   };
   std::array<Sweep, 8> sweeps;
   std::uint32_t next_sweep = 0;
+  gas::ReadAhead asleep;   ///< sweeps over pages of other ranks that are on SSD
   /// A fault that finds nothing to do is a race lost to another thread; the same one again and again is not one we can serve.
   std::uint64_t idle_fault = ~std::uint64_t{0};
   std::uint32_t idle_faults = 0;
@@ -266,6 +268,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void blank(comm::Blocking&, mem::BlockRange);
   [[nodiscard]] bool is_blank(PageId) const noexcept;
   void make_present(ThreadContext&, PageId, Fetched, Rank owner);
+  void rouse(ThreadContext&, PageId, Rank owner);
   bool admit(comm::Blocking&, std::uint64_t blocks, Serves);
   bool admit(ThreadContext&, PageId, std::uint64_t blocks);
   void fill(BlockId window, Mask) noexcept;

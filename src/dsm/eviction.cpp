@@ -2,6 +2,9 @@
 // What coherence does for memory larger than DRAM: counts the frames that it fills, waits for room before it holds anything, and lets go of pages (docs/design/tiers.md).
 #include "dsm/coherence.h"
 
+#include <algorithm>
+#include <array>
+
 #include "base/clock.h"
 #include "mem/page_runs.h"
 
@@ -75,7 +78,22 @@ bool Coherence::fits(std::uint64_t bytes) noexcept { return residency_ == nullpt
 /// Nothing is held; owner: as it was just found. The access runs again, whatever comes of it.
 void Coherence::make_present(ThreadContext& ctx, PageId page, Fetched why, Rank owner) {
   if (why == Fetched::untouched && admit(ctx, page, pages_.blocks_of(page).count)) mover_->touch(ctx.io, page);
-  if (why == Fetched::asleep) addresses_.rouse(ctx.io, page, owner);
+  if (why == Fetched::asleep) rouse(ctx, page, owner);
+}
+
+/// With the pages that a sweep over such will come to.
+void Coherence::rouse(ThreadContext& ctx, PageId page, Rank owner) {
+  constexpr std::uint32_t kMost = 16;
+  std::array<PageId, kMost + 1> pages{page};
+  std::size_t n = 1;
+  const gas::ReadAhead::Plan plan = ctx.asleep.ask(raw(page), kMost);
+  for (std::uint32_t i = 0; i < std::min(plan.pieces, kMost); ++i) {
+    const PageId next_one{static_cast<std::uint64_t>(plan.first + plan.stride * i)};
+    if (!pages_.contains(next_one) || pages_.bytes_of(next_one) != pages_.bytes_of(page)) break;
+    pages[n++] = next_one;
+  }
+  if (n == 1) addresses_.rouse(ctx.io, page, owner);
+  else addresses_.learn(ctx.io, {pages.data(), n}, false, gas::AddressCache::Rouses::first);
 }
 
 // ---- the keeper's part ---------------------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ class Coherence::Gathering {
       }
       part_[parts_ - 1].end = i + 1;
     }
-    c_.addresses_.learn(ctx_.io, {pages.data(), parts_}, false, false);
+    c_.addresses_.learn(ctx_.io, {pages.data(), parts_}, false, gas::AddressCache::Rouses::none);
     for (std::size_t p = 0; p < parts_; ++p) {
       part_[p].where = c_.locate(ctx_.io, pages[p], part_[p].found);
       if (part_[p].where == Fetched::yes) joining_[joiners_++] = {pages[p], part_[p].found.owner, {}};

@@ -60,7 +60,7 @@ void Coherence::Volley::put() {
   }
   if (changed == 0) return;
   const Traced traced(counters_, TraceKind::put_changes, blocks_);
-  c_.addresses_.learn(io_, {pages.data(), changed}, true, false);
+  c_.addresses_.learn(io_, {pages.data(), changed}, true, gas::AddressCache::Rouses::none);
   put_together();
   for (Part& part : parts()) {
     if (part.unsent) part.home = c_.put_page(io_, counters_, part.page, blocks(part));

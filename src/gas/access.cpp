@@ -111,7 +111,7 @@ Result<void> Access::hits_first(comm::Blocking& io, std::uint64_t offset, std::u
         if ((missed >> i & 1) != 0) pages[n++] = pages_.page_of(offset + at);
         return true;
       });
-      addresses_.learn(io, std::span<const PageId>(pages.data(), n), changes, true);
+      addresses_.learn(io, std::span<const PageId>(pages.data(), n), changes, AddressCache::Rouses::all);
     }
     std::uint64_t nowhere = 0;
     if (missed != 0 && each([&](unsigned i, std::uint64_t at, std::uint64_t n) {

@@ -218,27 +218,26 @@ void AddressCache::end_use(PageId page) noexcept {
 }
 
 /// Of many at once: each entry is read before its bit is set and word 0 is read.
-void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool for_puts, bool rouses) {
+void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool for_puts, Rouses rouses) {
   std::array<PageId, kMostLearnt> page;
   std::array<Asked, kMostLearnt> asked;
   std::size_t n = 0;
-  rouses = rouses && rouser_ != nullptr;
   for (const PageId p : pages) {
     const auto* const near = for_puts ? nullptr : directory_.near_word(p);
     const Asked here{.entry = words_[raw(p)].load(), .word = near != nullptr ? near->load() : 0, .registers = near == nullptr};
-    const bool needed = near != nullptr ? rouses && sleeps_elsewhere(Location::of(here.word)) : next(AddressEntry::of(here.entry), AddressEvent::read).action == AddressAction::fill;
+    const bool needed = near != nullptr ? rouses != Rouses::none && sleeps_elsewhere(Location::of(here.word)) : next(AddressEntry::of(here.entry), AddressEvent::read).action == AddressAction::fill;
     if (!needed) continue;
     page[n] = p;
     asked[n++] = here;
   }
-  if (n == 0 || (n == 1 && !for_puts)) return;   // one is asked for as well by who needs it; a put would wait
+  if (n == 0 || (n == 1 && !for_puts && rouses == Rouses::none)) return;   // one is asked for as well by who needs it; a put would wait
   {
     comm::Batch batch(io);
     for (std::size_t i = 0; i < n; ++i) {
       if (asked[i].registers) directory_.add_holder(batch, page[i], &asked[i].holders, &asked[i].word);
     }
   }
-  if (rouses) rouse(io, {page.data(), n}, asked.data());
+  if (rouses != Rouses::none) rouse(io, {page.data(), n}, asked.data(), rouses);
   for (std::size_t i = 0; i < n; ++i) {
     if (!asked[i].registers) continue;
     count_access(io, false);
@@ -247,7 +246,7 @@ void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool
 }
 
 /// Those of the pages that other ranks have on SSD, with one wait for all.
-void AddressCache::rouse(comm::Blocking& io, std::span<const PageId> pages, Asked* asked) const {
+void AddressCache::rouse(comm::Blocking& io, std::span<const PageId> pages, Asked* asked, Rouses which) const {
   std::array<Rouser::Sleeper, kMostLearnt> sleepers;
   std::array<Asked*, kMostLearnt> of;
   std::size_t n = 0;
@@ -255,7 +254,7 @@ void AddressCache::rouse(comm::Blocking& io, std::span<const PageId> pages, Aske
     const Location where = Location::of(asked[i].word);
     if (!sleeps_elsewhere(where)) continue;
     of[n] = &asked[i];
-    sleepers[n++] = {pages[i], where.owner, asked[i].word};
+    sleepers[n++] = {pages[i], where.owner, asked[i].word, which == Rouses::first && i != 0};
   }
   if (n == 0) return;
   rouser_->rouse(io, {sleepers.data(), n});

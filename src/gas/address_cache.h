@@ -33,8 +33,9 @@ class Rouser {
     PageId page;
     Rank owner;
     std::uint64_t word = 0;   ///< word 0 as it was found; then what its owner has made of it, where that is another rank
+    bool hint = false;        ///< it will be wanted soon: it may stay where it is
   };
-  /// Returns when each page was brought in by its owner, or moves. The caller holds no use; of blocks none but of a page that another rank owns.
+  /// Returns when each page was brought in by its owner, or moves, or is no more than hinted at. The caller holds no use; of blocks none but of a page that another rank owns.
   virtual void rouse(comm::Blocking&, std::span<Sleeper>) = 0;
   /// Are the page's frames counted? Then nobody is made its owner with a frame that it does not know of.
   [[nodiscard]] virtual bool counts(PageId) const noexcept = 0;
@@ -95,9 +96,11 @@ class AddressCache {
 
   /// Asks for the locations of all these pages at once, so that the calls that need them find them here: one round trip for all instead of each. At most
   /// kMostLearnt. What moves or is recalled meanwhile is not kept, and asked for again by who needs it. for_puts: also where the entry is read here anyway, which
-  /// a put cannot do without. rouses: those that their owners have on SSD are brought in, together; then nothing is held, as for rouse().
+  /// a put cannot do without. Those that their owners have on SSD are brought in, together: none, all, or the first, the others only where their owners have room in plenty. Then nothing is held, as
+  /// for rouse().
+  enum class Rouses : std::uint8_t { none, all, first };
   static constexpr std::size_t kMostLearnt = 64;
-  void learn(comm::Blocking&, std::span<const PageId>, bool for_puts, bool rouses);
+  void learn(comm::Blocking&, std::span<const PageId>, bool for_puts, Rouses);
 
   struct OnlyHere {};
   static constexpr OnlyHere kOnlyHere{};
@@ -164,7 +167,7 @@ class AddressCache {
   bool keep(PageId, const Asked&, AddressEvent wanted) const;
   /// As look(); by an entry, `asked` stays as it is.
   Found look(comm::Blocking&, PageId, Asked&);
-  void rouse(comm::Blocking&, std::span<const PageId>, Asked*) const;
+  void rouse(comm::Blocking&, std::span<const PageId>, Asked*, Rouses) const;
   [[nodiscard]] bool sleeps_elsewhere(const Location&) const noexcept;
   /// Calls f(rank) for those of `holders`.
   template <class F>

@@ -190,12 +190,14 @@ void Tiers::rouse(comm::Blocking& io, std::span<Sleeper> sleepers) {
     const auto some = sleepers.first(std::min(kAtOnce, sleepers.size()));
     std::array<std::uint64_t, kAtOnce> answers;
     answers.fill(kAgain);
-    const auto unanswered = [&](std::size_t i) { return some[i].owner != transport_.rank() && answers[i] == kAgain; };
-    for (bool again = true; again;) {
+    const auto unanswered = [&](std::size_t i) { return some[i].owner != transport_.rank() && answers[i] == kAgain && !some[i].hint; };
+    for (bool first = true, again = true; again; first = false) {
       {
         comm::Requests requests(io);
         for (std::size_t i = 0; i < some.size(); ++i) {
-          if (unanswered(i)) requests.post(some[i].owner, kRouseHandler, comm::as_payload(some[i].page), {&answers[i]});
+          if (!unanswered(i) && !(first && some[i].hint)) continue;
+          const Order order{some[i].page, some[i].hint};
+          requests.post(some[i].owner, kRouseHandler, comm::as_payload(order), {&answers[i]});
         }
       }
       again = false;
@@ -203,7 +205,7 @@ void Tiers::rouse(comm::Blocking& io, std::span<Sleeper> sleepers) {
       if (again) io.waiter().pause();
     }
     for (std::size_t i = 0; i < some.size(); ++i) {
-      if (some[i].owner != transport_.rank()) some[i].word = answers[i];
+      if (some[i].owner != transport_.rank() && answers[i] != kAgain) some[i].word = answers[i];
     }
   }
 }
@@ -349,9 +351,9 @@ void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Who who,
 
 void Tiers::on_rouse(void* self, const comm::Message& message) noexcept {
   auto& tiers = *static_cast<Tiers*>(self);
-  Asked asked{.page = {}, .token = message.token};
-  KASANE_CHECK_OP(message.payload.size(), ==, sizeof asked.page);
-  std::memcpy(&asked.page, message.payload.data(), sizeof asked.page);
+  Asked asked{.order = {}, .token = message.token};
+  KASANE_CHECK_OP(message.payload.size(), ==, sizeof asked.order);
+  std::memcpy(&asked.order, message.payload.data(), sizeof asked.order);
   if (!tiers.asked_.add(asked)) return tiers.transport_.reply(message.token, kAgain);
   tiers.residency_.ring();
 }
@@ -359,12 +361,15 @@ void Tiers::on_rouse(void* self, const comm::Message& message) noexcept {
 bool Tiers::serve(comm::Blocking& io) {
   if (const mem::SpillBatch* batch = broken_.load()) config_.fatal(file_->error(batch->op, batch->error(), batch->failed().offset, batch->failed().bytes));
   std::array<Asked, kMostTrips> asked;
-  if (!asked_.take(asked[0])) return false;
+  do {
+    if (!asked_.take(asked[0])) return false;
+  } while (asked[0].order.hint && declined(asked[0]));
+  const PageId page = asked[0].order.page;
   Trips trips;
-  trips[0].page = asked[0].page;
-  holder_.claim_rest(io, asked[0].page);
+  trips[0].page = page;
+  holder_.claim_rest(io, page);
   const std::size_t n = claim_asked(trips, asked);
-  bring_in(io, trips, n > 1 ? n : claim_with(asked[0].page, trips), Who::keeper);
+  bring_in(io, trips, n > 1 ? n : claim_with(page, trips), Who::keeper);
   for (std::size_t i = 0; i < n; ++i) {
     const Location found = Location::of(trips[i].before);
     transport_.reply(asked[i].token, (comes_in(found, transport_.rank()) ? end_bring_in(trips[i].step.claimed) : found).word());
@@ -376,16 +381,26 @@ bool Tiers::serve(comm::Blocking& io) {
 std::size_t Tiers::claim_asked(Trips& trips, std::array<Asked, kMostTrips>& asked) noexcept {
   std::uint64_t blocks = 0;
   std::size_t n = 1;
-  for (; n < kMostTrips && asked_.take(asked[n]); ++n) {
-    const PageId page = asked[n].page;
-    blocks += pages_.blocks_of(page).count;
-    if (blocks > kMostAtOnce || !residency_.admitted(residency_.low() + blocks) || !holder_.try_claim_rest(page)) {
-      if (!asked_.add(asked[n])) transport_.reply(asked[n].token, kAgain);
-      break;
+  while (n < kMostTrips && asked_.take(asked[n])) {
+    const auto [page, hint] = asked[n].order;
+    const std::uint64_t more = pages_.blocks_of(page).count;
+    const bool fits = blocks + more <= kMostAtOnce && residency_.admitted(residency_.low() + blocks + more);
+    if (fits && holder_.try_claim_rest(page)) {
+      trips[n++].page = page;
+      blocks += more;
+    } else {
+      if (hint || !asked_.add(asked[n])) transport_.reply(asked[n].token, kAgain);
+      if (!hint) break;
     }
-    trips[n].page = page;
   }
   return n;
+}
+
+/// True: there is no room in plenty, so a page that is only hinted at stays where it is.
+bool Tiers::declined(const Asked& asked) noexcept {
+  if (residency_.admitted(residency_.low() + pages_.blocks_of(asked.order.page).count)) return false;
+  transport_.reply(asked.token, kAgain);
+  return true;
 }
 
 }  // namespace kasane::gas

@@ -238,6 +238,10 @@ struct BringsIn final : Rouser {
   void rouse(comm::Blocking& io, std::span<Sleeper> sleepers) override {
     ++waits;
     for (Sleeper& s : sleepers) {
+      if (s.hint) {
+        ++hints;
+        continue;
+      }
       ++roused;
       const Location l = here.directory->lookup(io, s.page);
       ASSERT_TRUE(here.directory->replace(io, s.page, l, in_tier(l, Tier::dram)));
@@ -248,7 +252,7 @@ struct BringsIn final : Rouser {
   [[nodiscard]] bool counts(PageId) const noexcept override { return true; }
   void forget(std::uint64_t, std::uint64_t) noexcept override {}
   SimRank& here;
-  int waits = 0, roused = 0;
+  int waits = 0, roused = 0, hints = 0;
   std::optional<PageId> moved;   ///< whose owner says that it is elsewhere by now
 };
 
@@ -282,15 +286,35 @@ TEST(InPart, PagesOnSsdComeTogetherAndAreKnownThen) {
       const Location l = here.directory->lookup(io, page);
       ASSERT_TRUE(here.directory->replace(io, page, l, in_tier(l, Tier::ssd)));
     }
-    here.addresses->learn(io, pages, true, false);
+    here.addresses->learn(io, pages, true, AddressCache::Rouses::none);
     EXPECT_EQ(rouser.roused, 0);
-    here.addresses->learn(io, pages, true, true);
+    here.addresses->learn(io, pages, true, AddressCache::Rouses::all);
     EXPECT_EQ(rouser.waits, 1);
     EXPECT_EQ(rouser.roused, 3);
     for (const PageId page : pages) {
       const AddressCache::Put put(*here.addresses, io, page, AddressCache::kOnlyHere);
       EXPECT_EQ(put.owner(), page == PageId{5} ? kNoRank : Rank{1});
     }
+  });
+}
+
+// What a sweep will come to is no more than hinted at: it may stay, and is not known then.
+TEST(InPart, OnlyTheFirstMustCome) {
+  Job job(3, 1);
+  assign(job, 3, 3, 1);
+  job.on(0, [](SimRank& here, comm::Blocking& io) {
+    BringsIn rouser(here);
+    here.addresses->set_rouser(&rouser);
+    const std::array pages{PageId{3}, PageId{4}, PageId{5}};
+    for (const PageId page : pages) {
+      const Location l = here.directory->lookup(io, page);
+      ASSERT_TRUE(here.directory->replace(io, page, l, in_tier(l, Tier::ssd)));
+    }
+    here.addresses->learn(io, pages, false, AddressCache::Rouses::first);
+    EXPECT_EQ(rouser.waits, 1);
+    EXPECT_EQ(rouser.roused, 1);
+    EXPECT_EQ(rouser.hints, 2);
+    for (const PageId page : pages) EXPECT_EQ(here.addresses->find_here(io, page).owner, page == PageId{3} ? Rank{1} : kNoRank);
   });
 }
 
