@@ -27,6 +27,7 @@ using test::RankMemory;
 using mem::kBlockBytes;
 
 constexpr unsigned kMostSamples = 64;
+constexpr std::size_t kStride = 3;   ///< blocks
 
 /// What rank 1 measured, in memory shared by the ranks: microseconds or nanoseconds a repetition.
 struct Samples {
@@ -42,8 +43,8 @@ struct Samples {
 };
 
 struct Results {
-  Samples miss, miss_inside, stream, view, write_view, release_whole;
-  Samples write_miss, release_page, release_clean, acquire_clean, epoch, fault, fault_uffd, fault_uffd_thread, protect, copy;
+  Samples miss, miss_inside, stream, stream_down, stride, view, write_view, release_whole;
+  Samples write_miss, write_stream, write_stride, release_page, release_clean, acquire_clean, epoch, fault, fault_uffd, fault_uffd_thread, protect, copy;
   bool wrong;
 };
 
@@ -158,6 +159,17 @@ void measure(Results& results, RankMemory& m, std::uint64_t data, std::size_t bl
 
   m.coherence->acquire_all(context);
   start = now_ns();
+  for (std::size_t b = blocks; b-- > 0;) results.wrong |= bytes[b * kBlockBytes] != static_cast<char>(b);
+  results.stream_down.add(us(now_ns() - start, blocks));
+
+  const std::size_t strided = (blocks + kStride - 1) / kStride;
+  m.coherence->acquire_all(context);
+  start = now_ns();
+  for (std::size_t b = 0; b < blocks; b += kStride) results.wrong |= bytes[b * kBlockBytes] != static_cast<char>(b);
+  results.stride.add(us(now_ns() - start, strided));
+
+  m.coherence->acquire_all(context);
+  start = now_ns();
   results.wrong |= m.coherence->pin(context, data, blocks * kBlockBytes, dsm::Use::read).has_value();
   for (std::size_t b = 0; b < blocks; ++b) results.wrong |= bytes[b * kBlockBytes] != static_cast<char>(b);
   m.coherence->unpin(context, data, blocks * kBlockBytes);
@@ -180,6 +192,14 @@ void measure(Results& results, RankMemory& m, std::uint64_t data, std::size_t bl
   start = now_ns();
   m.coherence->release_all(context);
   results.release_page.add(us(now_ns() - start, blocks));
+
+  for (const std::size_t stride : {std::size_t{1}, kStride}) {   // with the release of what they changed
+    m.coherence->acquire_all(context);
+    start = now_ns();
+    for (std::size_t b = 0; b < blocks; b += stride) bytes[b * kBlockBytes + 16] = static_cast<char>(b + results.stream.n);
+    m.coherence->release_all(context);
+    (stride == 1 ? results.write_stream : results.write_stride).add(us(now_ns() - start, stride == 1 ? blocks : strided));
+  }
 
   m.coherence->acquire_all(context);
   constexpr unsigned kCalls = 1000;
@@ -280,11 +300,15 @@ std::vector<Row> core_pages(bool quick, std::vector<std::string> engines) {
     row("page-miss", kasane, r.miss, "us");
     row("page-miss", kasane + ", inside", r.miss_inside, "us");
     row("page-stream", kasane, r.stream, "us");
+    row("page-stream-down", kasane, r.stream_down, "us");
+    row("page-stride", kasane, r.stride, "us");
     row("page-view", kasane, r.view, "us");
     row("write-view", kasane, r.write_view, "us");
     row("release-whole", kasane, r.release_whole, "us");
     row("write-miss", kasane, r.write_miss, "us");
     row("release-page", kasane, r.release_page, "us");
+    row("write-stream", kasane, r.write_stream, "us");
+    row("write-stride", kasane, r.write_stride, "us");
     row("release-clean", kasane, r.release_clean, "ns");
     row("acquire-clean", kasane, r.acquire_clean, "ns");
     row("false-sharing-epoch", kasane, r.epoch, "us");

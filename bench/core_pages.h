@@ -11,8 +11,10 @@
 
 namespace kasane::bench {
 
-/// Rows suite "core", cases page-miss, page-stream, page-view (the same bytes by one view), write-view (a view that is only written: made and ended),
-/// release-whole (what was written there), write-miss, release-page, release-clean, acquire-clean, false-sharing-epoch, systems "kasane, ENGINE" for each
+/// Rows suite "core", cases page-miss, page-stream, page-stream-down (from the last block), page-stride (each third block), page-view
+/// (page-stream's bytes by one view), write-view (a view that is only written: made and ended), release-whole (what was written there),
+/// write-miss, release-page, write-stream and write-stride (a byte of each block, or of each third, in order, and the release),
+/// release-clean, acquire-clean, false-sharing-epoch, systems "kasane, ENGINE" for each
 /// fault engine named (none: all that the kernel allows), and the physical limits beside them: "fault, mprotect" (a SIGSEGV whose handler only changes the
 /// protection of its page: what the kernel alone takes), "fault, uffd" (a SIGBUS whose handler only maps it), "fault, uffd-thread" (a thread maps it while who faulted sleeps), "mprotect" (that call by itself) and "memcpy" (the
 /// page's bytes alone). Throws std::runtime_error if bytes are wrong, a rank fails, or an engine cannot be had.

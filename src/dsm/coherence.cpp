@@ -70,8 +70,8 @@ void Coherence::protect(BlockRange run, Access access) noexcept {
   }
 }
 
-void Coherence::protect(BlockId window, Mask mask, Access access) noexcept {
-  for_each_run(mask, [&](unsigned first, unsigned count) { protect({block_at(window, first), count}, access); });
+void Coherence::protect(const Stripe& blocks, Access access) noexcept {
+  blocks.for_each_run([&](BlockRange run) { protect(run, access); });
 }
 
 /// Merges mappings: drops clean cached blocks that nobody uses or pins. Never waits.

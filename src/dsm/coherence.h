@@ -22,6 +22,7 @@
 #include "dsm/protocol.h"
 #include "dsm/race_check.h"
 #include "dsm/rounds.h"
+#include "dsm/sweeps.h"
 #include "dsm/windows.h"
 #include "dsm/write_buffer.h"
 #include "gas/address_cache.h"
@@ -50,14 +51,7 @@ struct ThreadContext {
   comm::Blocking io;
   Counters& counters;
   const Serves serves;
-  /// Sweeps under way. A fault at the block that a sweep expects doubles its window; one where a sweep began sweeps as far again at once (an epoch's faults are
-  /// those of the epoch before); any other begins a sweep in place of the oldest: a merge reads two arrays and writes a third.
-  struct Sweep {
-    std::uint64_t first = ~std::uint64_t{0}, expected = ~std::uint64_t{0};
-    std::uint32_t window = 1;
-  };
-  std::array<Sweep, 8> sweeps;
-  std::uint32_t next_sweep = 0;
+  Sweeps sweeps;
   gas::ReadAhead asleep;   ///< sweeps over pages of other ranks that are on SSD
   /// A fault that finds nothing to do is a race lost to another thread; the same one again and again is not one we can serve.
   std::uint64_t idle_fault = ~std::uint64_t{0};
@@ -185,16 +179,16 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   }
 
   void protect(mem::BlockRange, mem::Access) noexcept;
-  void protect(BlockId window, Mask, mem::Access) noexcept;
+  void protect(const Stripe&, mem::Access) noexcept;
   void make_room() noexcept;
 
   static bool hopeless(ThreadContext&, std::uint64_t offset) noexcept;
   enum class Fault { served, again, wild };
   Fault carry_out_fault(ThreadContext&, BlockId, Event, const Step&);
-  Mask claim_window(ThreadContext&, BlockId, Event, const Step&);
-  void arm_own_page(BlockId, std::uint32_t held, std::uint32_t pins) noexcept;
+  Stripe claim_sweep(ThreadContext&, BlockId, Event, const Step&);
+  void arm_own_page(BlockId, const Stripe& held, std::uint32_t pins) noexcept;
   Fetched locate(comm::Blocking&, PageId, gas::AddressCache::Found&);
-  Fetched fetch(ThreadContext&, BlockId first, std::uint32_t count, bool bytes_too, gas::AddressCache::Found&);
+  Fetched fetch(ThreadContext&, BlockId, const Stripe&, bool bytes_too, gas::AddressCache::Found&);
   class Incoming;
   struct Flight;
   void make_flights();
@@ -203,7 +197,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void claim_ahead(comm::Blocking&, BlockId, const gas::ReadAhead::Plan&, Flight&);
   void claim_part(comm::Blocking&, mem::BlockRange part, Flight&);
   void land(const Flight&) noexcept;
-  Fault bring_blocks(ThreadContext&, BlockId, Mask, Event, gas::Location found);
+  Fault bring_blocks(ThreadContext&, BlockId, const Stripe&, Event, gas::Location found);
   /// Where the owner's bytes are mapped here; else null.
   [[nodiscard]] const std::byte* frame_of(Rank owner, std::uint64_t offset) const noexcept {
     const std::byte* frames = transport_.mapped(owner, gas::kFrames);
@@ -272,6 +266,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   bool admit(comm::Blocking&, std::uint64_t blocks, Serves);
   bool admit(ThreadContext&, PageId, std::uint64_t blocks);
   void fill(BlockId window, Mask) noexcept;
+  void fill(const Stripe&) noexcept;
   void fill(mem::BlockRange) noexcept;
   void fill_twin(BlockId) noexcept;
 

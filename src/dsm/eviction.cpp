@@ -63,6 +63,10 @@ void Coherence::fill(BlockRange blocks) noexcept {
   if (residency_ != nullptr) residency_->fill(blocks);
 }
 
+void Coherence::fill(const Stripe& blocks) noexcept {
+  blocks.for_each_run([&](BlockRange run) { fill(run); });
+}
+
 void Coherence::fill(BlockId window, Mask mask) noexcept {
   if (residency_ != nullptr) for_each_run(mask, [&](unsigned first, unsigned count) { residency_->fill({block_at(window, first), count}); });
 }

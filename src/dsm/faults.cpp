@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accesses that V does not allow yet: what a fault claims, where it gets a page's bytes from, and what it leaves visible.
 #include <algorithm>
-#include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 
 #include "base/trace.h"
+#include "comm/batch.h"
 #include "dsm/coherence.h"
 #include "dsm/last_seen.h"
 
@@ -20,7 +21,7 @@ bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
   const Event event = wanted == Access::write ? Event::store : Event::load;
   count(wanted == Access::write ? ctx.counters.faults_write : ctx.counters.faults_read);
   const BlockId b = mem::block_of(offset);
-  if (!admit(ctx, pages_.page_of(b), kWindowBlocks)) return true;   // later: there is no room yet
+  if (!admit(ctx, pages_.page_of(b), Sweeps::kMost)) return true;   // later: there is no room yet
   const Step step = claim_block(ctx.io, b, event);
   bool good = true;
   if (step.verdict == Verdict::done) {
@@ -43,100 +44,91 @@ bool Coherence::hopeless(ThreadContext& ctx, std::uint64_t offset) noexcept {
 
 /// The caller holds b's bit for a load, store or pin, and has given it back when this returns.
 Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
-  const BlockId window = window_of(b);
   const bool fetches = step.actions[0] == Action::fetch, looks = fetches || step.actions[0] == Action::find;
-  Mask mask = Mask{1} << index_in_window(b);
-  if (step.actions[0] != Action::end && event != Event::pin_whole) mask |= claim_window(ctx, b, event, step);
+  const Stripe blocks = step.actions[0] != Action::end && event != Event::pin_whole ? claim_sweep(ctx, b, event, step) : Stripe{b, 1, 1};
   if (looks) {
     // Before the fetch begins: an acquire that does not see the block here began before it and needs nothing of it.
-    for_each_bit(mask, [&](unsigned i) { cached_.insert(block_at(window, i)); });
-    const auto blocks = static_cast<std::uint32_t>(std::popcount(mask));
-    fill(window, mask);   // whatever comes of it
+    blocks.for_each([&](BlockId claimed) { cached_.insert(claimed); });
+    fill(blocks);   // whatever comes of it
     gas::AddressCache::Found found;
     const Fetched fetched = fetch(ctx, b, blocks, fetches, found);
     if (fetched != Fetched::yes) {
-      for_each_bit(mask, [&](unsigned i) { cached_.erase(block_at(window, i)); });
+      blocks.for_each([&](BlockId claimed) { cached_.erase(claimed); });
       if (fetched == Fetched::own) {
         arm_own_page(b, blocks, step.after.pins);
         return Fault::served;
       }
-      if (fetched == Fetched::on_ssd) return bring_blocks(ctx, b, mask, event, gas::Location::of(found.word));
-      for_each_bit(mask, [&](unsigned i) { finish(block_at(window, i), BlockState{}); });
+      if (fetched == Fetched::on_ssd) return bring_blocks(ctx, b, blocks, event, gas::Location::of(found.word));
+      blocks.for_each([&](BlockId claimed) { finish(claimed, BlockState{}); });
       make_present(ctx, pages_.page_of(b), fetched, found.owner);   // with no bit held; the access then finds the page ours, or somebody else's
       return fetched == Fetched::wild ? Fault::wild : Fault::again;
     }
   }
-  if (step.claimed.saved) fill(window, mask);   // what did not matter may do so again
+  if (step.claimed.saved) fill(blocks);   // what did not matter may do so again
   for (const Action action : step.actions) {
     if (action == Action::make_twin) {
-      for_each_run(mask, [&](unsigned first, unsigned n) {
-        const std::uint64_t at = mem::offset_of(block_at(window, first));
-        std::memcpy(space_.t(at), space_.a(at), n * kBlockBytes);
+      blocks.for_each_run([&](BlockRange run) {
+        const std::uint64_t at = mem::offset_of(run.first);
+        std::memcpy(space_.t(at), space_.a(at), run.count * kBlockBytes);
       });
-      for_each_bit(mask, [&](unsigned i) {
-        fill_twin(block_at(window, i));
-        mark_dirty(ctx.counters, block_at(window, i));
+      blocks.for_each([&](BlockId twinned) {
+        fill_twin(twinned);
+        mark_dirty(ctx.counters, twinned);
       });
     } else if (action == Action::allow_write && step.after.whole) {
       mark_dirty(ctx.counters, b);
-      protect({b, 1}, Access::write);
+      protect(blocks, Access::write);
     } else if (action == Action::mark_page) {
       sharing_.mark(pages_.page_of(b));
     } else if (action == Action::allow_read) {
-      protect(window, mask, Access::read);
+      protect(blocks, Access::read);
     } else if (action == Action::allow_write) {
-      protect(window, mask, Access::write);
+      protect(blocks, Access::write);
     }
   }
-  for_each_bit(mask, [&](unsigned i) {
+  blocks.for_each([&](BlockId served) {
     BlockState after = step.after;
-    if (block_at(window, i) != b) after.pins = 0;
-    finish(block_at(window, i), after);
+    if (served != b) after.pins = 0;
+    finish(served, after);
   });
   if (!step.after.owned) note_used(pages_.page_of(b));
   if (step.claimed.saved) read_ahead(ctx, b);
   if (write_buffer_.on() && step.after.dirty() && !step.claimed.dirty()) {
-    for_each_run(mask, [&](unsigned first, unsigned n) { write_buffer_.note({block_at(window, first), n}); });
+    blocks.for_each_run([&](BlockRange run) { write_buffer_.note(run); });
   }
   return Fault::served;
 }
 
-/// Read-ahead and write-ahead: claims the blocks that follow b in its page and window and need the same actions, as many as b's sweep deserves.
-Mask Coherence::claim_window(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
-  const auto find = [&](std::uint64_t ThreadContext::Sweep::*where) {
-    return std::find_if(ctx.sweeps.begin(), ctx.sweeps.end(), [&](const auto& s) { return s.*where == raw(b); });
-  };
-  auto sweep = find(&ThreadContext::Sweep::expected);
-  if (sweep != ctx.sweeps.end()) {
-    // From the disk four blocks cost little more than one, and many sweeps are short.
-    const bool from_disk = tiers_ != nullptr && directory_.near_owner(pages_.page_of(b)) == transport_.rank();
-    sweep->window = from_disk ? kWindowBlocks : std::min<std::uint32_t>(sweep->window * 2, kWindowBlocks);
-  } else if (sweep = find(&ThreadContext::Sweep::first); sweep != ctx.sweeps.end()) {
-    sweep->window = static_cast<std::uint32_t>(std::min(sweep->expected - sweep->first, kWindowBlocks));
-  } else {
-    sweep = ctx.sweeps.begin() + ctx.next_sweep++ % ctx.sweeps.size();
-    sweep->first = raw(b);
-    sweep->window = 1;
-  }
-  if (tiers_ != nullptr && !tiers_->reads_ahead(pages_.page_of(b))) sweep->window = 1;   // as the program wants it
-  if ((step.claimed.owned || step.claimed.dozing) && step.claimed.view == View::none) sweep->window = kWindowBlocks;   // here and hidden: nothing need be fetched
-  Mask mask = 0;
-  std::uint64_t end = raw(b) + 1;
-  const std::uint64_t stop = std::min({raw(b) + sweep->window, raw(window_of(b)) + kWindowBlocks, end_of(pages_.blocks_of(pages_.page_of(b)))});
+/// Read-ahead and write-ahead: claims further blocks of b's sweep, as many as it deserves, that lie in b's page and need the same
+/// actions. Returns them and b.
+Stripe Coherence::claim_sweep(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
+  const PageId page = pages_.page_of(b);
+  // From the disk four blocks cost little more than one, and many sweeps are short.
+  const bool from_disk = tiers_ != nullptr && directory_.near_owner(page) == transport_.rank();
+  Sweeps::Sweep& sweep = ctx.sweeps.meet(raw(b), from_disk ? Sweeps::kMost : 2, acquires_.load());
+  if (tiers_ != nullptr && !tiers_->reads_ahead(page)) sweep.shorten();   // as the program wants it
+  const bool hidden = (step.claimed.owned || step.claimed.dozing) && step.claimed.view == View::none;   // and here: nothing need be fetched
+  const std::uint32_t most = hidden ? Sweeps::kMost : sweep.blocks();
+  BlockRange within = pages_.blocks_of(page);
+  // Other windows come from the disk, or come to rest, by themselves. A run ends with its window, where a page or an array may end.
+  const bool in_window = from_disk || hidden || std::abs(sweep.stride()) == 1;
+  if (in_window && within.count > kWindowBlocks) within = {window_of(b), kWindowBlocks};
   const Event alike = event == Event::store || event == Event::pin_write ? Event::store : Event::load;
-  for (; end < stop; ++end) {
-    const BlockState s = state(BlockId{end});
+  const auto at = [&](std::uint32_t i) { return BlockId{raw(b) + static_cast<std::uint64_t>(i * sweep.stride())}; };   // downwards: modulo 2^64
+  std::uint32_t took = 1;
+  for (; took < most && raw(at(took)) - raw(within.first) < within.count; ++took) {
+    const BlockState s = state(at(took));
     const Step ahead = next(s, alike);
-    if (ahead.verdict != Verdict::proceed || ahead.actions != step.actions || s.pins != 0 || !try_claim(BlockId{end}, s, ahead)) break;
-    mask |= Mask{1} << index_in_window(BlockId{end});
+    if (ahead.verdict != Verdict::proceed || ahead.actions != step.actions || s.pins != 0 || !try_claim(at(took), s, ahead)) break;
   }
-  sweep->expected = end;
-  return mask;
+  const Stripe blocks{std::min(b, at(took - 1)), static_cast<std::uint64_t>(std::abs(sweep.stride())), took};
+  sweep.took(took);
+  return blocks;
 }
 
-/// The page is ours but not armed yet, and the caller holds the bits of `held` blocks from b on: these are armed with whatever of the page is still absent, in
-/// runs. b's bit comes free last: while it is held, the page cannot leave.
-void Coherence::arm_own_page(BlockId b, std::uint32_t held, std::uint32_t pins) noexcept {
+/// The page is ours but not armed yet, and the caller holds the bits of `held`, b's among them: these blocks are armed with whatever
+/// of the page is still absent, in runs. b's bit comes free last: while it is held, the page cannot leave.
+void Coherence::arm_own_page(BlockId b, const Stripe& held, std::uint32_t pins) noexcept {
   BlockState after = next(BlockState{true}, Event::found_own).after;
   sharing_.mark(pages_.page_of(b));
   BlockRange run{b, 0};
@@ -155,7 +147,7 @@ void Coherence::arm_own_page(BlockId b, std::uint32_t held, std::uint32_t pins) 
   };
   const BlockRange page = pages_.blocks_of(pages_.page_of(b));
   for (std::uint64_t i = raw(page.first); i < end_of(page); ++i) {
-    if (i - raw(b) >= held && !claim_absent(BlockId{i})) {
+    if (!held.contains(BlockId{i}) && !claim_absent(BlockId{i})) {
       arm_run();
     } else if (run.count++ == 0) {
       run.first = BlockId{i};
@@ -179,24 +171,32 @@ Fetched Coherence::locate(comm::Blocking& io, PageId page, gas::AddressCache::Fo
   }
 }
 
-/// Owner's bytes of `count` blocks, all of one page and claimed by the caller, into M; or only that this rank is among the page's readers.
-Fetched Coherence::fetch(ThreadContext& ctx, BlockId first, std::uint32_t blocks, bool bytes_too, gas::AddressCache::Found& found) {
-  const std::uint64_t offset = mem::offset_of(first);
-  const PageId page = pages_.page_of(first);
+/// Owner's bytes of `blocks`, b among them, all of one page and claimed by the caller, into M, together; or only that this rank is
+/// among the page's readers.
+Fetched Coherence::fetch(ThreadContext& ctx, BlockId b, const Stripe& blocks, bool bytes_too, gas::AddressCache::Found& found) {
+  const std::uint64_t offset = mem::offset_of(b);
+  const PageId page = pages_.page_of(b);
   const bool counts = bytes_too && attractor_ != nullptr && attractor_->draws(page);
-  std::optional<LastSeen> last_seen;   // of the first block
+  std::optional<LastSeen> last_seen;   // of b
   std::optional<Predictor::Question> asked;
   for (;;) {
     const std::uint64_t drops = drops_.load();
     if (const Fetched where = locate(ctx.io, page, found); where != Fetched::yes) return where;
     if (counts && !last_seen) last_seen.emplace(space_.a(offset), frame_of(found.owner, offset));
-    if (bytes_too && !asked) asked = question(page, found.owner, first, blocks);
+    blocks.for_each_run([&](BlockRange run) {
+      if (bytes_too && !asked) asked = question(page, found.owner, run.first, run.count);
+    });
     const auto stay = sharing_.join(ctx.io, page, found.owner);
     if (bytes_too) {
-      const Traced traced(&ctx.counters, TraceKind::fetch, blocks * kBlockBytes);
-      ctx.io.read({found.owner, gas::kFrames, offset}, space_.a(offset), blocks * kBlockBytes);
-      count(ctx.counters.blocks_fetched, blocks);
-      count(ctx.counters.bytes_fetched, blocks * kBlockBytes);
+      const Traced traced(&ctx.counters, TraceKind::fetch, blocks.count * kBlockBytes);
+      comm::Batch batch(ctx.io);
+      blocks.for_each_run([&](BlockRange run) {
+        const std::uint64_t at = mem::offset_of(run.first);
+        batch.read({found.owner, gas::kFrames, at}, space_.a(at), run.count * kBlockBytes);
+      });
+      batch.await();
+      count(ctx.counters.blocks_fetched, blocks.count);
+      count(ctx.counters.bytes_fetched, blocks.count * kBlockBytes);
     }
     // Rules 2 and 9.
     if (!addresses_.stood(ctx.io, page, found)) continue;

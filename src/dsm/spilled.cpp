@@ -39,12 +39,12 @@ void Coherence::make_flights() {
   }
 }
 
-/// The caller holds the bits of `mask` of b's window, which are invalid, and has found their page to be ours, on SSD or in part. Has given them back when this returns.
-Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, Mask mask, Event event, gas::Location found) {
-  const BlockId window = window_of(b);
+/// The caller holds the bits of `blocks`, b's among them, which are invalid, and has found their page to be ours, on SSD or in part. Has
+/// given them back when this returns.
+Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const Stripe& blocks, Event event, gas::Location found) {
   const PageId page = pages_.page_of(b);
   if (!tiers_->enter(ctx.io, page, found)) {
-    for_each_bit(mask, [&](unsigned i) { finish(block_at(window, i), BlockState{}); });
+    blocks.for_each([&](BlockId claimed) { finish(claimed, BlockState{}); });
     return Fault::again;
   }
   const Step step = found_on_ssd(state(b), event);
@@ -52,13 +52,13 @@ Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, Mask mas
   if (step.actions[0] == Action::read_back) {
     read_ahead(ctx, b);   // so that these are under way, too
     Incoming incoming(*this);
-    for_each_run(mask, [&](unsigned first, unsigned n) { incoming.add({block_at(window, first), n}, step.after.saved); });
-    const Traced traced(&ctx.counters, TraceKind::fetch, static_cast<std::uint64_t>(std::popcount(mask)) * kBlockBytes);
+    blocks.for_each_run([&](BlockRange run) { incoming.add(run, step.after.saved); });
+    const Traced traced(&ctx.counters, TraceKind::fetch, blocks.count * kBlockBytes);
     incoming.read(ctx.io);
   }
   if (!step.after.saved) sharing_.mark(page);
-  protect(window, mask, step.after.saved ? Access::read : Access::write);
-  for_each_bit(mask, [&](unsigned i) { finish(block_at(window, i), block_at(window, i) == b ? step.after : others.after); });
+  protect(blocks, step.after.saved ? Access::read : Access::write);
+  blocks.for_each([&](BlockId brought) { finish(brought, brought == b ? step.after : others.after); });
   return Fault::served;
 }
 

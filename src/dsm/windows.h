@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks that a fault takes in hand together: those of a mask over a window. A window is 16 blocks in a row, aligned, and is named by its
-// first: a part of a page, a page, or several small pages.
+// Blocks that are taken in hand together. A window is 16 blocks in a row, aligned, and is named by its first: a part of a page, a page,
+// or several small pages; a mask says which of them. A stripe has up to as many, of one page, at equal distances.
 #pragma once
 
 #include <bit>
@@ -20,11 +20,6 @@ inline constexpr std::uint64_t kWindowBlocks = 16;
 [[nodiscard]] inline BlockId block_at(BlockId window, std::uint64_t i) noexcept { return BlockId{raw(window) + i}; }
 [[nodiscard]] inline std::uint64_t end_of(mem::BlockRange blocks) noexcept { return raw(blocks.first) + blocks.count; }
 
-template <class F>
-void for_each_bit(Mask mask, const F& f) {
-  for (; mask != 0; mask &= mask - 1) f(static_cast<unsigned>(std::countr_zero(mask)));
-}
-
 /// Calls f(first, count) for every run of ones.
 template <class F>
 void for_each_run(Mask mask, const F& f) {
@@ -35,5 +30,26 @@ void for_each_run(Mask mask, const F& f) {
     mask &= ~(((Mask{1} << count) - 1) << first);
   }
 }
+
+/// first, first + stride, …, upwards.
+struct Stripe {
+  constexpr Stripe(BlockId b, std::uint64_t blocks_on, std::uint32_t n) noexcept : first(b), stride(blocks_on), count(n) {}
+  BlockId first;
+  std::uint64_t stride;
+  std::uint32_t count;
+
+  [[nodiscard]] BlockId operator[](std::uint64_t i) const noexcept { return BlockId{raw(first) + i * stride}; }
+  [[nodiscard]] bool contains(BlockId b) const noexcept { return b >= first && (raw(b) - raw(first)) % stride == 0 && (raw(b) - raw(first)) / stride < count; }
+  template <class F>
+  void for_each(const F& f) const {
+    for (std::uint32_t i = 0; i < count; ++i) f((*this)[i]);
+  }
+  /// Calls f(range) for every run.
+  template <class F>
+  void for_each_run(const F& f) const {
+    if (stride == 1) return f(mem::BlockRange{first, count});
+    for_each([&](BlockId b) { f(mem::BlockRange{b, 1}); });
+  }
+};
 
 }  // namespace kasane::dsm

@@ -2,7 +2,9 @@
 // Allocations in pages of 4 KiB, 64 KiB and 2 MiB: each has the pages it asked for, and keeps what threads write while its pages move from rank to rank.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <kasane/kasane.hpp>
 #include <set>
@@ -78,6 +80,37 @@ TEST(Pages, KeepWhatThreadsWriteWhileTheyMove) {
       });
       EXPECT_EQ(wrong, 0u) << "pages of " << page;
     }
+  }
+}
+
+// Upwards, downwards and with strides: blocks come with the one at which a load faults, and none that is not used. In pages of 64 KiB,
+// which so few faults do not draw here; each time in others, where no sweep has been yet, and none was going.
+TEST(Pages, OfAnotherRankAreSweptOverWithFewFaults) {
+  if (kasane::ranks() == 1) GTEST_SKIP() << "one rank faults on nothing of another";
+  constexpr std::int64_t kBlockBytes = 4096, kPageBytes = kasane::page_default;
+  constexpr std::int64_t kBlocks = 512, kPages = kBlocks * kBlockBytes / kPageBytes, kApart = (kPages + 1) * kPageBytes;
+  constexpr std::array<std::int64_t, 5> kStrides{1, -1, 2, 3, -5};
+  struct Cost {
+    std::uint64_t faults, fetched, used;
+  };
+  const auto costs = kasane::run([&] {
+    std::array<Cost, kStrides.size()> all{};
+    auto* p = static_cast<char*>(kasane::allocate(kStrides.size() * kApart, kBlockBytes, placement::on((kasane::rank() + 1) % kasane::ranks())));
+    for (std::size_t i = 0; i < kStrides.size(); ++i) {
+      const volatile char* blocks = p + static_cast<std::int64_t>(i) * kApart;
+      const kasane::counters before = kasane::statistics(kasane::rank());
+      std::uint64_t used = 0;
+      for (std::int64_t b = kStrides[i] > 0 ? 0 : kBlocks - 1; b >= 0 && b < kBlocks; b += kStrides[i], ++used) static_cast<void>(blocks[b * kBlockBytes]);
+      const kasane::counters after = kasane::statistics(kasane::rank());
+      all[i] = {after.faults_read - before.faults_read, after.blocks_fetched - before.blocks_fetched, used};
+    }
+    kasane::deallocate(p);
+    return all;
+  });
+  for (std::size_t i = 0; i < kStrides.size(); ++i) {
+    // One a page, and four where the first teaches; each once more where its owner has to make its page present first.
+    EXPECT_LE(costs[i].faults, 2 * (kPages + 4u)) << "stride " << kStrides[i];
+    EXPECT_EQ(costs[i].fetched, costs[i].used) << "stride " << kStrides[i];
   }
 }
 
