@@ -28,7 +28,10 @@ bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
     good = !hopeless(ctx, offset);
   } else {
     const Fault fault = carry_out_fault(ctx, b, event, step);
-    if (fault == Fault::again) ctx.io.waiter().pause();   // the access runs into its next fault, with the page a little further
+    if (fault == Fault::again) {   // the access runs into its next fault, with the page a little further
+      ctx.sweeps.comes_again();
+      ctx.io.waiter().pause();
+    }
     good = fault != Fault::wild;
     if (event == Event::store) write_back(ctx, 0);
   }

@@ -6,6 +6,7 @@
 //            40 ─▶ 43 ─▶ 46 +49 ─▶ 52 +55,58,61 ─▶ …        a stride needs to be seen twice; a block elsewhere brings nothing but itself
 //            10 +11…24 ─▶ …                                 where a sweep began it goes as far again at once: an epoch's faults
 //                                                           are those of the epoch before
+//            13 again +14…16                                a fault that comes again, since its page first had to be made present, goes on as it did
 //
 // gas/read_ahead.h has what is sent for and not waited for, and keeps ahead of who asks. Here nothing is on its way: a fault waits
 // once, for all that it takes, and says what it got; the next one is expected at the first block that it did not get.
@@ -58,9 +59,11 @@ class Sweeps {
     [[nodiscard]] bool young() const noexcept { return blocks_ == 1; }
     [[nodiscard]] bool meets(std::int64_t at, std::uint64_t epoch) const noexcept {
       if (used_ == 0) return false;
+      if (again_ && at == last_) return true;
       return young() ? std::abs(at - last_) == 1 || (stride_ != 0 && at == last_ + stride_ && epoch_ == epoch) : at == expected_;
     }
     void go_on(std::int64_t at, std::uint32_t growth) noexcept {
+      if (std::exchange(again_, false) && at == last_) return;
       if (young() && at == last_ + stride_) first_ = last_ - stride_;
       else if (young()) stride_ = at - last_;
       blocks_ = std::min(blocks_ * growth, kMost);
@@ -73,6 +76,7 @@ class Sweeps {
     std::uint32_t blocks_ = 1;
     std::uint64_t used_ = 0;                             ///< 0: never
     std::uint64_t epoch_ = 0;                            ///< young: of its fault
+    bool again_ = false;                                 ///< its last fault got nothing, and comes again
   };
 
   /// The sweep that a fault at `block` goes on with, or begins. One that goes on is to take `growth` times as many blocks as before.
@@ -96,6 +100,11 @@ class Sweeps {
     met->last_ = at;
     met->used_ = ++clock_;
     return *met;
+  }
+
+  /// The last fault that was met has not been served, and comes again.
+  void comes_again() noexcept {
+    for (Sweep& s : sweeps_) s.again_ = s.again_ || (s.used_ != 0 && s.used_ == clock_);
   }
 
  private:

@@ -20,6 +20,12 @@ class Reader {
  public:
   void touch(std::uint64_t block) {
     if (here_.count(block) != 0) return;
+    if (asleep_ && present_.insert(block / kPage).second) {
+      ++faults_;
+      Sweeps::Sweep& sweep = sweeps_.meet(block, 2, epoch_);
+      sweep.took(sweep.blocks());
+      sweeps_.comes_again();
+    }
     ++faults_;
     Sweeps::Sweep& sweep = sweeps_.meet(block, 2, epoch_);
     EXPECT_LE(sweep.blocks(), Sweeps::kMost);
@@ -31,6 +37,8 @@ class Reader {
     }
     sweep.took(took);
   }
+  /// From now on pages must be made present, by a fault each that gets nothing.
+  void pages_sleep() { asleep_ = true; }
   /// Like an acquire.
   void drop() {
     here_.clear();
@@ -42,7 +50,8 @@ class Reader {
 
  private:
   Sweeps sweeps_;
-  std::set<std::uint64_t> here_;
+  std::set<std::uint64_t> here_, present_;
+  bool asleep_ = false;
   std::uint64_t faults_ = 0, epoch_ = 0;
 };
 
@@ -71,6 +80,17 @@ TEST(Sweeps, TakeAFaultAPageOnceTheyAreKnownAndNothingElse) {
       for (const std::uint64_t b : blocks) reader.touch(b);
       EXPECT_EQ(reader.faults(), pages(blocks)) << stride;
     }
+  }
+}
+
+TEST(Sweeps, GoOnWhereAFaultMustComeAgain) {
+  for (const std::int64_t stride : kStrides) {
+    Reader reader;
+    reader.pages_sleep();
+    const auto blocks = sweep(10'000, stride, 300);
+    for (const std::uint64_t b : blocks) reader.touch(b);
+    EXPECT_LE(reader.faults(), 2 * pages(blocks) + 4) << stride;
+    EXPECT_LE(reader.here(), blocks.size() + kPage) << stride;
   }
 }
 
