@@ -33,7 +33,7 @@ class Rouser {
     PageId page;
     Rank owner;
     std::uint64_t word = 0;   ///< word 0 as it was found; then what its owner has made of it, where that is another rank
-    bool hint = false;        ///< it will be wanted soon: it may stay where it is
+    bool hint = false;        ///< it will be wanted soon: its owner is told, and nobody waits
   };
   /// Returns when each page was brought in by its owner, or moves, or is no more than hinted at. The caller holds no use; of blocks none but of a page that another rank owns.
   virtual void rouse(comm::Blocking&, std::span<Sleeper>) = 0;
@@ -96,7 +96,7 @@ class AddressCache {
 
   /// Asks for the locations of all these pages at once, so that the calls that need them find them here: one round trip for all instead of each. At most
   /// kMostLearnt. What moves or is recalled meanwhile is not kept, and asked for again by who needs it. for_puts: also where the entry is read here anyway, which
-  /// a put cannot do without. Those that their owners have on SSD are brought in, together: none, all, or the first, the others only where their owners have room in plenty. Then nothing is held, as
+  /// a put cannot do without. Those that their owners have on SSD are brought in, together: none, all, or the first, the others being hinted at. Then nothing is held, as
   /// for rouse().
   enum class Rouses : std::uint8_t { none, all, first };
   static constexpr std::size_t kMostLearnt = 64;

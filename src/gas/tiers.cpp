@@ -190,14 +190,15 @@ void Tiers::rouse(comm::Blocking& io, std::span<Sleeper> sleepers) {
     const auto some = sleepers.first(std::min(kAtOnce, sleepers.size()));
     std::array<std::uint64_t, kAtOnce> answers;
     answers.fill(kAgain);
-    const auto unanswered = [&](std::size_t i) { return some[i].owner != transport_.rank() && answers[i] == kAgain && !some[i].hint; };
+    const auto elsewhere = [&](std::size_t i) { return some[i].owner != transport_.rank(); };
+    const auto unanswered = [&](std::size_t i) { return elsewhere(i) && !some[i].hint && answers[i] == kAgain; };
     for (bool first = true, again = true; again; first = false) {
       {
         comm::Requests requests(io);
         for (std::size_t i = 0; i < some.size(); ++i) {
-          if (!unanswered(i) && !(first && some[i].hint)) continue;
           const Order order{some[i].page, some[i].hint};
-          requests.post(some[i].owner, kRouseHandler, comm::as_payload(order), {&answers[i]});
+          if (unanswered(i)) requests.post(some[i].owner, kRouseHandler, comm::as_payload(order), {&answers[i]});
+          if (first && elsewhere(i) && some[i].hint) io.send(some[i].owner, kRouseHandler, comm::as_payload(order));   // nobody waits for it
         }
       }
       again = false;
@@ -205,7 +206,7 @@ void Tiers::rouse(comm::Blocking& io, std::span<Sleeper> sleepers) {
       if (again) io.waiter().pause();
     }
     for (std::size_t i = 0; i < some.size(); ++i) {
-      if (some[i].owner != transport_.rank() && answers[i] != kAgain) some[i].word = answers[i];
+      if (elsewhere(i) && !some[i].hint) some[i].word = answers[i];
     }
   }
 }
@@ -354,8 +355,9 @@ void Tiers::on_rouse(void* self, const comm::Message& message) noexcept {
   Asked asked{.order = {}, .token = message.token};
   KASANE_CHECK_OP(message.payload.size(), ==, sizeof asked.order);
   std::memcpy(&asked.order, message.payload.data(), sizeof asked.order);
-  if (!tiers.asked_.add(asked)) return tiers.transport_.reply(message.token, kAgain);
-  tiers.residency_.ring();
+  if (tiers.declines(asked)) return;
+  if (tiers.asked_.add(asked)) tiers.residency_.ring();
+  else if (!asked.order.hint) tiers.transport_.reply(message.token, kAgain);
 }
 
 bool Tiers::serve(comm::Blocking& io) {
@@ -363,7 +365,7 @@ bool Tiers::serve(comm::Blocking& io) {
   std::array<Asked, kMostTrips> asked;
   do {
     if (!asked_.take(asked[0])) return false;
-  } while (asked[0].order.hint && declined(asked[0]));
+  } while (declines(asked[0]));
   const PageId page = asked[0].order.page;
   Trips trips;
   trips[0].page = page;
@@ -372,7 +374,7 @@ bool Tiers::serve(comm::Blocking& io) {
   bring_in(io, trips, n > 1 ? n : claim_with(page, trips), Who::keeper);
   for (std::size_t i = 0; i < n; ++i) {
     const Location found = Location::of(trips[i].before);
-    transport_.reply(asked[i].token, (comes_in(found, transport_.rank()) ? end_bring_in(trips[i].step.claimed) : found).word());
+    if (!asked[i].order.hint) transport_.reply(asked[i].token, (comes_in(found, transport_.rank()) ? end_bring_in(trips[i].step.claimed) : found).word());
   }
   return true;
 }
@@ -389,18 +391,17 @@ std::size_t Tiers::claim_asked(Trips& trips, std::array<Asked, kMostTrips>& aske
       trips[n++].page = page;
       blocks += more;
     } else {
-      if (hint || !asked_.add(asked[n])) transport_.reply(asked[n].token, kAgain);
-      if (!hint) break;
+      if (hint) continue;
+      if (!asked_.add(asked[n])) transport_.reply(asked[n].token, kAgain);
+      break;
     }
   }
   return n;
 }
 
-/// True: there is no room in plenty, so a page that is only hinted at stays where it is.
-bool Tiers::declined(const Asked& asked) noexcept {
-  if (residency_.admitted(residency_.low() + pages_.blocks_of(asked.order.page).count)) return false;
-  transport_.reply(asked.token, kAgain);
-  return true;
+/// A page that is only hinted at stays where it is unless there is room in plenty.
+bool Tiers::declines(const Asked& asked) noexcept {
+  return asked.order.hint && !residency_.admitted(residency_.low() + pages_.blocks_of(asked.order.page).count);
 }
 
 }  // namespace kasane::gas

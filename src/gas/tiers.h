@@ -106,7 +106,7 @@ class Tiers final : public Rouser {
   };
   struct Asked {
     Order order;
-    comm::ReplyToken token;
+    comm::ReplyToken token;   ///< of a hint: none
   };
   static constexpr std::uint32_t kMostAsked = 1024;
 
@@ -117,7 +117,7 @@ class Tiers final : public Rouser {
   /// The first n trips, whose pages are claimed.
   void bring_in(comm::Blocking&, Trips&, std::size_t n, Who);
   std::size_t claim_with(PageId, Trips&) noexcept;
-  [[nodiscard]] bool declined(const Asked&) noexcept;
+  [[nodiscard]] bool declines(const Asked&) noexcept;
   std::size_t claim_asked(Trips&, std::array<Asked, kMostTrips>&) noexcept;
   using Missing = mem::SpillRanges<mem::kMostBlocksOfAPage / 2>;   ///< one page of any size, or one and kMostAtOnce blocks
   bool add_missing(Missing&, PageId) const noexcept;
