@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kPatienceNs = 5'000'000'000;
 // Less than kPatienceNs, and more than what is in use at one moment stays so on a busy machine; once it is known that pins do not fit, nobody waits that long again.
-constexpr std::uint64_t kPatienceOfPinsNs = 1'000'000'000, kPatienceOfBrokenPinsNs = 20'000'000;
+constexpr std::uint64_t kPatienceOfPinsNs = 3'000'000'000, kPatienceOfBrokenPinsNs = 20'000'000;
 constexpr std::uint32_t kTriesOfPins = 32;   // that long may pass on a busy machine without this thread, or those who hold pages, having run
 // More than the longest nap of who waits (comm/waiter.cpp), and than a fault that was put off takes to come again.
 constexpr std::uint64_t kForgottenNs = 20'000'000;
