@@ -90,7 +90,7 @@ void Coherence::rouse(ThreadContext& ctx, PageId page, Rank owner) {
   constexpr std::uint32_t kMost = 16;
   std::array<PageId, kMost + 1> pages{page};
   std::size_t n = 1;
-  const gas::ReadAhead::Plan plan = ctx.asleep.ask(raw(page), kMost);
+  const gas::ReadAhead::Plan plan = tiers_ != nullptr && tiers_->asks_ahead() ? ctx.asleep.ask(raw(page), kMost) : gas::ReadAhead::Plan{};
   for (std::uint32_t i = 0; i < std::min(plan.pieces, kMost); ++i) {
     const PageId next_one{static_cast<std::uint64_t>(plan.first + plan.stride * i)};
     if (!pages_.contains(next_one) || pages_.bytes_of(next_one) != pages_.bytes_of(page)) break;

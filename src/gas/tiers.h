@@ -45,6 +45,7 @@ class Tiers final : public Rouser {
     std::string directories;     ///< of the spill file; empty: none
     std::uint64_t space_bytes = 0;
     Fatal fatal = nullptr;
+    bool asks_ahead = false;     ///< of other ranks' pages: only where nobody asked for a limit. A hint that waits for room would have its owner ask for some, and hold every rank to its share
   };
   /// Sets kRouseHandler.
   Tiers(comm::Transport&, Mover&, AddressCache&, PageHolder&, mem::Space&, mem::Residency&, const mem::AdviceTable&, Config);
@@ -82,6 +83,7 @@ class Tiers final : public Rouser {
   [[nodiscard]] ReadAhead::Plan plan(std::uint64_t offset) noexcept;
   /// Do windows that are asked for together go on a sweep downwards? first, last: offsets in them.
   [[nodiscard]] bool descends(std::uint64_t first, std::uint64_t last) noexcept;
+  [[nodiscard]] bool asks_ahead() const noexcept { return config_.asks_ahead; }
   /// Unless the program has said that the page is used at random.
   [[nodiscard]] bool reads_ahead(PageId page) const noexcept { return advice_.usage(page) != mem::Usage::random; }
   /// The block reads as zeros from now on, if it is not here. Its space on the disk stays: its page's next bytes come there.
