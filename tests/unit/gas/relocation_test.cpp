@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "gas/access.h"
@@ -273,6 +274,13 @@ TEST(InPart, WhoNeedsNoBytesTakesAPageFromSsdButAsksForOneInPart) {
   }
 }
 
+void put_on_ssd(SimRank& here, comm::Blocking& io, std::span<const PageId> pages) {
+  for (const PageId page : pages) {
+    const Location l = here.directory->lookup(io, page);
+    ASSERT_TRUE(here.directory->replace(io, page, l, in_tier(l, Tier::ssd)));
+  }
+}
+
 // With one wait for all; and what their owner answers is as good as a look at the directory, unless the page has moved since this rank's bit was set.
 TEST(InPart, PagesOnSsdComeTogetherAndAreKnownThen) {
   Job job(3, 1);
@@ -282,10 +290,7 @@ TEST(InPart, PagesOnSsdComeTogetherAndAreKnownThen) {
     rouser.moved = PageId{5};
     here.addresses->set_rouser(&rouser);
     const std::array pages{PageId{3}, PageId{4}, PageId{5}};
-    for (const PageId page : pages) {
-      const Location l = here.directory->lookup(io, page);
-      ASSERT_TRUE(here.directory->replace(io, page, l, in_tier(l, Tier::ssd)));
-    }
+    put_on_ssd(here, io, pages);
     here.addresses->learn(io, pages, true, AddressCache::Rouses::none);
     EXPECT_EQ(rouser.roused, 0);
     here.addresses->learn(io, pages, true, AddressCache::Rouses::all);
@@ -306,10 +311,7 @@ TEST(InPart, OnlyTheFirstMustCome) {
     BringsIn rouser(here);
     here.addresses->set_rouser(&rouser);
     const std::array pages{PageId{3}, PageId{4}, PageId{5}};
-    for (const PageId page : pages) {
-      const Location l = here.directory->lookup(io, page);
-      ASSERT_TRUE(here.directory->replace(io, page, l, in_tier(l, Tier::ssd)));
-    }
+    put_on_ssd(here, io, pages);
     here.addresses->learn(io, pages, false, AddressCache::Rouses::first);
     EXPECT_EQ(rouser.waits, 1);
     EXPECT_EQ(rouser.roused, 1);
