@@ -29,6 +29,7 @@ bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
   } else {
     const Fault fault = carry_out_fault(ctx, b, event, step);
     if (fault == Fault::again) {   // the access runs into its next fault, with the page a little further
+      count(ctx.counters.faults_again);
       ctx.sweeps.comes_again();
       ctx.io.waiter().pause();
     }
