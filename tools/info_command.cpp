@@ -171,7 +171,7 @@ void print_limits() {
   line("vm.max_map_count", read_word("/proc/sys/vm/max_map_count") + " mappings a process");
   line("vm.overcommit_memory", read_word("/proc/sys/vm/overcommit_memory"));
   line("default workers", fmt::format("{} a job, shared by its ranks", topo::usable_cores()));
-  line("default --dram", fmt::format("{} MiB a host for jobs of several ranks, three quarters of its memory or control group; what is more goes to --spill", mem::default_budget(mem::machine_memory(), topo::memory_limit(), 1) >> 20));
+  line("default --dram", fmt::format("{} MiB a host, three quarters of its memory or control group; what is more goes to --spill", mem::default_budget(mem::machine_memory(), topo::memory_limit(), 1) >> 20));
   line("stack guards", mem::guards_available() ? "MADV_GUARD_INSTALL: none of them costs a mapping"
                                                : fmt::format("mprotect (no MADV_GUARD_INSTALL for shared memory, Linux 6.15): {} at most", mem::kFallbackGuards));
   line("page tables", mem::page_tables_go_back() ? "the kernel frees those that are not used any more: --dram can be far less than what is used of the space"

@@ -495,7 +495,7 @@ void* kasane_key_get(kasane_key_t key);            /**< of the calling thread; N
   X(crossings, "edges between ranks: a release there and an acquire here")    \
   X(faults_read, "load faults")                                               \
   X(faults_write, "store faults")                                             \
-  X(faults_again, "of all these, runs into a page that was on its way or first had to come, and into it again then") \
+  X(faults_again, "of all these, those whose page was on its way, or had to come first: the access faulted again") \
   X(blocks_fetched, "blocks fetched from their owner")                        \
   X(bytes_fetched, "bytes fetched from other ranks")                          \
   X(diffs, "blocks whose changed bytes were put to their owner")              \

@@ -207,6 +207,9 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   struct Pinning;
   class Gathering;
   bool pin_block(ThreadContext&, BlockId, Event);
+  [[nodiscard]] std::uint64_t shown_until(std::uint64_t first, std::uint64_t end, Use) const noexcept;
+  [[nodiscard]] std::uint64_t pin_shown(std::uint64_t first, std::uint64_t end, Use) noexcept;
+  bool count_pin(BlockId, BlockState before, int by) noexcept;
   void send_for(ThreadContext&, std::uint64_t begin, std::uint64_t end);
   [[nodiscard]] bool is_coming(mem::BlockRange) const noexcept;
   template <class F>

@@ -19,7 +19,7 @@ using mem::kBlockBytes;
 
 void Coherence::prefetch(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes, Use use) {
   std::uint64_t begin = offset, end = offset + bytes;
-  const bool sends = use != Use::write_only && tiers_ != nullptr && tiers_->is_open();
+  const bool sends = use != Use::write_only && tiers_ != nullptr && tiers_->stores_any();
   if (use == Use::write_only) {   // the others would have to be read
     begin = (begin + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
     end = end / kBlockBytes * kBlockBytes;
@@ -27,6 +27,8 @@ void Coherence::prefetch(ThreadContext& ctx, std::uint64_t offset, std::size_t b
   if (sends) send_for(ctx, begin, end);
   const auto pin_until = [&](std::uint64_t until) {
     while (begin < until) {
+      begin = std::max(begin, mem::offset_of(BlockId{shown_until(raw(mem::block_of(begin)), raw(mem::block_of(until + kBlockBytes - 1)), use)}));
+      if (begin >= until) return;
       const std::uint64_t piece = std::min(until, (begin / mem::kLargestPageBytes + 1) * mem::kLargestPageBytes) - begin;
       if (pin(ctx, begin, piece, use)) return;   // not allocated
       unpin(ctx, begin, piece);

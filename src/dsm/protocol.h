@@ -238,6 +238,11 @@ struct Step {
   return Step{};
 }
 
+/// Has V all that a pin needs, so that it is only to be counted? As next() has it: then the claim and the finish, with nothing between them, can be one compare-swap.
+[[nodiscard]] constexpr bool shows(const BlockState& s, Use use) noexcept {
+  return !s.busy && (use == Use::read ? s.view != View::none : s.view == View::write);
+}
+
 /// The step of who holds the bit of an invalid block for a load, store or pin, and has found the page ours and on SSD, or in part: the block comes by itself, the page stays there.
 [[nodiscard]] constexpr Step found_on_ssd(const BlockState& s, Event event) noexcept {
   using enum Action;

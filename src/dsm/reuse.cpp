@@ -123,14 +123,15 @@ void Coherence::blank(comm::Blocking& io, BlockRange all) {
     const PageId page = pages_.page_of(block_at(all.first, begin));
     const BlockRange blocks = pages_.blocks_of(page);
     end = std::min(all.count, end_of(blocks) - raw(all.first));
-    if (!residency_->counts(page) || directory_.near_owner(page) != transport_.rank()) continue;
+    const auto in_part = [&] { return gas::at_home_on_ssd(directory_.lookup(io, page), transport_.rank()); };
+    if (!residency_->counts(page) || directory_.near_owner(page) != transport_.rank() || !in_part()) continue;
     for (std::uint64_t i = begin; i < end; ++i) {
       const BlockState s = state(block_at(all.first, i));
       const Step step = next(s, Event::blank);
       held[i] = step.verdict == Verdict::proceed && try_claim(block_at(all.first, i), s, step);
     }
     // While we hold one the page stays where it is.
-    if (!gas::at_home_on_ssd(directory_.lookup(io, page), transport_.rank())) {
+    if (!in_part()) {
       for (std::uint64_t i = begin; i < end; ++i) {
         if (held[i]) finish(block_at(all.first, i), state_of(i));
         held[i] = false;

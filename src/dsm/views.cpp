@@ -287,7 +287,7 @@ std::optional<BlockId> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, 
   const Pinning pinning{offset, offset + bytes, use};
   const std::uint64_t first = raw(mem::block_of(offset)), end = raw(mem::block_of(offset + bytes + kBlockBytes - 1));
   std::uint64_t noted = 0;
-  for (std::uint64_t b = first; b < end;) {
+  for (std::uint64_t b = pin_shown(first, end, use); b < end;) {
     admit(ctx.io, std::min(kMostBlocks, end - b), Serves::itself);
     Gathering gathering(*this, ctx, pinning, BlockId{b});
     gathering.gather();
@@ -306,6 +306,30 @@ std::optional<BlockId> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, 
   return std::nullopt;
 }
 
+/// Blocks [first, end): the first one that V does not show as the use needs it.
+std::uint64_t Coherence::shown_until(std::uint64_t first, std::uint64_t end, Use use) const noexcept {
+  // relaxed: nothing is done on the strength of it.
+  while (first < end && shows(BlockState::of(table_[BlockId{first}].load(std::memory_order_relaxed)), use)) ++first;
+  return first;
+}
+
+/// Pins those at the beginning of [first, end) that need no more than that, whose use nobody wants to know of. Returns the first one that does.
+std::uint64_t Coherence::pin_shown(std::uint64_t first, std::uint64_t end, Use use) noexcept {
+  for (; first < end; ++first) {
+    const BlockState s = state(BlockId{first});
+    if (!shows(s, use) || (predictor_ != nullptr && !s.owned) || !count_pin(BlockId{first}, s, 1)) break;
+  }
+  return first;
+}
+
+/// The claim and the finish of a step without actions, in one. False: the word has changed meanwhile.
+bool Coherence::count_pin(BlockId b, BlockState before, int by) noexcept {
+  BlockState after = before;
+  after.pins += static_cast<std::uint32_t>(by);
+  std::uint32_t expected = before.word();
+  return table_[b].compare_exchange_strong(expected, after.word());   // seq_cst, as any claim
+}
+
 /// As a fault does it, waiting. False: not allocated.
 bool Coherence::pin_block(ThreadContext& ctx, BlockId b, Event event) {
   for (;;) {
@@ -319,9 +343,12 @@ bool Coherence::pin_block(ThreadContext& ctx, BlockId b, Event event) {
 void Coherence::unpin(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes) {
   const std::uint64_t first = raw(mem::block_of(offset)), end = raw(mem::block_of(offset + bytes + kBlockBytes - 1));
   for (std::uint64_t b = first; b < end; ++b) {
-    KASANE_CHECK(state(BlockId{b}).pins > 0, "a view ends that was not made on this rank");
-    const Step step = claim_block(ctx.io, BlockId{b}, Event::unpin);
-    finish(BlockId{b}, step.after);
+    for (;;) {
+      const BlockState s = state(BlockId{b});
+      KASANE_CHECK(s.pins > 0, "a view ends that was not made on this rank");
+      if (s.busy) wait_free(ctx.io, BlockId{b});
+      else if (count_pin(BlockId{b}, s, -1)) break;
+    }
   }
 }
 

@@ -89,6 +89,7 @@ class Tiers final : public Rouser {
   /// The block reads as zeros from now on, if it is not here. Its space on the disk stays: its page's next bytes come there.
   void forget(BlockId b) noexcept { file_->forget(b); }
   [[nodiscard]] bool stored(BlockId b) const noexcept { return is_open() && file_->stored(b); }
+  [[nodiscard]] bool stores_any() const noexcept { return is_open() && file_->stores_any(); }
 
   /// Reads what nobody waits for, beside the program; see mem::SpillReader. False: the caller still has the flight.
   [[nodiscard]] bool launch(mem::Flight& flight) noexcept { return is_open() && reader_->launch(flight); }

@@ -56,6 +56,7 @@ class SpillFile {
   /// The file that holds the stripe of offset.
   [[nodiscard]] int fd(std::uint64_t offset) const noexcept { return of(offset).fd; }
   [[nodiscard]] bool stored(BlockId b) const noexcept { return stored_.contains(b); }
+  [[nodiscard]] bool stores_any() const noexcept { return stored_.next(0) != ~std::uint64_t{0}; }
   /// The block's bytes are in its file now.
   void set_stored(BlockId b) noexcept { stored_.insert(b); }
   /// It reads as zeros from now on; its space stays.

@@ -76,8 +76,7 @@ std::size_t MemoryTiers::budget_bytes(const std::vector<Rank>& host_ranks) noexc
 
 Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, const Options& options) {
   const bool limited = options.dram_bytes != 0, directories_named = options.spill != "auto" && options.spill != "none";
-  // A rank alone whose pages all stay has nothing to do for a view, or a put; under a budget it has (docs/design/tiers.md).
-  if (!limited && !directories_named && (options.spill == "none" || parts.transport.ranks() == 1)) return nullptr;
+  if (!limited && options.spill == "none") return nullptr;
   const Rank me = parts.transport.rank();
   std::vector<Rank> here = parts.host_ranks;
   if (here.empty()) here.push_back(me);

@@ -15,7 +15,7 @@ struct Options {
   std::uint64_t ranks = 1;
   std::uint64_t workers = 0;               ///< 0: usable cores / ranks, at least 1
   std::uint64_t space_bytes = std::uint64_t{1} << 40;
-  std::uint64_t dram_bytes = 0;            ///< that the ranks of a host may keep global memory in; 0: three quarters of what there is; no limit with spill == "none", and in a job of one rank whose spill is "auto"
+  std::uint64_t dram_bytes = 0;            ///< that the ranks of a host may keep global memory in; 0: three quarters of what there is, or with spill == "none" no limit
   std::uint64_t spare_bytes = 0;           ///< of a rank's share of it, kept free; 0: a 16th
   std::string spill = "auto";              ///< directories of the spill files; auto: $TMPDIR or /var/tmp; none: nothing is spilled
   std::uint64_t stack_bytes = 64 << 10;    ///< of a thread
