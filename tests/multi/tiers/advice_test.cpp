@@ -2,6 +2,7 @@
 // What a program says of memory that may leave DRAM (advise, evict, pin): under a budget (KASANE_DRAM) it changes which pages leave and come, and nothing else.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -76,7 +77,8 @@ TEST(Advice, WhatIsEvictedLeavesAndComesBack) {
 }
 
 TEST(Advice, WhatIsPinnedStays) {
-  const std::size_t pinned = budget_pages() / 4, much = budget_pages() * 2;
+  // Half of a rank's share at most: where every rank asks for room, none may have more than its share for what is pinned and the rest.
+  const std::size_t pinned = budget_pages() / std::max(4u, 2 * kasane::ranks()), much = budget_pages() * 2;
   std::uint64_t after_sweeps = 1, after_evict = 1, gone = 0, bad = 1;
   kasane::run([&] {
     auto *data = allocate(pinned), *others = allocate(much);
