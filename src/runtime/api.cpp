@@ -345,10 +345,8 @@ int kasane_statistics_of(uint32_t rank, kasane_statistics_t* out) {
 #define KASANE_ONE(name, help) +1
   static_assert(count == 0 KASANE_COUNTERS(KASANE_ONE), "include/kasane/kasane.h lists the counters of src/base/counters.h");
 #undef KASANE_ONE
-  std::uint64_t values[count];
-  r->counters(Rank{rank}, values);
-  std::size_t i = 0;
-#define KASANE_TAKE(name, help) out->name = values[i++];
+  const kasane::runtime::CounterSums values = r->counters(Rank{rank});
+#define KASANE_TAKE(name, help) out->name = values[kasane::runtime::row_##name];
   KASANE_COUNTERS(KASANE_TAKE)
 #undef KASANE_TAKE
   return 0;

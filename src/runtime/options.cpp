@@ -31,6 +31,7 @@ OptionTable option_table(Options& o) {
       .bytes("--write-buffer", "KASANE_WRITE_BUFFER", o.write_buffer_bytes, "changed memory of other ranks' pages that a rank keeps for its next release; beyond it the oldest is sent ahead; 0: nothing is", {0, 1ull << 40})
       .flag("--tag-output", "KASANE_TAG_OUTPUT", o.tag_output, "put the rank before every line of output")
       .flag("--stats", "KASANE_STATS", o.statistics, "print a table of counters for each rank at the end")
+      .duration("--stats-every", "KASANE_STATS_EVERY", o.statistics_every_ns, "say on standard error at such intervals, 10s for instance, what the job has done since: threads, faults, bytes fetched, put, spilled and read back; 0: never", {0, 86'400'000'000'000})
       .choice("--progress", "KASANE_PROGRESS", o.progress, {"auto", "on", "off"},
               "show on standard error how far a checkpoint is that is written or read: on a terminal, always, never")
       .text("--trace", "KASANE_TRACE", o.trace, "write when each worker stole, faulted, fetched, put, fenced and idled to this file, for Perfetto or chrome://tracing")

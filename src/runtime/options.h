@@ -35,6 +35,7 @@ struct Options {
   std::uint64_t write_buffer_bytes = 2 << 20;   ///< changed bytes that a rank keeps for the next release; 0: all
   bool tag_output = false;
   bool statistics = false;
+  std::uint64_t statistics_every_ns = 0;   ///< rank 0 says what the job has done since it said so last; 0: never
   std::string progress = "auto";           ///< of checkpoints, on standard error: auto, on, off
   std::string trace;                       ///< the file; empty: nothing is traced
   std::uint64_t trace_events = 1 << 20;    ///< that a thread keeps

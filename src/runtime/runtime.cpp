@@ -45,7 +45,7 @@
 #include "runtime/fences.h"
 #include "runtime/global_malloc.h"
 #include "runtime/heap_report.h"
-#include "runtime/table_row.h"
+#include "runtime/job_counters.h"
 #include "runtime/loaded_objects.h"
 #include "runtime/memory_tiers.h"
 #include "runtime/mixing_check.h"
@@ -54,6 +54,7 @@
 #include "runtime/race_report.h"
 #include "runtime/segments.h"
 #include "runtime/stacks.h"
+#include "runtime/statistics_ticker.h"
 #include "runtime/thread_contexts.h"
 #include "runtime/trace_file.h"
 #include "sched/scheduler.h"
@@ -89,10 +90,6 @@ Result<Region> attach_region(comm::Engine& engine, comm::RegionId id, std::size_
   return region;
 }
 
-#define X(name, help) +1
-constexpr std::size_t kCounters = 0 KASANE_COUNTERS(X);
-#undef X
-
 std::uint32_t default_workers(std::uint32_t ranks) { return std::max(1u, topo::usable_cores() / ranks); }
 
 }  // namespace
@@ -125,6 +122,8 @@ struct Runtime::State {
   std::unique_ptr<MemoryTiers> tiers;     ///< null: global memory stays in DRAM
   std::unique_ptr<gas::Attractor> attractor;   ///< null: pages stay where they are
   std::unique_ptr<dsm::Predictor> predictor;   ///< null: copies stay until they are told of
+  std::optional<JobCounters> job_counters;
+  std::optional<StatisticsTicker> ticker; ///< --stats-every
   std::optional<TraceRegion> trace;       ///< --trace
   std::optional<ThreadContexts> contexts;
   std::unique_ptr<MixingCheck> mixing;    ///< --check-mixing
@@ -160,7 +159,7 @@ struct Runtime::State {
   [[nodiscard]] std::string means() const;
   void print_statistics();
   void settle_heap(bool all_joined);
-  void read_counters(Rank, std::uint64_t* values);
+  CounterSums counters_of(Rank);
   Result<void> give_main_a_stack();
   void start_threads(std::uint32_t first_worker);
   void service_loop();
@@ -182,7 +181,6 @@ struct Runtime::State {
   /// Workers, the service thread, all others, faults served for others, the keeper.
   [[nodiscard]] std::size_t counted_threads() const { return workers + 4; }
   [[nodiscard]] std::uint32_t traced_threads() const { return workers + 3; }   ///< all but the keeper
-  Counters* own_counters() const { return reinterpret_cast<Counters*>(transport->mapped(rank, gas::kStatistics)); }
 
   /// Memory that is always there, and the same on all ranks.
   [[nodiscard]] bool in_common_stacks(std::uint64_t offset) const noexcept { return common_stacks && segments.in_stacks(offset, ranks); }
@@ -385,14 +383,15 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
     heaps[i].emplace(*transport, config, *directory, *mover, *coherence);
   }
 
-  KASANE_TRY(attach_region(*comm_engine, gas::kStatistics, counted_threads() * sizeof(Counters)));
+  KASANE_TRY(attach_region(*comm_engine, gas::kStatistics, JobCounters::bytes(counted_threads())));
+  job_counters.emplace(*transport, counted_threads());
   if (!options.trace.empty()) {
     if (raw(rank) == 0) KASANE_TRY(TraceRegion::can_write(options.trace));
     auto logs = attach_region(*comm_engine, gas::kTrace, TraceRegion::bytes(traced_threads(), options.trace_events));
     KASANE_TRY(logs);
-    trace.emplace(logs->base, own_counters(), traced_threads(), options.trace_events);
+    trace.emplace(logs->base, job_counters->own(), traced_threads(), options.trace_events);
   }
-  contexts.emplace(*transport, own_counters(), workers);
+  contexts.emplace(*transport, job_counters->own(), workers);
   auto made_access = gas::Access::create(*comm_engine, *addresses, attractor.get(), space->bytes(), space->v(0));
   KASANE_TRY(made_access);
   access = std::move(*made_access);
@@ -453,7 +452,7 @@ Result<void> Runtime::State::build_threads() {
   config.stack_bytes = segments.stack_bytes;
   config.stacks = space->v(segments.stacks_offset);
   config.region = region->base;
-  config.counters = own_counters();
+  config.counters = job_counters->own();
   config.words = &*words;
   config.edges = &*fences;
   config.mover = &*stacks;
@@ -493,8 +492,11 @@ bool Runtime::State::on_fault(void* self, std::uint64_t offset, mem::Access want
 
 void Runtime::State::start_threads(std::uint32_t first_worker) {
   running.store(true);
+  if (raw(rank) == 0 && options.statistics_every_ns != 0) {
+    ticker.emplace(options.statistics_every_ns, begin_ns, [this] { return job_counters->total(contexts->here().io); });
+  }
   service_thread = std::thread([this] { service_loop(); });
-  if (tiers != nullptr) tiers->start(*transport, own_counters()[counted_threads() - 1], [this] { return pool->asleep(); });
+  if (tiers != nullptr) tiers->start(*transport, job_counters->own()[counted_threads() - 1], [this] { return pool->asleep(); });
   for (std::uint32_t w = first_worker; w < workers; ++w) {
     workers_left.fetch_add(1);
     worker_threads.emplace_back([this, w] {
@@ -559,6 +561,7 @@ void Runtime::serve() {
 void Runtime::shut_down() noexcept {
   auto& s = *state_;
   if (s.shut_down.exchange(true) || !s.running.load()) return;
+  s.ticker.reset();
   if (raw(s.rank) == 0) {
     for (std::uint32_t r = 1; r < s.ranks; ++r) s.contexts->here().io.send(Rank{r}, gas::kStopHandler, {});
   } else {
@@ -654,16 +657,7 @@ void Runtime::State::report() {
 }
 
 void Runtime::State::count_races() {
-  enum : std::size_t {
-#define X(name, help) row_##name,
-    KASANE_COUNTERS(X)
-#undef X
-  };
-  std::array<std::uint64_t, kCounters> of;
-  for (std::uint32_t r = 0; r < ranks; ++r) {
-    read_counters(Rank{r}, of.data());
-    races_found += of[row_data_races];
-  }
+  for (std::uint32_t r = 0; r < ranks; ++r) races_found += counters_of(Rank{r})[row_data_races];
   fmt::print(stderr, "kasane: {} data race{} found{}\n", races_found, races_found == 1 ? "" : "s",
              races_found == 0 ? " in this run, which does not prove that there are none" : "");
 }
@@ -675,62 +669,20 @@ std::string Runtime::State::means() const {
   return fmt::format("between ranks: {}; absent memory: {}, served {}", between, engine->name(), engine->name() == mem::kUffdThread ? "by a thread" : "in place");
 }
 
-/// --stats: one line a counter that counted something, a column a rank, on standard error; and rates to and from the spill files.
+/// --stats, on standard error.
 void Runtime::State::print_statistics() {
-  std::vector<std::array<std::uint64_t, kCounters>> of(ranks);
-  for (std::uint32_t r = 0; r < ranks; ++r) read_counters(Rank{r}, of[r].data());
+  std::vector<CounterSums> of(ranks);
+  for (std::uint32_t r = 0; r < ranks; ++r) of[r] = counters_of(Rank{r});
   const double seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
-  std::string text = fmt::format("\nkasane: {} ranks x {} workers, {:.3f} s; {}\n{:<18}", ranks, workers, seconds, means(), "rank");
-  for (std::uint32_t r = 0; r < ranks; ++r) text += fmt::format(" {:>14}", r);
-  text += "\n";
-  std::vector<std::uint64_t> values(ranks);
-  std::size_t row = 0;
-  const auto print = [&](std::string_view name, std::string_view help) {
-    for (std::uint32_t r = 0; r < ranks; ++r) values[r] = of[r][row];
-    text += table_row(name, values, name.starts_with("ns_") ? Unit::nanoseconds : name.starts_with("bytes_") ? Unit::bytes : Unit::count, help);
-    ++row;
-  };
-#define X(name, help) print(#name, help);
-  KASANE_COUNTERS(X)
-#undef X
-  enum : std::size_t {
-#define X(name, help) row_##name,
-    KASANE_COUNTERS(X)
-#undef X
-  };
-  const auto rate = [&](const char* name, std::size_t bytes, const char* help) {
-    if (std::ranges::all_of(of, [&](const auto& counters) { return counters[bytes] == 0; })) return;
-    text += fmt::format("{:<18}", name);
-    for (const auto& counters : of) text += fmt::format(" {:>14.1f}", static_cast<double>(counters[bytes]) / (1 << 20) / seconds);
-    text += fmt::format("  {}\n", help);
-  };
-  rate("spill_rate", row_bytes_spilled, "MiB/s written to the spill file, over the whole run");
-  rate("unspill_rate", row_bytes_read_back, "MiB/s read from it");
-  text += heap_table(all_heaps(), contexts->here().io, ranks);
+  const std::string text = fmt::format("\nkasane: {} ranks x {} workers, {:.3f} s; {}\n", ranks, workers, seconds, means()) + counter_table(of, seconds) +
+                           heap_table(all_heaps(), contexts->here().io, ranks);
   std::fputs(text.c_str(), stderr);
 }
 
-/// The sums over the rank's threads, in the order of KASANE_COUNTERS. Each counter is a word that one thread writes, so it is read whole.
-void Runtime::State::read_counters(Rank of, std::uint64_t* values) {
-  std::fill_n(values, kCounters, 0);
-  const std::size_t threads = counted_threads();
-  const std::unique_ptr<Counters[]> copy(new Counters[threads]);
-  const Counters* counters = own_counters();
-  if (of != rank) {
-    if (left.load()) return;
-    counters = reinterpret_cast<const Counters*>(transport->mapped(of, gas::kStatistics));
-    if (counters == nullptr) {
-      contexts->here().io.read({of, gas::kStatistics, 0}, copy.get(), threads * sizeof(Counters));
-      counters = copy.get();
-    }
-  }
-  for (std::size_t t = 0; t < threads; ++t) {
-    std::uint64_t* sum = values;
-    // relaxed: numbers for a table, each exact by itself.
-#define X(name, help) *sum++ += counters[t].name.load(std::memory_order_relaxed);
-    KASANE_COUNTERS(X)
-#undef X
-  }
+/// Of other ranks nothing once the network is gone.
+CounterSums Runtime::State::counters_of(Rank of) {
+  if (of == rank) return job_counters->of_own();
+  return left.load() ? CounterSums{} : job_counters->of(contexts->here().io, of);
 }
 
 // ---- main ----------------------------------------------------------------------------------------------------------
@@ -975,9 +927,9 @@ Result<Rank> Runtime::where(const void* global) {
   return fail(Errc::out_of_range, fmt::format("where: {} is not allocated", global));
 }
 
-void Runtime::counters(Rank rank, std::uint64_t* values) const {
+CounterSums Runtime::counters(Rank rank) const {
   const ult::RuntimeSection section;
-  state_->read_counters(rank, values);
+  return state_->counters_of(rank);
 }
 
 }  // namespace kasane::runtime

@@ -8,13 +8,13 @@
 #include <functional>
 #include <memory>
 
-#include "base/counters.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "comm/bootstrap/job.h"
 #include "dsm/protocol.h"
 #include "gas/advisor.h"
 #include "gas/placement.h"
+#include "runtime/job_counters.h"
 #include "runtime/options.h"
 
 namespace kasane::runtime {
@@ -100,7 +100,7 @@ class Runtime {
   Result<Rank> where(const void* global);
 
   /// Sum over the rank's workers and service thread.
-  void counters(Rank, std::uint64_t* values /* in the order of KASANE_COUNTERS */) const;
+  [[nodiscard]] CounterSums counters(Rank) const;
 
  private:
   struct State;

@@ -25,8 +25,9 @@ std::string scaled(std::uint64_t value, double step, std::span<const std::string
 }  // namespace
 
 std::string in_units(std::uint64_t value, Unit unit) {
-  static constexpr std::string_view kBytes[] = {"B", "KiB", "MiB", "GiB", "TiB"}, kTimes[] = {"ns", "µs", "ms", "s"};
+  static constexpr std::string_view kBytes[] = {"B", "KiB", "MiB", "GiB", "TiB"}, kTimes[] = {"ns", "µs", "ms", "s"}, kThousands[] = {"", "k", "M", "G"};
   if (value == 0 || unit == Unit::count) return fmt::format("{}", value);
+  if (unit == Unit::thousands) return value < 1000 ? fmt::format("{}", value) : scaled(value, 1000, kThousands);
   return unit == Unit::bytes ? scaled(value, 1024, kBytes) : scaled(value, 1000, kTimes);
 }
 

@@ -10,9 +10,9 @@
 
 namespace kasane::runtime {
 
-enum class Unit : std::uint8_t { count, bytes, nanoseconds };
+enum class Unit : std::uint8_t { count, thousands, bytes, nanoseconds };   ///< count: to the last digit; thousands: as the others
 
-/// Three digits that count, and a unit: "4711", "1.50 MiB", "5.35 s", "0".
+/// Three digits that count, and a unit: "4711", "4.71 k", "1.50 MiB", "5.35 s", "0".
 [[nodiscard]] std::string in_units(std::uint64_t value, Unit);
 
 /// "name   value … help\n", a column a rank; nothing if all are 0. A name that begins with ns_ begins with time_ here, since what follows has units of its own.

@@ -12,6 +12,9 @@ namespace {
 TEST(TableRow, NumbersHaveUnitsAndThreeDigitsThatCount) {
   EXPECT_EQ(in_units(0, Unit::bytes), "0");
   EXPECT_EQ(in_units(266644, Unit::count), "266644");
+  EXPECT_EQ(in_units(999, Unit::thousands), "999");
+  EXPECT_EQ(in_units(1000, Unit::thousands), "1.00 k");
+  EXPECT_EQ(in_units(26'664'400, Unit::thousands), "26.7 M");
   EXPECT_EQ(in_units(1, Unit::bytes), "1 B");
   EXPECT_EQ(in_units(1023, Unit::bytes), "1023 B");
   EXPECT_EQ(in_units(1024, Unit::bytes), "1.00 KiB");

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The counters of a job: the sums of each rank's threads, as they are read while it runs, and what is told of them (--stats, --stats-every).
+// Thread safety: JobCounters: any thread, with an io of its own. The rest is pure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/counters.h"
+#include "comm/blocking.h"
+#include "comm/transport.h"
+
+namespace kasane::runtime {
+
+enum CounterRow : std::size_t {
+#define X(name, help) row_##name,
+  KASANE_COUNTERS(X)
+#undef X
+  kCounterRows
+};
+
+/// In the order of KASANE_COUNTERS.
+using CounterSums = std::array<std::uint64_t, kCounterRows>;
+
+class JobCounters {
+ public:
+  /// threads: of each rank, whose counters lie in its region gas::kStatistics.
+  JobCounters(comm::Transport&, std::size_t threads) noexcept;
+
+  [[nodiscard]] static constexpr std::size_t bytes(std::size_t threads) noexcept { return threads * sizeof(Counters); }
+  /// This rank's: as long as the process.
+  [[nodiscard]] Counters* own() const noexcept { return own_; }
+  /// Each is a word that one thread writes, so it is read whole; together they are a snapshot only when nobody works.
+  [[nodiscard]] CounterSums of(comm::Blocking&, Rank) const;
+  [[nodiscard]] CounterSums of_own() const noexcept { return sum(own_); }
+  [[nodiscard]] CounterSums total(comm::Blocking&) const;
+
+ private:
+  [[nodiscard]] CounterSums sum(const Counters*) const noexcept;
+
+  comm::Transport& transport_;   ///< of() and total(): only while the network is there
+  std::size_t threads_;
+  Counters* own_;
+};
+
+/// One line a counter that counted something, a column a rank; and rates to and from the spill files.
+[[nodiscard]] std::string counter_table(std::span<const CounterSums> of_ranks, double seconds);
+
+/// "kasane: 12.0 s; a second: 1.20 M threads, 35 thefts between ranks, 120 MiB fetched, 232 MiB spilled\n": what the job has done since it was `before`, `interval` seconds ago.
+[[nodiscard]] std::string progress_line(double seconds, double interval, const CounterSums& before, const CounterSums& now);
+
+}  // namespace kasane::runtime
