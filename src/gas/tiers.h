@@ -105,7 +105,7 @@ class Tiers final : public Rouser {
  private:
   struct Order {
     PageId page;
-    bool hint;
+    std::uint64_t hint;   ///< 0 or 1; of this size, so that no byte of the message is left open
   };
   struct Asked {
     Order order;
