@@ -54,6 +54,7 @@ class TraceLog;
   X(bytes_of_tables, "bytes of page tables, and of entries for blocks, in the budget: the most at once") \
   X(tables_given_back, "ranges of 4 MiB whose page tables were given back")       \
   X(bytes_of_stacks, "bytes of frames of threads' stacks in the budget: the most at once") \
+  X(stacks_trimmed, "free stacks that gave their frames back where room was short")  \
   X(bytes_moved, "live bytes that moved with them")                               \
   X(address_hits, "accesses to a page whose location was cached here")            \
   X(address_misses, "accesses that asked the directory where a page is")         \

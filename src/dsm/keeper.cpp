@@ -23,6 +23,7 @@ constexpr std::uint64_t kForgottenNs = 20'000'000;
 constexpr std::int64_t kShortestNapNs = kForgottenNs, kLongestNapNs = 64 * kShortestNapNs;   ///< a look at all pages, of all who could give, for what nobody waits for
 // Others give what they have unused at once, and what has to be written first within milliseconds.
 constexpr std::uint64_t kPatienceOfClaimsNs = 50'000'000, kClaimAgainNs = 1'000'000'000, kWakeOthersNs = 20'000'000, kIdleNs = 100'000'000;
+constexpr std::uint32_t kStacksTogether = 256;   ///< that give their frames back in one turn: 1 to 3 ms
 constexpr std::uint64_t kMostTogether = 1024;   ///< blocks that leave in one batch, unless a page has more
 
 /// By who alone changes it.
@@ -108,9 +109,14 @@ void Keeper::mind_tables(Counters* counters) {
   mind_what_stays();
 }
 
-/// Frames of stacks cannot leave. If they alone are too many, looking for tables that can go back would not help.
+/// Frames of stacks cannot leave while a thread has them. If they alone are too many, looking for tables that can go back would not help.
 void Keeper::mind_stacks(Counters* counters) {
   if (residency_.stacks_due()) residency_.measure_stacks();
+  if (threads_.trim_stacks && residency_.used_by_stacks() > residency_.share() / 8 && residency_.short_of(residency_.low()) != 0) {
+    const std::uint32_t trimmed = threads_.trim_stacks(kStacksTogether);
+    if (counters != nullptr) count(counters->stacks_trimmed, trimmed);
+    if (trimmed != 0) residency_.measure_stacks();
+  }
   const std::uint64_t stacks = residency_.used_by_stacks(), share = residency_.share();   // as found by whoever has measured last
   if (counters != nullptr) note_most(counters->bytes_of_stacks, stacks * mem::kBlockBytes);
   if (stacks > share / 8 * 7) return mind_what_stays();
@@ -217,7 +223,7 @@ std::uint64_t Keeper::needed() const noexcept { return std::max<std::uint64_t>(n
 /// A rank whose pages others ask for is not idle, though its threads are.
 void Keeper::note_idle() {
   const std::uint64_t now = now_ns();
-  if (!idle_ || !idle_() || tiers_.asked() || need_.blocks != 0) busy_at_ns_ = now;
+  if (!threads_.idle || !threads_.idle() || tiers_.asked() || need_.blocks != 0) busy_at_ns_ = now;
   residency_.set_idle(now - busy_at_ns_ > kIdleNs);
 }
 

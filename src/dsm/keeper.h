@@ -37,8 +37,12 @@ class Keeper final : private mem::PageProbe {
     void (*pins_break)() = nullptr;   ///< once: what is pinned does not fit, so pages of it leave
     void (*tables_crowd)(std::uint64_t tables, std::uint64_t stacks, std::uint64_t share) = nullptr;   ///< once: tables and stacks take more than half of this rank's share
   };
-  /// Do this rank's threads do nothing? Before run().
-  void set_idle(std::function<bool()> idle) { idle_ = std::move(idle); }
+  struct Threads {
+    std::function<bool()> idle;                                  ///< do this rank's threads do nothing?
+    std::function<std::uint32_t(std::uint32_t most)> trim_stacks;   ///< gives back frames of so many free stacks; how many it were
+  };
+  /// Before run().
+  void set_threads(Threads threads) { threads_ = std::move(threads); }
   /// Sets kBudgetHandler.
   Keeper(comm::Transport&, Coherence&, gas::Tiers&, mem::Residency&, gas::Advisor&, const gas::Directory&, Config);
 
@@ -110,7 +114,7 @@ class Keeper final : private mem::PageProbe {
   std::string why_;                   ///< there is no spill file
   mem::Need need_;                     ///< what threads of this rank wait for
   std::uint64_t wanted_at_ns_ = 0;     ///< when one of them last wanted it
-  std::function<bool()> idle_;
+  Threads threads_;
   std::uint64_t claimed_ = 0;          ///< blocks that others are asked for since they are this rank's by right, though nobody waits for them yet
   std::uint64_t claimed_at_ns_ = 0, held_then_ = 0;   ///< when that began, or some came; and what was held
   std::uint64_t busy_at_ns_ = 0;       ///< when somebody last did something with this rank's pages, as far as is known

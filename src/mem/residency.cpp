@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mem/residency.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "base/assert.h"
@@ -142,13 +139,7 @@ std::uint64_t Residency::punch(int fd, BlockSet& set, BlockRange blocks) noexcep
     ++punched;
   }
   // All of it, counted or not: others may have read or written frames that nobody here has touched.
-  if (punched != 0 || fd == space_.frames_fd()) {
-    const int saved = errno;
-    while (::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset_of(blocks.first)), static_cast<off_t>(blocks.count * kBlockBytes)) != 0) {
-      KASANE_CHECK(errno == EINTR, "a memory file lets go of frames");
-    }
-    errno = saved;
-  }
+  if (punched != 0 || fd == space_.frames_fd()) punch_frames(fd, offset_of(blocks.first), blocks.count * kBlockBytes);
   return punched;
 }
 

@@ -128,6 +128,7 @@ class Residency {
   /// A thread's stack is used here for the first time: blocks that are charged for it. Not from fault handlers.
   [[nodiscard]] std::uint64_t room_of_a_stack() const noexcept { return stacks_->presumed_of_one(); }
   void use_stack(StackId) noexcept;
+  void forget_stack(StackId stack) noexcept { stacks_->forget(stack); }
   [[nodiscard]] bool stacks_due() const noexcept { return ns_to_sleep() == 0; }
   /// Charges what they take now; nothing if another thread is at it.
   void measure_stacks() noexcept;

@@ -6,14 +6,18 @@
 // Invariant: Space::create either returns a whole Space or leaves the reservation at base as it found it.
 #include "mem/space.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
 #include <utility>
+
+#include "base/assert.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -120,6 +124,14 @@ Result<std::byte*> map_file(const char* what, int fd, std::size_t bytes, int acc
 }
 
 }  // namespace
+
+void punch_frames(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
+  const int saved = errno;
+  while (::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
+    KASANE_CHECK(errno == EINTR, "a memory file lets go of frames");
+  }
+  errno = saved;
+}
 
 Result<std::byte*> reserve_space(std::size_t bytes, std::uintptr_t hint) {
   if (bytes == 0 || bytes % kPageBytes != 0)

@@ -40,6 +40,9 @@ std::uint64_t free_candidates(std::size_t bytes);
 /// 0: there is no i-th candidate.
 std::uintptr_t candidate_base(unsigned i);
 
+/// A memory file lets go of the frames of whole blocks, which are zeros from then on. Keeps errno.
+void punch_frames(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept;
+
 class Space {
  public:
   /// Maps V over the reservation at base (from reserve_space), and A and T wherever there is room. bytes is a multiple of kPageBytes.

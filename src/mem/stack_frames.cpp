@@ -32,6 +32,12 @@ std::uint64_t StackFrames::note(StackId stack) noexcept {
   return presumed_of_one_;
 }
 
+void StackFrames::forget(StackId stack) noexcept {
+  if (!known_.contains(BlockId{raw(stack)})) return;
+  known_.erase(BlockId{raw(stack)});
+  stacks_known_.fetch_sub(1, std::memory_order_relaxed);
+}
+
 std::optional<StackFrames::Measured> StackFrames::measure() noexcept {
   if (measuring_.test_and_set(std::memory_order_acquire)) return std::nullopt;   // acquire, and release below: look_, and one measurement after the other
   const std::uint64_t begin = now_ns();

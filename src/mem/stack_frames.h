@@ -2,6 +2,7 @@
 // The frames that stacks of user-level threads have in this rank's memory file, counted: they cannot leave DRAM, since threads run on them, and are a thread's for as long as its stack is kept.
 //
 //   a stack is used here for the first time    note()       kPresumed blocks (or all of a smaller stack), at once
+//   … has given its frames back                forget()     its next use is the first
 //   now and then                               measure()    what the kernel says of all stacks ever used here takes the place of what was presumed
 //
 // Nobody hears of a frame: the kernel makes it when a thread's stack becomes deeper. So they are looked for (mincore() of V: of a shared mapping of a file it says which pages the file has, whoever
@@ -41,6 +42,8 @@ class StackFrames {
 
   /// Blocks to be charged: 0 if it was known.
   std::uint64_t note(StackId) noexcept;
+  /// It has no frames any more. What it was charged for is found when all are measured.
+  void forget(StackId) noexcept;
   /// Of a stack that is not known yet.
   [[nodiscard]] std::uint64_t presumed_of_one() const noexcept { return presumed_of_one_; }
 

@@ -145,8 +145,8 @@ void MemoryTiers::use_stack(comm::Blocking& io, StackId stack, bool born_here) {
   residency_->use_stack(stack);
 }
 
-void MemoryTiers::start(comm::Transport& transport, Counters& counters, std::function<bool()> idle) {
-  keeper_->set_idle(std::move(idle));
+void MemoryTiers::start(comm::Transport& transport, Counters& counters, dsm::Keeper::Threads threads) {
+  keeper_->set_threads(std::move(threads));
   thread_ = std::thread([this, &transport, &counters] {
     const auto alternate = mem::AltStack::create();
     KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");

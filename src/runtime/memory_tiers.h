@@ -44,14 +44,15 @@ class MemoryTiers {
   /// A stack that has its frames in this rank's memory is used here for the first time. born_here: waits for room, though not for long, since nothing is held; a thread that came from another
   /// rank has its fences under way.
   void use_stack(comm::Blocking&, StackId, bool born_here);
+  /// It has given its frames back: its next use is the first.
+  void forget_stack(StackId stack) noexcept { residency_->forget_stack(stack); }
 
   /// May so many bytes be in DRAM at once here? Where somebody asked for a limit, a view of more than that would wait for ever. Else the limit is lifted.
   [[nodiscard]] bool holds_at_once(std::uint64_t bytes) noexcept;
   /// Bytes, as the limit is.
   [[nodiscard]] std::uint64_t most_at_once() const noexcept { return residency_->total() * mem::kBlockBytes; }
 
-  /// idle: do this rank's threads do nothing?
-  void start(comm::Transport&, Counters&, std::function<bool()> idle);
+  void start(comm::Transport&, Counters&, dsm::Keeper::Threads);
   void stop();
 
  private:

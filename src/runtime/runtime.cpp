@@ -457,7 +457,9 @@ Result<void> Runtime::State::build_threads() {
   config.edges = &*fences;
   config.mover = &*stacks;
   config.prepare_stack = [](void* self, StackId stack) { static_cast<Stacks*>(self)->prepare(stack); };
-  config.prepare_context = stacks.get();
+  config.trim_stack = [](void* self, StackId stack) { static_cast<Stacks*>(self)->trim(stack); };
+  config.use_trimmed_stack = [](void* self, StackId stack) { static_cast<Stacks*>(self)->use_trimmed(stack); };
+  config.stack_context = stacks.get();
   scheduler.emplace(*transport, *words, *fences, *stacks, config, distances_from_here(), options.seed);
   config.outside = &*scheduler;
   transport->set_nudge([](void* self, Rank to) noexcept { static_cast<sched::Scheduler*>(self)->nudge(to); }, &*scheduler);
@@ -496,7 +498,7 @@ void Runtime::State::start_threads(std::uint32_t first_worker) {
     ticker.emplace(options.statistics_every_ns, begin_ns, [this] { return job_counters->total(contexts->here().io); });
   }
   service_thread = std::thread([this] { service_loop(); });
-  if (tiers != nullptr) tiers->start(*transport, job_counters->own()[counted_threads() - 1], [this] { return pool->asleep(); });
+  if (tiers != nullptr) tiers->start(*transport, job_counters->own()[counted_threads() - 1], {[this] { return pool->asleep(); }, [this](std::uint32_t most) { return pool->trim_stacks(most); }});
   for (std::uint32_t w = first_worker; w < workers; ++w) {
     workers_left.fetch_add(1);
     worker_threads.emplace_back([this, w] {

@@ -53,6 +53,18 @@ void CommonStacks::prepare(StackId stack) {
   guard(stack);
 }
 
+// Not its lowest block, the guard: a marker would go with it.
+void CommonStacks::trim(StackId stack) {
+  const std::uint64_t low = segments_.stack_offset(stack) + kBlockBytes;
+  mem::punch_frames(space_.frames_fd(), low, segments_.stack_offset(stack) + segments_.stack_bytes - low);
+  if (tiers_ != nullptr) tiers_->forget_stack(stack);
+}
+
+void CommonStacks::use_trimmed(StackId stack) {
+  count_frames(stack);
+  mem::populate(space_.v(top_block(stack)), kBlockBytes);
+}
+
 // ---- moving ------------------------------------------------------------------------------------------------------
 
 MovingStacks::MovingStacks(gas::Mover& mover, dsm::Coherence& coherence, ThreadContexts& contexts, mem::Space& space, const mem::Pages& pages,

@@ -365,6 +365,8 @@ void Pool::stop() noexcept {
   core_->idlers.wake_all();
 }
 
+std::uint32_t Pool::trim_stacks(std::uint32_t most) { return core_->slots.trim(most); }
+
 bool Pool::asleep() const noexcept { return core_->idlers.sleepers() == core_->config.workers; }
 
 const Config& Pool::config() const noexcept { return core_->config; }

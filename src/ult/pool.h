@@ -67,7 +67,11 @@ struct Config {
   Outside* outside = nullptr;                ///< null: a futex of the pool's own
   /// Called on a worker before it uses a stack it never used: makes V of it usable here (guard, access). May be null.
   void (*prepare_stack)(void* context, StackId) = nullptr;
-  void* prepare_context = nullptr;
+  /// Called by trim_stacks(): gives back the frames of a stack that nobody uses. May be null: they stay.
+  void (*trim_stack)(void* context, StackId) = nullptr;
+  /// Called on a worker before it uses such a stack again.
+  void (*use_trimmed_stack)(void* context, StackId) = nullptr;
+  void* stack_context = nullptr;             ///< of the three
 };
 
 class PoolCore;
@@ -84,6 +88,8 @@ class Pool {
   void run_root(std::uint32_t index, void (*entry)(void*), void* arg);
   /// Do all of its workers sleep? From any thread; it may be otherwise at once.
   [[nodiscard]] bool asleep() const noexcept;
+  /// Gives back the frames of up to `most` free stacks, of those first that have been free for longest; of each once, until it has been used again. How many. Any thread.
+  std::uint32_t trim_stacks(std::uint32_t most);
   /// Makes the workers return from run_worker. Any thread.
   void stop() noexcept;
 

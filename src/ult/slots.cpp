@@ -117,6 +117,7 @@ Word Slots::refill(StackCache& cache) {
     if (refill_from_free(cache)) return cache.pop();
     drain_returned();
     if (refill_from_free(cache)) return cache.pop();
+    if (const Word trimmed = take_trimmed_stack(); trimmed != 0) return trimmed;
     if (const Word fresh = take_never_used_stack(); fresh != 0) return fresh;
   }
   // Outside the section, as above.
@@ -127,8 +128,33 @@ Word Slots::refill(StackCache& cache) {
 
 bool Slots::refill_from_free(StackCache& cache) {
   std::scoped_lock lock(mutex_);
-  for (std::uint32_t i = (cache.capacity() + 1) / 2; i > 0 && free_stack_count_ != 0; --i) cache.push(free_stacks_[--free_stack_count_]);
+  for (std::uint32_t i = (cache.capacity() + 1) / 2; i > 0 && free_stack_count_ != trimmed_stacks_; --i) cache.push(free_stacks_[--free_stack_count_]);
   return !cache.empty();
+}
+
+/// One, since whoever uses it waits for room. Or one that was freed meanwhile; 0: there is none.
+Word Slots::take_trimmed_stack() {
+  Word end;
+  {
+    std::scoped_lock lock(mutex_);
+    if (free_stack_count_ == 0) return 0;
+    end = free_stacks_[--free_stack_count_];
+    if (free_stack_count_ >= trimmed_stacks_) return end;
+    trimmed_stacks_ = free_stack_count_;
+  }
+  config_.use_trimmed_stack(config_.stack_context, stack_at(end - 1));
+  return end;
+}
+
+std::uint32_t Slots::trim(std::uint32_t most) {
+  if (config_.trim_stack == nullptr) return 0;
+  std::uint32_t n = 0;
+  for (; n < most; ++n) {
+    std::scoped_lock lock(mutex_);   // a stack at a time: whoever needs a batch waits for one system call
+    if (trimmed_stacks_ == free_stack_count_) break;
+    config_.trim_stack(config_.stack_context, stack_at(free_stacks_[trimmed_stacks_++] - 1));
+  }
+  return n;
 }
 
 void Slots::spill(StackCache& cache) {
@@ -144,7 +170,7 @@ Word Slots::take_never_used_stack() {
     index = used_stacks_++;
   }
   const StackId stack{raw(config_.rank) * config_.stacks_per_rank + index};
-  if (config_.prepare_stack) config_.prepare_stack(config_.prepare_context, stack);
+  if (config_.prepare_stack) config_.prepare_stack(config_.stack_context, stack);
   return stack_end(stack);
 }
 
@@ -155,7 +181,7 @@ void Slots::prepare_foreign(std::uintptr_t address) {
   const std::uint64_t bit = std::uint64_t{1} << (raw(stack) % 64);
   // relaxed: the stack itself is held by one worker at a time, handed on through lists that order memory.
   if (word.load(std::memory_order_relaxed) & bit) return;
-  config_.prepare_stack(config_.prepare_context, stack);
+  config_.prepare_stack(config_.stack_context, stack);
   word.fetch_or(bit, std::memory_order_relaxed);
 }
 

@@ -88,6 +88,8 @@ class Slots {
   [[gnu::noinline]] void spill_and_push(SlotCache& cache, SlotControl& control);
   /// Takes over what other ranks freed, if anything.
   void drain_returned();
+  /// See Pool::trim_stacks(). What workers keep to themselves is warm, and stays.
+  std::uint32_t trim(std::uint32_t most);
   /// Before the stack that holds the address, of another rank, is used here for the first time.
   void prepare_foreign(std::uintptr_t address);
 
@@ -112,6 +114,7 @@ class Slots {
   [[gnu::noinline]] void return_to_birth_rank(SlotId slot);
   SlotControl* take_never_used();
   Word take_never_used_stack();
+  Word take_trimmed_stack();
   bool refill_from_free(SlotCache& cache);
   bool refill_from_free(StackCache& cache);
 
@@ -119,11 +122,12 @@ class Slots {
   const Controls& controls_;
   std::uintptr_t stacks_;
   std::size_t stack_bytes_;
-  std::mutex mutex_;              ///< held for a batch; never over a switch or a communication
+  std::mutex mutex_;              ///< held for a batch; never over a switch or a communication; trim() holds it for a system call
   SlotId free_ = kNoSlot;         ///< list through SlotControl::next
   std::uint32_t used_ = 0;        ///< slots below this index have been taken at least once
   std::unique_ptr<Word[]> free_stacks_;   ///< the first free_stack_count_ are ends of free stacks; room for all of the rank, untouched until needed
   std::uint32_t free_stack_count_ = 0;
+  std::uint32_t trimmed_stacks_ = 0;      ///< so many of these, from the first, have given back their frames
   std::uint32_t used_stacks_ = 0;
   std::unique_ptr<std::atomic<std::uint64_t>[]> prepared_;   ///< a bit a stack of the job: prepare_stack ran in this process; null if there is none
 };

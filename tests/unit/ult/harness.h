@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -44,7 +45,8 @@ class Pages {
 class TestPool {
  public:
   explicit TestPool(std::uint32_t workers, std::uint32_t slots = 4096) : TestPool(workers, slots, slots) {}
-  TestPool(std::uint32_t workers, std::uint32_t slots, std::uint32_t stacks)
+  /// trim: Config::trim_stack, with the TestPool as its context.
+  TestPool(std::uint32_t workers, std::uint32_t slots, std::uint32_t stacks, void (*trim)(void*, StackId) = nullptr)
       : region_(threads_region_bytes(workers, slots)), stacks_(std::size_t{stacks} * kSlotBytes), counters_(workers) {
     Config config;
     config.workers = workers;
@@ -54,6 +56,9 @@ class TestPool {
     config.stacks = stacks_.data();
     config.region = region_.data();
     config.counters = counters_.data();
+    config.trim_stack = trim;
+    config.use_trimmed_stack = [](void* self, StackId) { static_cast<TestPool*>(self)->trimmed_used.fetch_add(1); };
+    config.stack_context = this;
     auto made = Pool::create(config);
     if (!made) std::abort();
     pool_ = std::move(*made);
@@ -67,6 +72,7 @@ class TestPool {
   void run(F f) {
     pool_->run_root(0, [](void* p) { (*static_cast<F*>(p))(); }, &f);
   }
+  [[nodiscard]] std::byte* stack(StackId stack) const { return stacks_.data() + std::size_t{raw(stack)} * kSlotBytes; }
   [[nodiscard]] Pool& operator*() { return *pool_; }
   [[nodiscard]] Pool* operator->() { return pool_.get(); }
   [[nodiscard]] std::uint64_t total(std::atomic<std::uint64_t> Counters::*counter) const {
@@ -76,6 +82,7 @@ class TestPool {
   }
 
   static constexpr std::size_t kSlotBytes = 64 * 1024;
+  std::atomic<std::uint32_t> trimmed_used{0};   ///< stacks used again after they had given their frames back
 
  private:
   Pages region_, stacks_;

@@ -96,7 +96,7 @@ class Job {
       c.mover = m.get();
       c.outside = m.get();
       c.prepare_stack = [](void* p, StackId) { static_cast<Job*>(p)->prepared.fetch_add(1); };
-      c.prepare_context = this;
+      c.stack_context = this;
       auto made = Pool::create(c);
       if (!made) throw std::runtime_error(made.error().message);
       m->pool = std::move(*made);
