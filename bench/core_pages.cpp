@@ -27,7 +27,7 @@ using test::RankMemory;
 using mem::kBlockBytes;
 
 constexpr unsigned kMostSamples = 64;
-constexpr std::size_t kStride = 3;   ///< blocks
+constexpr std::size_t kStride = 3, kWideStride = 20;   ///< blocks; the wide one in each page or every other
 
 /// What rank 1 measured, in memory shared by the ranks: microseconds or nanoseconds a repetition.
 struct Samples {
@@ -43,7 +43,8 @@ struct Samples {
 };
 
 struct Results {
-  Samples miss, miss_inside, stream, stream_down, stride, view, write_view, release_whole;
+  Samples miss, miss_inside, stream, stream_down, stride, wide_stride, view, write_view, release_whole;
+  Samples small_stream, small_write_stream;   // in pages of 4 KiB
   Samples write_miss, write_stream, write_stride, release_page, release_clean, acquire_clean, epoch, fault, fault_uffd, fault_uffd_thread, protect, copy;
   bool wrong;
 };
@@ -163,10 +164,12 @@ void measure(Results& results, RankMemory& m, std::uint64_t data, std::size_t bl
   results.stream_down.add(us(now_ns() - start, blocks));
 
   const std::size_t strided = (blocks + kStride - 1) / kStride;
-  m.coherence->acquire_all(context);
-  start = now_ns();
-  for (std::size_t b = 0; b < blocks; b += kStride) results.wrong |= bytes[b * kBlockBytes] != static_cast<char>(b);
-  results.stride.add(us(now_ns() - start, strided));
+  for (const std::size_t stride : {kStride, kWideStride}) {
+    m.coherence->acquire_all(context);
+    start = now_ns();
+    for (std::size_t b = 0; b < blocks; b += stride) results.wrong |= bytes[b * kBlockBytes] != static_cast<char>(b);
+    (stride == kStride ? results.stride : results.wide_stride).add(us(now_ns() - start, (blocks + stride - 1) / stride));
+  }
 
   m.coherence->acquire_all(context);
   start = now_ns();
@@ -211,6 +214,21 @@ void measure(Results& results, RankMemory& m, std::uint64_t data, std::size_t bl
   results.acquire_clean.add(us(now_ns() - start, kCalls) * 1e3);
 }
 
+/// The same over memory in pages of 4 KiB, upwards: loads; then stores, with the release of what they changed.
+void measure_small(Results& results, RankMemory& m, std::uint64_t data, std::size_t blocks) {
+  auto& context = m.context();
+  volatile char* bytes = m.at<volatile char>(data);
+  m.coherence->acquire_all(context);
+  std::uint64_t start = now_ns();
+  for (std::size_t b = 0; b < blocks; ++b) results.wrong |= bytes[b * kBlockBytes] != static_cast<char>(b);
+  results.small_stream.add(us(now_ns() - start, blocks));
+  m.coherence->acquire_all(context);
+  start = now_ns();
+  for (std::size_t b = 0; b < blocks; ++b) bytes[b * kBlockBytes + 16] = static_cast<char>(b + results.small_stream.n);
+  m.coherence->release_all(context);
+  results.small_write_stream.add(us(now_ns() - start, blocks));
+}
+
 /// Both ranks store a byte of their own into every block, release, meet, acquire and read the other's.
 void measure_false_sharing(Results& results, RankMemory& m, std::uint64_t data, unsigned repetitions) {
   constexpr std::size_t kPages = 16;
@@ -228,15 +246,28 @@ void measure_false_sharing(Results& results, RankMemory& m, std::uint64_t data, 
   }
 }
 
-void body(const comm::Job& job, std::byte* base, const std::string& engine, Results& results, unsigned repetitions, std::size_t blocks) {
-  RankMemory m(job, base, mem::kPageBytes, 0, engine);
+/// Rank 0's, whose blocks hold their numbers.
+std::uint64_t make_data(RankMemory& m, std::size_t blocks) {
   const bool owner = raw(m.rank()) == 0;
   const std::uint64_t data = m.broadcast(Rank{0}, owner ? m.allocate(blocks * kBlockBytes) : 0);
   if (owner) {
     for (std::size_t b = 0; b < blocks; ++b) m.at<char>(data)[b * kBlockBytes] = static_cast<char>(b);
   }
   m.collectives.barrier();
-  if (!owner) {
+  return data;
+}
+
+void body_of_small_pages(const comm::Job& job, std::byte* base, const std::string& engine, Results& results, unsigned repetitions, std::size_t blocks) {
+  RankMemory m(job, base, mem::kSmallestPageBytes, 0, engine);
+  const std::uint64_t data = make_data(m, blocks);
+  for (unsigned r = 0; r < repetitions && raw(m.rank()) == 1; ++r) measure_small(results, m, data, blocks);
+  m.collectives.barrier();
+}
+
+void body(const comm::Job& job, std::byte* base, const std::string& engine, Results& results, unsigned repetitions, std::size_t blocks) {
+  RankMemory m(job, base, mem::kPageBytes, 0, engine);
+  const std::uint64_t data = make_data(m, blocks);
+  if (raw(m.rank()) == 1) {
     std::vector<std::size_t> order(blocks);
     std::iota(order.begin(), order.end(), 0);
     std::mt19937 random(1);
@@ -284,8 +315,10 @@ std::vector<Row> core_pages(bool quick, std::vector<std::string> engines) {
   auto* results = static_cast<Results*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   std::byte* base = mem::reserve_space(RankMemory::kSpaceBytes).value();
   for (unsigned round = 0; round < kRounds; ++round) {
-    for (std::size_t e = 0; e < engines.size(); ++e)
+    for (std::size_t e = 0; e < engines.size(); ++e) {
       run_pair([&](const comm::Job& job) { body(job, base, engines[e], results[e], repetitions, blocks); });
+      run_pair([&](const comm::Job& job) { body_of_small_pages(job, base, engines[e], results[e], repetitions, blocks); });
+    }
   }
   ::munmap(base, RankMemory::kSpaceBytes);
 
@@ -302,6 +335,8 @@ std::vector<Row> core_pages(bool quick, std::vector<std::string> engines) {
     row("page-stream", kasane, r.stream, "us");
     row("page-stream-down", kasane, r.stream_down, "us");
     row("page-stride", kasane, r.stride, "us");
+    row("page-stride-wide", kasane, r.wide_stride, "us");
+    row("page-stream-4k", kasane, r.small_stream, "us");
     row("page-view", kasane, r.view, "us");
     row("write-view", kasane, r.write_view, "us");
     row("release-whole", kasane, r.release_whole, "us");
@@ -309,6 +344,7 @@ std::vector<Row> core_pages(bool quick, std::vector<std::string> engines) {
     row("release-page", kasane, r.release_page, "us");
     row("write-stream", kasane, r.write_stream, "us");
     row("write-stride", kasane, r.write_stride, "us");
+    row("write-stream-4k", kasane, r.small_write_stream, "us");
     row("release-clean", kasane, r.release_clean, "ns");
     row("acquire-clean", kasane, r.acquire_clean, "ns");
     row("false-sharing-epoch", kasane, r.epoch, "us");

@@ -185,7 +185,14 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   static bool hopeless(ThreadContext&, std::uint64_t offset) noexcept;
   enum class Fault { served, again, wild };
   Fault carry_out_fault(ThreadContext&, BlockId, Event, const Step&);
-  Stripe claim_sweep(ThreadContext&, BlockId, Event, const Step&);
+  /// What a fault has claimed of its sweep, its own block first or last; `here`: how many of them lie in its page.
+  struct Claimed {
+    Stripe blocks;
+    std::uint32_t here;
+  };
+  Claimed claim_sweep(ThreadContext&, BlockId, Event, const Step&);
+  [[nodiscard]] bool leads_to(PageId other, PageId page) const noexcept;
+  bool gather_sweep(ThreadContext&, BlockId, Event, const Claimed&);
   void arm_own_page(BlockId, const Stripe& held, std::uint32_t pins) noexcept;
   Fetched locate(comm::Blocking&, PageId, gas::AddressCache::Found&);
   Fetched fetch(ThreadContext&, BlockId, const Stripe&, bool bytes_too, gas::AddressCache::Found&);
@@ -204,7 +211,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
     return frames == nullptr ? nullptr : frames + offset;
   }
 
-  struct Pinning;
+  struct Wanted;
   class Gathering;
   bool pin_block(ThreadContext&, BlockId, Event);
   [[nodiscard]] std::uint64_t shown_until(std::uint64_t first, std::uint64_t end, Use) const noexcept;

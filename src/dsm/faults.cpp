@@ -8,6 +8,7 @@
 #include "base/trace.h"
 #include "comm/batch.h"
 #include "dsm/coherence.h"
+#include "dsm/gathering.h"
 #include "dsm/last_seen.h"
 
 namespace kasane::dsm {
@@ -49,7 +50,9 @@ bool Coherence::hopeless(ThreadContext& ctx, std::uint64_t offset) noexcept {
 /// The caller holds b's bit for a load, store or pin, and has given it back when this returns.
 Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
   const bool fetches = step.actions[0] == Action::fetch, looks = fetches || step.actions[0] == Action::find;
-  const Stripe blocks = step.actions[0] != Action::end && event != Event::pin_whole ? claim_sweep(ctx, b, event, step) : Stripe{b, 1, 1};
+  const Claimed sweep = step.actions[0] != Action::end && event != Event::pin_whole ? claim_sweep(ctx, b, event, step) : Claimed{{b, 1, 1}, 1};
+  if (sweep.here != sweep.blocks.count && gather_sweep(ctx, b, event, sweep)) return Fault::served;
+  const Stripe blocks = sweep.blocks.from(b, sweep.here);
   if (looks) {
     // Before the fetch begins: an acquire that does not see the block here began before it and needs nothing of it.
     blocks.for_each([&](BlockId claimed) { cached_.insert(claimed); });
@@ -95,7 +98,10 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
     if (served != b) after.pins = 0;
     finish(served, after);
   });
-  if (!step.after.owned) note_used(pages_.page_of(b));
+  if (!step.after.owned) {
+    note_used(pages_.page_of(b));
+    ctx.sweeps.last().served();
+  }
   if (step.claimed.saved) read_ahead(ctx, b);
   if (write_buffer_.on() && step.after.dirty() && !step.claimed.dirty()) {
     blocks.for_each_run([&](BlockRange run) { write_buffer_.note(run); });
@@ -103,9 +109,9 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
   return Fault::served;
 }
 
-/// Read-ahead and write-ahead: claims further blocks of b's sweep, as many as it deserves, that lie in b's page and need the same
-/// actions. Returns them and b.
-Stripe Coherence::claim_sweep(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
+/// Read-ahead and write-ahead: claims further blocks of b's sweep, as many as it deserves, that need the same actions: in b's page, and, if the sweep may leave it, in
+/// others.
+Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
   const PageId page = pages_.page_of(b);
   // From the disk four blocks cost little more than one, and many sweeps are short.
   const bool from_disk = tiers_ != nullptr && directory_.near_owner(page) == transport_.rank();
@@ -115,19 +121,51 @@ Stripe Coherence::claim_sweep(ThreadContext& ctx, BlockId b, Event event, const 
   const std::uint32_t most = hidden ? Sweeps::kMost : sweep.blocks();
   BlockRange within = pages_.blocks_of(page);
   // Other windows come from the disk, or come to rest, by themselves. A run ends with its window, where a page or an array may end.
-  const bool in_window = from_disk || hidden || std::abs(sweep.stride()) == 1;
-  if (in_window && within.count > kWindowBlocks) within = {window_of(b), kWindowBlocks};
+  const bool runs = std::abs(sweep.stride()) == 1;
+  if ((from_disk || hidden || runs) && within.count > kWindowBlocks) within = {window_of(b), kWindowBlocks};
   const Event alike = event == Event::store || event == Event::pin_write ? Event::store : Event::load;
   const auto at = [&](std::uint32_t i) { return BlockId{raw(b) + static_cast<std::uint64_t>(i * sweep.stride())}; };   // downwards: modulo 2^64
-  std::uint32_t took = 1;
-  for (; took < most && raw(at(took)) - raw(within.first) < within.count; ++took) {
-    const BlockState s = state(at(took));
-    const Step ahead = next(s, alike);
-    if (ahead.verdict != Verdict::proceed || ahead.actions != step.actions || s.pins != 0 || !try_claim(at(took), s, ahead)) break;
+  const auto is_within = [&](BlockId ahead) { return raw(ahead) - raw(within.first) < within.count; };
+  const auto take = [&](BlockId ahead) {
+    const BlockState s = state(ahead);
+    const Step like = next(s, alike);
+    return like.verdict == Verdict::proceed && like.actions == step.actions && s.pins == 0 && try_claim(ahead, s, like);
+  };
+  std::uint32_t here = 1;
+  while (here < most && is_within(at(here)) && take(at(here))) ++here;
+  std::uint32_t took = here;
+  const std::uint32_t beyond = std::min(most, sweep.beyond_page());
+  const bool leaves = here < beyond && !from_disk && !hidden && !step.claimed.owned && (event == Event::load || event == Event::store);
+  // The fault was admitted for blocks of its own page, and who holds bits cannot wait for room.
+  if (leaves && !is_within(at(here)) && (residency_ == nullptr || residency_->admitted(beyond))) {
+    for (PageId last = page; took < beyond && (!runs || window_of(at(took)) == window_of(b)); ++took) {
+      const PageId other = pages_.page_of(at(took));
+      if ((other != last && !leads_to(other, page)) || !take(at(took))) break;
+      last = other;
+    }
   }
   const Stripe blocks{std::min(b, at(took - 1)), static_cast<std::uint64_t>(std::abs(sweep.stride())), took};
   sweep.took(took);
-  return blocks;
+  return {blocks, here};
+}
+
+/// May a sweep that leaves the page go on in the other one? Not where it can be seen from here, without asking, that this is not to be had with others: it is this
+/// rank's, asleep, or not allocated.
+bool Coherence::leads_to(PageId other, PageId page) const noexcept {
+  if (!pages_.contains(other) || pages_.bytes_of(other) != pages_.bytes_of(page)) return false;
+  const auto* const word = directory_.near_word(other);
+  return word == nullptr || whence(gas::Location::of(word->load()), transport_.rank()) == Fetched::yes;
+}
+
+/// For a fault whose sweep has left its page. False: b's page is not to be had with the others, and what was claimed there is still held.
+[[gnu::noinline]] bool Coherence::gather_sweep(ThreadContext& ctx, BlockId b, Event event, const Claimed& sweep) {   // noinline: the frame is large
+  Gathering gathering(*this, ctx, Wanted::fault(event), sweep.blocks, b);
+  gathering.gather();
+  const std::uint32_t came = gathering.served_in_a_row();
+  ctx.sweeps.last().took(came != 0 ? came : sweep.here);
+  if (came == 0) return false;
+  ctx.sweeps.last().served();
+  return true;
 }
 
 /// The page is ours but not armed yet, and the caller holds the bits of `held`, b's among them: these blocks are armed with whatever

@@ -8,6 +8,10 @@
 //                                                           are those of the epoch before
 //            13 again +14…16                                a fault that comes again, since its page first had to be made present, goes on as it did
 //
+// It may leave its page from the third fault on, if the last one got blocks of another rank: two neighbours, or two blocks of an object, make no other page
+// worth finding; and who touches pages first, or sweeps over its own, finds each by itself. Where it begins again it leaves its page for no more than it is
+// known to have used, so that what came in vain at its end comes once.
+//
 // gas/read_ahead.h has what is sent for and not waited for, and keeps ahead of who asks. Here nothing is on its way: a fault waits
 // once, for all that it takes, and says what it got; the next one is expected at the first block that it did not get.
 //
@@ -38,6 +42,8 @@ class Sweeps {
     /// Blocks that this fault is to take, its own among them, and from one to the next.
     [[nodiscard]] std::uint32_t blocks() const noexcept { return blocks_; }
     [[nodiscard]] std::int64_t stride() const noexcept { return young() ? 1 : stride_; }
+    /// So many of them may lie in other pages, too, its own among them.
+    [[nodiscard]] std::uint32_t beyond_page() const noexcept { return beyond_; }
     /// As though it had only begun with this fault.
     void shorten() noexcept {
       first_ = last_;
@@ -51,6 +57,8 @@ class Sweeps {
       stride_ = stride();
       blocks_ = blocks;
     }
+    /// The fault has got blocks of another rank.
+    void served() noexcept { served_ = true; }
 
    private:
     friend Sweeps;
@@ -63,10 +71,20 @@ class Sweeps {
       return young() ? std::abs(at - last_) == 1 || (stride_ != 0 && at == last_ + stride_ && epoch_ == epoch) : at == expected_;
     }
     void go_on(std::int64_t at, std::uint32_t growth) noexcept {
+      const bool leaves = std::exchange(served_, false) && (!young() || at == last_ + stride_), was_young = young();
+      beyond_ = 0;
       if (std::exchange(again_, false) && at == last_) return;
       if (young() && at == last_ + stride_) first_ = last_ - stride_;
       else if (young()) stride_ = at - last_;
       blocks_ = std::min(blocks_ * growth, kMost);
+      if (leaves) beyond_ = blocks_;
+      if (was_young || (at - furthest_) / stride_ > 0) furthest_ = at;
+    }
+    void begin_again() noexcept {
+      blocks_ = static_cast<std::uint32_t>(std::min<std::int64_t>(length(), kMost));
+      // What the last fault took may not have been used.
+      const std::int64_t sure = (furthest_ - first_) / stride_ + 1;
+      beyond_ = std::exchange(served_, false) ? static_cast<std::uint32_t>(std::min<std::int64_t>(sure, blocks_)) : 0;
     }
     /// Blocks from its first one to where it is expected.
     [[nodiscard]] std::int64_t length() const noexcept { return young() ? 1 : (expected_ - first_) / stride_; }
@@ -77,6 +95,9 @@ class Sweeps {
     std::uint64_t used_ = 0;                             ///< 0: never
     std::uint64_t epoch_ = 0;                            ///< young: of its fault
     bool again_ = false;                                 ///< its last fault got nothing, and comes again
+    std::int64_t furthest_ = 0;                          ///< of all its faults, also when it began again
+    bool served_ = false;
+    std::uint32_t beyond_ = 0;
   };
 
   /// The sweep that a fault at `block` goes on with, or begins. One that goes on is to take `growth` times as many blocks as before.
@@ -91,7 +112,7 @@ class Sweeps {
     } else {
       met = best([&](const Sweep& s) { return s.used_ != 0 && s.first_ == at; }, [](const Sweep& x, const Sweep& y) { return x.length() > y.length(); });
       if (met != nullptr && met->length() > 1) {
-        met->blocks_ = static_cast<std::uint32_t>(std::min<std::int64_t>(met->length(), kMost));
+        met->begin_again();
       } else {
         if (met == nullptr) met = best([](const Sweep&) { return true; }, [](const Sweep& x, const Sweep& y) { return x.used_ < y.used_; });
         begin(*met, at, epoch);
@@ -99,13 +120,14 @@ class Sweeps {
     }
     met->last_ = at;
     met->used_ = ++clock_;
+    last_ = static_cast<std::size_t>(met - sweeps_.data());
     return *met;
   }
 
-  /// The last fault that was met has not been served, and comes again.
-  void comes_again() noexcept {
-    for (Sweep& s : sweeps_) s.again_ = s.again_ || (s.used_ != 0 && s.used_ == clock_);
-  }
+  /// The sweep of the last fault that was met.
+  [[nodiscard]] Sweep& last() noexcept { return sweeps_[last_]; }
+  /// That fault has not been served, and comes again.
+  void comes_again() noexcept { last().again_ = true; }
 
  private:
   /// Perhaps it is the second fault of a sweep with a stride, after the nearest one; whose sweep stays, since it may be another.
@@ -116,7 +138,7 @@ class Sweeps {
     const Sweep* near = best(fits, [&](const Sweep& x, const Sweep& y) { return std::abs(at - x.last_) < std::abs(at - y.last_); });
     const std::int64_t stride = near != nullptr ? at - near->last_ : 0;
     sweep = {};
-    sweep.first_ = at;
+    sweep.first_ = sweep.furthest_ = at;
     sweep.stride_ = stride;
     sweep.epoch_ = epoch;
   }
@@ -131,6 +153,7 @@ class Sweeps {
   }
 
   std::array<Sweep, 8> sweeps_;
+  std::size_t last_ = 0;   ///< of sweeps_
   std::uint64_t clock_ = 0;
 };
 

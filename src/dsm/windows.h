@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks that are taken in hand together. A window is 16 blocks in a row, aligned, and is named by its first: a part of a page, a page,
-// or several small pages; a mask says which of them. A stripe has up to as many, of one page, at equal distances.
+// or several small pages; a mask says which of them. A stripe has up to as many at equal distances, of one page or of several.
 #pragma once
 
 #include <bit>
@@ -39,6 +39,9 @@ struct Stripe {
   std::uint32_t count;
 
   [[nodiscard]] BlockId operator[](std::uint64_t i) const noexcept { return BlockId{raw(first) + i * stride}; }
+  [[nodiscard]] BlockId last() const noexcept { return (*this)[count - 1]; }
+  /// Its n blocks at the end where b is: first or last of it.
+  [[nodiscard]] Stripe from(BlockId b, std::uint32_t n) const noexcept { return {b == first ? b : (*this)[count - n], stride, n}; }
   [[nodiscard]] bool contains(BlockId b) const noexcept { return b >= first && (raw(b) - raw(first)) % stride == 0 && (raw(b) - raw(first)) / stride < count; }
   template <class F>
   void for_each(const F& f) const {

@@ -6,7 +6,7 @@
 //   who makes room, alone                   empty()         punched: given back, what is owed first
 //                                           measure_tables()    page tables: as fill() presumed, until they are measured; so are stacks
 //
-// So the budget is exceeded by what threads that were admitted at the same moment fill: at most two pages each (a frame and a twin).
+// So the budget is exceeded by what threads that were admitted at the same moment fill: at most two pages each (a frame and a twin), or twice 16 blocks of smaller ones.
 //
 // Thread safety: every call from any thread, fault handlers too. fill() and empty() of a block: by who holds its busy bit, or keeps its page busy. arrivals().take() by one thread.
 // Invariant: a block in frames() or twins() was counted once; used = their number, the tables and the stacks, less what is owed.

@@ -128,7 +128,7 @@ TEST_P(CoherenceTest, FencesOfTheWorkersOfARankCombine) {
 // An epoch's sweeps are those of the epoch before: from the third on each takes one fault, not one a window that grows again. A window ends early
 // where a block cannot be had at that moment, and when the owner's blocks are first protected is not fixed: some epochs may take more, most may not.
 TEST_P(CoherenceTest, SweepsThatComeAgainFaultOnce) {
-  if (std::get<0>(GetParam()) == 1 || std::get<1>(GetParam()) < mem::kPageBytes) GTEST_SKIP() << "read-ahead ends with the page";
+  if (std::get<0>(GetParam()) == 1 || std::get<1>(GetParam()) < mem::kPageBytes) GTEST_SKIP() << "what an owner faults on ends with the page";
   on_ranks(GetParam(), [](RankMemory& m) {
     constexpr std::uint64_t kBlocks = 16, kEpochs = 14;
     const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(mem::kPageBytes) : 0);

@@ -29,21 +29,24 @@ struct Pattern {
     constexpr std::int64_t kEnd = kBlocks;
     for (std::int64_t b = stride > 0 ? 0 : kEnd - 1; b >= 0 && b < kEnd; b += stride) blocks.push_back(static_cast<std::uint64_t>(b));
   }
-  /// A fault takes one block, then (with a stride, the third time) two, four, … up to 16 of its page, and of its window if it is a run;
-  /// if nothing is new about the sweep, as many at once.
+  /// A fault takes one block, then (with a stride, the third time) two, four, … up to 16, of a run as far as they lie in its window; from the third fault
+  /// on also of other pages. If nothing is new about the sweep, as many at once.
   [[nodiscard]] std::uint64_t faults(std::uint64_t page_bytes, bool known) const {
-    const std::uint64_t page = page_bytes / mem::kBlockBytes, together = std::abs(stride) == 1 ? std::min(page, dsm::kWindowBlocks) : page;
+    const std::uint64_t page = page_bytes / mem::kBlockBytes;
+    const bool runs = std::abs(stride) == 1;
     std::uint64_t faults = 0, take = known ? kMost : 1;
     for (std::size_t i = 0; i < blocks.size(); ++faults) {
-      if (!known && faults != 0 && (faults > 1 || std::abs(stride) == 1)) take = std::min(2 * take, kMost);
+      if (!known && faults != 0 && (faults > 1 || runs)) take = std::min(2 * take, kMost);
+      const bool leaves = known || faults > 1;
       const std::size_t first = i;
-      while (i < blocks.size() && i - first < take && blocks[i] / together == blocks[first] / together) ++i;
+      const auto alike = [&](std::uint64_t together) { return blocks[i] / together == blocks[first] / together; };
+      while (i < blocks.size() && i - first < take && (!runs || alike(dsm::kWindowBlocks)) && (leaves || alike(page))) ++i;
     }
     return faults;
   }
 };
 
-constexpr std::int64_t kStrides[] = {1, -1, 2, 3, -3, 5, -5, 20, -40};
+constexpr std::int64_t kStrides[] = {1, -1, 2, 3, -3, 5, -5, 20, -30};
 
 class Sweeps : public test::OnRanksAndPages {};
 INSTANTIATE_TEST_SUITE_P(Pages, Sweeps, testing::Combine(testing::Values(2), testing::Values(4096, mem::kPageBytes, 2 << 20)),
@@ -123,6 +126,78 @@ TEST_P(Sweeps, StoresTakeFewFaultsAndTwinsOfWhatIsChanged) {
   }
 }
 
+// Where it ends in the midst of the other rank's memory, the fault that was its last has brought up to 15 blocks too many.
+TEST_P(Sweeps, BringLittleBeyondTheirEnd) {
+  constexpr std::uint64_t kApart = 300;   // blocks: more than any stride that is recognised
+  for (const std::int64_t stride : {1, -1, 2, -3, 5}) {
+    on_blocks_of_another(GetParam(), 10 * kApart, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
+      for (int i = 0; i < 2; ++i) {
+        std::uint64_t first = stride > 0 ? kApart / 2 : 9 * kApart;
+        for (const std::uint64_t length : {1, 2, 3, 4, 5, 8, 9, 30}) {
+          const Counts cost = epoch([&] {
+            for (std::uint64_t k = 0; k < length; ++k) {
+              const std::uint64_t block = first + k * static_cast<std::uint64_t>(stride);
+              static_cast<void>(*m.at<volatile std::uint64_t>(at + block * mem::kBlockBytes));
+            }
+          });
+          EXPECT_GE(cost.fetched, length);
+          EXPECT_LT(cost.fetched, length + kMost) << length << " with stride " << stride << ", epoch " << i;
+          first += stride > 0 ? kApart : -kApart;
+        }
+      }
+    });
+  }
+}
+
+// Behind an array, in the direction of its sweep, lie pages of the rank that sweeps: nothing of them is fetched, and they keep what they hold.
+TEST_P(Sweeps, EndWhereTheOwnPagesBegin) {
+  for (const std::int64_t stride : kStrides) {
+    const Pattern p(stride);
+    on_blocks_of_another(GetParam(), 3 * kBlocks, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
+      const auto block = [&](std::uint64_t b) { return m.at<std::uint64_t>(at + b * mem::kBlockBytes); };
+      for (const PageId page : m.pages().in(at + kBlocks * mem::kBlockBytes, kBlocks * mem::kBlockBytes)) {
+        ASSERT_TRUE(m.mover->bring(m.context().io, page, {m.pages().offset_of(page), m.pages().end_of(page)}).has_value());
+      }
+      const std::uint64_t first = stride > 0 ? 0 : 2 * kBlocks;
+      for (std::uint64_t i = 0; i < 3; ++i) {
+        const Counts loaded = epoch([&] {
+          for (const std::uint64_t b : p.blocks) ASSERT_EQ(*block(first + b), first + b);
+        });
+        EXPECT_EQ(loaded.loads, p.faults(m.page_bytes, i != 0)) << stride << ", epoch " << i;
+        EXPECT_EQ(loaded.fetched, p.blocks.size()) << stride << ", epoch " << i;
+        const Counts stored = epoch([&] {
+          for (const std::uint64_t b : p.blocks) block(first + b)[1] = i;
+        });
+        EXPECT_EQ(stored.with_twins, p.blocks.size()) << stride << ", epoch " << i;
+        for (std::uint64_t b = kBlocks; b < 2 * kBlocks; ++b) ASSERT_EQ(*block(b), b);
+        m.coherence->release_all(m.context());
+      }
+    });
+  }
+}
+
+// Behind what its owner has allocated nothing is to be had.
+TEST_P(Sweeps, EndWithTheMemory) {
+  for (const std::int64_t stride : kStrides) {
+    if (stride < 0) continue;
+    const Pattern p(stride);
+    on_blocks_of_another(GetParam(), kBlocks, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
+      const auto is_allocated = [&](std::uint64_t offset) { return m.directory->lookup(m.context().io, m.pages().page_of(offset)).allocated; };
+      std::uint64_t end = at;
+      while (is_allocated(end)) end += m.page_bytes;
+      ASSERT_LT(end + m.page_bytes, RankMemory::kSpaceBytes);
+      const std::uint64_t first = end - kBlocks * mem::kBlockBytes;
+      for (std::uint64_t i = 0; i < 2; ++i) {
+        const Counts cost = epoch([&] {
+          for (const std::uint64_t b : p.blocks) static_cast<void>(*m.at<volatile std::uint64_t>(first + b * mem::kBlockBytes));
+        });
+        EXPECT_EQ(cost.loads, p.faults(m.page_bytes, i != 0)) << stride << ", epoch " << i;
+        EXPECT_EQ(cost.fetched, p.blocks.size()) << stride << ", epoch " << i;
+      }
+    });
+  }
+}
+
 TEST_P(Sweeps, WhatIsTouchedAtRandomBringsNextToNothing) {
   constexpr std::uint64_t kMany = 4096, kTouched = 400;
   std::vector<std::uint64_t> order(kMany);
@@ -146,7 +221,6 @@ TEST_P(Sweeps, OfAMergeGoOnBesideEachOther) {
   constexpr std::uint64_t kLength = 64, kThird = 2 * kLength + kMost;   // not beside the second: where one of them begins is no other's next
   on_blocks_of_another(GetParam(), kThird + kLength, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
       const auto block = [&](std::uint64_t b) { return m.at<std::uint64_t>(at + b * mem::kBlockBytes); };
-    const bool pages_have_windows = m.page_bytes >= mem::kPageBytes;
     const Counts cost = epoch([&] {
       for (std::uint64_t i = 0; i < kLength; ++i) {
         ASSERT_EQ(*block(i), i);
@@ -154,7 +228,7 @@ TEST_P(Sweeps, OfAMergeGoOnBesideEachOther) {
         block(kThird + i)[1] = i;
       }
     });
-    EXPECT_EQ(cost.loads + cost.stores, pages_have_windows ? 3 * (kLength / kMost + 4) : 3 * kLength);
+    EXPECT_EQ(cost.loads + cost.stores, 3 * (kLength / kMost + 4));
     EXPECT_EQ(cost.fetched, 3 * kLength);
     EXPECT_EQ(cost.with_twins, kLength);
   });

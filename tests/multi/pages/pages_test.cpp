@@ -83,34 +83,67 @@ TEST(Pages, KeepWhatThreadsWriteWhileTheyMove) {
   }
 }
 
-// Upwards, downwards and with strides: blocks come with the one at which a load faults, and none that is not used. In pages of 64 KiB,
-// which so few faults do not draw here; each time in others, where no sweep has been yet, and none was going.
+// Upwards, downwards and with strides: blocks come with the one at which a load faults, of its page and of others, and none that is not used. Each time in pages where no
+// sweep has been yet, and none was going; behind them are pages of this rank's own, or such as nobody has touched, where it ends. So few faults draw no page here.
 TEST(Pages, OfAnotherRankAreSweptOverWithFewFaults) {
   if (kasane::ranks() == 1) GTEST_SKIP() << "one rank faults on nothing of another";
-  constexpr std::int64_t kBlockBytes = 4096, kPageBytes = kasane::page_default;
-  constexpr std::int64_t kBlocks = 512, kPages = kBlocks * kBlockBytes / kPageBytes, kApart = (kPages + 1) * kPageBytes;
-  constexpr std::array<std::int64_t, 5> kStrides{1, -1, 2, 3, -5};
+  constexpr std::int64_t kBlockBytes = 4096, kBlocks = 256, kBytes = kBlocks * kBlockBytes, kGap = kasane::page_default;
+  constexpr std::array<std::int64_t, 7> kStrides{1, -1, 6, -6, 3, -5, 16};
   struct Cost {
     std::uint64_t faults, fetched, used;
   };
-  const auto costs = kasane::run([&] {
-    std::array<Cost, kStrides.size()> all{};
-    auto* p = static_cast<char*>(kasane::allocate(kStrides.size() * kApart, kBlockBytes, placement::on((kasane::rank() + 1) % kasane::ranks())));
+  for (const std::size_t page : {kasane::page_small, kasane::page_default}) {
+    const auto costs = kasane::run([&] {
+      std::array<Cost, kStrides.size()> all{};
+      const placement there = placement::on((kasane::rank() + 1) % kasane::ranks());
+      auto* p = static_cast<char*>(kasane::allocate(kStrides.size() * (kBytes + kGap) + kGap, kasane::page_default, there.in_pages(page)));
+      const std::vector<char> zeros(kBytes);
+      for (std::size_t i = 0; i <= kStrides.size(); ++i) {
+        char* const gap = p + static_cast<std::int64_t>(i) * (kBytes + kGap);
+        if (i % 4 == 1) own(gap, kGap);
+        if (i != kStrides.size()) kasane::put(gap + kGap, zeros.data(), zeros.size());   // its owner has them in DRAM
+      }
+      for (std::size_t i = 0; i < kStrides.size(); ++i) {
+        const volatile char* blocks = p + static_cast<std::int64_t>(i) * (kBytes + kGap) + kGap;
+        const kasane::counters before = kasane::statistics(kasane::rank());
+        std::uint64_t used = 0;
+        for (std::int64_t b = kStrides[i] > 0 ? 0 : kBlocks - 1; b >= 0 && b < kBlocks; b += kStrides[i], ++used) static_cast<void>(blocks[b * kBlockBytes]);
+        const kasane::counters after = kasane::statistics(kasane::rank());
+        all[i] = {after.faults_read - before.faults_read - (after.faults_again - before.faults_again), after.blocks_fetched - before.blocks_fetched, used};
+      }
+      kasane::deallocate(p);
+      return all;
+    });
     for (std::size_t i = 0; i < kStrides.size(); ++i) {
-      const volatile char* blocks = p + static_cast<std::int64_t>(i) * kApart;
-      const kasane::counters before = kasane::statistics(kasane::rank());
-      std::uint64_t used = 0;
-      for (std::int64_t b = kStrides[i] > 0 ? 0 : kBlocks - 1; b >= 0 && b < kBlocks; b += kStrides[i], ++used) static_cast<void>(blocks[b * kBlockBytes]);
-      const kasane::counters after = kasane::statistics(kasane::rank());
-      all[i] = {after.faults_read - before.faults_read - (after.faults_again - before.faults_again), after.blocks_fetched - before.blocks_fetched, used};
+      // One for 16 blocks, and five where the first teach.
+      EXPECT_LE(costs[i].faults, costs[i].used / 16 + 5) << "stride " << kStrides[i] << ", pages of " << page;
+      EXPECT_EQ(costs[i].fetched, costs[i].used) << "stride " << kStrides[i] << ", pages of " << page;
     }
-    kasane::deallocate(p);
-    return all;
-  });
-  for (std::size_t i = 0; i < kStrides.size(); ++i) {
-    // One a page, and four where the first teaches; besides those in which its owner had first to make its page present.
-    EXPECT_LE(costs[i].faults, kPages + 4u) << "stride " << kStrides[i];
-    EXPECT_EQ(costs[i].fetched, costs[i].used) << "stride " << kStrides[i];
+  }
+}
+
+// From another rank's pages into this rank's, which it has not touched yet, and on into the other's: every block keeps what is stored there, and none is lost on the way.
+TEST(Pages, AreSweptOverWhoeverOwnsThem) {
+  constexpr std::int64_t kBlockWords = 4096 / 8, kBlocks = 256;
+  for (const std::size_t page : {kasane::page_small, kasane::page_default}) {
+    for (const placement where : {placement::block, placement::cyclic, placement::first_touch}) {
+      for (const std::int64_t stride : {1, -2, 2, 3, -5}) {
+        const std::uint64_t wrong = kasane::run([&] {
+          auto* words = static_cast<std::uint64_t*>(kasane::allocate(kBlocks * kBlockWords * 8, kasane::page_default, where.in_pages(page)));
+          const std::int64_t count = (kBlocks - 1) / std::abs(stride) + 1;
+          const auto word = [=](std::int64_t i) { return words + (stride > 0 ? i * stride : kBlocks - 1 + i * stride) * kBlockWords; };
+          std::uint64_t all_wrong = 0;
+          for (std::uint64_t round = 1; round <= 2; ++round) {
+            for (std::int64_t i = 0; i < count; ++i) *word(i) = round * 1000 + static_cast<std::uint64_t>(i);
+            all_wrong += kasane::parallel_reduce(std::int64_t{0}, count, std::uint64_t{0}, [=](std::int64_t i) { return std::uint64_t{*word(i) != round * 1000 + static_cast<std::uint64_t>(i)}; },
+                                                 [](std::uint64_t a, std::uint64_t b) { return a + b; });
+          }
+          kasane::deallocate(words);
+          return all_wrong;
+        });
+        EXPECT_EQ(wrong, 0u) << "stride " << stride << ", pages of " << page;
+      }
+    }
   }
 }
 
