@@ -81,6 +81,7 @@ void Coherence::Gathering::find_pages() {
   for (std::uint64_t i = 0; i < count(); ++i) {
     if (!missing(i)) continue;
     c_.cached_.insert(block(i));   // before the fetch begins, as in a fault
+    if (!sweeps()) c_.fill(BlockRange{block(i), 1});   // a view's may be many: whoever asks for room meanwhile must not be let in for the same
     const PageId page = c_.pages_.page_of(block(i));
     if (parts_ == 0 || pages[parts_ - 1] != page) {
       pages[parts_] = page;
@@ -108,19 +109,18 @@ void Coherence::Gathering::enter(PageId page, const Part& part) {
   for (std::uint64_t i = part.first; i < part.end; ++i) {
     if (!missing(i)) continue;
     c_.cached_.erase(block(i));
-    c_.fill(BlockRange{block(i), 1});
     on_ssd_[i] = true;
   }
 }
 
-/// The page's missing blocks are about to have bytes of their own here. How many come from its owner.
+/// The page's missing blocks are about to have bytes of their own here, and are counted. How many come from its owner.
 std::uint64_t Coherence::Gathering::fill(const Part& part) noexcept {
   std::uint64_t fetched = 0;
   for (std::uint64_t i = part.first; i < part.end; ++i) {
     if (!held_[i]) continue;
     const Step s = step(i);
     if (!looks(s)) continue;
-    c_.fill(BlockRange{block(i), 1});
+    if (sweeps()) c_.fill(BlockRange{block(i), 1});   // a view's are
     fetched += s.actions[0] == Action::fetch;
   }
   return fetched;

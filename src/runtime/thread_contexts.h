@@ -5,10 +5,11 @@
 // Thread safety: here() from any thread, also in a fault handler: it allocates nothing.
 #pragma once
 
-#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
+#include <new>
 
 #include "base/assert.h"
 #include "dsm/coherence.h"
@@ -20,6 +21,9 @@ class ThreadContexts {
   /// counters: `workers` of the workers, then the service thread's, those of all others, and those of faults that are served for others.
   ThreadContexts(comm::Transport& transport, Counters* counters, std::uint32_t workers) noexcept
       : transport_(transport), counters_(counters), workers_(workers), for_others_(transport, counters[workers + 2], dsm::Serves::others) {}
+  ~ThreadContexts() {
+    for (std::uint32_t i = 0; i < used_.load(); ++i) std::launder(reinterpret_cast<Entry*>(entries_[i].bytes))->~Entry();
+  }
 
   /// The calling OS thread is worker `index` from now on; index == workers: the service thread.
   void enter(std::uint32_t index) noexcept { t_context = make(counters_[index]); }
@@ -42,7 +46,7 @@ class ThreadContexts {
   dsm::ThreadContext* make(Counters& counters) noexcept {
     const std::uint32_t i = used_.fetch_add(1);
     KASANE_CHECK_OP(i, <, kMost);
-    return &entries_[i].emplace(transport_, counters).context;
+    return &(new (entries_[i].bytes) Entry(transport_, counters))->context;
   }
 
   comm::Transport& transport_;
@@ -50,7 +54,11 @@ class ThreadContexts {
   std::uint32_t workers_;
   Entry for_others_;
   std::atomic<std::uint32_t> used_{0};
-  std::array<std::optional<Entry>, kMost> entries_;
+  // Here before they are needed, since a fault handler may be who needs one; without frames until then, as an array of optionals, say, would have them (2 MiB).
+  struct Room {
+    alignas(Entry) std::byte bytes[sizeof(Entry)];
+  };
+  std::unique_ptr<Room[]> entries_ = std::make_unique_for_overwrite<Room[]>(kMost);
   // One runtime a process. initial-exec: no allocation on first use, so a fault handler may use it.
   [[gnu::tls_model("initial-exec")]] static inline thread_local constinit dsm::ThreadContext* t_context = nullptr;
 };
