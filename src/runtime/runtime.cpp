@@ -457,8 +457,10 @@ Result<void> Runtime::State::build_threads() {
   config.edges = &*fences;
   config.mover = &*stacks;
   config.prepare_stack = [](void* self, StackId stack) { static_cast<Stacks*>(self)->prepare(stack); };
-  config.trim_stack = [](void* self, StackId stack) { static_cast<Stacks*>(self)->trim(stack); };
-  config.use_trimmed_stack = [](void* self, StackId stack) { static_cast<Stacks*>(self)->use_trimmed(stack); };
+  if (common_stacks) {
+    config.trim_stack = [](void* self, StackId stack) { static_cast<CommonStacks*>(static_cast<Stacks*>(self))->trim(stack); };
+    config.use_trimmed_stack = [](void* self, StackId stack) { static_cast<CommonStacks*>(static_cast<Stacks*>(self))->use_trimmed(stack); };
+  }
   config.stack_context = stacks.get();
   scheduler.emplace(*transport, *words, *fences, *stacks, config, distances_from_here(), options.seed);
   config.outside = &*scheduler;

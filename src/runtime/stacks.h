@@ -24,10 +24,6 @@ class Stacks : public ult::StackMover {
   void set_tiers(MemoryTiers* tiers) noexcept { tiers_ = tiers; }
   /// Before this process uses a stack for the first time: guard; if it was born here also pages and access.
   virtual void prepare(StackId) = 0;
-  /// Nobody uses the stack: its frames are given back, if that can be.
-  virtual void trim(StackId) = 0;
-  /// Before this process uses it again.
-  virtual void use_trimmed(StackId) = 0;
 
  protected:
   void assign(StackId);
@@ -59,8 +55,10 @@ class CommonStacks final : public Stacks {
   void surrender(StackId) override {}
   void reclaim(StackId) override {}
   void prepare(StackId) override;
-  void trim(StackId) override;
-  void use_trimmed(StackId) override;
+  /// Nobody uses the stack: its frames are given back. Not of stacks that move: V of them is armed, so a block without a frame would be absent, to a thread that must not fault.
+  void trim(StackId);
+  /// Before this process uses it again.
+  void use_trimmed(StackId);
 };
 
 class MovingStacks final : public Stacks {
@@ -70,8 +68,6 @@ class MovingStacks final : public Stacks {
   void surrender(StackId) override;
   void reclaim(StackId) override;
   void prepare(StackId) override;
-  void trim(StackId) override {}   // V of them is armed: a block without a frame would be absent, to a thread that must not fault
-  void use_trimmed(StackId) override {}
 
  private:
   void guard_again(StackId);
