@@ -4,8 +4,14 @@
 #include <gtest/gtest.h>
 #include <kasane/kasane.hpp>
 
+#include <sys/syscall.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
+
+#include "support/system_call_log.h"
 
 namespace {
 
@@ -58,6 +64,61 @@ TEST(OneHost, NorDoStealsAndJoins) {
     for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(cells[i], i);
   });
   expect_nothing_sent();
+}
+
+bool maps(const kasane::test::SystemCall& call) {
+  constexpr std::uint64_t kUserfaultfd = 0xAA;   // the type of its requests
+  return call.number == SYS_mprotect || call.number == SYS_madvise || (call.number == SYS_ioctl && (call.arguments[1] >> 8 & 0xFF) == kUserfaultfd);
+}
+
+// Nor does the kernel carry them: it is asked to map, where the memory is not mapped here, and for nothing else.
+TEST(OneHost, TransfersCallTheKernelOnlyToMap) {
+  if (kasane::ranks() == 1) GTEST_SKIP() << "one rank has nobody to send to";
+  if (!kasane::test::system_calls_can_be_logged()) GTEST_SKIP() << "no filter of system calls here";
+  using kasane::test::SystemCall, kasane::test::system_calls_during;
+  kasane::run([] {
+    const std::uint32_t me = kasane::rank(), other = (me + 1) % kasane::ranks();
+    constexpr std::size_t words = kPages * kPageWords;
+    auto* const memory = static_cast<std::uint64_t*>(kasane::allocate(words * 8, kasane::page_default, kasane::placement::on(other)));
+    std::uint64_t sum = 0;
+    const auto look = [&] {
+      const kasane::view<const std::uint64_t> v(memory, words);
+      for (std::size_t i = 0; i < words; i += kPageWords) sum += v[i];
+    };
+    const auto change = [&] {
+      {
+        const kasane::view v(memory, words, kasane::read_write);
+        for (std::size_t i = 0; i < words; i += kPageWords) v[i] = i;
+      }
+      kasane::release_all();
+    };
+    const auto directly = [&] {
+      for (std::size_t i = 0; i < words; i += kPageWords) {
+        std::uint64_t value = 0;
+        const kasane::global_ptr<std::uint64_t> word(memory + i);
+        kasane::get(&value, word);
+        kasane::put(word, &value);
+        sum += kasane::fetch_add(word, 1);
+      }
+    };
+    const auto fetched = [] { return kasane::statistics(kasane::rank()).blocks_fetched; };
+
+    directly();   // the first use of a page asks its owner for room
+    const std::uint64_t before = fetched();
+    const std::vector<SystemCall> first = system_calls_during([&] {
+      look();
+      change();
+    });
+    EXPECT_GE(fetched() - before, kPages);
+    EXPECT_FALSE(first.empty());
+    for (const SystemCall& call : first) EXPECT_TRUE(maps(call)) << to_string(call);
+    EXPECT_LE(first.size(), 8 * kPages);
+
+    // Once it is mapped: nothing at all.
+    for (const SystemCall& call : system_calls_during(look)) ADD_FAILURE() << "reads again: " << to_string(call);
+    for (const SystemCall& call : system_calls_during(directly)) ADD_FAILURE() << "direct access: " << to_string(call);
+    kasane::deallocate(memory);
+  });
 }
 
 }  // namespace
