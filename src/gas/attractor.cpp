@@ -8,6 +8,8 @@
 #include <ctime>
 #include <string>
 
+#include "gas/regions.h"
+
 namespace kasane::gas {
 
 Result<std::unique_ptr<Attractor>> Attractor::create(comm::Transport& transport, const Directory& directory, Mover& mover, const Config& config) {
@@ -51,11 +53,19 @@ void Attractor::look_at(comm::Blocking& io, PageId page) {
   // relaxed: uses that others count meanwhile may be lost; they are estimates.
   Count& uses = uses_[raw(page) - first_];
   const std::uint64_t seen = directory_.usage(io, page);
-  const Attraction what = consider(Usage::of(seen), transport_.rank(), uses.load(std::memory_order_relaxed), threshold_, second_());
-  if (what.take || what.streak == 0) uses.store(0, std::memory_order_relaxed);
+  const Usage usage = Usage::of(seen);
+  const bool last_is_near = usage.last != kNoRank && usage.last != transport_.rank() && near(usage.last);
+  Attraction what = consider(usage, transport_.rank(), last_is_near, uses.load(std::memory_order_relaxed), threshold_, second_());
+  if (what.take_if_far) {
+    what.take = !near(directory_.lookup(io, page).owner);
+    if (!what.take) what.after = what.stays;
+  }
+  uses.store(what.take ? 0 : what.streak, std::memory_order_relaxed);
   // Also where the page then does not come, because it is pinned or moves: the next try takes twice as long.
   if (what.after.word() != seen) directory_.replace_usage(io, page, seen, what.after.word());
   if (what.take && mover_.draw(io, page) && io.counters() != nullptr) count(io.counters()->pages_drawn);
 }
+
+bool Attractor::near(Rank rank) const noexcept { return transport_.mapped(rank, kFrames) != nullptr; }
 
 }  // namespace kasane::gas

@@ -53,6 +53,7 @@ class Attractor {
   Attractor(comm::Transport&, const Directory&, Mover&, const Config&, Count*) noexcept;
   void note(PageId) noexcept;
   void look_at(comm::Blocking&, PageId);
+  [[nodiscard]] bool near(Rank) const noexcept;
 
   comm::Transport& transport_;
   const Directory& directory_;
@@ -60,7 +61,7 @@ class Attractor {
   std::uint64_t first_, pages_;
   std::uint32_t threshold_, look_mask_;
   std::uint32_t (*second_)();
-  Count* uses_;             ///< one a page: uses that count towards a streak
+  Count* uses_;             ///< one a page: uses that count towards a streak (counted())
   Notes<PageId, 64> noted_;
   std::atomic<bool> serving_{false}, closed_{false};
 };

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <kasane/kasane.hpp>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -50,6 +53,33 @@ TEST_P(Drawn, APageThatOneRankUsesComesToIt) {
     }
     EXPECT_EQ(kasane::statistics(0).pages_drawn, drawn + 1);
   }
+}
+
+// Ranks that share memory use a page of another host in turns, and none of them for long: no rank draws it, but their host does.
+TEST(DrawnByAHost, APageThatItsRanksUseInTurnsComesToIt) {
+  const char* const hosts = std::getenv("KASANE_HOSTS");
+  if (kasane::ranks() != 4 || hosts == nullptr || std::string_view(hosts) != "2") GTEST_SKIP() << "for two hosts of two ranks";
+  kasane::run([] {
+    std::array<std::uint64_t*, 4> at{};   // of each rank a page
+    for (std::uint32_t r = 0; r < at.size(); ++r) {
+      at[r] = static_cast<std::uint64_t*>(kasane::allocate(65536, 65536, kasane::placement::on(r)));
+      *at[r] = 0;
+    }
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const kasane::global_ptr<std::uint64_t> word(at[0]);
+    const auto use_until = [&](std::uint32_t first_user, std::uint32_t users, auto&& comes) {
+      for (std::uint32_t i = 0; !comes() && std::chrono::steady_clock::now() < limit; ++i) {
+        kasane::this_thread::move_near(at[first_user + i % users]);
+        kasane::fetch_add(word, 1);
+      }
+      return comes();
+    };
+    const auto owner = [&] { return kasane::where(at[0]); };
+    ASSERT_TRUE(use_until(1, 1, [&] { return owner() == 1; }));   // so that another rank was the last user
+    ASSERT_TRUE(use_until(2, 2, [&] { return owner() >= 2; }));
+    kasane::this_thread::move_near(at[0]);
+    for (std::uint64_t* page : at) kasane::deallocate(page);
+  });
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ struct Page {
   Rank owner{0};
   std::map<Rank, std::uint32_t> uses, ahead;   ///< ahead: how much a rank's clock is
   std::uint32_t moves = 0, remote = 0, second = 0;
+  std::uint32_t a_host = 1;   ///< so many neighbouring ranks share memory
+  [[nodiscard]] bool near(Rank a, Rank b) const { return raw(a) / a_host == raw(b) / a_host; }
 
   void use(std::uint32_t r, std::uint32_t times = 1, bool others_wrote = false) {
     const Rank me{r};
@@ -32,9 +34,14 @@ struct Page {
       ++remote;
       uses[me] = counted(uses[me], others_wrote);
       if (uses[me] % kThreshold != 0) continue;
-      const Attraction a = consider(usage, me, uses[me], kThreshold, second + ahead[me]);
+      const bool last_is_near = usage.last != kNoRank && usage.last != me && near(me, usage.last);
+      Attraction a = consider(usage, me, last_is_near, uses[me], kThreshold, second + ahead[me]);
+      if (a.take_if_far) {
+        a.take = !near(me, owner);
+        if (!a.take) a.after = a.stays;
+      }
       usage = Usage::of(a.after.word());
-      uses[me] = a.streak;
+      uses[me] = a.take ? 0 : a.streak;
       if (!a.take) continue;
       owner = me;
       ++moves;
@@ -115,6 +122,65 @@ TEST(Attraction, LongPhasesAreFollowedAtOnce) {
   }
 }
 
+// Ranks of one host that use a page of another host in turns: none of them alone makes a streak, but each fetch crosses the network until one of them has it.
+TEST(Attraction, APageThatOneHostUsesComesToIt) {
+  for (const std::uint32_t moves : {0u, 1u, 3u, kMostMoves}) {
+    for (const std::uint32_t turn : {1u, 3u, 8u, 11u}) {
+      Page page;
+      page.a_host = 2;
+      page.usage.moves = moves;
+      for (int i = 0; i < 4'000 && page.moves == 0; ++i)
+        for (const std::uint32_t r : {2u, 3u}) page.use(r, turn);
+      EXPECT_TRUE(page.near(page.owner, Rank{2})) << turn;
+      EXPECT_GE(page.remote, kThreshold * std::min(1u << moves, kLongestRow)) << turn;
+      EXPECT_LE(page.remote, kThreshold * ((1u << moves) + 2) + turn) << turn;   // and what each has not looked for
+    }
+  }
+}
+
+// As between ranks: hosts, none of which owns it, find each other, whichever of their ranks look.
+TEST(Attraction, APageThatSeveralHostsUseStays) {
+  Page page;
+  page.a_host = 2;
+  page.usage.last = Rank{4};   // else whoever looks first takes it
+  for (int i = 0; i < 2'000; ++i)
+    for (const std::uint32_t r : {2u, 4u, 3u, 5u}) page.use(r, kThreshold);
+  EXPECT_EQ(page.moves, 0u);
+}
+
+TEST(Attraction, TurnsOfTwoHostsDampItToLessThanAPercent) {
+  Page page;
+  page.a_host = 2;
+  for (int i = 0; i < 20'000; ++i)
+    for (const std::uint32_t r : {0u, 1u, 2u, 3u}) page.use(r, 2 * kThreshold);
+  EXPECT_LE(page.moves, kMostMoves + page.remote / (kThreshold * kLongestRow) + 1);
+  EXPECT_LE(page.moves * 16 * 100, page.remote * 4) << page.moves << " moves, " << page.remote << " fetches";
+}
+
+// What its owner writes stays with it, however many of another host read.
+TEST(Attraction, APageThatItsOwnerWritesStaysThoughAHostReadsIt) {
+  Page page;
+  page.a_host = 2;
+  page.usage = {Rank{2}, 1, 0};
+  for (int round = 0; round < 1'000; ++round)
+    for (const std::uint32_t r : {2u, 3u}) {
+      page.use(r, 1, true);
+      page.use(r, kThreshold);
+    }
+  EXPECT_EQ(page.moves, 0u);
+}
+
+// Among the ranks of its host a page is drawn as if there were no other host.
+TEST(Attraction, RanksOfTheOwnersHostBreakEachOthersStreaks) {
+  Page page;
+  page.a_host = 3;
+  page.use(2, kThreshold);
+  EXPECT_EQ(page.moves, 1u);   // nobody had looked
+  for (int i = 0; i < 2'000; ++i)
+    for (const std::uint32_t r : {0u, 1u}) page.use(r, kThreshold);
+  EXPECT_EQ(page.moves, 1u);
+}
+
 // Forgetting lets a page that two ranks use in turns move once a second more, however often they use it; also where their clocks differ by much.
 TEST(Attraction, TurnsStayDampedAsTimePasses) {
   for (const std::uint32_t ahead : {0u, 5u, 100'000u}) {
@@ -143,7 +209,7 @@ TEST(Attraction, AMoveIsForgottenInItsTime) {
 }
 
 TEST(Usage, SurvivesItsWord) {
-  for (const Usage& u : {Usage{}, Usage{Rank{0}, 0}, Usage{Rank{kMaxRanks - 1}, kMostMoves, 0xFFFFFFFF}}) EXPECT_EQ(Usage::of(u.word()), u);
+  for (const Usage& u : {Usage{}, Usage{Rank{0}, 0}, Usage{Rank{kMaxRanks - 1}, kMostMoves, 0xFFFFFFFF, kLongestRow}}) EXPECT_EQ(Usage::of(u.word()), u);
   EXPECT_EQ(Usage{}.word(), 0u);   // a fresh directory
   EXPECT_EQ(streak_needed({Rank{0}, 200}, 16), 16u << kMostMoves);
 }
@@ -188,6 +254,23 @@ TEST_F(Drawn, APageComesAfterEnoughUses) {
   EXPECT_EQ(job[2].counters.pages_drawn.load(), 1u);
   use(0, 2, 4);   // rank 2 was the last to look
   use(0, 2, 4);
+  EXPECT_EQ(where(2).owner, Rank{2});
+  use(0, 2, 4);
+  EXPECT_EQ(where(2).owner, Rank{0});
+}
+
+// The owner is over the network for ranks 0 and 2, who share memory: their uses count together. Once one of them has the page, each breaks the other's streak.
+TEST_F(Drawn, APageComesToTheRanksOfAHost) {
+  job[0].transport.maps[Rank{2}] = job[2].frames.data();
+  job[2].transport.maps[Rank{0}] = job[0].frames.data();
+  use(0, 2, 4);
+  EXPECT_EQ(where(2).owner, Rank{0});
+  job.on(1, [](SimRank& here, comm::Blocking& io) { EXPECT_TRUE(here.mover->draw(io, PageId{2})); });
+  use(0, 2, 4);   // of 8, since it has moved before
+  EXPECT_EQ(where(2).owner, Rank{1});
+  use(2, 2, 4);
+  EXPECT_EQ(where(2).owner, Rank{2});
+  for (int look = 0; look < 4; ++look) use(0, 2, 4);   // of 16, but rank 2 looked last: what came before the first look does not count
   EXPECT_EQ(where(2).owner, Rank{2});
   use(0, 2, 4);
   EXPECT_EQ(where(2).owner, Rank{0});

@@ -17,6 +17,7 @@ class CountingTransport final : public comm::Transport {
   explicit CountingTransport(comm::Transport& inner) : Transport(inner.rank(), inner.ranks()), inner_(inner) {}
 
   std::uint32_t reads = 0, writes = 0, atomics = 0, requests = 0;
+  std::map<Rank, std::byte*> maps;   ///< whose frames are mapped here, beside those that the transport has mapped
   /// One-sided operations since the last call.
   std::uint32_t trips() {
     const std::uint32_t n = reads + writes + atomics;
@@ -37,7 +38,10 @@ class CountingTransport final : public comm::Transport {
 
   [[nodiscard]] comm::Facts facts() const noexcept override { return inner_.facts(); }
   Result<void> attach(comm::RegionId id, int fd, std::byte* local, std::size_t bytes) override { return inner_.attach(id, fd, local, bytes); }
-  [[nodiscard]] std::byte* mapped(Rank rank, comm::RegionId id) const noexcept override { return inner_.mapped(rank, id); }
+  [[nodiscard]] std::byte* mapped(Rank rank, comm::RegionId id) const noexcept override {
+    if (const auto it = maps.find(rank); it != maps.end() && id == comm::RegionId{0}) return it->second;
+    return inner_.mapped(rank, id);
+  }
   comm::Post read(comm::RemoteAddr from, void* to, std::size_t bytes, comm::Completion* c) noexcept override {
     return one_sided(reads, c, [&](comm::Completion* w) { return inner_.read(from, to, bytes, w); });
   }
