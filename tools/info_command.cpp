@@ -11,6 +11,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -26,6 +27,7 @@
 #include "comm/ucx/ucx_transport.h"
 #include "mem/budget.h"
 #include "mem/engines.h"
+#include "mem/large_frames.h"
 #include "mem/page_tables.h"
 #include "mem/spill_engine.h"
 #include "mem/stack_guard.h"
@@ -159,6 +161,14 @@ void print_spill_engines() {
   for (const mem::SpillEngineInfo& e : mem::spill_engines()) line(e.name, (e.available ? "available: " : "not available: ") + e.reason);
 }
 
+std::string frames_text() {
+  if (const std::uint64_t bytes = mem::large_frame_bytes(); bytes != 0) return fmt::format("{} KiB, so paging takes less than half of the processor time", bytes >> 10);
+  const std::string setting = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled";
+  std::error_code error;
+  if (!std::filesystem::exists(setting, error)) return "4 KiB; larger ones need Linux 6.10";
+  return "4 KiB; paging takes less than half of the processor time with 64 KiB, until the next boot by root: echo advise > " + setting;
+}
+
 std::string membarrier_text() {
   const long commands = ::syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
   if (commands < 0) return "not available: the kernel refuses membarrier(2)";
@@ -176,6 +186,7 @@ void print_limits() {
                                                : fmt::format("mprotect (no MADV_GUARD_INSTALL for shared memory, Linux 6.15): {} at most", mem::kFallbackGuards));
   line("page tables", mem::page_tables_go_back() ? "the kernel frees those that are not used any more: --dram can be far less than what is used of the space"
                                                   : "stay until the job ends (Linux 6.14 with CONFIG_PT_RECLAIM frees them): up to 4 MiB of --dram for each GiB that is used of the space");
+  line("frames", frames_text());
   line("membarrier", membarrier_text());
   line("file descriptors", limit_text(RLIMIT_NOFILE) + "; 8 a rank and 128 are needed");
   line("processes", limit_text(RLIMIT_NPROC));
