@@ -85,15 +85,14 @@ class ReadAhead {
     std::int64_t trigger = 0;    ///< from this piece on the next ones are to follow
     std::int64_t stride = 0;     ///< 0: not known
     std::uint32_t ahead = 0;     ///< pieces that were to be ahead when it was last asked, had there been room; 0: no sweep yet
+    std::uint32_t quarter = 1;   ///< of the pieces that are ahead when none of them has been used, at least one
     std::uint64_t used = 0;      ///< 0: never
 
-    /// Pieces behind the trigger that still are of this sweep: it may have been asked for that far back.
-    [[nodiscard]] std::int64_t behind() const noexcept { return std::max(1u, ahead / 4) + kMostBehind; }
     /// Is it among what was brought, or nearly the next? Some were here already and were not asked for; some of the last plan could not come. What lies further back than
     /// where it was last asked begins anew: a program goes over the same memory again.
     [[nodiscard]] bool meets(std::int64_t at) const noexcept {
       if (ahead == 0 || (at - last) % stride != 0) return false;
-      return (at - trigger) / stride >= -behind() && (at - last) / stride <= kMostSkipped;
+      return (at - trigger) / stride >= -static_cast<std::int64_t>(quarter) - kMostBehind && (at - last) / stride <= kMostSkipped;
     }
   };
 
@@ -113,7 +112,8 @@ class ReadAhead {
     const auto above_zero = s.stride > 0 ? std::uint64_t{kMost} : static_cast<std::uint64_t>(from / -s.stride);
     const auto pieces = static_cast<std::uint32_t>(std::min(wanted - come, above_zero));
     s.ahead = ahead;
-    s.trigger = at + s.stride * static_cast<std::int64_t>(std::max(std::uint64_t{1}, (come + pieces) / 4));   // not of `ahead`: where there is less room, it would come too late
+    s.quarter = static_cast<std::uint32_t>(std::max(std::uint64_t{1}, (come + pieces) / 4));   // not of `ahead`: where there is less room, it would come too late
+    s.trigger = at + s.stride * static_cast<std::int64_t>(s.quarter);
     s.last = from + s.stride * static_cast<std::int64_t>(pieces);
     return {from + s.stride, s.stride, pieces};
   }
