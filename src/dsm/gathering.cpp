@@ -181,9 +181,8 @@ void Coherence::Gathering::give_back(const Part& part) noexcept {
   }
 }
 
-/// What follows in the sweep that the view belongs to, perhaps; sent for before its own blocks are waited for. What follows what is overwritten is so, too.
+/// What follows in the sweep that the view belongs to, perhaps; sent for before its own blocks are waited for.
 void Coherence::Gathering::read_ahead() {
-  if (wanted_.overwrites_much()) return;
   for (std::uint64_t i = 0; i < count(); i += kWindowBlocks - index_in_window(block(i))) {
     if (on_ssd_[i]) c_.read_ahead(ctx_, block(i));
   }

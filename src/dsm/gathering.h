@@ -31,8 +31,6 @@ struct Coherence::Wanted {
   [[nodiscard]] Event event(BlockId b) const noexcept {
     return mem::offset_of(b) >= begin && mem::offset_of(b) + mem::kBlockBytes <= end ? inside : beside;
   }
-  /// Next to nothing of it is to be read. Not so of short ranges, rows for instance: their ends come sooner with all that lies between than one by one.
-  [[nodiscard]] bool overwrites_much() const noexcept { return inside != beside && end - begin >= gas::Tiers::kMuch; }
 };
 
 class Coherence::Gathering {

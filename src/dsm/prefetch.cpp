@@ -21,7 +21,6 @@ void Coherence::prefetch(ThreadContext& ctx, std::uint64_t offset, std::size_t b
   std::uint64_t begin = offset, end = offset + bytes;
   const bool sends = use != Use::write_only && tiers_ != nullptr && tiers_->stores_any();
   if (use == Use::write_only) {   // the others would have to be read
-    if (tiers_ != nullptr && bytes >= gas::Tiers::kMuch) tiers_->overwritten(offset, offset + bytes - 1);
     begin = (begin + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
     end = end / kBlockBytes * kBlockBytes;
   }

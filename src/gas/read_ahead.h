@@ -21,7 +21,7 @@ namespace kasane::gas {
 
 class ReadAhead {
  public:
-  static constexpr std::uint32_t kMost = 128;     ///< pieces ahead of a sweep
+  static constexpr std::uint32_t kMost = 64;      ///< pieces ahead of a sweep
   static constexpr std::int64_t kMostStride = 64; ///< pieces
 
   /// first, first + stride, …: besides the one that is asked for.
@@ -43,7 +43,7 @@ class ReadAhead {
     if (met != nullptr) return go_on(*met, at, most);
     if (known == Known::ascends) {
       Sweep& s = oldest();
-      s = {.last = at, .asked = at, .trigger = at, .stride = 1, .ahead = kMost};
+      s = {at, at, at, 1, kMost, 0};
       return go_on(s, at, most);
     }
     Sweep* near = nullptr;
@@ -62,7 +62,7 @@ class ReadAhead {
     }
     // Nobody's next: perhaps the second piece of a sweep with a stride, else the first of a new one, in place of the oldest.
     Sweep& s = near != nullptr ? *near : oldest();
-    s = {.last = at, .asked = at, .trigger = at, .stride = near != nullptr ? at - s.last : 0, .used = ++clock_};
+    s = {at, at, at, near != nullptr ? at - s.last : 0, 0, ++clock_};
     return {};
   }
 
@@ -84,15 +84,15 @@ class ReadAhead {
     std::int64_t asked = 0;      ///< likewise, not brought along
     std::int64_t trigger = 0;    ///< from this piece on the next ones are to follow
     std::int64_t stride = 0;     ///< 0: not known
-    std::uint32_t ahead = 0;     ///< pieces that were to be ahead when it was last asked, had there been room; 0: no sweep yet
-    std::uint32_t quarter = 1;   ///< of the pieces that are ahead when none of them has been used, at least one
+    std::uint32_t ahead = 0;     ///< pieces that were to be ahead when it was last asked; 0: no sweep yet
     std::uint64_t used = 0;      ///< 0: never
 
+    [[nodiscard]] std::uint32_t quarter() const noexcept { return std::max(1u, ahead / 4); }
     /// Is it among what was brought, or nearly the next? Some were here already and were not asked for; some of the last plan could not come. What lies further back than
     /// where it was last asked begins anew: a program goes over the same memory again.
     [[nodiscard]] bool meets(std::int64_t at) const noexcept {
       if (ahead == 0 || (at - last) % stride != 0) return false;
-      return (at - trigger) / stride >= -static_cast<std::int64_t>(quarter) - kMostBehind && (at - last) / stride <= kMostSkipped;
+      return (at - trigger) / stride >= -static_cast<std::int64_t>(quarter()) - kMostBehind && (at - last) / stride <= kMostSkipped;
     }
   };
 
@@ -112,8 +112,7 @@ class ReadAhead {
     const auto above_zero = s.stride > 0 ? std::uint64_t{kMost} : static_cast<std::uint64_t>(from / -s.stride);
     const auto pieces = static_cast<std::uint32_t>(std::min(wanted - come, above_zero));
     s.ahead = ahead;
-    s.quarter = static_cast<std::uint32_t>(std::max(std::uint64_t{1}, (come + pieces) / 4));   // not of `ahead`: where there is less room, it would come too late
-    s.trigger = at + s.stride * static_cast<std::int64_t>(s.quarter);
+    s.trigger = at + s.stride * static_cast<std::int64_t>(s.quarter());
     s.last = from + s.stride * static_cast<std::int64_t>(pieces);
     return {from + s.stride, s.stride, pieces};
   }

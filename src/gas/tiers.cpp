@@ -272,15 +272,7 @@ ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, 
   return plan;
 }
 
-void Tiers::overwritten(std::uint64_t first, std::uint64_t last) noexcept {
-  if (!stores_any() || planning_.test_and_set(std::memory_order_acquire)) return;   // acquire, release: as in plan()
-  for (const BlockId end : {mem::block_of(first), mem::block_of(last)}) ends_[end_++ % ends_.size()].store(end, std::memory_order_relaxed);   // relaxed: see plan()
-  planning_.clear(std::memory_order_release);
-}
-
 ReadAhead::Plan Tiers::plan(std::uint64_t offset) noexcept {
-  // relaxed: who misses an end that is noted meanwhile brings what is not needed.
-  if (std::ranges::any_of(ends_, [&](const auto& end) { return end.load(std::memory_order_relaxed) == mem::block_of(offset); })) return {};
   return plan(blocks_ahead_, pages_.page_of(offset), offset / kPieceBytes, kPieceBytes / mem::kBlockBytes, kMostAhead);
 }
 

@@ -78,15 +78,11 @@ class Tiers final : public Rouser {
   /// Bytes of blocks that are stored() and not here, into M. ranges: sorted afterwards. The blocks may be read from when they come.
   void read(comm::Blocking&, std::span<mem::SpillRange> ranges, const mem::View&);
   /// Windows of blocks (kPieceBytes) that should be brought along with the one at `offset`, or after it; none where there is little room.
-  static constexpr std::uint64_t kPieceBytes = 64 << 10, kMostAhead = (8 << 20) / mem::kBlockBytes;   ///< the latter in blocks
-  static constexpr std::uint64_t kMostAtOnce = kMostAhead / 8;   ///< blocks that one read brings besides a window, or a page
+  static constexpr std::uint64_t kPieceBytes = 64 << 10, kMostAhead = (4 << 20) / mem::kBlockBytes;   ///< the latter in blocks
+  static constexpr std::uint64_t kMostAtOnce = kMostAhead / 4;   ///< blocks that one read brings besides a window, or a page
   [[nodiscard]] ReadAhead::Plan plan(std::uint64_t offset) noexcept;
   /// Do windows that are asked for together go on a sweep downwards? first, last: offsets in them.
   [[nodiscard]] bool descends(std::uint64_t first, std::uint64_t last) noexcept;
-  /// What lies from first to last, offsets, is about to be overwritten, and is much: the blocks at its ends, which have to come if others use them, too, belong to no sweep, since next to nothing of what is
-  /// between is to be read.
-  void overwritten(std::uint64_t first, std::uint64_t last) noexcept;
-  static constexpr std::uint64_t kMuch = 2 * kPieceBytes;
   [[nodiscard]] bool asks_ahead() const noexcept { return config_.asks_ahead; }
   /// Unless the program has said that the page is used at random.
   [[nodiscard]] bool reads_ahead(PageId page) const noexcept { return advice_.usage(page) != mem::Usage::random; }
@@ -165,8 +161,6 @@ class Tiers final : public Rouser {
   std::unique_ptr<mem::SpillReader> reader_;
   enum class Reading : std::uint32_t { not_yet, begun, ended };
   std::atomic<Reading> reading_{Reading::not_yet};
-  std::array<std::atomic<BlockId>, 32> ends_{};        ///< of what was to be overwritten last (block 0, the space's own, is none)
-  std::size_t end_ = 0;
   ReadAhead pages_ahead_, blocks_ahead_;
   std::atomic_flag planning_;                         ///< whose turn it is in these; who finds it taken brings in nothing else
   std::unique_ptr<Departure[]> departures_;           ///< two, the keeper's: it fills one while the other is being written

@@ -56,21 +56,6 @@ TEST(ReadAhead, FollowsASweepUpwards) {
   expect_few(reader, 2000, 1);
 }
 
-// However little room there is, some pieces are still there when the next ones are asked for.
-TEST(ReadAhead, IsAskedInTimeWhereThereIsLittleRoom) {
-  for (const std::uint32_t most : {4u, 8u, 16u, 100u, kMost}) {
-    Reader reader(most);
-    for (std::uint64_t p = 1000; p < 3000; ++p) {
-      reader.touch_and_ask(p);
-      if (p < 1000 + 2 * kMost) continue;   // it has to learn
-      std::uint64_t there = 0;
-      while (reader.here().count(p + 1 + there) != 0) ++there;
-      ASSERT_GE(there, most / 4) << p << " of at most " << most;
-    }
-    EXPECT_LE(reader.asked(), 10u) << most;
-  }
-}
-
 TEST(ReadAhead, FollowsASweepDownToPageZero) {
   Reader reader;
   for (std::uint64_t p = 2000; p-- > 0;) reader.touch(p);
