@@ -93,12 +93,12 @@ Pair::Pair(std::string name, const Launch& launch, unsigned lanes, std::uint64_t
   const int listener = listen_at(socket_name_);
   const auto deadline = Clock::now() + limit;
   start(launch, lanes, max_bytes);
-  if (!meet(listener, deadline) || !introduce(deadline)) lose("did not start" + last_words());
+  if (!meet(listener, deadline) || !introduce(deadline)) lose("did not start");
   ::close(listener);
 }
 
 Pair::~Pair() {
-  end(true);
+  if (!lost_) quit();
   ::close(output_);
 }
 
@@ -118,7 +118,7 @@ void Pair::start(const Launch& launch, unsigned lanes, std::uint64_t max_bytes) 
 bool Pair::ended_early() const {
   return std::any_of(processes_.begin(), processes_.end(), [](int pid) {
     siginfo_t info{};
-    // WNOWAIT: end() reaps it
+    // WNOWAIT: hang_up() reaps it
     return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
   });
 }
@@ -193,7 +193,7 @@ std::string Pair::hear(unsigned rank, Clock::time_point deadline) {
     char buffer[4096];
     const ssize_t n = ::read(line.fd, buffer, sizeof buffer);
     if (n <= 0) {
-      lose("rank " + std::to_string(rank) + " ended" + last_words());
+      lose("rank " + std::to_string(rank) + " ended");
       return {};
     }
     line.pending.append(buffer, static_cast<std::size_t>(n));
@@ -205,7 +205,7 @@ Answer Pair::understand(const std::string& line) {
   if (line.rfind("ok ", 0) == 0) return {Answer::Kind::ok, std::strtod(line.c_str() + 3, nullptr), {}};
   if (line.rfind("broken ", 0) == 0) return {Answer::Kind::broken, 0, line.substr(7)};
   if (line.rfind("unsupported ", 0) == 0) return {Answer::Kind::unsupported, 0, line.substr(12)};
-  return lose(line.empty() ? "no answer in time" + last_words() : "said: " + line);
+  return lose(line.empty() ? "no answer in time" : "said: " + line);
 }
 
 Answer Pair::together(const Order& order, Seconds limit) {
@@ -259,27 +259,36 @@ Answer Pair::alone(Order order, bool attended, Seconds limit, std::chrono::milli
 Answer Pair::lose(const std::string& why) {
   if (!lost_) {
     lost_ = true;
-    why_ = why;
-    end(false);
+    // Its line closes before it has printed why: what it printed is whole once it has ended.
+    hang_up();
+    why_ = why + last_words();
+    kill_who_stays();
   }
   return {Answer::Kind::lost, 0, why_};
 }
 
-void Pair::end(bool politely) {
-  if (politely && !lost_) {
-    Order quit;
-    quit.task = Task::quit;
-    say(0, to_text(quit));
-    say(1, to_text(quit));
-    for (const int pid : processes_) reap(pid, Clock::now() + Seconds(3));
-  }
+void Pair::quit() {
+  Order quit;
+  quit.task = Task::quit;
+  say(0, to_text(quit));
+  say(1, to_text(quit));
+  for (const int pid : processes_) reap(pid, Clock::now() + Seconds(3));
+  hang_up();
+  kill_who_stays();
+}
+
+void Pair::hang_up() {
   for (Line& line : ranks_) {
     if (line.fd >= 0) ::close(line.fd);
     line.fd = -1;
   }
+  for (const int pid : processes_) reap(pid, Clock::now() + Seconds(3));
+}
+
+void Pair::kill_who_stays() {
   // Gone already: waitpid says so (ECHILD), and no signal is sent to a number that is somebody else's by now.
   for (const int pid : processes_) {
-    if (reap(pid, Clock::now() + Seconds(3))) continue;
+    if (reap(pid, Clock::now())) continue;
     ::kill(pid, SIGTERM);
     if (reap(pid, Clock::now() + Seconds(2))) continue;
     ::kill(pid, SIGKILL);

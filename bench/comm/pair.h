@@ -63,15 +63,17 @@ class Pair {
   [[nodiscard]] bool meet(int listener, Clock::time_point deadline);
   [[nodiscard]] bool introduce(Clock::time_point deadline);
   void say(unsigned rank, const std::string& line);
-  /// Empty: the deadline passed, or the rank hung up (then the pair is lost).
   /// The rank whose next line is there first; 0 if none comes in time.
   [[nodiscard]] unsigned first_to_speak(Clock::time_point deadline);
+  /// Empty: the deadline passed, or the rank hung up (then the pair is lost).
   [[nodiscard]] std::string hear(unsigned rank, Clock::time_point deadline);
   [[nodiscard]] Answer understand(const std::string& line);
   Answer lose(const std::string& why);
-  void end(bool politely);
+  void quit();             ///< asks both to end, and sees that they do
+  void hang_up();          ///< closes both lines and gives the processes time to end
+  void kill_who_stays();
   [[nodiscard]] bool ended_early() const;
-  [[nodiscard]] std::string last_words() const;
+  [[nodiscard]] std::string last_words() const;   ///< the end of what the ranks printed
 
   std::string name_, why_;
   std::string socket_name_;
