@@ -182,6 +182,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void protect(const Stripe&, mem::Access) noexcept;
   void make_room() noexcept;
 
+  void await_page(comm::Blocking&, PageId);
   static bool hopeless(ThreadContext&, std::uint64_t offset) noexcept;
   enum class Fault { served, again, wild };
   Fault carry_out_fault(ThreadContext&, BlockId, Event, const Step&);
@@ -310,6 +311,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   Rounds release_rounds_, acquire_rounds_, told_rounds_;
 
   static constexpr std::uint32_t kMaxIdleFaults = 10'000;
+  static constexpr unsigned kLooksAtPage = 400;   // with a PollWaiter: some tens of microseconds, and then naps
   Notes<comm::ReplyToken, 4096> asked_;      ///< who waits for a release
   std::atomic<std::uint32_t> answering_{0};  ///< threads that run handlers and will serve() afterwards
 };

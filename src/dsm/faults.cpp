@@ -32,13 +32,22 @@ bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
     if (fault == Fault::again) {   // the access runs into its next fault, with the page a little further
       count(ctx.counters.faults_again);
       ctx.sweeps.comes_again();
-      ctx.io.waiter().pause();
+      await_page(ctx.io, pages_.page_of(b));
     }
     good = fault != Fault::wild;
     if (event == Event::store) write_back(ctx, 0);
   }
   if (engine_.crowded()) make_room();
   return good;
+}
+
+/// For a while, while the page is on its way: until then the access would do nothing but fault. The caller holds no bit. Not longer, since other faults may be his to serve, too.
+void Coherence::await_page(comm::Blocking& io, PageId page) {
+  const auto* const word = directory_.near_word(page);
+  if (word == nullptr) return io.waiter().pause();
+  unsigned looks = 0;
+  // acquire: what its mover left behind is seen by what follows.
+  await(io, [&] { return !gas::Location::of(word->load(std::memory_order_acquire)).busy || ++looks > kLooksAtPage; });
 }
 
 bool Coherence::hopeless(ThreadContext& ctx, std::uint64_t offset) noexcept {

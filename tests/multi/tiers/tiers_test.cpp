@@ -344,6 +344,30 @@ TEST(TiersAlone, WhatIsPrefetchedComesOnce) {
   EXPECT_LE(seen.read_to_be_overwritten, data_bytes(kasane::page_default) / 4);   // the blocks at their ends
 }
 
+TEST(TiersAlone, WhoComesToAPageThatLeavesWaits) {
+  struct Seen { std::uint64_t bad, left, again; };
+  const Seen seen = kasane::run([] {
+    const std::size_t pages = data_bytes(kasane::page_default) / kasane::page_default, words_of = kasane::page_default / 8;
+    std::uint64_t* const data = allocate(pages * words_of, placement::local, kasane::page_default);
+    std::vector<std::uint64_t> added(pages);
+    const auto before = kasane::statistics();
+    for (std::uint64_t n = 0; n < 40 * pages; ++n) {   // some of them are about to leave
+      const std::size_t page = mix(n) % pages;
+      for (std::size_t i = 0; i < words_of; ++i) data[page * words_of + i] += i;
+      ++added[page];
+    }
+    const auto after = kasane::statistics();
+    std::uint64_t bad = 0;
+    for (std::size_t p = 0; p < pages; ++p) {
+      for (std::size_t i = 0; i < words_of; ++i) bad += data[p * words_of + i] != added[p] * i;
+    }
+    kasane::deallocate(data);
+    return Seen{bad, after.pages_evicted - before.pages_evicted, after.faults_again - before.faults_again};
+  });
+  EXPECT_EQ(seen.bad, 0u);
+  EXPECT_LE(seen.again, seen.left);
+}
+
 TEST(TiersAlone, FreedMemoryIsTakenAgain) {
   EXPECT_EQ(kasane::run([] {
     std::uint64_t bad = 0;
