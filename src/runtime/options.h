@@ -11,10 +11,16 @@
 
 namespace kasane::runtime {
 
+#if defined(KASANE_SANITIZER_ADDRESS) || defined(KASANE_SANITIZER_THREAD)
+inline constexpr std::uint64_t kUsualSpace = std::uint64_t{32} << 30;   // a sanitizer leaves few addresses
+#else
+inline constexpr std::uint64_t kUsualSpace = std::uint64_t{1} << 40;
+#endif
+
 struct Options {
   std::uint64_t ranks = 1;
   std::uint64_t workers = 0;               ///< 0: usable cores / ranks, at least 1
-  std::uint64_t space_bytes = std::uint64_t{1} << 40;
+  std::uint64_t space_bytes = kUsualSpace;
   std::uint64_t dram_bytes = 0;            ///< that the ranks of a host may keep global memory in; 0: three quarters of what there is, or with spill == "none" no limit
   std::uint64_t spare_bytes = 0;           ///< of a rank's share of it, kept free; 0: a 16th
   std::string spill = "auto";              ///< directories of the spill files; auto: $TMPDIR or /var/tmp; none: nothing is spilled

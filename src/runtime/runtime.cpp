@@ -63,6 +63,7 @@
 #include "ult/layout.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
+#include "ult/sanitizer.h"
 
 namespace kasane::runtime {
 namespace {
@@ -706,10 +707,16 @@ struct MainCall {
   int argc;
   char **argv, **envp;
   int status;
+  ult::SanitizerTrip trip;
 };
 MainCall* g_main_call = nullptr;   // makecontext passes no pointers
 
-void call_main() { g_main_call->status = g_main_call->main(g_main_call->argc, g_main_call->argv, g_main_call->envp); }
+void call_main() {
+  MainCall& call = *g_main_call;
+  call.trip.arrived();
+  call.status = call.main(call.argc, call.argv, call.envp);
+  call.trip.leaving_again();
+}
 
 }  // namespace
 
@@ -727,7 +734,7 @@ int Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, c
   const auto stack = s.give_main_a_stack();
   KASANE_CHECK(stack.has_value(), "no stack for main");
 
-  MainCall call{main, argc, argv, envp, 0};
+  MainCall call{main, argc, argv, envp, 0, {}};
   g_main_call = &call;
   ucontext_t here, there;
   ::getcontext(&there);
@@ -735,7 +742,9 @@ int Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, c
   there.uc_stack.ss_size = s.segments.main_bytes;
   there.uc_link = &here;
   ::makecontext(&there, call_main, 0);
+  call.trip.leaving(s.main_stack_low, s.segments.main_bytes);
   ::swapcontext(&here, &there);
+  call.trip.back();
   shut_down();
   return call.status;
 }

@@ -24,7 +24,6 @@ void __tsan_destroy_fiber(void* fiber);
 void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 }
 #elif defined(__SANITIZE_ADDRESS__)
-#include <pthread.h>
 #include <sanitizer/asan_interface.h>
 extern "C" {
 void __sanitizer_start_switch_fiber(void** fake_stack_save, const void* bottom, std::size_t size);
@@ -81,13 +80,14 @@ class SanitizerSlots {
 #elif defined(__SANITIZE_ADDRESS__)
 
 struct SanitizerWorker {
-  void* bottom = nullptr;
+  const void* bottom = nullptr;
   std::size_t bytes = 0;
+  /// The stack that runs now: ASan names it when it is left, so it is left for a moment.
   void attach() noexcept {
-    pthread_attr_t attr;
-    if (pthread_getattr_np(pthread_self(), &attr) != 0) return;
-    pthread_attr_getstack(&attr, &bottom, &bytes);
-    pthread_attr_destroy(&attr);
+    __sanitizer_start_switch_fiber(nullptr, this, 1);
+    __sanitizer_finish_switch_fiber(nullptr, &bottom, &bytes);
+    __sanitizer_start_switch_fiber(nullptr, bottom, bytes);
+    __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
   }
 };
 
@@ -126,5 +126,22 @@ class SanitizerSlots {
 };
 
 #endif
+
+/// An OS thread that goes to another stack by itself and comes back, as main does.
+struct SanitizerTrip {
+#if defined(__SANITIZE_ADDRESS__)
+  const void* bottom = nullptr;   // of the stack it came from
+  std::size_t bytes = 0;
+  static void leaving(const void* to, std::size_t to_bytes) noexcept { __sanitizer_start_switch_fiber(nullptr, to, to_bytes); }
+  void arrived() noexcept { __sanitizer_finish_switch_fiber(nullptr, &bottom, &bytes); }
+  void leaving_again() const noexcept { __sanitizer_start_switch_fiber(nullptr, bottom, bytes); }
+  static void back() noexcept { __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr); }
+#else
+  static void leaving(const void*, std::size_t) noexcept {}
+  static void arrived() noexcept {}
+  static void leaving_again() noexcept {}
+  static void back() noexcept {}
+#endif
+};
 
 }  // namespace kasane::ult
