@@ -20,7 +20,7 @@ build: dependencies ## build everything of PRESET
 	cmake --preset $(PRESET) $(CONFIGURE)
 	cmake --build build/$(PRESET) -j $(JOBS)
 
-test: ## unit and simulator tests under tsan and asan, then every test of release
+test: ## unit and simulator tests and programs of one rank under tsan and asan, then every test of release
 	scripts/test.sh $(JOBS) $(CI)
 
 demo: ## sort a word list and 10 M keys on 1, 2 and 4 ranks, checked, with a table per rank

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What `make test` does: the unit and simulator tests under the thread and address sanitizers, then every test of the
+# What `make test` does: the unit and simulator tests, and programs of one rank, under the thread and address sanitizers, then every test of the
 # release build. All three run even if one fails; the summary says which. Usage: test.sh [JOBS [WARNINGS_ARE_ERRORS]]
 set -eu
 cd "$(dirname "$0")/.."
@@ -24,9 +24,9 @@ run_tests() {
 
 mkdir -p build
 failed=''
-for_sanitizers='-L ^(unit|sim)$'
-run_tests tsan kasane_unit_tests $for_sanitizers || failed="$failed tsan"
-run_tests asan kasane_unit_tests $for_sanitizers || failed="$failed asan"
+for_sanitizers='-L ^(unit|sim|sanitized)$'
+run_tests tsan kasane_sanitized_tests $for_sanitizers || failed="$failed tsan"
+run_tests asan kasane_sanitized_tests $for_sanitizers || failed="$failed asan"
 run_tests release all -LE '^soak$' || failed="$failed release"
 
 if [ -n "$failed" ]; then
