@@ -378,10 +378,11 @@ TEST(SpillDirectory, FullInMidRun) {
       const auto staging = frames.make_staging();
       const auto queue = *SpillQueue::create(file, engine, staging.get());
       frames.fill(blocks(0, 1024), 5);
-      std::vector<SpillRange> all{blocks(0, 64), blocks(100, 512)};
-      SpillBatch batch{SpillOp::write, frames.base(), all};
+      std::vector<SpillRange> little{blocks(0, 64)}, much{blocks(100, 512)};   // one after the other: of one batch, whichever comes first fits
+      SpillBatch fits{SpillOp::write, frames.base(), little}, batch{SpillOp::write, frames.base(), much};
+      queue->run(fits);
       queue->run(batch);
-      if (batch.error() != ENOSPC) return 1;
+      if (fits.error() != 0 || batch.error() != ENOSPC) return 1;
       const Error said = file.error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes);
       if (said.message.find(path) == std::string::npos || said.message.find("No space") == std::string::npos) return 2;
       if (!file.stored(BlockId{0}) || file.stored(BlockId{100}) || !frames.holds(blocks(100, 512), 5)) return 3;
