@@ -23,6 +23,28 @@ constexpr placement kPlacements[] = {placement::local, placement::block, placeme
 /// The calling thread's rank becomes the owner of the range's pages.
 bool own(void* p, std::size_t bytes) { return kasane::runtime::Runtime::current()->own(p, bytes).has_value(); }
 
+// Its workers share what they see, and hand threads to each other.
+TEST(Pages, OneRankFaultsAtTheFirstTouchAndNeverFences) {
+  if (kasane::ranks() != 1) GTEST_SKIP() << "several ranks share by faults and fences";
+  const auto [faults, fences, wrong] = kasane::run([] {
+    constexpr std::size_t kWords = std::size_t{1} << 20;
+    constexpr std::uint64_t kRounds = 20;
+    const auto x = kasane::make_array<std::uint64_t>(kWords);
+    const auto touch = [&] { kasane::parallel_for(x.get(), x.get() + kWords, [](std::uint64_t& word) { ++word; }); };
+    touch();
+    const auto before = kasane::statistics();
+    for (std::uint64_t round = 1; round < kRounds; ++round) touch();
+    const auto after = kasane::statistics();
+    const auto sum = [](const kasane::counters& c) { return c.releases + c.releases_combined + c.acquires + c.acquires_combined; };
+    std::size_t bad = 0;
+    for (std::size_t i = 0; i < kWords; ++i) bad += x.get()[i] != kRounds;
+    return std::tuple(after.faults_read + after.faults_write - before.faults_read - before.faults_write, sum(after) - sum(before), bad);
+  });
+  EXPECT_EQ(faults, 0u);
+  EXPECT_EQ(fences, 0u);
+  EXPECT_EQ(wrong, 0u);
+}
+
 TEST(Pages, AnAllocationHasThoseItAskedFor) {
   for (const std::size_t page : kSizes) {
     for (const placement where : kPlacements) {

@@ -378,8 +378,9 @@ TEST(SpillDirectory, FullInMidRun) {
       const auto staging = frames.make_staging();
       const auto queue = *SpillQueue::create(file, engine, staging.get());
       frames.fill(blocks(0, 1024), 5);
-      std::vector<SpillRange> little{blocks(0, 64)}, much{blocks(100, 512)};   // one after the other: of one batch, whichever comes first fits
-      SpillBatch fits{SpillOp::write, frames.base(), little}, batch{SpillOp::write, frames.base(), much};
+      // What is stored already is stored again in its place; of a batch that finds all free, whichever run comes first fits.
+      std::vector<SpillRange> little{blocks(0, 64)}, all{blocks(0, 64), blocks(100, 512)};
+      SpillBatch fits{SpillOp::write, frames.base(), little}, batch{SpillOp::write, frames.base(), all};
       queue->run(fits);
       queue->run(batch);
       if (fits.error() != 0 || batch.error() != ENOSPC) return 1;
