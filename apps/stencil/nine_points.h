@@ -22,6 +22,7 @@
 #include <cstring>
 #include <numbers>
 
+#include "common/in_order.h"
 #include "common/private_array.h"
 
 namespace apps {
@@ -91,25 +92,26 @@ void Plate::advance_rows(double* to, const double* from, std::size_t first, std:
   // Rows that a level needs: `steps - level` more on each side than its own, as far as there are any.
   const auto begin_of = [&](std::size_t level) { return first - std::min(first, steps - level); };
   const auto end_of = [&](std::size_t level) { return std::min(pitch(), last + steps - level); };
-  const std::size_t ahead = std::max<std::size_t>(1, (256 << 10) / (pitch() * sizeof(double)));   // rows that are brought at once
-  std::size_t consumed = std::min(last, first + halo);                                           // rows of `from` up to here were given up, but for the halo
+  const auto in_order = [&](auto* plate, std::size_t begin, std::size_t end) {
+    const std::size_t rows = end - std::min(begin, end);
+    return InOrder(plate + place(begin, rows), rows * pitch(), up ? Direction::down : Direction::up);
+  };
+  // What is written is prepared a piece ahead, so that this can be done beside the computation.
+  auto reading = in_order(from, begin_of(0), end_of(0));
+  auto writing = in_order(to, first, last);
+  const std::size_t own = std::min(last, first + halo);   // rows of `from` that nobody else reads begin here
+  auto leaving = in_order(from, own, last - std::min(last, halo));
+  const auto reads = [](const double* p, std::size_t count) { Pattern::reads(p, count); };
+  const auto overwrites = [](double* p, std::size_t count) { Pattern::overwrites(p, count); };
+  const auto consumed = [](const double* p, std::size_t count) { Pattern::consumed(p, count); };
 
   for (std::size_t i = begin_of(0); i < last + steps; ++i) {
-    if (i < end_of(0) && (i - begin_of(0)) % ahead == 0) {
-      const std::size_t rows = std::min(ahead, end_of(0) - i);
-      Pattern::reads(from + place(i, rows), rows * pitch());
-      if (const std::size_t done = std::min(i - std::min<std::size_t>(i, 2), last - std::min(last, halo)); done > consumed) {
-        Pattern::consumed(from + place(consumed, done - consumed), (done - consumed) * pitch());
-        consumed = done;
-      }
-    }
+    if (i < end_of(0)) reading.reach((i + 1 - begin_of(0)) * pitch(), reads);
+    if (i >= own + 2) leaving.pass((i - 2 - own) * pitch(), consumed);
     for (std::size_t level = 1; level <= steps && level <= i; ++level) {
       const std::size_t j = i - level;
       if (j < begin_of(level) || j >= end_of(level)) continue;
-      if (level == steps && (j - first) % ahead == 0) {
-        const std::size_t rows = std::min(ahead, last - j);
-        Pattern::overwrites(to + place(j, rows), rows * pitch());
-      }
+      if (level == steps) writing.reach((j + 1 - first) * pitch() + InOrder<double>::kPiece, overwrites);
       double* const out = level == steps ? to + place(j) : kept_row(level, j);
       if (j == 0 || j > n)
         std::memcpy(out, row_of(level - 1, j), pitch() * sizeof(double));
@@ -119,6 +121,7 @@ void Plate::advance_rows(double* to, const double* from, std::size_t first, std:
         advance_row(out, row_of(level - 1, j - 1), row_of(level - 1, j), row_of(level - 1, j + 1));
     }
   }
+  leaving.pass(points(), consumed);
 }
 
 }  // namespace apps

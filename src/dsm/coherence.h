@@ -200,7 +200,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   class Incoming;
   struct Flight;
   void make_flights();
-  void read_ahead(ThreadContext&, BlockId);
+  void read_ahead(ThreadContext&, BlockId, Event);
   void fly(ThreadContext&, Flight&);
   void claim_ahead(comm::Blocking&, BlockId, const gas::ReadAhead::Plan&, Flight&);
   void claim_part(comm::Blocking&, mem::BlockRange part, Flight&);
@@ -218,7 +218,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   [[nodiscard]] std::uint64_t shown_until(std::uint64_t first, std::uint64_t end, Use) const noexcept;
   [[nodiscard]] std::uint64_t pin_shown(std::uint64_t first, std::uint64_t end, Use) noexcept;
   bool count_pin(BlockId, BlockState before, int by) noexcept;
-  void send_for(ThreadContext&, std::uint64_t begin, std::uint64_t end);
+  void send_for(ThreadContext&, std::uint64_t begin, std::uint64_t end, Event);
   [[nodiscard]] bool is_coming(mem::BlockRange) const noexcept;
   template <class F>
   void for_each_part(std::uint64_t begin, std::uint64_t end, const F&) const;

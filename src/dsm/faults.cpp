@@ -111,7 +111,7 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
     note_used(pages_.page_of(b));
     ctx.sweeps.last().served();
   }
-  if (step.claimed.saved) read_ahead(ctx, b);
+  if (step.claimed.saved) read_ahead(ctx, b, event);
   if (write_buffer_.on() && step.after.dirty() && !step.claimed.dirty()) {
     blocks.for_each_run([&](BlockRange run) { write_buffer_.note(run); });
   }

@@ -181,10 +181,10 @@ void Coherence::Gathering::give_back(const Part& part) noexcept {
   }
 }
 
-/// What follows in the sweep that the view belongs to, perhaps; sent for before its own blocks are waited for.
+/// What follows in the sweep that the view belongs to, perhaps; sent for before its own blocks are waited for. Not of those that need not be read.
 void Coherence::Gathering::read_ahead() {
   for (std::uint64_t i = 0; i < count(); i += kWindowBlocks - index_in_window(block(i))) {
-    if (on_ssd_[i]) c_.read_ahead(ctx_, block(i));
+    if (on_ssd_[i] && has(step(i), Action::read_back)) c_.read_ahead(ctx_, block(i), wanted_.event(block(i)));
   }
 }
 

@@ -19,12 +19,13 @@ using mem::kBlockBytes;
 
 void Coherence::prefetch(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes, Use use) {
   std::uint64_t begin = offset, end = offset + bytes;
-  const bool sends = use != Use::write_only && tiers_ != nullptr && tiers_->stores_any();
+  const bool spills = tiers_ != nullptr && tiers_->stores_any(), sends = spills && use != Use::write_only;
   if (use == Use::write_only) {   // the others would have to be read
+    if (spills) tiers_->note_overwriting(begin, bytes);
     begin = (begin + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
     end = end / kBlockBytes * kBlockBytes;
   }
-  if (sends) send_for(ctx, begin, end);
+  if (sends) send_for(ctx, begin, end, use == Use::read ? Event::load : Event::store);
   const auto pin_until = [&](std::uint64_t until) {
     while (begin < until) {
       begin = std::max(begin, mem::offset_of(BlockId{shown_until(raw(mem::block_of(begin)), raw(mem::block_of(until + kBlockBytes - 1)), use)}));
@@ -57,7 +58,7 @@ void Coherence::for_each_part(std::uint64_t begin, std::uint64_t end, const F& f
 }
 
 /// What of the range is in this rank's spill file, and is not here or coming.
-void Coherence::send_for(ThreadContext& ctx, std::uint64_t begin, std::uint64_t end) {
+void Coherence::send_for(ThreadContext& ctx, std::uint64_t begin, std::uint64_t end, Event event) {
   constexpr BlockId kNone{std::uint64_t{1} << 63};
   Flight* flight = nullptr;
   std::uint32_t parts = 0;
@@ -84,7 +85,7 @@ void Coherence::send_for(ThreadContext& ctx, std::uint64_t begin, std::uint64_t 
   const bool down = tiers_->descends(begin, end - 1);
   for (std::uint64_t i = 0; i <= last - first; ++i) {
     const BlockId b = mem::block_of(std::max(begin, (down ? last - i : first + i) * gas::Tiers::kPieceBytes));
-    if (directory_.near_owner(pages_.page_of(b)) == transport_.rank()) read_ahead(ctx, b);
+    if (directory_.near_owner(pages_.page_of(b)) == transport_.rank()) read_ahead(ctx, b, event);
   }
 }
 

@@ -50,7 +50,7 @@ Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const St
   const Step step = found_on_ssd(state(b), event);
   const Step others = found_on_ssd(state(b), step.after.saved ? Event::load : Event::store);
   if (step.actions[0] == Action::read_back) {
-    read_ahead(ctx, b);   // so that these are under way, too
+    read_ahead(ctx, b, event);   // so that these are under way, too
     Incoming incoming(*this);
     blocks.for_each_run([&](BlockRange run) { incoming.add(run, step.after.saved); });
     const Traced traced(&ctx.counters, TraceKind::fetch, blocks.count * kBlockBytes);
@@ -63,9 +63,10 @@ Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const St
 }
 
 /// What should follow in b's sweep, if that has got so far: in several flights, so that the first lands, and is used, while the others are on their way. Every other one begins with a
-/// window without a view. Waits for nobody's bit, so the caller may hold some.
-void Coherence::read_ahead(ThreadContext& ctx, BlockId b) {
-  const gas::ReadAhead::Plan plan = tiers_->plan(mem::offset_of(b));
+/// window without a view. Waits for nobody's bit, so the caller may hold some. event: what b is wanted for.
+void Coherence::read_ahead(ThreadContext& ctx, BlockId b, Event event) {
+  const bool loads = event == Event::load || event == Event::pin_read;
+  const gas::ReadAhead::Plan plan = tiers_->plan(mem::offset_of(b), loads ? gas::ReadAhead::Access::load : gas::ReadAhead::Access::store);
   const std::uint32_t together = std::clamp(plan.pieces / 2, 1u, kPiecesOfAFlight);
   BlockId first{0};
   for (std::uint32_t done = 0; done < plan.pieces; done += together) {

@@ -18,6 +18,7 @@ std::optional<BlockId> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, 
   const Wanted wanted = Wanted::view(offset, bytes, use);
   const std::uint64_t first = raw(mem::block_of(offset)), end = raw(mem::block_of(offset + bytes + kBlockBytes - 1));
   std::uint64_t noted = 0;
+  if (use == Use::write_only && tiers_ != nullptr && tiers_->stores_any()) tiers_->note_overwriting(offset, bytes);
   for (std::uint64_t b = pin_shown(first, end, use); b < end;) {
     admit(ctx.io, std::min(Gathering::kMostBlocks, end - b), Serves::itself);
     Gathering gathering(*this, ctx, wanted, BlockId{b});

@@ -9,6 +9,8 @@
 //
 // Several sweeps at once: a merge reads two and writes a third, eight threads have theirs. What they were is forgotten where others need the room.
 //
+// Who stores to what the program said that it will overwrite asks for an end of it, a block that is not overwritten as a whole, and for nothing behind that: it is no sweep.
+//
 // Thread safety: none, the caller has a flag. Pure: nothing but numbers goes in and out.
 #pragma once
 
@@ -33,9 +35,12 @@ class ReadAhead {
   /// Is nothing known of where the next one will be, or has the program said that a piece outside of all sweeps begins one, upwards?
   enum class Known : std::uint8_t { nothing, ascends };
 
+  enum class Access : std::uint8_t { load, store };
+
   /// `piece` is asked for. most: pieces that may be ahead of it.
-  [[nodiscard]] Plan ask(std::uint64_t piece, std::uint32_t most, Known known = Known::nothing) noexcept {
+  [[nodiscard]] Plan ask(std::uint64_t piece, std::uint32_t most, Known known = Known::nothing, Access access = Access::load) noexcept {
     const auto at = static_cast<std::int64_t>(piece);
+    if (is_overwritten(piece, access)) return {};
     Sweep* met = nullptr;
     for (Sweep& s : sweeps_) {   // the last one used: others may be what is left of earlier sweeps over the same memory
       if (s.meets(at) && (met == nullptr || s.used > met->used)) met = &s;
@@ -64,6 +69,14 @@ class ReadAhead {
     Sweep& s = near != nullptr ? *near : oldest();
     s = {at, at, at, near != nullptr ? at - s.last : 0, 0, ++clock_};
     return {};
+  }
+
+  /// Pieces [first, last] will be overwritten: until somebody loads from them, or many others are.
+  void overwrites(std::uint64_t first, std::uint64_t last) noexcept {
+    for (const Pieces& p : overwritten_) {
+      if (p.contains(first) && p.contains(last)) return;
+    }
+    overwritten_[next_overwritten_++ % overwritten_.size()] = {first, last};
   }
 
   /// Pieces [first, last] are asked for at once: do they go on a sweep that comes from above? Then they are to be asked for in that order.
@@ -96,6 +109,21 @@ class ReadAhead {
     }
   };
 
+  struct Pieces {
+    std::uint64_t first = 1, last = 0;
+    [[nodiscard]] bool contains(std::uint64_t piece) const noexcept { return first <= piece && piece <= last; }
+  };
+
+  bool is_overwritten(std::uint64_t piece, Access access) noexcept {
+    bool is = false;
+    for (Pieces& p : overwritten_) {
+      if (!p.contains(piece)) continue;
+      if (access == Access::load) p = {};   // whoever stored there is done
+      else is = true;
+    }
+    return is;
+  }
+
   Sweep& oldest() noexcept {
     return *std::min_element(sweeps_.begin(), sweeps_.end(), [](const Sweep& x, const Sweep& y) { return x.used < y.used; });
   }
@@ -118,6 +146,8 @@ class ReadAhead {
   }
 
   std::array<Sweep, 16> sweeps_{};
+  std::array<Pieces, 16> overwritten_{};
+  std::size_t next_overwritten_ = 0;
   std::uint64_t clock_ = 0;
 };
 

@@ -261,19 +261,25 @@ bool Tiers::add_missing(Missing& missing, PageId page) const noexcept {
 }
 
 /// Of pieces that have so many blocks.
-ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks) noexcept {
+ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks, ReadAhead::Access access) noexcept {
   if (!is_open() || !reads_ahead(page)) return {};
   std::uint64_t most = std::min(most_blocks, residency_.low() / 2) / blocks;
   while (most != 0 && !residency_.admitted(residency_.low() / 4 + most * blocks)) most /= 2;
   if (planning_.test_and_set(std::memory_order_acquire)) return {};   // acquire, release: the plans as their last holder left them
   const ReadAhead::Plan plan = ahead.ask(piece, static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost)),
-                                        advice_.usage(page) == mem::Usage::sequential ? ReadAhead::Known::ascends : ReadAhead::Known::nothing);
+                                        advice_.usage(page) == mem::Usage::sequential ? ReadAhead::Known::ascends : ReadAhead::Known::nothing, access);
   planning_.clear(std::memory_order_release);
   return plan;
 }
 
-ReadAhead::Plan Tiers::plan(std::uint64_t offset) noexcept {
-  return plan(blocks_ahead_, pages_.page_of(offset), offset / kPieceBytes, kPieceBytes / mem::kBlockBytes, kMostAhead);
+ReadAhead::Plan Tiers::plan(std::uint64_t offset, ReadAhead::Access access) noexcept {
+  return plan(blocks_ahead_, pages_.page_of(offset), offset / kPieceBytes, kPieceBytes / mem::kBlockBytes, kMostAhead, access);
+}
+
+void Tiers::note_overwriting(std::uint64_t offset, std::uint64_t bytes) noexcept {
+  if (bytes == 0 || planning_.test_and_set(std::memory_order_acquire)) return;   // acquire, release: as in plan(); a hint, which may be missed
+  blocks_ahead_.overwrites(offset / kPieceBytes, (offset + bytes - 1) / kPieceBytes);
+  planning_.clear(std::memory_order_release);
 }
 
 bool Tiers::descends(std::uint64_t first, std::uint64_t last) noexcept {
@@ -286,7 +292,7 @@ bool Tiers::descends(std::uint64_t first, std::uint64_t last) noexcept {
 /// The caller has claimed the page, trips[0]. Claims those that should come with it, as far as nobody has them and there is room in plenty; how many trips there are.
 /// Nothing is waited for.
 std::size_t Tiers::claim_with(PageId page, Trips& trips) noexcept {
-  const ReadAhead::Plan plan = this->plan(pages_ahead_, page, raw(page), pages_.blocks_of(page).count, kMostAtOnce);
+  const ReadAhead::Plan plan = this->plan(pages_ahead_, page, raw(page), pages_.blocks_of(page).count, kMostAtOnce, ReadAhead::Access::load);
   std::size_t n = 1;
   for (std::uint32_t i = 0; i < plan.pieces; ++i) {
     const PageId next{static_cast<std::uint64_t>(plan.first + plan.stride * i)};

@@ -80,7 +80,9 @@ class Tiers final : public Rouser {
   /// Windows of blocks (kPieceBytes) that should be brought along with the one at `offset`, or after it; none where there is little room.
   static constexpr std::uint64_t kPieceBytes = 64 << 10, kMostAhead = (4 << 20) / mem::kBlockBytes;   ///< the latter in blocks
   static constexpr std::uint64_t kMostAtOnce = kMostAhead / 4;   ///< blocks that one read brings besides a window, or a page
-  [[nodiscard]] ReadAhead::Plan plan(std::uint64_t offset) noexcept;
+  [[nodiscard]] ReadAhead::Plan plan(std::uint64_t offset, ReadAhead::Access) noexcept;
+  /// The program is about to overwrite the range: who stores to its ends asks for nothing behind them.
+  void note_overwriting(std::uint64_t offset, std::uint64_t bytes) noexcept;
   /// Do windows that are asked for together go on a sweep downwards? first, last: offsets in them.
   [[nodiscard]] bool descends(std::uint64_t first, std::uint64_t last) noexcept;
   [[nodiscard]] bool asks_ahead() const noexcept { return config_.asks_ahead; }
@@ -124,7 +126,7 @@ class Tiers final : public Rouser {
   std::size_t claim_asked(Trips&, std::array<Asked, kMostTrips>&) noexcept;
   using Missing = mem::SpillRanges<mem::kMostBlocksOfAPage / 2>;   ///< one page of any size, or one and kMostAtOnce blocks
   bool add_missing(Missing&, PageId) const noexcept;
-  [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, PageId, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks) noexcept;
+  [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, PageId, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks, ReadAhead::Access) noexcept;
   void read(comm::Blocking&, std::span<mem::SpillRange>, Who, const mem::View& = {});
   static constexpr std::uint64_t kMostPunched = 256;   ///< blocks, at once, unless a page has more
   void punch(std::span<const Mover::Trip>) noexcept;

@@ -22,6 +22,7 @@
 #include "cilksort/line.h"
 #include "cilksort/sort.h"
 #include "cilksort/text_file.h"
+#include "common/in_order.h"
 #include "common/member.h"
 #include "common/patterns.h"
 #include "common/pieces.h"
@@ -412,15 +413,49 @@ TEST(Stencil, ManyStepsInOnePassAreThoseSteps) {
   }
 }
 
-/// Notes which rows are given up, and overwrites them.
+// Pieces that are named one after the other, whichever way it goes: each element once, in pieces that end where their size in memory does, early or late as was asked for.
+TEST(InOrder, NamesWholePiecesOnce) {
+  using Range = apps::InOrder<double>;
+  constexpr std::size_t kPiece = Range::kPiece;
+  std::vector<double> memory(7 * kPiece);
+  double* const low = &memory[kPiece / 3 + 5];
+  const auto at_end_of_piece = [](const double* p) { return reinterpret_cast<std::uintptr_t>(p) % Range::kPieceBytes == 0; };
+  for (const auto direction : {apps::Direction::up, apps::Direction::down}) {
+    for (const std::size_t n : {std::size_t{0}, std::size_t{1}, kPiece / 2, 2 * kPiece, 5 * kPiece + 77}) {
+      for (const bool reaches : {true, false}) {
+        for (const std::size_t row : {std::size_t{1000}, kPiece / 2 + 1, 3 * kPiece}) {
+          Range range(low, n, direction);
+          std::size_t named = 0;
+          for (std::size_t done = 0;;) {
+            const auto name = [&](const double* p, std::size_t count) {
+              EXPECT_EQ(p, direction == apps::Direction::up ? low + named : low + n - named - count);
+              named += count;
+              const double* const end = direction == apps::Direction::up ? p + count : p;
+              EXPECT_TRUE(named == n || at_end_of_piece(end));
+            };
+            if (reaches) range.reach(done, name);
+            else range.pass(done, name);
+            if (reaches) {
+              EXPECT_TRUE(named >= std::min(done, n) && named < done + kPiece) << named << " of " << done;
+            } else {
+              EXPECT_TRUE(named <= done && named + kPiece + kPiece > std::min(done, n)) << named << " of " << done;
+            }
+            if (done >= n) break;
+            done = std::min(n, done + row);
+          }
+          EXPECT_EQ(named, n);
+        }
+      }
+    }
+  }
+}
+
+/// Notes which elements are given up, and overwrites them.
 struct GivesUp : apps::Serial {
   static inline std::vector<int>* given_up = nullptr;
   static inline const double* plate = nullptr;
-  static inline std::size_t pitch = 0;
   static void consumed(const double* p, std::size_t n) {
-    ASSERT_EQ(static_cast<std::size_t>(p - plate) % pitch, 0u);
-    ASSERT_EQ(n % pitch, 0u);
-    for (std::size_t i = 0; i < n; i += pitch) ++given_up->at((static_cast<std::size_t>(p - plate) + i) / pitch);
+    for (std::size_t i = 0; i < n; ++i) ++given_up->at(static_cast<std::size_t>(p - plate) + i);
     std::fill_n(const_cast<double*>(p), n, -5);
   }
 };
@@ -434,12 +469,15 @@ TEST(Stencil, RowsThatAreGivenUpAreReadNoMore) {
     plate.advance_rows<apps::Serial>(right.data(), start.data(), 300, 1700, steps);
     for (const auto order : {apps::Plate::Order::down, apps::Plate::Order::up}) {
       std::vector<double> from = start, result(plate.points(), -1);
-      std::vector<int> given_up(plate.pitch());
-      GivesUp::given_up = &given_up, GivesUp::plate = from.data(), GivesUp::pitch = plate.pitch();
+      std::vector<int> given_up(plate.points());
+      GivesUp::given_up = &given_up, GivesUp::plate = from.data();
       plate.advance_rows<GivesUp>(result.data(), from.data(), 300, 1700, steps, order, steps);
       EXPECT_EQ(result, right);
-      for (std::size_t i = 0; i < plate.pitch(); ++i) EXPECT_LE(given_up[i], i >= 300 + steps && i < 1700 - steps ? 1 : 0) << i;
-      EXPECT_GE(std::count(given_up.begin(), given_up.end(), 1), 1300);
+      for (std::size_t i = 0; i < plate.points(); ++i) {
+        const std::size_t row = i / plate.pitch();
+        ASSERT_LE(given_up[i], row >= 300 + steps && row < 1700 - steps ? 1 : 0) << i;
+      }
+      EXPECT_GE(std::count(given_up.begin(), given_up.end(), 1), 1300 * static_cast<std::ptrdiff_t>(plate.pitch()));
     }
   }
 }

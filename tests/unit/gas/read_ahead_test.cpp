@@ -178,6 +178,28 @@ TEST(ReadAhead, BeginsAtItsWidestWhereSweepsAreKnownToAscend) {
   EXPECT_EQ(ahead.ask(5000, 3, ReadAhead::Known::ascends).pieces, 3u);   // and there may be less room
 }
 
+// What the program said that it will overwrite is asked for at the ends of pieces only, block by block: that looks like a sweep, or one with a stride.
+TEST(ReadAhead, FollowsNobodyWhoOverwrites) {
+  using enum ReadAhead::Access;
+  ReadAhead ahead;
+  for (std::uint64_t p = 0; p < 400; p += 4) {
+    ahead.overwrites(p, p + 3);
+    ahead.overwrites(p + 1, p + 2);   // said once more
+    EXPECT_EQ(ahead.ask(p, kMost, ReadAhead::Known::nothing, store).pieces, 0u);
+    EXPECT_EQ(ahead.ask(p + 3, kMost, ReadAhead::Known::nothing, store).pieces, 0u);
+  }
+  // Who loads from it is followed at once, from then on also where it was overwritten last.
+  std::uint32_t came = 0;
+  for (std::uint64_t p = 380; p < 386; ++p) came += ahead.ask(p, kMost, ReadAhead::Known::nothing, load).pieces;
+  EXPECT_GE(came, 8u);
+  // And so is who stores elsewhere, or where long ago something was to be overwritten.
+  for (const std::uint64_t begin : {0u, 1000u}) {
+    came = 0;
+    for (std::uint64_t p = begin; p < begin + 6; ++p) came += ahead.ask(p, kMost, ReadAhead::Known::nothing, store).pieces;
+    EXPECT_GE(came, 8u) << begin;
+  }
+}
+
 TEST(ReadAhead, TakesNoMoreThanThereIsRoomFor) {
   Reader one(0);
   for (std::uint64_t p = 0; p < 100; ++p) one.touch(p);
