@@ -33,7 +33,7 @@ struct Arguments {
            : placement == "cyclic" ? kasane::placement::cyclic
                                    : kasane::placement::block;
   }
-  [[nodiscard]] apps::Cutoff cutoff() const { return {leaf, leaf, 16 * leaf}; }
+  [[nodiscard]] apps::Cutoff cutoff() const { return {leaf, 4 * leaf, 16 * leaf}; }
 };
 
 template <class T>
@@ -200,7 +200,7 @@ int run(int argc, char** argv) {
   line.text("--file", arguments.file, "Sort the lines of this file instead");
   line.text("--out", arguments.out, "Write the sorted lines here");
   line.choice("--placement", arguments.placement, {"local", "block", "cyclic"}, "Which rank owns the pages of the arrays");
-  line.number("--leaf", arguments.leaf, "Elements that one thread sorts or merges", 4, std::uint64_t{1} << 40);
+  line.number("--leaf", arguments.leaf, "Elements that one thread sorts; it merges four times as many", 4, std::uint64_t{1} << 40);
   line.exclusive("--file", "--count");
   line.needs("--out", "--file");
   if (auto status = line.parse(argc, argv)) return *status;

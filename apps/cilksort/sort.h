@@ -4,7 +4,7 @@
 //
 //   a:    [ q0 | q1 | q2 | q3 ]  ── sort each ──► merge q0 q1, q2 q3 ──►  tmp: [ h0 | h1 ]  ── merge ──►  a
 //
-// A merge splits the longer run in the middle, finds that key in the other by bisection, and merges both sides at the same time.
+// A merge splits the longer run in the middle, finds that key in the other, from its middle outwards, and merges both sides at the same time.
 // Leaves are large (Cutoff), so that the work behind a steal is much more than the fences it costs.
 // Thread safety: a call owns its ranges of both arrays. Elements are trivially copyable and compared by operator<.
 #pragma once
@@ -18,8 +18,8 @@ namespace apps {
 /// Elements below which a range is sorted, or two runs are merged, in one thread; and below which a part is done wherever it is forked or stolen, not
 /// where its memory lies.
 struct Cutoff {
-  std::size_t sort = 32 * 1024;
-  std::size_t merge = 32 * 1024;
+  std::size_t sort = 32 * 1024;    ///< in a core's cache
+  std::size_t merge = 128 * 1024;  ///< goes over its ranges once, so it need not fit there; each cut looks at places that may be far away
   std::size_t near = 512 * 1024;
 };
 
@@ -30,6 +30,24 @@ struct Run {
   const T* last;
   [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(last - first); }
 };
+
+/// The first element that is not less than `key`. Sought from the middle outwards, in steps that double, then by bisection: runs that are merged are alike, so it is near. Bisection alone would
+/// look at a dozen places of a run that may lie on SSD or at another rank, each time.
+template <class T>
+const T* lower_bound_near_middle(Run<T> run, const T& key) {
+  const T *low = run.first, *high = run.last;
+  const T* const middle = low + run.size() / 2;
+  if (middle == high) return high;
+  std::size_t step = std::max<std::size_t>(1, 4096 / sizeof(T));
+  if (*middle < key) {
+    for (low = middle + 1; static_cast<std::size_t>(high - low) > step && low[step] < key; step *= 2) low += step + 1;
+    high = low + std::min(step, static_cast<std::size_t>(high - low));
+  } else {
+    for (high = middle; static_cast<std::size_t>(high - low) > step && !(*(high - step) < key); step *= 2) high -= step;
+    low = high - std::min(step, static_cast<std::size_t>(high - low));
+  }
+  return std::lower_bound(low, high, key);
+}
 
 template <class Pattern, class T>
 void merge(Run<T> a, Run<T> b, T* out, Cutoff cutoff) {
@@ -45,7 +63,7 @@ void merge(Run<T> a, Run<T> b, T* out, Cutoff cutoff) {
   }
   if (a.size() + b.size() > cutoff.near) Pattern::near(out + (a.size() + b.size()) / 2);
   const T* const a_middle = a.first + a.size() / 2;
-  const T* const b_middle = std::lower_bound(b.first, b.last, *a_middle);
+  const T* const b_middle = lower_bound_near_middle(b, *a_middle);
   T* const out_middle = out + (a_middle - a.first) + (b_middle - b.first);
   Pattern::invoke([=] { merge<Pattern, T>({a.first, a_middle}, {b.first, b_middle}, out, cutoff); },
                   [=] { merge<Pattern, T>({a_middle, a.last}, {b_middle, b.last}, out_middle, cutoff); });

@@ -96,7 +96,6 @@ void Plate::advance_rows(double* to, const double* from, std::size_t first, std:
     const std::size_t rows = end - std::min(begin, end);
     return InOrder(plate + place(begin, rows), rows * pitch(), up ? Direction::down : Direction::up);
   };
-  // What is written is prepared a piece ahead, so that this can be done beside the computation.
   auto reading = in_order(from, begin_of(0), end_of(0));
   auto writing = in_order(to, first, last);
   const std::size_t own = std::min(last, first + halo);   // rows of `from` that nobody else reads begin here
@@ -111,7 +110,7 @@ void Plate::advance_rows(double* to, const double* from, std::size_t first, std:
     for (std::size_t level = 1; level <= steps && level <= i; ++level) {
       const std::size_t j = i - level;
       if (j < begin_of(level) || j >= end_of(level)) continue;
-      if (level == steps) writing.reach((j + 1 - first) * pitch() + InOrder<double>::kPiece, overwrites);
+      if (level == steps) writing.reach((j + 1 - first) * pitch(), overwrites);
       double* const out = level == steps ? to + place(j) : kept_row(level, j);
       if (j == 0 || j > n)
         std::memcpy(out, row_of(level - 1, j), pitch() * sizeof(double));

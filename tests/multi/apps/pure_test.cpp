@@ -413,6 +413,31 @@ TEST(Stencil, ManyStepsInOnePassAreThoseSteps) {
   }
 }
 
+// As std::lower_bound, wherever the key is; and where runs are alike, after few looks.
+TEST(CilkSort, FindsAKeyFromTheMiddleOutwards) {
+  static std::size_t looks;
+  struct Counted {
+    int value;
+    bool operator<(const Counted& other) const {
+      ++looks;
+      return value < other.value;
+    }
+  };
+  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{1000}, std::size_t{1} << 20}) {
+    std::vector<Counted> run(n);
+    for (std::size_t i = 0; i < n; ++i) run[i].value = static_cast<int>(i / 3 * 2);   // each three times
+    const int last = n == 0 ? 0 : run.back().value, step = std::max(1, last / 997);
+    for (int key = -1; key <= last + 1; key += step) {
+      EXPECT_EQ(apps::lower_bound_near_middle(apps::Run<Counted>{run.data(), run.data() + n}, Counted{key}) - run.data(), std::lower_bound(run.begin(), run.end(), Counted{key}) - run.begin());
+    }
+  }
+  std::vector<Counted> run(1 << 20);
+  for (std::size_t i = 0; i < run.size(); ++i) run[i].value = static_cast<int>(i);
+  looks = 0;
+  apps::lower_bound_near_middle(apps::Run<Counted>{run.data(), run.data() + run.size()}, Counted{(1 << 19) + 700});
+  EXPECT_LE(looks, 14u);   // bisection: 20
+}
+
 // Pieces that are named one after the other, whichever way it goes: each element once, in pieces that end where their size in memory does, early or late as was asked for.
 TEST(InOrder, NamesWholePiecesOnce) {
   using Range = apps::InOrder<double>;
