@@ -23,7 +23,7 @@ namespace kasane::gas {
 
 class ReadAhead {
  public:
-  static constexpr std::uint32_t kMost = 64;      ///< pieces ahead of a sweep
+  static constexpr std::uint32_t kMost = 128;     ///< pieces ahead of a sweep
   static constexpr std::int64_t kMostStride = 64; ///< pieces
 
   /// first, first + stride, …: besides the one that is asked for.
@@ -37,7 +37,7 @@ class ReadAhead {
 
   enum class Access : std::uint8_t { load, store };
 
-  /// `piece` is asked for. most: pieces that may be ahead of it.
+  /// `piece` is asked for. most: pieces that may be ahead of it, if there is no other sweep; else half as many, since the others have theirs.
   [[nodiscard]] Plan ask(std::uint64_t piece, std::uint32_t most, Known known = Known::nothing, Access access = Access::load) noexcept {
     const auto at = static_cast<std::int64_t>(piece);
     if (is_overwritten(piece, access)) return {};
@@ -48,7 +48,7 @@ class ReadAhead {
     if (met != nullptr) return go_on(*met, at, most);
     if (known == Known::ascends) {
       Sweep& s = oldest();
-      s = {at, at, at, 1, kMost, 0};
+      s = {at, at, at, 1, kMost, most, 0};
       return go_on(s, at, most);
     }
     Sweep* near = nullptr;
@@ -67,7 +67,7 @@ class ReadAhead {
     }
     // Nobody's next: perhaps the second piece of a sweep with a stride, else the first of a new one, in place of the oldest.
     Sweep& s = near != nullptr ? *near : oldest();
-    s = {at, at, at, near != nullptr ? at - s.last : 0, 0, ++clock_};
+    s = {at, at, at, near != nullptr ? at - s.last : 0, 0, 0, ++clock_};
     return {};
   }
 
@@ -91,6 +91,7 @@ class ReadAhead {
 
  private:
   static constexpr std::int64_t kMostSkipped = 16, kMostBehind = 4;
+  static constexpr std::uint64_t kLately = 64;   ///< asks
 
   struct Sweep {
     std::int64_t last = 0;       ///< the piece asked for last, or brought along
@@ -98,9 +99,10 @@ class ReadAhead {
     std::int64_t trigger = 0;    ///< from this piece on the next ones are to follow
     std::int64_t stride = 0;     ///< 0: not known
     std::uint32_t ahead = 0;     ///< pieces that were to be ahead when it was last asked; 0: no sweep yet
+    std::uint32_t most = 0;      ///< for which there was room then
     std::uint64_t used = 0;      ///< 0: never
 
-    [[nodiscard]] std::uint32_t quarter() const noexcept { return std::max(1u, ahead / 4); }
+    [[nodiscard]] std::uint32_t quarter() const noexcept { return std::max(1u, std::min(ahead, most) / 4); }
     /// Is it among what was brought, or nearly the next? Some were here already and were not asked for; some of the last plan could not come. What lies further back than
     /// where it was last asked begins anew: a program goes over the same memory again.
     [[nodiscard]] bool meets(std::int64_t at) const noexcept {
@@ -128,9 +130,15 @@ class ReadAhead {
     return *std::min_element(sweeps_.begin(), sweeps_.end(), [](const Sweep& x, const Sweep& y) { return x.used < y.used; });
   }
 
+  /// Has no other sweep been asked for lately?
+  [[nodiscard]] bool is_alone(const Sweep& s) const noexcept {
+    return std::none_of(sweeps_.begin(), sweeps_.end(), [&](const Sweep& other) { return &other != &s && other.ahead > 1 && other.used + kLately >= clock_; });
+  }
+
   Plan go_on(Sweep& s, std::int64_t at, std::uint32_t most) noexcept {
     s.used = ++clock_;
     s.asked = at;
+    if (!is_alone(s)) most = (most + 1) / 2;
     if (s.ahead != 0 && (at - s.trigger) / s.stride < 0) return {};
     const std::uint32_t ahead = std::min(std::max(1u, 2 * s.ahead), kMost);
     const std::int64_t from = (at - s.last) / s.stride > 0 ? at : s.last;
@@ -140,6 +148,7 @@ class ReadAhead {
     const auto above_zero = s.stride > 0 ? std::uint64_t{kMost} : static_cast<std::uint64_t>(from / -s.stride);
     const auto pieces = static_cast<std::uint32_t>(std::min(wanted - come, above_zero));
     s.ahead = ahead;
+    s.most = most;
     s.trigger = at + s.stride * static_cast<std::int64_t>(s.quarter());
     s.last = from + s.stride * static_cast<std::int64_t>(pieces);
     return {from + s.stride, s.stride, pieces};

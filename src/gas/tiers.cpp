@@ -260,11 +260,11 @@ bool Tiers::add_missing(Missing& missing, PageId page) const noexcept {
   return any;
 }
 
-/// Of pieces that have so many blocks.
+/// Of pieces that have so many blocks. All that is free but a quarter of `low` may be ahead, up to `low`: the keeper makes room meanwhile.
 ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks, ReadAhead::Access access) noexcept {
   if (!is_open() || !reads_ahead(page)) return {};
-  std::uint64_t most = std::min(most_blocks, residency_.low() / 2) / blocks;
-  while (most != 0 && !residency_.admitted(residency_.low() / 4 + most * blocks)) most /= 2;
+  std::uint64_t most = std::min(most_blocks, residency_.low()) / blocks;
+  while (most != 0 && !residency_.admitted(residency_.low() / 4 + most * blocks)) most = most * 3 / 4;
   if (planning_.test_and_set(std::memory_order_acquire)) return {};   // acquire, release: the plans as their last holder left them
   const ReadAhead::Plan plan = ahead.ask(piece, static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost)),
                                         advice_.usage(page) == mem::Usage::sequential ? ReadAhead::Known::ascends : ReadAhead::Known::nothing, access);
@@ -292,7 +292,8 @@ bool Tiers::descends(std::uint64_t first, std::uint64_t last) noexcept {
 /// The caller has claimed the page, trips[0]. Claims those that should come with it, as far as nobody has them and there is room in plenty; how many trips there are.
 /// Nothing is waited for.
 std::size_t Tiers::claim_with(PageId page, Trips& trips) noexcept {
-  const ReadAhead::Plan plan = this->plan(pages_ahead_, page, raw(page), pages_.blocks_of(page).count, kMostAtOnce, ReadAhead::Access::load);
+  const std::uint64_t blocks = pages_.blocks_of(page).count;
+  const ReadAhead::Plan plan = this->plan(pages_ahead_, page, raw(page), blocks, std::min(kMostAtOnce, (kMostTrips - 1) * blocks), ReadAhead::Access::load);
   std::size_t n = 1;
   for (std::uint32_t i = 0; i < plan.pieces; ++i) {
     const PageId next{static_cast<std::uint64_t>(plan.first + plan.stride * i)};

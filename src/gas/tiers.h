@@ -78,8 +78,8 @@ class Tiers final : public Rouser {
   /// Bytes of blocks that are stored() and not here, into M. ranges: sorted afterwards. The blocks may be read from when they come.
   void read(comm::Blocking&, std::span<mem::SpillRange> ranges, const mem::View&);
   /// Windows of blocks (kPieceBytes) that should be brought along with the one at `offset`, or after it; none where there is little room.
-  static constexpr std::uint64_t kPieceBytes = 64 << 10, kMostAhead = (4 << 20) / mem::kBlockBytes;   ///< the latter in blocks
-  static constexpr std::uint64_t kMostAtOnce = kMostAhead / 4;   ///< blocks that one read brings besides a window, or a page
+  static constexpr std::uint64_t kPieceBytes = 64 << 10, kMostAhead = (8 << 20) / mem::kBlockBytes;   ///< the latter in blocks
+  static constexpr std::uint64_t kMostAtOnce = (1 << 20) / mem::kBlockBytes;   ///< blocks that one read brings besides a window, or a page
   [[nodiscard]] ReadAhead::Plan plan(std::uint64_t offset, ReadAhead::Access) noexcept;
   /// The program is about to overwrite the range: who stores to its ends asks for nothing behind them.
   void note_overwriting(std::uint64_t offset, std::uint64_t bytes) noexcept;
@@ -117,7 +117,7 @@ class Tiers final : public Rouser {
 
   static void on_rouse(void* self, const comm::Message&) noexcept;
   enum class Who : std::uint8_t { keeper, worker };
-  static constexpr std::size_t kMostTrips = ReadAhead::kMost + 1;
+  static constexpr std::size_t kMostTrips = 65;
   using Trips = std::array<Mover::Trip, kMostTrips>;
   /// The first n trips, whose pages are claimed.
   void bring_in(comm::Blocking&, Trips&, std::size_t n, Who);

@@ -48,7 +48,7 @@ class SpillReader {
   void drain();
 
  private:
-  static constexpr std::size_t kTogether = 16;
+  static constexpr std::size_t kTogether = 32;
   static constexpr std::uint32_t kMostNoted = 64;
 
   SpillReader(SpillFile& file, std::byte* base, Fatal fatal) noexcept : file_(file), base_(base), fatal_(fatal) {}
