@@ -349,6 +349,7 @@ TEST(TiersAlone, WhoComesToAPageThatLeavesWaits) {
   const Seen seen = kasane::run([] {
     const std::size_t pages = data_bytes(kasane::page_default) / kasane::page_default, words_of = kasane::page_default / 8;
     std::uint64_t* const data = allocate(pages * words_of, placement::local, kasane::page_default);
+    std::fill_n(data, pages * words_of, 0);   // the memory may have been used before
     std::vector<std::uint64_t> added(pages);
     const auto before = kasane::statistics();
     for (std::uint64_t n = 0; n < 40 * pages; ++n) {   // some of them are about to leave
