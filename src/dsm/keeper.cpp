@@ -261,10 +261,10 @@ bool Keeper::pins_may_break() noexcept {
 
 /// True: something has left.
 bool Keeper::make_room(comm::Blocking& io) {
-  const std::uint64_t wanted = note_need();
+  const std::uint64_t wanted = note_need(), enough = residency_.take_held_back() ? residency_.low() / 8 * 15 : residency_.low();
   const bool others_give = claims(io, wanted);
   balance(io);
-  if (others_give || residency_.short_of(std::max(residency_.low(), wanted)) == 0 || !ready()) return false;
+  if (others_give || residency_.short_of(std::max(enough, wanted)) == 0 || !ready()) return false;
   std::uint64_t left = 0;
   for (std::uint64_t n; (n = residency_.short_of(std::max(2 * residency_.low(), wanted))) > tiers_.departing() && !stop_.load();) {
     n -= tiers_.departing();

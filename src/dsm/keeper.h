@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keeper of a rank's budget: one thread that lets pages leave DRAM before others run out of room, and brings in those of this rank's that other ranks ask for.
 //
-//   rung ─▶ let go of what the program says (gas/advisor.h) ─▶ bring in what is asked for ─▶ is less than `low` left? ─▶ the policy names pages, 64 at a time, until twice that is left:
+//   rung ─▶ let go of what the program says (gas/advisor.h) ─▶ bring in what is asked for ─▶ is less than `low` left (or nearly twice that, where a sweep is held back)? ─▶ the policy names pages, 64 at a time, until twice that is left:
 //             ours: to the spill file, together          another rank's: dropped, if nothing of it is in use or unsent
 //   now and then ─▶ page tables are measured; have they grown, those of ranges in which nothing is visible go back (mem/page_tables.h); so are stacks (mem/stack_frames.h)
 //   pages that are used once go before all others; pinned ones only if nothing else can

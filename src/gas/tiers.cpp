@@ -263,8 +263,10 @@ bool Tiers::add_missing(Missing& missing, PageId page) const noexcept {
 /// Of pieces that have so many blocks. All that is free but a quarter of `low` may be ahead, up to `low`: the keeper makes room meanwhile.
 ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks, ReadAhead::Access access) noexcept {
   if (!is_open() || !reads_ahead(page)) return {};
-  std::uint64_t most = std::min(most_blocks, residency_.low()) / blocks;
+  const std::uint64_t all = std::min(most_blocks, residency_.low()) / blocks;
+  std::uint64_t most = all;
   while (most != 0 && !residency_.admitted(residency_.low() / 4 + most * blocks)) most = most * 3 / 4;
+  if (most != all) residency_.note_held_back();
   if (planning_.test_and_set(std::memory_order_acquire)) return {};   // acquire, release: the plans as their last holder left them
   const ReadAhead::Plan plan = ahead.ask(piece, static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost)),
                                         advice_.usage(page) == mem::Usage::sequential ? ReadAhead::Known::ascends : ReadAhead::Known::nothing, access);

@@ -77,6 +77,12 @@ class Residency {
   [[nodiscard]] bool balance(std::uint64_t needed) noexcept { return room_.balance(needed); }
   [[nodiscard]] bool unsettled() const noexcept { return room_.unsettled(); }
 
+  /// A sweep could not be kept as far ahead of as it might be: whoever makes room does so now, not only when `low` is gone.
+  void note_held_back() noexcept {
+    if (!held_back_.exchange(true)) ring();
+  }
+  [[nodiscard]] bool take_held_back() noexcept { return held_back_.load() && held_back_.exchange(false); }
+
   void ring() noexcept { bell_.ring(); }
   [[nodiscard]] std::uint32_t rings() const noexcept { return bell_.activity(); }
   /// Until it is rung, a signal comes, so long (< 0: no limit), or stacks are to be measured.
@@ -192,6 +198,7 @@ class Residency {
   std::atomic<bool> stacks_used_{false};
   Bell bell_{};
   std::atomic<std::uint32_t> stuck_{0};
+  std::atomic<bool> held_back_{false};   ///< seq_cst: noted before the bell is rung
 };
 
 }  // namespace kasane::mem
