@@ -59,7 +59,8 @@ TEST(Staging, ThreadsNeverShareAPiece) {
   std::atomic<int> nothing_left{0};
   const auto work = [&](int self) {
     Random random(static_cast<std::uint64_t>(self));
-    for (unsigned i = 0; i < fewer_if_sanitized(3000u); ++i) {
+    const unsigned rounds = fewer_if_sanitized(3000u);
+    for (unsigned i = 0; i < rounds || (nothing_left == 0 && i < 1000 * rounds); ++i) {   // few may pass before the next thread begins
       std::vector<std::span<std::byte>> mine;
       for (std::uint64_t n = random.below(40); n-- != 0;) {
         const auto taken = staging->take((1 + random.below(16)) * kBlockBytes);
