@@ -25,7 +25,7 @@ void Coherence::prefetch(ThreadContext& ctx, std::uint64_t offset, std::size_t b
     begin = (begin + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
     end = end / kBlockBytes * kBlockBytes;
   }
-  if (sends) send_for(ctx, begin, end, use == Use::read ? Event::load : Event::store);
+  if (sends) send_for(ctx, begin, end, pin_event(use, false));
   const auto pin_until = [&](std::uint64_t until) {
     while (begin < until) {
       begin = std::max(begin, mem::offset_of(BlockId{shown_until(raw(mem::block_of(begin)), raw(mem::block_of(until + kBlockBytes - 1)), use)}));
