@@ -191,10 +191,15 @@ void Coherence::Gathering::read_ahead() {
 /// Blocks of our pages that are on SSD.
 void Coherence::Gathering::read_back() {
   Incoming incoming(c_);
+  bool all_stored = true;
   for (std::uint64_t i = 0; i < count(); ++i) {
-    if (on_ssd_[i] && has(step(i), Action::read_back)) incoming.add({block(i), 1}, step(i).after.saved);
+    if (!on_ssd_[i] || !has(step(i), Action::read_back)) continue;
+    const bool saved = step(i).after.saved;
+    incoming.add({block(i), 1}, saved);
+    if (saved) all_stored = false;
+    else c_.sharing_.mark(c_.pages_.page_of(block(i)));
   }
-  incoming.read(ctx_.io);
+  incoming.read(ctx_.io, all_stored ? mem::Access::write : mem::Access::read);
 }
 
 void Coherence::Gathering::open() noexcept {

@@ -29,8 +29,9 @@ class Coherence::Incoming {
       }
     }
   }
-  void read(comm::Blocking& io) {
-    if (!ranges_.empty()) c_.tiers_->read(io, ranges_.all(), {&c_.engine_});
+  /// right: what the blocks may get as soon as they come. To write, if none of them is saved from now on: a store may pass before the bit is given back (flight.h).
+  void read(comm::Blocking& io, mem::Access right) {
+    if (!ranges_.empty()) c_.tiers_->read(io, ranges_.all(), {.engine = &c_.engine_, .access = right});
   }
 
  private:

@@ -59,7 +59,6 @@ void Coherence::for_each_part(std::uint64_t begin, std::uint64_t end, const F& f
 
 /// What of the range is in this rank's spill file, and is not here or coming.
 void Coherence::send_for(ThreadContext& ctx, std::uint64_t begin, std::uint64_t end, Event event) {
-  constexpr BlockId kNone{std::uint64_t{1} << 63};
   Flight* flight = nullptr;
   std::uint32_t parts = 0;
   const auto leave = [&] {
@@ -75,7 +74,8 @@ void Coherence::send_for(ThreadContext& ctx, std::uint64_t begin, std::uint64_t 
       await(ctx.io, [&] { return (index = free_flights_.take()) != comm::IndexPool<>::kNone; });
       flight = &flights_[index];
       flight->runs.clear();
-      flight->first = kNone;   // all of it gets its view
+      flight->first = kNoWindow;   // all of it gets its view
+      flight->lands = event == Event::pin_read ? Event::load : Event::store;
     }
     claim_part(ctx.io, part, *flight);
     if (++parts == kPiecesOfAFlight) leave();

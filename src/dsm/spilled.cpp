@@ -49,15 +49,16 @@ Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const St
   }
   const Step step = found_on_ssd(state(b), event);
   const Step others = found_on_ssd(state(b), step.after.saved ? Event::load : Event::store);
+  const Access right = step.after.saved ? Access::read : Access::write;
+  if (right == Access::write) sharing_.mark(page);
   if (step.actions[0] == Action::read_back) {
     read_ahead(ctx, b, event);   // so that these are under way, too
     Incoming incoming(*this);
     blocks.for_each_run([&](BlockRange run) { incoming.add(run, step.after.saved); });
     const Traced traced(&ctx.counters, TraceKind::fetch, blocks.count * kBlockBytes);
-    incoming.read(ctx.io);
+    incoming.read(ctx.io, right);
   }
-  if (!step.after.saved) sharing_.mark(page);
-  protect(blocks, step.after.saved ? Access::read : Access::write);
+  protect(blocks, right);
   blocks.for_each([&](BlockId brought) { finish(brought, brought == b ? step.after : others.after); });
   return Fault::served;
 }
@@ -66,16 +67,18 @@ Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const St
 /// window without a view. Waits for nobody's bit, so the caller may hold some. event: what b is wanted for.
 void Coherence::read_ahead(ThreadContext& ctx, BlockId b, Event event) {
   const bool loads = event == Event::load || event == Event::pin_read;
+  const bool hinted = event != Event::load && event != Event::store;   // then the next hint asks for more, and no fault need be had for that
   const gas::ReadAhead::Plan plan = tiers_->plan(mem::offset_of(b), loads ? gas::ReadAhead::Access::load : gas::ReadAhead::Access::store);
   const std::uint32_t together = std::clamp(plan.pieces / 2, 1u, kPiecesOfAFlight);
-  BlockId first{0};
+  BlockId first = kNoWindow;
   for (std::uint32_t done = 0; done < plan.pieces; done += together) {
     const std::uint32_t index = free_flights_.take();
     if (index == comm::IndexPool<>::kNone) return;
     Flight& flight = flights_[index];
     flight.runs.clear();
-    if (done / together % 2 == 0) first = mem::block_of(static_cast<std::uint64_t>(plan.first + plan.stride * done) * gas::Tiers::kPieceBytes);
+    if (done / together % 2 == 0 && !hinted) first = mem::block_of(static_cast<std::uint64_t>(plan.first + plan.stride * done) * gas::Tiers::kPieceBytes);
     flight.first = first;
+    flight.lands = loads ? Event::load : Event::store;
     claim_ahead(ctx.io, b, {plan.first + plan.stride * done, plan.stride, std::min(together, plan.pieces - done)}, flight);
     fly(ctx, flight);
   }
@@ -83,7 +86,7 @@ void Coherence::read_ahead(ThreadContext& ctx, BlockId b, Event event) {
 
 void Coherence::fly(ThreadContext& ctx, Flight& flight) {
   flight.ranges = flight.runs.all();
-  flight.view = {&engine_, {flight.first, kWindowBlocks}};
+  flight.view = {&engine_, {flight.first, kWindowBlocks}, flight.lands == Event::load ? Access::read : Access::write};
   std::uint64_t bytes = 0;
   for (const mem::SpillRange& range : flight.ranges) bytes += range.bytes;
   if (!flight.runs.empty() && tiers_->launch(flight)) {
@@ -98,6 +101,12 @@ void Coherence::fly(ThreadContext& ctx, Flight& flight) {
   wake_waiting();
 }
 
+/// Our next release looks at them.
+void Coherence::mark_pages(BlockRange run) noexcept {
+  const std::uint64_t end = raw(run.first) + run.count;
+  for (std::uint64_t b = raw(run.first); b < end; b = end_of(pages_.blocks_of(pages_.page_of(BlockId{b})))) sharing_.mark(pages_.page_of(BlockId{b}));
+}
+
 /// The bytes are there.
 void Coherence::land(const Flight& flight) noexcept {
   for (const mem::SpillRange& range : flight.ranges) {
@@ -106,9 +115,11 @@ void Coherence::land(const Flight& flight) noexcept {
     for (std::uint64_t i = 0; i < run.count;) {
       std::uint64_t end = i + 1;
       while (end < run.count && at_rest(end) == at_rest(i)) ++end;
-      if (!at_rest(i)) protect({block_at(run.first, i), end - i}, Access::read);
-      for (const bool rests = at_rest(i); i < end; ++i) {
-        const BlockState after = found_on_ssd(state(block_at(run.first, i)), Event::load).after;
+      const bool rests = at_rest(i);
+      if (flight.lands == Event::store) mark_pages({block_at(run.first, i), end - i});
+      if (!rests) protect({block_at(run.first, i), end - i}, flight.view.access);
+      for (; i < end; ++i) {
+        const BlockState after = found_on_ssd(state(block_at(run.first, i)), flight.lands).after;
         finish(block_at(run.first, i), rests ? next(after, Event::rest).after : after);
       }
     }

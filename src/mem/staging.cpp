@@ -59,7 +59,7 @@ int Staging::deliver(std::uint64_t offset, std::span<const std::byte> bytes, con
   const std::uint64_t hidden = std::clamp(raw(view.but.first), first, end), hidden_end = std::clamp(raw(view.but.first) + view.but.count, hidden, end);
   int error = 0;
   const auto part = [&](std::uint64_t from, std::uint64_t to, bool shown) {
-    if (shown && from != to) from += view.engine->fill({BlockId{from}, to - from}, bytes.data() + (from - first) * kBlockBytes);
+    if (shown && from != to) from += view.engine->fill({BlockId{from}, to - from}, bytes.data() + (from - first) * kBlockBytes, view.access);
     if (from != to && error == 0) error = write(from * kBlockBytes, bytes.subspan((from - first) * kBlockBytes, (to - from) * kBlockBytes));
   };
   part(first, hidden, true);

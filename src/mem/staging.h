@@ -24,10 +24,11 @@
 
 namespace kasane::mem {
 
-/// Blocks that come may be read at once: whoever reads them back holds their bits, and gives the right to read afterwards, too, to those that have not got it.
+/// Blocks that come may be used at once: whoever reads them back holds their bits, and gives the right to that afterwards, too, to those that have not got it.
 struct View {
   FaultEngine* engine = nullptr;     ///< null: none of them
   BlockRange but{BlockId{0}, 0};     ///< not these
+  Access access = Access::read;      ///< the right: to read, or to write, too
 };
 
 /// The memory file that a spill file's blocks belong to, and where it is mapped (A).

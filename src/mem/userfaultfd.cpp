@@ -155,13 +155,13 @@ int Userfaultfd::make(std::byte* address, std::size_t bytes, std::size_t& done) 
   });
 }
 
-int Userfaultfd::copy(std::byte* address, const std::byte* from, std::size_t bytes, std::size_t& done) const noexcept {
+int Userfaultfd::copy(std::byte* address, const std::byte* from, std::size_t bytes, bool protect, std::size_t& done) const noexcept {
   return in_parts(bytes, done, [&](std::size_t at, std::int64_t& copied) {
     uffdio_copy c{};
     c.dst = reinterpret_cast<std::uintptr_t>(address + at);
     c.src = reinterpret_cast<std::uintptr_t>(from + at);
     c.len = bytes - at;
-    c.mode = UFFDIO_COPY_MODE_DONTWAKE | UFFDIO_COPY_MODE_WP;
+    c.mode = UFFDIO_COPY_MODE_DONTWAKE | (protect ? UFFDIO_COPY_MODE_WP : 0);
     const int result = call(fd_, UFFDIO_COPY, c);
     copied = c.copy;
     return result;

@@ -52,9 +52,10 @@ class Userfaultfd {
   [[nodiscard]] int map(std::byte* address, std::size_t bytes, bool protect, std::size_t& done) const noexcept;
   /// Gives pages that the file does not have, of zeros, and maps them, up to the first that it has. done: bytes made. EEXIST: the file has the next; ENOENT: as above.
   [[nodiscard]] int make(std::byte* address, std::size_t bytes, std::size_t& done) const noexcept;
-  /// Likewise, of the bytes at `from`, and protected.
-  [[nodiscard]] int copy(std::byte* address, const std::byte* from, std::size_t bytes, std::size_t& done) const noexcept;
-  /// Protects what is mapped in the range, or opens it to stores.
+  /// Likewise, of the bytes at `from`, and protected or not.
+  [[nodiscard]] int copy(std::byte* address, const std::byte* from, std::size_t bytes, bool protect, std::size_t& done) const noexcept;
+  /// Protects what is mapped in the range, or opens it to stores: the first one to each page then takes a fault that the kernel serves by itself (0.8 µs; Linux 6.18), which what was mapped
+  /// without protection spares.
   [[nodiscard]] int protect(std::byte* address, std::size_t bytes, bool on) const noexcept;
 
   /// Delivery::thread: faults that nobody has received yet; how many. Never waits: poll() the descriptor. Each comes once, unless its thread wakes and faults again.

@@ -131,6 +131,42 @@ TEST_P(Tiers, SweepsKeepWhatTheyStore) {
   EXPECT_GE(evicted() - before, must_leave(page()));
 }
 
+// Sweeps that say that they will store, so that pages come open for that, while others read words beside those from the same pages, for which a page comes in as a whole.
+TEST_P(Tiers, HintedStoresAreSeenByAll) {
+  constexpr std::size_t kTasks = 8, kPiece = 20'000, kEach = 16;   // of 16 words one is stored to in a round, and the others are only read
+  const std::uint64_t bad = kasane::run([this] {
+    const std::size_t words = data_bytes(page()) / 8, looks = page() == kasane::page_large ? 4 : 60;
+    std::uint64_t* data = allocate(words, where(), page());
+    kasane::parallel_for(std::size_t{0}, words, [=](std::size_t i) { data[i] = mix(i); });
+    std::uint64_t n = 0;
+    for (std::size_t round = 0; round < 2; ++round) {
+      const auto right = [round](std::size_t i) { return mix(i) + (i % kEach < round ? 1 : 0); };
+      n += kasane::parallel_reduce(std::size_t{0}, 2 * kTasks, std::uint64_t{0}, [=](std::size_t t) {
+        std::uint64_t wrong_here = 0;
+        if (t % 2 == 0) {   // goes through its part
+          const std::size_t first = words / kTasks * (t / 2), last = t / 2 + 1 == kTasks ? words : words / kTasks * (t / 2 + 1);
+          for (std::size_t at = first; at < last; at += kPiece) {
+            const std::size_t end = std::min(last, at + kPiece);
+            kasane::prefetch(data + at, end - at, kasane::read_write);
+            for (std::size_t i = at; i < end; ++i)
+              if (i % kEach == round) wrong_here += data[i]++ != mix(i);
+          }
+        } else {   // looks here and there
+          for (std::size_t k = 0; k < looks; ++k) {
+            const std::size_t i = mix(k * 100 + t) % (words / kEach) * kEach + 7;
+            wrong_here += data[i] != mix(i);
+          }
+        }
+        return wrong_here;
+      }, [](std::uint64_t a, std::uint64_t b) { return a + b; }, 1);
+      n += wrong(data, words, [right, round](std::size_t i) { return right(i) + (i % kEach == round ? 1 : 0); });
+    }
+    kasane::deallocate(data);
+    return n;
+  });
+  EXPECT_EQ(bad, 0u);
+}
+
 TEST_P(Tiers, PutsGetsAndAtomicsFindWhereThePageIs) {
   Watch watch;
   const std::uint64_t bad = kasane::run([this] {

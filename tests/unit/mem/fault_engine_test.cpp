@@ -387,7 +387,7 @@ TEST_P(EngineTest, BlocksAreFilledWhileOthersLoadThem) {
     });
   const auto bring = [&](std::uint64_t first) {
     const auto* from = reinterpret_cast<const std::byte*>(bytes.data()) + first * kBlockBytes;
-    const std::uint64_t filled = engine->fill({BlockId{first}, kRun}, from);
+    const std::uint64_t filled = engine->fill({BlockId{first}, kRun}, from, Access::read);
     const std::size_t done = filled * kBlockBytes, rest = (kRun - filled) * kBlockBytes;
     if (::pwrite(space.frames_fd(), from + done, rest, static_cast<off_t>(first * kBlockBytes + done)) != static_cast<ssize_t>(rest)) return false;
     return engine->protect({BlockId{first}, kRun}, Access::read);
@@ -404,6 +404,53 @@ TEST_P(EngineTest, BlocksAreFilledWhileOthersLoadThem) {
   EXPECT_EQ(wrong, 0u);
   EXPECT_GT(loads, 0u);
   EXPECT_GT(faults, 0u);
+}
+
+// … and to be written: a store that passes as soon as the bytes are there is in the frame when the rights are gone. Who stores knows how often it did.
+TEST_P(EngineTest, BlocksAreFilledWhileOthersStoreToThem) {
+  constexpr std::uint64_t kBlocks = 64, kRun = 16, kThreads = 2;
+  const Space space = make_space(kBlocks * kBlockBytes);
+  const auto engine = make_engine(GetParam(), space);
+  engine->expect_punches(0, kBlocks * kBlockBytes, kBlockBytes);
+  ASSERT_TRUE(engine->start([](void*, std::uint64_t, Access, Served) { return true; }, nullptr));   // again, until it is there
+  std::vector<std::byte> away(kBlocks * kBlockBytes);   // where the bytes are meanwhile
+  std::atomic<bool> stop{false};
+  std::vector<std::vector<std::uint64_t>> stores(kThreads, std::vector<std::uint64_t>(kBlocks));
+  std::vector<std::thread> storers;
+  for (std::uint64_t self = 0; self < kThreads; ++self)
+    storers.emplace_back([&, self] {
+      AltStack own = alt_stack();
+      Random random(self);
+      while (!stop) {
+        const std::uint64_t b = random.below(kBlocks);
+        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(space.v(b * kBlockBytes + self * 8))).fetch_add(1, std::memory_order_relaxed);   // one instruction, which happens or not
+        ++stores[self][b];
+      }
+    });
+  const auto bring = [&](std::uint64_t first) {
+    const std::byte* const from = away.data() + first * kBlockBytes;
+    const std::uint64_t filled = engine->fill({BlockId{first}, kRun}, from, Access::write);
+    const std::size_t done = filled * kBlockBytes, rest = (kRun - filled) * kBlockBytes;
+    if (::pwrite(space.frames_fd(), from + done, rest, static_cast<off_t>(first * kBlockBytes + done)) != static_cast<ssize_t>(rest)) return false;
+    return engine->protect({BlockId{first}, kRun}, Access::write);
+  };
+  for (std::uint64_t round = 0; round < fewer_if_sanitized(1000u); ++round) {
+    for (std::uint64_t first = 0; first < kBlocks; first += kRun) EXPECT_TRUE(bring(first));
+    EXPECT_TRUE(engine->protect({BlockId{0}, kBlocks}, Access::none));
+    std::memcpy(away.data(), space.a(0), away.size());
+    EXPECT_EQ(::fallocate(space.frames_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(kBlocks * kBlockBytes)), 0);
+  }
+  stop = true;
+  for (std::uint64_t first = 0; first < kBlocks; first += kRun) EXPECT_TRUE(bring(first));   // for who waits
+  for (std::thread& storer : storers) storer.join();
+  engine->stop();
+  std::uint64_t all = 0;
+  for (std::uint64_t self = 0; self < kThreads; ++self)
+    for (std::uint64_t b = 0; b < kBlocks; ++b) {
+      EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(space.a(b * kBlockBytes + self * 8)), stores[self][b]) << "block " << b << ", thread " << self;
+      all += stores[self][b];
+    }
+  EXPECT_GT(all, 0u);
 }
 
 // Fresh memory costs nothing until it is touched.
@@ -533,7 +580,7 @@ TEST_F(UffdEngineTest, FillsWhatHasNeitherFramesNorRights) {
   World w("uffd", 4 * kPageBytes);
   std::vector<std::byte> bytes(8 * kBlockBytes);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte{static_cast<unsigned char>(1 + i / kBlockBytes)};
-  const auto fill = [&](std::uint64_t first, std::uint64_t count) { return w.engine->fill({BlockId{first}, count}, bytes.data()); };
+  const auto fill = [&](std::uint64_t first, std::uint64_t count, Access right = Access::read) { return w.engine->fill({BlockId{first}, count}, bytes.data(), right); };
   EXPECT_EQ(fill(0, 8), 0u) << "nobody said that frames come and go";
   w.engine->expect_punches(0, 4 * kPageBytes, kBlockBytes);
   EXPECT_EQ(fill(0, 8), 8u);
@@ -551,6 +598,10 @@ TEST_F(UffdEngineTest, FillsWhatHasNeitherFramesNorRights) {
   EXPECT_EQ(w.writes, 1u) << "only to be read";
   EXPECT_EQ(w.word(19 * kBlockBytes), 99u);
   EXPECT_EQ(w.reads, 1u) << "without rights";
+  EXPECT_EQ(fill(40, 4, Access::write), 4u);
+  w.word(41 * kBlockBytes) = 6;
+  EXPECT_EQ(w.writes, 1u) << "to be written, too";
+  EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(w.space.a(41 * kBlockBytes)), 6u);
   w.engine->expect_punches(0, 4 * kPageBytes, kPageBytes);
   EXPECT_EQ(fill(48, 4), 0u) << "frames are large";
 }

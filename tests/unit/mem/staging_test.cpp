@@ -141,13 +141,16 @@ class EverySecond final : public FaultEngine {
   Result<void> leave_open(BlockRange) override { return {}; }
   bool protect(BlockRange, Access) noexcept override { return true; }
   bool crowded() const noexcept override { return false; }
-  std::uint64_t fill(BlockRange run, const std::byte* bytes) noexcept override {
+  std::uint64_t fill(BlockRange run, const std::byte* bytes, Access right) noexcept override {
+    others += right != wanted;
     for (std::uint64_t b = raw(run.first); b < raw(run.first) + run.count; ++b) asked.push_back(b);
     if (raw(run.first) % 2 != 0) return 0;
     std::memcpy(frames_.base() + offset_of(run.first), bytes, kBlockBytes);
     return 1;
   }
   std::vector<std::uint64_t> asked;
+  Access wanted = Access::read;
+  std::uint64_t others = 0;   ///< asks for another one
 
  private:
   const Frames& frames_;
@@ -160,10 +163,12 @@ TEST_P(StagedReadTest, TheEngineFillsWhatMayBeSeen) {
   for (const auto& [hidden, count] : {std::pair<std::uint64_t, std::uint64_t>{0, 0}, {0, 80}, {10, 1}, {30, 16}, {78, 20}, {std::uint64_t{1} << 63, 16}}) {
     frames.punch({0, kFramesBytes});
     EverySecond second(frames);
+    if (hidden % 20 == 10) second.wanted = Access::write;
     std::vector<SpillRange> ranges{blocks(8, 40), blocks(60, 20)};
-    SpillBatch batch(frames.base(), ranges, {&second, {BlockId{hidden}, count}});
+    SpillBatch batch(frames.base(), ranges, {&second, {BlockId{hidden}, count}, second.wanted});
     queue->run(batch);
     ASSERT_EQ(batch.error(), 0);
+    EXPECT_EQ(second.others, 0u);
     std::sort(second.asked.begin(), second.asked.end());
     std::vector<std::uint64_t> seen;
     for (std::uint64_t b = 8; b < 80; ++b) {
