@@ -170,7 +170,12 @@ void Keeper::take_entered() {
   lay_to_rest();
 }
 
-/// Until then the policy finds these pages touched.
+/// One that is armed is laid to rest before it is asked for: else the policy would find it touched, go on to the next one, and come round again and again.
+bool Keeper::touched(PageId page) noexcept {
+  if (std::find(armed_.begin(), armed_.end(), page) != armed_.end()) lay_to_rest();
+  return coherence_.touched(page);
+}
+
 void Keeper::lay_to_rest() noexcept {
   std::sort(armed_.begin(), armed_.end());
   coherence_.rest(armed_);
@@ -336,6 +341,7 @@ Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, 
       blocks += here;
       named[n++] = *page;
     }
+    if (&line == &first_) armed_.insert(armed_.end(), named.begin(), named.begin() + static_cast<std::ptrdiff_t>(n));   // its policy arms none: neighbours together here, too
     lay_to_rest();
     tiers_.evict(io, {named.data(), n}, left.data());
     coherence_.wake_waiting();

@@ -51,7 +51,7 @@ class Keeper final : private mem::PageProbe {
 
  private:
   void arm(PageId page) noexcept override { armed_.push_back(page); }
-  bool touched(PageId page) noexcept override { return coherence_.touched(page); }
+  bool touched(PageId page) noexcept override;
 
   [[nodiscard]] bool ready();
   void take_entered();
