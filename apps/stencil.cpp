@@ -25,15 +25,22 @@
 
 namespace {
 
+/// The grid; plain steps go to another and back.
+struct Grids {
+  double *a, *b;   ///< b null: in place
+  double* halos;   ///< then: of each member, as many rows as Halo::size says
+};
+
 struct SetRows {
   apps::Plate plate;
-  double *a, *b;
+  Grids grids;
   /// For apps::Progress: rows that the first of so many members sets.
-  [[nodiscard]] std::uint64_t steps(std::size_t members) const noexcept { return 2 * apps::Member(0, members, nullptr, nullptr).part(0, plate.pitch()).last; }
+  [[nodiscard]] std::uint64_t steps(std::size_t members) const noexcept { return (grids.b != nullptr ? 2 : 1) * apps::Member(0, members, nullptr, nullptr).part(0, plate.pitch()).last; }
   void operator()(apps::Member& me) const {
     constexpr std::size_t kTogether = 256;   // rows, after which the progress shows
     const auto [first, last] = me.part(0, plate.pitch());
-    for (double* const all : {a, b}) {
+    for (double* const all : {grids.a, grids.b}) {
+      if (all == nullptr) continue;
       for (std::size_t i = first; i < last; i += kTogether) {
         const std::size_t end = std::min(i + kTogether, last);
         plate.set_rows(all, i, end);
@@ -43,23 +50,31 @@ struct SetRows {
   }
 };
 
-/// Steps from plate a to plate b and back, `together` steps a pass.
+/// Steps from grid a on: to grid b and back, one a pass, or in place, `together` a pass.
 struct Advance {
   apps::Plate plate;
-  double *a, *b;
+  Grids grids;
   std::uint64_t steps, together;
 
-  [[nodiscard]] std::uint64_t passes() const noexcept { return (steps + together - 1) / together; }
-  [[nodiscard]] double* result() const noexcept { return passes() % 2 == 0 ? a : b; }
+  [[nodiscard]] double* result() const noexcept { return grids.b == nullptr || steps % 2 == 0 ? grids.a : grids.b; }
 
   template <class Pattern>
   void run(apps::Member& me) const {
     const auto [first, last] = me.part(0, plate.pitch());
-    double *from = a, *to = b;
-    auto order = apps::Plate::Order::down;
-    for (std::uint64_t done = 0; done < steps; std::swap(from, to), order = apps::Plate::opposite(order)) {
-      const std::uint64_t now = std::min(together, steps - done);
-      plate.advance_rows<Pattern>(to, from, first, last, now, order, now);
+    double *from = grids.a, *to = grids.b;
+    const std::size_t halo_size = apps::Plate::Halo::size(plate, together) * plate.pitch();
+    auto order = apps::Plate::kFirstOrder;
+    for (std::uint64_t done = 0; done < steps; order = apps::Plate::opposite(order)) {
+      const std::uint64_t now = to == nullptr ? std::min(together, steps - done) : 1;
+      if (to == nullptr) {
+        const apps::Plate::Halo halo(plate, first, last, now, grids.halos + me.index() * halo_size);
+        halo.copy<Pattern>(from);
+        me.wait();
+        plate.advance_rows<Pattern>(from, halo, now, order);
+      } else {
+        plate.step_rows<Pattern>(to, from, first, last, order);
+        std::swap(from, to);
+      }
       me.wait();
       done += now;
       if (me.index() == 0) apps::Progress::add(now);
@@ -101,30 +116,30 @@ struct Checkpoints {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// From step `done` on to step `steps`, with a checkpoint every so many. The plate with the result.
+/// From step `done` on to step `steps`, with a checkpoint every so many. The grid with the result.
 double* advance(const Advance& all, std::uint64_t done, Checkpoints& checkpoints) {
-  double *from = all.a, *to = all.b;
+  Grids grids = all.grids;
   while (done < all.steps) {
     const std::uint64_t most = checkpoints.every != 0 ? checkpoints.every - done % checkpoints.every : all.steps;
-    const Advance part{all.plate, from, to, std::min(most, all.steps - done), all.together};
+    const Advance part{all.plate, grids, std::min(most, all.steps - done), all.together};
     apps::team(part);
     done += part.steps;
-    if (part.result() != from) std::swap(from, to);
+    if (part.result() != grids.a) std::swap(grids.a, grids.b);
     if (checkpoints.every == 0) continue;
     const double start = now();
-    kasane::persist(from, all.plate.points(), checkpoints.file, done);
+    kasane::persist(grids.a, all.plate.points(), checkpoints.file, done);
     checkpoints.seconds += now() - start;
   }
-  return from;
+  return grids.a;
 }
 
 int run(int argc, char** argv) {
   apps::CommandLine line("stencil", "Steps of a 9-point stencil on an N x N grid of doubles, one step a pass or several (temporal blocking)");
   std::uint64_t n = 2000, steps = 20, together = 10, every = 0;
   std::string checkpoint, picture;
-  line.number("-n,--n", n, "Rows and columns inside of the rim; the program keeps two such grids", 1, 1 << 20);
+  line.number("-n,--n", n, "Rows and columns inside of the rim; the program keeps one such grid, for plain steps two", 1, 1 << 20);
   line.number("--steps", steps, "Steps", 0, 1'000'000);
-  line.number("-k,--together", together, "Steps a pass over memory; 1: no temporal blocking", 1, 1000);
+  line.number("-k,--together", together, "Steps a pass over memory, in place; 1: no temporal blocking", 1, 1000);
   line.text("--checkpoint", checkpoint, "Go on from this file, if it is there, and save the grid to it");
   line.number("--every", every, "Save it after so many steps (0: at the end only)", 0, 1'000'000);
   line.text("--picture", picture, "Draw the result: a PGM file");
@@ -138,8 +153,14 @@ int run(int argc, char** argv) {
   report.parameter("steps", steps);
   report.parameter("together", together);
   const auto where = kasane::placement::first_touch;
-  const auto a = kasane::make_array<double>(plate.points(), where), b = kasane::make_array<double>(plate.points(), where);
-  const Advance all{plate, a.get(), b.get(), steps, together};
+  const auto a = kasane::make_array<double>(plate.points(), where), b = together == 1 ? kasane::make_array<double>(plate.points(), where) : nullptr;
+  const auto halos = together == 1 ? nullptr : kasane::make_array<double>(apps::Plate::Halo::size(plate, together) * plate.pitch() * kasane::ranks() * kasane::workers(), where);
+  const Grids grids{a.get(), b.get(), halos.get()};
+  const Advance all{plate, grids, steps, together};
+  // To and fro over more than fits, what came first is best let go first: a pass begins with what the last one brought in.
+  for (double* const grid : {grids.a, grids.b}) {
+    if (grid != nullptr) kasane::advise(grid, plate.points(), kasane::usage::once);
+  }
   Checkpoints checkpoints{checkpoint, checkpoint.empty() ? 0 : every != 0 ? every : std::max<std::uint64_t>(steps, 1)};
 
   std::uint64_t first = 0;
@@ -147,7 +168,7 @@ int run(int argc, char** argv) {
   std::vector<double> seconds;
   for (std::uint64_t r = 0; r < line.common().repeat; ++r) {
     {
-      const SetRows set{plate, a.get(), b.get()};
+      const SetRows set{plate, grids};
       const apps::Progress progress("stencil: filling", apps::Progress::Steps{set.steps(std::size_t{kasane::ranks()} * kasane::workers())}, line.common().quiet);
       apps::team(set);
     }
@@ -180,8 +201,8 @@ int run(int argc, char** argv) {
 
   if (line.common().serial) {   // plain steps, in private memory
     apps::PrivateArray<double> c(plate.points()), d(plate.points());
-    const AdvanceAlone alone{{plate, c.get(), d.get(), steps, 1}};
-    apps::team_of_one(SetRows{plate, c.get(), d.get()});
+    const AdvanceAlone alone{{plate, {c.get(), d.get(), nullptr}, steps, 1}};
+    apps::team_of_one(SetRows{plate, {c.get(), d.get(), nullptr}});
     report.measure_serial([&] { apps::team_of_one(alone); });
     report.verify(std::memcmp(result, alone.result(), plate.points() * sizeof(double)) == 0,
                   "the plate is not what plain steps in one thread give, bit for bit");

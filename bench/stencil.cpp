@@ -42,14 +42,14 @@ struct Case {
   [[nodiscard]] std::string steps() const { return together == 1 ? "plain" : "k = " + std::to_string(together); }
 };
 
-/// The two grids, without their rims.
-std::uint64_t data_bytes(std::uint64_t n) { return 16 * n * n; }
+/// The grid, for plain steps two of them, without rims.
+std::uint64_t data_bytes(const Case& c) { return (c.together == 1 ? 16 : 8) * c.n * c.n; }
 
-/// N for data of a quarter of the budget to four times as much.
+/// N for a grid of an eighth of the budget to four times as much: plain steps need two.
 std::vector<std::uint64_t> sizes_around(std::uint64_t budget, bool quick) {
   std::vector<std::uint64_t> sizes;
-  for (const double share : quick ? std::vector<double>{0.5, 2} : std::vector<double>{0.25, 0.5, 1, 2, 4})
-    sizes.push_back(static_cast<std::uint64_t>(std::sqrt(share * static_cast<double>(budget) / 16)));
+  for (const double share : quick ? std::vector<double>{0.25, 1} : std::vector<double>{0.125, 0.25, 0.5, 1, 2, 4})
+    sizes.push_back(static_cast<std::uint64_t>(std::sqrt(share * static_cast<double>(budget) / 8)));
   return sizes;
 }
 
@@ -93,13 +93,13 @@ std::vector<Row> measure(const Settings& s, std::FILE* table) {
       std::fprintf(table, "%8llu %6u %-8s ", static_cast<unsigned long long>(n), c.ranks, c.steps().c_str());
       const std::string where = s.budget == 0 ? "" : c.budget == 0 ? ", in core" : ", " + kasane::bytes_text(c.budget) + " DRAM";
       Row row{"stencil", "stencil", "kasane, " + c.steps() + where, c.ranks, 0, 0, rate, "GFlop/s", s.repetitions,
-              {{"N", n}, {"low", *low}, {"high", *high}, {"data_bytes", data_bytes(n)}, {"budget_bytes", c.budget}}};
+              {{"N", n}, {"low", *low}, {"high", *high}, {"data_bytes", data_bytes(c)}, {"budget_bytes", c.budget}}};
       if (c.budget == 0) {
         std::fprintf(table, "%14s %12.3f\n", "in core", rate);
       } else {
         const double ratio = to_in_core(c, cases);
         row.more.push_back({"ratio", ratio});
-        std::fprintf(table, "%14.2f %12.3f %12.2f\n", static_cast<double>(data_bytes(n)) / static_cast<double>(c.budget), rate, ratio);
+        std::fprintf(table, "%14.2f %12.3f %12.2f\n", static_cast<double>(data_bytes(c)) / static_cast<double>(c.budget), rate, ratio);
       }
       rows.push_back(std::move(row));
     }
@@ -119,7 +119,7 @@ int main(int argc, char** argv) {
   line.text("--json", json, kasane::bench::kJsonHelp);
   line.text("--dram", dram, "budget of a host's DRAM, which half of the runs have; the others are in core. 0: no budget, all in core", "SIZE");
   line.text("--dir", s.directory, "with --dram: where the spill files are made, on the disk to be measured (default: as kasane run has it)", "DIR");
-  line.numbers("--sizes", s.sizes, "N: rows and columns; a run needs 16 N^2 bytes (default: 512 to 8192; with --dram what makes 1/4, 1/2, 1, 2 and 4 times the budget)", 1, 1 << 20);
+  line.numbers("--sizes", s.sizes, "N: rows and columns; a grid needs 8 N^2 bytes, and plain steps need two (default: 512 to 8192; with --dram grids of 1/8, 1/4, … 4 times the budget)", 1, 1 << 20);
   line.numbers("--ranks", s.ranks, "numbers of ranks, one worker each (default 1,2,4)", 1, 1024);
   line.number("--together", s.together, "steps a pass with temporal blocking", 2, 1000);
   line.number("--passes", s.passes, "passes of a run with temporal blocking; without, as many steps", 1, 1000);

@@ -106,11 +106,11 @@ def lines_of(rows, axis):
 
 
 def marks_of(rows, axis):
-    """[(x, text)]: places along the axis. Of the stencil: from which N on the two grids, 16 N^2 bytes, are larger than the budget of DRAM."""
+    """[(x, text)]: places along the axis. Of the stencil: from which N on a grid, 8 N^2 bytes, or the two of plain steps are larger than the budget of DRAM."""
     if rows[0]["suite"] != "stencil" or axis != "N":
         return []
     budgets = sorted({row["budget_bytes"] for row in rows if row.get("budget_bytes")})
-    return [(math.sqrt(budget / 16), f"data = {size_text(budget)}B of DRAM") for budget in budgets]
+    return [(math.sqrt(budget / (8 * grids)), f"{grids} {'grid' if grids == 1 else 'grids'} = {size_text(budget)}B of DRAM") for budget in budgets for grids in (1, 2)]
 
 
 def draw_lines(axes, rows, axis):

@@ -107,16 +107,21 @@ void sweeps(const Arguments& a) {
   if (a.wants("random-8")) report("random-8", random_reads(data, a.reads, a.seed + 1, 8));
 }
 
-/// GFlop/s.
+/// GFlop/s. As the application has it: plain steps go from one grid to another and back, several together are done in place.
 double stencil(const Arguments& a, std::size_t together, std::size_t passes) {
-  const apps::Plate plate{static_cast<std::size_t>(std::sqrt(static_cast<double>(a.bytes) / 16)) - 2};
+  const bool plain = together == 1;
+  const apps::Plate plate{static_cast<std::size_t>(std::sqrt(static_cast<double>(a.bytes) / (plain ? 16 : 8))) - 2};
   const Mapping mapping(a);
-  auto *from = mapping.at<double>(), *to = mapping.at<double>(plate.points());
-  for (double* p : {from, to}) plate.set_rows(p, 0, plate.pitch());
+  auto *from = mapping.at<double>(), *to = plain ? mapping.at<double>(plate.points()) : from;
+  plate.set_rows(from, 0, plate.pitch());
+  if (plain) plate.set_rows(to, 0, plate.pitch());
   mapping.sync();
   const double start = seconds();
-  auto order = apps::Plate::Order::down;
-  for (std::size_t i = 0; i < passes; ++i, std::swap(from, to), order = apps::Plate::opposite(order)) plate.advance_rows<apps::Serial>(to, from, 0, plate.pitch(), together, order);
+  auto order = apps::Plate::kFirstOrder;
+  for (std::size_t i = 0; i < passes; ++i, std::swap(from, to), order = apps::Plate::opposite(order)) {
+    if (plain) plate.step_rows<apps::Serial>(to, from, 0, plate.pitch(), order);
+    else plate.advance_rows<apps::Serial>(from, apps::Plate::Halo(plate), together, order);
+  }
   const double taken = seconds() - start, left = std::pow(plate.decay(), static_cast<double>(together * passes));
   double error = 0;
   apps::PrivateArray<double> mode(plate.pitch());

@@ -55,9 +55,9 @@ class Plan {
         return parse(command_output(guarded(group, line)));
       });
     }
-    const auto n = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(s_.bytes) / 16)) - 2;
     for (const auto& [name, together, steps] : {std::tuple{"stencil", 1, 2}, std::tuple{"stencil-tb", 10, 20}}) {
       if (wanted({name}).empty()) continue;
+      const auto n = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(s_.bytes) / (together == 1 ? 16 : 8))) - 2;   // two grids, or one
       add(system, {name}, limit, [=, s = s_, name = std::string(name), together = together, steps = steps](const MemoryGroup& group, unsigned) {
         const auto line = fmt::format("{} '{}/../apps/stencil' -n {} -k {} --steps {} --quiet --json -", begin(1), s.here, n, together, steps);
         return Values{{name, run_app(guarded(group, line), {"/result/gigaflops"}).at(0)}};

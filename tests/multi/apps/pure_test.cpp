@@ -385,6 +385,16 @@ std::vector<double> stencil_start(apps::Plate plate) {
   return v;
 }
 
+/// As two threads do it: both copy what they need of each other's rows, then each takes its own.
+void advance_in_two_parts(apps::Plate plate, std::vector<double>& rows, std::size_t cut, std::size_t steps, apps::Plate::Order order) {
+  std::vector<double> above(apps::Plate::Halo::size(plate, steps) * plate.pitch(), -1), below = above;
+  const apps::Plate::Halo upper(plate, 0, cut, steps, above.data()), lower(plate, cut, plate.pitch(), steps, below.data());
+  upper.copy<apps::Serial>(rows.data());
+  lower.copy<apps::Serial>(rows.data());
+  plate.advance_rows<apps::Serial>(rows.data(), upper, steps, order);
+  plate.advance_rows<apps::Serial>(rows.data(), lower, steps, order);
+}
+
 TEST(Stencil, ManyStepsInOnePassAreThoseSteps) {
   for (const std::size_t n : {1u, 2u, 3u, 9u, 40u}) {
     const apps::Plate plate{n};
@@ -399,15 +409,18 @@ TEST(Stencil, ManyStepsInOnePassAreThoseSteps) {
           }
       }
       for (const std::size_t cut : {std::size_t{0}, std::size_t{1}, n / 2, n + 1}) {   // two threads' parts, whichever they are
-        const std::vector<double> start = stencil_start(plate);
-        std::vector<double> result(plate.points(), -1);
-        plate.advance_rows<apps::Serial>(result.data(), start.data(), 0, cut, steps);
-        plate.advance_rows<apps::Serial>(result.data(), start.data(), cut, plate.pitch(), steps);
-        EXPECT_EQ(result, from) << "n " << n << ", " << steps << " steps, cut at " << cut;
-        std::vector<double> upwards(plate.points(), -1);
-        plate.advance_rows<apps::Serial>(upwards.data(), start.data(), 0, cut, steps, apps::Plate::Order::up);
-        plate.advance_rows<apps::Serial>(upwards.data(), start.data(), cut, plate.pitch(), steps, apps::Plate::Order::up);
-        EXPECT_EQ(upwards, from) << "n " << n << ", " << steps << " steps upwards, cut at " << cut;
+        for (const auto order : {apps::Plate::Order::down, apps::Plate::Order::up}) {
+          const std::string what = "n " + std::to_string(n) + ", " + std::to_string(steps) + " steps, cut at " + std::to_string(cut) + (order == apps::Plate::Order::up ? ", upwards" : "");
+          std::vector<double> plate_now = stencil_start(plate);
+          advance_in_two_parts(plate, plate_now, cut, steps, order);
+          EXPECT_EQ(plate_now, from) << what;
+          if (steps != 1) continue;
+          const std::vector<double> start = stencil_start(plate);
+          std::vector<double> result(plate.points(), -1);
+          plate.step_rows<apps::Serial>(result.data(), start.data(), 0, cut, order);
+          plate.step_rows<apps::Serial>(result.data(), start.data(), cut, plate.pitch(), order);
+          EXPECT_EQ(result, from) << what << ", to another plate";
+        }
       }
     }
   }
@@ -489,39 +502,45 @@ struct GivesUp : apps::Serial {
 TEST(Stencil, RowsThatAreGivenUpAreReadNoMore) {
   const apps::Plate plate{2000};
   const std::vector<double> start = stencil_start(plate);
-  for (const std::size_t steps : {1u, 4u}) {
-    std::vector<double> right(plate.points(), -1);
-    plate.advance_rows<apps::Serial>(right.data(), start.data(), 300, 1700, steps);
-    for (const auto order : {apps::Plate::Order::down, apps::Plate::Order::up}) {
-      std::vector<double> from = start, result(plate.points(), -1);
-      std::vector<int> given_up(plate.points());
-      GivesUp::given_up = &given_up, GivesUp::plate = from.data();
-      plate.advance_rows<GivesUp>(result.data(), from.data(), 300, 1700, steps, order, steps);
-      EXPECT_EQ(result, right);
-      for (std::size_t i = 0; i < plate.points(); ++i) {
-        const std::size_t row = i / plate.pitch();
-        ASSERT_LE(given_up[i], row >= 300 + steps && row < 1700 - steps ? 1 : 0) << i;
-      }
-      EXPECT_GE(std::count(given_up.begin(), given_up.end(), 1), 1300 * static_cast<std::ptrdiff_t>(plate.pitch()));
+  std::vector<double> right(plate.points(), -1);
+  plate.step_rows<apps::Serial>(right.data(), start.data(), 300, 1700, apps::Plate::Order::down);
+  for (const auto order : {apps::Plate::Order::down, apps::Plate::Order::up}) {
+    std::vector<double> from = start, result(plate.points(), -1);
+    std::vector<int> given_up(plate.points());
+    GivesUp::given_up = &given_up, GivesUp::plate = from.data();
+    plate.step_rows<GivesUp>(result.data(), from.data(), 300, 1700, order);
+    EXPECT_EQ(result, right);
+    for (std::size_t i = 0; i < plate.points(); ++i) {
+      const std::size_t row = i / plate.pitch();
+      ASSERT_LE(given_up[i], row >= 301 && row < 1699 ? 1 : 0) << i;
     }
+    EXPECT_GE(std::count(given_up.begin(), given_up.end(), 1), 1300 * static_cast<std::ptrdiff_t>(plate.pitch()));
   }
 }
 
 TEST(Stencil, WritesItsRowsOnly) {
   const apps::Plate plate{20};
   const std::vector<double> start = stencil_start(plate);
-  std::vector<double> result(plate.points(), -1);
-  plate.advance_rows<apps::Serial>(result.data(), start.data(), 7, 12, 4);
-  for (std::size_t i = 0; i < plate.points(); ++i) EXPECT_EQ(result[i] == -1, i / plate.pitch() < 7 || i / plate.pitch() >= 12) << i;
+  std::vector<double> to(plate.points(), -1), in_place = start, copies(apps::Plate::Halo::size(plate, 4) * plate.pitch());
+  plate.step_rows<apps::Serial>(to.data(), start.data(), 7, 12, apps::Plate::Order::down);
+  const apps::Plate::Halo halo(plate, 7, 12, 4, copies.data());
+  halo.copy<apps::Serial>(in_place.data());
+  plate.advance_rows<apps::Serial>(in_place.data(), halo, 4, apps::Plate::Order::down);
+  for (std::size_t i = 0; i < plate.points(); ++i) {
+    const std::size_t row = i / plate.pitch(), column = i % plate.pitch();
+    const bool own = row >= 7 && row < 12;
+    EXPECT_EQ(to[i] == -1, !own) << i;
+    EXPECT_EQ(in_place[i] == start[i], !own || column == 0 || column > plate.n) << i;
+  }
 }
 
 TEST(Stencil, ModesDecayAsTheySay) {
   const apps::Plate plate{30};
-  std::vector<double> from(plate.points()), to(plate.points());
-  plate.set_rows(from.data(), 0, plate.pitch());
-  plate.advance_rows<apps::Serial>(to.data(), from.data(), 0, plate.pitch(), 10);
+  std::vector<double> rows(plate.points());
+  plate.set_rows(rows.data(), 0, plate.pitch());
+  plate.advance_rows<apps::Serial>(rows.data(), apps::Plate::Halo(plate), 10, apps::Plate::Order::down);
   for (std::size_t i = 1; i <= plate.n; ++i)
-    for (std::size_t j = 1; j <= plate.n; ++j) EXPECT_NEAR(to[i * plate.pitch() + j], std::pow(plate.decay(), 10) * plate.mode(i, j), 1e-15);
+    for (std::size_t j = 1; j <= plate.n; ++j) EXPECT_NEAR(rows[i * plate.pitch() + j], std::pow(plate.decay(), 10) * plate.mode(i, j), 1e-15);
 }
 
 }  // namespace

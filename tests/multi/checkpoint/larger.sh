@@ -14,7 +14,7 @@ fail() { echo "FAILED: $*"; cat out err; exit 1; }
 step() {
   local held=()
   [ -z "$group" ] || held=("$group" $(($1 * ($2 + 13312)))K "$dir")
-  "${held[@]}" "$kasane" run -n "$1" --workers 2 --dram $(($1 * $2))K --spill $spill --stats -- "$stencil" -n 1500 --steps "$3" --checkpoint c --quiet > out 2> err
+  "${held[@]}" "$kasane" run -n "$1" --workers 2 --dram $(($1 * $2))K --spill $spill --stats -- "$stencil" -n 2120 --steps "$3" --checkpoint c --quiet > out 2> err
   status=$?
   [ $status != 77 ] || { cat out; exit 77; }
   [ $status = 0 ] || fail "on $1 ranks with ${2}K each: status $status"
@@ -24,7 +24,7 @@ step() {
 
 step 2 5120 2
 step 1 6144 4
-"$kasane" run -n 1 --workers 2 -- "$stencil" -n 1500 --steps 4 --checkpoint right --quiet > out 2> err || fail "without a budget"
+"$kasane" run -n 1 --workers 2 -- "$stencil" -n 2120 --steps 4 --checkpoint right --quiet > out 2> err || fail "without a budget"
 cmp c right || fail "other bytes than without a budget"
 rm -f out err
 [ "$(ls)" = "$(printf '%s\n' c right)" ] || { echo "FAILED: left behind: $(ls)"; exit 1; }
