@@ -205,7 +205,6 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void claim_ahead(comm::Blocking&, BlockId, const gas::ReadAhead::Plan&, Flight&);
   void claim_part(comm::Blocking&, mem::BlockRange part, Flight&);
   void land(const Flight&) noexcept;
-  void mark_pages(mem::BlockRange) noexcept;
   Fault bring_blocks(ThreadContext&, BlockId, const Stripe&, Event, gas::Location found);
   /// Where the owner's bytes are mapped here; else null.
   [[nodiscard]] const std::byte* frame_of(Rank owner, std::uint64_t offset) const noexcept {

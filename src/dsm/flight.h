@@ -11,9 +11,8 @@ inline constexpr BlockId kNoWindow{std::uint64_t{1} << 63};
 
 /// Blocks that come ahead, and whose bits nobody's thread holds. Runs of one page or several.
 ///
-/// A load, and of a flight that lands for stores a store, may pass in V as soon as the bytes are there, before the bit is given back. Nothing is lost by that: the bits of a page that leaves, or
-/// that comes in as a whole for another rank, are claimed first, so the store is in the frame by then, and the block not saved; and nobody else has a copy of a page that is here in part, so
-/// nobody need be told of a store before the page has come in as a whole, which marks it (tiers.md).
+/// A load, and of a flight that lands for stores a store, may pass in V as soon as the bytes are there, before the bit is given back. Nothing is lost by that: the page was marked before, and the bits of
+/// a page that leaves, or that comes in as a whole for another rank, are claimed first: by then the store is in the frame, and the block not saved (tiers.md).
 struct Coherence::Flight : mem::Flight {
   Coherence* coherence = nullptr;
   std::uint32_t index = 0;

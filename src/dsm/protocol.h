@@ -250,7 +250,7 @@ struct Step {
   BlockState after{false, true, loads ? View::read : View::write, false, false, s.pins + (pin ? 1u : 0u), loads};
   if (loads) return {Verdict::proceed, s, {read_back, allow_read}, after};
   if (event == Event::pin_whole) return {Verdict::proceed, s, {mark_page, allow_write}, after};
-  return {Verdict::proceed, s, {read_back, mark_page, allow_write}, after};
+  return {Verdict::proceed, s, {mark_page, read_back, allow_write}, after};   // a store may pass as soon as the bytes are there
 }
 
 /// Can a page's bytes be had, by a fault of rank `me` that has found it by word 0? Not from our own M while the page leaves: then it is neither ours nor yet a copy. Puts counted before the

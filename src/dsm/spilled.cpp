@@ -51,7 +51,7 @@ Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const St
   const Step others = found_on_ssd(state(b), step.after.saved ? Event::load : Event::store);
   const Access right = step.after.saved ? Access::read : Access::write;
   if (right == Access::write) sharing_.mark(page);
-  if (step.actions[0] == Action::read_back) {
+  if (event != Event::pin_whole) {
     read_ahead(ctx, b, event);   // so that these are under way, too
     Incoming incoming(*this);
     blocks.for_each_run([&](BlockRange run) { incoming.add(run, step.after.saved); });
@@ -101,12 +101,6 @@ void Coherence::fly(ThreadContext& ctx, Flight& flight) {
   wake_waiting();
 }
 
-/// Our next release looks at them.
-void Coherence::mark_pages(BlockRange run) noexcept {
-  const std::uint64_t end = raw(run.first) + run.count;
-  for (std::uint64_t b = raw(run.first); b < end; b = end_of(pages_.blocks_of(pages_.page_of(BlockId{b})))) sharing_.mark(pages_.page_of(BlockId{b}));
-}
-
 /// The bytes are there.
 void Coherence::land(const Flight& flight) noexcept {
   for (const mem::SpillRange& range : flight.ranges) {
@@ -116,7 +110,6 @@ void Coherence::land(const Flight& flight) noexcept {
       std::uint64_t end = i + 1;
       while (end < run.count && at_rest(end) == at_rest(i)) ++end;
       const bool rests = at_rest(i);
-      if (flight.lands == Event::store) mark_pages({block_at(run.first, i), end - i});
       if (!rests) protect({block_at(run.first, i), end - i}, flight.view.access);
       for (; i < end; ++i) {
         const BlockState after = found_on_ssd(state(block_at(run.first, i)), flight.lands).after;
@@ -154,6 +147,7 @@ void Coherence::claim_part(comm::Blocking& io, BlockRange part, Flight& flight) 
     for_each_run(mask, [&](unsigned first, unsigned n) { give_back(block_at(part.first, first), n); });
     return;
   }
+  if (flight.lands == Event::store) sharing_.mark(page);
   fill(part.first, mask);
   for_each_run(mask, [&](unsigned first, unsigned n) { mem::append(flight.runs, {mem::offset_of(block_at(part.first, first)), n * kBlockBytes}); });
 }
