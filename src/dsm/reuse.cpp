@@ -97,7 +97,7 @@ void Coherence::discard(comm::Blocking& io, std::uint64_t offset, std::size_t by
 
 /// What of this rank's pages that are here in part lies in the range as whole blocks is not written when it leaves, and leaves before others.
 void Coherence::blank(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
-  if (tiers_ == nullptr || !tiers_->is_open()) return;
+  if (tiers_ == nullptr || !tiers_->stores_any()) return;   // no page is in part that has been here as a whole
   const std::uint64_t end = (offset + bytes) / kBlockBytes;
   for (std::uint64_t first = (offset + kBlockBytes - 1) / kBlockBytes; first < end; first += kMostBlanked) blank(io, {BlockId{first}, std::min(end - first, kMostBlanked)});
 }
