@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -358,6 +359,15 @@ TEST_P(EngineTest, FramesAreMadeWhileOthersStoreToThem) {
   open_while_others_store(w, blocks);
 }
 
+/// A run of blocks gets its bytes of `all`, and rights: what the engine does not fill comes by the memory file, as it does from the disk.
+bool bring_run(FaultEngine& engine, const Space& space, BlockRange run, std::span<const std::byte> all, Access right) {
+  const std::byte* const from = all.data() + offset_of(run.first);
+  const std::uint64_t filled = engine.fill(run, from, right);
+  const std::size_t done = filled * kBlockBytes, rest = (run.count - filled) * kBlockBytes;
+  if (::pwrite(space.frames_fd(), from + done, rest, static_cast<off_t>(offset_of(run.first) + done)) != static_cast<ssize_t>(rest)) return false;
+  return engine.protect(run, right);
+}
+
 // Blocks are filled, and shown, taken away and punched again and again: who loads one meanwhile faults, or finds its bytes, never a frame without them.
 TEST_P(EngineTest, BlocksAreFilledWhileOthersLoadThem) {
   constexpr std::uint64_t kBlocks = 64, kRun = 16;
@@ -385,13 +395,7 @@ TEST_P(EngineTest, BlocksAreFilledWhileOthersLoadThem) {
         if (*reinterpret_cast<volatile std::uint64_t*>(space.v(i * 8)) != i + 1) ++wrong;
       }
     });
-  const auto bring = [&](std::uint64_t first) {
-    const auto* from = reinterpret_cast<const std::byte*>(bytes.data()) + first * kBlockBytes;
-    const std::uint64_t filled = engine->fill({BlockId{first}, kRun}, from, Access::read);
-    const std::size_t done = filled * kBlockBytes, rest = (kRun - filled) * kBlockBytes;
-    if (::pwrite(space.frames_fd(), from + done, rest, static_cast<off_t>(first * kBlockBytes + done)) != static_cast<ssize_t>(rest)) return false;
-    return engine->protect({BlockId{first}, kRun}, Access::read);
-  };
+  const auto bring = [&](std::uint64_t first) { return bring_run(*engine, space, {BlockId{first}, kRun}, std::as_bytes(std::span(bytes)), Access::read); };
   for (std::uint64_t round = 0; round < fewer_if_sanitized(1000u); ++round) {
     for (std::uint64_t first = 0; first < kBlocks; first += kRun) EXPECT_TRUE(bring(first));
     EXPECT_TRUE(engine->protect({BlockId{0}, kBlocks}, Access::none));
@@ -427,13 +431,7 @@ TEST_P(EngineTest, BlocksAreFilledWhileOthersStoreToThem) {
         ++stores[self][b];
       }
     });
-  const auto bring = [&](std::uint64_t first) {
-    const std::byte* const from = away.data() + first * kBlockBytes;
-    const std::uint64_t filled = engine->fill({BlockId{first}, kRun}, from, Access::write);
-    const std::size_t done = filled * kBlockBytes, rest = (kRun - filled) * kBlockBytes;
-    if (::pwrite(space.frames_fd(), from + done, rest, static_cast<off_t>(first * kBlockBytes + done)) != static_cast<ssize_t>(rest)) return false;
-    return engine->protect({BlockId{first}, kRun}, Access::write);
-  };
+  const auto bring = [&](std::uint64_t first) { return bring_run(*engine, space, {BlockId{first}, kRun}, away, Access::write); };
   for (std::uint64_t round = 0; round < fewer_if_sanitized(1000u); ++round) {
     for (std::uint64_t first = 0; first < kBlocks; first += kRun) EXPECT_TRUE(bring(first));
     EXPECT_TRUE(engine->protect({BlockId{0}, kBlocks}, Access::none));
