@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "mem/arming.h"
 #include "mem/eviction.h"
 
 namespace kasane::bench {
@@ -248,10 +249,17 @@ std::uint64_t best_hits(const PageTrace& trace, std::uint32_t memory_pages) {
 
 Replay replay(const PageTrace& trace, std::uint32_t memory_pages, const std::string& policy_name) {
   struct Memory final : mem::PageProbe {
-    explicit Memory(std::uint32_t pages) : in(pages, false), armed(pages, false) {}
-    void arm(PageId p) noexcept override { armed[raw(p)] = true; }
-    bool touched(PageId p) noexcept override { return !armed[raw(p)]; }
+    explicit Memory(std::uint32_t pages) : in(pages, false), armed(pages, false), arming(std::move(mem::BlockSet::create(pages).value()), [this](std::span<const PageId> rest) { lay(rest); }) {}
+    void arm(PageId p, std::uint32_t before) noexcept override { arming.arm(p, before); }
+    bool touched(PageId p) noexcept override {
+      arming.before_look(p);
+      return !armed[raw(p)];
+    }
+    void lay(std::span<const PageId> rest) {
+      for (const PageId p : rest) armed[raw(p)] = in[raw(p)];
+    }
     std::vector<bool> in, armed;
+    mem::Arming arming;
   } memory(1 + *std::max_element(trace.pages.begin(), trace.pages.end()));
   const auto policy = mem::make_eviction_policy(policy_name, memory_pages, memory);
   if (!policy) throw std::runtime_error("no eviction policy is called " + policy_name);
@@ -272,6 +280,7 @@ Replay replay(const PageTrace& trace, std::uint32_t memory_pages, const std::str
         if (!gone || !memory.in[raw(*gone)]) throw std::runtime_error(policy_name + " evicts what is not in");
         memory.in[raw(*gone)] = false;
       }
+      memory.arming.lay_to_rest();
     }
     ++resident;
     memory.in[page] = true, memory.armed[page] = false;

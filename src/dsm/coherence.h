@@ -238,6 +238,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
     }
   }
   void hide(mem::BlockRange, Event) noexcept;
+  bool try_pass(mem::BlockRange) noexcept;
+  [[nodiscard]] bool rests_with(mem::BlockRange, PageId next_page) const noexcept;
   void predict() noexcept;
   void foresee(PageId, std::uint64_t now) noexcept;
   void give_up_at_release(ThreadContext&);

@@ -147,18 +147,19 @@ bool Keeper::ready() {
     }
   }
   room_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::min(residency_.total() / 2, directory_.pages().count()), 1 << 12, 1u << 30));
+  arming_ = std::make_unique<mem::Arming>(page_set(), [this](std::span<const PageId> pages) { coherence_.rest(pages); });
   make(usual_, "s3-fifo");
   return true;
 }
 
-std::unique_ptr<mem::BlockSet> Keeper::page_set() const {
+mem::BlockSet Keeper::page_set() const {
   auto made = mem::BlockSet::create(directory_.pages().count());
   if (!made) config_.fatal(made.error());
-  return std::make_unique<mem::BlockSet>(std::move(*made));
+  return std::move(*made);
 }
 
 void Keeper::make(Line& line, const char* policy) {
-  line.known = page_set();
+  line.known = std::make_unique<mem::BlockSet>(page_set());
   line.policy = mem::make_eviction_policy(policy, room_, *this);
 }
 
@@ -167,19 +168,12 @@ void Keeper::take_entered() {
   residency_.look_at_freed([this](PageId page) {
     if (usual_.known->contains(BlockId{raw(page)})) enter(page, true);
   });
-  lay_to_rest();
+  arming_->lay_to_rest();
 }
 
-/// One that is armed is laid to rest before it is asked for: else the policy would find it touched, go on to the next one, and come round again and again.
 bool Keeper::touched(PageId page) noexcept {
-  if (std::find(armed_.begin(), armed_.end(), page) != armed_.end()) lay_to_rest();
+  arming_->before_look(page);
   return coherence_.touched(page);
-}
-
-void Keeper::lay_to_rest() noexcept {
-  std::sort(armed_.begin(), armed_.end());
-  coherence_.rest(armed_);
-  armed_.clear();
 }
 
 void Keeper::enter(PageId page) { enter(page, mem::leaves_first(advisor_.table().usage(page))); }
@@ -341,8 +335,10 @@ Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, 
       blocks += here;
       named[n++] = *page;
     }
-    if (&line == &first_) armed_.insert(armed_.end(), named.begin(), named.begin() + static_cast<std::ptrdiff_t>(n));   // its policy arms none: neighbours together here, too
-    lay_to_rest();
+    if (&line == &first_) {   // its policy arms none: neighbours together here, too
+      for (std::size_t i = 0; i < n; ++i) arming_->arm(named[i], 0);
+    }
+    arming_->lay_to_rest();
     tiers_.evict(io, {named.data(), n}, left.data());
     coherence_.wake_waiting();
     for (std::size_t i = 0; i < n; ++i) {

@@ -22,6 +22,7 @@
 #include "dsm/coherence.h"
 #include "gas/advisor.h"
 #include "gas/tiers.h"
+#include "mem/arming.h"
 #include "mem/eviction.h"
 #include "mem/room.h"
 
@@ -50,12 +51,11 @@ class Keeper final : private mem::PageProbe {
   void stop() noexcept;
 
  private:
-  void arm(PageId page) noexcept override { armed_.push_back(page); }
+  void arm(PageId page, std::uint32_t before) noexcept override { arming_->arm(page, before); }
   bool touched(PageId page) noexcept override;
 
   [[nodiscard]] bool ready();
   void take_entered();
-  void lay_to_rest() noexcept;
   bool make_room(comm::Blocking&);
   /// Pages in the order in which they leave.
   struct Line {
@@ -65,7 +65,7 @@ class Keeper final : private mem::PageProbe {
   };
   enum class Pins : std::uint8_t { hold, break_them };
   void make(Line&, const char* policy);
-  [[nodiscard]] std::unique_ptr<mem::BlockSet> page_set() const;
+  [[nodiscard]] mem::BlockSet page_set() const;
   void enter(PageId);
   void enter(PageId, bool first);
   std::uint64_t let_go(comm::Blocking&, std::uint64_t most, std::uint64_t urgent, Pins);
@@ -105,12 +105,12 @@ class Keeper final : private mem::PageProbe {
   const Config config_;
   Line first_;    ///< pages that are used once, and freed ones: they leave before all others. Made when there is one
   Line usual_;
+  std::unique_ptr<mem::Arming> arming_;   ///< made with the usual line
   std::uint32_t room_ = 0;   ///< pages that a line can hold
   bool too_young_ = false;   ///< a page stayed for that, in this turn: whoever waited for it comes to use it, so somebody always gets on
   bool pins_hold_ = false;   ///< a page stayed for nothing else, in this turn: it waits until they may break, rather than exceed the budget
   bool pins_broken_ = false, tables_crowd_ = false;
   std::uint64_t tables_most_ = 0;     ///< blocks: from so many on page tables are to go back
-  std::vector<PageId> armed_;   ///< not laid to rest yet: neighbours together
   std::string why_;                   ///< there is no spill file
   mem::Need need_;                     ///< what threads of this rank wait for
   std::uint64_t wanted_at_ns_ = 0;     ///< when one of them last wanted it

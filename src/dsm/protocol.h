@@ -72,6 +72,7 @@ enum class Event : std::uint8_t {
   watch,         ///< a release wants to know of later stores of ours to this block
   blank,         ///< the bytes of this block of ours do not matter any more, and its page is in part: nobody else puts to it
   doze,          ///< whoever predicts which copies are not used any more wants to know whether this one is
+  pass,          ///< it shows nothing and lies between blocks that are to show nothing: with it held, V changes for all by one call
 };
 
 /// What a pinned range is for. write_only: every byte is stored to before the pin ends, and none is read that was not.
@@ -224,6 +225,10 @@ struct Step {
     case Event::rest:
       if (!s.owned || s.view == View::none || s.pins != 0) return Step{};
       return proceed(s.saved ? saved(View::none, 0) : BlockState{false, true, View::none, false, false, 0}, {protect_none});
+
+    case Event::pass:
+      if (s.view != View::none) return Step{};
+      return proceed(s, {});
 
     case Event::blank:   // as if the spill file had whatever is here
       if (!s.owned || s.pins != 0) return Step{};

@@ -23,7 +23,7 @@ class Listed : public EvictionPolicy {
  protected:
   void arm(PageId page) noexcept {
     lists_.set_armed(page, true);
-    probe_.arm(page);
+    probe_.arm(page, lists_.size(lists_.list_of(page)) - 1);
   }
   /// The oldest of the list, after those that were touched, or not armed yet, got another round, armed; after so many looks, or a whole round, whatever is the oldest then: a program
   /// may touch pages faster than they are looked at.

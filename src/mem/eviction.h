@@ -25,8 +25,8 @@ namespace kasane::mem {
 /// What a policy asks of the rank. Called inside enter() and evict().
 class PageProbe {
  public:
-  /// Its next touch is to be noted.
-  virtual void arm(PageId) noexcept = 0;
+  /// Its next touch is to be noted; at least so many other pages are looked at before it is.
+  virtual void arm(PageId, std::uint32_t before) noexcept = 0;
   /// Was it touched since it was armed?
   [[nodiscard]] virtual bool touched(PageId) noexcept = 0;
 

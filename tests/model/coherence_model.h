@@ -2402,7 +2402,8 @@ class Coherence {
     }
     for (std::uint8_t b = 0; b < B && instr(s, a).cell != 0; ++b) {
       State n = s;
-      if (try_claim(n, a, b, Event::rest) == dsm::Verdict::proceed) emit(n, Step{kRest, a, b});
+      // What shows nothing may lie between blocks that do, and is held while V changes.
+      if (try_claim(n, a, b, Event::rest) == dsm::Verdict::proceed || try_claim(n, a, b, Event::pass) == dsm::Verdict::proceed) emit(n, Step{kRest, a, b});
     }
   }
 

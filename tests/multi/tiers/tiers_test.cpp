@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs whose data do not fit into the budget (KASANE_DRAM: so many K, M or G): each word keeps what was stored, put or added, whatever leaves DRAM meanwhile; and as much leaves as must.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -306,6 +307,30 @@ TEST(TiersAlone, RandomReadsBringInBlocks) {
   });
   EXPECT_EQ(seen.bad, 0u);
   EXPECT_LE(seen.read, kReads * 4096 * 4);   // by pages it would be 16 times as much
+}
+
+// Blocks here and there, of which the policy lays many to rest with one call, beside views that are in the hands of the kernel: what a view shows stays shown.
+TEST(TiersAlone, ViewsBetweenPagesAtRestAreGoodForSystemCalls) {
+  constexpr std::uint64_t kViews = 40, kReads = 400, kMembers = 4;
+  const std::uint64_t bad = kasane::run([] {
+    const Blocks data(std::size_t{64} << 20);
+    const std::uint64_t wrong = kasane::parallel_reduce(std::uint64_t{0}, kMembers, std::uint64_t{0}, [&](std::uint64_t member) {
+      std::uint64_t seen = 0, n = member << 32;
+      const int file = ::memfd_create("views", MFD_CLOEXEC);
+      for (std::uint64_t i = 0; i < kViews; ++i) {
+        const std::size_t b = mix(n++) % data.count;
+        const kasane::view shown(static_cast<const std::uint64_t*>(data.words) + b * Blocks::kWords, Blocks::kWords);
+        for (std::uint64_t read = 0; read < kReads; ++read) seen += data.wrong(mix(n++) % data.count);   // room is made for them
+        std::uint64_t word = 0;
+        seen += ::pwrite(file, shown.data(), shown.size() * 8, 0) != 4096 || ::pread(file, &word, 8, 0) != 8 || word != mix(b);
+      }
+      ::close(file);
+      return seen;
+    }, [](std::uint64_t a, std::uint64_t b) { return a + b; });
+    kasane::deallocate(data.words);
+    return wrong;
+  });
+  EXPECT_EQ(bad, 0u);
 }
 
 // Pieces that are stored to and given up at once, but for a few words at both ends: neither what they held nor what they hold goes to the disk, and those words stay.

@@ -31,7 +31,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, PolicyTest, ::testing::ValuesIn(eviction_poli
 /// Touched at random.
 struct RandomProbe final : PageProbe {
   explicit RandomProbe(std::uint64_t seed) : random(seed) {}
-  void arm(PageId) noexcept override {}
+  void arm(PageId, std::uint32_t) noexcept override {}
   bool touched(PageId) noexcept override { return random.one_in(2); }
   Random random;
 };
@@ -71,7 +71,7 @@ TEST_P(PolicyTest, EvictsWhatIsIn) {
 // Where all else is pinned, the few that can go are named, however new they are and however few.
 TEST_P(PolicyTest, NamesEachPageWhereNothingElseCanGo) {
   struct Probe final : PageProbe {
-    void arm(PageId) noexcept override {}
+    void arm(PageId, std::uint32_t) noexcept override {}
     bool touched(PageId) noexcept override { return all; }
     bool all = false;
   } probe;
@@ -101,7 +101,7 @@ TEST_P(PolicyTest, NamesEachPageWhereNothingElseCanGo) {
 // Even where the program touches everything faster than it is looked at.
 TEST_P(PolicyTest, EndsWhereEverythingIsInUse) {
   struct Busy final : PageProbe {
-    void arm(PageId) noexcept override {}
+    void arm(PageId, std::uint32_t) noexcept override {}
     bool touched(PageId) noexcept override { return true; }
   } probe;
   const auto policy = make_eviction_policy(GetParam(), 100, probe);

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// mem/arming.h: every page that was armed is laid to rest before it is looked at, once, and those that are looked at late many at once.
+#include "mem/arming.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "base/random.h"
+
+namespace kasane::mem {
+namespace {
+
+constexpr std::uint64_t kPages = 10'000;
+
+struct Rested {
+  std::vector<std::vector<PageId>> calls;
+  Arming arming{std::move(BlockSet::create(kPages).value()), [this](std::span<const PageId> pages) {
+                  EXPECT_TRUE(std::is_sorted(pages.begin(), pages.end()));
+                  if (!pages.empty()) calls.emplace_back(pages.begin(), pages.end());
+                }};
+};
+
+TEST(Arming, LaysThoseThatAreSoonLookedAtToRestAtTheEndOfATurn) {
+  Rested rested;
+  for (const std::uint64_t page : {7, 3, 5, 3}) rested.arming.arm(PageId{page}, 10);
+  EXPECT_TRUE(rested.calls.empty());
+  rested.arming.lay_to_rest();
+  ASSERT_EQ(rested.calls.size(), 1);
+  EXPECT_EQ(rested.calls[0], (std::vector{PageId{3}, PageId{5}, PageId{7}}));
+}
+
+TEST(Arming, WaitsForAQuarterOfWhatIsLookedAtBefore) {
+  Rested rested;
+  for (std::uint64_t page = 0; page != 2000; ++page) {
+    rested.arming.arm(PageId{kPages - 1 - page}, 4000);
+    rested.arming.lay_to_rest();   // those are not of this turn
+    EXPECT_EQ(rested.calls.size(), (page + 1) / 1000);
+  }
+  for (const auto& call : rested.calls) EXPECT_EQ(call.size(), 1000);
+}
+
+TEST(Arming, LaysAllThatWaitToRestBeforeOneIsLookedAt) {
+  Rested rested;
+  rested.arming.arm(PageId{1}, 4000);
+  rested.arming.arm(PageId{2}, 4000);
+  rested.arming.before_look(PageId{3});
+  EXPECT_TRUE(rested.calls.empty());
+  rested.arming.before_look(PageId{2});
+  ASSERT_EQ(rested.calls.size(), 1);
+  EXPECT_EQ(rested.calls[0], (std::vector{PageId{1}, PageId{2}}));
+  rested.arming.before_look(PageId{2});
+  EXPECT_EQ(rested.calls.size(), 1);
+}
+
+// Whatever the order: at a look a page rests as often as it was armed, but for what was armed again while it waited.
+TEST(Arming, HasEveryPageAtRestWhenItIsLookedAt) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Random random(seed);
+    std::set<PageId> waits;
+    Arming arming(std::move(BlockSet::create(kPages).value()), [&](std::span<const PageId> pages) {
+      for (const PageId page : pages) EXPECT_EQ(waits.erase(page), 1) << "laid to rest, but not armed";
+    });
+    for (int step = 0; step != 20'000 && !HasFailure(); ++step) {
+      const PageId page{random.below(random.one_in(3) ? kPages : 64)};
+      if (random.one_in(50)) {
+        arming.lay_to_rest();
+      } else if (random.one_in(8)) {
+        arming.before_look(page);
+        EXPECT_FALSE(waits.contains(page)) << "page " << raw(page) << ", seed " << seed;
+      } else {
+        waits.insert(page);
+        arming.arm(page, static_cast<std::uint32_t>(random.below(3000)));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kasane::mem
