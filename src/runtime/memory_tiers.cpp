@@ -145,20 +145,22 @@ void MemoryTiers::use_stack(comm::Blocking& io, StackId stack, bool born_here) {
   residency_->use_stack(stack);
 }
 
-void MemoryTiers::start(comm::Transport& transport, Counters& counters, dsm::Keeper::Threads threads) {
+void MemoryTiers::start(comm::Transport& transport, Counters& counters, const Binding& binding, dsm::Keeper::Threads threads) {
   keeper_->set_threads(std::move(threads));
-  thread_ = std::thread([this, &transport, &counters] {
+  thread_ = std::thread([this, &transport, &counters, &binding] {
     const auto alternate = mem::AltStack::create();
     KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
     set_thread_role("keeper");
+    binding.bind_server();
     comm::PollWaiter waiter(transport);
     comm::Blocking io(transport, waiter, &counters);
     keeper_->run(io);
   });
-  reader_ = std::thread([this] {
+  reader_ = std::thread([this, &binding] {
     const auto alternate = mem::AltStack::create();
     KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
     set_thread_role("reader");
+    binding.bind_server();
     tiers_->run_reader();
   });
 }

@@ -14,6 +14,7 @@
 #include "gas/tiers.h"
 #include "mem/advice.h"
 #include "mem/residency.h"
+#include "runtime/binding.h"
 #include "runtime/options.h"
 
 namespace kasane::runtime {
@@ -52,7 +53,8 @@ class MemoryTiers {
   /// Bytes, as the limit is.
   [[nodiscard]] std::uint64_t most_at_once() const noexcept { return residency_->total() * mem::kBlockBytes; }
 
-  void start(comm::Transport&, Counters&, dsm::Keeper::Threads);
+  /// binding outlives the threads.
+  void start(comm::Transport&, Counters&, const Binding&, dsm::Keeper::Threads);
   void stop();
 
  private:

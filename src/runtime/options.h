@@ -20,6 +20,7 @@ inline constexpr std::uint64_t kUsualSpace = std::uint64_t{1} << 40;
 struct Options {
   std::uint64_t ranks = 1;
   std::uint64_t workers = 0;               ///< 0: usable cores / ranks, at least 1
+  bool bind_to_cores = false;              ///< each worker stays on one core (binding.h)
   std::uint64_t space_bytes = kUsualSpace;
   std::uint64_t dram_bytes = 0;            ///< that the ranks of a host may keep global memory in; 0: three quarters of what there is, or with spill == "none" no limit
   std::uint64_t spare_bytes = 0;           ///< of a rank's share of it, kept free; 0: a 16th

@@ -40,6 +40,7 @@
 #include "mem/uffd_engine.h"
 #include "mem/large_frames.h"
 #include "runtime/agreement.h"
+#include "runtime/binding.h"
 #include "runtime/crash.h"
 #include "runtime/direct.h"
 #include "runtime/fences.h"
@@ -138,6 +139,7 @@ struct Runtime::State {
   std::uint64_t clock_offset_ns = 0;      ///< the job's clock less now_ns()
   const std::uint64_t begin_ns = now_ns();   ///< of this process
 
+  Binding binding;
   std::vector<std::thread> worker_threads;
   std::thread service_thread;
   std::atomic<bool> running{false}, service_stop{false}, stop_asked{false}, shut_down{false};
@@ -259,6 +261,14 @@ Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
     note_joined(rank, ranks, options.main_in_every_rank, space_base, options.space_bytes);
   }
   workers = options.workers != 0 ? static_cast<std::uint32_t>(options.workers) : default_workers(ranks);
+  if (options.bind_to_cores) {
+    const auto& host_ranks = session->job().host_ranks();
+    const auto before = static_cast<std::uint32_t>(std::find(host_ranks.begin(), host_ranks.end(), rank) - host_ranks.begin());
+    const bool parts = options.session.hosts > 1;   // of one host, which they share
+    auto made = parts ? Binding::to_cores(raw(rank), ranks, workers) : Binding::to_cores(before % here, here, workers);
+    KASANE_TRY(made);
+    binding = std::move(*made);
+  }
   // The threads of ranks work on each other's deques and records, by the CPU's atomics where these are at home (rule 15).
   if (transport->facts().atomics_coherent_with_cpu) return {};
   return fail(Errc::unsupported, "the transport " + std::string(transport->facts().name) + " has atomics that the CPU does not see as such; choose another one (--transport)");
@@ -501,17 +511,21 @@ void Runtime::State::start_threads(std::uint32_t first_worker) {
     ticker.emplace(options.statistics_every_ns, begin_ns, [this] { return job_counters->total(contexts->here().io); });
   }
   service_thread = std::thread([this] { service_loop(); });
-  if (tiers != nullptr) tiers->start(*transport, job_counters->own()[counted_threads() - 1], {[this] { return pool->asleep(); }, [this](std::uint32_t most) { return pool->trim_stacks(most); }});
+  if (tiers != nullptr) {
+    tiers->start(*transport, job_counters->own()[counted_threads() - 1], binding, {[this] { return pool->asleep(); }, [this](std::uint32_t most) { return pool->trim_stacks(most); }});
+  }
   for (std::uint32_t w = first_worker; w < workers; ++w) {
     workers_left.fetch_add(1);
     worker_threads.emplace_back([this, w] {
       const auto alternate = mem::AltStack::create();
       KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
       contexts->enter(w);
+      binding.bind_worker(w);
       pool->run_worker(w);
       workers_left.fetch_sub(1);
     });
   }
+  if (first_worker != 0) binding.bind_worker(0);   // this thread, now that the others are there
 }
 
 /// Serves what other ranks ask of this one. Sleeps when there is nothing.
@@ -520,6 +534,7 @@ void Runtime::State::service_loop() {
   KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
   contexts->enter(workers);
   set_thread_role("service");
+  binding.bind_server();
   auto& context = contexts->here();
   while (!service_stop.load()) {
     const std::uint32_t seen = transport->activity(comm::Doorbell::messages);

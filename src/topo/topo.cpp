@@ -184,17 +184,18 @@ Result<> bind_memory(void* at, std::size_t bytes, std::uint32_t numa_node) {
   return {};
 }
 
-Result<> pin(const Core& core) {
-  CpuSet set(std::max<std::size_t>(kMostCpus, core.cpu + 1));
-  set.add(core.cpu);
-  if (::sched_setaffinity(0, set.bytes(), set.get()) != 0)
-    return fail_errno(Errc::limit, fmt::format("cannot keep this thread on core {}", core.cpu));
+Result<> pin(std::span<const Core> cores) {
+  std::vector<std::uint32_t> wanted;
+  for (const Core& core : cores) wanted.push_back(core.cpu);
+  std::sort(wanted.begin(), wanted.end());
+  CpuSet set(std::max<std::size_t>(kMostCpus, wanted.back() + 1));
+  for (const std::uint32_t cpu : wanted) set.add(cpu);
+  const std::string named = fmt::format("{} {}", wanted.size() == 1 ? "core" : "cores", fmt::join(wanted, ", "));
+  if (::sched_setaffinity(0, set.bytes(), set.get()) != 0) return fail_errno(Errc::limit, "cannot keep this thread on " + named);
   // Asked back: a control group's cpuset may cut the mask without an error.
   const auto now = affinity();
   if (!now) return tl::unexpected<Error>(now.error());
-  if (now->size() != 1 || now->front() != core.cpu)
-    return fail(Errc::limit,
-                fmt::format("this thread was to stay on core {}, but the kernel gave it others", core.cpu));
+  if (*now != wanted) return fail(Errc::limit, fmt::format("this thread was to stay on {}, but the kernel gave it others", named));
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,8 +55,9 @@ class Machine {
 /// Binds the memory behind [at, at + bytes) (whole OS pages, of a shared mapping: behind all of its maps) to a NUMA node, and moves there what is present.
 /// Error limit where the machine has no such node, or the kernel does not let this process bind.
 Result<> bind_memory(void* at, std::size_t bytes, std::uint32_t numa_node);
-/// Keeps the calling thread on core, and checks that it is there: Error limit if the process may not run on it.
-Result<> pin(const Core& core);
+/// Keeps the calling thread on these cores, one at least, and checks that it has them: Error limit if the process may not run on all of them.
+Result<> pin(std::span<const Core> cores);
+inline Result<> pin(const Core& core) { return pin({&core, 1}); }
 /// Operating system's numbers of the cores that the calling thread may run on.
 [[nodiscard]] Result<std::vector<std::uint32_t>> affinity();
 
