@@ -332,8 +332,11 @@ void Tiers::drain_reader() {
   if (is_open()) reader_->drain();
 }
 
+/// A thread's own where nobody has it: the kernel, too, knows the ring that a thread used last.
 Tiers::Lane& Tiers::take_lane(comm::Blocking& io) noexcept {
-  for (std::uint32_t first = next_lane_.fetch_add(1, std::memory_order_relaxed);; io.waiter().pause()) {   // relaxed: any will do
+  [[gnu::tls_model("initial-exec")]] static thread_local constinit std::uint32_t t_number = 0;   // 0: it has none yet
+  if (t_number == 0) t_number = next_lane_.fetch_add(1, std::memory_order_relaxed) + 1;          // relaxed: any will do
+  for (const std::uint32_t first = t_number;; io.waiter().pause()) {
     for (std::size_t i = 0; i < lanes_open_; ++i) {
       Lane& lane = lanes_[(first + i) % lanes_open_];
       if (!lane.submitting.test_and_set(std::memory_order_acquire)) return lane;   // acquire, release: the lane as its last holder left it
