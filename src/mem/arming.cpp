@@ -2,6 +2,7 @@
 #include "mem/arming.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kasane::mem {
 
@@ -9,20 +10,41 @@ void Arming::arm(PageId page, std::uint32_t before) {
   if (!waiting_.insert(BlockId{raw(page)})) return;
   if (before < kMany) return soon_.push_back(page);
   later_.push_back(page);
-  if (later_.size() >= before / 4) lay(later_);
+  if (later_.size() < before / 4) return;
+  lay_going(going_.size());
+  going_.swap(later_);
+  std::sort(going_.begin(), going_.end());
+  later_.clear();
+  going_at_ = 0;
+}
+
+void Arming::lay_to_rest() {
+  lay_all(soon_);
+  lay_going((going_.size() + 7) / 8);
 }
 
 void Arming::before_look(PageId page) {
   if (!waiting_.contains(BlockId{raw(page)})) return;
-  lay(soon_);
-  lay(later_);
+  lay_all(soon_);
+  lay_going(going_.size());
+  lay_all(later_);
 }
 
-void Arming::lay(std::vector<PageId>& pages) {
+void Arming::lay_all(std::vector<PageId>& pages) {
   std::sort(pages.begin(), pages.end());
-  rest_(pages);
-  for (const PageId page : pages) waiting_.erase(BlockId{raw(page)});
+  lay(pages);
   pages.clear();
+}
+
+void Arming::lay_going(std::size_t most) {
+  const auto some = std::span<const PageId>(going_).subspan(going_at_);
+  lay(some.first(std::min(most, some.size())));
+  going_at_ += std::min(most, some.size());
+}
+
+void Arming::lay(std::span<const PageId> sorted) {
+  rest_(sorted);
+  for (const PageId page : sorted) waiting_.erase(BlockId{raw(page)});
 }
 
 }  // namespace kasane::mem

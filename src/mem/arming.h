@@ -3,13 +3,14 @@
 // interrupts the other cores.
 //
 //   armed ─┬─ looked at soon ─────────────▶ at rest, with all others of this turn
-//          └─ after many others (kMany) ──▶ waits until a quarter as many pages wait as are looked at before it: of each 2 MiB of memory several are among them, for which one call will do,
-//                                           and each is still watched for three quarters of the time, or more
+//          └─ after many others (kMany) ──▶ waits until a quarter as many pages wait as are looked at before it: of each 2 MiB of memory several are among them then, for which one call will
+//                                           do, and each is still watched for most of the time ─▶ at rest, an eighth of them a turn: who makes room must not be away for long
 //   asked for while it waits ─▶ all that wait go to rest first: else the policy would find it touched, go on to the next one, and come round again and again
 //
 // Thread safety: none; whoever drives the policy. Memory: a bit a page of the space, taken when touched, and 8 bytes a page that waits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -30,17 +31,21 @@ class Arming {
   /// before: so many other pages, at least, are looked at before it is.
   void arm(PageId page, std::uint32_t before);
   /// At the end of a turn.
-  void lay_to_rest() { lay(soon_); }
+  void lay_to_rest();
   /// The page is about to be looked at.
   void before_look(PageId page);
 
  private:
   static constexpr std::uint32_t kMany = 256;
 
-  void lay(std::vector<PageId>&);
+  void lay_all(std::vector<PageId>&);
+  void lay(std::span<const PageId> sorted);
+  void lay_going(std::size_t most);
 
   BlockSet waiting_;   ///< what is in one of these
   std::vector<PageId> soon_, later_;
+  std::vector<PageId> going_;       ///< sorted; those before going_at_ are gone
+  std::size_t going_at_ = 0;
   Rest rest_;
 };
 

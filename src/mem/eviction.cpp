@@ -21,9 +21,11 @@ class Listed : public EvictionPolicy {
   }
 
  protected:
-  void arm(PageId page) noexcept {
+  /// Of the pages that are looked at round by round.
+  void arm(PageId page) noexcept { arm(page, lists_.size(lists_.list_of(page)) - 1); }
+  void arm(PageId page, std::uint32_t before) noexcept {
     lists_.set_armed(page, true);
-    probe_.arm(page, lists_.size(lists_.list_of(page)) - 1);
+    probe_.arm(page, before);
   }
   /// The oldest of the list, after those that were touched, or not armed yet, got another round, armed; after so many looks, or a whole round, whatever is the oldest then: a program
   /// may touch pages faster than they are looked at.
@@ -120,7 +122,7 @@ class S3Fifo final : public Listed {
       while (lists_.size(kYoung) > std::max(1u, all() / 20)) {
         const PageId half_way = lists_.oldest(kYoung);
         lists_.move(half_way, kOld);
-        arm(half_way);
+        arm(half_way, 0);   // at once: whether it is touched from here on decides, and read-ahead may be no further ahead
       }
     }
   }

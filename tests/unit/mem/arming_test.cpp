@@ -35,12 +35,23 @@ TEST(Arming, LaysThoseThatAreSoonLookedAtToRestAtTheEndOfATurn) {
 
 TEST(Arming, WaitsForAQuarterOfWhatIsLookedAtBefore) {
   Rested rested;
-  for (std::uint64_t page = 0; page != 2000; ++page) {
-    rested.arming.arm(PageId{kPages - 1 - page}, 4000);
-    rested.arming.lay_to_rest();   // those are not of this turn
-    EXPECT_EQ(rested.calls.size(), (page + 1) / 1000);
+  std::uint64_t armed = 0;
+  const auto arm_and_end_turn = [&] {
+    rested.arming.arm(PageId{kPages - 1 - armed++}, 4000);
+    rested.arming.lay_to_rest();
+  };
+  while (armed != 999) arm_and_end_turn();
+  EXPECT_TRUE(rested.calls.empty());
+  while (armed != 1999) arm_and_end_turn();   // the first thousand go in eight turns
+  ASSERT_EQ(rested.calls.size(), 8);
+  std::vector<PageId> all;
+  for (const auto& call : rested.calls) {
+    EXPECT_EQ(call.size(), 125);
+    all.insert(all.end(), call.begin(), call.end());
   }
-  for (const auto& call : rested.calls) EXPECT_EQ(call.size(), 1000);
+  EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
+  EXPECT_EQ(all.front(), PageId{kPages - 1000});
+  EXPECT_EQ(all.back(), PageId{kPages - 1});
 }
 
 TEST(Arming, LaysAllThatWaitToRestBeforeOneIsLookedAt) {
