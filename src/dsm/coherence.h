@@ -166,6 +166,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
 
  private:
   [[nodiscard]] bool try_claim(BlockId, BlockState before, const Step&) noexcept;
+  [[nodiscard]] Verdict try_claim(mem::BlockRange, Event) noexcept;
   /// Claims block for event, waiting while others hold it. The step's verdict is done, refuse or proceed (then claimed).
   Step claim_block(comm::Blocking&, BlockId, Event);
   void finish(BlockId, BlockState after) noexcept;
@@ -238,7 +239,6 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
     }
   }
   void hide(mem::BlockRange, Event) noexcept;
-  bool try_pass(mem::BlockRange) noexcept;
   [[nodiscard]] bool rests_with(mem::BlockRange, PageId next_page) const noexcept;
   void predict() noexcept;
   void foresee(PageId, std::uint64_t now) noexcept;

@@ -6,7 +6,6 @@
 #include <array>
 
 #include "base/clock.h"
-#include "mem/page_runs.h"
 
 namespace kasane::dsm {
 
@@ -153,7 +152,7 @@ void Coherence::hide(BlockRange all, Event event) noexcept {
     const Step step = next(s, event);
     if (step.verdict != Verdict::proceed) continue;
     const BlockRange between{block_at(run.first, run.count), raw(b) - raw(run.first) - run.count};
-    if (run.count != 0 && shown < kTogether && raw(b) / kTableBlocks == raw(run.first) / kTableBlocks && try_pass(between)) {
+    if (run.count != 0 && shown < kTogether && raw(b) / kTableBlocks == raw(run.first) / kTableBlocks && try_claim(between, Event::pass) == Verdict::proceed) {
       run.count += between.count;
     } else {
       hide_run();
@@ -162,19 +161,6 @@ void Coherence::hide(BlockRange all, Event event) noexcept {
     if (try_claim(b, s, step)) ++run.count, ++shown;
   }
   hide_run();
-}
-
-/// Claims all of the run, which show nothing, or none.
-bool Coherence::try_pass(BlockRange run) noexcept {
-  for (std::uint64_t i = 0; i < run.count; ++i) {
-    const BlockId b = block_at(run.first, i);
-    const BlockState s = state(b);
-    const Step step = next(s, Event::pass);
-    if (step.verdict == Verdict::proceed && try_claim(b, s, step)) continue;
-    give_back(run.first, i);
-    return false;
-  }
-  return true;
 }
 
 bool Coherence::touched(PageId page) const noexcept {

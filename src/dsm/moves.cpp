@@ -61,17 +61,25 @@ gas::Claim Coherence::claim(comm::Blocking& io, PageId page) {
   return gas::Claim::taken;
 }
 
-gas::Claim Coherence::try_claim(PageId page) noexcept {
-  const BlockRange all = pages_.blocks_of(page);
-  for (std::uint64_t i = 0; i < all.count; ++i) {
-    const BlockId b = block_at(all.first, i);
+/// Claims all of the run: proceed; or none: what the event means to the first that could not be had; wait where somebody else was faster.
+Verdict Coherence::try_claim(BlockRange run, Event event) noexcept {
+  for (std::uint64_t i = 0; i < run.count; ++i) {
+    const BlockId b = block_at(run.first, i);
     const BlockState s = state(b);
-    const Step step = next(s, Event::arrive);
+    const Step step = next(s, event);
     if (step.verdict == Verdict::proceed && try_claim(b, s, step)) continue;
-    give_back(all.first, i);
-    return step.verdict == Verdict::done ? gas::Claim::ours : gas::Claim::in_use;
+    give_back(run.first, i);
+    return step.verdict == Verdict::proceed ? Verdict::wait : step.verdict;
   }
-  return gas::Claim::taken;
+  return Verdict::proceed;
+}
+
+gas::Claim Coherence::try_claim(PageId page) noexcept {
+  switch (try_claim(pages_.blocks_of(page), Event::arrive)) {
+    case Verdict::proceed: return gas::Claim::taken;
+    case Verdict::done: return gas::Claim::ours;
+    default: return gas::Claim::in_use;
+  }
 }
 
 void Coherence::claim_rest(comm::Blocking& io, PageId page) {
@@ -79,17 +87,7 @@ void Coherence::claim_rest(comm::Blocking& io, PageId page) {
   for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, Event::come_in);   // ascending, as movers do
 }
 
-bool Coherence::try_claim_rest(PageId page) noexcept {
-  const BlockRange all = pages_.blocks_of(page);
-  for (std::uint64_t i = 0; i < all.count; ++i) {
-    const BlockState s = state(block_at(all.first, i));
-    const Step step = next(s, Event::come_in);
-    if (step.verdict == Verdict::proceed && try_claim(block_at(all.first, i), s, step)) continue;
-    give_back(all.first, i);
-    return false;
-  }
-  return true;
-}
+bool Coherence::try_claim_rest(PageId page) noexcept { return try_claim(pages_.blocks_of(page), Event::come_in) == Verdict::proceed; }
 
 void Coherence::give_up(PageId page) noexcept {
   const BlockRange all = pages_.blocks_of(page);
