@@ -278,9 +278,13 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void rouse(ThreadContext&, PageId, Rank owner);
   bool admit(comm::Blocking&, std::uint64_t blocks, Serves);
   bool admit(ThreadContext&, PageId, std::uint64_t blocks);
-  void fill(BlockId window, Mask) noexcept;
-  void fill(const Stripe&) noexcept;
   void fill(mem::BlockRange) noexcept;
+  void fill(const Stripe&) noexcept;
+  void fill_staged(mem::BlockRange) noexcept;
+  void fill_staged(const Stripe&) noexcept;
+  void fill_staged(BlockId window, Mask) noexcept;
+  void fill_otherwise(mem::BlockRange) noexcept;
+  void fill_otherwise(const Stripe&) noexcept;
   void fill_twin(BlockId) noexcept;
 
   static void on_release(void* self, const comm::Message&) noexcept;

@@ -70,8 +70,26 @@ void Coherence::fill(const Stripe& blocks) noexcept {
   blocks.for_each_run([&](BlockRange run) { fill(run); });
 }
 
-void Coherence::fill(BlockId window, Mask mask) noexcept {
-  if (residency_ != nullptr) for_each_run(mask, [&](unsigned first, unsigned count) { residency_->fill({block_at(window, first), count}); });
+/// Blocks that will be read from SSD by themselves, as far as is known.
+void Coherence::fill_staged(BlockRange blocks) noexcept {
+  if (residency_ != nullptr) residency_->fill_staged(blocks);
+}
+
+void Coherence::fill_staged(const Stripe& blocks) noexcept {
+  blocks.for_each_run([&](BlockRange run) { fill_staged(run); });
+}
+
+void Coherence::fill_staged(BlockId window, Mask mask) noexcept {
+  for_each_run(mask, [&](unsigned first, unsigned count) { fill_staged({block_at(window, first), count}); });
+}
+
+/// They were counted so, and will not: before they are touched.
+void Coherence::fill_otherwise(BlockRange blocks) noexcept {
+  if (residency_ != nullptr && residency_->large_frames()) residency_->fill(blocks);
+}
+
+void Coherence::fill_otherwise(const Stripe& blocks) noexcept {
+  blocks.for_each_run([&](BlockRange run) { fill_otherwise(run); });
 }
 
 void Coherence::fill_twin(BlockId b) noexcept {

@@ -65,12 +65,13 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
   if (looks) {
     // Before the fetch begins: an acquire that does not see the block here began before it and needs nothing of it.
     blocks.for_each([&](BlockId claimed) { cached_.insert(claimed); });
-    fill(blocks);   // whatever comes of it
+    fill_staged(blocks);   // so many at least, whatever comes of it
     gas::AddressCache::Found found;
     const Fetched fetched = fetch(ctx, b, blocks, fetches, found);
     if (fetched != Fetched::yes) {
       blocks.for_each([&](BlockId claimed) { cached_.erase(claimed); });
       if (fetched == Fetched::own) {
+        fill_otherwise(blocks);
         arm_own_page(b, blocks, step.after.pins);
         return Fault::served;
       }
@@ -238,6 +239,7 @@ Fetched Coherence::fetch(ThreadContext& ctx, BlockId b, const Stripe& blocks, bo
       if (bytes_too && !asked) asked = question(page, found.owner, run.first, run.count);
     });
     const auto stay = sharing_.join(ctx.io, page, found.owner);
+    fill_otherwise(blocks);
     if (bytes_too) {
       const Traced traced(&ctx.counters, TraceKind::fetch, blocks.count * kBlockBytes);
       comm::Batch batch(ctx.io);

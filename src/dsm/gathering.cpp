@@ -81,7 +81,7 @@ void Coherence::Gathering::find_pages() {
   for (std::uint64_t i = 0; i < count(); ++i) {
     if (!missing(i)) continue;
     c_.cached_.insert(block(i));   // before the fetch begins, as in a fault
-    if (!sweeps()) c_.fill(BlockRange{block(i), 1});   // a view's may be many: whoever asks for room meanwhile must not be let in for the same
+    if (!sweeps()) c_.fill_staged(BlockRange{block(i), 1});   // a view's may be many: whoever asks for room meanwhile must not be let in for the same
     const PageId page = c_.pages_.page_of(block(i));
     if (parts_ == 0 || pages[parts_ - 1] != page) {
       pages[parts_] = page;
@@ -110,6 +110,7 @@ void Coherence::Gathering::enter(PageId page, const Part& part) {
     if (!missing(i)) continue;
     c_.cached_.erase(block(i));
     on_ssd_[i] = true;
+    if (!has(step(i), Action::read_back) || !c_.tiers_->stored(block(i))) c_.fill_otherwise(BlockRange{block(i), 1});
   }
 }
 
@@ -120,7 +121,8 @@ std::uint64_t Coherence::Gathering::fill(const Part& part) noexcept {
     if (!held_[i]) continue;
     const Step s = step(i);
     if (!looks(s)) continue;
-    if (sweeps()) c_.fill(BlockRange{block(i), 1});   // a view's are
+    if (sweeps()) c_.fill(BlockRange{block(i), 1});
+    else c_.fill_otherwise(BlockRange{block(i), 1});
     fetched += s.actions[0] == Action::fetch;
   }
   return fetched;

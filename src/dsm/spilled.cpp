@@ -50,6 +50,9 @@ Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const St
   const Step step = found_on_ssd(state(b), event);
   const Step others = found_on_ssd(state(b), step.after.saved ? Event::load : Event::store);
   const Access right = step.after.saved ? Access::read : Access::write;
+  blocks.for_each([&](BlockId claimed) {
+    if (event == Event::pin_whole || !tiers_->stored(claimed)) fill_otherwise({claimed, 1});
+  });
   if (right == Access::write) sharing_.mark(page);
   if (event != Event::pin_whole) {
     read_ahead(ctx, b, event);   // so that these are under way, too
@@ -148,7 +151,7 @@ void Coherence::claim_part(comm::Blocking& io, BlockRange part, Flight& flight) 
     return;
   }
   if (flight.lands == Event::store) sharing_.mark(page);
-  fill(part.first, mask);
+  fill_staged(part.first, mask);
   for_each_run(mask, [&](unsigned first, unsigned n) { mem::append(flight.runs, {mem::offset_of(block_at(part.first, first)), n * kBlockBytes}); });
 }
 

@@ -43,8 +43,8 @@ class FaultEngine {
   /// Frames of the range (bytes of V) will be punched under blocks that V does not allow: those are kept out by nothing but registration. Before any of them is shut out.
   /// frame_bytes: of a frame that the kernel makes there.
   virtual void expect_punches(std::uint64_t /*offset*/, std::uint64_t /*bytes*/, std::uint64_t /*frame_bytes*/) noexcept {}
-  /// Of blocks that have no rights, and whose bits the caller holds, those up to the first that has a frame get one of these bytes, and the right to be read, or written; how many. None: not by
-  /// this engine, not where frames are larger than an OS page, or no memory. The rest is as it was.
+  /// Of blocks that have no rights, and whose bits the caller holds, those up to the first that has a frame get one of these bytes, a block large, and the right to be read, or written; how many.
+  /// None: not by this engine, not where frames do not come and go, or no memory. The rest is as it was.
   virtual std::uint64_t fill(BlockRange /*run*/, const std::byte* /*bytes*/, Access /*right*/) noexcept { return 0; }
   /// No block of the run has rights, and the caller holds their busy bits. The kernel's page tables behind it go back, where they can: those that only the run has translations in.
   virtual void give_tables_back(BlockRange) noexcept {}

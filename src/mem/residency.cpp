@@ -44,8 +44,14 @@ std::uint64_t Residency::count(BlockRange blocks) const noexcept {
 }
 
 void Residency::fill(BlockRange blocks) noexcept {
-  if (!counts(offset_of(blocks.first))) return;
-  blocks = frames_of(blocks);
+  if (counts(offset_of(blocks.first))) count_in(frames_of(blocks));
+}
+
+void Residency::fill_staged(BlockRange blocks) noexcept {
+  if (counts(offset_of(blocks.first))) count_in(blocks);
+}
+
+void Residency::count_in(BlockRange blocks) noexcept {
   std::uint64_t fresh = 0;
   for (std::uint64_t b = raw(blocks.first); b < raw(blocks.first) + blocks.count; ++b) {
     if (frames_.contains(BlockId{b})) continue;

@@ -56,8 +56,11 @@ class Residency {
   /// Before the first frame: in pages of at least so many bytes a frame is that large, as the kernel makes it (mem/large_frames.h).
   void set_frame_bytes(std::uint64_t bytes) noexcept { frame_blocks_ = std::max<std::uint64_t>(1, bytes / kBlockBytes); }
   [[nodiscard]] std::uint64_t frame_bytes() const noexcept { return frame_blocks_ * kBlockBytes; }
+  [[nodiscard]] bool large_frames() const noexcept { return frame_blocks_ != 1; }
   /// Frames of M, of one page or several of one size, that have bytes from now on; those counted already are not counted again.
   void fill(BlockRange) noexcept;
+  /// Likewise, of blocks that are not touched before bytes were copied to the memory file for them (mem/staging.h): that makes no frame larger than a block, and none is made later around it.
+  void fill_staged(BlockRange) noexcept;
   void fill_twin(BlockId) noexcept;
   /// Blocks there whose frames are counted.
   [[nodiscard]] std::uint64_t count(BlockRange) const noexcept;
@@ -167,6 +170,7 @@ class Residency {
   Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, std::uint64_t low, BlockSet frames, BlockSet twins,
             BlockSet freed, Arrivals, PageTables) noexcept;
   [[nodiscard]] BlockRange frames_of(BlockRange) const noexcept;
+  void count_in(BlockRange) noexcept;
   void charge(BudgetUse use, std::uint64_t blocks) noexcept {
     if (room_.charge(use, blocks)) ring();
   }

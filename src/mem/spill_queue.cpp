@@ -83,6 +83,7 @@ void SpillQueue::begin_run(SpillBatch& batch) noexcept {
   std::span<std::byte> piece;
   if (part.staged) piece = staging_->take(part.bytes);
   const std::uint64_t bytes = piece.empty() ? part.bytes : piece.size();
+  if (part.staged && piece.empty()) staging_->make_small(run.offset, bytes);
   const auto s = static_cast<unsigned>(std::countr_zero(free_.load(std::memory_order_relaxed)));
   free_.fetch_and(~(std::uint64_t{1} << s), std::memory_order_relaxed);   // relaxed, both: see submit()
   Slot& slot = slots_[s];

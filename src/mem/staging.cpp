@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "mem/populate.h"
 #include "mem/size_signal.h"
 
 namespace kasane::mem {
@@ -81,10 +82,31 @@ int Staging::write(std::uint64_t offset, std::span<const std::byte> bytes) const
   }
   if (!bytes.empty() && error == 0) {   // a lowered limit of file sizes holds for memory files, too, but not for stores
     held.may_be_sent();
-    std::memcpy(file_.base + offset, bytes.data(), bytes.size());
+    std::byte* const frames = map_small(offset, bytes.size());
+    if (frames == nullptr) error = errno;
+    if (frames != nullptr) std::memcpy(frames, bytes.data(), bytes.size()), ::munmap(frames, bytes.size());
   }
   errno = saved;
   return error;
+}
+
+/// A mapping of the bytes, in which each OS page gets a frame of its own. Null: the process has no room for one.
+std::byte* Staging::map_small(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.fd, static_cast<off_t>(offset));
+  if (mapped == MAP_FAILED) return nullptr;
+  ::madvise(mapped, bytes, MADV_NOHUGEPAGE);
+  return static_cast<std::byte*>(mapped);
+}
+
+/// Where the kernel refuses, for want of memory, the transfer will say so.
+void Staging::make_small(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  if (file_.large_frame_bytes == 0) return;
+  const int saved = errno;
+  if (std::byte* const frames = map_small(offset, bytes); frames != nullptr) {
+    populate(frames, bytes);
+    ::munmap(frames, bytes);
+  }
+  errno = saved;
 }
 
 void Staging::give_back(std::span<std::byte> taken) noexcept {

@@ -5,6 +5,8 @@
 //                                ──fill()──▶ frame and view     likewise, shown in V by the same call, where the engine can and the blocks are to be read (View)
 //   spill file ──direct──▶ frame, through A ("in place")        no copy: better where frames are large (mem/large_frames.h) and many OS pages are made as one
 //
+// What is staged has no other frames than its own blocks, whatever size the kernel gives mappings. Nothing makes a large one where one of its blocks is.
+//
 // Pieces are given lowest first, and few at once, so that they are still in the processor's cache when they are copied. Nobody waits for one: who gets none reads in place.
 // So whoever is slow to complete his reads keeps nobody else from reading. The memory is no part of M: it may be registered with the kernel, as no frame may (rule 9).
 //
@@ -61,6 +63,8 @@ class Staging {
   [[nodiscard]] std::span<std::byte> take(std::uint64_t bytes) noexcept;
   /// Writes whole blocks to the memory file, or where they are shown, too. 0 or an errno.
   [[nodiscard]] int deliver(std::uint64_t offset, std::span<const std::byte> bytes, const View& = {}) const noexcept;
+  /// No piece was left for a part that should be staged, so it will come in place: its frames first, if they would be larger.
+  void make_small(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   /// What take() gave.
   void give_back(std::span<std::byte>) noexcept;
 
@@ -69,6 +73,7 @@ class Staging {
  private:
   Staging(MemoryFile file, std::byte* memory) noexcept : file_(file), memory_(memory) {}
   [[nodiscard]] int write(std::uint64_t offset, std::span<const std::byte> bytes) const noexcept;
+  [[nodiscard]] std::byte* map_small(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   [[nodiscard]] std::uint64_t bit_of(std::span<const std::byte>) const noexcept;
 
   const MemoryFile file_;

@@ -132,7 +132,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   // The bytes are there before anybody sees the frame, and rights follow: who came under them would make a frame of zeros where there is none yet.
   std::uint64_t fill(BlockRange run, const std::byte* from, Access right) noexcept override {
     const BlockRange alike = first_alike(run);
-    if (state(raw(alike.first)) != state_of(Access::none) || !small_frames_.load(std::memory_order_relaxed)) return 0;   // relaxed: as in punched()
+    if (state(raw(alike.first)) != state_of(Access::none) || !punched(alike)) return 0;
     std::size_t done = 0;
     static_cast<void>(uffd_.copy(v(alike), from, bytes(alike), right == Access::read, done));
     const BlockRange filled{alike.first, done / kBlockBytes};

@@ -601,7 +601,10 @@ TEST_F(UffdEngineTest, FillsWhatHasNeitherFramesNorRights) {
   EXPECT_EQ(w.writes, 1u) << "to be written, too";
   EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(w.space.a(41 * kBlockBytes)), 6u);
   w.engine->expect_punches(0, 4 * kPageBytes, kPageBytes);
-  EXPECT_EQ(fill(48, 4), 0u) << "frames are large";
+  EXPECT_EQ(fill(48, 4), 4u) << "those that the kernel makes are large; these are not";
+  struct stat file {};
+  ASSERT_EQ(::fstat(w.space.frames_fd(), &file), 0);
+  EXPECT_EQ(static_cast<std::uint64_t>(file.st_blocks) * 512, (8 + 3 + 1 + 4 + 4 + 4) * kBlockBytes);
 }
 
 // The kernel may take a translation away as it likes: that is nobody's fault but ours to serve.

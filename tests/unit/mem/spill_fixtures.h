@@ -33,12 +33,16 @@ class Frames {
  public:
   Frames() : fd_(::memfd_create("frames", MFD_CLOEXEC)) {
     if (fd_ < 0 || ::ftruncate(fd_, kSpaceBytes) != 0) throw std::runtime_error("no memory file");
-    bytes_ = static_cast<std::byte*>(::mmap(nullptr, kFramesBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_, 0));
+    // Aligned as a large frame has to be.
+    auto* const first = static_cast<std::byte*>(::mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    reserved_ = first;
+    bytes_ = first + (kAligned - reinterpret_cast<std::uintptr_t>(first) % kAligned) % kAligned;
+    if (::mmap(bytes_, kFramesBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd_, 0) == MAP_FAILED) throw std::runtime_error("no room for a mapping");
   }
   Frames(const Frames&) = delete;
   Frames& operator=(const Frames&) = delete;
   ~Frames() {
-    ::munmap(bytes_, kFramesBytes);
+    ::munmap(reserved_, kReserved);
     ::close(fd_);
   }
   [[nodiscard]] int fd() const { return fd_; }
@@ -64,8 +68,9 @@ class Frames {
   }
 
  private:
+  static constexpr std::size_t kAligned = 2u << 20, kReserved = kFramesBytes + kAligned;
   int fd_;
-  std::byte* bytes_;
+  std::byte *reserved_, *bytes_;
 };
 
 inline SpillFile make_file(const std::string& directories) {

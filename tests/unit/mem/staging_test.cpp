@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "mem/large_frames.h"
 #include "spill_fixtures.h"
 #include "support/folder.h"
 #include "support/sanitized.h"
@@ -97,6 +98,29 @@ TEST(Staging, WholeLargeFramesAreMadeInPlace) {
   EXPECT_EQ(part(*with, kLarge - 2 * kBlockBytes, 2 * kLarge), std::pair(std::uint64_t{2 * kBlockBytes}, true));
   const auto small_pages = frames.make_staging(kBlockBytes, kLarge);   // they are punched one by one, so they were not advised
   EXPECT_EQ(part(*small_pages, kLarge, kLarge), std::pair(kLarge, true));
+}
+
+// The blocks of a part, and no others, have frames whoever makes them: through a piece, or for want of one in place.
+TEST(Staging, APartOfALargeFrameMakesItsOwnBlocksOnly) {
+  const std::uint64_t large = large_frame_bytes();
+  if (large == 0 || large > kPageBytes) GTEST_SKIP() << "this machine gives shared memory no large frames (transparent_hugepage/hugepages-64kB/shmem_enabled)";
+  const Frames frames;
+  ask_for_large_frames(frames.base(), 0, kFramesBytes, kPageBytes, large);
+  const auto of = [&](std::uint64_t frame) { return SpillRange{frame * large + kBlockBytes, 2 * kBlockBytes}; };
+  const auto just = [&](SpillRange r) {
+    return frames.full(r) && frames.empty({r.offset / large * large, r.offset % large}) && frames.empty({r.offset + r.bytes, large - r.offset % large - r.bytes});
+  };
+  frames.fill({of(0).offset, 1}, 1);
+  ASSERT_TRUE(frames.full({0, large})) << "a store does not make a large frame here";
+  const auto staging = frames.make_staging(kPageBytes, large);
+  const std::vector<std::byte> bytes(of(1).bytes, std::byte{7});
+  ASSERT_EQ(staging->deliver(of(1).offset, bytes), 0);
+  EXPECT_TRUE(just(of(1)) && frames.holds(of(1), 7));
+  staging->make_small(of(2).offset, of(2).bytes);
+  frames.fill(of(2), 8);
+  EXPECT_TRUE(just(of(2)) && frames.holds(of(2), 8));
+  frames.fill({of(2).offset + of(2).bytes, 1}, 9);   // around what is small, frames are
+  EXPECT_TRUE(frames.empty({2 * large, kBlockBytes}) && frames.empty({of(2).offset + of(2).bytes + kBlockBytes, kBlockBytes}));
 }
 
 TEST(Staging, OtherMemoryIsReadInPlace) {
