@@ -83,7 +83,7 @@ void Coherence::fill_staged(BlockId window, Mask mask) noexcept {
   for_each_run(mask, [&](unsigned first, unsigned count) { fill_staged({block_at(window, first), count}); });
 }
 
-/// They were counted so, and will not: before they are touched.
+/// They were counted as staged, and will not be: before they are touched.
 void Coherence::fill_otherwise(BlockRange blocks) noexcept {
   if (residency_ != nullptr && residency_->large_frames()) residency_->fill(blocks);
 }

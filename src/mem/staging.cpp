@@ -14,6 +14,14 @@
 #include "mem/size_signal.h"
 
 namespace kasane::mem {
+namespace {
+
+/// How large a frame a touch makes there, where that is more than an OS page; else 0.
+std::uint64_t large_at(const MemoryFile& file, std::uint64_t offset) noexcept {
+  return file.large_frame_bytes <= file.pages.page_bytes_at(offset) ? file.large_frame_bytes : 0;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Staging>> Staging::create(MemoryFile file) {
   // One large frame where the machine has one: a transfer looks up a single page then. Reserved twice as long, to be aligned.
@@ -39,8 +47,8 @@ Staging::~Staging() {
 
 Staging::Part Staging::first_part(const std::byte* base, std::uint64_t offset, std::uint64_t bytes) const noexcept {
   if (base != file_.base) return {bytes, false};
-  const std::uint64_t large = file_.large_frame_bytes;
-  if (large == 0 || large > file_.pages.page_bytes_at(offset)) return {bytes, true};
+  const std::uint64_t large = large_at(file_, offset);
+  if (large == 0) return {bytes, true};
   if (offset % large == 0 && bytes >= large) return {bytes - bytes % large, false};
   return {std::min(bytes, large - offset % large), true};   // in place a part of a large frame would make all of it
 }
@@ -83,8 +91,12 @@ int Staging::write(std::uint64_t offset, std::span<const std::byte> bytes) const
   if (!bytes.empty() && error == 0) {   // a lowered limit of file sizes holds for memory files, too, but not for stores
     held.may_be_sent();
     std::byte* const frames = map_small(offset, bytes.size());
-    if (frames == nullptr) error = errno;
-    if (frames != nullptr) std::memcpy(frames, bytes.data(), bytes.size()), ::munmap(frames, bytes.size());
+    if (frames == nullptr) {
+      error = errno;
+    } else {
+      std::memcpy(frames, bytes.data(), bytes.size());
+      ::munmap(frames, bytes.size());
+    }
   }
   errno = saved;
   return error;
@@ -100,7 +112,7 @@ std::byte* Staging::map_small(std::uint64_t offset, std::uint64_t bytes) const n
 
 /// Where the kernel refuses, for want of memory, the transfer will say so.
 void Staging::make_small(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-  if (file_.large_frame_bytes == 0) return;
+  if (large_at(file_, offset) == 0) return;
   const int saved = errno;
   if (std::byte* const frames = map_small(offset, bytes); frames != nullptr) {
     populate(frames, bytes);
