@@ -49,6 +49,7 @@ class TraceLog;
   X(pages_brought_in, "pages that came back from there, or the first blocks of one") \
   X(bytes_spilled, "bytes written to the spill file")                            \
   X(bytes_read_back, "bytes read from the spill file")                          \
+  X(reads_polled, "reads from it that a thread waited for without sleeping")     \
   X(pages_dropped, "pages of other ranks whose copies here made room")            \
   X(faults_put_off, "faults for which there was no room yet, so that those behind them came first (--faults uffd-thread)") \
   X(bytes_of_tables, "bytes of page tables, and of entries for blocks, in the budget: the most at once") \

@@ -31,7 +31,7 @@ Tiers::~Tiers() = default;
 Tiers::Tiers(comm::Transport& transport, Mover& mover, AddressCache& addresses, PageHolder& holder, mem::Space& space, mem::Residency& residency, const mem::AdviceTable& advice,
              Config config)
     : transport_(transport), mover_(mover), addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), holder_(holder), space_(space),
-      residency_(residency), advice_(advice), config_(std::move(config)), departures_(std::make_unique<Departure[]>(2)) {
+      residency_(residency), advice_(advice), config_(std::move(config)), polling_(config_.cores), departures_(std::make_unique<Departure[]>(2)) {
   transport_.set_handler(kRouseHandler, &Tiers::on_rouse, this);
 }
 
@@ -351,7 +351,8 @@ void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Who who,
   Lane& lane = take_lane(io);
   while (!lane.queue->submit(batch)) lane.queue->poll(), io.waiter().pause();
   lane.submitting.clear(std::memory_order_release);
-  lane.queue->wait(batch);
+  if (who == Who::keeper) lane.queue->wait(batch);
+  else if (lane.queue->wait(batch, polling_) && io.counters() != nullptr) count(io.counters()->reads_polled);
   if (batch.error() == 0) {
     if (io.counters() != nullptr) count(io.counters()->bytes_read_back, bytes);
     return;

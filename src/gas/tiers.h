@@ -45,6 +45,7 @@ class Tiers final : public Rouser {
     std::string directories;     ///< of the spill file; empty: none
     std::uint64_t space_bytes = 0;
     Fatal fatal = nullptr;
+    std::uint32_t cores = 0;     ///< that this rank has for itself: as many threads may look for what they read; 0: all sleep
     bool asks_ahead = false;     ///< of other ranks' pages: only where nobody asked for a limit. A hint that waits for room would have its owner ask for some, and hold every rank to its share
   };
   /// Sets kRouseHandler.
@@ -160,6 +161,7 @@ class Tiers final : public Rouser {
   std::array<Lane, kLanes> lanes_;
   std::size_t lanes_open_ = 0;
   std::atomic<std::uint32_t> next_lane_{0};
+  mem::Polling polling_;                              ///< of the program's threads, whatever lane they have
   std::unique_ptr<mem::SpillReader> reader_;
   enum class Reading : std::uint32_t { not_yet, begun, ended };
   std::atomic<Reading> reading_{Reading::not_yet};

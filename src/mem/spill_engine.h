@@ -7,7 +7,7 @@
 // A transfer is named by a slot, a small number that the user gives and gets back with the result. Frames are never registered: that would pin them, and they could
 // not be punched any more (rule 9); the kernel holds one only while its own transfer is under way. Other memory that is used again and again may be.
 //
-// Thread safety: start() and flush() by one thread at a time, reap() and sleep() by one thread at a time, the two sides at once. Nothing allocates or locks:
+// Thread safety: start() and flush() by one thread at a time, reap(), ready() and sleep() by one thread at a time, the two sides at once. Nothing allocates or locks:
 // fault handlers may call all of it.
 #pragma once
 
@@ -52,6 +52,8 @@ class SpillEngine {
   virtual void flush() noexcept = 0;
   /// Results that are there, in any order; at most as many as there is room for.
   virtual unsigned reap(std::span<SpillResult>) noexcept = 0;
+  /// Whether reap() has something to give now. By who reaps, in user space: it may be asked again and again.
+  [[nodiscard]] virtual bool ready() noexcept = 0;
   /// Sleeps until reap() has something to give. Only while something that was flushed has not been reaped.
   virtual void sleep() noexcept = 0;
 };

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "mem/size_signal.h"
 
 namespace kasane::mem {
@@ -137,10 +138,27 @@ void SpillQueue::wait(const SpillBatch& batch) noexcept {
   wait_until([&] { return batch.finished(); });
 }
 
+bool SpillQueue::wait(const SpillBatch& batch, Polling& polling) noexcept {
+  KASANE_ASSERT(batch.done == nullptr);
+  Polling::Wait wait(polling, now_ns());
+  bool slept = false, came = false;
+  wait_until([&] { return batch.finished(); }, [&] {
+    bool here = false;
+    for (bool more = true; more && !here; relax()) {
+      more = wait.looks_on(now_ns());   // first: it may have come while we had no core
+      here = engine_->ready();
+    }
+    if (!here) engine_->sleep();
+    slept |= !here;
+    if (!std::exchange(came, true)) wait.ended(now_ns());
+  });
+  return !slept;
+}
+
 // No wake-up is lost: a follower that finds reaping_ taken has read rounds_ before that, and its holder gives it back before he rings (all of it seq_cst).
 // No leader sleeps in vain: with reaping_ held, what it waits for is not reached, so a slot of it is still the engine's.
-template <class Reached>
-void SpillQueue::wait_until(Reached&& reached) noexcept {
+template <class Reached, class Doze>
+void SpillQueue::wait_until(Reached&& reached, Doze&& doze) noexcept {
   for (;;) {
     const std::uint32_t round = rounds_.activity();
     if (reached()) break;
@@ -148,9 +166,14 @@ void SpillQueue::wait_until(Reached&& reached) noexcept {
       rounds_.sleep(round, -1);
       continue;
     }
-    if (!reached()) engine_->sleep();
+    if (!reached()) doze();
     reap_and_give_back();
   }
+}
+
+template <class Reached>
+void SpillQueue::wait_until(Reached&& reached) noexcept {
+  wait_until(std::forward<Reached>(reached), [this] { engine_->sleep(); });
 }
 
 // One at a time: a staged run ends with a copy, and who waits for another should not wait for that as well.

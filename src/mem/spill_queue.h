@@ -25,6 +25,7 @@
 #include <utility>
 
 #include "base/bell.h"
+#include "mem/polling.h"
 #include "mem/spill_engine.h"
 #include "mem/spill_file.h"
 #include "mem/spill_range.h"
@@ -98,6 +99,8 @@ class SpillQueue {
   }
   /// Sleeps until a batch without done, all of whose runs have been issued, is finished, completing others meanwhile.
   void wait(const SpillBatch&) noexcept;
+  /// Likewise, and looks for its runs before it sleeps, as far as that pays: for few bytes that a thread of the program needs. True: it did not sleep.
+  bool wait(const SpillBatch&, Polling&) noexcept;
 
  private:
   struct Slot {
@@ -109,6 +112,8 @@ class SpillQueue {
   SpillRange next_run(SpillBatch&) noexcept;
   [[nodiscard]] bool travels(const SpillBatch&, std::uint64_t offset) noexcept;
   void begin_run(SpillBatch&) noexcept;
+  template <class Reached, class Doze>
+  void wait_until(Reached&& reached, Doze&& doze) noexcept;
   template <class Reached>
   void wait_until(Reached&& reached) noexcept;
   unsigned reap_and_give_back() noexcept;

@@ -85,11 +85,13 @@ class SpillThreads final : public SpillEngine {
     return n;
   }
 
+  bool ready() noexcept override { return results_.front() != nullptr; }
+
   void sleep() noexcept override {
     for (;;) {
       // Rung after the push, so a count that stays the same means that front() missed nothing.
       const std::uint32_t seen = made_.activity();
-      if (results_.front() != nullptr) return;
+      if (ready()) return;
       made_.sleep(seen, -1);
     }
   }

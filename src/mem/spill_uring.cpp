@@ -87,9 +87,11 @@ class SpillUring final : public SpillEngine {
     return n;
   }
 
+  bool ready() noexcept override { return io_uring_cq_ready(&ring_) != 0; }
+
   void sleep() noexcept override {
     // Not io_uring_wait_cqe(): before Linux 5.11 that may submit, which is the other side's business.
-    while (io_uring_cq_ready(&ring_) == 0) ::io_uring_enter(static_cast<unsigned>(ring_.ring_fd), 0, 1, IORING_ENTER_GETEVENTS, nullptr);
+    while (!ready()) ::io_uring_enter(static_cast<unsigned>(ring_.ring_fd), 0, 1, IORING_ENTER_GETEVENTS, nullptr);
   }
 
  private:

@@ -15,6 +15,7 @@
 #include "runtime/crash_text.h"
 #include "runtime/process_state.h"
 #include "runtime/warn.h"
+#include "topo/topo.h"
 
 namespace kasane::runtime {
 namespace {
@@ -110,7 +111,7 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   KASANE_TRY(stacks);
   made->residency_->count_stacks(std::move(*stacks));
   made->tiers_ = std::make_unique<gas::Tiers>(parts.transport, parts.mover, parts.addresses, parts.coherence, parts.space, *made->residency_, made->advice_,
-                                              gas::Tiers::Config{directories(options.spill), parts.space.bytes(), &end_of_memory, !limited});
+                                              gas::Tiers::Config{directories(options.spill), parts.space.bytes(), &end_of_memory, topo::usable_cores() / ranks, !limited});
   made->advisor_ = std::make_unique<gas::Advisor>(parts.transport, made->advice_, *made->residency_);
   if (directories_named) KASANE_TRY(made->tiers_->open());
   else if (limited) KASANE_TRY(made->tiers_->check());

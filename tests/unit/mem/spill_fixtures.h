@@ -112,6 +112,7 @@ class Injecting final : public SpillEngine {
     injected_.pop_back();
     return 1;
   }
+  bool ready() noexcept override { return !injected_.empty() || real_->ready(); }
   void sleep() noexcept override {
     if (injected_.empty()) real_->sleep();
   }

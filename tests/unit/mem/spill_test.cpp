@@ -156,6 +156,34 @@ TEST_P(SpillTest, ManyThreadsWaitOnOneQueue) {
   }
 }
 
+// Whether they look or sleep, and however long: each has its bytes when it goes on.
+TEST_P(SpillTest, WhoLooksBeforeItSleepsGetsTheSame) {
+  frames.fill({0, kFramesBytes}, 6);
+  std::vector<SpillRange> everything{{0, kFramesBytes}};
+  ASSERT_EQ(write(everything), 0);
+  frames.fill({0, kFramesBytes}, 7);
+  for (const std::uint32_t most : {0u, 1u, 4u}) {
+    Polling polling(most);
+    std::deque<std::vector<SpillRange>> ranges;
+    std::deque<SpillBatch> batches;
+    for (unsigned i = 0; i < 4; ++i) {
+      ranges.push_back({blocks(16 * i), blocks(16 * i + 8, 2)});
+      frames.fill(ranges.back()[0], 7), frames.fill(ranges.back()[1], 7);
+      batches.emplace_back(SpillOp::read, frames.base(), ranges.back());
+      ASSERT_TRUE(queue->submit(batches.back()));
+    }
+    std::vector<std::thread> waiters;
+    waiters.reserve(batches.size());
+    for (SpillBatch& b : batches) waiters.emplace_back([&] { queue->wait(b, polling); });
+    for (std::thread& t : waiters) t.join();
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      ASSERT_EQ(batches[i].error(), 0);
+      for (const SpillRange& r : ranges[i]) ASSERT_TRUE(frames.holds(r, 6));
+    }
+    EXPECT_GT(polling.usual_ns(), 0u);
+  }
+}
+
 // Random batches over three directories, each of two lanes in its half of the blocks, against what the blocks should hold.
 TEST_P(SpillTest, RandomBatchesMatchAnOracle) {
   const Folder second, third;
