@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "mem/engines.h"
 #include "mem/large_frames.h"
 #include "mem/page_tables.h"
+#include "mem/spill_disk.h"
 #include "mem/spill_engine.h"
 #include "mem/stack_guard.h"
 #include "runtime/options.h"
@@ -169,6 +171,19 @@ std::string frames_text() {
   return "4 KiB; paging takes less than half of the processor time with 64 KiB, until the next boot by root: echo advise > " + setting;
 }
 
+/// Of each directory that a job would spill to and whose disk is known.
+void print_spill_disks() {
+  const auto options = runtime::options_from_environment();
+  if (!options) return;   // said before
+  std::istringstream directories(runtime::spill_directories(options->spill));
+  for (std::string directory; std::getline(directories, directory, ':');) {
+    const auto disk = mem::spill_disk(directory);
+    if (!disk) continue;
+    line("reads from " + directory, disk->ends_where_asked ? "end on the core that asked for them (" + disk->setting + ")"
+                                                           : "end on any core: threads that read at random gather on that of the disk's interrupts, and are a tenth slower than with, until the next boot by root: echo 2 > " + disk->setting);
+  }
+}
+
 std::string membarrier_text() {
   const long commands = ::syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
   if (commands < 0) return "not available: the kernel refuses membarrier(2)";
@@ -187,6 +202,7 @@ void print_limits() {
   line("page tables", mem::page_tables_go_back() ? "the kernel frees those that are not used any more: --dram can be far less than what is used of the space"
                                                   : "stay until the job ends (Linux 6.14 with CONFIG_PT_RECLAIM frees them): up to 4 MiB of --dram for each GiB that is used of the space");
   line("frames", frames_text());
+  print_spill_disks();
   line("membarrier", membarrier_text());
   line("file descriptors", limit_text(RLIMIT_NOFILE) + "; 8 a rank and 128 are needed");
   line("processes", limit_text(RLIMIT_NPROC));

@@ -22,6 +22,7 @@
 #include "guarded.h"
 #include "median.h"
 #include "mem/large_frames.h"
+#include "mem/spill_disk.h"
 #include "mem/space.h"
 #include "memory_group.h"
 #include "progress.h"
@@ -158,9 +159,10 @@ int bench(const CommandLine& line) {
   const bool good = measure(all, repetitions, results);
 
   std::FILE* const table = kasane::bench::table_file(line.json);
+  const auto disk = kasane::mem::spill_disk(settings.directory);
   const std::uint64_t frames = std::max<std::uint64_t>(kasane::mem::kBlockBytes, kasane::mem::large_frame_bytes());
-  std::fprintf(table, "%s of data in %s, a budget of %s, Kasane's frames of %s, %s\n", bytes_text(settings.bytes).c_str(), settings.directory.c_str(),
-               bytes_text(settings.budget).c_str(), bytes_text(frames).c_str(),
+  std::fprintf(table, "%s of data in %s%s, a budget of %s, Kasane's frames of %s, %s\n", bytes_text(settings.bytes).c_str(), settings.directory.c_str(),
+               disk && disk->ends_where_asked ? " (rq_affinity 2)" : "", bytes_text(settings.budget).c_str(), bytes_text(frames).c_str(),
                grouped ? ("each run in a memory control group of the budget and " + bytes_text(settings.slack)).c_str() : "no control group");
   for (const std::string& note : notes) std::fprintf(table, "%s\n", note.c_str());
   write(line.json, report(results, settings, repetitions, table));

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <new>
 #include <vector>
 
@@ -30,13 +29,6 @@ void budget_beyond_machine(std::uint64_t asked) {
   CrashText text;
   text.add("kasane: --dram of ").decimal(asked >> 20).add(" MiB, and this host has ").decimal(mem::machine_memory() >> 20);
   warn(text.add(" MiB of memory: the kernel may end the job before anything is spilled\n"));
-}
-
-std::string directories(const std::string& asked) {
-  if (asked == "none") return {};
-  if (asked != "auto") return asked;
-  const char* temporary = std::getenv("TMPDIR");
-  return temporary != nullptr && *temporary != '\0' ? temporary : "/var/tmp";
 }
 
 /// By the keeper: what does not fit can go nowhere.
@@ -111,7 +103,7 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   KASANE_TRY(stacks);
   made->residency_->count_stacks(std::move(*stacks));
   made->tiers_ = std::make_unique<gas::Tiers>(parts.transport, parts.mover, parts.addresses, parts.coherence, parts.space, *made->residency_, made->advice_,
-                                              gas::Tiers::Config{directories(options.spill), parts.space.bytes(), &end_of_memory, topo::usable_cores() / ranks, !limited});
+                                              gas::Tiers::Config{spill_directories(options.spill), parts.space.bytes(), &end_of_memory, topo::usable_cores() / ranks, !limited});
   made->advisor_ = std::make_unique<gas::Advisor>(parts.transport, made->advice_, *made->residency_);
   if (directories_named) KASANE_TRY(made->tiers_->open());
   else if (limited) KASANE_TRY(made->tiers_->check());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/options.h"
 
+#include <cstdlib>
+
 #include "mem/engines.h"
 
 namespace kasane::runtime {
@@ -50,6 +52,13 @@ Result<Options> options_from_environment() {
   auto table = option_table(options);
   KASANE_TRY(table.read_environment());
   return options;
+}
+
+std::string spill_directories(const std::string& spill) {
+  if (spill == "none") return {};
+  if (spill != "auto") return spill;
+  const char* temporary = std::getenv("TMPDIR");
+  return temporary != nullptr && *temporary != '\0' ? temporary : "/var/tmp";
 }
 
 }  // namespace kasane::runtime

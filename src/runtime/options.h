@@ -59,4 +59,7 @@ OptionTable option_table(Options& options);
 /// Defaults, then KASANE_* variables. An unusable value: an error that names the variable and what it accepts.
 Result<Options> options_from_environment();
 
+/// Of the option's value: "DIR" or "DIR:DIR…"; empty: none.
+std::string spill_directories(const std::string& spill);
+
 }  // namespace kasane::runtime
