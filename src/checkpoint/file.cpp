@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/options.h"
 
 namespace kasane::checkpoint {

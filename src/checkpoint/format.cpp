@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/format.h"
 
-#define XXH_INLINE_ALL   // no other object to load, which ranks would have to have in common (rule 14)
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <bit>
 #include <cerrno>
+#include <cstring>
+
+#include "base/checksum.h"
 
 namespace kasane::checkpoint {
 namespace {
@@ -17,8 +18,6 @@ bool multiply_fits(std::uint64_t a, std::uint64_t b) noexcept {
 }
 
 }  // namespace
-
-std::uint64_t checksum(const void* bytes, std::size_t count) noexcept { return XXH3_64bits(bytes, count); }
 
 bool all_zero(const std::byte* bytes, std::size_t count) noexcept {
   // The first byte is zero, and each equals the one before it.

@@ -62,8 +62,6 @@ struct Header {
 };
 static_assert(sizeof(Header) == 88 && offsetof(Header, element_bytes) == 16 && offsetof(Header, header_checksum) == 80);
 
-/// XXH3, 64 bits.
-[[nodiscard]] std::uint64_t checksum(const void* bytes, std::size_t count) noexcept;
 /// A chunk's word in the table. Never 0 unless all bytes are zero.
 [[nodiscard]] std::uint64_t chunk_word(const std::byte* chunk, std::size_t bytes) noexcept;
 [[nodiscard]] bool all_zero(const std::byte* bytes, std::size_t count) noexcept;
