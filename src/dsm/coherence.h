@@ -146,6 +146,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void claim_rest(comm::Blocking&, PageId) override;
   bool try_claim_rest(PageId) noexcept override;
   [[nodiscard]] bool holds(BlockId b) const noexcept override { return state(b).owned || state(b).dirty(); }
+  [[nodiscard]] bool as_stored(BlockId b) const noexcept override { return state(b).saved || !holds(b); }
   gas::Claim claim(comm::Blocking&, PageId) override;
   gas::Claim try_claim(PageId) noexcept override;
   void give_up(PageId) noexcept override;

@@ -70,6 +70,8 @@ class PageHolder {
   virtual bool try_claim_rest(PageId) noexcept { return false; }
   /// Are bytes of the block here that are as new as those on SSD, or newer? The page's bits are held.
   [[nodiscard]] virtual bool holds(BlockId) const noexcept { return false; }
+  /// After what is not held was read: is the block, which is on SSD, the same there?
+  [[nodiscard]] virtual bool as_stored(BlockId) const noexcept { return false; }
   /// The taker's side: takes every block's busy bit, waiting for each. Never answers in_use.
   virtual Claim claim(comm::Blocking&, PageId) = 0;
   /// The same without waiting.

@@ -47,6 +47,8 @@ Result<void> Tiers::open() {
   const std::size_t lanes = mem::spill_engines().front().available ? kLanes : 1;
   auto staging = mem::Staging::create({space_.frames_fd(), space_.a(0), pages_, mem::large_frame_bytes()});
   KASANE_TRY(staging);
+  auto as_stored = mem::Fingerprints::create(residency_.total(), config_.space_bytes / mem::kBlockBytes);
+  KASANE_TRY(as_stored);
   std::vector<std::unique_ptr<mem::SpillQueue>> queues;
   for (std::size_t i = 0; i <= lanes; ++i) {
     auto opened = mem::SpillQueue::create(*made, "auto", i < lanes ? staging->get() : nullptr);   // the last one writes
@@ -60,6 +62,7 @@ Result<void> Tiers::open() {
   reader_ = std::move(*reader);
   file_ = std::move(made);
   staging_ = std::move(*staging);
+  as_stored_ = std::make_unique<mem::Fingerprints>(std::move(*as_stored));
   open_.store(true, std::memory_order_release);   // see is_open()
   Reading before = Reading::not_yet;
   reading_.compare_exchange_strong(before, Reading::begun);
@@ -113,7 +116,6 @@ void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left
     if (way == Leaving::spill) {
       directory_.unmark(batch, t.page, begin_evict(t.step.claimed), &t.last);
       t.step = {MoveVerdict::claim, begin_evict(t.step.claimed)};   // from here on as for a move
-      d.ranges.push_back({pages_.offset_of(t.page), pages_.bytes_of(t.page)});
     } else {   // nobody else knows its frames
       add_blocks(d.ranges, t.page, unsaved);
     }
@@ -124,7 +126,13 @@ void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left
   batch.await();
   if (d.n == 0) return;
   mover_.recall(io, {d.trips.data(), d.n});
+  for (std::size_t i = 0; i < d.n; ++i) {   // not before: puts under way may have changed them
+    if (d.trips[i].claimed()) add_changed(d.ranges, d.trips[i].page);
+  }
   if (d.ranges.empty()) return;
+  for (const mem::SpillRange& range : d.ranges) {
+    for (std::uint64_t at = range.offset; at < range.offset + range.bytes; at += mem::kBlockBytes) as_stored_->forget(mem::block_of(at));
+  }
   d.batch.emplace(mem::SpillOp::write, space_.a(0), d.ranges);
   writes_->issue(*d.batch);
 }
@@ -169,6 +177,15 @@ void Tiers::add_blocks(std::vector<mem::SpillRange>& ranges, PageId page, const 
   const std::uint64_t first = pages_.offset_of(page), count = pages_.blocks_of(page).count;
   for (std::uint64_t i = 0; i < count; ++i) {
     if (blocks[i]) mem::append(ranges, {first + i * mem::kBlockBytes, mem::kBlockBytes});
+  }
+}
+
+/// Of a page that nobody can put to any more those blocks that the spill file has not, or not as they are, as far as is known.
+void Tiers::add_changed(std::vector<mem::SpillRange>& ranges, PageId page) const {
+  const mem::BlockRange all = pages_.blocks_of(page);
+  for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
+    const std::uint64_t offset = mem::offset_of(BlockId{b});
+    if (!stored(BlockId{b}) || !as_stored_->matches(BlockId{b}, space_.a(offset))) mem::append(ranges, {offset, mem::kBlockBytes});
   }
 }
 
@@ -235,6 +252,7 @@ void Tiers::bring_in(comm::Blocking& io, Trips& trips, std::size_t n, Who who) {
     else if (t.step.verdict != MoveVerdict::wait) directory_.unmark(batch, t.page, Location::of(t.before), &t.last);
   }
   if (!missing.empty()) read(io, missing.all(), who);
+  if (pages != 0 && is_open()) note_as_stored(all);
   for (Mover::Trip& t : all) {
     if (comes(t)) directory_.unmark(batch, t.page, end_bring_in(t.step.claimed), &t.last);
   }
@@ -246,6 +264,19 @@ void Tiers::bring_in(comm::Blocking& io, Trips& trips, std::size_t n, Who who) {
     else holder_.settle(t.page);
   }
   if (io.counters() != nullptr) count(io.counters()->pages_brought_in, pages);
+}
+
+/// Of pages that have been read, and are still marked: blocks that are as the spill file has them.
+void Tiers::note_as_stored(std::span<const Mover::Trip> trips) noexcept {
+  std::uint64_t taken = 0;
+  for (const Mover::Trip& t : trips) {
+    if (!comes_in(Location::of(t.before), transport_.rank())) continue;
+    const mem::BlockRange all = pages_.blocks_of(t.page);
+    for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
+      if (stored(BlockId{b}) && holder_.as_stored(BlockId{b})) taken += as_stored_->note(BlockId{b}, space_.a(mem::offset_of(BlockId{b})));
+    }
+  }
+  if (taken != 0) residency_.use_entries(taken);
 }
 
 /// The page's blocks that are to be read. What is neither here nor there has no frame either, or one whose bytes do not matter. False: that is all of the page.

@@ -29,6 +29,7 @@
 #include "gas/mover.h"
 #include "gas/read_ahead.h"
 #include "mem/advice.h"
+#include "mem/fingerprints.h"
 #include "mem/residency.h"
 #include "mem/space.h"
 #include "mem/spill_queue.h"
@@ -134,6 +135,8 @@ class Tiers final : public Rouser {
   struct Departure;
   void depart(comm::Blocking&, std::span<const PageId> pages, bool* left, Departure&);
   void add_blocks(std::vector<mem::SpillRange>&, PageId, const BlockMask&) const;
+  void note_as_stored(std::span<const Mover::Trip>) noexcept;
+  void add_changed(std::vector<mem::SpillRange>&, PageId) const;
 
   comm::Transport& transport_;
   Mover& mover_;
@@ -149,6 +152,7 @@ class Tiers final : public Rouser {
   std::atomic<bool> open_{false};
   std::unique_ptr<mem::SpillFile> file_;
   std::unique_ptr<mem::Staging> staging_;
+  std::unique_ptr<mem::Fingerprints> as_stored_;      ///< of blocks of pages that came in as a whole: others put to those unseen
   /// Of those who bring in: whoever submits has a lane to himself. Submitting in place makes the frames, so it takes long: threads that wait for each other then would
   /// make nothing but turns.
   struct Lane {

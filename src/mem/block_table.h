@@ -78,6 +78,7 @@ class WordTable {
   ~WordTable();
 
   [[nodiscard]] std::atomic<Word>& operator[](BlockId b) noexcept { return words_[raw(b)]; }
+  [[nodiscard]] const std::atomic<Word>& operator[](BlockId b) const noexcept { return words_[raw(b)]; }
   [[nodiscard]] std::uint64_t blocks() const noexcept { return blocks_; }
   /// The words of these blocks, whole OS pages of them, become 0, and cost no memory any more. Meanwhile nobody else may change one; who reads one sees what it was, or 0. False: nothing has
   /// happened (the program has locked its memory).

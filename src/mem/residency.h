@@ -128,6 +128,8 @@ class Residency {
   void see_off_tables() noexcept;
   /// So many blocks of tables are worth looking for, and waiting for: what `low` is if nobody says.
   [[nodiscard]] std::uint64_t many_tables() const noexcept { return many_tables(share()); }
+  /// Tables of the runtime's own take so many blocks more, which stay.
+  void use_entries(std::uint64_t blocks) noexcept { charge(BudgetUse::entries, blocks); }
   /// A page of another rank, of which nothing comes here but what its frames show: its translations do.
   void use_tables(BlockRange) noexcept;
 
