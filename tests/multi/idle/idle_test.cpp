@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 /// A rank that only waits may use so much of one core: 3.5 %. 0.9 to 2.3 % are measured over MPI, by the day; a look every millisecond is 10 %, a nap of 200 µs 5 %.
 constexpr double kMostOfACore = 0.035;
 constexpr auto kSettles = 1s;   ///< until naps have become long
-constexpr auto kWaits = 4s;
+constexpr auto kWaits = 2s;
 
 // By going there: who waits until he is stolen by every rank may wait for long, since a theft over a network takes several turns, and fails if its victim has begun another fork meanwhile.
 std::vector<pid_t> processes_of_ranks() {
