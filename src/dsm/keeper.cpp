@@ -24,6 +24,7 @@ constexpr std::int64_t kShortestNapNs = kForgottenNs, kLongestNapNs = 64 * kShor
 // Others give what they have unused at once, and what has to be written first within milliseconds.
 constexpr std::uint64_t kPatienceOfClaimsNs = 50'000'000, kClaimAgainNs = 1'000'000'000, kWakeOthersNs = 20'000'000, kIdleNs = 100'000'000;
 constexpr std::uint32_t kStacksTogether = 256;   ///< that give their frames back in one turn: 1 to 3 ms
+constexpr std::uint64_t kMostOwed = 32;         ///< blocks, when one more page comes in beyond the budget
 constexpr std::uint64_t kMostTogether = 1024;   ///< blocks that leave in one batch, unless a page has more
 
 /// By who alone changes it.
@@ -62,10 +63,10 @@ void Keeper::run(comm::Blocking& io) {
     note_idle();
     too_young_ = pins_hold_ = false;
     let_go_told(io);
-    const bool left = make_room(io), asked = tiers_.asked();
-    if (!asked || residency_.admitted(1) || (!left && !too_young_ && !pins_hold_)) {   // one at a time, so that the budget is exceeded by one, unless nothing can leave
+    const bool left = make_room(io), asked = tiers_.asked(), nothing_leaves = !left && !too_young_;
+    if (!asked || residency_.admitted(1) || (nothing_leaves && !pins_hold_)) {   // one at a time, so that the budget is exceeded by one, unless nothing can leave
       serve(io);
-    } else {
+    } else if (!nothing_leaves || !serve_beside_pins(io)) {
       io.waiter().pause();
     }
     if (!left && !asked && !advisor_.asked() && !stop_.load()) sleep(seen);
@@ -213,7 +214,19 @@ void Keeper::no_longer_short() noexcept {
 
 /// Others who asked got on: they may have asked again by the next turn.
 void Keeper::serve(comm::Blocking& io) {
-  if (tiers_.serve(io)) no_longer_short();
+  if (tiers_.serve(io, gas::Tiers::Pinned::too) == gas::Tiers::Served::some) no_longer_short();
+}
+
+/// Nothing can leave but what is pinned. What others ask for comes in beyond the budget, unless it is pinned itself, and leaves again before the next one: all else here may be changes to pages of who
+/// asks, which nobody sends before he has got on. False: nothing came.
+bool Keeper::serve_beside_pins(comm::Blocking& io) {
+  if (residency_.owed() > kMostOwed) return false;
+  const gas::Tiers::Served served = tiers_.serve(io, gas::Tiers::Pinned::not_now);
+  if (served == gas::Tiers::Served::put_back) put_back_at_ns_ = now_ns();
+  if (served != gas::Tiers::Served::some) return false;
+  // Who waits here, or for what is pinned, has not got on by that: pins that do not fit break for him.
+  if (need_.blocks == 0 && now_ns() - put_back_at_ns_ >= kForgottenNs) no_longer_short();
+  return true;
 }
 
 /// Blocks. A page that is asked for takes one at least.

@@ -88,6 +88,7 @@ class Keeper final : private mem::PageProbe {
   [[nodiscard]] bool pins_may_break() noexcept;
   void no_longer_short() noexcept;
   void serve(comm::Blocking&);
+  bool serve_beside_pins(comm::Blocking&);
   void mind_tables(Counters*);
   void note_tables(Counters*) const noexcept;
   void mind_stacks(Counters*);
@@ -108,7 +109,7 @@ class Keeper final : private mem::PageProbe {
   std::unique_ptr<mem::Arming> arming_;   ///< made with the usual line
   std::uint32_t room_ = 0;   ///< pages that a line can hold
   bool too_young_ = false;   ///< a page stayed for that, in this turn: whoever waited for it comes to use it, so somebody always gets on
-  bool pins_hold_ = false;   ///< a page stayed for nothing else, in this turn: it waits until they may break, rather than exceed the budget
+  bool pins_hold_ = false;   ///< a page stayed for nothing else, in this turn
   bool pins_broken_ = false, tables_crowd_ = false;
   std::uint64_t tables_most_ = 0;     ///< blocks: from so many on page tables are to go back
   std::string why_;                   ///< there is no spill file
@@ -122,6 +123,7 @@ class Keeper final : private mem::PageProbe {
   std::int64_t nap_ns_ = 0;            ///< the next one, while something is unsettled
   std::uint64_t short_since_ns_ = 0;   ///< since when they have not been there, and nobody got any; 0: they are, or nobody waits
   std::uint32_t tries_ = 0;            ///< since then, in which nothing but pinned pages could have left
+  std::uint64_t put_back_at_ns_ = 0;   ///< when another rank last asked for a pinned page for which there was no room
   std::uint64_t stuck_since_ns_ = 0;   ///< 0: it is not
   std::atomic<bool> stop_{false};
 };

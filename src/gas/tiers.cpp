@@ -404,12 +404,16 @@ void Tiers::on_rouse(void* self, const comm::Message& message) noexcept {
   else if (!asked.order.hint) tiers.transport_.reply(message.token, kAgain);
 }
 
-bool Tiers::serve(comm::Blocking& io) {
+Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
   if (const mem::SpillBatch* batch = broken_.load()) config_.fatal(file_->error(batch->op, batch->error(), batch->failed().offset, batch->failed().bytes));
   std::array<Asked, kMostTrips> asked;
   do {
-    if (!asked_.take(asked[0])) return false;
+    if (!asked_.take(asked[0])) return Served::none;
   } while (declines(asked[0]));
+  if (pinned == Pinned::not_now && advice_.held(asked[0].order.page)) {
+    if (!asked[0].order.hint && !asked_.add(asked[0])) transport_.reply(asked[0].token, kAgain);
+    return Served::put_back;
+  }
   const PageId page = asked[0].order.page;
   Trips trips;
   trips[0].page = page;
@@ -420,7 +424,7 @@ bool Tiers::serve(comm::Blocking& io) {
     const Location found = Location::of(trips[i].before);
     if (!asked[i].order.hint) transport_.reply(asked[i].token, (comes_in(found, transport_.rank()) ? end_bring_in(trips[i].step.claimed) : found).word());
   }
-  return true;
+  return Served::some;
 }
 
 /// The first is claimed. Further ones, as far as there is room in plenty and nobody has them: they wait for their turn otherwise. How many there are.

@@ -102,8 +102,10 @@ class Tiers final : public Rouser {
   void stop_reading() noexcept;
   void drain_reader();
 
-  /// Brings in pages that others ask for: the one that has waited longest, and with it further ones for which there is room. Says whether there was one.
-  bool serve(comm::Blocking&);
+  /// Brings in pages that others ask for: the one that has waited longest, and with it further ones for which there is room.
+  enum class Pinned : std::uint8_t { too, not_now };   ///< not_now: one that the program has pinned goes to the end of the queue, since it would stay
+  enum class Served : std::uint8_t { none, some, put_back };
+  Served serve(comm::Blocking&, Pinned);
   [[nodiscard]] bool asked() const noexcept { return asked_.any(); }
 
  private:

@@ -160,6 +160,8 @@ class Residency {
   /// Budget::rightful(), and what is held.
   [[nodiscard]] std::uint64_t rightful(std::uint64_t headroom) noexcept { return room_.limitless() ? 0 : room_.budget().rightful(headroom); }
   [[nodiscard]] std::uint64_t held() const noexcept { return room_.budget().held(); }
+  /// Blocks that were filled beyond what there was.
+  [[nodiscard]] std::uint64_t owed() const noexcept { return room_.owed(); }
   [[nodiscard]] std::uint64_t credit() const noexcept { return room_.budget().credit(); }
   /// By who makes room: do this rank's threads do nothing?
   void set_idle(bool idle) noexcept { room_.budget().set_idle(idle); }
