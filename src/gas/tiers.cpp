@@ -127,7 +127,7 @@ void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left
   if (d.n == 0) return;
   mover_.recall(io, {d.trips.data(), d.n});
   for (std::size_t i = 0; i < d.n; ++i) {   // not before: puts under way may have changed them
-    if (d.trips[i].claimed()) add_changed(d.ranges, d.trips[i].page);
+    if (d.trips[i].claimed()) add_blocks(d.ranges, d.trips[i].page, changed(d.trips[i].page));
   }
   if (d.ranges.empty()) return;
   for (const mem::SpillRange& range : d.ranges) {
@@ -181,12 +181,14 @@ void Tiers::add_blocks(std::vector<mem::SpillRange>& ranges, PageId page, const 
 }
 
 /// Of a page that nobody can put to any more those blocks that the spill file has not, or not as they are, as far as is known.
-void Tiers::add_changed(std::vector<mem::SpillRange>& ranges, PageId page) const {
+BlockMask Tiers::changed(PageId page) const noexcept {
   const mem::BlockRange all = pages_.blocks_of(page);
-  for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
-    const std::uint64_t offset = mem::offset_of(BlockId{b});
-    if (!stored(BlockId{b}) || !as_stored_->matches(BlockId{b}, space_.a(offset))) mem::append(ranges, {offset, mem::kBlockBytes});
+  BlockMask mask;
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    const BlockId b{raw(all.first) + i};
+    mask[i] = !stored(b) || !as_stored_->matches(b, space_.a(mem::offset_of(b)));
   }
+  return mask;
 }
 
 // ---- in ------------------------------------------------------------------------------------------------------------
@@ -411,7 +413,7 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
     if (!asked_.take(asked[0])) return Served::none;
   } while (declines(asked[0]));
   if (pinned == Pinned::not_now && advice_.held(asked[0].order.page)) {
-    if (!asked[0].order.hint && !asked_.add(asked[0])) transport_.reply(asked[0].token, kAgain);
+    if (!asked[0].order.hint) put_back(asked[0]);
     return Served::put_back;
   }
   const PageId page = asked[0].order.page;
@@ -440,11 +442,16 @@ std::size_t Tiers::claim_asked(Trips& trips, std::array<Asked, kMostTrips>& aske
       blocks += more;
     } else {
       if (hint) continue;
-      if (!asked_.add(asked[n])) transport_.reply(asked[n].token, kAgain);
+      put_back(asked[n]);
       break;
     }
   }
   return n;
+}
+
+/// Somebody waits for it: if there is no room in the queue he asks again.
+void Tiers::put_back(const Asked& asked) noexcept {
+  if (!asked_.add(asked)) transport_.reply(asked.token, kAgain);
 }
 
 /// A page that is only hinted at stays where it is unless there is room in plenty.

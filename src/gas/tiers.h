@@ -127,6 +127,7 @@ class Tiers final : public Rouser {
   void bring_in(comm::Blocking&, Trips&, std::size_t n, Who);
   std::size_t claim_with(PageId, Trips&) noexcept;
   [[nodiscard]] bool declines(const Asked&) noexcept;
+  void put_back(const Asked&) noexcept;
   std::size_t claim_asked(Trips&, std::array<Asked, kMostTrips>&) noexcept;
   using Missing = mem::SpillRanges<mem::kMostBlocksOfAPage / 2>;   ///< one page of any size, or one and kMostAtOnce blocks
   bool add_missing(Missing&, PageId) const noexcept;
@@ -138,7 +139,7 @@ class Tiers final : public Rouser {
   void depart(comm::Blocking&, std::span<const PageId> pages, bool* left, Departure&);
   void add_blocks(std::vector<mem::SpillRange>&, PageId, const BlockMask&) const;
   void note_as_stored(std::span<const Mover::Trip>) noexcept;
-  void add_changed(std::vector<mem::SpillRange>&, PageId) const;
+  [[nodiscard]] BlockMask changed(PageId) const noexcept;
 
   comm::Transport& transport_;
   Mover& mover_;

@@ -3,7 +3,6 @@
 // with data of twice the budget, all of rank 0's, of which the first and last word of a block are used.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <kasane/kasane.hpp>
 #include <utility>
