@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
       if (!wanted(system.c_str())) continue;
       for (const char* cases : {"pattern", "busy", "mixed"}) {
         std::fprintf(stderr, "%s: %s …\n", system.c_str(), cases);
-        player(rows, system, here + "/kasane run -n 2 --workers 1 --transport " + transport + " -- " + here + "/player-alloc " + cases + (quick ? " --quick" : ""),
+        player(rows, system, kasane::bench::kasane_command() + " run -n 2 --workers 1 --transport " + transport + " -- " + here + "/player-alloc " + cases + (quick ? " --quick" : ""),
                2, quick ? 100 : 1000);
       }
     }

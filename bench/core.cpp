@@ -41,15 +41,15 @@ int main(int argc, char** argv) {
     const auto here = kasane::bench::own_folder();
     if (wanted("steal")) {
       std::fputs("steal: a thread with 4 KiB of live stack between two ranks …\n", stderr);
-      append(rows, kasane::bench::core_steal(quick, here + "/kasane", here));
+      append(rows, kasane::bench::core_steal(quick, kasane::bench::kasane_command(), here));
     }
     if (wanted("lock")) {
       std::fputs("lock: 64 bytes that two ranks change in turns …\n", stderr);
-      append(rows, kasane::bench::core_lock(quick, here + "/kasane", here));
+      append(rows, kasane::bench::core_lock(quick, kasane::bench::kasane_command(), here));
     }
     if (wanted("apps")) {
       std::fputs("apps: cilksort and uts at 1, 2 and 4 ranks …\n", stderr);
-      append(rows, kasane::bench::core_apps(quick, here + "/kasane", here + "/../apps"));
+      append(rows, kasane::bench::core_apps(quick, kasane::bench::kasane_command(), kasane::bench::apps_folder()));
     }
     if (wanted("fork-join")) {
       std::fputs("fork-join: fib beside a call, oneTBB and OpenMP (and libfork and MassiveThreads, if they were found) …\n", stderr);

@@ -42,6 +42,16 @@ void write(const std::string& path, const std::vector<Row>& rows) {
 
 std::string own_folder() { return std::filesystem::canonical("/proc/self/exe").parent_path().string(); }
 
+std::string kasane_command() {
+  const std::string built = own_folder() + "/../../bin/kasane";
+  return std::filesystem::exists(built) ? built : own_folder() + "/" KASANE_COMMAND_FROM_HELPERS;
+}
+
+std::string apps_folder() {
+  const std::string installed = own_folder() + "/apps";
+  return std::filesystem::exists(installed) ? installed : own_folder() + "/../../apps";
+}
+
 int or_told(const std::string& name, const std::function<int()>& body) {
   try {
     return body();

@@ -40,8 +40,12 @@ inline constexpr char kJsonHelp[] = "write the rows to FILE too (- for standard 
 /// To the file at path; "-" is standard output, "" nothing. Throws std::runtime_error if that fails.
 void write(const std::string& path, const std::vector<Row>&);
 
-/// The folder of the running program, in which the others are.
+/// The folder of the running program, in which the players are.
 std::string own_folder();
+/// The kasane command that belongs to this suite.
+std::string kasane_command();
+/// The applications that belong to it.
+std::string apps_folder();
 
 /// body's result; 1 for an exception, which is told on standard error as "NAME: what".
 int or_told(const std::string& name, const std::function<int()>& body);

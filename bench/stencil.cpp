@@ -24,7 +24,7 @@ using kasane::bench::median;
 using kasane::bench::Row;
 
 struct Settings {
-  std::string here = kasane::bench::own_folder(), directory, run_options;
+  std::string directory, run_options;
   std::uint64_t budget = 0;   ///< 0: none, and nothing beside it
   std::vector<std::uint64_t> sizes;
   std::vector<unsigned> ranks;
@@ -56,8 +56,8 @@ std::vector<std::uint64_t> sizes_around(std::uint64_t budget, bool quick) {
 double rate_of(const Settings& s, const Case& c) {
   std::string memory;
   if (s.budget != 0) memory = c.budget == 0 ? "--dram 0 --spill none" : "--dram " + std::to_string(c.budget) + (s.directory.empty() ? "" : " --spill '" + s.directory + "'");
-  const std::string run = "'" + s.here + "/kasane' run -n " + std::to_string(c.ranks) + " --workers 1 " + memory + " " + s.run_options;
-  const std::string app = "'" + s.here + "/../apps/stencil' -n " + std::to_string(c.n) + " -k " + std::to_string(c.together) + " --steps " + std::to_string(s.together * s.passes);
+  const std::string run = "'" + kasane::bench::kasane_command() + "' run -n " + std::to_string(c.ranks) + " --workers 1 " + memory + " " + s.run_options;
+  const std::string app = "'" + kasane::bench::apps_folder() + "/stencil' -n " + std::to_string(c.n) + " -k " + std::to_string(c.together) + " --steps " + std::to_string(s.together * s.passes);
   return kasane::bench::run_app(run + " -- " + app + " --quiet --json -", {"/result/gigaflops"}).at(0);
 }
 

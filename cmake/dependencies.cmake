@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Everything comes from the distribution's packages (scripts/install-dependencies.sh); nothing is downloaded here.
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
@@ -6,11 +7,16 @@ find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_package(GTest REQUIRED)
+if(KASANE_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(liburing REQUIRED IMPORTED_TARGET liburing)
 pkg_check_modules(XXHASH REQUIRED libxxhash)
 pkg_check_modules(UCX ucx)   # optional: the ucx transport
+if(NOT UCX_FOUND)
+  message(STATUS "The transport ucx is not built: pkg-config knows no ucx (Debian: libucx-dev)")
+endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)

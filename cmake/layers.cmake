@@ -15,7 +15,7 @@ set(KASANE_LAYERS
   "comm_launch | src/comm/launch | comm_session"
   "comm_offload | src/comm/offload | comm"
   "comm_engine | src/comm/engine   | comm comm_offload"
-  "comm_examples | examples/comm | comm_launch comm_engine"
+  "comm_examples | examples/comm | comm_api"
   "mem        | src/mem            | base topo"
   "gas        | src/gas            | comm_engine mem"
   "dsm        | src/dsm            | gas"
@@ -24,7 +24,9 @@ set(KASANE_LAYERS
   "checkpoint | src/checkpoint     | base"
   "runtime    | src/runtime        | dsm sched checkpoint comm_session comm_shm comm_sim bootstrap api"
   "start      | src/runtime/start  | runtime"
+  "entry      | src/runtime/entry  | start bootstrap"
   "api        | include/kasane     | "
+  "comm_api   | include/kasane/comm | comm_launch comm_engine"
 )
 
 function(kasane_layer_row name out_folder out_deps)
@@ -59,6 +61,7 @@ function(kasane_add_layer name)
     add_library(kasane_${name} STATIC ${sources})
     set(scope PUBLIC)
     target_link_libraries(kasane_${name} PRIVATE kasane_warnings)
+    set_property(GLOBAL APPEND PROPERTY KASANE_LAYERS_WITH_SOURCES kasane_${name})
   else()
     add_library(kasane_${name} INTERFACE)
     set(scope INTERFACE)

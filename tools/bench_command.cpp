@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane bench SUITE: becomes kasane-bench-SUITE, which lies beside this command.
+// kasane bench SUITE: becomes kasane-bench-SUITE (base/helper_folder.h says where they lie).
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -11,6 +11,7 @@
 
 #include "commands.h"
 #include "execute.h"
+#include "base/helper_folder.h"
 #include "usage.h"
 
 namespace kasane::tools {
@@ -21,9 +22,12 @@ constexpr char kPrefix[] = "kasane-bench-";
 std::string suites() {
   std::vector<std::string> names;
   std::error_code ignored;   // no folder, no suites
-  for (const auto& entry : std::filesystem::directory_iterator(own_folder(), ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.rfind(kPrefix, 0) == 0) names.push_back(name.substr(sizeof kPrefix - 1));
+  for (const auto& folder : helper_folders()) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+      const std::string name = entry.path().filename().string();
+      if (name.rfind(kPrefix, 0) == 0) names.push_back(name.substr(sizeof kPrefix - 1));
+    }
+    if (!names.empty()) break;
   }
   std::sort(names.begin(), names.end());
   std::string text;
@@ -41,7 +45,8 @@ Command make_bench(CLI::App& kasane) {
   app->add_option("SUITE", *command, "which, and its own arguments")->required();
   app->positionals_at_end();
   return {app, [command] {
-            command->front() = own_folder() + kPrefix + command->front();
+            const std::string program = kPrefix + command->front(), path = find_helper(program);
+            command->front() = path.empty() ? program : path;
             return execute(*command, "suites here: " + suites());
           }};
 }

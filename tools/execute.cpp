@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstdio>
 #include <cstring>
 
@@ -20,13 +19,6 @@ int execute(std::vector<std::string> command, const std::string& hint) {
   std::fprintf(stderr, "kasane: cannot execute %s: %s\n", argv[0], missing ? "no such program" : std::strerror(number));
   if (!hint.empty()) std::fprintf(stderr, "kasane: %s\n", hint.c_str());
   return missing ? 127 : 126;
-}
-
-std::string own_folder() {
-  char path[PATH_MAX];
-  const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
-  const std::string whole(path, n > 0 ? static_cast<std::size_t>(n) : 0);
-  return whole.substr(0, whole.rfind('/') + 1);
 }
 
 }  // namespace kasane::tools

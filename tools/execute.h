@@ -10,7 +10,4 @@ namespace kasane::tools {
 /// Replaces this process. Returns only on failure, after a message: 127 if the program does not exist, else 126. hint: one more line to say then.
 int execute(std::vector<std::string> command, const std::string& hint = {});
 
-/// The folder of this executable, with a slash at its end.
-std::string own_folder();
-
 }  // namespace kasane::tools

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <kasane/version.h>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "commands.h"
 #include "execute.h"
 #include "mpirun.h"
+#include "base/helper_folder.h"
 #include "base/options.h"
 #include "comm/bootstrap/job.h"
 #include "comm/shm/shm_transport.h"
@@ -121,9 +123,8 @@ void print_ucx() {
 /// Without starting one: an MPI may only be started by its mpirun.
 void print_mpi() {
   for (const MpiLauncher& mpi : mpi_launchers()) {
-    const std::string name = "mpi (" + mpi.mpi + ")", module = own_folder() + "kasane-mpi-" + mpi.mpi + ".so";
-    const std::string installed = own_folder() + "../lib/kasane/kasane-mpi-" + mpi.mpi + ".so";
-    if (::access(module.c_str(), R_OK) != 0 && ::access(installed.c_str(), R_OK) != 0) {
+    const std::string name = "mpi (" + mpi.mpi + ")", module = "kasane-mpi-" + mpi.mpi + ".so";
+    if (find_helper(module).empty()) {
       line(name, "not available: no " + module + "; build Kasane where this MPI's development package is installed");
     } else if (mpi.path.empty()) {
       line(name, "not available: its mpirun is not in the PATH; install the package " + mpi.package);
@@ -210,7 +211,7 @@ void print_limits() {
 }
 
 int info() {
-  fmt::print("kasane {}\n", KASANE_VERSION);
+  fmt::print("kasane {}\n", kasane_version());
   print_machine();
   print_transports();
   print_engines();

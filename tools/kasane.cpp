@@ -7,6 +7,8 @@
 #include <array>
 #include <cstdio>
 #include <exception>
+#include <kasane/version.h>
+#include <string>
 
 #include "commands.h"
 
@@ -17,7 +19,7 @@ constexpr int kUsage = 2;
 int run(int argc, char** argv) {
   CLI::App app("Kasane: threads, pointers and new over one global address space that spans several processes.", "kasane");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "kasane " KASANE_VERSION);
+  app.set_version_flag("--version", std::string("kasane ") + kasane_version());
   app.set_help_all_flag("--help-all", "Print the help of all commands and exit");
   app.failure_message([](const CLI::App* where, const CLI::Error& e) {
     return "kasane: " + std::string(e.what()) + "\nkasane: see " + where->get_name() + " --help\n";

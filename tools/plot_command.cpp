@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane plot FILE…: becomes Python with the script that lies beside this command (python's matplotlib draws; see kasane-plot.py).
+// kasane plot FILE…: becomes Python with a script of ours (python's matplotlib draws; see kasane-plot.py).
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "execute.h"
+#include "base/helper_folder.h"
 
 namespace kasane::tools {
 
@@ -24,7 +25,7 @@ Command make_plot(CLI::App& kasane) {
       ->check(CLI::ExistingFile);
   app->add_option("-o,--output", state->output, "image to write (.png, .pdf, .svg; default: the first FILE's name with .png); a page with the same figures lies beside it (.html)");
   return {app, [state] {
-            std::vector<std::string> command{"python3", own_folder() + "kasane-plot.py"};
+            std::vector<std::string> command{"python3", find_helper("kasane-plot.py")};
             if (!state->output.empty()) command.insert(command.end(), {"--output", state->output});
             command.insert(command.end(), {"--"});
             command.insert(command.end(), state->files.begin(), state->files.end());

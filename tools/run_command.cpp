@@ -17,6 +17,7 @@
 #include "mpirun.h"
 #include "program_file.h"
 #include "usage.h"
+#include "base/helper_folder.h"
 #include "base/options_cli.h"
 #include "runtime/malloc/hooks.h"
 #include "runtime/options.h"
@@ -32,8 +33,7 @@ struct Run {
 
 /// --malloc space: the library that gives the program's malloc to global memory.
 void preload_malloc() {
-  std::string library = own_folder() + runtime::kMallocLibrary;
-  if (::access(library.c_str(), R_OK) != 0) library = own_folder() + "../lib/kasane/" + runtime::kMallocLibrary;
+  const std::string library = find_helper(runtime::kMallocLibrary);
   const char* others = std::getenv("LD_PRELOAD");
   ::setenv("LD_PRELOAD", (others == nullptr || *others == '\0' ? library : library + ":" + others).c_str(), 1);
 }

@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "command_output.h"
+#include "rows.h"
 #include "run_app.h"
 #include "scratch_file.h"
 
@@ -48,7 +49,7 @@ class Plan {
   Plan(const Settings& s, const std::vector<std::string>& cases) : s_(s), cases_(cases) {}
 
   void kasane(const std::string& system, const std::string& memory, std::uint64_t limit, bool sweeps) {
-    const auto begin = [=, s = s_](unsigned workers) { return fmt::format("'{}/kasane' run -n 1 --workers {} {} {} --", s.here, workers, memory, s.run); };
+    const auto begin = [=, s = s_](unsigned workers) { return fmt::format("'{}' run -n 1 --workers {} {} {} --", kasane_command(), workers, memory, s.run); };
     if (const auto some = sweeps ? wanted({"seq-write", "seq-read", "random-1", "random-8"}) : std::vector<std::string>{}; !some.empty()) {
       add(system, some, limit, [=, s = s_](const MemoryGroup& group, unsigned seed) {
         const auto line = fmt::format("{} '{}/player-tier' {} {} {} {}{}", begin(8), s.here, s.bytes, s.page, s.reads, seed, words(some));
@@ -59,13 +60,13 @@ class Plan {
       if (wanted({name}).empty()) continue;
       const auto n = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(s_.bytes) / (together == 1 ? 16 : 8))) - 2;   // two grids, or one
       add(system, {name}, limit, [=, s = s_, name = std::string(name), together = together, steps = steps](const MemoryGroup& group, unsigned) {
-        const auto line = fmt::format("{} '{}/../apps/stencil' -n {} -k {} --steps {} --quiet --json -", begin(1), s.here, n, together, steps);
+        const auto line = fmt::format("{} '{}/stencil' -n {} -k {} --steps {} --quiet --json -", begin(1), apps_folder(), n, together, steps);
         return Values{{name, run_app(guarded(group, line), {"/result/gigaflops"}).at(0)}};
       });
     }
     if (!wanted({"sort"}).empty()) {
       add(system, {"sort"}, limit, [=, s = s_](const MemoryGroup& group, unsigned seed) {
-        const auto line = fmt::format("{} '{}/../apps/cilksort' --count {} --seed {} --quiet --json -", begin(1), s.here, s.bytes / 16, seed);
+        const auto line = fmt::format("{} '{}/cilksort' --count {} --seed {} --quiet --json -", begin(1), apps_folder(), s.bytes / 16, seed);
         return Values{{"sort", 1e-6 * static_cast<double>(s.bytes / 16) / run_app(guarded(group, line), {"/seconds"}).at(0)}};
       });
     }

@@ -11,11 +11,9 @@
 #include <cstdio>
 #include <vector>
 
-#include "comm/collectives.h"
-#include "comm/engine/completion.h"
-#include "comm/engine/engine.h"
-#include "comm/engine/environment.h"
-#include "comm/launch/launch.h"
+#include <kasane/comm/collectives.hpp>
+#include <kasane/comm/engine.hpp>
+#include <kasane/comm/launch.hpp>
 
 using namespace kasane;
 using namespace kasane::comm;

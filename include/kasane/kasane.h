@@ -27,6 +27,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <kasane/version.h>
+
 #ifdef __cplusplus
 #define KASANE_NORETURN [[noreturn]]
 extern "C" {

@@ -93,6 +93,10 @@ uint32_t kasane_rank(void) {
   const Runtime* r = Runtime::current();
   return r != nullptr ? raw(r->rank()) : 0;
 }
+#define KASANE_TEXT(x) #x
+#define KASANE_DOTTED(a, b, c) KASANE_TEXT(a) "." KASANE_TEXT(b) "." KASANE_TEXT(c)
+const char* kasane_version(void) { return KASANE_DOTTED(KASANE_VERSION_MAJOR, KASANE_VERSION_MINOR, KASANE_VERSION_PATCH); }
+
 uint32_t kasane_ranks(void) {
   const Runtime* r = Runtime::current();
   return r != nullptr ? r->ranks() : 1;

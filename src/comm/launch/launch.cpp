@@ -8,7 +8,6 @@
 
 #include "base/options.h"
 #include "base/process.h"
-#include "comm/bootstrap/start_mark.h"
 #include "comm/bootstrap/supervisor.h"
 #include "comm/mpi/library.h"
 #include "comm/shm/shm_transport.h"
@@ -17,9 +16,6 @@ namespace kasane::comm {
 namespace {
 
 constexpr std::uint64_t kMaxRanks = 1024;
-
-/// Tells kasane run that this program knows how to become ranks.
-[[gnu::used]] constexpr char kMark[] = KASANE_START_MARK_HEAD KASANE_START_MARK_TAIL;
 
 /// In every rank of a job of our own launcher; the supervisor never returns from here.
 Result<Job> fork_ranks(std::uint32_t ranks, bool tag_output) {

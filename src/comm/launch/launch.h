@@ -16,9 +16,13 @@
 #include <memory>
 
 #include "base/result.h"
+#include "comm/bootstrap/start_mark.h"
 #include "comm/session/session.h"
 
 namespace kasane::comm {
+
+/// In the program's own file: tells kasane run that this program knows how to become ranks.
+[[gnu::used]] static constexpr char kStartMark[] = KASANE_START_MARK_HEAD KASANE_START_MARK_TAIL;
 
 /// Returns in every rank. The session's destructor ends the rank's part: all ranks reach it, then exit.
 Result<std::unique_ptr<Session>> launch();

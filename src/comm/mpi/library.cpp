@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/helper_folder.h"
 #include "comm/mpi/place.h"
 
 namespace kasane::comm::mpi {
@@ -33,44 +34,22 @@ Result<std::string> resolve(std::string_view which) {
                                       "start it by mpirun, or name the MPI");
 }
 
-std::string folder_of(std::string path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? std::string(".") : path.substr(0, slash);
-}
-
-std::string executable_folder() {
-  std::array<char, 4096> path{};
-  const ssize_t n = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
-  return n > 0 ? folder_of(std::string(path.data(), static_cast<std::size_t>(n))) : std::string(".");
-}
-
-/// Of the executable or shared library that holds this code.
-std::string own_folder() {
-  Dl_info info{};
-  return ::dladdr(reinterpret_cast<const void*>(&executable_folder), &info) != 0 && info.dli_fname != nullptr ? folder_of(info.dli_fname)
-                                                                                                              : std::string(".");
-}
-
 Result<const Module*> open_module(const std::string& name) {
   const std::string file = "kasane-mpi-" + name + ".so";
-  const std::string here = executable_folder();
-  std::string tried;
-  for (const std::string& folder : {here, own_folder(), here + "/../lib/kasane", std::string(KASANE_MODULE_FOLDER), std::string(KASANE_BUILT_MODULE_FOLDER)}) {
-    const std::string path = folder + "/" + file;
-    if (::access(path.c_str(), R_OK) != 0) {
-      tried += (tried.empty() ? "" : ", ") + folder;
-      continue;
-    }
-    // Global: plug-ins that Open MPI loads later look for its symbols there. Never closed: MPIs leave threads' keys and handlers behind.
-    void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-    if (module == nullptr) return fail(Errc::unsupported, "cannot load " + path + ": " + ::dlerror());
-    const auto* table = static_cast<const Module*>(::dlsym(module, kModuleSymbol));
-    if (table == nullptr || table->abi != kModuleAbi || table->bytes != sizeof(Module)) {
-      return fail(Errc::unsupported, path + " belongs to another build of Kasane");
-    }
-    return table;
+  const std::string path = find_helper(file);
+  if (path.empty()) {
+    std::string tried;
+    for (const std::string& folder : helper_folders()) tried += (tried.empty() ? "" : ", ") + folder;
+    return fail(Errc::unsupported, file + " is not in " + tried + ": build Kasane where this MPI's development package is installed");
   }
-  return fail(Errc::unsupported, file + " is not in " + tried + ": build Kasane where this MPI's development package is installed");
+  // Global: plug-ins that Open MPI loads later look for its symbols there. Never closed: MPIs leave threads' keys and handlers behind.
+  void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (module == nullptr) return fail(Errc::unsupported, "cannot load " + path + ": " + ::dlerror());
+  const auto* table = static_cast<const Module*>(::dlsym(module, kModuleSymbol));
+  if (table == nullptr || table->abi != kModuleAbi || table->bytes != sizeof(Module)) {
+    return fail(Errc::unsupported, path + " belongs to another build of Kasane");
+  }
+  return table;
 }
 
 // ---- what the MPI must leave alone -----------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/start/launch.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -56,15 +55,6 @@ Result<void> reserve_descriptors(std::uint64_t ranks, std::uint64_t here) {
   limit.rlim_cur = std::max(limit.rlim_cur, std::min(wanted, limit.rlim_max));
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return fail_errno(Errc::limit, "raising the limit of file descriptors to " + std::to_string(limit.rlim_cur));
   return {};
-}
-
-std::size_t threads_of_this_process() {
-  DIR* tasks = ::opendir("/proc/self/task");
-  if (tasks == nullptr) return 1;
-  std::size_t count = 0;
-  while (const dirent* entry = ::readdir(tasks)) count += entry->d_name[0] != '.';
-  ::closedir(tasks);
-  return count;
 }
 
 Result<Launched> prepare(Options options, comm::Launcher launcher) {
@@ -140,16 +130,10 @@ Result<Launched> launch_by_mpi(Options options, const comm::mpi::Place& place) {
   launched.job.launcher = comm::Launcher::mpi;
   become(launched, place.rank, nullptr);
   let_user_signals_pass(true);
-  // Programs that a rank starts are jobs of their own, of one rank.
-  ::setenv("KASANE_RANKS", "1", 1);
   return launched;
 }
 
 Result<Launched> launch_ranks(Options options) {
-  if (const std::size_t threads = threads_of_this_process(); threads != 1) {
-    return fail(Errc::unsupported, "the program has " + std::to_string(threads) +
-                                       " threads before main (a library's constructor or LD_PRELOAD started them); ranks cannot be forked then");
-  }
   auto launched = prepare(std::move(options), comm::Launcher::fork);
   KASANE_TRY(launched);
   auto supervisor = comm::Supervisor::create(launched->job.ranks, {.tag_output = launched->options.tag_output,
@@ -161,8 +145,6 @@ Result<Launched> launch_ranks(Options options) {
   if (*rank == kNoRank) ::_exit(supervisor->run());
   launched->job.rank = *rank;
   become(*launched, *rank, &supervisor->status().of(*rank));
-  // Programs that a rank starts are jobs of their own, of one rank; also inside an mpirun, for whose ranks they would take themselves otherwise.
-  ::setenv("KASANE_RANKS", "1", 1);
   return launched;
 }
 

@@ -153,20 +153,6 @@ Mix job_identity(char* const* environment) noexcept {
   g_same_image = true;
 }
 
-/// No canary of its own, for it stands on the stack while the canary changes. (Its caller, the dynamic loader, has none either.)
-[[gnu::no_stack_protector]] void before_all_constructors(int, char** argv, char** environment) {
-  std::uint64_t canary = 0, pointers = 0;
-  prepare(argv, environment, canary, pointers);
-  if (g_same_image) set_guards(canary, pointers);
-}
-
-// A sanitizer's own runtime starts in this array too, and code compiled for it cannot run before: there is no job by mpirun under one.
-#if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
-[[gnu::section(".preinit_array"), gnu::used]] void (*g_before_all_constructors)(int, char**, char**) = before_all_constructors;
-#else
-[[maybe_unused]] void (*g_before_all_constructors)(int, char**, char**) = before_all_constructors;
-#endif
-
 }  // namespace
 
 comm::mpi::Place mpi_place(char* const* environment) noexcept {
@@ -174,5 +160,12 @@ comm::mpi::Place mpi_place(char* const* environment) noexcept {
 }
 
 bool same_image() noexcept { return g_same_image; }
+
+// No canary of its own, for it would stand on the stack while the canary changes.
+[[gnu::no_stack_protector]] void become_same_image(char** argv, char** environment) noexcept {
+  std::uint64_t canary = 0, pointers = 0;
+  prepare(argv, environment, canary, pointers);
+  if (g_same_image) set_guards(canary, pointers);
+}
 
 }  // namespace kasane::runtime

@@ -4,7 +4,7 @@
 //   mpirun ── exec ──▶ program, randomised      .preinit_array: no randomisation, fixed stack limit, exec itself again
 //                        └─ exec ──▶ program    .preinit_array: equal stack-protector canary and pointer guard, then on as ever
 //
-// .preinit_array of the executable runs before the constructors of all shared libraries: no thread exists, no pointer has been mangled with the old
+// .preinit_array of the executable (src/runtime/entry) runs before the constructors of all shared libraries: no thread exists, no pointer has been mangled with the old
 // guard (atexit, setjmp), and no function that is still running has a canary on its stack.
 //
 // The guards are derived from the program's build and the first of these that is set: Open MPI's own random key, which its mpirun gives to every rank;
@@ -23,6 +23,9 @@ inline constexpr char kJobKeyVariable[] = "KASANE_JOB_KEY";
 
 /// Which rank of an mpirun's this process is. None if it is asked to fork ranks of its own (KASANE_RANKS).
 [[nodiscard]] comm::mpi::Place mpi_place(char* const* environment) noexcept;
+
+/// At the very first moment of a process (kasane_start_process): of an mpirun's ranks the first start does not return. Its callers must have no stack-protector canary.
+void become_same_image(char** argv, char** environment) noexcept;
 
 /// True if this process was started again without randomisation, and has the job's guards.
 [[nodiscard]] bool same_image() noexcept;

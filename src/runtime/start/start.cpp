@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The load-time start of a program that links Kasane. crt1.o calls __libc_start_main(main, …); that symbol is found here before libc's, so
-// this runs when the dynamic loader has finished and before any constructor of the program.
+// The load-time start of a program that links Kasane, called by the part of it that lies in the executable (start.h).
 //
-//   KASANE_RANKS set (by kasane run)   fork the ranks (launch.h); each then goes on into libc with a main of ours
+//   KASANE_RANKS set (by kasane run)   fork the ranks (launch.h), before the constructors of all libraries: each rank has the threads that they start
 //   an MPI launcher's variables        this process is a rank already, made like its peers before (same_image.h)
 //   neither                            one rank, this process
 //
 //   our main: build the Runtime → run the program's main, or serve until it has ended → exit
 //
-// It is a library of its own (kasane_start), which only the target kasane links: a unit test or a tool that links the runtime's code stays an
-// ordinary process.
+// Nothing that runs in .preinit_array may rely on a constructor, and libc has not seen the environment yet.
 //
-// Thread safety: called once, by the process's only thread.
+// Thread safety: kasane_start_process and kasane_start_constructors are called by the process's only thread of ours.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -23,7 +21,6 @@
 #include <string>
 #include <utility>
 
-#include "comm/bootstrap/start_mark.h"
 #include "runtime/crash.h"
 #include "runtime/fork_guard.h"
 #include "runtime/options.h"
@@ -31,12 +28,10 @@
 #include "runtime/runtime.h"
 #include "runtime/start/launch.h"
 #include "runtime/start/same_image.h"
+#include "runtime/start/start.h"
 
 namespace kasane::runtime {
 namespace {
-
-/// Tells kasane run that this program knows how to become ranks.
-[[gnu::used]] constexpr char kMark[] = KASANE_START_MARK_HEAD KASANE_START_MARK_TAIL;
 
 using Main = int (*)(int, char**, char**);
 
@@ -75,9 +70,6 @@ void end_early(int status, void*) {
   ::_exit(races ? kRacesFound : status);
 }
 
-/// The first constructor of the executable: what is registered here runs when all that was constructed after it has been destroyed.
-[[gnu::constructor(101)]] void register_end_early() { ::on_exit(end_early, nullptr); }
-
 /// The program's main, on the stack that the runtime gave it.
 int program_main(int argc, char** argv, char** envp) {
   note_main_thread();
@@ -109,23 +101,35 @@ int rank_main(int argc, char** argv, char** envp) {
   return status;
 }
 
-}  // namespace
-
-/// Before libc starts: decides what this process is. The supervisor never returns from here.
-void start(Main program_main_of_crt) {
-  g_program_main = program_main_of_crt;
+/// Decides what this process is. The supervisor never returns from here.
+void become_launched() {
   auto launched = launch();
   if (!launched) refuse(launched.error());
   g_launched = std::move(*launched);
 }
 
+}  // namespace
 }  // namespace kasane::runtime
 
-using LibcStartMain = int (*)(int (*)(int, char**, char**), int, char**, void (*)(), void (*)(), void (*)(), void*);
+using namespace kasane::runtime;
 
-extern "C" [[gnu::visibility("default")]] int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv, void (*init)(),
-                                                                void (*fini)(), void (*rtld_fini)(), void* stack_end) {
+// No canary: it changes meanwhile.
+[[gnu::no_stack_protector]] void kasane_start_process(int, char** argv, char** environment) noexcept {
+  become_same_image(argv, environment);
+  if (environ == nullptr) environ = environment;   // libc's own constructor sets it, to the same
+  become_launched();
+}
+
+void kasane_start_constructors() noexcept {
+  ::on_exit(end_early, nullptr);   // runs when all that is constructed from here on has been destroyed
+}
+
+int kasane_start_main(Main main, int argc, char** argv, void (*init)(), void (*fini)(), void (*rtld_fini)(), void* stack_end) {
+  using LibcStartMain = int (*)(Main, int, char**, void (*)(), void (*)(), void (*)(), void*);
   const auto libc_start_main = reinterpret_cast<LibcStartMain>(::dlsym(RTLD_NEXT, "__libc_start_main"));
-  kasane::runtime::start(main);
-  return libc_start_main(kasane::runtime::rank_main, argc, argv, init, fini, rtld_fini, stack_end);
+  if (!g_launched) become_launched();   // under a sanitizer
+  g_program_main = main;
+  // Programs that a rank starts are jobs of their own, of one rank; also inside an mpirun, for whose ranks they would take themselves otherwise.
+  if (g_launched->job.launcher != kasane::comm::Launcher::alone) ::setenv("KASANE_RANKS", "1", 1);
+  return libc_start_main(rank_main, argc, argv, init, fini, rtld_fini, stack_end);
 }

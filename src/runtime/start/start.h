@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the part of the start that lies in the executable (src/runtime/entry) calls in the library. No one else does; these names are no interface.
+//
+//   .preinit_array           kasane_start_process        no constructor of any library has run: this process becomes the ranks, or is one
+//   __libc_start_main        kasane_start_main           libraries are constructed; main is ours from here on
+//   first own constructor    kasane_start_constructors   before the program's static objects are made
+#pragma once
+
+extern "C" {
+
+void kasane_start_process(int argc, char** argv, char** environment) noexcept;
+int kasane_start_main(int (*main)(int, char**, char**), int argc, char** argv, void (*init)(), void (*fini)(), void (*rtld_fini)(), void* stack_end);
+void kasane_start_constructors() noexcept;
+
+}
