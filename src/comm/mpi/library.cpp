@@ -63,7 +63,8 @@ void prepare_environment() noexcept {
     ::dlclose(loaded);                                // too late for UCX: it read its environment when it was loaded
     return;
   }
-  ::setenv("UCX_HANDLE_ERRORS", "none", kKeep);       // the same two for UCX, on which both may stand
+  ::setenv("UCX_HANDLE_ERRORS", "none", kKeep);       // the same two for UCX, on which both may stand …
+  ::setenv("UCX_DEBUG_SIGNO", "0", kKeep);            // … and which would take SIGHUP
   ::setenv("UCX_MEM_EVENTS", "n", kKeep);
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 namespace kasane::comm::ucx {
 namespace {
@@ -18,6 +19,7 @@ constexpr const char* kFile = "libucp.so.0";
 void set_environment() {
   ::setenv("UCX_HANDLE_ERRORS", "none", 0);    // no handlers for SIGSEGV, SIGBUS, …: those are ours
   ::setenv("UCX_ERROR_SIGNALS", "", 0);
+  ::setenv("UCX_DEBUG_SIGNO", "0", 0);         // SIGHUP ends a job; UCX would take it to raise its log level
   ::setenv("UCX_MEM_EVENTS", "n", 0);          // mmap and munmap stay as they are: registrations are explicit
   ::setenv("UCX_LOG_LEVEL", "fatal", 0);       // it would print about every peer that has gone, and from inside our calls; report_lost() tells
   ::setenv("UCX_WARN_UNUSED_ENV_VARS", "n", 0);
@@ -32,7 +34,8 @@ void take_signals_back(void* library) {
   using Disable = void (*)(int);
   const auto disable = reinterpret_cast<Disable>(::dlsym(library, "ucs_debug_disable_signal"));
   if (disable == nullptr) return;
-  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGHUP}) {
+    if (number == SIGHUP && std::string_view(std::getenv("UCX_DEBUG_SIGNO")) != "0") continue;   // the user's choice
     struct sigaction before{};
     ::sigaction(number, nullptr, &before);
     Dl_info owner{};
