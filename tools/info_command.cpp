@@ -108,15 +108,17 @@ class Alone final : public comm::OutOfBand {
 
 void print_ucx() {
   if (const auto here = comm::ucx::available(); !here) return line("ucx", "not available: " + here.error().message);
-  // The fault handlers that UCX would install for itself, and a warning or two, are not what was asked for.
-  ::setenv("UCX_HANDLE_ERRORS", "none", 0);
-  ::setenv("UCX_LOG_LEVEL", "error", 0);
   Alone alone;
   comm::Bells bells{};
-  if (const auto ucx = comm::ucx::create(alone, bells); !ucx) {
-    line("ucx", "not available: " + ucx.error().message);
+  if (const auto ucx = comm::ucx::create(alone, bells, {.tls = {}, .within_hosts = false}); !ucx) {
+    line("ucx", "not available between hosts: " + ucx.error().message);
   } else {
     print_facts((*ucx)->facts(), "between hosts (--transport ucx: everywhere)");
+  }
+  if (const auto ucx = comm::ucx::create(alone, bells); !ucx) {
+    line("", "not available on one host: " + ucx.error().message);
+  } else {
+    line("", std::string((*ucx)->facts().detail));
   }
 }
 

@@ -168,7 +168,7 @@ Result<void> Session::open_near() {
 
 Result<std::unique_ptr<Transport>> Session::open_network(Bells& bells) {
   if (plan_.network == Network::mpi) return mpi::create(mpi_, bells);
-  return ucx::create(out_of_band(), bells);
+  return ucx::create(out_of_band(), bells, {.tls = {}, .within_hosts = plan_.within_hosts});
 }
 
 Result<void> Session::connect() {

@@ -21,14 +21,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <optional>
 #include <sstream>
 #include <vector>
 
 #include "base/assert.h"
 #include "base/clock.h"
 #include "comm/cpu_atomic.h"
+#include "comm/everybody.h"
+#include "comm/shm_folder.h"
 #include "comm/ucx/inbox.h"
 #include "comm/ucx/lane.h"
+#include "comm/ucx/paths.h"
 #include "comm/ucx/watcher.h"
 
 namespace kasane::comm::ucx {
@@ -130,7 +135,9 @@ class UcxTransport final : public Transport {
 
   bool poll() noexcept override;
 
-  Result<void> open_context(const Options&);
+  Result<void> settle_paths(const Options&);
+  Result<void> open(const Options&);
+  Result<void> open_context();
   Result<void> open_lanes(const Options&);
   Result<void> agree_on_errors();
   Result<void> reserve();
@@ -191,6 +198,9 @@ class UcxTransport final : public Transport {
   Bells& bells_;
   Peers peers_;
   const Library* ucx_ = nullptr;
+  Paths paths_;
+  Queues queues_;
+  std::optional<ShmFolder> folder_;   ///< where UCX makes its queues; outlives the context
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<PeerState> states_;
   Watcher watcher_;
@@ -236,13 +246,13 @@ std::uint32_t default_lanes() noexcept {
 }
 
 Result<void> UcxTransport::start(const Options& options) {
+  KASANE_TRY(settle_paths(options));
   auto library = Library::load();
   Result<void> ready = library ? Result<void>{} : Result<void>(tl::unexpected<Error>(library.error()));
   if (ready) {
     ucx_ = *library;
-    ready = open_context(options);
+    ready = open(options);
   }
-  if (ready) ready = open_lanes(options);
   if (ready) ready = reserve();
   // One rank's failure is everybody's: all exchange, then all look.
   std::string mine(1, ready ? '+' : '-');
@@ -272,17 +282,83 @@ Result<void> UcxTransport::start(const Options& options) {
   return {};
 }
 
-Result<void> UcxTransport::open_context(const Options& options) {
+/// Collective, and so is its failure.
+Result<void> UcxTransport::settle_paths(const Options& options) {
+  Place here = place_here();
+  here.user_names_transports = here.user_names_transports || !options.tls.empty();
+  auto all = exchange_.allgather(packed(here));
+  KASANE_TRY(all);
+  std::vector<Place> places;
+  for (const std::string& one : *all) {
+    auto place = unpacked(one);
+    KASANE_TRY(place);
+    places.push_back(std::move(*place));
+  }
+  auto paths = choose_paths(exchange_, places, options.within_hosts, options.tls);
+  KASANE_TRY(paths);
+  paths_ = std::move(*paths);
+  queues_ = {.lanes = options.lanes == 0 ? default_lanes() : std::min(options.lanes, kMaxLanes)};
+  if (!paths_.through_memory) return {};
+  auto queues = fit_queues(places, raw(rank()), queues_.lanes);
+  KASANE_TRY(everybody(exchange_, queues ? Result<void>{} : Result<void>(tl::unexpected<Error>(queues.error())), "UCX"));
+  queues_ = *queues;
+  return {};
+}
+
+/// What UCX reads from the environment while a context and its workers are made, and programs that the job starts must not inherit. The user's
+/// own settings stand.
+class Settings {
+ public:
+  void set(const char* name, const std::string& value) {
+    if (std::getenv(name) != nullptr) return;
+    ::setenv(name, value.c_str(), 1);
+    names_.push_back(name);
+  }
+  Settings() = default;
+  Settings(const Settings&) = delete;
+  ~Settings() {
+    for (const char* name : names_) ::unsetenv(name);
+  }
+
+ private:
+  std::vector<const char*> names_;
+};
+
+Result<void> UcxTransport::open(const Options& options) {
   const SignalsBlocked blocked;
+  Settings settings;
+  if (paths_.through_memory) {
+    if (std::getenv("UCX_POSIX_DIR") == nullptr && std::getenv("UCX_POSIX_USE_PROC_LINK") == nullptr) {
+      auto folder = ShmFolder::create();
+      KASANE_TRY(folder);
+      folder_.emplace(std::move(*folder));
+      settings.set("UCX_POSIX_DIR", folder_->path());
+    }
+    settings.set("UCX_POSIX_FIFO_SIZE", std::to_string(queues_.entries));
+    settings.set("UCX_POSIX_RX_BUFS_GROW", std::to_string(queues_.buffers));
+    settings.set("UCX_ALLOC_PRIO", "thp,mmap,heap");   // everything else that UCX allocates is for its process alone
+  }
+  const std::vector<int> listening_before = paths_.peers.empty() ? std::vector<int>{} : listening_sockets();
+  KASANE_TRY(open_context());
+  KASANE_TRY(open_lanes(options));
+  if (folder_) folder_->vanish();   // the queues are made, and have no names any more
+  if (paths_.peers.empty()) return {};
+  std::vector<int> listening = listening_sockets(), ours;
+  std::set_difference(listening.begin(), listening.end(), listening_before.begin(), listening_before.end(), std::back_inserter(ours));
+  return listen_to_only(ours, paths_.peers);
+}
+
+Result<void> UcxTransport::open_context() {
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucx_->ucp_config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return fail(Errc::invalid_argument, "UCX cannot read its configuration (UCX_… in the environment): " + text(*ucx_, status));
   // Directory words and the like are changed by their owner's CPU too: atomics must be the CPU's at the target (rule 15).
   status = ucx_->ucp_config_modify(config, "ATOMIC_MODE", "cpu");
-  if (status == UCS_OK && !options.tls.empty()) status = ucx_->ucp_config_modify(config, "TLS", options.tls.c_str());
+  if (status == UCS_OK && !paths_.transports.empty()) status = ucx_->ucp_config_modify(config, "TLS", paths_.transports.c_str());
+  if (status == UCS_OK && !paths_.devices.empty()) status = ucx_->ucp_config_modify(config, "NET_DEVICES", paths_.devices.c_str());
   if (status != UCS_OK) {
     ucx_->ucp_config_release(config);
-    return fail(Errc::invalid_argument, "UCX refuses its transports \"" + options.tls + "\": " + text(*ucx_, status));
+    return fail(Errc::invalid_argument, "UCX refuses its transports \"" + paths_.transports + "\": " + text(*ucx_, status));
   }
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
@@ -292,7 +368,7 @@ Result<void> UcxTransport::open_context(const Options& options) {
   status = ucx_->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &peers_.context);
   ucx_->ucp_config_release(config);
   if (status != UCS_OK) {
-    return fail(Errc::unsupported, "UCX finds no transport" + (options.tls.empty() ? std::string() : " among \"" + options.tls + "\"") + ": " + text(*ucx_, status));
+    return fail(Errc::unsupported, "UCX finds no transport (" + paths_.text + "): " + text(*ucx_, status));
   }
   ucp_context_attr_t attributes{};
   attributes.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE;
@@ -303,12 +379,11 @@ Result<void> UcxTransport::open_context(const Options& options) {
 }
 
 Result<void> UcxTransport::open_lanes(const Options& options) {
-  const SignalsBlocked blocked;
   peers_.ucx = ucx_;
   peers_.self = raw(rank());
   peers_.ranks = ranks();
   peers_.lost = std::make_unique<std::atomic<std::uint32_t>[]>(ranks());
-  const std::uint32_t count = options.lanes == 0 ? default_lanes() : std::min(options.lanes, kMaxLanes);
+  const std::uint32_t count = queues_.lanes;
   for (std::uint32_t i = 0; i < count; ++i) {
     auto lane = Lane::create(peers_, i, std::max<std::uint32_t>(options.outstanding, 4));
     if (!lane) return tl::unexpected<Error>(std::move(lane).error());
@@ -389,6 +464,7 @@ void UcxTransport::describe() {
     const std::string_view copying[] = {"self", "tcp", "sysv", "posix", "cma"};
     if (std::find(std::begin(copying), std::end(copying), transport) == std::end(copying)) copies_only_ = false;
   }
+  if (!paths_.text.empty()) detail_ += "; " + paths_.text;
   if (peers_.error_mode != UCP_ERR_HANDLING_MODE_PEER && ranks() > 1) detail_ += " (does not notice lost peers)";
 }
 

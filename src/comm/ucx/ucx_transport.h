@@ -22,7 +22,8 @@ inline constexpr std::uint32_t kMaxLanes = 16;
 struct Options {
   std::uint32_t lanes = 0;            ///< workers of UCX; 0: usable cores + 1, at most kMaxLanes
   std::uint32_t outstanding = 1024;   ///< operations under way on a lane
-  std::string tls;                    ///< which of UCX's transports (as UCX_TLS), empty: UCX_TLS, else UCX decides
+  std::string tls;                    ///< which of UCX's transports (as UCX_TLS), empty: UCX_TLS, else what paths.h says
+  bool within_hosts = true;           ///< also joins ranks of one host
 };
 
 /// Joins the ranks of exchange; collective. bells: this rank's, rung when something arrives; both outlive the transport.

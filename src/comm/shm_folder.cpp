@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// See shm_folder.h.
+#include "comm/shm_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <utility>
+
+namespace kasane::comm {
+namespace {
+
+constexpr const char* kShm = "/dev/shm";
+constexpr const char* kHead = "kasane-ucx-";
+
+/// Locked, and still what the name names; else -1: somebody who took it for dead removed it before it was locked.
+int lock(const char* name) noexcept {
+  const int fd = ::open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  struct stat opened{}, named{};
+  if (fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) == 0 && ::fstat(fd, &opened) == 0 && ::lstat(name, &named) == 0 &&
+      opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) {
+    return fd;
+  }
+  if (fd >= 0) ::close(fd);
+  return -1;
+}
+
+void remove_files_in(int folder) noexcept {
+  const int copy = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* entries = copy < 0 ? nullptr : ::fdopendir(copy);
+  if (entries == nullptr) {
+    if (copy >= 0) ::close(copy);
+    return;
+  }
+  while (const dirent* entry = ::readdir(entries)) ::unlinkat(folder, entry->d_name, 0);   // not "." and "..", which are no files
+  ::closedir(entries);
+}
+
+void remove_if_dead(const std::string& name) noexcept {
+  struct stat info{};
+  if (::lstat(name.c_str(), &info) != 0 || info.st_uid != ::geteuid()) return;
+  const int fd = lock(name.c_str());
+  if (fd < 0) return;
+  remove_files_in(fd);
+  ::rmdir(name.c_str());
+  ::close(fd);
+}
+
+}  // namespace
+
+Result<ShmFolder> ShmFolder::create() {
+  remove_dead_shm_folders();
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    std::string name = std::string(kShm) + "/" + kHead + "XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) return fail_errno(Errc::io, "no folder can be made in /dev/shm, where UCX keeps its queues");
+    const int fd = lock(name.c_str());
+    if (fd >= 0) return ShmFolder(fd, std::move(name));
+  }
+  return fail(Errc::io, "folders made in /dev/shm vanish at once: another program removes " + std::string(kHead) + "*");
+}
+
+ShmFolder::ShmFolder(ShmFolder&& other) noexcept : fd_(std::exchange(other.fd_, -1)), name_(std::exchange(other.name_, {})) {}
+
+ShmFolder::~ShmFolder() {
+  if (!name_.empty()) remove_files_in(fd_);
+  vanish();
+  if (fd_ >= 0) ::close(fd_);
+}
+
+std::string ShmFolder::path() const { return "/proc/self/fd/" + std::to_string(fd_); }
+
+void ShmFolder::vanish() noexcept {
+  if (name_.empty()) return;
+  ::rmdir(name_.c_str());
+  name_.clear();
+  const int shm = ::open(kShm, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (shm < 0) return;
+  ::dup3(shm, fd_, O_CLOEXEC);   // the lock goes with the folder
+  ::close(shm);
+}
+
+void remove_dead_shm_folders() noexcept {
+  DIR* entries = ::opendir(kShm);
+  if (entries == nullptr) return;
+  while (const dirent* entry = ::readdir(entries)) {
+    if (std::strncmp(entry->d_name, kHead, std::strlen(kHead)) == 0) remove_if_dead(std::string(kShm) + "/" + entry->d_name);
+  }
+  ::closedir(entries);
+}
+
+}  // namespace kasane::comm

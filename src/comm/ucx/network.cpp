@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+// See network.h.
+#include "comm/ucx/network.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <linux/filter.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "base/clock.h"
+#include "comm/everybody.h"
+
+namespace kasane::comm::ucx {
+namespace {
+
+constexpr std::int64_t kTryNs = 5'000'000'000;   ///< how long a connection may take between two hosts
+
+class Socket {
+ public:
+  explicit Socket(int type) : fd_(::socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {}
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&&) = delete;
+  ~Socket() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  [[nodiscard]] int fd() const noexcept { return fd_; }
+
+ private:
+  int fd_;
+};
+
+sockaddr_in socket_address(std::uint32_t address, std::uint16_t port) {
+  sockaddr_in a{};
+  a.sin_family = AF_INET;
+  a.sin_addr.s_addr = htonl(address);
+  a.sin_port = htons(port);
+  return a;
+}
+
+bool set(const char* variable) { return std::getenv(variable) != nullptr; }
+
+std::string first_line(const std::string& path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  return line;
+}
+
+std::string identity_of_namespace(const char* name) {
+  struct stat info{};
+  if (::stat((std::string("/proc/self/ns/") + name).c_str(), &info) != 0) return "?";
+  return std::to_string(info.st_ino);
+}
+
+std::vector<Interface> interfaces_here() {
+  ifaddrs* first = nullptr;
+  std::vector<Interface> found;
+  if (::getifaddrs(&first) != 0) return found;
+  for (const ifaddrs* i = first; i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET || i->ifa_netmask == nullptr) continue;
+    if ((i->ifa_flags & IFF_UP) == 0 || (i->ifa_flags & IFF_RUNNING) == 0 || (i->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    // UCX takes an interface's first address.
+    if (std::any_of(found.begin(), found.end(), [&](const Interface& f) { return f.name == i->ifa_name; })) continue;
+    const auto word = [](const sockaddr* a) { return ntohl(reinterpret_cast<const sockaddr_in*>(a)->sin_addr.s_addr); };
+    const int speed = std::atoi(first_line("/sys/class/net/" + std::string(i->ifa_name) + "/speed").c_str());   // -1, or an error: unknown
+    found.push_back({.name = i->ifa_name,
+                     .address = word(i->ifa_addr),
+                     .prefix = static_cast<std::uint32_t>(std::popcount(word(i->ifa_netmask))),
+                     .megabits = static_cast<std::uint32_t>(std::max(speed, 0))});
+  }
+  ::freeifaddrs(first);
+  return found;
+}
+
+std::uint32_t network_of(const Interface& i) { return i.prefix == 0 ? 0 : i.address & ~std::uint32_t{0} << (32 - i.prefix); }
+
+/// The interface by which the kernel sends to an address; empty: no way there.
+std::string way_to(std::uint32_t address, const Place& here) {
+  const Socket socket(SOCK_DGRAM);
+  const sockaddr_in to = socket_address(address, 9);
+  sockaddr_in from{};
+  socklen_t bytes = sizeof from;
+  if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) return {};   // of a datagram socket: sends nothing
+  if (::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&from), &bytes) != 0) return {};
+  for (const Interface& i : here.interfaces) {
+    if (i.address == ntohl(from.sin_addr.s_addr)) return i.name;
+  }
+  return {};
+}
+
+/// What routes say: the interface by which a rank sends to rank 0's machine, and rank 0's by which it sends to the next machine.
+Result<std::vector<Network>> network_by_routes(OutOfBand& all, const std::vector<Place>& places) {
+  const Place& here = places[raw(all.rank())];
+  const std::vector<std::uint32_t> first = leaders(places);
+  const Place& there = places[here.machine == places[0].machine ? first[1] : 0];
+  std::string mine;
+  for (std::size_t i = 0; i < there.interfaces.size() && mine.empty(); ++i) mine = way_to(there.interfaces[i].address, here);
+  auto names = all.allgather(mine);
+  KASANE_TRY(names);
+  Network found{.text = "by routes", .why = "routes lead from it to the other hosts", .of_rank = {}};
+  for (std::uint32_t r = 0; r < places.size(); ++r) {
+    const auto& list = places[r].interfaces;
+    const auto i = std::find_if(list.begin(), list.end(), [&](const Interface& one) { return one.name == (*names)[r]; });
+    if (i == list.end()) return std::vector<Network>{};
+    found.of_rank.push_back(*i);
+  }
+  return std::vector<Network>{std::move(found)};
+}
+
+/// Collective. Every machine's first rank connects to every other's, over the network; the error is of all ranks, and names who fails.
+Result<void> try_network(OutOfBand& all, const std::vector<Place>& places, const Network& network) {
+  const std::uint32_t me = raw(all.rank());
+  const std::vector<std::uint32_t> first = leaders(places);
+  const bool lead = std::find(first.begin(), first.end(), me) != first.end();
+  const Socket listener(SOCK_STREAM);
+  std::string port;
+  if (lead) {
+    sockaddr_in at = socket_address(network.of_rank[me].address, 0);
+    socklen_t bytes = sizeof at;
+    if (::bind(listener.fd(), reinterpret_cast<sockaddr*>(&at), bytes) == 0 && ::listen(listener.fd(), 1024) == 0 &&
+        ::getsockname(listener.fd(), reinterpret_cast<sockaddr*>(&at), &bytes) == 0) {
+      port = std::to_string(ntohs(at.sin_port));
+    }
+  }
+  auto ports = all.allgather(port);
+  KASANE_TRY(ports);
+
+  struct Attempt {
+    std::uint32_t to;
+    Socket socket;
+    std::string why = {};
+  };
+  std::vector<Attempt> open;
+  std::string failures;
+  const auto note = [&](std::uint32_t to, const std::string& why) {
+    if (failures.empty()) failures = text(network.of_rank[me]) + " does not reach rank " + std::to_string(to) + "'s " + text(network.of_rank[to]) + ": " + why;
+  };
+  for (const std::uint32_t to : first) {
+    if (!lead || to == me) continue;
+    Socket socket(SOCK_STREAM);
+    // From the address that UCX will have, whatever other interfaces there are.
+    const sockaddr_in from = socket_address(network.of_rank[me].address, 0);
+    const sockaddr_in at = socket_address(network.of_rank[to].address, static_cast<std::uint16_t>(std::atoi((*ports)[to].c_str())));
+    if (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&from), sizeof from) != 0) {
+      note(to, std::strerror(errno));
+    } else if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 && errno != EINPROGRESS) {
+      note(to, std::strerror(errno));
+    } else {
+      open.push_back({.to = to, .socket = std::move(socket)});
+    }
+  }
+  const std::int64_t end = static_cast<std::int64_t>(now_ns()) + kTryNs;
+  for (const Attempt& attempt : open) {
+    const std::int64_t left_ns = std::max<std::int64_t>(end - static_cast<std::int64_t>(now_ns()), 0);
+    pollfd ready{attempt.socket.fd(), POLLOUT, 0};
+    if (::poll(&ready, 1, static_cast<int>(left_ns / 1'000'000)) == 0) {
+      note(attempt.to, "no answer within 5 s");
+      continue;
+    }
+    int number = 0;
+    socklen_t bytes = sizeof number;
+    ::getsockopt(attempt.socket.fd(), SOL_SOCKET, SO_ERROR, &number, &bytes);
+    if (number != 0) note(attempt.to, std::strerror(number));
+  }
+  Result<void> mine;
+  if (!failures.empty()) mine = fail(Errc::unsupported, failures);
+  return everybody(all, mine, "connecting over " + network.text);   // also a barrier: listeners stay until all have tried
+}
+
+}  // namespace
+
+// ---- places ------------------------------------------------------------------------------------------------------
+
+Place place_here() {
+  Place here;
+  here.machine = first_line("/proc/sys/kernel/random/boot_id");
+  for (const char* name : {"net", "pid", "ipc"}) here.machine += '.' + identity_of_namespace(name);
+  struct statvfs shm{};
+  if (::statvfs("/dev/shm", &shm) == 0) here.free_shm = std::uint64_t{shm.f_bsize} * shm.f_bavail;
+  here.user_names_transports = set("UCX_TLS");
+  here.user_names_devices = set("UCX_NET_DEVICES");
+  here.rdma = !rdma_ports().empty();
+  here.interfaces = interfaces_here();
+  return here;
+}
+
+std::string packed(const Place& p) {
+  std::ostringstream out;
+  out << p.machine << ' ' << p.free_shm << ' ' << p.user_names_transports << ' ' << p.user_names_devices << ' ' << p.rdma;
+  for (const Interface& i : p.interfaces) out << ' ' << i.name << ' ' << i.address << ' ' << i.prefix << ' ' << i.megabits;
+  return out.str();
+}
+
+Result<Place> unpacked(const std::string& text) {
+  std::istringstream in(text);
+  Place p;
+  if (!(in >> p.machine >> p.free_shm >> p.user_names_transports >> p.user_names_devices >> p.rdma)) {
+    return fail(Errc::internal, "a rank does not say where it is: '" + text + "'");
+  }
+  for (Interface i; in >> i.name >> i.address >> i.prefix >> i.megabits;) p.interfaces.push_back(i);
+  return p;
+}
+
+std::vector<std::string> rdma_ports() {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const auto& device : std::filesystem::directory_iterator("/sys/class/infiniband", error)) {
+    for (const auto& port : std::filesystem::directory_iterator(device.path() / "ports", error)) {
+      if (first_line(port.path() / "state").find("ACTIVE") == std::string::npos) continue;
+      found.push_back(device.path().filename().string() + ":" + port.path().filename().string());
+    }
+  }
+  return found;
+}
+
+std::vector<std::uint32_t> leaders(const std::vector<Place>& places) {
+  std::vector<std::uint32_t> first;
+  std::set<std::string> seen;
+  for (std::uint32_t r = 0; r < places.size(); ++r) {
+    if (seen.insert(places[r].machine).second) first.push_back(r);
+  }
+  return first;
+}
+
+// ---- which network -----------------------------------------------------------------------------------------------
+
+std::vector<Network> common_networks(const std::vector<Place>& places) {
+  std::vector<std::pair<std::uint32_t, Network>> found;   // the slowest rank's speed
+  const std::vector<std::uint32_t> first = leaders(places);
+  for (const Interface& i : places[0].interfaces) {
+    Network network{.text = address_text(network_of(i)) + "/" + std::to_string(i.prefix), .why = {}, .of_rank = {}};
+    std::uint32_t slowest = ~std::uint32_t{0};
+    for (const Place& place : places) {
+      const auto same = std::find_if(place.interfaces.begin(), place.interfaces.end(), [&](const Interface& other) {
+        return other.prefix == i.prefix && network_of(other) == network_of(i);
+      });
+      if (same == place.interfaces.end()) break;
+      network.of_rank.push_back(*same);
+      slowest = std::min(slowest, same->megabits);
+    }
+    if (network.of_rank.size() != places.size()) continue;
+    // Bridges of containers and virtual machines have one address on every host, and join none.
+    std::set<std::uint32_t> addresses;
+    for (const std::uint32_t r : first) addresses.insert(network.of_rank[r].address);
+    if (addresses.size() == first.size()) found.emplace_back(slowest, std::move(network));
+  }
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<Network> networks;
+  for (auto& [speed, network] : found) {
+    network.why = network.text + (found.size() == 1 ? " is the one network of all hosts" : " is the fastest of " + std::to_string(found.size()) + " networks of all hosts");
+    networks.push_back(std::move(network));
+  }
+  return networks;
+}
+
+Result<Network> choose_network(OutOfBand& all, const std::vector<Place>& places) {
+  auto candidates = common_networks(places);
+  std::string why = "no network has an interface of each";
+  if (places.size() == 1) {   // kasane info: nobody to reach
+    if (candidates.empty()) return fail(Errc::unsupported, "no interface but the loopback is up and has an IPv4 address");
+    candidates[0].why = "it is the fastest here; a job takes the fastest network that all its hosts have";
+    return std::move(candidates[0]);
+  }
+  for (const bool by_routes : {false, true}) {
+    if (by_routes) {
+      auto routed = network_by_routes(all, places);
+      KASANE_TRY(routed);
+      candidates = std::move(*routed);
+    }
+    for (Network& network : candidates) {
+      const Result<void> works = try_network(all, places, network);
+      if (works) return std::move(network);
+      why = works.error().message;
+    }
+  }
+  std::string here;
+  for (const Interface& i : places[raw(all.rank())].interfaces) here += (here.empty() ? "" : ", ") + text(i);
+  return fail(Errc::unsupported, "the hosts of the job do not reach each other by IPv4 (" + why + "); interfaces here: " +
+                                     (here.empty() ? "none but the loopback" : here) + ". Open the firewall between them, or name what joins them: UCX_NET_DEVICES");
+}
+
+// ---- words -------------------------------------------------------------------------------------------------------
+
+std::string address_text(std::uint32_t address) {
+  char text[INET_ADDRSTRLEN] = {};
+  const in_addr raw_address{htonl(address)};
+  ::inet_ntop(AF_INET, &raw_address, text, sizeof text);
+  return text;
+}
+
+std::string text(const Interface& i) {
+  return i.name + " (" + address_text(i.address) + "/" + std::to_string(i.prefix) + (i.megabits == 0 ? "" : ", " + std::to_string(i.megabits) + " Mb/s") + ")";
+}
+
+// ---- who may connect ---------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Lets packets pass whose source is one of peers. For sockets: the offset SKF_NET_OFF is that of the IP header.
+std::vector<sock_filter> filter_of(const std::vector<std::uint32_t>& peers) {
+  constexpr std::uint32_t kSource = static_cast<std::uint32_t>(SKF_NET_OFF) + 12;
+  std::vector<sock_filter> code{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kSource)};
+  for (const std::uint32_t peer : peers) {
+    code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, peer, 0, 1));
+    code.push_back(BPF_STMT(BPF_RET | BPF_K, 0xffffffff));
+  }
+  code.push_back(BPF_STMT(BPF_RET | BPF_K, 0));
+  return code;
+}
+
+bool listens(int fd) {
+  int listening = 0;
+  socklen_t bytes = sizeof listening;
+  if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &bytes) != 0 || listening == 0) return false;
+  sockaddr_storage at{};
+  bytes = sizeof at;
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &bytes) == 0 && at.ss_family == AF_INET;
+}
+
+}  // namespace
+
+std::vector<int> listening_sockets() {
+  std::vector<int> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    const int fd = std::atoi(entry.path().filename().c_str());
+    if (listens(fd)) found.push_back(fd);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+Result<void> listen_to_only(const std::vector<int>& sockets, const std::vector<std::uint32_t>& peers) {
+  std::vector<sock_filter> code = filter_of(peers);
+  const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
+  for (const int fd : sockets) {
+    if (::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) != 0) {
+      return fail_errno(Errc::unsupported, "a listening socket of UCX takes no filter of addresses (SO_ATTACH_FILTER)");
+    }
+  }
+  return {};
+}
+
+}  // namespace kasane::comm::ucx
