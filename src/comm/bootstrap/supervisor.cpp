@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "comm/bootstrap/demangle.h"
 #include "comm/bootstrap/descendants.h"
-#include "comm/shm_folder.h"
+#include "comm/shm_files.h"
 
 namespace kasane::comm {
 namespace {
@@ -193,7 +193,7 @@ int Supervisor::run() {
     check_deadlines();
   }
   const int left = end_descendants(static_cast<std::int64_t>(kSecond));
-  remove_dead_shm_folders();
+  remove_dead_shm_files();
   if (pump_) pump_->drain();
   if (left > 0) write_all(2, "kasane: " + std::to_string(left) + " process(es) that the job started could not be killed\n");
   return exit_status_.value_or(1);

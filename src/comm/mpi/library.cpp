@@ -13,6 +13,8 @@
 
 #include "base/helper_folder.h"
 #include "comm/mpi/place.h"
+#include "comm/settings.h"
+#include "comm/shm_files.h"
 
 namespace kasane::comm::mpi {
 namespace {
@@ -66,6 +68,15 @@ void prepare_environment() noexcept {
   ::setenv("UCX_HANDLE_ERRORS", "none", kKeep);       // the same two for UCX, on which both may stand …
   ::setenv("UCX_DEBUG_SIGNO", "0", kKeep);            // … and which would take SIGHUP
   ::setenv("UCX_MEM_EVENTS", "n", kKeep);
+}
+
+/// While it starts. On one host its ranks need nothing to which others could connect.
+void prepare_start(Settings& settings, const std::optional<ShmFolder>& folder) {
+  if (folder) settings.set("UCX_POSIX_DIR", folder->path());
+  const Place here = place(environ);
+  if (here.ranks == 0 || here.local_ranks != here.ranks) return;
+  settings.set("OMPI_MCA_btl", "^tcp,uct,openib,ofi");   // the last three as distributions do
+  settings.set("UCX_TLS", "posix,cma,self");
 }
 
 /// Puts the dispositions of the synchronous signals back, whatever a library did to them.
@@ -182,12 +193,21 @@ Result<std::shared_ptr<Library>> load(std::string_view which, int* argc, char***
   auto name = resolve(which);
   if (!name) return tl::unexpected<Error>(std::move(name).error());
   prepare_environment();
+  std::optional<ShmFolder> folder;
+  if (auto made = ShmFolder::create()) folder.emplace(std::move(*made));   // without one UCX does without
+  Settings settings;
+  prepare_start(settings, folder);
   const KeepSignals keep;   // round dlopen too: libraries install handlers when they are loaded
   auto table = open_module(*name);
   if (!table) return tl::unexpected<Error>(std::move(table).error());
   bool ours = false, level_ok = false;
   const int code = (*table)->init(argc, argv, &ours, &level_ok);
   std::shared_ptr<Library> library(new Library(*table, ours && code == 0));
+  claim_segments_of_open_mpi();
+  if (folder) {
+    folder->vanish();
+    library->ucx_folder_.emplace(std::move(*folder));
+  }
   if (code != 0) return library->failed(code, "MPI_Init_thread");
   Result<void> joined;
   if (!level_ok) {

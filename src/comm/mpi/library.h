@@ -19,6 +19,7 @@
 #include "comm/mpi/hand_over.h"
 #include "comm/mpi/module.h"
 #include "comm/out_of_band.h"
+#include "comm/shm_files.h"
 
 namespace kasane::comm::mpi {
 
@@ -83,6 +84,7 @@ class Library {
   static void yield() noexcept;
 
   const Module* table_;
+  std::optional<ShmFolder> ucx_folder_;   ///< in which the MPI's UCX may make queues as long as it runs
   bool finalize_, ended_ = false;
   std::uint32_t rank_ = 0, ranks_ = 1;
   std::string version_;

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <signal.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -31,9 +32,13 @@ void set_environment() {
 
 /// Gives back the signals that UCX took when another library loaded it; handlers that were set after that stay.
 void take_signals_back(void* library) {
-  using Disable = void (*)(int);
-  const auto disable = reinterpret_cast<Disable>(::dlsym(library, "ucs_debug_disable_signal"));
-  if (disable == nullptr) return;
+  const auto disable = reinterpret_cast<void (*)(int)>(::dlsym(library, "ucs_debug_disable_signal"));
+  const auto set = reinterpret_cast<int (*)(const char*, const char*)>(::dlsym(library, "ucs_global_opts_set_value"));
+  const auto get = reinterpret_cast<int (*)(const char*, char*, std::size_t)>(::dlsym(library, "ucs_global_opts_get_value"));
+  if (disable == nullptr || set == nullptr || get == nullptr) return;
+  char level[32] = {};
+  get("LOG_LEVEL", level, sizeof level);
+  set("LOG_LEVEL", "fatal");   // it would warn of each signal that it has not taken
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGHUP}) {
     if (number == SIGHUP && std::string_view(std::getenv("UCX_DEBUG_SIGNO")) != "0") continue;   // the user's choice
     struct sigaction before{};
@@ -45,6 +50,7 @@ void take_signals_back(void* library) {
     disable(number);
     if (!of_ucx) ::sigaction(number, &before, nullptr);
   }
+  set("LOG_LEVEL", level);
 }
 
 Result<const Library*> open() {

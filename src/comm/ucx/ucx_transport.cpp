@@ -30,7 +30,8 @@
 #include "base/clock.h"
 #include "comm/cpu_atomic.h"
 #include "comm/everybody.h"
-#include "comm/shm_folder.h"
+#include "comm/settings.h"
+#include "comm/shm_files.h"
 #include "comm/ucx/inbox.h"
 #include "comm/ucx/lane.h"
 #include "comm/ucx/paths.h"
@@ -304,25 +305,6 @@ Result<void> UcxTransport::settle_paths(const Options& options) {
   queues_ = *queues;
   return {};
 }
-
-/// What UCX reads from the environment while a context and its workers are made, and programs that the job starts must not inherit. The user's
-/// own settings stand.
-class Settings {
- public:
-  void set(const char* name, const std::string& value) {
-    if (std::getenv(name) != nullptr) return;
-    ::setenv(name, value.c_str(), 1);
-    names_.push_back(name);
-  }
-  Settings() = default;
-  Settings(const Settings&) = delete;
-  ~Settings() {
-    for (const char* name : names_) ::unsetenv(name);
-  }
-
- private:
-  std::vector<const char*> names_;
-};
 
 Result<void> UcxTransport::open(const Options& options) {
   const SignalsBlocked blocked;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See shm_folder.h.
-#include "comm/shm_folder.h"
+// See shm_files.h.
+#include "comm/shm_files.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
+#include <string_view>
 #include <utility>
 
 namespace kasane::comm {
@@ -17,12 +19,14 @@ namespace {
 
 constexpr const char* kShm = "/dev/shm";
 constexpr const char* kHead = "kasane-ucx-";
+constexpr const char *kOpenMpi = "vader_segment.", *kOpenMpi5 = "sm_segment.";
 
-/// Locked, and still what the name names; else -1: somebody who took it for dead removed it before it was locked.
-int lock(const char* name) noexcept {
-  const int fd = ::open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+/// Locked, and still what the name names; else -1: it is held, or somebody who took it for dead removed it before it was locked.
+int lock(const std::string& path, int how) noexcept {
+  const char* name = path.c_str();
+  const int fd = ::open(name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
   struct stat opened{}, named{};
-  if (fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) == 0 && ::fstat(fd, &opened) == 0 && ::lstat(name, &named) == 0 &&
+  if (fd >= 0 && ::flock(fd, how | LOCK_NB) == 0 && ::fstat(fd, &opened) == 0 && ::lstat(name, &named) == 0 &&
       opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) {
     return fd;
   }
@@ -41,24 +45,29 @@ void remove_files_in(int folder) noexcept {
   ::closedir(entries);
 }
 
+bool begins(std::string_view text, std::string_view head) noexcept { return text.substr(0, head.size()) == head; }
+
 void remove_if_dead(const std::string& name) noexcept {
   struct stat info{};
   if (::lstat(name.c_str(), &info) != 0 || info.st_uid != ::geteuid()) return;
-  const int fd = lock(name.c_str());
+  const bool folder = S_ISDIR(info.st_mode) && begins(name, std::string(kShm) + "/" + kHead);
+  const bool claimed = S_ISREG(info.st_mode) && (info.st_mode & S_ISVTX) != 0;
+  if (!folder && !claimed) return;
+  const int fd = lock(name, LOCK_EX);
   if (fd < 0) return;
-  remove_files_in(fd);
-  ::rmdir(name.c_str());
+  if (folder) remove_files_in(fd);
+  folder ? ::rmdir(name.c_str()) : ::unlink(name.c_str());
   ::close(fd);
 }
 
 }  // namespace
 
 Result<ShmFolder> ShmFolder::create() {
-  remove_dead_shm_folders();
+  remove_dead_shm_files();
   for (int attempt = 0; attempt < 100; ++attempt) {
     std::string name = std::string(kShm) + "/" + kHead + "XXXXXX";
     if (::mkdtemp(name.data()) == nullptr) return fail_errno(Errc::io, "no folder can be made in /dev/shm, where UCX keeps its queues");
-    const int fd = lock(name.c_str());
+    const int fd = lock(name, LOCK_EX);
     if (fd >= 0) return ShmFolder(fd, std::move(name));
   }
   return fail(Errc::io, "folders made in /dev/shm vanish at once: another program removes " + std::string(kHead) + "*");
@@ -84,11 +93,27 @@ void ShmFolder::vanish() noexcept {
   ::close(shm);
 }
 
-void remove_dead_shm_folders() noexcept {
+void claim_segments_of_open_mpi() {
+  std::ifstream maps("/proc/self/maps");
+  std::string last;
+  for (std::string line; std::getline(maps, line);) {
+    const auto at = line.find(std::string(kShm) + "/");
+    if (at == std::string::npos || line.compare(at, std::string::npos, last) == 0) continue;
+    last = line.substr(at);
+    const std::string_view name = std::string_view(last).substr(std::strlen(kShm) + 1);
+    if (!begins(name, kOpenMpi) && !begins(name, kOpenMpi5)) continue;
+    const int fd = lock(last, LOCK_SH);   // stays open, and so locked
+    if (fd >= 0) ::fchmod(fd, S_IRUSR | S_IWUSR | S_ISVTX);
+  }
+}
+
+void remove_dead_shm_files() noexcept {
   DIR* entries = ::opendir(kShm);
   if (entries == nullptr) return;
   while (const dirent* entry = ::readdir(entries)) {
-    if (std::strncmp(entry->d_name, kHead, std::strlen(kHead)) == 0) remove_if_dead(std::string(kShm) + "/" + entry->d_name);
+    for (const char* head : {kHead, kOpenMpi, kOpenMpi5}) {
+      if (begins(entry->d_name, head)) remove_if_dead(std::string(kShm) + "/" + entry->d_name);
+    }
   }
   ::closedir(entries);
 }
