@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "base/assert.h"
+#include "base/environment.h"
 
 namespace kasane {
 namespace {
@@ -207,7 +208,7 @@ OptionTable& OptionTable::flag(std::string flag, std::string variable, bool& val
 
 Result<> OptionTable::read_environment() {
   for (std::size_t i = 0; i < rows_.size(); ++i) {
-    const char* text = rows_[i].variable.empty() ? nullptr : std::getenv(rows_[i].variable.c_str());
+    const char* text = rows_[i].variable.empty() ? nullptr : kasane::variable(rows_[i].variable.c_str());
     if (text == nullptr || *text == '\0') continue;
     KASANE_TRY(set(i, text, OptionSource::environment));
   }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/options.h"
 
-#include <cstdlib>
-
+#include "base/environment.h"
 #include "mem/engines.h"
 
 namespace kasane::runtime {
@@ -57,7 +56,7 @@ Result<Options> options_from_environment() {
 std::string spill_directories(const std::string& spill) {
   if (spill == "none") return {};
   if (spill != "auto") return spill;
-  const char* temporary = std::getenv("TMPDIR");
+  const char* temporary = variable("TMPDIR");
   return temporary != nullptr && *temporary != '\0' ? temporary : "/var/tmp";
 }
 

@@ -6,10 +6,12 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/environment.h"
 #include "base/options.h"
 #include "base/process.h"
 #include "comm/bootstrap/supervisor.h"
 #include "comm/mpi/library.h"
+#include "comm/mpi/place.h"
 #include "comm/shm/shm_transport.h"
 
 namespace kasane::comm {
@@ -48,12 +50,15 @@ Result<std::unique_ptr<Session>> launch() {
   add_session_options(table, options);
   KASANE_TRY(table.read_environment());
 
-  if (std::getenv("KASANE_RANKS") == nullptr && mpi::Library::launched()) {
-    Job job;
-    job.launcher = Launcher::mpi;
-    auto session = Session::join(options, std::move(job));
-    if (session) set_process_rank((*session)->transport().rank());
-    return session;
+  if (variable("KASANE_RANKS") == nullptr) {
+    if (mpi::Library::launched()) {
+      Job job;
+      job.launcher = Launcher::mpi;
+      auto session = Session::join(options, std::move(job));
+      if (session) set_process_rank((*session)->transport().rank());
+      return session;
+    }
+    KASANE_TRY(mpi::refuse_unjoined_tasks(environ));
   }
   auto job = fork_ranks(static_cast<std::uint32_t>(ranks), tag_output);
   KASANE_TRY(job);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/helper_folder.h"
 #include "comm/mpi/place.h"
 #include "comm/settings.h"
@@ -190,6 +191,9 @@ void Library::end() noexcept {
 }
 
 Result<std::shared_ptr<Library>> load(std::string_view which, int* argc, char*** argv) {
+  if (has_borrowed_rights()) {
+    return fail(Errc::unsupported, "a program that is set-user-id, or has capabilities of its file, loads no MPI: its variables say what code to load");
+  }
   auto name = resolve(which);
   if (!name) return tl::unexpected<Error>(std::move(name).error());
   prepare_environment();

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <string>
+
+#include "base/environment.h"
 
 namespace kasane::comm::mpi {
 namespace {
@@ -38,12 +41,23 @@ const char* find_variable(char* const* environment, const char* name) noexcept {
 }
 
 Place place(char* const* environment) noexcept {
+  if (has_borrowed_rights()) return {};
   for (const Names& names : kNames) {
     const char* rank = find_variable(environment, names.rank);
     if (!is_number(rank)) continue;
     return {names.mpi, Rank{number(rank)}, number(find_variable(environment, names.ranks)), number(find_variable(environment, names.local_ranks))};
   }
   return {};
+}
+
+Result<void> refuse_unjoined_tasks(char* const* environment) {
+  // Of the step, not of the allocation (SLURM_NTASKS): a batch script and salloc's shell run in an allocation of many tasks, but are one process.
+  const std::uint32_t tasks = number(find_variable(environment, "SLURM_STEP_NUM_TASKS"));
+  if (tasks < 2 || place(environment).launched() || has_borrowed_rights()) return {};
+  const char* task = find_variable(environment, "SLURM_PROCID");
+  return fail(Errc::unsupported, "srun started " + std::to_string(tasks) + " tasks, of which this is task " + (task != nullptr ? task : "?") +
+                                     ", but no MPI joins them, so each would be a job of its own: use srun --mpi=pmi2 (an MPICH), or KASANE_MPI=openmpi srun " +
+                                     "--mpi=pmix; with KASANE_RANKS=1 in its environment each is one indeed");
 }
 
 }  // namespace kasane::comm::mpi

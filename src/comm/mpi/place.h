@@ -5,12 +5,13 @@
 //   mpich     PMI_RANK, PMI_SIZE; MPI_LOCALNRANKS                       mpirun.mpich, srun --mpi=pmi2
 //   unnamed   PMIX_RANK; SLURM_NTASKS, SLURM_NTASKS_PER_NODE            srun --mpi=pmix: every MPI understands it, so which one it is nobody has said
 //
-// Thread safety: any thread. Nothing here allocates or reads `environ`: the load-time start asks before libc has set it.
+// Thread safety: any thread. place() and find_variable() neither allocate nor read `environ`: the load-time start asks before libc has set it.
 #pragma once
 
 #include <cstdint>
 
 #include "base/ids.h"
+#include "base/result.h"
 
 namespace kasane::comm::mpi {
 
@@ -25,7 +26,11 @@ struct Place {
   [[nodiscard]] bool launched() const noexcept { return mpi != LaunchedFor::none; }
 };
 
+/// None in a process with borrowed rights, whatever the environment says (base/environment.h).
 [[nodiscard]] Place place(char* const* environment) noexcept;
+
+/// An error where Slurm's srun started this process and others, and no launcher of an MPI is there to join them. May allocate.
+[[nodiscard]] Result<void> refuse_unjoined_tasks(char* const* environment);
 
 /// The value of `name` in the environment, or null.
 [[nodiscard]] const char* find_variable(char* const* environment, const char* name) noexcept;

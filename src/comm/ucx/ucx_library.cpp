@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/environment.h"
+
 namespace kasane::comm::ucx {
 namespace {
 
@@ -55,6 +57,9 @@ void take_signals_back(void* library) {
 
 Result<const Library*> open() {
   static Library table;
+  if (has_borrowed_rights()) {
+    return fail(Errc::unsupported, "a program that is set-user-id, or has capabilities of its file, loads no UCX: UCX_* variables say what code it loads");
+  }
   set_environment();
   const bool loaded_before = ::dlopen(kFile, RTLD_NOLOAD | RTLD_NOW) != nullptr;
   void* library = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);

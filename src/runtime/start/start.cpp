@@ -21,6 +21,8 @@
 #include <string>
 #include <utility>
 
+#include "base/environment.h"
+#include "comm/mpi/place.h"
 #include "runtime/crash.h"
 #include "runtime/fork_guard.h"
 #include "runtime/options.h"
@@ -51,7 +53,9 @@ Result<Launched> launch() {
   auto options = options_from_environment();
   KASANE_TRY(options);
   if (const auto place = mpi_place(environ); place.launched()) return launch_by_mpi(std::move(*options), place);
-  return std::getenv("KASANE_RANKS") != nullptr ? launch_ranks(std::move(*options)) : launch_alone(std::move(*options));
+  if (variable("KASANE_RANKS") != nullptr) return launch_ranks(std::move(*options));
+  KASANE_TRY(comm::mpi::refuse_unjoined_tasks(environ));
+  return launch_alone(std::move(*options));
 }
 
 void end_job_from_exit() noexcept {

@@ -48,6 +48,33 @@ TEST(MpiPlace, NoLauncher) {
   EXPECT_FALSE(place_in({"OMPI_COMM_WORLD_RANK=", "PMI_RANK=one", "PMI_RANKS=1", "SLURM_NTASKS=2", "OMPI_COMM_WORLD_SIZE=2"}).launched());
 }
 
+/// Why these variables cannot be those of a job; empty: they can.
+std::string refusal(std::vector<std::string> variables) {
+  std::vector<char*> environment;
+  for (auto& v : variables) environment.push_back(v.data());
+  environment.push_back(nullptr);
+  const auto result = refuse_unjoined_tasks(environment.data());
+  return result ? std::string() : result.error().message;
+}
+
+// As Slurm 22.05 sets them: srun's tasks have the step's variables, a batch script and salloc's shell only the allocation's.
+TEST(MpiPlace, TasksOfSrunThatNoMpiJoinsAreRefused) {
+  const std::vector<std::string> task{"SLURM_JOB_ID=1", "SLURM_NTASKS=2", "SLURM_PROCID=1", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2"};
+  for (const char* text : {"srun started 2 tasks, of which this is task 1", "--mpi=pmi2", "--mpi=pmix", "KASANE_RANKS=1"}) {
+    EXPECT_NE(refusal(task).find(text), std::string::npos) << refusal(task);
+  }
+  const std::vector<std::string> batch{"SLURM_JOB_ID=1", "SLURM_NTASKS=2", "SLURM_PROCID=0", "SLURM_LOCALID=0"}, shell{"SLURM_JOB_ID=1", "SLURM_NTASKS=2"};
+  EXPECT_EQ(refusal(batch), "");
+  EXPECT_EQ(refusal(shell), "");
+  EXPECT_EQ(refusal({"SLURM_JOB_ID=1", "SLURM_NTASKS=1", "SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=1"}), "") << "srun -n 1";
+  EXPECT_EQ(refusal({}), "");
+  for (const char* joined : {"PMI_RANK=1", "PMIX_RANK=1", "OMPI_COMM_WORLD_RANK=1"}) {
+    std::vector<std::string> with = task;
+    with.emplace_back(joined);
+    EXPECT_EQ(refusal(with), "") << joined;
+  }
+}
+
 // A PMIx launcher is one, but which MPI it started the user must say.
 TEST(MpiPlace, AutoAsksForTheNameWhereNobodySaysIt) {
   ::setenv("PMIX_RANK", "0", 1);

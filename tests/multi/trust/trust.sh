@@ -1,0 +1,54 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# trust.sh CASE KASANE PROGRAM: see each case. PROGRAM is tests/multi/launch's.
+set -u
+readonly kasane=$2 program=$3
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+unset ${!KASANE_*} ${!OMPI_*} ${!PMI_*} ${!PMIX_*} ${!SLURM_*}
+
+fail() {
+  printf 'trust: %s\n' "$@" >&2
+  exit 1
+}
+# expect TEXT COMMAND…: its output, both kinds, contains TEXT.
+expect() {
+  local text=$1 output
+  shift
+  output=$(timeout 20 "$@" 2>&1 < /dev/null)
+  [[ $output == *"$text"* ]] || fail "'$*' did not say '$text' but:" "$output"
+}
+
+# A set-user-id program is one rank with the defaults, whatever the variables say: it becomes no other number of ranks, no rank of an MPI (whose modules would be
+# loaded), does not execute itself again, and writes no file that they name.
+set_user_id() {
+  [[ $(id -u) == 0 ]] || { echo "needs root"; exit 77; }
+  command -v setpriv > /dev/null || { echo "needs setpriv"; exit 77; }
+  chmod 755 "$folder"
+  local as_nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+  install -m 4755 "$(command -v id)" id
+  [[ $("${as_nobody[@]}" ./id -u) == 0 ]] || { echo "$folder does not allow set-user-id programs"; exit 77; }
+  install -m 4755 "$program" program
+  local kasane_variables=(KASANE_RANKS=4 KASANE_TAG_OUTPUT=1 KASANE_TRACE="$folder/trace" KASANE_SPACE=nonsense)
+  expect "hello from rank 0 of 1" "${as_nobody[@]}" env "${kasane_variables[@]}" ./program hello
+  local mpi
+  for mpi in "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2" "PMI_RANK=1 PMI_SIZE=2" "PMIX_RANK=1 SLURM_NTASKS=2" "SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1"; do
+    expect "hello from rank 0 of 1" "${as_nobody[@]}" env $mpi KASANE_MPI=openmpi KASANE_TRACE="$folder/trace" ./program hello
+  done
+  [[ ! -e trace ]] || fail "it wrote the file that KASANE_TRACE names"
+  # Started by its owner the same file reads them.
+  expect "[0] hello from rank 0 of 4" env KASANE_RANKS=4 KASANE_TAG_OUTPUT=1 ./program hello
+}
+
+# srun without an MPI's launcher starts processes that know nothing of each other: refused, but not in a batch script, nor where ranks are asked for.
+srun() {
+  local task=(SLURM_JOB_ID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1)
+  expect "srun started 2 tasks, of which this is task 1" env "${task[@]}" "$program" hello
+  env "${task[@]}" "$program" hello > /dev/null 2>&1 && fail "the status of the refusal is 0"
+  expect "hello from rank 0 of 1" env "${task[@]}" KASANE_RANKS=1 "$program" hello
+  expect "hello from rank 0 of 2" env "${task[@]}" "$kasane" run -n 2 -- "$program" hello
+  expect "hello from rank 0 of 1" env SLURM_JOB_ID=1 SLURM_NTASKS=2 SLURM_PROCID=0 "$program" hello
+}
+
+"$1"
