@@ -13,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <utility>
 
@@ -36,6 +37,12 @@ const char* remedy(int number) {
     case EFBIG: return "; the limit of file sizes (ulimit -f) or the file system is too small for it";
     default: return "";
   }
+}
+
+// fs.protected_symlinks, also where it is off: links are followed here and not by the kernel. s: of the link.
+bool planted(const std::string& folder, const struct stat& s) {
+  struct stat f {};
+  return ::lstat(folder.c_str(), &f) == 0 && (f.st_mode & S_ISVTX) != 0 && (f.st_mode & S_IWOTH) != 0 && s.st_uid != f.st_uid && s.st_uid != ::geteuid();
 }
 
 tl::unexpected<FileError> refuse_errno(int number, const std::string& what) {
@@ -83,18 +90,37 @@ int read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset) {
 
 std::string through_proc(pid_t process, int fd) { return fmt::format("/proc/{}/fd/{}", process, fd); }
 
-int open_new(const std::string& path, bool& named) {
-  if (!named) {
-    const int fd = ::open(folder_of(path).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+bool is_there(const std::string& path, struct stat& s) { return ::lstat(path.c_str(), &s) == 0; }
+
+int open_new(const std::string& path, NewFile& file) {
+  // Who may see the file that it replaces is known at its end only (take_mode).
+  struct stat old {};
+  const mode_t mode = is_there(path, old) ? 0600 : 0666;
+  if (!file.named) {
+    const int fd = ::open(folder_of(path).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
-    named = true;   // a file system that has only files with names
+    file.named = true;   // a file system that has only files with names
   }
-  return ::open(temporary_name(path).c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+  return ::open(temporary_name(path, file).c_str(), O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR | O_CLOEXEC, mode);
+}
+
+// The new file gets the owner, group and permissions of the one that it replaces, as far as this user may give them. 0 or an errno.
+int take_mode(int fd, const std::string& path) {
+  struct stat old {}, now {};
+  if (!is_there(path, old)) return errno == ENOENT ? 0 : errno;
+  if (!S_ISREG(old.st_mode)) return EINVAL;
+  if (::fstat(fd, &now) != 0) return errno;
+  if (now.st_uid != old.st_uid) (void)!::fchown(fd, old.st_uid, static_cast<gid_t>(-1));   // root alone may
+  bool same_group = now.st_gid == old.st_gid;
+  if (!same_group) same_group = ::fchown(fd, static_cast<uid_t>(-1), old.st_gid) == 0;
+  mode_t mode = old.st_mode & 0777;
+  if (!same_group) mode = (mode & ~mode_t{070}) | ((mode & 07) << 3);   // what was for one group is not for another
+  return ::fchmod(fd, mode) == 0 ? 0 : errno;
 }
 
 // The last steps: 0 or an errno, and what was tried.
 int take_name(const NewFile& file, const std::string& path, std::string& tried) {
-  const std::string temporary = temporary_name(path);
+  const std::string temporary = temporary_name(path, file);
   if (!file.named) {
     tried = "naming it " + temporary;
     if (::linkat(AT_FDCWD, fmt::format("/proc/self/fd/{}", file.fd).c_str(), AT_FDCWD, temporary.c_str(), AT_SYMLINK_FOLLOW) != 0) return errno;
@@ -117,31 +143,63 @@ FileResult<void> flush_folder(const std::string& path) {
 }  // namespace
 
 FileResult<std::string> resolve(const std::string& path) {
+  constexpr int kMostLinks = 40;   // as the kernel
   std::error_code failure;
-  const std::filesystem::path resolved = std::filesystem::weakly_canonical(std::filesystem::absolute(path, failure), failure);
+  const std::filesystem::path whole = std::filesystem::absolute(path, failure);
   if (failure) return refuse_errno(failure.value(), "cannot find " + path);
-  if (!resolved.has_filename()) return refuse_errno(EISDIR, "cannot write " + path);
-  const auto status = std::filesystem::status(resolved, failure);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    return std::filesystem::is_directory(status) ? refuse_errno(EISDIR, "cannot use " + path) : refuse(EINVAL, "cannot use " + path + ": not a regular file");
+  std::deque<std::filesystem::path> rest(whole.begin(), whole.end());
+  std::filesystem::path resolved;
+  struct stat s {};
+  for (int links = 0; !rest.empty();) {
+    const std::filesystem::path part = rest.front();
+    rest.pop_front();
+    if (part == ".." || part == "." || part.empty()) {
+      if (part == "..") resolved = resolved.parent_path();
+      if (rest.empty() && part != "..") return refuse_errno(EISDIR, "cannot write " + path);
+      continue;
+    }
+    const std::filesystem::path next = resolved / part;
+    if (!is_there(next.string(), s)) {
+      if (errno != ENOENT) return refuse_errno(errno, "cannot find " + path);
+    } else if (S_ISLNK(s.st_mode)) {
+      if (++links > kMostLinks) return refuse_errno(ELOOP, "cannot find " + path);
+      if (planted(resolved.string(), s)) {
+        return refuse(EACCES, fmt::format("cannot use {}: {} is a symbolic link of user {} in a directory that all users may write to; name the file itself", path,
+                                          next.string(), s.st_uid));
+      }
+      const std::filesystem::path target = std::filesystem::read_symlink(next, failure);
+      if (failure) return refuse_errno(failure.value(), "cannot find " + path);
+      rest.insert(rest.begin(), target.begin(), target.end());
+      if (target.is_absolute()) resolved.clear();
+      continue;
+    }
+    resolved = next;
+  }
+  if (is_there(resolved.string(), s) && !S_ISREG(s.st_mode)) {
+    return S_ISDIR(s.st_mode) ? refuse_errno(EISDIR, "cannot use " + path) : refuse(EINVAL, "cannot use " + path + ": not a regular file");
   }
   return resolved.string();
 }
 
-std::string temporary_name(const std::string& path) { return path + ".kasane-new"; }
+std::string temporary_name(const std::string& path, const NewFile& file) {
+  return file.aside ? fmt::format("{}.kasane-new.{:016x}{:016x}", path, file.mark[0], file.mark[1]) : path + ".kasane-new";
+}
 
 FileResult<NewFile> create(const std::string& path, const Layout& layout, bool for_hosts) {
   if (auto allowed = check_limit(layout, path); !allowed) return tl::unexpected(allowed.error());
-  ::unlink(temporary_name(path).c_str());   // what a job left that was killed
   NewFile file;
   file.named = for_hosts;
   file.holder = ::getpid();
-  file.fd = open_new(path, file.named);
+  if (::getrandom(file.mark, sizeof file.mark, 0) != sizeof file.mark) return refuse_errno(EIO, fmt::format("cannot write {}: no random numbers", path));
+  ::unlink(temporary_name(path, file).c_str());   // what a job left that was killed
+  struct stat stays {};
+  file.aside = is_there(temporary_name(path, file), stays);
+  file.fd = open_new(path, file);
   if (file.fd < 0) return refuse_errno(errno, fmt::format("cannot write {} ({} bytes)", path, layout.file_bytes));
   std::array<std::byte, sizeof file.mark> mark{};
-  int number = ::getrandom(file.mark, sizeof file.mark, 0) == sizeof file.mark ? 0 : EIO;
   std::memcpy(mark.data(), file.mark, sizeof file.mark);
-  if (number == 0 && ::ftruncate(file.fd, static_cast<off_t>(layout.file_bytes)) != 0) number = errno;
+  int number = 0;
+  if ( ::ftruncate(file.fd, static_cast<off_t>(layout.file_bytes)) != 0) number = errno;
   if (number == 0) number = write_all(file.fd, mark, 0);
   if (number == 0) return file;
   abandon(file, path);
@@ -150,8 +208,8 @@ FileResult<NewFile> create(const std::string& path, const Layout& layout, bool f
 
 FileResult<int> open_same(const std::string& path, const Layout& layout, const NewFile& file) {
   if (auto allowed = check_limit(layout, path); !allowed) return tl::unexpected(allowed.error());
-  const std::string name = file.named ? temporary_name(path) : through_proc(file.holder, file.fd);
-  const int fd = ::open(name.c_str(), O_RDWR | O_CLOEXEC);
+  const std::string name = file.named ? temporary_name(path, file) : through_proc(file.holder, file.fd);
+  const int fd = ::open(name.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (file.named ? O_NOFOLLOW : 0));   // /proc's are links
   if (fd < 0) return refuse_errno(errno, "cannot open " + name);
   std::array<std::byte, sizeof file.mark> mark{};
   if (read_all(fd, mark, 0) == 0 && std::memcmp(mark.data(), file.mark, mark.size()) == 0) return fd;
@@ -183,6 +241,8 @@ FileResult<void> commit(NewFile& file, const Contents& contents, std::span<const
   if (number != 0) {
     done = refuse_errno(number, fmt::format("writing the header of {}; the file needs up to {} bytes, {} are free there", path, layout.file_bytes,
                                             free_text(path)));
+  } else if (const int failed = take_mode(file.fd, path)) {
+    done = refuse_errno(failed, fmt::format("the file for {} is written, but cannot have the permissions of the one that it replaces", path));
   } else {
     done = flush(file.fd, path);
   }
@@ -198,18 +258,19 @@ FileResult<void> commit(NewFile& file, const Contents& contents, std::span<const
 
 void abandon(NewFile& file, const std::string& path) noexcept {
   if (file.fd < 0) return;
-  if (file.named) ::unlink(temporary_name(path).c_str());
+  if (file.named) ::unlink(temporary_name(path, file).c_str());
   ::close(std::exchange(file.fd, -1));
 }
 
 // ---- reading ------------------------------------------------------------------------------------------------------------------
 
 FileResult<OldFile> OldFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);   // a FIFO would wait for a writer
   struct stat s {};
   if (fd < 0 || ::fstat(fd, &s) != 0) {
     const int number = errno;
     if (fd >= 0) ::close(fd);
+    if (number == ENXIO) return refuse(EINVAL, path + " is not a regular file");   // a socket
     return refuse(number, fmt::format("cannot read {}: {}", path, std::strerror(number)));
   }
   OldFile file(fd, path);

@@ -27,13 +27,15 @@ struct NewFile {
   int fd = -1;
   pid_t holder = 0;
   bool named = false;
+  bool aside = false;           ///< another user's file or a directory lies at the usual temporary name
   std::uint64_t mark[2] = {};   ///< stands in the header's place until commit(): by it others see that they have the same file
 };
 
-/// The absolute name behind `path`, symbolic links followed: what is replaced is the file, not a link to it.
+/// The absolute name behind `path`, symbolic links followed: what is replaced is the file, not a link to it. Links of other users in directories like /tmp are
+/// refused, and so is what is no regular file.
 [[nodiscard]] FileResult<std::string> resolve(const std::string& path);
 /// The name that a file has while it is written, if it has one.
-[[nodiscard]] std::string temporary_name(const std::string& path);
+[[nodiscard]] std::string temporary_name(const std::string& path, const NewFile&);
 
 /// A file for `layout`, to become `path` (resolved). for_hosts: ranks of other hosts are to open it.
 [[nodiscard]] FileResult<NewFile> create(const std::string& path, const Layout&, bool for_hosts);

@@ -193,7 +193,7 @@ class Work {
   FileResult<std::string> note_path(const char* path) {
     auto resolved = resolve(path);
     if (!resolved) return resolved;
-    if (temporary_name(*resolved).size() >= sizeof shared_[0].path) return refuse(ENAMETOOLONG, fmt::format("the name of {} is too long", *resolved));
+    if (temporary_name(*resolved, {.aside = true}).size() >= sizeof shared_[0].path) return refuse(ENAMETOOLONG, fmt::format("the name of {} is too long", *resolved));
     std::memcpy(shared_[0].path, resolved->c_str(), resolved->size() + 1);
     return resolved;
   }
@@ -393,7 +393,9 @@ CheckpointFailure restore(const char* path, void* data, const Contents& contents
 CheckpointFailure describe_checkpoint(const char* path, Contents& contents) {
   CheckpointFailure failure;
   attempt(failure, [&]() -> FileResult<void> {
-    const auto file = OldFile::open(path);
+    const auto resolved = resolve(path);
+    if (!resolved) return tl::unexpected(resolved.error());
+    const auto file = OldFile::open(*resolved);
     if (!file) return tl::unexpected(file.error());
     contents = file->header().contents();
     return {};

@@ -4,13 +4,19 @@
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <thread>
 
 #include "fixtures.h"
 
@@ -171,9 +177,126 @@ TEST(CheckpointFile, OthersFindTheSameFileOrSayThatTheyDoNot) {
 
 TEST(CheckpointFile, TakesAwayWhatAKilledJobLeft) {
   const Folder folder;
-  std::ofstream(temporary_name(folder.file())) << "half of a checkpoint";
+  std::ofstream(folder.file("c.kasane-new")) << "half of a checkpoint";
   ASSERT_TRUE(save(folder.file(), pattern(5, 7)));
   EXPECT_EQ(folder.names(), std::vector<std::string>{"c"});
+}
+
+/// f in a thread that this user's other files do not belong to; only root may.
+template <class F>
+void as_user(uid_t user, F&& f) {
+  std::thread([&] {
+    ASSERT_EQ(::syscall(SYS_setresuid, -1, user, -1), 0);   // of this thread alone, unlike the function
+    f();
+  }).join();
+}
+
+// Nobody must wait for a writer that never comes.
+TEST(CheckpointFile, RefusesWhatIsNoRegularFileAtOnce) {
+  const Folder folder;
+  ASSERT_EQ(::mkfifo(folder.file("fifo").c_str(), 0600), 0);
+  const int socket = ::socket(AF_UNIX, SOCK_DGRAM, 0);
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  std::snprintf(name.sun_path, sizeof name.sun_path, "%s", folder.file("socket").c_str());
+  ASSERT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+  ::close(socket);
+  const auto stuck = std::signal(SIGALRM, SIG_DFL);
+  ::alarm(20);   // ends the test where it waits
+  for (const std::string& path : {folder.file("fifo"), folder.file("socket"), folder.path(), std::string("/dev/zero")}) {
+    const auto read = OldFile::open(path);
+    ASSERT_FALSE(read) << path;
+    EXPECT_EQ(read.error().code, EINVAL) << read.error().text;
+    EXPECT_NE(read.error().text.find("not a regular file"), std::string::npos) << read.error().text;
+    EXPECT_FALSE(resolve(path)) << path;
+  }
+  // Planted where ranks of other hosts look for the file that they are to write.
+  const Layout layout(kChunkBytes);
+  auto file = create(folder.file(), layout, true);
+  ASSERT_TRUE(file);
+  ASSERT_EQ(::rename(folder.file("fifo").c_str(), folder.file("c.kasane-new").c_str()), 0);
+  EXPECT_FALSE(open_same(folder.file(), layout, *file));
+  abandon(*file, folder.file());
+  ::alarm(0);
+  std::signal(SIGALRM, stuck);
+}
+
+TEST(CheckpointFile, AFileThatIsReplacedKeepsItsMode) {
+  for (const bool named : {false, true}) {
+    const Folder folder;
+    struct stat s {};
+    const auto mode = [&] { return ::stat(folder.file().c_str(), &s) == 0 ? s.st_mode & 07777 : 0; };
+    const mode_t before = ::umask(027);
+    ASSERT_TRUE(save(folder.file(), pattern(5, 1), 0, named));
+    EXPECT_EQ(mode(), 0640u) << "a new one's is the umask's matter";
+    for (const mode_t kept : {0600u, 0664u, 0400u}) {
+      ASSERT_EQ(::chmod(folder.file().c_str(), kept), 0);
+      ASSERT_TRUE(save(folder.file(), pattern(5, 2), 0, named));
+      EXPECT_EQ(mode(), kept);
+    }
+    ::umask(before);
+    if (::geteuid() != 0) continue;
+    ASSERT_EQ(::chown(folder.file().c_str(), 1234, 4321), 0);
+    ASSERT_TRUE(save(folder.file(), pattern(5, 3), 0, named));
+    EXPECT_EQ(mode(), 0400u);
+    EXPECT_EQ(s.st_uid, 1234u);
+    EXPECT_EQ(s.st_gid, 4321u);
+    // Another user may not give it that group: nor then the group's rights.
+    ASSERT_EQ(::chmod(folder.file().c_str(), 0664), 0);
+    ASSERT_EQ(::chmod(folder.path().c_str(), 0777), 0);
+    as_user(65534, [&] { EXPECT_TRUE(save(folder.file(), pattern(5, 4), 0, named)); });
+    EXPECT_EQ(mode(), 0644u);
+    EXPECT_EQ(s.st_uid, 65534u);
+  }
+}
+
+TEST(CheckpointFile, WhileItIsWrittenOthersSeeNoMoreThanOfTheOldOne) {
+  const Folder folder;
+  ASSERT_TRUE(save(folder.file(), pattern(5, 1)));
+  ASSERT_EQ(::chmod(folder.file().c_str(), 0600), 0);
+  auto file = create(folder.file(), Layout(kChunkBytes), true);
+  ASSERT_TRUE(file);
+  struct stat s {};
+  ASSERT_EQ(::stat(folder.file("c.kasane-new").c_str(), &s), 0);
+  EXPECT_EQ(s.st_mode & 077, 0u);
+  abandon(*file, folder.file());
+}
+
+// In a directory like /tmp.
+TEST(CheckpointFile, FollowsNoLinkThatAnotherUserPlanted) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root has two users";
+  const Folder folder, mine;
+  ASSERT_EQ(::chmod(folder.path().c_str(), 01777), 0);
+  const std::string precious = mine.file("precious");
+  std::ofstream(precious) << "precious";
+  ASSERT_EQ(::symlink(precious.c_str(), folder.file("link").c_str()), 0);
+  EXPECT_EQ(resolve(folder.file("link")).value_or(""), precious) << "one's own link is followed";
+  ASSERT_EQ(::symlink(mine.path().c_str(), folder.file("folder").c_str()), 0);
+  for (const char* name : {"link", "folder"}) ASSERT_EQ(::lchown(folder.file(name).c_str(), 65534, 65534), 0);
+  for (const char* name : {"link", "folder/precious", "folder/new"}) {
+    const auto resolved = resolve(folder.file(name));
+    ASSERT_FALSE(resolved) << name << " is " << *resolved;
+    EXPECT_NE(resolved.error().text.find("is a symbolic link of user 65534"), std::string::npos) << resolved.error().text;
+  }
+  ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
+  EXPECT_TRUE(resolve(folder.file("link"))) << "who may write here is trusted";
+}
+
+// Neither a link nor a file or directory at the temporary name keeps a checkpoint from being written, or is written through.
+TEST(CheckpointFile, WhatIsPlantedAtItsTemporaryNameHarmsNothing) {
+  for (const bool named : {false, true}) {
+    const Folder folder;
+    const std::string precious = folder.file("precious"), planted = folder.file("c.kasane-new");
+    std::ofstream(precious) << "precious";
+    ASSERT_EQ(::symlink(precious.c_str(), planted.c_str()), 0);
+    ASSERT_TRUE(save(folder.file(), pattern(5, 1), 0, named));
+    EXPECT_EQ(std::filesystem::file_size(precious), 8u);
+    ASSERT_EQ(::mkdir(planted.c_str(), 0700), 0);   // as what cannot be removed, also another user's file in /tmp
+    const auto saved = save(folder.file(), pattern(5, 2), 0, named);
+    ASSERT_TRUE(saved) << saved.error().text;
+    EXPECT_EQ(*load(folder.file()), pattern(5, 2));
+    EXPECT_EQ(folder.names().size(), 3u);
+  }
 }
 
 TEST(CheckpointFile, MindsTheLimitOfFileSizes) {
