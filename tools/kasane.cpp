@@ -11,6 +11,7 @@
 #include <string>
 
 #include "commands.h"
+#include "base/standard_descriptors.h"
 
 namespace {
 
@@ -39,6 +40,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  kasane::open_standard_descriptors();
   try {
     return run(argc, argv);
   } catch (const std::exception& e) {

@@ -41,13 +41,6 @@ sigset_t watched_signals() {
   return set;
 }
 
-/// Descriptors 0, 1 and 2 must exist, or our pipes would take their numbers.
-void ensure_standard_descriptors() {
-  int fd = ::open("/dev/null", O_RDWR);
-  while (fd >= 0 && fd <= 2) fd = ::open("/dev/null", O_RDWR);
-  if (fd > 2) ::close(fd);
-}
-
 void read_from_nowhere() {
   const int null = ::open("/dev/null", O_RDONLY);
   if (null < 0) return;
@@ -110,7 +103,6 @@ std::string indented(std::string_view report) {
 }  // namespace
 
 Result<Supervisor> Supervisor::create(std::uint32_t ranks, SupervisorOptions options) {
-  ensure_standard_descriptors();
   auto status = JobStatus::create(ranks);
   KASANE_TRY(status);
   Supervisor supervisor(*status, options);

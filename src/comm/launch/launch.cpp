@@ -9,6 +9,7 @@
 #include "base/environment.h"
 #include "base/options.h"
 #include "base/process.h"
+#include "base/standard_descriptors.h"
 #include "comm/bootstrap/supervisor.h"
 #include "comm/mpi/library.h"
 #include "comm/mpi/place.h"
@@ -41,6 +42,7 @@ Result<Job> fork_ranks(std::uint32_t ranks, bool tag_output) {
 }  // namespace
 
 Result<std::unique_ptr<Session>> launch() {
+  open_standard_descriptors();
   SessionOptions options;
   std::uint64_t ranks = 1;
   bool tag_output = false;

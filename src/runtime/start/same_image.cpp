@@ -14,6 +14,7 @@
 #include <cstring>
 #include <utility>
 
+
 namespace kasane::runtime {
 namespace {
 

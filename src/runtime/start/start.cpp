@@ -23,6 +23,7 @@
 
 #include "base/environment.h"
 #include "comm/mpi/place.h"
+#include "base/standard_descriptors.h"
 #include "runtime/crash.h"
 #include "runtime/fork_guard.h"
 #include "runtime/options.h"
@@ -107,6 +108,7 @@ int rank_main(int argc, char** argv, char** envp) {
 
 /// Decides what this process is. The supervisor never returns from here.
 void become_launched() {
+  kasane::open_standard_descriptors();
   auto launched = launch();
   if (!launched) refuse(launched.error());
   g_launched = std::move(*launched);
