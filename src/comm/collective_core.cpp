@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/memory_file.h"
 #include "comm/collectives.h"
 
 namespace kasane::comm {
@@ -23,11 +24,7 @@ constexpr std::size_t kRegionGroups = 16;
 
 std::size_t block_bytes(std::uint32_t members) noexcept { return (CollectiveBlock::bytes(members) + 4095) / 4096 * 4096; }
 
-std::byte* map_memory(std::size_t bytes, int fd) {
-  const int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
-  void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
-  return p == MAP_FAILED ? nullptr : static_cast<std::byte*>(p);
-}
+constexpr char kWhat[] = "collectives";
 
 /// What members tell each other when a group is made.
 struct Place {
@@ -87,7 +84,7 @@ GroupState& CollectiveCore::take_slot() {
 
 CollectiveCore::Memory CollectiveCore::take_memory(std::uint32_t members) {
   Memory m{.bytes = block_bytes(members)};
-  m.own = reinterpret_cast<CollectiveBlock*>(map_memory(m.bytes, -1));
+  m.own = reinterpret_cast<CollectiveBlock*>(map_sparse(m.bytes, kWhat).value_or(nullptr));
   KASANE_CHECK(m.own != nullptr, "no memory for a group's messages");
   take_shared(m);
   return m;
@@ -133,12 +130,12 @@ CollectiveBlock* CollectiveCore::block_of(Rank rank, std::uint64_t offset) const
 Result<void> CollectiveCore::attach(Group& world_group) {
   GroupState& world = world_group.state_;
   region_bytes_ = kRegionGroups * block_bytes(transport_.ranks());
-  region_fd_ = ::memfd_create("kasane-collectives", MFD_CLOEXEC);
-  if (region_fd_ < 0 || ::ftruncate(region_fd_, static_cast<off_t>(region_bytes_)) != 0) {
-    return fail(Errc::io, "memory of " + std::to_string(region_bytes_) + " bytes for collectives: " + std::strerror(errno));
-  }
-  region_ = map_memory(region_bytes_, region_fd_);
-  if (region_ == nullptr) return fail(Errc::io, "mapping " + std::to_string(region_bytes_) + " bytes for collectives: " + std::strerror(errno));
+  auto file = memory_file("kasane-collectives", region_bytes_);
+  KASANE_TRY(file);
+  region_fd_ = *file;
+  auto region = map_sparse(region_bytes_, kWhat, region_fd_);
+  KASANE_TRY(region);
+  region_ = *region;
   free_ = {{0, region_bytes_}};
   Memory& memory = memory_[world.slot()];
   take_shared(memory);   // the first: offset 0 on every rank

@@ -13,28 +13,21 @@
 #include <string>
 
 #include "base/assert.h"
+#include "base/memory_file.h"
 
 namespace kasane::gas {
 namespace {
 
-/// Zeros that cost nothing until they are touched; of the file, if there is one.
-Result<void*> map_zeros(std::size_t bytes, int fd = -1) {
-  void* got = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | MAP_NORESERVE, fd, 0);
-  if (got == MAP_FAILED) return fail_errno(Errc::out_of_memory, "cannot map " + std::to_string(bytes) + " bytes for the address cache");
-  ::madvise(got, bytes, MADV_NOHUGEPAGE);   // a huge page behind every touched word would commit memory 512 times faster than it is used
-  return got;
-}
+constexpr char kWhat[] = "the address cache";
 
-/// The same, which the other ranks of the host map too.
-Result<void*> map_shared_zeros(comm::Transport& transport, std::size_t bytes) {
-  const int fd = ::memfd_create("kasane-addresses", MFD_CLOEXEC);
-  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
-    return fail_errno(Errc::out_of_memory, "creating " + std::to_string(bytes) + " bytes for the address cache");
-  }
-  auto words = map_zeros(bytes, fd);
+/// Zeros, which the other ranks of the host map too.
+Result<std::byte*> map_shared(comm::Transport& transport, std::size_t bytes) {
+  auto file = memory_file("kasane-addresses", bytes);
+  KASANE_TRY(file);
+  auto words = map_sparse(bytes, kWhat, *file);
+  auto attached = words ? transport.attach(kAddresses, *file, *words, bytes) : Result<void>();
+  ::close(*file);
   KASANE_TRY(words);
-  auto attached = transport.attach(kAddresses, fd, static_cast<std::byte*>(*words), bytes);
-  ::close(fd);
   KASANE_TRY(attached);
   return words;
 }
@@ -49,13 +42,13 @@ AddressCache::Found found_by(std::uint64_t word0) noexcept { return {Location::o
 
 Result<std::unique_ptr<AddressCache>> AddressCache::create(comm::Transport& transport, const Directory& directory) {
   const std::size_t bytes = directory.pages().count() * sizeof(Word);
-  auto words = transport.facts().completes_inline && transport.ranks() > 1 ? map_shared_zeros(transport, bytes) : map_zeros(bytes);
+  auto words = transport.facts().completes_inline && transport.ranks() > 1 ? map_shared(transport, bytes) : map_sparse(bytes, kWhat);
   KASANE_TRY(words);
-  auto owed = map_zeros(directory.pages().count() * sizeof(comm::ReplyToken));
+  auto owed = map_sparse(directory.pages().count() * sizeof(comm::ReplyToken), kWhat);
   if (!owed) ::munmap(*words, bytes);
   KASANE_TRY(owed);
   return std::unique_ptr<AddressCache>(
-      new AddressCache(transport, directory, static_cast<Word*>(*words), static_cast<comm::ReplyToken*>(*owed)));
+      new AddressCache(transport, directory, reinterpret_cast<Word*>(*words), reinterpret_cast<comm::ReplyToken*>(*owed)));
 }
 
 AddressCache::AddressCache(comm::Transport& transport, const Directory& directory, Word* words, comm::ReplyToken* owed)

@@ -8,16 +8,16 @@
 #include <ctime>
 #include <string>
 
+#include "base/memory_file.h"
 #include "gas/regions.h"
 
 namespace kasane::gas {
 
 Result<std::unique_ptr<Attractor>> Attractor::create(comm::Transport& transport, const Directory& directory, Mover& mover, const Config& config) {
   const std::size_t bytes = directory.pages().in(config.offset, config.bytes).size() * sizeof(Count);
-  void* got = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);   // costs memory where pages are used
-  if (got == MAP_FAILED) return fail_errno(Errc::out_of_memory, "cannot map " + std::to_string(bytes) + " bytes to count the uses of pages");
-  ::madvise(got, bytes, MADV_NOHUGEPAGE);
-  return std::unique_ptr<Attractor>(new Attractor(transport, directory, mover, config, static_cast<Count*>(got)));
+  auto got = map_sparse(bytes, "the uses of pages");
+  KASANE_TRY(got);
+  return std::unique_ptr<Attractor>(new Attractor(transport, directory, mover, config, reinterpret_cast<Count*>(*got)));
 }
 
 Attractor::Attractor(comm::Transport& transport, const Directory& directory, Mover& mover, const Config& config, Count* uses) noexcept

@@ -7,15 +7,15 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/memory_file.h"
 
 namespace kasane::mem {
 
 Result<AdviceTable> AdviceTable::create(std::uint64_t pages) {
   // Zeros that cost nothing until they are written: of nothing anything was said.
-  void* const got = ::mmap(nullptr, pages * sizeof(Word), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (got == MAP_FAILED) return fail_errno(Errc::out_of_memory, "cannot map " + std::to_string(pages * sizeof(Word)) + " bytes for what programs say of pages");
-  ::madvise(got, pages * sizeof(Word), MADV_NOHUGEPAGE);
-  return AdviceTable(static_cast<Word*>(got), pages);
+  auto got = map_sparse(pages * sizeof(Word), "what programs say of pages");
+  KASANE_TRY(got);
+  return AdviceTable(reinterpret_cast<Word*>(*got), pages);
 }
 
 AdviceTable::AdviceTable(AdviceTable&& o) noexcept : words_(std::exchange(o.words_, nullptr)), pages_(std::exchange(o.pages_, 0)) {}

@@ -6,15 +6,16 @@
 #include <string>
 #include <utility>
 
+#include "base/memory_file.h"
+
 namespace kasane::mem {
 
 Result<Arrivals> Arrivals::create(std::uint64_t pages) {
   auto noted = BlockSet::create(pages);
   KASANE_TRY(noted);
-  void* const got = ::mmap(nullptr, pages * sizeof(Tick), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (got == MAP_FAILED) return fail_errno(Errc::out_of_memory, "cannot map " + std::to_string(pages * sizeof(Tick)) + " bytes for when pages came");
-  ::madvise(got, pages * sizeof(Tick), MADV_NOHUGEPAGE);
-  return Arrivals(std::move(*noted), static_cast<std::atomic<Tick>*>(got), pages);
+  auto got = map_sparse(pages * sizeof(Tick), "when pages came");
+  KASANE_TRY(got);
+  return Arrivals(std::move(*noted), reinterpret_cast<std::atomic<Tick>*>(*got), pages);
 }
 
 Arrivals::Arrivals(Arrivals&& o) noexcept

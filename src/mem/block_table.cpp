@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/memory_file.h"
 #include "mem/page_tables.h"
 
 namespace kasane::mem {
@@ -22,24 +23,15 @@ constexpr std::uint64_t kFanOut = 64;
 
 constexpr std::uint64_t groups(std::uint64_t n) { return (n + kFanOut - 1) / kFanOut; }
 
-Result<void*> map_zeros(const char* what, std::size_t bytes) {
-  void* got = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (got == MAP_FAILED)
-    return fail_errno(Errc::out_of_memory, "cannot map " + std::to_string(bytes) + " bytes for the " + what);
-  // A huge page behind every touched word would commit the map 512 times faster than it is used.
-  ::madvise(got, bytes, MADV_NOHUGEPAGE);
-  return got;
-}
-
 }  // namespace
 
 template <class Word>
 Result<WordTable<Word>> WordTable<Word>::create(std::uint64_t blocks) {
   if (blocks == 0) return fail(Errc::invalid_argument, "a block table of 0 blocks");
-  auto map = map_zeros("block table", blocks * sizeof(std::atomic<Word>));
+  auto map = map_sparse(blocks * sizeof(std::atomic<Word>), "the block table");
   if (!map) return tl::unexpected<Error>(std::move(map).error());
   WordTable table;
-  table.words_ = static_cast<std::atomic<Word>*>(*map);
+  table.words_ = reinterpret_cast<std::atomic<Word>*>(*map);
   table.blocks_ = blocks;
   return table;
 }
@@ -73,11 +65,11 @@ Result<BlockSet> BlockSet::create(std::uint64_t blocks) {
     s.counters_[level] = groups(level == 0 ? s.words_ : s.counters_[level - 1]);
     bytes += s.counters_[level] * sizeof *s.counts_[level];
   }
-  auto map = map_zeros("block set", bytes);
+  auto map = map_sparse(bytes, "a block set");
   if (!map) return tl::unexpected<Error>(std::move(map).error());
   s.mapped_ = *map;
   s.mapped_bytes_ = bytes;
-  s.bits_ = static_cast<std::atomic<std::uint64_t>*>(*map);
+  s.bits_ = reinterpret_cast<std::atomic<std::uint64_t>*>(*map);
   auto* counts = reinterpret_cast<std::atomic<std::uint32_t>*>(s.bits_ + s.words_);
   for (int level = 0; level < kLevels; ++level) {
     s.counts_[level] = counts;

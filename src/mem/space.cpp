@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/memory_file.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -100,26 +101,13 @@ std::byte* reserve_anywhere(std::size_t bytes) {
   return reinterpret_cast<std::byte*>(base);
 }
 
-// A sparse memory file. Its size is only a bound: pages come one by one as they are touched.
-Result<int> sparse_file(const char* name, std::size_t bytes) {
-  const int fd = ::memfd_create(name, MFD_CLOEXEC);
-  if (fd < 0) return fail_errno(Errc::limit, text("memfd_create(%s) failed", name));
-  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
-    const int number = errno;
-    ::close(fd);
-    return fail_errno(Errc::limit, text("the memory file %s cannot have %zu bytes (see ulimit -f)", name, bytes), number);
-  }
-  return fd;
-}
-
-// MADV_DONTDUMP: a core file with three sparse views of up to 1 TiB each would be useless.
 Result<std::byte*> map_file(const char* what, int fd, std::size_t bytes, int access, std::byte* at) {
   const int flags = MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0);
   void* got = ::mmap(at, bytes, access, flags, fd, 0);
   if (got == MAP_FAILED)
     return fail_errno(Errc::limit, text("cannot map %s, %zu bytes at %p (47 bits of address hold V, A, T and the peers' M; "
                                          "%s)", what, bytes, static_cast<void*>(at), advice()));
-  ::madvise(got, bytes, MADV_DONTDUMP);
+  leave_out_of_core(got, bytes);
   return static_cast<std::byte*>(got);
 }
 
@@ -168,10 +156,10 @@ Result<Space> Space::create(std::byte* base, std::size_t bytes) {
                       static_cast<void*>(base), kPageBytes));
   Space s;   // from here its destructor takes back whatever was made
   s.bytes_ = bytes;
-  auto m = sparse_file("kasane-M", bytes);
+  auto m = memory_file("kasane-M", bytes);
   if (!m) return tl::unexpected<Error>(std::move(m).error());
   s.m_fd_ = *m;
-  auto t = sparse_file("kasane-T", bytes);
+  auto t = memory_file("kasane-T", bytes);
   if (!t) return tl::unexpected<Error>(std::move(t).error());
   s.t_fd_ = *t;
   s.a_ = reserve_anywhere(bytes);   // aligned as V is, so that large frames (mem/large_frames.h) fit both, and whole page tables (mem/page_tables.h) belong to a range

@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "base/assert.h"
+#include "base/memory_file.h"
 #include "mem/space.h"
 
 #ifndef MADV_GUARD_INSTALL
@@ -28,15 +29,13 @@ bool mark(std::byte* page) {
 }
 
 bool probe() {
-  const int fd = ::memfd_create("kasane-probe", MFD_CLOEXEC);
+  const int fd = memory_file("kasane-probe", kBlockBytes).value_or(-1);
   if (fd < 0) return false;
   bool marked = false;
-  if (::ftruncate(fd, kBlockBytes) == 0) {
-    void* page = ::mmap(nullptr, kBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (page != MAP_FAILED) {
-      marked = mark(static_cast<std::byte*>(page));
-      ::munmap(page, kBlockBytes);
-    }
+  void* page = ::mmap(nullptr, kBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (page != MAP_FAILED) {
+    marked = mark(static_cast<std::byte*>(page));
+    ::munmap(page, kBlockBytes);
   }
   ::close(fd);
   return marked;

@@ -30,6 +30,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/memory_file.h"
 #include "mem/closed_blocks.h"
 #include "mem/fault_threads.h"
 #include "mem/mappings.h"
@@ -430,10 +431,9 @@ Result<std::unique_ptr<FaultEngine>> make_uffd_engine(const Space& space, Delive
   if (std::string missing = probe_userfaultfd(delivery); !missing.empty()) return fail(Errc::unsupported, std::move(missing));
   auto uffd = Userfaultfd::open(delivery);
   KASANE_TRY(uffd);
-  void* bytes = ::mmap(nullptr, space.blocks(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (bytes == MAP_FAILED) return fail_errno(Errc::out_of_memory, "cannot map " + std::to_string(space.blocks()) + " bytes for the rights of blocks");
-  ::madvise(bytes, space.blocks(), MADV_NOHUGEPAGE);   // a touched byte would commit 2 MiB
-  auto engine = std::make_unique<UffdEngine>(space, delivery, std::move(*uffd), static_cast<std::atomic<std::uint8_t>*>(bytes), mapping_limit);
+  auto bytes = map_sparse(space.blocks(), "the rights of blocks");
+  KASANE_TRY(bytes);
+  auto engine = std::make_unique<UffdEngine>(space, delivery, std::move(*uffd), reinterpret_cast<std::atomic<std::uint8_t>*>(*bytes), mapping_limit);
   KASANE_TRY(engine->open());
   return engine;
 }

@@ -17,6 +17,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/memory_file.h"
 #include "mem/space.h"
 
 namespace kasane::mem {
@@ -201,6 +202,7 @@ std::string probe_userfaultfd(Delivery delivery) {
   const int file = ::memfd_create("kasane-probe", MFD_CLOEXEC);
   const std::byte byte{1};
   int result = errno;
+  const RaisedFileLimit raised;
   if (file >= 0) {
     result = ::pwrite(file, &byte, 1, 0) == 1 ? try_protected_map(*u, file) : errno;
     ::close(file);

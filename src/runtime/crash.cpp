@@ -3,14 +3,17 @@
 
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <string>
 
 #include "mem/signal_dispatch.h"
+#include "mem/space.h"
 #include "runtime/crash_stack.h"
 #include "runtime/crash_text.h"
 #include "runtime/process_state.h"
@@ -101,6 +104,31 @@ void explain_address(const void* address, const char* meaning) noexcept {
   say(text);
 }
 
+// Of what lies in the space a core file has nothing (base/memory_file.h) but stacks. Pages that were never used cost nothing.
+
+void keep_in_core(const std::byte* from, std::size_t bytes) noexcept {
+  const auto first = reinterpret_cast<std::uintptr_t>(from) / mem::kBlockBytes * mem::kBlockBytes;
+  const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(from) + bytes;
+  ::madvise(reinterpret_cast<void*>(first), end - first, MADV_DODUMP);
+}
+
+/// The part of main's stack that it uses most, and of this rank's call stacks those that are taken first.
+void keep_stacks_in_core() noexcept {
+  constexpr std::size_t kMainBytes = std::size_t{1} << 20, kStacksBytes = std::size_t{16} << 20;
+  if (const std::byte* end = main_stack(); end != nullptr) keep_in_core(end - kMainBytes, kMainBytes + mem::kBlockBytes);
+  const ult::Pool* pool = ult::Pool::current();
+  if (pool == nullptr) return;
+  const ult::Config& c = pool->config();
+  const std::size_t own = c.stack_bytes * c.stacks_per_rank;
+  keep_in_core(c.stacks + raw(c.rank) * own, std::min(own, kStacksBytes));
+}
+
+/// The one that the crash came on, which may be another rank's, or any.
+void keep_stack_in_core(std::uintptr_t stack_pointer) noexcept {
+  const InStack in = find_stack(stack_pointer);
+  if (in.bytes != 0) keep_in_core(reinterpret_cast<const std::byte*>(stack_pointer), in.bytes - in.offset);
+}
+
 void explain_overflow(std::uintptr_t address, std::uintptr_t stack_pointer) noexcept {
   const bool near = stack_pointer != 0 && address - (stack_pointer - kNearStack) < kNearStack + 4096;
   if (!near || find_stack(address).bytes != 0) return;   // an address in a stack has been explained
@@ -115,8 +143,10 @@ void trace(const void* context, const void* address) noexcept {
   standard.sa_handler = SIG_DFL;
   mem::raw_sigaction(SIGALRM, &standard, nullptr);
   ::alarm(kTraceSeconds);
+  keep_stacks_in_core();
   Backtrace stack;
   unwind(context, stack);
+  keep_stack_in_core(stack.stack_pointer);
   explain_overflow(reinterpret_cast<std::uintptr_t>(address), stack.stack_pointer);
   for (std::size_t i = 0; i < stack.count; ++i) {
     const Frame& frame = stack.frames[i];

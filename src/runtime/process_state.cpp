@@ -19,6 +19,7 @@ Process g_process;
 std::atomic<comm::Phase> g_phase{comm::Phase::starting};
 void (*g_end_job)() noexcept = nullptr;
 SlotId g_main_slot = kNoSlot;
+const std::byte* g_main_stack = nullptr;
 
 void exit_early(int code) {
   if (g_process.status != nullptr) {
@@ -87,6 +88,11 @@ void install_exit_check(void (*end_job)() noexcept) {
   ::on_exit(at_exit, nullptr);
 }
 
-void note_main_thread() noexcept { g_main_slot = ult::Pool::self(); }
+void note_main_thread() noexcept {
+  g_main_slot = ult::Pool::self();
+  g_main_stack = static_cast<const std::byte*>(__builtin_frame_address(0));
+}
+
+const std::byte* main_stack() noexcept { return g_main_stack; }
 
 }  // namespace kasane::runtime

@@ -24,6 +24,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory_file.h"
 #include "base/process.h"
 #include "comm/collectives.h"
 #include "comm/engine/engine.h"
@@ -79,17 +80,14 @@ struct Region {
 
 Result<Region> attach_region(comm::Engine& engine, comm::RegionId id, std::size_t bytes) {
   bytes = (bytes + 4095) / 4096 * 4096;
-  const int fd = ::memfd_create("kasane-region", MFD_CLOEXEC);
-  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
-    return fail_errno(Errc::out_of_memory, "creating a region of " + std::to_string(bytes) + " bytes");
-  }
-  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-  if (base == MAP_FAILED) return fail_errno(Errc::out_of_memory, "mapping a region of " + std::to_string(bytes) + " bytes");
-  const Region region{static_cast<std::byte*>(base), bytes};
-  auto attached = engine.attach(id, fd, region.base, bytes);
-  ::close(fd);
+  auto file = memory_file("kasane-region", bytes);
+  KASANE_TRY(file);
+  auto base = map_sparse(bytes, "a region", *file);
+  auto attached = base ? engine.attach(id, *file, *base, bytes) : Result<void>();
+  ::close(*file);
+  KASANE_TRY(base);
   KASANE_TRY(attached);
-  return region;
+  return Region{*base, bytes};
 }
 
 std::uint32_t default_workers(std::uint32_t ranks) { return std::max(1u, topo::usable_cores() / ranks); }
@@ -196,6 +194,7 @@ struct Runtime::State {
 // ---- construction --------------------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::Job job, std::byte* space_base) {
+  const RaisedFileLimit raised;   // networks make memory files of their own
   auto state = std::make_unique<State>();
   state->options = options;
   if (auto built = state->build(std::move(job), space_base); !built) {

@@ -3,11 +3,12 @@
 // leaves nothing behind: the kernel frees all of it with the last process.
 #include "comm/bootstrap/job.h"
 
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <string>
+
+#include "base/memory_file.h"
 
 namespace kasane::comm {
 namespace {
@@ -53,11 +54,9 @@ Result<Job> create_job(std::uint32_t ranks, std::size_t shared_bytes) {
   job.shared_bytes = shared_bytes;
   Cleanup cleanup(job);
 
-  job.shared_fd = ::memfd_create("kasane-job", MFD_CLOEXEC);
-  if (job.shared_fd < 0) return fail_errno(Errc::limit, "memfd_create for the job's shared memory");
-  if (::ftruncate(job.shared_fd, static_cast<off_t>(shared_bytes)) != 0) {
-    return fail_errno(Errc::out_of_memory, "ftruncate of the job's shared memory to " + std::to_string(shared_bytes) + " bytes");
-  }
+  auto shared = memory_file("kasane-job", shared_bytes);
+  KASANE_TRY(shared);
+  job.shared_fd = *shared;
   job.postbox.resize(ranks);
   for (std::uint32_t r = 0; r < ranks; ++r) {
     int ends[2];

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/assert.h"
+#include "base/memory_file.h"
 
 namespace kasane::comm {
 namespace {
@@ -68,13 +69,13 @@ Engine::Core::~Core() {
 
 Result<void> Engine::Core::attach_locks() {
   constexpr std::size_t bytes = kStripes * sizeof(StripeLock);
-  const int fd = ::memfd_create("kasane-accumulate", MFD_CLOEXEC);
-  if (fd < 0 || ::ftruncate(fd, bytes) != 0) return fail(Errc::out_of_memory, "memfd for the locks of accumulate: " + std::string(std::strerror(errno)));
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED) return fail(Errc::out_of_memory, "mapping the locks of accumulate: " + std::string(std::strerror(errno)));
+  auto file = memory_file("kasane-accumulate", bytes);
+  KASANE_TRY(file);
+  auto memory = map_sparse(bytes, "the locks of accumulate", *file);
   // Not through the engine: a region without paths is refused to everybody, at no cost to the inline calls.
-  const auto attached = transport_.attach(kLockRegion, fd, static_cast<std::byte*>(memory), bytes);
-  ::close(fd);
+  const auto attached = memory ? transport_.attach(kLockRegion, *file, *memory, bytes) : Result<void>();
+  ::close(*file);
+  KASANE_TRY(memory);
   KASANE_TRY(attached);
   for (std::uint32_t r = 0; r < engine_.ranks_; ++r) locks_[r] = reinterpret_cast<StripeLock*>(transport_.mapped(Rank{r}, kLockRegion));
   return {};

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/memory_file.h"
 
 namespace kasane::comm::mpi {
 namespace {
@@ -24,10 +25,8 @@ constexpr std::size_t kScratchBytes = std::size_t{2} << 20;
 /// A sparse page-cache file like the regions', mapped.
 class Scratch {
  public:
-  Scratch() noexcept : fd_(::memfd_create("kasane-mpi-probe", MFD_CLOEXEC)) {
-    if (fd_ < 0 || ::ftruncate(fd_, kScratchBytes) != 0) return;
-    void* p = ::mmap(nullptr, kScratchBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_, 0);
-    if (p != MAP_FAILED) base_ = static_cast<std::byte*>(p);
+  Scratch() : fd_(memory_file("kasane-mpi-probe", kScratchBytes).value_or(-1)) {
+    if (fd_ >= 0) base_ = map_sparse(kScratchBytes, "a probe", fd_).value_or(nullptr);
   }
   ~Scratch() {
     if (base_ != nullptr) ::munmap(base_, kScratchBytes);

@@ -15,6 +15,7 @@
 
 #include "base/assert.h"
 #include "base/futex.h"
+#include "base/memory_file.h"
 
 namespace kasane::comm::shm {
 namespace {
@@ -47,7 +48,7 @@ Result<SharedMap> SharedMap::map(int fd, std::size_t bytes, const char* what) {
                                        " bytes (ranks times --space must fit 47 bits of address)");
   }
   // A core dump of this rank should not walk its peers' memory. Advice only: failure changes nothing.
-  (void)::madvise(p, bytes, MADV_DONTDUMP);
+  leave_out_of_core(p, bytes);
   return SharedMap(static_cast<std::byte*>(p), bytes);
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/memory_file.h"
 #include "base/process.h"
 #include "comm/bootstrap/supervisor.h"
 #include "comm/shm/shm_transport.h"
@@ -105,6 +106,7 @@ Result<void> check_job_size(std::uint64_t ranks, std::uint64_t here, std::uint64
     return fail(Errc::limit, "-n " + n + " with --space " + tebibytes(space_bytes) + ": ranks x space may be 64 TiB at most (47 address bits hold " +
                                  "every rank's memory), which is " + tebibytes(kMaxAddressBytes / ranks) + " of space for " + n + " ranks");
   }
+  KASANE_TRY(check_file_limit("the memory of a rank (--space)", space_bytes));
   const std::uint64_t available = available_memory();
   if (here * kRankBytes > available) {
     return fail(Errc::out_of_memory, "-n " + n + ": " + std::to_string(here) + " ranks on this host need " + std::to_string(here * kRankBytes >> 20) +
