@@ -14,11 +14,15 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/start/load_again.h"
 
 namespace kasane::runtime {
 namespace {
 
-constexpr char kMarker[] = "KASANE_SAME_IMAGE=";    ///< in the environment of the second start only; what follows is the stack limit that the program came with
+/// In the environment of the second start (and the third) only. What follows is the stack limit that the program came with, for the third start also where the image
+/// of the second lies, and its bytes.
+constexpr char kMarker[] = "KASANE_SAME_IMAGE=";
+constexpr std::size_t kNumbers = 3, kMarkerBytes = sizeof kMarker + kNumbers * 21;
 constexpr rlim_t kStackBytes = 8 << 20;             ///< where the kernel puts libraries depends on the limit
 
 bool g_same_image = false;
@@ -34,30 +38,35 @@ rlim_t set_stack_limit(rlim_t bytes) noexcept {
   return before;
 }
 
-/// kMarker and n, in decimal.
-void write_marker(char* to, rlim_t n) noexcept {
-  char digits[24];
-  std::size_t count = 0;
-  do digits[count++] = static_cast<char>('0' + n % 10);
-  while ((n /= 10) != 0);
+/// kMarker and the numbers, in decimal.
+void write_marker(char* to, const rlim_t (&numbers)[kNumbers]) noexcept {
   to = std::copy_n(kMarker, sizeof kMarker - 1, to);
-  *std::reverse_copy(digits, digits + count, to) = '\0';
+  for (rlim_t n : numbers) {
+    char digits[20];
+    std::size_t count = 0;
+    do digits[count++] = static_cast<char>('0' + n % 10);
+    while ((n /= 10) != 0);
+    to = std::reverse_copy(digits, digits + count, to);
+    *to++ = ' ';
+  }
+  *--to = '\0';
 }
 
 /// Started as an argument of the dynamic loader (ld.so program): /proc/self/exe is the loader then.
 bool loader_is_program() noexcept { return ::getauxval(AT_BASE) == 0; }
 
-/// Returns only if the system does not let it: then the ranks compare what they have loaded, and say what differs.
+/// Where the system refuses not to randomise, for the stack limit alone: it decides how the next image is laid out. Returns only if the program cannot be executed: then the
+/// ranks compare what they have loaded, and say what differs.
 void start_again(char** argv, char** environment) noexcept {
   const int before = ::personality(0xFFFFFFFF);
-  if (before < 0 || ::personality(static_cast<unsigned long>(before) | ADDR_NO_RANDOMIZE) < 0) return;
+  if (before >= 0) ::personality(static_cast<unsigned long>(before) | ADDR_NO_RANDOMIZE);
   const rlim_t stack = set_stack_limit(kStackBytes);
   std::size_t n = 0;
   while (environment[n] != nullptr) ++n;
   auto** longer = static_cast<char**>(__builtin_alloca((n + 2) * sizeof(char*)));
   std::copy_n(environment, n, longer);
-  char marker[sizeof kMarker + 24];
-  write_marker(marker, stack);
+  char marker[kMarkerBytes];
+  write_marker(marker, {stack, 0, 0});
   longer[n] = marker;
   longer[n + 1] = nullptr;
   // By its real path, so that ps shows the program's name.
@@ -68,26 +77,32 @@ void start_again(char** argv, char** environment) noexcept {
     ::execve(path, argv, longer);
   }
   ::execve("/proc/self/exe", argv, longer);
-  ::personality(static_cast<unsigned long>(before));
+  if (before >= 0) ::personality(static_cast<unsigned long>(before));
   set_stack_limit(stack);
 }
 
 // ---- the second start ------------------------------------------------------------------------------------------------
 
-/// Takes the marker out; true if it was there, with the number that stood in it.
-bool take_marker(char** environment, rlim_t& number) noexcept {
-  bool found = false;
+bool is_marker(const char* variable) noexcept { return std::strncmp(variable, kMarker, sizeof kMarker - 1) == 0; }
+
+/// The numbers of the last marker. False: there is none.
+bool read_marker(char* const* environment, rlim_t (&numbers)[kNumbers]) noexcept {
+  const char* found = nullptr;
+  for (; *environment != nullptr; ++environment) {
+    if (is_marker(*environment)) found = *environment;
+  }
+  if (found == nullptr) return false;
+  char* at = const_cast<char*>(found) + sizeof kMarker - 1;
+  for (rlim_t& number : numbers) number = std::strtoull(at, &at, 10);
+  return true;
+}
+
+void take_markers(char** environment) noexcept {
   char** to = environment;
   for (char** from = environment; *from != nullptr; ++from) {
-    if (std::strncmp(*from, kMarker, sizeof kMarker - 1) == 0) {
-      found = true;
-      number = std::strtoull(*from + sizeof kMarker - 1, nullptr, 10);
-    } else {
-      *to++ = *from;
-    }
+    if (!is_marker(*from)) *to++ = *from;
   }
   *to = nullptr;
-  return found;
 }
 
 /// FNV-1a, then a finish in which every bit depends on every byte (SplitMix64).
@@ -143,11 +158,22 @@ Mix job_identity(char* const* environment) noexcept {
 
 [[gnu::noinline]] void prepare(char** argv, char** environment, std::uint64_t& canary, std::uint64_t& pointers) noexcept {
   if (!mpi_place(environment).launched() || loader_is_program()) return;
-  rlim_t stack = kStackBytes;
-  if (!take_marker(environment, stack)) return start_again(argv, environment);
+  rlim_t numbers[kNumbers];
+  if (!read_marker(environment, numbers)) return start_again(argv, environment);
+  const auto [stack, first, first_bytes] = numbers;
+  const int now = ::personality(0xFFFFFFFF);
+  if (loaded_again()) {
+    drop_first_image({first, first_bytes});
+  } else if ((now & ADDR_NO_RANDOMIZE) == 0) {   // the system refused it
+    const FirstImage image = first_image();
+    char marker[kMarkerBytes];
+    write_marker(marker, {stack, image.program, image.bytes});
+    load_again(argv, environment, marker);   // returns where it cannot: the ranks will compare what they have loaded
+  }
+  take_markers(environment);
   // Programs that ranks start are randomised as ever, and have the user's limit; this one's layout is made.
   set_stack_limit(stack);
-  if (const int now = ::personality(0xFFFFFFFF); now >= 0) ::personality(static_cast<unsigned long>(now) & ~static_cast<unsigned long>(ADDR_NO_RANDOMIZE));
+  if (now >= 0) ::personality(static_cast<unsigned long>(now) & ~static_cast<unsigned long>(ADDR_NO_RANDOMIZE));
   const Mix mix = job_identity(environment);
   canary = mix.value(1);
   pointers = mix.value(2);

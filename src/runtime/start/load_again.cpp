@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the moment when a program that is not position-independent is mapped over itself, its data are those of the file: nothing may be called through its tables, so
+// all is inline, on system calls of its own, and its variables are on the stack.
+#include "runtime/start/load_again.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+namespace kasane::runtime {
+namespace {
+
+using Word = unsigned long;
+
+constexpr Word kPage = 4096;
+constexpr Word kProgram = 0x550000000000;   ///< below all that the kernel chooses for programs
+constexpr Word kTop = 0x6e0000000000;       ///< below all that it chooses for libraries, with up to 32 random bits (vm.mmap_rnd_bits), and above all programs
+constexpr Word kAlignment = 2 << 20;
+constexpr std::size_t kMostHeaders = 32;
+
+[[gnu::always_inline]] inline long call(long number, Word a = 0, Word b = 0, Word c = 0, Word d = 0, Word e = 0, Word f = 0) noexcept {
+  register Word r10 asm("r10") = d;
+  register Word r8 asm("r8") = e;
+  register Word r9 asm("r9") = f;
+  long result;
+  asm volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+  return result;
+}
+
+[[gnu::always_inline]] inline bool failed(long result) noexcept { return result < 0 && result > -4096; }
+[[gnu::always_inline]] inline Word page_down(Word n) noexcept { return n & ~(kPage - 1); }
+[[gnu::always_inline]] inline Word page_up(Word n) noexcept { return page_down(n + kPage - 1); }
+
+[[gnu::always_inline]] inline long map(Word at, Word bytes, int access, int flags, int fd = -1, Word offset = 0) noexcept {
+  return call(SYS_mmap, at, bytes, static_cast<Word>(access), static_cast<Word>(flags), static_cast<Word>(fd), offset);
+}
+
+/// A file of which segments are mapped.
+struct Object {
+  int fd = -1;
+  Elf64_Ehdr header;
+  Elf64_Phdr segments[kMostHeaders];
+  Word span = 0;   ///< from the lowest address of a segment to the end of the highest
+  Word low = 0;
+  Word bias = 0;
+
+  bool read(const char* path) noexcept {
+    fd = ::open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || ::pread(fd, &header, sizeof header, 0) != sizeof header) return false;
+    const std::size_t bytes = header.e_phnum * sizeof(Elf64_Phdr);
+    if (header.e_phnum > kMostHeaders || ::pread(fd, segments, bytes, static_cast<off_t>(header.e_phoff)) != static_cast<ssize_t>(bytes)) return false;
+    Word first = ~Word{0}, end = 0;
+    for (int i = 0; i < header.e_phnum; ++i) {
+      const Elf64_Phdr& s = segments[i];
+      if (s.p_type != PT_LOAD) continue;
+      if (s.p_vaddr < first) first = s.p_vaddr;
+      if (s.p_vaddr + s.p_memsz > end) end = s.p_vaddr + s.p_memsz;
+    }
+    low = page_down(first);
+    span = page_up(end) - low;
+    return end != 0;
+  }
+  [[nodiscard]] bool movable() const noexcept { return header.e_type == ET_DYN; }
+  /// Where its headers are mapped: with the segment that begins the file.
+  [[nodiscard]] Word headers() const noexcept { return bias + low + header.e_phoff; }
+
+  /// Takes the addresses [at, at + span), so that nobody else gets them.
+  bool reserve(Word at) noexcept {
+    bias = at - low;
+    return map(at, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE) == static_cast<long>(at);
+  }
+  /// Its own sections, over what is there.
+  [[gnu::always_inline]] inline bool map_segments() const noexcept {
+    for (int i = 0; i < header.e_phnum; ++i) {
+      const Elf64_Phdr& s = segments[i];
+      if (s.p_type != PT_LOAD) continue;
+      const int access = ((s.p_flags & PF_R) != 0 ? PROT_READ : 0) | ((s.p_flags & PF_W) != 0 ? PROT_WRITE : 0) | ((s.p_flags & PF_X) != 0 ? PROT_EXEC : 0);
+      const Word start = bias + page_down(s.p_vaddr), file_end = bias + s.p_vaddr + s.p_filesz, end = page_up(bias + s.p_vaddr + s.p_memsz);
+      const Word from_file = page_up(file_end);
+      if (s.p_filesz != 0 && failed(map(start, from_file - start, access, MAP_PRIVATE | MAP_FIXED, fd, page_down(s.p_offset)))) return false;
+      if (s.p_memsz == s.p_filesz) continue;
+      if (s.p_filesz != 0 && (s.p_flags & PF_W) != 0) {
+        Word at = file_end, count = from_file - file_end;
+        asm volatile("rep stosb" : "+D"(at), "+c"(count) : "a"(0) : "memory");
+      }
+      const Word zeros = s.p_filesz != 0 ? from_file : start;
+      if (end > zeros && failed(map(zeros, end - zeros, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED))) return false;
+    }
+    return true;
+  }
+};
+
+/// The path of the dynamic loader, in this image.
+const char* loader_path() noexcept {
+  const auto* headers = reinterpret_cast<const Elf64_Phdr*>(::getauxval(AT_PHDR));
+  Word bias = 0;
+  for (Word i = 0; i < ::getauxval(AT_PHNUM); ++i) {
+    if (headers[i].p_type == PT_PHDR) bias = reinterpret_cast<Word>(headers) - headers[i].p_vaddr;
+  }
+  for (Word i = 0; i < ::getauxval(AT_PHNUM); ++i) {
+    if (headers[i].p_type == PT_INTERP) return reinterpret_cast<const char*>(bias + headers[i].p_vaddr);
+  }
+  return nullptr;
+}
+
+/// Leaves no free page between kTop and where the kernel begins its search.
+bool fill_above_top() noexcept {
+  long got = 0;
+  for (Word bytes = Word{1} << 44; bytes >= kPage;) {
+    got = map(0, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+    if (!failed(got) && static_cast<Word>(got) >= kTop) continue;
+    if (!failed(got)) call(SYS_munmap, static_cast<Word>(got), bytes);
+    bytes /= 2;
+  }
+  return !failed(got);
+}
+
+/// The kernel would go on writing into this image's thread block. Absent before glibc 2.35.
+extern "C" {
+[[gnu::weak]] extern const std::ptrdiff_t __rseq_offset;
+[[gnu::weak]] extern const unsigned int __rseq_size;
+}
+bool leave_rseq() noexcept {
+  if (&__rseq_size == nullptr || __rseq_size == 0) return true;
+  constexpr Word kSignature = 0x53053053, kUnregister = 1;
+  Word area;
+  asm("mov %%fs:0, %0" : "=r"(area));
+  area += static_cast<Word>(__rseq_offset);
+  for (Word bytes = 32; bytes <= 256; bytes += 32) {   // the length that it was registered with
+    if (call(SYS_rseq, area, bytes, kUnregister, kSignature) == 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+FirstImage first_image() noexcept {
+  const auto* headers = reinterpret_cast<const Elf64_Phdr*>(::getauxval(AT_PHDR));
+  Word bias = 0, end = 0;
+  for (Word i = 0; i < ::getauxval(AT_PHNUM); ++i) {
+    const Elf64_Phdr& h = headers[i];
+    if (h.p_type == PT_PHDR) bias = reinterpret_cast<Word>(headers) - h.p_vaddr;
+    if (h.p_type == PT_LOAD && h.p_vaddr + h.p_memsz > end) end = h.p_vaddr + h.p_memsz;
+  }
+  return bias == 0 ? FirstImage{} : FirstImage{bias, page_up(end)};
+}
+
+bool loaded_again() noexcept {
+  const Word loader = ::getauxval(AT_BASE);   // no kernel puts it there
+  return loader < kTop && loader >= kTop - (Word{1} << 30);
+}
+
+void load_again(char** argv, char** environment, char* last) noexcept {
+  Object program, loader;
+  const char* path = loader_path();
+  if (path == nullptr || !program.read("/proc/self/exe") || !loader.read(path) || !loader.movable()) return;
+  if (!fill_above_top() || !loader.reserve((kTop - loader.span) & ~(kAlignment - 1)) || !loader.map_segments()) return;
+  if (program.movable() && !program.reserve(kProgram)) return;
+
+  // As the kernel lays it out: argc, argv, environment, auxiliary vector, each list with its end.
+  std::size_t arguments = 0, variables = 0, entries = 0;
+  while (argv[arguments] != nullptr) ++arguments;
+  while (environment[variables] != nullptr) ++variables;
+  const auto* values = reinterpret_cast<const Elf64_auxv_t*>(environment + variables + 1);
+  while (values[entries].a_type != AT_NULL) ++entries;
+  const std::size_t words = 1 + arguments + 1 + variables + 1 + 1 + 2 * (entries + 1) + 1;
+  auto* const stack = static_cast<Word*>(__builtin_alloca_with_align(words * sizeof(Word), 128));
+  Word* to = stack;
+  *to++ = arguments;
+  for (std::size_t i = 0; i <= arguments; ++i) *to++ = reinterpret_cast<Word>(argv[i]);
+  for (std::size_t i = 0; i < variables; ++i) *to++ = reinterpret_cast<Word>(environment[i]);
+  *to++ = reinterpret_cast<Word>(last);
+  *to++ = 0;
+  for (std::size_t i = 0; i <= entries; ++i) {
+    Word value = values[i].a_un.a_val;
+    if (values[i].a_type == AT_PHDR) value = program.headers();
+    if (values[i].a_type == AT_ENTRY) value = program.bias + program.header.e_entry;
+    if (values[i].a_type == AT_BASE) value = loader.bias;
+    *to++ = values[i].a_type;
+    *to++ = value;
+  }
+  if (!leave_rseq()) return;
+  if (!program.map_segments()) call(SYS_exit_group, 1);   // of what was here nothing may be left
+  call(SYS_close, static_cast<Word>(program.fd));
+  call(SYS_close, static_cast<Word>(loader.fd));
+  // rdx: what libc is to call at exit; as after an execve there is nothing.
+  asm volatile("mov %0, %%rsp\n\txor %%edx, %%edx\n\txor %%ebp, %%ebp\n\tjmp *%1" : : "r"(stack), "r"(loader.bias + loader.header.e_entry) : "memory");
+  __builtin_unreachable();
+}
+
+void drop_first_image(FirstImage image) noexcept {
+  if (image.bytes != 0) ::munmap(reinterpret_cast<void*>(image.program), image.bytes);
+  const int fd = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;   // it costs addresses, no memory
+  // Above kTop only what the kernel has names for belongs to this image: [stack], [vdso], [vvar].
+  char text[4096];
+  std::size_t held = 0;
+  for (ssize_t n; (n = ::read(fd, text + held, sizeof text - 1 - held)) > 0;) {
+    held += static_cast<std::size_t>(n);
+    text[held] = '\0';
+    char* line = text;
+    for (char* end; (end = std::strchr(line, '\n')) != nullptr; line = end + 1) {
+      *end = '\0';
+      char* rest = nullptr;
+      const Word from = std::strtoul(line, &rest, 16), until = std::strtoul(rest + 1, nullptr, 16);
+      if (from >= kTop && std::strchr(line, '[') == nullptr) ::munmap(reinterpret_cast<void*>(from), until - from);
+    }
+    held = static_cast<std::size_t>(text + held - line);
+    std::memmove(text, line, held);
+  }
+  ::close(fd);
+}
+
+}  // namespace kasane::runtime
