@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What anywhere.py starts: it does what its first argument says.
+#include <kasane/kasane.hpp>
+#include <sys/auxv.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace {
+
+/// Work on all ranks; right if they share memory that nothing else writes to.
+bool sum_is_right() {
+  constexpr long kNumbers = 20000;
+  std::vector<long> numbers(kNumbers, 0);
+  long sum = 0;
+  kasane::run([&] {
+    std::vector<long> squares(kNumbers);
+    kasane::parallel_for(0L, kNumbers, [&](long i) { squares[static_cast<std::size_t>(i)] = i; }, 16);
+    for (const long n : squares) sum += n;
+  });
+  return sum == kNumbers * (kNumbers - 1) / 2;
+}
+
+/// More than the first pages of any memory file, on both outputs; then what input there is.
+int talk() {
+  for (int i = 0; i < 3000; ++i) {
+    std::printf("a line of output\n");
+    std::fprintf(stderr, "a line of errors\n");
+  }
+  std::fflush(nullptr);
+  std::size_t bytes = 0;
+  char text[256];
+  for (ssize_t n; (n = ::read(0, text, sizeof text)) > 0;) bytes += static_cast<std::size_t>(n);
+  std::printf("%zu bytes of input\n", bytes);
+  return sum_is_right() ? 0 : 1;
+}
+
+volatile std::uintptr_t g_wild = 8;   // an address that no compiler knows
+
+[[gnu::noinline]] void crash() {
+  char mark[32];   // never whole in the program's file
+  std::snprintf(mark, sizeof mark, "%s-%d-%s", "mark", 4 * 10 + 2, "on the stack");
+  volatile char* first = mark;
+  *first = 'M';
+  *reinterpret_cast<volatile int*>(g_wild) = *first;
+}
+
+int crash_on_a_thread() {
+  kasane::run([] { kasane::thread(crash).join(); });
+  return 0;
+}
+
+/// A write beyond the limit ends the program, as it would without Kasane.
+int print_file_limit() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_FSIZE, &limit);
+  std::printf("file limit %llu\n", static_cast<unsigned long long>(limit.rlim_cur));
+  return sum_is_right() ? 0 : 1;
+}
+
+int print_place() {
+  std::printf("variable %s\n", std::getenv("KASANE_SAME_IMAGE") == nullptr ? "gone" : "left");
+  std::printf("headers %s\n", std::memcmp(reinterpret_cast<const char*>(::getauxval(AT_PHDR) & ~std::uint64_t{4095}), "\177ELF", 4) == 0 ? "mapped" : "missing");
+  return kasane_rank() != 0 || sum_is_right() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "talk") return talk();
+  if (what == "crash") return crash_on_a_thread();
+  if (what == "file-limit") return print_file_limit();
+  if (what == "place") return print_place();
+  return 2;
+}
