@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
 #include "mem/signal_dispatch.h"
@@ -32,15 +33,19 @@ pid_t this_thread() noexcept { return static_cast<pid_t>(::syscall(SYS_gettid));
 
 void say(const CrashText& text) noexcept { tell(text.data(), text.size()); }
 
+void unblock(std::initializer_list<int> signals) noexcept {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int s : signals) ::sigaddset(&set, s);
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
 /// Ends the process by the signal's default action.
 [[noreturn]] void die_of(int signal) noexcept {
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   mem::raw_sigaction(signal, &standard, nullptr);
-  sigset_t only;
-  ::sigemptyset(&only);
-  ::sigaddset(&only, signal);
-  ::pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
+  unblock({signal});
   ::syscall(SYS_tgkill, ::getpid(), this_thread(), signal);
   ::_exit(128 + signal);   // not reached: the signal is unblocked and fatal
 }
@@ -142,6 +147,7 @@ void trace(const void* context, const void* address) noexcept {
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   mem::raw_sigaction(SIGALRM, &standard, nullptr);
+  unblock({SIGALRM});
   ::alarm(kTraceSeconds);
   keep_stacks_in_core();
   Backtrace stack;
@@ -226,6 +232,8 @@ Result<void> install_crash_handlers(Rank) {
   // Until the first range of the space is registered, faults come here directly; mem's handlers replace these then.
   for (const int signal : {SIGSEGV, SIGBUS}) KASANE_TRY(install(signal, on_fault));
   for (const int signal : {SIGILL, SIGFPE, SIGABRT, SIGTRAP}) KASANE_TRY(install(signal, on_fatal_signal));
+  // A parent that blocked them hands that on, and page faults of the space come as signals. Threads inherit it from here.
+  unblock({SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP});
   // The unwinder's first use may look for tables: better now than in a handler.
   Backtrace stack;
   unwind(nullptr, stack);

@@ -160,7 +160,7 @@ bool loaded_again() noexcept {
 void load_again(char** argv, char** environment, char* last) noexcept {
   Object program, loader;
   const char* path = loader_path();
-  if (path == nullptr || !program.read("/proc/self/exe") || !loader.read(path) || !loader.movable()) return;
+  if (path == nullptr || !(program.read("/proc/self/exe") || program.read(reinterpret_cast<const char*>(::getauxval(AT_EXECFN)))) || !loader.read(path) || !loader.movable()) return;
   if (!fill_above_top() || !loader.reserve((kTop - loader.span) & ~(kAlignment - 1)) || !loader.map_segments()) return;
   if (program.movable() && !program.reserve(kProgram)) return;
 

@@ -77,6 +77,7 @@ void start_again(char** argv, char** environment) noexcept {
     ::execve(path, argv, longer);
   }
   ::execve("/proc/self/exe", argv, longer);
+  ::execve(reinterpret_cast<const char*>(::getauxval(AT_EXECFN)), argv, longer);   // without a /proc: as it was named
   if (before >= 0) ::personality(static_cast<unsigned long>(before));
   set_stack_limit(stack);
 }

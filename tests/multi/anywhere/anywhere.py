@@ -124,6 +124,41 @@ def personality():
         sys.exit(SKIPPED)
 
 
-{"closed": closed, "core": core, "file_limit": file_limit, "personality": personality}[CASE]()
+def hostile_parent():
+    """Every signal ignored and blocked, as by a daemon that starts programs from a thread."""
+    for s in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(s, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+
+def surroundings():
+    """Limits, variables, folders and signals that a program may find."""
+    as_root = os.geteuid() == 0
+    in_shell = {"64 descriptors, more allowed": "ulimit -S -n 64", "stacks without a limit": "ulimit -s unlimited", "stacks of 64 KiB": "ulimit -s 64",
+                "100 GB of addresses": "ulimit -v 100000000; export KASANE_SPACE=1G", "no variables": "unset $(compgen -e)",
+                "a language and a time zone that are none": "export LC_ALL=xx_YY.none TZ=No/Where", "no folder for files": "export TMPDIR=/nowhere; unset HOME",
+                "a folder that is gone": "cd $(mktemp -d); rmdir $PWD"}
+    for name, words in launchers():
+        for what, how in in_shell.items():
+            status, out, err = run(["bash", "-c", how + '; exec "$@"', "bash", *words, PROGRAM, "talk"])
+            check(status == 0 and out.endswith("0 bytes of input\n"), f"{name}, {what}: status {status}", out, err)
+        if as_root:
+            status, out, err = run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", *words, PROGRAM, "talk"], cwd="/")
+            check(status == 0, f"{name}, another user: status {status}", out, err)
+        # Over UCX these are its own to refuse.
+        if as_root and "ucx" not in name and subprocess.run(["unshare", "-m", "true"], stderr=subprocess.DEVNULL).returncode == 0:
+            for what, how in {"no /proc": "umount -l /proc", "a root that nobody writes to": "mount -o remount,bind,ro /"}.items():
+                status, out, err = run(["unshare", "-m", "bash", "-c", how + ' && exec "$@"', "bash", *words, PROGRAM, "talk"])
+                check(status == 0, f"{name}, {what}: status {status}", out, err)
+        status, out, err = run([*words, PROGRAM, "talk"], preexec_fn=hostile_parent)
+        check(status == 0, f"{name}, signals ignored and blocked: status {status}", out, err)
+        status, out, err = run([*words, PROGRAM, "crash"], preexec_fn=hostile_parent)
+        check(status not in (0, None) and "SIGSEGV" in err and "null pointer" in err, f"{name}, a crash, signals ignored and blocked: status {status}", out, err)
+        for what, how, said in (("40 descriptors", "ulimit -n 40", "ulimit -n"), ("1 GB of addresses", "ulimit -v 1000000", "ulimit -v")):
+            status, out, err = run(["bash", "-c", how + '; exec "$@"', "bash", *words, PROGRAM, "talk"])
+            check(status == 1 and said in err, f"{name}, {what}: status {status}", out, err)
+
+
+{"closed": closed, "core": core, "file_limit": file_limit, "personality": personality, "surroundings": surroundings}[CASE]()
 print(f"{len(failures)} wrong")
 sys.exit(1 if failures else 0)
