@@ -32,12 +32,14 @@ RaisedFileLimit::RaisedFileLimit() noexcept {
   g_raised.before = {RLIM_INFINITY, RLIM_INFINITY};
   if (::getrlimit(RLIMIT_FSIZE, &g_raised.before) != 0 || g_raised.before.rlim_cur == RLIM_INFINITY) return;
   const rlimit none{RLIM_INFINITY, RLIM_INFINITY}, most{g_raised.before.rlim_max, g_raised.before.rlim_max};
-  if (::setrlimit(RLIMIT_FSIZE, &none) != 0) ::setrlimit(RLIMIT_FSIZE, &most);   // the first only by privilege, as root has it
+  // the first only by privilege, as root has it
+  if (::setrlimit(RLIMIT_FSIZE, &none) != 0) ::setrlimit(RLIMIT_FSIZE, &most);
 }
 
 RaisedFileLimit::~RaisedFileLimit() {
   const std::lock_guard lock(g_raised.mutex);
-  if (--g_raised.holders == 0 && g_raised.before.rlim_cur != RLIM_INFINITY) ::setrlimit(RLIMIT_FSIZE, &g_raised.before);
+  if (--g_raised.holders != 0 || g_raised.before.rlim_cur == RLIM_INFINITY) return;
+  ::setrlimit(RLIMIT_FSIZE, &g_raised.before);
 }
 
 Result<void> check_file_limit(const std::string& what, std::size_t bytes) {
@@ -45,14 +47,16 @@ Result<void> check_file_limit(const std::string& what, std::size_t bytes) {
   const RaisedFileLimit raised;
   const rlim_t limit = file_limit();
   if (limit >= bytes) return {};
-  return fail(Errc::limit, what + ", " + std::to_string(bytes) + " bytes, is beyond the limit of file sizes, " + std::to_string(limit) +
-                               " bytes, which holds for memory files, too: raise it (ulimit -f unlimited; where the shell refuses, as root, or in "
+  return fail(Errc::limit, what + ", " + std::to_string(bytes) + " bytes, is beyond the limit of file sizes, " +
+                               std::to_string(limit) + " bytes, which holds for memory files, too: raise it "
+                               "(ulimit -f unlimited; where the shell refuses, as root, or in "
                                "/etc/security/limits.conf), or try a smaller --space (KASANE_SPACE)");
 }
 
 Result<int> memory_file(const char* name, std::size_t bytes) {
   const std::string what = "the memory file " + std::string(name);
-  KASANE_TRY(check_file_limit(what, bytes));   // asked for beforehand: beyond the limit the kernel sends SIGXFSZ
+  // asked for beforehand: beyond the limit the kernel sends SIGXFSZ
+  KASANE_TRY(check_file_limit(what, bytes));
   const int fd = ::memfd_create(name, MFD_CLOEXEC);
   if (fd < 0) return fail_errno(Errc::limit, what + " cannot be made (see ulimit -n)");
   std::optional<RaisedFileLimit> raised;
@@ -60,14 +64,19 @@ Result<int> memory_file(const char* name, std::size_t bytes) {
   if (::ftruncate(fd, static_cast<off_t>(bytes)) == 0) return fd;
   const int number = errno;
   ::close(fd);
-  return fail_errno(Errc::out_of_memory, what + " of " + std::to_string(bytes) + " bytes cannot be made", number);
+  return fail_errno(Errc::out_of_memory, what + " of " + std::to_string(bytes) + " bytes cannot be made",
+                    number);
 }
 
 Result<std::byte*> map_sparse(std::size_t bytes, const std::string& what, int file) {
   const int flags = (file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | MAP_NORESERVE;
   void* got = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
-  if (got == MAP_FAILED) return fail_errno(Errc::out_of_memory, "cannot map " + std::to_string(bytes) + " bytes for " + what + " (see ulimit -v)");
-  ::madvise(got, bytes, MADV_NOHUGEPAGE);   // a huge page behind every touched word would commit memory 512 times faster than it is used
+  if (got == MAP_FAILED) {
+    return fail_errno(Errc::out_of_memory,
+                      "cannot map " + std::to_string(bytes) + " bytes for " + what + " (see ulimit -v)");
+  }
+  // a huge page behind every touched word would commit memory 512 times faster than it is used
+  ::madvise(got, bytes, MADV_NOHUGEPAGE);
   leave_out_of_core(got, bytes);
   return static_cast<std::byte*>(got);
 }

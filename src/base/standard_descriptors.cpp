@@ -10,7 +10,8 @@ void open_standard_descriptors() noexcept {
   int fd;
   do {
     fd = ::open("/dev/null", O_RDWR);
-    if (fd < 0) fd = ::open("/", O_PATH);   // without a /dev: takes the number, and behaves as if it were closed
+    // without a /dev: takes the number, and behaves as if it were closed
+    if (fd < 0) fd = ::open("/", O_PATH);
   } while (fd >= 0 && fd <= STDERR_FILENO);
   if (fd > STDERR_FILENO) ::close(fd);
 }

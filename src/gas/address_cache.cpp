@@ -42,13 +42,15 @@ AddressCache::Found found_by(std::uint64_t word0) noexcept { return {Location::o
 
 Result<std::unique_ptr<AddressCache>> AddressCache::create(comm::Transport& transport, const Directory& directory) {
   const std::size_t bytes = directory.pages().count() * sizeof(Word);
-  auto words = transport.facts().completes_inline && transport.ranks() > 1 ? map_shared(transport, bytes) : map_sparse(bytes, kWhat);
+  const bool shared = transport.facts().completes_inline && transport.ranks() > 1;
+  auto words = shared ? map_shared(transport, bytes) : map_sparse(bytes, kWhat);
   KASANE_TRY(words);
   auto owed = map_sparse(directory.pages().count() * sizeof(comm::ReplyToken), kWhat);
   if (!owed) ::munmap(*words, bytes);
   KASANE_TRY(owed);
   return std::unique_ptr<AddressCache>(
-      new AddressCache(transport, directory, reinterpret_cast<Word*>(*words), reinterpret_cast<comm::ReplyToken*>(*owed)));
+      new AddressCache(transport, directory, reinterpret_cast<Word*>(*words),
+                       reinterpret_cast<comm::ReplyToken*>(*owed)));
 }
 
 AddressCache::AddressCache(comm::Transport& transport, const Directory& directory, Word* words, comm::ReplyToken* owed)

@@ -17,7 +17,8 @@ Result<std::unique_ptr<Attractor>> Attractor::create(comm::Transport& transport,
   const std::size_t bytes = directory.pages().in(config.offset, config.bytes).size() * sizeof(Count);
   auto got = map_sparse(bytes, "the uses of pages");
   KASANE_TRY(got);
-  return std::unique_ptr<Attractor>(new Attractor(transport, directory, mover, config, reinterpret_cast<Count*>(*got)));
+  auto* const uses = reinterpret_cast<Count*>(*got);
+  return std::unique_ptr<Attractor>(new Attractor(transport, directory, mover, config, uses));
 }
 
 Attractor::Attractor(comm::Transport& transport, const Directory& directory, Mover& mover, const Config& config, Count* uses) noexcept

@@ -433,7 +433,8 @@ Result<std::unique_ptr<FaultEngine>> make_uffd_engine(const Space& space, Delive
   KASANE_TRY(uffd);
   auto bytes = map_sparse(space.blocks(), "the rights of blocks");
   KASANE_TRY(bytes);
-  auto engine = std::make_unique<UffdEngine>(space, delivery, std::move(*uffd), reinterpret_cast<std::atomic<std::uint8_t>*>(*bytes), mapping_limit);
+  auto* const rights = reinterpret_cast<std::atomic<std::uint8_t>*>(*bytes);
+  auto engine = std::make_unique<UffdEngine>(space, delivery, std::move(*uffd), rights, mapping_limit);
   KASANE_TRY(engine->open());
   return engine;
 }

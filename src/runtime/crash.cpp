@@ -109,7 +109,8 @@ void explain_address(const void* address, const char* meaning) noexcept {
   say(text);
 }
 
-// Of what lies in the space a core file has nothing (base/memory_file.h) but stacks. Pages that were never used cost nothing.
+// Of what lies in the space a core file has nothing (base/memory_file.h) but stacks. Pages that were never
+// used cost nothing.
 
 void keep_in_core(const std::byte* from, std::size_t bytes) noexcept {
   const auto first = reinterpret_cast<std::uintptr_t>(from) / mem::kBlockBytes * mem::kBlockBytes;
@@ -120,7 +121,8 @@ void keep_in_core(const std::byte* from, std::size_t bytes) noexcept {
 /// The part of main's stack that it uses most, and of this rank's call stacks those that are taken first.
 void keep_stacks_in_core() noexcept {
   constexpr std::size_t kMainBytes = std::size_t{1} << 20, kStacksBytes = std::size_t{16} << 20;
-  if (const std::byte* end = main_stack(); end != nullptr) keep_in_core(end - kMainBytes, kMainBytes + mem::kBlockBytes);
+  const std::byte* end = main_stack();
+  if (end != nullptr) keep_in_core(end - kMainBytes, kMainBytes + mem::kBlockBytes);
   const ult::Pool* pool = ult::Pool::current();
   if (pool == nullptr) return;
   const ult::Config& c = pool->config();
@@ -232,7 +234,8 @@ Result<void> install_crash_handlers(Rank) {
   // Until the first range of the space is registered, faults come here directly; mem's handlers replace these then.
   for (const int signal : {SIGSEGV, SIGBUS}) KASANE_TRY(install(signal, on_fault));
   for (const int signal : {SIGILL, SIGFPE, SIGABRT, SIGTRAP}) KASANE_TRY(install(signal, on_fatal_signal));
-  // A parent that blocked them hands that on, and page faults of the space come as signals. Threads inherit it from here.
+  // A parent that blocked them hands that on, and page faults of the space come as signals. Threads inherit
+  // it from here.
   unblock({SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP});
   // The unwinder's first use may look for tables: better now than in a handler.
   Backtrace stack;

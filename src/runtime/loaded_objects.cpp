@@ -41,12 +41,14 @@ bool mix_build_id(std::uint64_t& hash, const dl_phdr_info& info) {
 
 bool is_vdso(const dl_phdr_info& info) {
   const auto* header = reinterpret_cast<const ElfW(Ehdr)*>(::getauxval(AT_SYSINFO_EHDR));
-  return header != nullptr && reinterpret_cast<const char*>(info.dlpi_phdr) == reinterpret_cast<const char*>(header) + header->e_phoff;
+  if (header == nullptr) return false;
+  return reinterpret_cast<const char*>(info.dlpi_phdr) == reinterpret_cast<const char*>(header) + header->e_phoff;
 }
 
 int add(dl_phdr_info* info, std::size_t, void* list) {
   LoadedObject object{info->dlpi_name != nullptr && *info->dlpi_name != 0 ? info->dlpi_name : "the program", kStart};
-  if (!is_vdso(*info)) mix(object.digest, &info->dlpi_addr, sizeof info->dlpi_addr);   // each process calls its own, and no thread moves while it is in there
+  // Each process calls its own vDSO, and no thread moves while it is in there.
+  if (!is_vdso(*info)) mix(object.digest, &info->dlpi_addr, sizeof info->dlpi_addr);
   if (!mix_build_id(object.digest, *info)) mix(object.digest, info->dlpi_phdr, info->dlpi_phnum * sizeof *info->dlpi_phdr);
   static_cast<std::vector<LoadedObject>*>(list)->push_back(std::move(object));
   return 0;

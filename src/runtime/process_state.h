@@ -46,7 +46,7 @@ void install_exit_check(void (*end_job)() noexcept);
 
 /// The caller is main: an exit() on the stack it runs on is main's own.
 void note_main_thread() noexcept;
-/// An address near the end of main's stack, from which it grows down; null where main has not begun, or is elsewhere.
+/// An address near the end of main's stack, from which it grows down; null where main does not run (yet).
 [[nodiscard]] const std::byte* main_stack() noexcept;
 
 }  // namespace kasane::runtime

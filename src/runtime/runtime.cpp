@@ -297,7 +297,7 @@ Result<void> Runtime::State::compare_objects() {
   return fail(Errc::unsupported, "rank " + std::to_string(raw(rank)) + " has loaded other code than rank 0, or at another address: " +
                                      (i < mine.size() ? mine[i].name : std::string("rank 0 has more objects")) +
                                      "; threads cannot move between them. Start all ranks from one image (kasane run); under mpirun each host needs the same "
-                                     "program and libraries, and must allow personality(ADDR_NO_RANDOMIZE)");
+                                     "program and libraries, and all must allow personality(ADDR_NO_RANDOMIZE), or none");
 }
 
 /// Its threads (KASANE_ISSUE=offload) make progress from here on, while handlers are still being set: no message for those comes before the barrier at the end

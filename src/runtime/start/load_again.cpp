@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the moment when a program that is not position-independent is mapped over itself, its data are those of the file: nothing may be called through its tables, so
-// all is inline, on system calls of its own, and its variables are on the stack.
+// From the moment when a program that is not position-independent is mapped over itself, its data are those
+// of the file: nothing may be called through its tables, so all is inline, on system calls of its own, and
+// its variables are on the stack.
 #include "runtime/start/load_again.h"
 
 #include <elf.h>
@@ -21,16 +22,22 @@ using Word = unsigned long;
 
 constexpr Word kPage = 4096;
 constexpr Word kProgram = 0x550000000000;   ///< below all that the kernel chooses for programs
-constexpr Word kTop = 0x6e0000000000;       ///< below all that it chooses for libraries, with up to 32 random bits (vm.mmap_rnd_bits), and above all programs
+/// Above all programs, and below all that it chooses for libraries, with up to 32 random bits (vm.mmap_rnd_bits).
+constexpr Word kTop = 0x6e0000000000;
 constexpr Word kAlignment = 2 << 20;
 constexpr std::size_t kMostHeaders = 32;
+constexpr int kNothing = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-[[gnu::always_inline]] inline long call(long number, Word a = 0, Word b = 0, Word c = 0, Word d = 0, Word e = 0, Word f = 0) noexcept {
+[[gnu::always_inline]] inline long call(long number, Word a = 0, Word b = 0, Word c = 0, Word d = 0, Word e = 0,
+                                        Word f = 0) noexcept {
   register Word r10 asm("r10") = d;
   register Word r8 asm("r8") = e;
   register Word r9 asm("r9") = f;
   long result;
-  asm volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+  asm volatile("syscall"
+               : "=a"(result)
+               : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+               : "rcx", "r11", "memory");
   return result;
 }
 
@@ -38,8 +45,10 @@ constexpr std::size_t kMostHeaders = 32;
 [[gnu::always_inline]] inline Word page_down(Word n) noexcept { return n & ~(kPage - 1); }
 [[gnu::always_inline]] inline Word page_up(Word n) noexcept { return page_down(n + kPage - 1); }
 
-[[gnu::always_inline]] inline long map(Word at, Word bytes, int access, int flags, int fd = -1, Word offset = 0) noexcept {
-  return call(SYS_mmap, at, bytes, static_cast<Word>(access), static_cast<Word>(flags), static_cast<Word>(fd), offset);
+[[gnu::always_inline]] inline long map(Word at, Word bytes, int access, int flags, int fd = -1,
+                                       Word offset = 0) noexcept {
+  return call(SYS_mmap, at, bytes, static_cast<Word>(access), static_cast<Word>(flags), static_cast<Word>(fd),
+              offset);
 }
 
 /// A file of which segments are mapped.
@@ -55,7 +64,9 @@ struct Object {
     fd = ::open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || ::pread(fd, &header, sizeof header, 0) != sizeof header) return false;
     const std::size_t bytes = header.e_phnum * sizeof(Elf64_Phdr);
-    if (header.e_phnum > kMostHeaders || ::pread(fd, segments, bytes, static_cast<off_t>(header.e_phoff)) != static_cast<ssize_t>(bytes)) return false;
+    const auto at = static_cast<off_t>(header.e_phoff);
+    if (header.e_phnum > kMostHeaders) return false;
+    if (::pread(fd, segments, bytes, at) != static_cast<ssize_t>(bytes)) return false;
     Word first = ~Word{0}, end = 0;
     for (int i = 0; i < header.e_phnum; ++i) {
       const Elf64_Phdr& s = segments[i];
@@ -74,24 +85,27 @@ struct Object {
   /// Takes the addresses [at, at + span), so that nobody else gets them.
   bool reserve(Word at) noexcept {
     bias = at - low;
-    return map(at, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE) == static_cast<long>(at);
+    return map(at, span, PROT_NONE, kNothing | MAP_FIXED_NOREPLACE) == static_cast<long>(at);
   }
   /// Its own sections, over what is there.
   [[gnu::always_inline]] inline bool map_segments() const noexcept {
     for (int i = 0; i < header.e_phnum; ++i) {
       const Elf64_Phdr& s = segments[i];
       if (s.p_type != PT_LOAD) continue;
-      const int access = ((s.p_flags & PF_R) != 0 ? PROT_READ : 0) | ((s.p_flags & PF_W) != 0 ? PROT_WRITE : 0) | ((s.p_flags & PF_X) != 0 ? PROT_EXEC : 0);
-      const Word start = bias + page_down(s.p_vaddr), file_end = bias + s.p_vaddr + s.p_filesz, end = page_up(bias + s.p_vaddr + s.p_memsz);
-      const Word from_file = page_up(file_end);
-      if (s.p_filesz != 0 && failed(map(start, from_file - start, access, MAP_PRIVATE | MAP_FIXED, fd, page_down(s.p_offset)))) return false;
+      const int access = ((s.p_flags & PF_R) != 0 ? PROT_READ : 0) |
+                         ((s.p_flags & PF_W) != 0 ? PROT_WRITE : 0) | ((s.p_flags & PF_X) != 0 ? PROT_EXEC : 0);
+      const Word start = bias + page_down(s.p_vaddr), file_end = bias + s.p_vaddr + s.p_filesz;
+      const Word from_file = page_up(file_end), end = page_up(bias + s.p_vaddr + s.p_memsz);
+      constexpr int kFile = MAP_PRIVATE | MAP_FIXED, kZeros = kFile | MAP_ANONYMOUS;
+      const Word offset = page_down(s.p_offset);
+      if (s.p_filesz != 0 && failed(map(start, from_file - start, access, kFile, fd, offset))) return false;
       if (s.p_memsz == s.p_filesz) continue;
       if (s.p_filesz != 0 && (s.p_flags & PF_W) != 0) {
         Word at = file_end, count = from_file - file_end;
         asm volatile("rep stosb" : "+D"(at), "+c"(count) : "a"(0) : "memory");
       }
       const Word zeros = s.p_filesz != 0 ? from_file : start;
-      if (end > zeros && failed(map(zeros, end - zeros, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED))) return false;
+      if (end > zeros && failed(map(zeros, end - zeros, access, kZeros))) return false;
     }
     return true;
   }
@@ -114,7 +128,7 @@ const char* loader_path() noexcept {
 bool fill_above_top() noexcept {
   long got = 0;
   for (Word bytes = Word{1} << 44; bytes >= kPage;) {
-    got = map(0, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+    got = map(0, bytes, PROT_NONE, kNothing);
     if (!failed(got) && static_cast<Word>(got) >= kTop) continue;
     if (!failed(got)) call(SYS_munmap, static_cast<Word>(got), bytes);
     bytes /= 2;
@@ -160,8 +174,12 @@ bool loaded_again() noexcept {
 void load_again(char** argv, char** environment, char* last) noexcept {
   Object program, loader;
   const char* path = loader_path();
-  if (path == nullptr || !(program.read("/proc/self/exe") || program.read(reinterpret_cast<const char*>(::getauxval(AT_EXECFN)))) || !loader.read(path) || !loader.movable()) return;
-  if (!fill_above_top() || !loader.reserve((kTop - loader.span) & ~(kAlignment - 1)) || !loader.map_segments()) return;
+  if (path == nullptr || !loader.read(path) || !loader.movable()) return;
+  // Without a /proc: as it was named.
+  const auto* name = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
+  if (!program.read("/proc/self/exe") && !program.read(name)) return;
+  if (!fill_above_top() || !loader.reserve((kTop - loader.span) & ~(kAlignment - 1))) return;
+  if (!loader.map_segments()) return;
   if (program.movable() && !program.reserve(kProgram)) return;
 
   // As the kernel lays it out: argc, argv, environment, auxiliary vector, each list with its end.
@@ -191,7 +209,10 @@ void load_again(char** argv, char** environment, char* last) noexcept {
   call(SYS_close, static_cast<Word>(program.fd));
   call(SYS_close, static_cast<Word>(loader.fd));
   // rdx: what libc is to call at exit; as after an execve there is nothing.
-  asm volatile("mov %0, %%rsp\n\txor %%edx, %%edx\n\txor %%ebp, %%ebp\n\tjmp *%1" : : "r"(stack), "r"(loader.bias + loader.header.e_entry) : "memory");
+  asm volatile("mov %0, %%rsp\n\txor %%edx, %%edx\n\txor %%ebp, %%ebp\n\tjmp *%1"
+               :
+               : "D"(stack), "S"(loader.bias + loader.header.e_entry)
+               : "rdx", "memory");
   __builtin_unreachable();
 }
 
@@ -210,7 +231,8 @@ void drop_first_image(FirstImage image) noexcept {
       *end = '\0';
       char* rest = nullptr;
       const Word from = std::strtoul(line, &rest, 16), until = std::strtoul(rest + 1, nullptr, 16);
-      if (from >= kTop && std::strchr(line, '[') == nullptr) ::munmap(reinterpret_cast<void*>(from), until - from);
+      const bool named = std::strchr(line, '[') != nullptr;
+      if (from >= kTop && !named) ::munmap(reinterpret_cast<void*>(from), until - from);
     }
     held = static_cast<std::size_t>(text + held - line);
     std::memmove(text, line, held);

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What execve does, done by the program itself, for one purpose: that what the dynamic loader maps lies at the same addresses in all ranks where the system refuses
-// to start them without randomisation (personality, which the filters of most containers forbid).
+// What execve does, done by the program itself, for one purpose: that what the dynamic loader maps lies at
+// the same addresses in all ranks where the system refuses to start them without randomisation (personality,
+// which the filters of most containers forbid).
 //
-//   0x5500…  the program      0x6e00… ◀── the loader, below it libraries as it maps them; above it nothing is free, so the kernel's search from the top begins here
+//   0x5500…  the program
+//   0x6e00…  below it the loader, and below that libraries, as the loader maps them
+//            above it nothing is free, so that the kernel's search from the top begins there
 //
-// The stack, the vDSO and the heap stay where they are: no code of the program lies there, and no thread moves while it runs the vDSO's.
-// What the kernel keeps stays the first image's: /proc/self/exe and the command line, which are right, and its own copy of the auxiliary vector, from which a
-// debugger takes the program's address.
+// The stack, the vDSO and the heap stay where they are: no code of the program lies there, and no thread
+// moves while it runs the vDSO's. What the kernel keeps stays the first image's: /proc/self/exe and the
+// command line, which are right, and its own copy of the auxiliary vector, from which a debugger takes the
+// program's address.
 //
 // Thread safety: from .preinit_array only: one thread, and nothing of libc's that outlives it.
 #pragma once
@@ -17,12 +21,12 @@ namespace kasane::runtime {
 
 /// The image that load_again() left behind, for drop_first_image().
 struct FirstImage {
-  unsigned long program = 0, bytes = 0;   ///< none for a program that is not position-independent: it lies where it lay
+  unsigned long program = 0, bytes = 0;   ///< none of a program that is not position-independent
 };
 FirstImage first_image() noexcept;
 
-/// Starts the program anew in this process. environment: as the kernel passed it, what comes before and behind it included; it ends with `last`, which is added.
-/// Returns only where it cannot.
+/// Starts the program anew in this process. environment: as the kernel passed it, what comes before and
+/// behind it included; it ends with `last`, which is added. Returns only where it cannot.
 void load_again(char** argv, char** environment, char* last) noexcept;
 
 /// Is this the image that it started?

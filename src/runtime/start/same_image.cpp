@@ -19,8 +19,8 @@
 namespace kasane::runtime {
 namespace {
 
-/// In the environment of the second start (and the third) only. What follows is the stack limit that the program came with, for the third start also where the image
-/// of the second lies, and its bytes.
+/// In the environment of the second start (and the third) only. What follows is the stack limit that the
+/// program came with, for the third start also where the image of the second lies, and its bytes.
 constexpr char kMarker[] = "KASANE_SAME_IMAGE=";
 constexpr std::size_t kNumbers = 3, kMarkerBytes = sizeof kMarker + kNumbers * 21;
 constexpr rlim_t kStackBytes = 8 << 20;             ///< where the kernel puts libraries depends on the limit
@@ -55,8 +55,8 @@ void write_marker(char* to, const rlim_t (&numbers)[kNumbers]) noexcept {
 /// Started as an argument of the dynamic loader (ld.so program): /proc/self/exe is the loader then.
 bool loader_is_program() noexcept { return ::getauxval(AT_BASE) == 0; }
 
-/// Where the system refuses not to randomise, for the stack limit alone: it decides how the next image is laid out. Returns only if the program cannot be executed: then the
-/// ranks compare what they have loaded, and say what differs.
+/// Where the system refuses not to randomise, for the stack limit alone: it decides how the next image is laid
+/// out. Returns only if the program cannot be executed: then the ranks compare what they have loaded.
 void start_again(char** argv, char** environment) noexcept {
   const int before = ::personality(0xFFFFFFFF);
   if (before >= 0) ::personality(static_cast<unsigned long>(before) | ADDR_NO_RANDOMIZE);
@@ -77,7 +77,8 @@ void start_again(char** argv, char** environment) noexcept {
     ::execve(path, argv, longer);
   }
   ::execve("/proc/self/exe", argv, longer);
-  ::execve(reinterpret_cast<const char*>(::getauxval(AT_EXECFN)), argv, longer);   // without a /proc: as it was named
+  // Without a /proc: as it was named.
+  ::execve(reinterpret_cast<const char*>(::getauxval(AT_EXECFN)), argv, longer);
   if (before >= 0) ::personality(static_cast<unsigned long>(before));
   set_stack_limit(stack);
 }
@@ -169,7 +170,7 @@ Mix job_identity(char* const* environment) noexcept {
     const FirstImage image = first_image();
     char marker[kMarkerBytes];
     write_marker(marker, {stack, image.program, image.bytes});
-    load_again(argv, environment, marker);   // returns where it cannot: the ranks will compare what they have loaded
+    load_again(argv, environment, marker);   // returns where it cannot: the ranks will compare
   }
   take_markers(environment);
   // Programs that ranks start are randomised as ever, and have the user's limit; this one's layout is made.

@@ -3,6 +3,7 @@
 //
 //   mpirun ── exec ──▶ program, randomised      .preinit_array: no randomisation, fixed stack limit, exec itself again
 //                        └─ exec ──▶ program    .preinit_array: equal stack-protector canary and pointer guard, then on as ever
+//                                      └─ maps and enters itself once more, where the system refuses the first (load_again.h)
 //
 // .preinit_array of the executable (src/runtime/entry) runs before the constructors of all shared libraries: no thread exists, no pointer has been mangled with the old
 // guard (atexit, setjmp), and no function that is still running has a canary on its stack.

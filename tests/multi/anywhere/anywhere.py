@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""anywhere.py CASE KASANE PROGRAM FIXED_PROGRAM REFUSE TRANSPORTS: programs start in surroundings that are unusual, or say what is wrong with them.
+"""anywhere.py CASE KASANE PROGRAM FIXED_PROGRAM REFUSE TRANSPORTS: programs start in unusual surroundings, or
+say what is wrong with them.
 
-FIXED_PROGRAM is PROGRAM, not position-independent. REFUSE starts what follows where personality(ADDR_NO_RANDOMIZE) is refused. TRANSPORTS: shm,ucx,openmpi,…
+FIXED_PROGRAM is PROGRAM, not position-independent. REFUSE starts what follows where
+personality(ADDR_NO_RANDOMIZE) is refused. TRANSPORTS: shm,ucx,openmpi,…
 """
 import os
 import resource
@@ -21,9 +23,11 @@ failures = []
 
 def run(command, seconds=SECONDS, **how):
     """Status (None: it hung, and was killed with all that it started), output, errors."""
-    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **how.pop("env", {})}
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    how["env"] = {**os.environ, **root, **how.get("env", {})}
     how.setdefault("stdin", subprocess.DEVNULL)
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment, **how)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, start_new_session=True, **pipes, **how)
     try:
         out, err = process.communicate(timeout=seconds)
         return process.returncode, out, err
@@ -36,6 +40,11 @@ def check(right, what, *evidence):
     if not right:
         failures.append(what)
         print(f"WRONG: {what}", *[str(e)[-2000:] for e in evidence], sep="\n  ")
+
+
+def after(what):
+    """Words that do it in a shell, then become what follows."""
+    return ["bash", "-c", what + ' && exec "$@"', "bash"]
 
 
 def kasane_run(*flags):
@@ -53,19 +62,22 @@ def launchers():
 def mpiruns(ranks):
     for mpi in ("openmpi", "mpich"):
         if mpi in TRANSPORTS.split(",") and shutil.which("mpirun." + mpi):
-            yield mpi, ["mpirun." + mpi, "-n", str(ranks)] + (["--oversubscribe", "--bind-to", "none"] if mpi == "openmpi" else [])
+            flags = ["--oversubscribe", "--bind-to", "none"] if mpi == "openmpi" else []
+            yield mpi, ["mpirun." + mpi, "-n", str(ranks), *flags]
 
 
 def closed():
-    """Standard descriptors that are closed: what is printed goes nowhere, input is empty, and ranks' memory is left alone."""
+    """Standard descriptors that are closed: output goes nowhere, input is empty, ranks' memory is left alone."""
     for closing in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        words_closed = closing.split()
+        lines, errors = (0 if word in words_closed else 3000 for word in (">&-", "2>&-"))
         for name, words in launchers():
             status, out, err = run(["bash", "-c", f'"$@" {closing}', "bash", *words, PROGRAM, "talk"])
             where = f"{name} {closing}"
             check(status == 0, f"{where}: status {status}", out, err)
-            check(out.count("a line of output\n") == (0 if " >&-" in " " + closing else 3000), f"{where}: output", out)
-            check(err.count("a line of errors\n") == (0 if "2>&-" in closing else 3000), f"{where}: errors", err)
-            if " >&-" not in " " + closing:
+            check(out.count("a line of output\n") == lines, f"{where}: output", out)
+            check(err.count("a line of errors\n") == errors, f"{where}: errors", err)
+            if lines != 0:
                 check("0 bytes of input\n" in out, f"{where}: input", out)
         for name, words in mpiruns(2):
             status, out, err = run([*words, "bash", "-c", f'exec "$0" talk {closing}', PROGRAM])
@@ -75,13 +87,14 @@ def closed():
 def core():
     """A core file of some MB within 2 s, with the stack that the crash came on."""
     with open("/proc/sys/kernel/core_pattern") as pattern:
-        if pattern.read().strip()[:1] in ("|", "/") or resource.getrlimit(resource.RLIMIT_CORE)[1] != resource.RLIM_INFINITY:
+        elsewhere = pattern.read().strip()[:1] in ("|", "/")
+        if elsewhere or resource.getrlimit(resource.RLIMIT_CORE)[1] != resource.RLIM_INFINITY:
             print("core files go elsewhere here, or are not allowed")
             sys.exit(SKIPPED)
     for name, words in launchers():
         with tempfile.TemporaryDirectory(dir=".") as folder:
             begun = time.monotonic()
-            status, out, err = run(["bash", "-c", 'ulimit -c unlimited; exec "$@"', "bash", *words, PROGRAM, "crash"], cwd=folder, seconds=10)
+            status, out, err = run([*after("ulimit -c unlimited"), *words, PROGRAM, "crash"], cwd=folder, seconds=10)
             took = time.monotonic() - begun
             check(status not in (0, None) and "SIGSEGV" in err, f"{name}: status {status}", out, err)
             files = [os.path.join(folder, f) for f in os.listdir(folder)]
@@ -96,14 +109,16 @@ def core():
 
 
 def file_limit():
-    """ulimit -f holds for the program's files, not for the memory of ranks; where that cannot be, it is named."""
+    """ulimit -f holds for the program's files, not for ranks' memory; where that cannot be, it is named."""
     for name, words in launchers():
-        status, out, err = run(["bash", "-c", 'ulimit -S -f 8; exec "$@"', "bash", *words, PROGRAM, "file-limit"])
+        status, out, err = run([*after("ulimit -S -f 8"), *words, PROGRAM, "file-limit"])
         check(status == 0 and "file limit 8192\n" in out, f"{name} under a soft limit: status {status}", out, err)
         # A limit that nobody may raise: root may, unless it lacks the right to.
-        without_right = ["setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource"] if os.geteuid() == 0 else []
-        status, out, err = run([*without_right, "bash", "-c", 'ulimit -f 8; exec "$@"', "bash", *words, PROGRAM, "file-limit"])
-        check(status == 1 and "ulimit -f unlimited" in err and "8192 bytes" in err and "--space" in err, f"{name} under a hard limit: status {status}", out, err)
+        without = "-sys_resource"
+        drop = ["setpriv", "--bounding-set=" + without, "--inh-caps=" + without] if os.geteuid() == 0 else []
+        status, out, err = run([*drop, *after("ulimit -f 8"), *words, PROGRAM, "file-limit"])
+        said = "8192 bytes" in err and "--space" in err
+        check(status == 1 and said, f"{name} under a hard limit: status {status}", out, err)
         check(err.count("ulimit -f unlimited") == 1, f"{name} under a hard limit: not said once", err)
 
 
@@ -115,11 +130,12 @@ def personality():
         for program in (PROGRAM, FIXED):
             status, out, err = run([*words, REFUSE, program, "place"], env={"KASANE_MAIN": "all"})
             check(status == 0 and err == "", f"mpirun.{name} {program}: status {status}", out, err)
-            check(out.count("variable gone\n") == 3 and out.count("headers mapped\n") == 3, f"mpirun.{name} {program}: output", out)
-        status, out, err = run(["bash", "-c", 'ulimit -s unlimited; exec "$@"', "bash", *words, REFUSE, PROGRAM, "place"])
+            right = out.count("variable gone\n") == 3 and out.count("headers mapped\n") == 3
+            check(right, f"mpirun.{name} {program}: output", out)
+        status, out, err = run([*after("ulimit -s unlimited"), *words, REFUSE, PROGRAM, "place"])
         check(status == 0, f"mpirun.{name} with stacks without a limit: status {status}", out, err)
         status, out, err = run([*words, REFUSE, PROGRAM, "crash"])
-        check("SIGSEGV" in err and "crash" in err, f"mpirun.{name}: a crash is not reported with its names", out, err)
+        check("SIGSEGV" in err and "crash" in err, f"mpirun.{name}: a crash without names", out, err)
     if not any_mpi:
         sys.exit(SKIPPED)
 
@@ -134,31 +150,38 @@ def hostile_parent():
 def surroundings():
     """Limits, variables, folders and signals that a program may find."""
     as_root = os.geteuid() == 0
-    in_shell = {"64 descriptors, more allowed": "ulimit -S -n 64", "stacks without a limit": "ulimit -s unlimited", "stacks of 64 KiB": "ulimit -s 64",
-                "100 GB of addresses": "ulimit -v 100000000; export KASANE_SPACE=1G", "no variables": "unset $(compgen -e)",
-                "a language and a time zone that are none": "export LC_ALL=xx_YY.none TZ=No/Where", "no folder for files": "export TMPDIR=/nowhere; unset HOME",
+    in_shell = {"64 descriptors, more allowed": "ulimit -S -n 64", "stacks without a limit": "ulimit -s unlimited",
+                "stacks of 64 KiB": "ulimit -s 64", "no variables": "unset $(compgen -e)",
+                "100 GB of addresses": "ulimit -v 100000000; export KASANE_SPACE=1G",
+                "a language and a time zone that are none": "export LC_ALL=xx_YY.none TZ=No/Where",
+                "no folder for files": "export TMPDIR=/nowhere; unset HOME",
                 "a folder that is gone": "cd $(mktemp -d); rmdir $PWD"}
     for name, words in launchers():
         for what, how in in_shell.items():
-            status, out, err = run(["bash", "-c", how + '; exec "$@"', "bash", *words, PROGRAM, "talk"])
+            status, out, err = run([*after(how), *words, PROGRAM, "talk"])
             check(status == 0 and out.endswith("0 bytes of input\n"), f"{name}, {what}: status {status}", out, err)
         if as_root:
-            status, out, err = run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", *words, PROGRAM, "talk"], cwd="/")
+            nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+            status, out, err = run([*nobody, *words, PROGRAM, "talk"], cwd="/")
             check(status == 0, f"{name}, another user: status {status}", out, err)
         # Over UCX these are its own to refuse.
-        if as_root and "ucx" not in name and subprocess.run(["unshare", "-m", "true"], stderr=subprocess.DEVNULL).returncode == 0:
-            for what, how in {"no /proc": "umount -l /proc", "a root that nobody writes to": "mount -o remount,bind,ro /"}.items():
-                status, out, err = run(["unshare", "-m", "bash", "-c", how + ' && exec "$@"', "bash", *words, PROGRAM, "talk"])
+        if as_root and "ucx" not in name and run(["unshare", "-m", "true"])[0] == 0:
+            for what, how in (("no /proc", "umount -l /proc"), ("a read-only root", "mount -o remount,bind,ro /")):
+                status, out, err = run(["unshare", "-m", *after(how), *words, PROGRAM, "talk"])
                 check(status == 0, f"{name}, {what}: status {status}", out, err)
         status, out, err = run([*words, PROGRAM, "talk"], preexec_fn=hostile_parent)
         check(status == 0, f"{name}, signals ignored and blocked: status {status}", out, err)
         status, out, err = run([*words, PROGRAM, "crash"], preexec_fn=hostile_parent)
-        check(status not in (0, None) and "SIGSEGV" in err and "null pointer" in err, f"{name}, a crash, signals ignored and blocked: status {status}", out, err)
-        for what, how, said in (("40 descriptors", "ulimit -n 40", "ulimit -n"), ("1 GB of addresses", "ulimit -v 1000000", "ulimit -v")):
-            status, out, err = run(["bash", "-c", how + '; exec "$@"', "bash", *words, PROGRAM, "talk"])
+        reported = status not in (0, None) and "SIGSEGV" in err and "null pointer" in err
+        check(reported, f"{name}, a crash, signals ignored and blocked: status {status}", out, err)
+        for what, how, said in (("40 descriptors", "ulimit -n 40", "ulimit -n"),
+                                ("1 GB of addresses", "ulimit -v 1000000", "ulimit -v")):
+            status, out, err = run([*after(how), *words, PROGRAM, "talk"])
             check(status == 1 and said in err, f"{name}, {what}: status {status}", out, err)
 
 
-{"closed": closed, "core": core, "file_limit": file_limit, "personality": personality, "surroundings": surroundings}[CASE]()
+for case in (closed, core, file_limit, personality, surroundings):
+    if case.__name__ == CASE:
+        case()
 print(f"{len(failures)} wrong")
 sys.exit(1 if failures else 0)

@@ -66,7 +66,8 @@ int print_file_limit() {
 
 int print_place() {
   std::printf("variable %s\n", std::getenv("KASANE_SAME_IMAGE") == nullptr ? "gone" : "left");
-  std::printf("headers %s\n", std::memcmp(reinterpret_cast<const char*>(::getauxval(AT_PHDR) & ~std::uint64_t{4095}), "\177ELF", 4) == 0 ? "mapped" : "missing");
+  const auto* file = reinterpret_cast<const char*>(::getauxval(AT_PHDR) & ~std::uint64_t{4095});
+  std::printf("headers %s\n", std::memcmp(file, "\177ELF", 4) == 0 ? "mapped" : "missing");
   return kasane_rank() != 0 || sum_is_right() ? 0 : 1;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// refuse_personality PROGRAM ARGUMENTS…: becomes the program where personality(ADDR_NO_RANDOMIZE) is refused, as Docker's default filter does.
+// refuse_personality PROGRAM ARGUMENTS…: becomes the program where personality(ADDR_NO_RANDOMIZE) is refused,
+// as Docker's default filter does.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
