@@ -10,6 +10,7 @@
 #include <kasane/version.h>
 #include <string>
 
+#include "base/options_cli.h"
 #include "commands.h"
 #include "base/standard_descriptors.h"
 
@@ -23,9 +24,14 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string("kasane ") + kasane_version());
   app.set_help_all_flag("--help-all", "Print the help of all commands and exit");
   app.failure_message([](const CLI::App* where, const CLI::Error& e) {
-    return "kasane: " + std::string(e.what()) + "\nkasane: see " + where->get_name() + " --help\n";
+    const auto given = where->get_subcommands();
+    return "kasane: " + kasane::explain(*where, e) + "\nkasane: see kasane " + (given.empty() ? "" : given.front()->get_name() + " ") + "--help\n";
   });
   const std::array commands{kasane::tools::make_run(app), kasane::tools::make_info(app), kasane::tools::make_bench(app), kasane::tools::make_plot(app)};
+  if (argc == 1) {
+    std::fputs(app.help().c_str(), stdout);
+    return 0;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

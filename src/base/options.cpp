@@ -2,6 +2,7 @@
 #include "base/options.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -11,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/environment.h"
+#include "base/nearest.h"
 
 namespace kasane {
 namespace {
@@ -230,6 +232,22 @@ void OptionTable::write_environment() const {
   for (const Option& row : rows_)
     if (row.source != OptionSource::preset && !row.variable.empty())
       ::setenv(row.variable.c_str(), current_text(row).c_str(), 1);
+}
+
+std::vector<std::string> OptionTable::unknown_variables(std::string_view prefix) const {
+  std::vector<std::string> known, said;   // known: without the prefix, which would make any two of them alike
+  for (const Option& row : rows_)
+    if (row.variable.starts_with(prefix)) known.push_back(row.variable.substr(prefix.size()));
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    const std::string_view whole(*variable), name = whole.substr(0, whole.find('='));
+    if (!name.starts_with(prefix)) continue;
+    const std::string_view rest = name.substr(prefix.size());
+    if (std::find(known.begin(), known.end(), rest) != known.end()) continue;
+    const std::string meant = nearest(rest, known);
+    said.push_back(fmt::format("nothing here reads the variable {}{}", name,
+                               meant.empty() ? "" : fmt::format("; did you mean {}{}?", prefix, meant)));
+  }
+  return said;
 }
 
 std::string OptionTable::value_text(std::size_t row) const { return current_text(rows_.at(row)); }

@@ -73,6 +73,9 @@ class OptionTable {
   /// Sets the variables of all rows whose value was given, for a program about to be started.
   void write_environment() const;
 
+  /// A sentence about each variable of the environment that begins with `prefix` and is no row's: its name, and the row's that is like it.
+  [[nodiscard]] std::vector<std::string> unknown_variables(std::string_view prefix) const;
+
   /// The row's value now, as it would be written.
   [[nodiscard]] std::string value_text(std::size_t row) const;
   /// One paragraph an option, with variable and default: for --help and the guide.

@@ -5,6 +5,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include "base/nearest.h"
+
 namespace kasane {
 namespace {
 
@@ -13,7 +15,31 @@ void set_from_flag(OptionTable& table, std::size_t row, const std::string& text)
     throw CLI::ValidationError(done.error().message);
 }
 
+/// What may stand on app's command line, with its dashes.
+std::vector<std::string> options_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
 }  // namespace
+
+std::string explain(const CLI::App& app, const CLI::Error& error) {
+  const auto given = app.get_subcommands();
+  const CLI::App& where = given.empty() ? app : *given.front();
+  const bool misunderstood = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr || dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  for (const std::string& word : misunderstood ? app.remaining(true) : std::vector<std::string>{}) {
+    if (word == "--") break;   // what follows is no option
+    const std::string name = word.substr(0, word.find('='));
+    if (name.starts_with("-")) return (given.empty() ? "" : app.get_name() + " ") + where.get_name() + " has no option " + name + suggestion(name, options_of(where));
+    if (&where != &app || app.get_subcommands({}).empty()) continue;
+    std::vector<std::string> commands;
+    for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
+    return "there is no command " + name + suggestion(name, commands);
+  }
+  return error.what();
+}
 
 void add_flags(CLI::App& app, OptionTable& table) {
   for (std::size_t i = 0; i < table.rows().size(); ++i) {

@@ -6,6 +6,7 @@
 
 namespace CLI {
 class App;
+class Error;
 }
 
 namespace kasane {
@@ -13,5 +14,9 @@ namespace kasane {
 /// Adds every row that has a flag to app. The table must live until the command line is parsed; a value that cannot be
 /// used throws CLI::ValidationError with the table's message. A flag row also gets its negation --no-NAME.
 void add_flags(CLI::App& app, OptionTable& table);
+
+/// Why the command line could not be parsed, in one line: of words that are no command or option of `app` (or of its command that was given) the first, with
+/// what is like it; else what the error says.
+[[nodiscard]] std::string explain(const CLI::App& app, const CLI::Error& error);
 
 }  // namespace kasane

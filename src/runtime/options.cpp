@@ -43,6 +43,8 @@ OptionTable option_table(Options& o) {
       .count("--seed", "KASANE_SEED", o.seed, "of the random order in which workers look for work")
       .choice("--log", "KASANE_LOG", o.log_level, {"trace", "debug", "info", "warning", "error", "off"}, "least severe messages printed");
   comm::add_session_options(table, o.session);
+  comm::add_engine_settings(table, o.engine);
+  table.text("", "KASANE_JOB_KEY", o.job_key, "under mpirun: what no other job has, the same on all ranks, for their stack guards; kasane run draws one");
   return table;
 }
 
@@ -51,6 +53,13 @@ Result<Options> options_from_environment() {
   auto table = option_table(options);
   KASANE_TRY(table.read_environment());
   return options;
+}
+
+std::string unknown_variables_text(Options options) {
+  if (options.log_level == "error" || options.log_level == "off") return {};
+  std::string text;
+  for (const std::string& sentence : option_table(options).unknown_variables("KASANE_")) text += "kasane: warning: " + sentence + "\n";
+  return text;
 }
 
 std::string spill_directories(const std::string& spill) {

@@ -7,6 +7,7 @@
 
 #include "base/options.h"
 #include "base/result.h"
+#include "comm/engine/environment.h"
 #include "comm/session/options.h"
 
 namespace kasane::runtime {
@@ -51,6 +52,8 @@ struct Options {
   std::uint64_t seed = 1;                  ///< of the order in which workers look for victims
   std::string log_level = "warning";
   comm::SessionOptions session;            ///< what runs between ranks
+  comm::EngineSettings engine;             ///< and who issues operations there
+  std::string job_key;                     ///< of the stack guards; read before there are options (start/same_image.h), and here to be known
 };
 
 /// The rows, bound to the members of `options`, which must outlive the table.
@@ -58,6 +61,9 @@ OptionTable option_table(Options& options);
 
 /// Defaults, then KASANE_* variables. An unusable value: an error that names the variable and what it accepts.
 Result<Options> options_from_environment();
+
+/// A line about each KASANE_* variable of the environment that no option has; empty with --log error and off. For the job's first process.
+std::string unknown_variables_text(Options options);
 
 /// Of the option's value: "DIR" or "DIR:DIR…"; empty: none.
 std::string spill_directories(const std::string& spill);

@@ -28,7 +28,6 @@
 #include "base/process.h"
 #include "comm/collectives.h"
 #include "comm/engine/engine.h"
-#include "comm/engine/environment.h"
 #include "comm/session/session.h"
 #include "gas/access.h"
 #include "gas/attractor.h"
@@ -307,9 +306,7 @@ Result<void> Runtime::State::build_engine() {
   // As many as Access has parts; where every peer is mapped operations need no records.
   wanted.operations = 1024;
   if (transport->facts().completes_inline) wanted.operations = wanted.packs = wanted.parcels = 16;
-  auto chosen = comm::engine_options_from_environment(wanted);
-  KASANE_TRY(chosen);
-  auto made = comm::Engine::create(*transport, *chosen);
+  auto made = comm::Engine::create(*transport, options.engine.set_in(wanted));
   KASANE_TRY(made);
   comm_engine = std::move(*made);
   return {};

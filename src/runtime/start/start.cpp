@@ -53,7 +53,12 @@ std::optional<Launched> g_launched;
 Result<Launched> launch() {
   auto options = options_from_environment();
   KASANE_TRY(options);
-  if (const auto place = mpi_place(environ); place.launched()) return launch_by_mpi(std::move(*options), place);
+  const auto place = mpi_place(environ);
+  if (!place.launched() || place.rank == Rank{0}) {   // once a job: ranks of our own are not forked yet
+    const std::string unknown = unknown_variables_text(*options);
+    tell(unknown.data(), unknown.size());
+  }
+  if (place.launched()) return launch_by_mpi(std::move(*options), place);
   if (variable("KASANE_RANKS") != nullptr) return launch_ranks(std::move(*options));
   KASANE_TRY(comm::mpi::refuse_unjoined_tasks(environ));
   return launch_alone(std::move(*options));

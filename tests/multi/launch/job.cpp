@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 std::string new_id() {
   static std::atomic<int> count{0};
-  return "KASANE_TEST_FAMILY=" + std::to_string(::getpid()) + "." + std::to_string(count++);
+  return "LAUNCH_TEST_FAMILY=" + std::to_string(::getpid()) + "." + std::to_string(count++);
 }
 
 std::string read_file(const std::string& path) {

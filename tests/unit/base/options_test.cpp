@@ -9,6 +9,7 @@
 #include <CLI/Formatter.hpp>
 #include <cstdlib>
 
+#include "base/nearest.h"
 #include "base/options_cli.h"
 
 namespace kasane {
@@ -166,6 +167,20 @@ TEST_F(OptionTest, GivenValuesGoToTheEnvironment) {
   EXPECT_STREQ(std::getenv("KASANE_T_SPACE"), "16G");
   EXPECT_STREQ(std::getenv("KASANE_T_TAG"), "1");
   EXPECT_EQ(std::getenv("KASANE_T_RANKS"), nullptr) << "a default stays unsaid";
+}
+
+TEST(Nearest, FindsWhatWasMeant) {
+  const std::vector<std::string> known{"ranks", "workers", "stats", "stats-every", "run"};
+  EXPECT_EQ(nearest("rank", known), "ranks");
+  EXPECT_EQ(nearest("wrokers", known), "workers") << "two letters swapped";
+  EXPECT_EQ(nearest("statsevery", known), "stats-every");
+  EXPECT_EQ(nearest("rum", known), "run");
+  EXPECT_EQ(nearest("ranks", known), "ranks");
+  EXPECT_EQ(nearest("", known), "");
+  EXPECT_EQ(nearest("mine", known), "") << "no word is like it";
+  EXPECT_EQ(nearest("rum", {}), "");
+  EXPECT_EQ(suggestion("rum", known), "; did you mean run?");
+  EXPECT_EQ(suggestion("mine", known), "");
 }
 
 }  // namespace
