@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane info: what this machine offers, and what is missing and why. Everything is probed, nothing assumed from versions.
-#include <fmt/core.h>
+// kasane info: what this machine offers, and what is missing and why. Everything is probed, nothing assumed from versions. As lines, or as JSON (report.h).
+#include <fmt/format.h>
 #include <linux/membarrier.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -12,9 +12,12 @@
 #include <CLI/Formatter.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <fstream>
 #include <kasane/version.h>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +25,7 @@
 #include "commands.h"
 #include "execute.h"
 #include "mpirun.h"
+#include "report.h"
 #include "base/helper_folder.h"
 #include "base/options.h"
 #include "comm/bootstrap/job.h"
@@ -42,8 +46,6 @@
 namespace kasane::tools {
 namespace {
 
-void line(std::string_view name, std::string_view text) { fmt::print("  {:<24} {}\n", name, text); }
-
 /// The first word of a file of /proc, or "unknown".
 std::string read_word(const char* path) {
   std::ifstream file(path);
@@ -51,51 +53,83 @@ std::string read_word(const char* path) {
   return file >> word ? word : "unknown";
 }
 
-std::string memory_line(const char* name) {
+/// The number that text is, else null.
+Json number(const std::string& text) {
+  const auto value = parse_count(text);
+  return value ? Json(*value) : Json();
+}
+
+std::optional<std::uint64_t> memory_bytes(const char* name) {
   std::ifstream file("/proc/meminfo");
   std::string key;
   std::uint64_t kib = 0;
   while (file >> key) {
-    if (key == name && file >> kib) return fmt::format("{} MiB", kib >> 10);
+    if (key == name && file >> kib) return kib << 10;
   }
-  return "unknown";
+  return std::nullopt;
 }
 
-std::string limit_text(int resource) {
+std::string mib_text(const std::optional<std::uint64_t>& bytes) { return bytes ? fmt::format("{} MiB", *bytes >> 20) : "unknown"; }
+Json or_null(const std::optional<std::uint64_t>& value) { return value ? Json(*value) : Json(); }
+
+/// A line about a limit of this process; explanation: what is needed of it.
+void limit_line(Report& report, std::string_view name, const std::string& key, int resource, std::string_view explanation = {}) {
   rlimit limit = {};
-  if (::getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) return "unknown";
+  if (::getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) return report.line(name, "unknown", {{key, Json()}});
   const auto text = [](rlim_t value) { return value == RLIM_INFINITY ? std::string("unlimited") : std::to_string(value); };
-  return text(limit.rlim_cur) + " (may be raised to " + text(limit.rlim_max) + ")";
+  const auto json = [](rlim_t value) { return value == RLIM_INFINITY ? Json() : Json(value); };
+  report.line(name, fmt::format("{} (may be raised to {}){}", text(limit.rlim_cur), text(limit.rlim_max), explanation),
+              {{key, {{"now", json(limit.rlim_cur)}, {"at_most", json(limit.rlim_max)}}}});
 }
 
-std::string cores_of(const topo::Machine& machine, std::uint32_t numa_node) {
-  std::string text;
+std::vector<std::uint32_t> cores_of(const topo::Machine& machine, std::uint32_t numa_node) {
+  std::vector<std::uint32_t> cores;
   for (const topo::Core& core : machine.cores()) {
-    if (core.numa_node == numa_node) text += (text.empty() ? "" : " ") + std::to_string(core.cpu);
+    if (core.numa_node == numa_node) cores.push_back(core.cpu);
   }
-  return text.empty() ? "none" : text;
+  return cores;
 }
 
-void print_machine() {
+void say_machine(Report& report) {
   utsname kernel = {};
   ::uname(&kernel);
-  fmt::print("machine\n");
-  line("kernel", fmt::format("{} {} {}", kernel.sysname, kernel.release, kernel.machine));
-  line("memory", memory_line("MemTotal:") + ", available " + memory_line("MemAvailable:"));
+  report.section("machine", "machine");
+  report.line("kernel", fmt::format("{} {} {}", kernel.sysname, kernel.release, kernel.machine), {{"kernel", kernel.release}, {"architecture", kernel.machine}});
+  const auto total = memory_bytes("MemTotal:"), available = memory_bytes("MemAvailable:");
+  report.line("memory", mib_text(total) + ", available " + mib_text(available), {{"memory_bytes", or_null(total)}, {"memory_available_bytes", or_null(available)}});
   const auto machine = topo::Machine::discover();
-  if (!machine) return line("topology", "unknown: " + machine.error().message);
-  line("topology", machine->describe());
+  if (!machine) return report.line("topology", "unknown: " + machine.error().message, {{"topology", Json()}});
+  report.line("topology", machine->describe(), {{"topology", machine->describe()}, {"cores", machine->cores().size()}});
+  Json nodes = Json::array();
   for (const topo::NumaNode& node : machine->numa_nodes()) {
-    line(fmt::format("NUMA node {}", node.number), fmt::format("{} MiB, cores {}", node.bytes >> 20, cores_of(*machine, node.number)));
+    const auto cores = cores_of(*machine, node.number);
+    report.line(fmt::format("NUMA node {}", node.number),
+                fmt::format("{} MiB, cores {}", node.bytes >> 20, cores.empty() ? "none" : fmt::format("{}", fmt::join(cores, " "))));
+    nodes.push_back({{"number", node.number}, {"memory_bytes", node.bytes}, {"cores", cores}});
   }
+  report.facts({{"numa_nodes", nodes}});
 }
 
-void print_facts(const comm::Facts& f, std::string_view use) {
-  line(f.name, fmt::format("{}; {}, atomics {} with the CPU's, {}{}{}", use,
-                           f.puts_need_target ? "the target's CPU takes part" : f.target_cpu_needed ? "one-sided but for atomics" : "one-sided",
-                           f.atomics_coherent_with_cpu ? "coherent" : "not coherent", f.completes_inline ? "completes at once" : "completes later",
-                           f.ordered ? ", ordered" : "", f.pins_memory ? ", pins memory" : ""));
-  if (!f.detail.empty()) line("", f.detail);
+void say_transport(Report& report, const comm::Facts& f, std::string_view use) {
+  const char* const target = f.puts_need_target ? "always" : f.target_cpu_needed ? "for atomics" : "never";
+  report.line(f.name, fmt::format("{}; {}, atomics {} with the CPU's, {}{}{}", use,
+                                  f.puts_need_target ? "the target's CPU takes part" : f.target_cpu_needed ? "one-sided but for atomics" : "one-sided",
+                                  f.atomics_coherent_with_cpu ? "coherent" : "not coherent", f.completes_inline ? "completes at once" : "completes later",
+                                  f.ordered ? ", ordered" : "", f.pins_memory ? ", pins memory" : ""),
+              {{std::string(f.name),
+                {{"available", true},
+                 {"use", use},
+                 {"target_takes_part", target},
+                 {"atomics_coherent_with_cpu", f.atomics_coherent_with_cpu},
+                 {"completes_at_once", f.completes_inline},
+                 {"ordered", f.ordered},
+                 {"pins_memory", f.pins_memory},
+                 {"detail", f.detail.empty() ? Json() : Json(f.detail)}}}});
+  if (!f.detail.empty()) report.line("", f.detail);
+}
+
+void say_missing(Report& report, const std::string& name, const std::string& key, const std::string& why) {
+  report.line(name, "not available: " + why, {{key, {{"available", false}, {"reason", why}}}});
 }
 
 /// What a job of one rank tells itself.
@@ -106,119 +140,153 @@ class Alone final : public comm::OutOfBand {
   Result<std::vector<std::string>> allgather(std::string_view mine) override { return std::vector<std::string>{std::string(mine)}; }
 };
 
-void print_ucx() {
-  if (const auto here = comm::ucx::available(); !here) return line("ucx", "not available: " + here.error().message);
+void say_ucx(Report& report) {
+  if (const auto here = comm::ucx::available(); !here) return say_missing(report, "ucx", "ucx", here.error().message);
   Alone alone;
   comm::Bells bells{};
   if (const auto ucx = comm::ucx::create(alone, bells, {.tls = {}, .within_hosts = false}); !ucx) {
-    line("ucx", "not available between hosts: " + ucx.error().message);
+    say_missing(report, "ucx", "ucx", "between hosts: " + ucx.error().message);
   } else {
-    print_facts((*ucx)->facts(), "between hosts (--transport ucx: everywhere)");
+    say_transport(report, (*ucx)->facts(), "between hosts (--transport ucx: everywhere)");
   }
   if (const auto ucx = comm::ucx::create(alone, bells); !ucx) {
-    line("", "not available on one host: " + ucx.error().message);
+    say_missing(report, "", "ucx_on_one_host", "on one host: " + ucx.error().message);
   } else {
-    line("", std::string((*ucx)->facts().detail));
+    const std::string detail((*ucx)->facts().detail);
+    report.line("", detail, {{"ucx_on_one_host", {{"available", true}, {"detail", detail}}}});
   }
 }
 
 /// Without starting one: an MPI may only be started by its mpirun.
-void print_mpi() {
+void say_mpi(Report& report) {
   for (const MpiLauncher& mpi : mpi_launchers()) {
-    const std::string name = "mpi (" + mpi.mpi + ")", module = "kasane-mpi-" + mpi.mpi + ".so";
+    const std::string name = "mpi (" + mpi.mpi + ")", key = "mpi_" + mpi.mpi, module = "kasane-mpi-" + mpi.mpi + ".so";
     if (find_helper(module).empty()) {
-      line(name, "not available: no " + module + "; build Kasane where this MPI's development package is installed");
+      say_missing(report, name, key, "no " + module + "; build Kasane where this MPI's development package is installed");
     } else if (mpi.path.empty()) {
-      line(name, "not available: its mpirun is not in the PATH; install the package " + mpi.package);
+      say_missing(report, name, key, "its mpirun is not in the PATH; install the package " + mpi.package);
     } else {
-      line(name, "between hosts without UCX (--transport mpi: everywhere); started by " + mpi.path);
+      const std::string use = "between hosts without UCX (--transport mpi: everywhere)";
+      report.line(name, use + "; started by " + mpi.path, {{key, {{"available", true}, {"use", use}, {"mpirun", mpi.path}}}});
     }
   }
 }
 
-void print_transports() {
-  fmt::print("transports\n");
+void say_transports(Report& report) {
+  report.section("transports", "transports");
   const auto job = comm::create_job(1, comm::shm::job_bytes(1));
   if (!job) {
-    line("shm", "not available: " + job.error().message);
+    say_missing(report, "shm", "shm", job.error().message);
   } else if (const auto shm = comm::shm::create(*job); !shm) {
-    line("shm", "not available: " + shm.error().message);
+    say_missing(report, "shm", "shm", shm.error().message);
   } else {
-    print_facts((*shm)->facts(), "between ranks of one host (the default)");
+    say_transport(report, (*shm)->facts(), "between ranks of one host (the default)");
   }
-  print_ucx();
-  print_mpi();
+  say_ucx(report);
+  say_mpi(report);
   comm::sim::World world(1, 1);
-  print_facts(world.transport(Rank{0}).facts(), "simulated ranks in one process, for tests");
+  say_transport(report, world.transport(Rank{0}).facts(), "simulated ranks in one process, for tests");
 }
 
-void print_engines() {
-  fmt::print("fault engines, the preferred one first\n");
-  for (const mem::EngineInfo& e : mem::engines()) line(e.name, (e.available ? "available: " : "not available: ") + e.reason);
+/// A line for each of several ways, and their list in order of preference.
+template <class Infos>
+void say_ways(Report& report, const char* key, const Infos& infos) {
+  Json list = Json::array();
+  for (const auto& e : infos) {
+    report.line(e.name, (e.available ? "available: " : "not available: ") + e.reason);
+    list.push_back({{"name", e.name}, {"available", e.available}, {"reason", e.reason}});
+  }
+  report.facts({{key, list}});
+}
+
+void say_engines(Report& report) {
+  report.section("fault engines, the preferred one first", "faults");
+  say_ways(report, "engines", mem::engines());
+  const auto none = [&](const Error& e) { report.line("a job would take", "none: " + e.message, {{"job_takes", Json()}, {"reason", e.message}}); };
   const auto options = runtime::options_from_environment();   // as a job's ranks read them
-  if (!options) return line("a job would take", "none: " + options.error().message);
+  if (!options) return none(options.error());
   const auto engine = mem::engine_for(options->faults);
-  line("a job would take", engine ? fmt::format("{} (KASANE_FAULTS={})", *engine, options->faults) : "none: " + engine.error().message);
+  if (!engine) return none(engine.error());
+  report.line("a job would take", fmt::format("{} (KASANE_FAULTS={})", *engine, options->faults), {{"job_takes", *engine}});
 }
 
-void print_spill_engines() {
-  fmt::print("ways to a spill file, the preferred one first\n");
-  for (const mem::SpillEngineInfo& e : mem::spill_engines()) line(e.name, (e.available ? "available: " : "not available: ") + e.reason);
+void say_spill_engines(Report& report) {
+  report.section("ways to a spill file, the preferred one first", "spill");
+  say_ways(report, "engines", mem::spill_engines());
 }
 
-std::string frames_text() {
-  if (const std::uint64_t bytes = mem::large_frame_bytes(); bytes != 0) return fmt::format("{} KiB, so paging takes less than half of the processor time", bytes >> 10);
+void say_frames(Report& report) {
+  const std::uint64_t bytes = mem::large_frame_bytes();
+  const Json facts = {{"frame_bytes", bytes != 0 ? bytes : mem::kBlockBytes}};
+  if (bytes != 0) return report.line("frames", fmt::format("{} KiB, so paging takes less than half of the processor time", bytes >> 10), facts);
   const std::string setting = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled";
   std::error_code error;
-  if (!std::filesystem::exists(setting, error)) return "4 KiB; larger ones need Linux 6.10";
-  return "4 KiB; paging takes less than half of the processor time with 64 KiB, until the next boot by root: echo advise > " + setting;
+  if (!std::filesystem::exists(setting, error)) return report.line("frames", "4 KiB; larger ones need Linux 6.10", facts);
+  report.line("frames", "4 KiB; paging takes less than half of the processor time with 64 KiB, until the next boot by root: echo advise > " + setting, facts);
 }
 
 /// Of each directory that a job would spill to and whose disk is known.
-void print_spill_disks() {
+void say_spill_disks(Report& report) {
   const auto options = runtime::options_from_environment();
   if (!options) return;   // said before
+  Json disks = Json::array();
   std::istringstream directories(runtime::spill_directories(options->spill));
   for (std::string directory; std::getline(directories, directory, ':');) {
     const auto disk = mem::spill_disk(directory);
     if (!disk) continue;
-    line("reads from " + directory, disk->ends_where_asked ? "end on the core that asked for them (" + disk->setting + ")"
+    report.line("reads from " + directory, disk->ends_where_asked ? "end on the core that asked for them (" + disk->setting + ")"
                                                            : "end on any core: threads that read at random gather on that of the disk's interrupts, and are a tenth slower than with, until the next boot by root: echo 2 > " + disk->setting);
+    disks.push_back({{"directory", directory}, {"reads_end_where_asked", disk->ends_where_asked}, {"setting", disk->setting}});
   }
+  report.facts({{"spill_disks", disks}});
 }
 
-std::string membarrier_text() {
+void say_membarrier(Report& report) {
   const long commands = ::syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
-  if (commands < 0) return "not available: the kernel refuses membarrier(2)";
-  const bool expedited = (commands & MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0;
-  return expedited ? "available (global expedited): forks need no fence for sleeping ranks" : "not available: no global expedited membarrier";
+  const bool expedited = commands >= 0 && (commands & MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0;
+  report.line("membarrier", expedited      ? "available (global expedited): forks need no fence for sleeping ranks"
+                            : commands < 0 ? "not available: the kernel refuses membarrier(2)"
+                                           : "not available: no global expedited membarrier",
+              {{"membarrier", expedited}});
 }
 
-void print_limits() {
-  fmt::print("limits\n");
-  line("vm.max_map_count", read_word("/proc/sys/vm/max_map_count") + " mappings a process");
-  line("vm.overcommit_memory", read_word("/proc/sys/vm/overcommit_memory"));
-  line("default workers", fmt::format("{} a job, shared by its ranks", topo::usable_cores()));
-  line("default --dram", fmt::format("{} MiB a host, three quarters of its memory or control group; what is more goes to --spill", mem::default_budget(mem::machine_memory(), topo::memory_limit(), 1) >> 20));
-  line("stack guards", mem::guards_available() ? "MADV_GUARD_INSTALL: none of them costs a mapping"
-                                               : fmt::format("mprotect (no MADV_GUARD_INSTALL for shared memory, Linux 6.15): {} at most", mem::kFallbackGuards));
-  line("page tables", mem::page_tables_go_back() ? "the kernel frees those that are not used any more: --dram can be far less than what is used of the space"
-                                                  : "stay until the job ends (Linux 6.14 with CONFIG_PT_RECLAIM frees them): up to 4 MiB of --dram for each GiB that is used of the space");
-  line("frames", frames_text());
-  print_spill_disks();
-  line("membarrier", membarrier_text());
-  line("file descriptors", limit_text(RLIMIT_NOFILE) + "; 8 a rank and 128 are needed");
-  line("processes", limit_text(RLIMIT_NPROC));
-  line("address space", limit_text(RLIMIT_AS) + "; ranks x --space is 64 TiB at most: 64 ranks with the default of 1 TiB");
+void say_limits(Report& report) {
+  report.section("limits", "limits");
+  const std::string mappings = read_word("/proc/sys/vm/max_map_count"), overcommit = read_word("/proc/sys/vm/overcommit_memory");
+  report.line("vm.max_map_count", mappings + " mappings a process", {{"max_map_count", number(mappings)}});
+  report.line("vm.overcommit_memory", overcommit, {{"overcommit_memory", number(overcommit)}});
+  report.line("default workers", fmt::format("{} a job, shared by its ranks", topo::usable_cores()), {{"default_workers", topo::usable_cores()}});
+  const std::uint64_t dram = mem::default_budget(mem::machine_memory(), topo::memory_limit(), 1);
+  report.line("default --dram", fmt::format("{} MiB a host, three quarters of its memory or control group; what is more goes to --spill", dram >> 20),
+              {{"default_dram_bytes", dram}});
+  const bool guards = mem::guards_available(), tables = mem::page_tables_go_back();
+  report.line("stack guards", guards ? "MADV_GUARD_INSTALL: none of them costs a mapping"
+                                     : fmt::format("mprotect (no MADV_GUARD_INSTALL for shared memory, Linux 6.15): {} at most", mem::kFallbackGuards),
+              {{"stack_guards_at_most", guards ? Json() : Json(mem::kFallbackGuards)}});
+  report.line("page tables", tables ? "the kernel frees those that are not used any more: --dram can be far less than what is used of the space"
+                                    : "stay until the job ends (Linux 6.14 with CONFIG_PT_RECLAIM frees them): up to 4 MiB of --dram for each GiB that is used of the space",
+              {{"page_tables_go_back", tables}});
+  say_frames(report);
+  say_spill_disks(report);
+  say_membarrier(report);
+  limit_line(report, "file descriptors", "file_descriptors", RLIMIT_NOFILE, "; 8 a rank and 128 are needed");
+  limit_line(report, "processes", "processes", RLIMIT_NPROC);
+  limit_line(report, "address space", "address_space_bytes", RLIMIT_AS, "; ranks x --space is 64 TiB at most: 64 ranks with the default of 1 TiB");
 }
 
-int info() {
-  fmt::print("kasane {}\n", kasane_version());
-  print_machine();
-  print_transports();
-  print_engines();
-  print_spill_engines();
-  print_limits();
+int info(bool json) {
+  Report report;
+  report.line("kasane", kasane_version(), {{"version", kasane_version()}});
+  say_machine(report);
+  say_transports(report);
+  say_engines(report);
+  say_spill_engines(report);
+  say_limits(report);
+  if (!json) {
+    report.print_text();
+    return 0;
+  }
+  if (const auto written = write_json_file("-", report.json()); !written) throw std::runtime_error(written.error().message);
   return 0;
 }
 
@@ -226,7 +294,9 @@ int info() {
 
 Command make_info(CLI::App& kasane) {
   CLI::App* app = kasane.add_subcommand("info", "Say what this machine offers: cores, transports, fault engines, limits");
-  return {app, info};
+  auto json = std::make_shared<bool>(false);
+  app->add_flag("--json", *json, "print the same as JSON, for programs");
+  return {app, [json] { return info(*json); }};
 }
 
 }  // namespace kasane::tools

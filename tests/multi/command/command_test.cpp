@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kasane command says to who types it: help, and suggestions for mistyped words.
+// What the kasane command says to who types it: help, suggestions for mistyped words, and what the machine offers as text and as JSON.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ TEST(Command, AloneItPrintsItsHelp) {
 
 TEST(Command, SuggestsTheCommandThatWasMeant) {
   expect_refused({"rum"}, "there is no command rum; did you mean run?\n");
+  expect_refused({"ifno", "--json"}, "there is no command ifno; did you mean info?\n");
   expect_refused({"frobnicate"}, "there is no command frobnicate\n");
 }
 
@@ -50,6 +52,7 @@ TEST(Command, SuggestsTheOptionThatWasMeant) {
   expect_refused({"run", "--worker", "2", "--", kProgram, "return"}, "kasane run has no option --worker; did you mean --workers?\n");
   expect_refused({"run", "--trasnport=shm", kProgram, "return"}, "kasane run has no option --trasnport; did you mean --transport?\n");
   expect_refused({"run", "--frobnicate", kProgram}, "kasane run has no option --frobnicate\n");
+  expect_refused({"info", "--jsno"}, "kasane info has no option --jsno; did you mean --json?\n");
   expect_refused({"run", "--workers", "x", kProgram}, "--workers x: expected a whole number");
   expect_refused({"run", "--workers", "x", "--", kProgram}, "--workers x: expected a whole number");
   expect_refused({"run"}, "PROGRAM is required");
@@ -66,6 +69,40 @@ TEST(Command, WarnsOfVariablesThatNobodyReads) {
   EXPECT_EQ(count_of(alone.err, "did you mean KASANE_WORKERS?"), 1) << alone.err;
 }
 
+
+TEST(Command, InfoSaysTheSameAsJson) {
+  const Outcome text = kasane({"info"}), json = kasane({"info", "--json"});
+  ASSERT_EQ(json.code, 0) << json.err;
+  const auto info = nlohmann::json::parse(json.out);
+  const auto says = [&](const std::string& words) { EXPECT_NE(text.out.find(words), std::string::npos) << "missing: " << words << "\nin:\n" << text.out; };
+  says("kasane " + info.at("version").get<std::string>() + "\n");
+  says(info.at("machine").at("kernel").get<std::string>());
+  says(std::to_string(info.at("machine").at("memory_bytes").get<std::uint64_t>() >> 20) + " MiB");
+  says(info.at("machine").at("topology").get<std::string>());
+  says(std::to_string(info.at("machine").at("numa_nodes").at(0).at("memory_bytes").get<std::uint64_t>() >> 20) + " MiB, cores");
+  for (const auto& [name, transport] : info.at("transports").items()) says(transport.at(transport.at("available").get<bool>() ? "use" : "reason").get<std::string>());
+  for (const char* section : {"faults", "spill"}) {
+    for (const auto& engine : info.at(section).at("engines")) says((engine.at("available").get<bool>() ? "available: " : "not available: ") + engine.at("reason").get<std::string>());
+  }
+  says(info.at("faults").at("job_takes").get<std::string>() + " (KASANE_FAULTS=");
+  const auto& limits = info.at("limits");
+  says(std::to_string(limits.at("max_map_count").get<std::uint64_t>()) + " mappings a process");
+  says(std::to_string(limits.at("default_workers").get<std::uint64_t>()) + " a job, shared by its ranks");
+  says(std::to_string(limits.at("default_dram_bytes").get<std::uint64_t>() >> 20) + " MiB a host");
+  for (const auto& disk : limits.at("spill_disks")) says(disk.at("setting").get<std::string>());
+  // One key or more for each line that has a name.
+  for (const char* key : {"overcommit_memory", "stack_guards_at_most", "page_tables_go_back", "frame_bytes", "membarrier", "file_descriptors", "processes", "address_space_bytes"}) {
+    EXPECT_TRUE(limits.contains(key)) << key;
+  }
+}
+
+TEST(Command, InfoAsJsonSaysWhyAJobCannotStart) {
+  const Outcome json = kasane({"info", "--json"}, {"KASANE_FAULTS=guesswork"});
+  ASSERT_EQ(json.code, 0) << json.err;
+  const auto faults = nlohmann::json::parse(json.out).at("faults");
+  EXPECT_TRUE(faults.at("job_takes").is_null());
+  EXPECT_NE(faults.at("reason").get<std::string>().find("KASANE_FAULTS=guesswork"), std::string::npos);
+}
 
 }  // namespace
 }  // namespace kasane::launch_test

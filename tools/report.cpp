@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+namespace kasane::tools {
+
+void Report::section(std::string_view title, std::string_view key) {
+  text_ += fmt::format("{}\n", title);
+  key_ = key;
+  json_[key_] = Json::object();
+}
+
+void Report::line(std::string_view name, std::string_view text, const Json& stated) {
+  text_ += key_.empty() ? fmt::format("{} {}\n", name, text) : fmt::format("  {:<24} {}\n", name, text);
+  facts(stated);
+}
+
+void Report::facts(const Json& stated) { (key_.empty() ? json_ : json_[key_]).update(stated); }
+
+void Report::print_text() const { std::fputs(text_.c_str(), stdout); }
+
+}  // namespace kasane::tools

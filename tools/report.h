@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kasane info says, as lines for readers and as JSON: each line comes with its facts, so that neither says what the other does not.
+//
+//   report.section("machine", "machine");
+//   report.line("memory", "7945 MiB", {{"memory_bytes", 8330000000}});      //   memory                   7945 MiB     "machine": {"memory_bytes": 8330000000}
+//
+// Keys are lower-case words joined by _, with the unit at their end; what is not known or has no limit is null.
+// Thread safety: one thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace kasane::tools {
+
+class Report {
+ public:
+  /// What follows is below this title, and in the object of this key.
+  void section(std::string_view title, std::string_view key);
+  /// A line, and the facts (an object) that it states, which become members of the section's. An empty name continues the line before.
+  void line(std::string_view name, std::string_view text, const Json& facts = Json::object());
+  /// Facts that other lines state in words.
+  void facts(const Json& facts);
+
+  void print_text() const;
+  [[nodiscard]] const Json& json() const noexcept { return json_; }
+
+ private:
+  std::string text_;
+  Json json_ = Json::object();
+  std::string key_;   ///< of the section; empty: none yet
+};
+
+}  // namespace kasane::tools
