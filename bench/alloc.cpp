@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kasane bench alloc: what allocating and freeing global memory costs, at this rank and at another one, beside glibc's malloc and mimalloc in the same run,
 // with the number of one-sided trips (docs/design/heap.md).
-//   kasane-bench-alloc [--quick] [--json FILE] [--systems NAME,…]
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -17,8 +16,8 @@
 #include <vector>
 
 #include "alloc_pattern.h"
+#include "command_line.h"
 #include "command_output.h"
-#include "common/options.h"
 #include "rows.h"
 
 namespace {
@@ -64,46 +63,47 @@ void player(std::vector<Row>& rows, const std::string& system, const std::string
   }
 }
 
+void measure(std::vector<Row>& rows, const kasane::bench::CommandLine& line) {
+  const bool quick = line.quick();
+  if (line.wants("glibc")) same_process(rows, "glibc", {std::malloc, std::free}, quick);
+  if (line.wants("mimalloc")) {
+    void* library = nullptr;
+    for (const char* name : {"libmimalloc.so", "libmimalloc.so.2", "libmimalloc.so.2.0"}) {
+      if (library == nullptr) library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    }
+    if (library != nullptr) {
+      same_process(rows, "mimalloc", {reinterpret_cast<void* (*)(std::size_t)>(::dlsym(library, "mi_malloc")), reinterpret_cast<void (*)(void*)>(::dlsym(library, "mi_free"))}, quick);
+    } else {
+      std::fputs("mimalloc is not here (Debian package libmimalloc-dev): left out\n", stderr);
+    }
+  }
+  const auto here = kasane::bench::own_folder();
+  for (const char* transport : {"shm", "ucx"}) {
+    const std::string system = std::string("kasane-") + transport;
+    if (!line.wants(system)) continue;
+    for (const char* cases : {"pattern", "busy", "mixed"}) {
+      std::fprintf(stderr, "%s: %s …\n", system.c_str(), cases);
+      player(rows, system, kasane::bench::kasane_command() + " run -n 2 --workers 1 --transport " + transport + " -- " + here + "/player-alloc " + cases + (quick ? " --quick" : ""),
+             2, quick ? 100 : 1000);
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::Options line("kasane bench alloc", "What allocating global memory costs, here and at another rank, beside glibc and mimalloc");
-  bool quick = false;
-  std::string json;
-  std::vector<std::string> systems;
-  line.toggle("--quick", quick, "fewer rounds: seconds");
-  line.text("--json", json, kasane::bench::kJsonHelp);
-  line.choices("--systems", systems, {"glibc", "mimalloc", "kasane-shm", "kasane-ucx"}, "only these");
+  kasane::bench::CommandLine line("alloc", "fewer rounds: seconds");
+  line.names("systems", {"glibc", "mimalloc", "kasane-shm", "kasane-ucx"});
+  line.repetitions(1, 1);
   if (const auto status = line.parse(argc, argv)) return *status;
 
-  const auto wanted = [&](const char* name) { return systems.empty() || std::find(systems.begin(), systems.end(), name) != systems.end(); };
   return kasane::bench::or_told("kasane bench alloc", [&] {
     std::vector<Row> rows;
-    if (wanted("glibc")) same_process(rows, "glibc", {std::malloc, std::free}, quick);
-    if (wanted("mimalloc")) {
-      void* library = nullptr;
-      for (const char* name : {"libmimalloc.so", "libmimalloc.so.2", "libmimalloc.so.2.0"}) {
-        if (library == nullptr) library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-      }
-      if (library != nullptr) {
-        same_process(rows, "mimalloc", {reinterpret_cast<void* (*)(std::size_t)>(::dlsym(library, "mi_malloc")), reinterpret_cast<void (*)(void*)>(::dlsym(library, "mi_free"))}, quick);
-      } else {
-        std::fputs("mimalloc is not here (Debian package libmimalloc-dev): left out\n", stderr);
-      }
-    }
-    const auto here = kasane::bench::own_folder();
-    for (const char* transport : {"shm", "ucx"}) {
-      const std::string system = std::string("kasane-") + transport;
-      if (!wanted(system.c_str())) continue;
-      for (const char* cases : {"pattern", "busy", "mixed"}) {
-        std::fprintf(stderr, "%s: %s …\n", system.c_str(), cases);
-        player(rows, system, kasane::bench::kasane_command() + " run -n 2 --workers 1 --transport " + transport + " -- " + here + "/player-alloc " + cases + (quick ? " --quick" : ""),
-               2, quick ? 100 : 1000);
-      }
-    }
+    for (unsigned turn = 0; turn < line.repetitions(); ++turn) measure(rows, line);
+    rows = kasane::bench::medians(rows);
     std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return std::tie(a.case_, a.unit) < std::tie(b.case_, b.unit); });
-    if (json != "-") print(rows);
-    write(json, rows);
+    if (line.json() != "-") print(rows);
+    write(line.json(), rows);
     return 0;
   });
 }

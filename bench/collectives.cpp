@@ -21,7 +21,7 @@
 #include "comm/collectives.h"
 #include "comm/shm/shm_transport.h"
 #include "collectives_cases.h"
-#include "common/options.h"
+#include "command_line.h"
 #include "median.h"
 #include "rows.h"
 
@@ -130,7 +130,8 @@ struct System {
   std::function<bool(Times&)> run;
 };
 
-std::vector<System> systems(std::uint32_t ranks, const std::string& folder) {
+/// Those of the wanted ones that are here.
+std::vector<System> systems(std::uint32_t ranks, const std::string& folder, const bench::CommandLine& line) {
   std::vector<System> all{{"kasane-shm", [=](Times& t) { return run_kasane(ranks, true, t); }},
                           {"kasane-shm-messages", [=](Times& t) { return run_kasane(ranks, false, t); }}};
   const std::string n = std::to_string(ranks);
@@ -143,6 +144,7 @@ std::vector<System> systems(std::uint32_t ranks, const std::string& folder) {
   if (::access(mpich.c_str(), X_OK) == 0) {
     all.push_back({"mpich", [=](Times& t) { return run_peer("timeout 120 mpirun.mpich -n " + n + " " + mpich + " 2>/dev/null", t); }});
   }
+  std::erase_if(all, [&](const System& s) { return !line.wants(s.name); });
   return all;
 }
 
@@ -167,18 +169,18 @@ void report(std::uint32_t ranks, const std::vector<System>& all, const std::map<
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::Options line("kasane bench collectives", "Latency of collectives between ranks of one host, beside the MPIs that are here");
-  unsigned repetitions = 5;
-  std::string json;
+  bench::CommandLine line("collectives", "one repetition, on the first number of ranks: seconds");
+  line.names("systems", {"kasane-shm", "kasane-shm-messages", "openmpi", "mpich"});
+  line.repetitions(5, 1);
   std::vector<std::uint32_t> numbers{2, 4};
-  line.number("--repetitions", repetitions, "of which the median counts; the systems take turns", 1, 1000);
-  line.numbers("--ranks", numbers, "numbers of ranks (default 2,4)", 1, 64);
-  line.text("--json", json, bench::kJsonHelp);
+  line.own().numbers("--ranks", numbers, "numbers of ranks", 1, 64);
   if (const auto status = line.parse(argc, argv)) return *status;
 
+  const unsigned repetitions = line.repetitions();
+  if (line.quick()) numbers.resize(1);
   std::vector<bench::Row> rows;
   for (const std::uint32_t ranks : numbers) {
-    const auto all = systems(ranks, bench::own_folder());
+    const auto all = systems(ranks, bench::own_folder(), line);
     std::map<std::string, std::map<Key, std::vector<double>>> samples;
     for (unsigned i = 0; i < repetitions; ++i) {
       for (const System& s : all) {
@@ -191,7 +193,7 @@ int main(int argc, char** argv) {
     report(ranks, all, samples, repetitions, rows);
   }
   return bench::or_told("kasane bench collectives", [&] {
-    write(json, rows);
+    write(line.json(), rows);
     return 0;
   });
 }

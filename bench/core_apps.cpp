@@ -8,8 +8,8 @@
 #include "run_app.h"
 
 namespace kasane::bench {
-std::vector<Row> core_apps(bool quick, const std::string& command, const std::string& apps) {
-  const unsigned repetitions = quick ? 1 : 5;
+std::vector<Row> core_apps(bool quick, std::optional<unsigned> asked, const std::string& command, const std::string& apps) {
+  const unsigned repetitions = asked.value_or(quick ? 1 : 5);
   const std::array<unsigned, 3> rank_counts{1, 2, 4};
   std::vector<Row> rows;
   for (const auto& [name, arguments] : {std::pair<std::string, std::string>{"cilksort", quick ? "--count 1000000" : "--count 10000000"},
@@ -32,19 +32,23 @@ std::vector<Row> core_apps(bool quick, const std::string& command, const std::st
   return rows;
 }
 
-std::vector<Row> core_steal(bool quick, const std::string& command, const std::string& players) {
-  const auto rounds = run_app(command + " run -n 2 --workers 1 -- " + players + "/player-steal " + (quick ? "200" : "2000"), {"/us"});
+std::vector<Row> core_steal(bool quick, std::optional<unsigned> asked, const std::string& command, const std::string& players) {
+  std::vector<double> rounds;
+  for (unsigned turn = 0; turn < asked.value_or(1); ++turn) {
+    const auto more = run_app(command + " run -n 2 --workers 1 -- " + players + "/player-steal " + (quick ? "200" : "2000"), {"/us"});
+    rounds.insert(rounds.end(), more.begin(), more.end());
+  }
   return {{"core", "steal", "kasane", 2, 1, 4096, median(rounds), "us", static_cast<unsigned>(rounds.size())}};
 }
 
-std::vector<Row> core_lock(bool quick, const std::string& command, const std::string& players) {
+std::vector<Row> core_lock(bool quick, std::optional<unsigned> asked, const std::string& command, const std::string& players) {
   struct Way {
     std::string argument, system;
     std::vector<double> us[2];
   };
   constexpr unsigned kPages[] = {0, 16};
   Way ways[] = {{"mutex", "kasane, mutex", {}}, {"value", "kasane, synchronized_value", {}}};
-  for (int turn = 0; turn < (quick ? 1 : 3); ++turn) {
+  for (unsigned turn = 0; turn < asked.value_or(quick ? 1 : 3); ++turn) {
     for (Way& way : ways) {
       for (std::size_t i = 0; i < std::size(kPages); ++i) {
         const auto rounds = run_app(command + " run -n 2 --workers 1 -- " + players + "/player-lock " + way.argument + " " + std::to_string(kPages[i]) + (quick ? " 100" : " 1000"), {"/us"});

@@ -139,9 +139,9 @@ double measure_ns(std::uint64_t (*fib)(unsigned), unsigned n, unsigned repetitio
 
 }  // namespace
 
-std::vector<Row> core_fork_join(bool quick) {
+std::vector<Row> core_fork_join(bool quick, std::optional<unsigned> asked) {
   const unsigned n = quick ? 24 : 32;
-  const unsigned repetitions = quick ? 3 : 9;
+  const unsigned repetitions = asked.value_or(quick ? 3 : 9);
   std::vector<Row> rows;
   const auto add = [&](const char* system, unsigned workers, double value) {
     rows.push_back({"core", "fork-join", system, 1, workers, 0, value, "ns", repetitions});

@@ -303,13 +303,13 @@ void run_pair(const std::function<void(const comm::Job&)>& run) {
 
 }  // namespace
 
-std::vector<Row> core_pages(bool quick, std::vector<std::string> engines) {
+std::vector<Row> core_pages(bool quick, std::optional<unsigned> asked, std::vector<std::string> engines) {
   if (engines.empty()) {
     for (const mem::EngineInfo& e : mem::engines())
       if (e.available) engines.emplace_back(e.name);
   }
   constexpr unsigned kRounds = 3;   // the engines take turns
-  const unsigned repetitions = quick ? 2 : 7;
+  const unsigned repetitions = asked.value_or(quick ? 2 : 7);
   const std::size_t blocks = quick ? 512 : 4096;
   const std::size_t bytes = engines.size() * sizeof(Results);
   auto* results = static_cast<Results*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));

@@ -4,6 +4,7 @@
 // run, so that their numbers can be compared.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,6 @@ namespace kasane::bench {
 /// fault engine named (none: all that the kernel allows), and the physical limits beside them: "fault, mprotect" (a SIGSEGV whose handler only changes the
 /// protection of its page: what the kernel alone takes), "fault, uffd" (a SIGBUS whose handler only maps it), "fault, uffd-thread" (a thread maps it while who faulted sleeps), "mprotect" (that call by itself) and "memcpy" (the
 /// page's bytes alone). Throws std::runtime_error if bytes are wrong, a rank fails, or an engine cannot be had.
-std::vector<Row> core_pages(bool quick, std::vector<std::string> engines);
+std::vector<Row> core_pages(bool quick, std::optional<unsigned> repetitions, std::vector<std::string> engines);
 
 }  // namespace kasane::bench

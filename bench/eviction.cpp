@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kasane bench eviction: which policy keeps the right pages. Replays traces of page numbers and prints the share of accesses that hit, beside that of the best
 // policy there can be (docs/design/tiers.md).
-//   kasane-bench-eviction [--quick] [--pages N] [--json FILE]
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -9,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/options.h"
+#include "command_line.h"
 #include "mem/eviction.h"
 #include "page_traces.h"
 #include "progress.h"
@@ -19,10 +18,10 @@ namespace {
 
 using kasane::bench::PageTrace, kasane::bench::Progress, kasane::bench::Row;
 
-std::vector<Row> run(std::uint32_t pages, bool quick, std::FILE* table) {
+std::vector<Row> run(std::uint32_t pages, bool quick, const std::vector<std::string>& policies, std::FILE* table) {
   std::vector<Row> rows;
   std::fprintf(table, "share of accesses that hit; in brackets soft faults per 1000 accesses. Memory: %u pages\n%-16s %9s %7s", pages, "trace", "accesses", "best");
-  for (const auto name : kasane::mem::eviction_policies()) std::fprintf(table, " %15.*s", static_cast<int>(name.size()), name.data());
+  for (const std::string& name : policies) std::fprintf(table, " %15s", name.c_str());
   std::fprintf(table, "\n");
   std::vector<PageTrace> traces;
   {
@@ -38,8 +37,7 @@ std::vector<Row> run(std::uint32_t pages, bool quick, std::FILE* table) {
     const auto add = [&](const std::string& system, double value, const char* unit) { rows.push_back({"eviction", trace.name, system, 1, 1, pages, value, unit, 1}); };
     std::string line = fmt::format("{:<16} {:9} {:7.3f}", trace.name, trace.pages.size(), best);
     add("best", best, "hit ratio");
-    for (const auto name : kasane::mem::eviction_policies()) {
-      const std::string system(name);
+    for (const std::string& system : policies) {
       const auto [hits, soft_faults] = kasane::bench::replay(trace, pages, system);
       const double ratio = static_cast<double>(hits) / accesses, soft = 1000 * static_cast<double>(soft_faults) / accesses;
       if (ratio > best) throw std::runtime_error(system + " hits more often than is possible");
@@ -56,16 +54,14 @@ std::vector<Row> run(std::uint32_t pages, bool quick, std::FILE* table) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::Options line("kasane bench eviction", "How well eviction policies choose, on traces of page numbers");
-  bool quick = false;
+  kasane::bench::CommandLine line("eviction", "shorter traces");   // no --repetitions: the figures do not vary
+  const auto policies = kasane::mem::eviction_policies();
+  line.names("policies", {policies.begin(), policies.end()});
   unsigned pages = 1024;
-  std::string json;
-  line.toggle("--quick", quick, "shorter traces");
-  line.number("--pages", pages, "pages that fit into memory; data are four times as much", 64, 1 << 20);
-  line.text("--json", json, kasane::bench::kJsonHelp);
+  line.own().number("--pages", pages, "pages that fit into memory; data are four times as much", 64, 1 << 20);
   if (const auto status = line.parse(argc, argv)) return *status;
   return kasane::bench::or_told("kasane bench eviction", [&] {
-    write(json, run(pages, quick, kasane::bench::table_file(json)));
+    write(line.json(), run(pages, line.quick(), line.wanted("policies"), kasane::bench::table_file(line.json())));
     return 0;
   });
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // kasane bench gas: what direct access to global memory costs beside the same operation of comm alone, and what it costs to bring a page here (figures 5.7 and 5.8 of W. Endo's thesis).
-//   kasane-bench-gas [--quick] [--json FILE] [--only SYSTEM …]
 //
 // Claims: over UCX a get of 8 bytes whose page is known costs at most 1.2 times comm's read, one that is not known at most 3 times; over shared memory at most comm's read and
 // 10 ns. own of a page of 4 KiB with one other sharer costs at most 4 round trips of a message. Each case says how many one-sided trips it takes (where peers are mapped: none).
@@ -16,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/options.h"
+#include "command_line.h"
 #include "median.h"
 #include "rows.h"
 
@@ -89,31 +88,28 @@ void report(const System& system, const Cases& cases, std::vector<Row>& rows) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::Options line("kasane bench gas", "What direct access to global memory and moving a page cost, beside comm's read and messages in the same run");
-  bool quick = false;
-  std::string json;
-  std::vector<std::string> only, names;
+  kasane::bench::CommandLine line("gas", "one turn of fewer calls: seconds instead of a minute");
+  std::vector<std::string> names;
   for (const System& s : kSystems) names.emplace_back(s.name);
-  line.toggle("--quick", quick, "fewer repetitions: seconds instead of a minute");
-  line.text("--json", json, kasane::bench::kJsonHelp);
-  line.choices("--only", only, names, "only these systems");
+  line.names("systems", names);
+  line.repetitions(4, 1);
   if (const auto status = line.parse(argc, argv)) return *status;
 
   const std::string here = kasane::bench::own_folder();
   std::map<std::string, Cases> samples;
   bool failed = false;
-  for (unsigned turn = 0; turn < (quick ? 1u : 4u); ++turn) {
+  for (unsigned turn = 0; turn < line.repetitions(); ++turn) {
     for (const System& system : kSystems) {
-      if (!only.empty() && std::find(only.begin(), only.end(), system.name) == only.end()) continue;
+      if (!line.wants(system.name)) continue;
       std::fprintf(stderr, "%s, turn %u …\n", system.name, turn + 1);
-      if (!play(system, here, quick ? 8 : 32, samples[system.name])) {
+      if (!play(system, here, line.quick() ? 8 : 32, samples[system.name])) {
         std::fprintf(stderr, "kasane bench gas: %s failed\n", system.name);
         failed = true;
       }
     }
   }
   std::vector<Row> rows;
-  if (json == "-") {   // the rows alone
+  if (line.json() == "-") {   // the rows alone
     std::fflush(stdout);
     if (std::freopen("/dev/stderr", "w", stdout) == nullptr) return 1;
   }
@@ -122,7 +118,7 @@ int main(int argc, char** argv) {
     if (samples.count(system.name) != 0) report(system, samples[system.name], rows);
   }
   return kasane::bench::or_told("kasane bench gas", [&] {
-    write(json, rows);
+    write(line.json(), rows);
     return failed ? 1 : 0;
   });
 }

@@ -1,14 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rows.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <stdexcept>
+#include <tuple>
 
 #include "base/json.h"
+#include "median.h"
 
 namespace kasane::bench {
+
+std::vector<Row> medians(const std::vector<Row>& rows) {
+  std::vector<Row> kept;
+  std::vector<std::vector<double>> values;
+  for (const Row& row : rows) {
+    const auto same = [&](const Row& k) { return std::tie(k.case_, k.system, k.ranks, k.threads, k.bytes, k.unit) == std::tie(row.case_, row.system, row.ranks, row.threads, row.bytes, row.unit); };
+    const auto found = std::find_if(kept.begin(), kept.end(), same);
+    const auto i = static_cast<std::size_t>(found - kept.begin());
+    if (found == kept.end()) {
+      kept.push_back(row);
+      values.emplace_back();
+    } else {
+      kept[i].repetitions += row.repetitions;
+    }
+    values[i].push_back(row.value);
+  }
+  for (std::size_t i = 0; i < kept.size(); ++i) kept[i].value = median(values[i]);
+  return kept;
+}
 
 void print(const std::vector<Row>& rows) {
   std::printf("%-20s %-24s %5s %7s %8s %12s %-4s\n", "case", "system", "ranks", "threads", "bytes", "median", "unit");

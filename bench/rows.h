@@ -31,10 +31,11 @@ struct Row {
   std::vector<Figure> more = {};
 };
 
+/// Of several runs one after another: of each case the row of its first run, with the median of their values.
+[[nodiscard]] std::vector<Row> medians(const std::vector<Row>&);
+
 /// As a table, in their order.
 void print(const std::vector<Row>&);
-/// Of the option --json, which every suite has.
-inline constexpr char kJsonHelp[] = "write the rows to FILE too (- for standard output)";
 /// Where a table for readers goes: to standard output, unless the rows do (--json -); then to standard error.
 [[nodiscard]] std::FILE* table_file(const std::string& json);
 /// To the file at path; "-" is standard output, "" nothing. Throws std::runtime_error if that fails.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kasane bench spill: how fast bytes travel between frames and the spill file, beside fio and mmap in the same directory, all in one memory control group that
 // holds a quarter of the data (where one can be made). Interleaved repetitions; median. Reads are verified.
-//   kasane-bench-spill [--dir DIR] [--size SIZE] [--repetitions N] [--quick] [--json FILE]
 //
 // Kasane's cases fill frames of a memory file as a rank does, and punch them when they are done with.
 #include <fcntl.h>
@@ -27,7 +26,7 @@
 #include "base/clock.h"
 #include "base/options.h"
 #include "base/random.h"
-#include "common/options.h"
+#include "command_line.h"
 #include "guarded.h"
 #include "median.h"
 #include "mem/large_frames.h"
@@ -269,16 +268,17 @@ struct Case {
   }
 };
 
-std::vector<Case> cases(const Settings& s, Tier& tier, PeerFile& file) {
+/// Of each wanted system, with its variants, which read what it has written.
+std::vector<Case> cases(const Settings& s, Tier& tier, PeerFile& file, const bench::CommandLine& line) {
   std::vector<Case> list;
   const auto add = [&](const char* name, const std::string& system, const char* unit, std::function<double()> run) {
     const std::string_view kind(name);
     list.push_back({name, system, unit, std::move(run), kind.starts_with("seq") ? s.bytes / kBlockBytes : s.random_reads * (kind == "random-8" ? 8 : 1), {}, {}});
   };
-  const bool fio = std::system("command -v fio >/dev/null 2>&1") == 0;
+  const bool fio = line.wants("fio") && std::system("command -v fio >/dev/null 2>&1") == 0;
   // In this order each repetition writes before it reads.
   for (const auto& engine : mem::spill_engines()) {
-    if (!engine.available) continue;
+    if (!engine.available || !line.wants(engine.name)) continue;
     const Tier::Way way{std::string(engine.name), true}, in_place{way.engine, false};
     add("seq-write", way.engine, "MiB/s", [&, way] { return tier.write_sweep(way); });
     for (const Tier::Way& w : {way, in_place}) {
@@ -295,6 +295,7 @@ std::vector<Case> cases(const Settings& s, Tier& tier, PeerFile& file) {
     add("random-1", "fio", "1/s", [&, some] { return file.fio("--rw=randread --bs=4k --iodepth=1 " + some, 8); });
     add("random-8", "fio", "1/s", [&, some] { return file.fio("--rw=randread --bs=4k --iodepth=8 " + some, 8); });
   }
+  if (!line.wants("mmap")) return list;
   add("seq-write", "mmap", "MiB/s", [&] { return file.write_sweep(MADV_NORMAL); });
   add("seq-read", "mmap", "MiB/s", [&] { return file.read_sweep(MADV_NORMAL); });
   add("seq-read", "mmap-sequential", "MiB/s", [&] { return file.read_sweep(MADV_SEQUENTIAL); });
@@ -303,10 +304,12 @@ std::vector<Case> cases(const Settings& s, Tier& tier, PeerFile& file) {
   return list;
 }
 
-std::vector<bench::Row> measure(const Settings& settings, unsigned repetitions, bool limited, std::FILE* table) {
+std::vector<bench::Row> measure(const Settings& settings, const bench::CommandLine& line, bool limited) {
+  const unsigned repetitions = line.repetitions();
+  std::FILE* const table = bench::table_file(line.json());
   Tier tier(settings);
   PeerFile file(settings);
-  auto list = cases(settings, tier, file);
+  auto list = cases(settings, tier, file, line);
   {
     bench::Progress progress(list.size() * repetitions);
     for (unsigned r = 0; r < repetitions; ++r)
@@ -330,16 +333,17 @@ std::vector<bench::Row> measure(const Settings& settings, unsigned repetitions, 
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::Options line("kasane bench spill", "Rates between frames and a spill file, beside fio and mmap");
-  std::string directory = std::filesystem::temp_directory_path(), size = "2G", json;
-  unsigned repetitions = 3;
-  bool quick = false;
-  line.directory("--dir", directory, "where the files are made: on the disk to be measured");
-  line.text("--size", size, "of the data", "SIZE");
-  line.number("--repetitions", repetitions, "of which the median counts", 1, 100);
-  line.toggle("--quick", quick, "once, with 256M");
-  line.text("--json", json, bench::kJsonHelp);
+  bench::CommandLine line("spill", "one repetition, with 256M and fewer reads");
+  std::string directory = std::filesystem::temp_directory_path(), size = "2G";
+  std::vector<std::string> systems;
+  for (const auto& engine : mem::spill_engines()) systems.emplace_back(engine.name);
+  systems.insert(systems.end(), {"fio", "mmap"});
+  line.names("systems", systems);
+  line.repetitions(3, 1);
+  line.own().directory("--dir", directory, "where the files are made: on the disk to be measured");
+  line.own().text("--size", size, "of the data", "SIZE");
   if (const auto status = line.parse(argc, argv)) return *status;
+  const bool quick = line.quick();
   const auto bytes = parse_bytes(quick ? "256M" : size);
   if (!bytes || *bytes < 64 * kChunk || *bytes % mem::kSpillStripeBytes != 0) {
     std::fprintf(stderr, "kasane bench spill: --size %s is no multiple of 2M from 64M on\n", size.c_str());
@@ -349,7 +353,7 @@ int main(int argc, char** argv) {
   const bench::MemoryGroup quarter("kasane-bench-spill." + std::to_string(::getpid()), *bytes / 4);
   // In a process of its own, so that the group is empty when it is to go.
   return bench::run_guarded("kasane bench spill", [&] {
-    write(json, measure(settings, quick ? 1 : repetitions, quarter.enter(), bench::table_file(json)));
+    write(line.json(), measure(settings, line, quarter.enter()));
     return 0;
   });
 }

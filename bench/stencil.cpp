@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // kasane bench stencil: Flop/s of the 9-point stencil against N, one step a pass and several (apps/stencil), in core or with a budget of DRAM.
-//   kasane-bench-stencil [--quick] [--json FILE] [--dram SIZE] [--dir DIR] [--sizes N …] [--ranks R …] [--together K]
 // Claim: with temporal blocking the rate does not fall where the grid leaves the caches, and falls less than without where it leaves DRAM. A run is k × `--passes`
 // steps; all cases of a size in turns, with a budget and in core; the application verifies each.
 #include <algorithm>
@@ -12,7 +11,7 @@
 #include <vector>
 
 #include "base/options.h"
-#include "common/options.h"
+#include "command_line.h"
 #include "median.h"
 #include "progress.h"
 #include "rows.h"
@@ -29,7 +28,8 @@ struct Settings {
   std::vector<std::uint64_t> sizes;
   std::vector<unsigned> ranks;
   std::uint64_t together = 10, passes = 2;
-  unsigned repetitions = 5;
+  unsigned repetitions = 0;
+  std::vector<std::uint64_t> steps;   ///< a pass: 1, together, or both
 };
 
 struct Case {
@@ -74,11 +74,11 @@ std::vector<Row> measure(const Settings& s, std::FILE* table) {
   if (s.budget != 0) budgets.insert(budgets.begin(), s.budget);
   std::vector<Row> rows;
   std::fprintf(table, "%8s %6s %-8s %14s %12s %12s\n", "N", "ranks", "steps", "data / budget", "GFlop/s", "to in core");
-  kasane::bench::Progress progress(s.sizes.size() * s.ranks.size() * 2 * budgets.size() * s.repetitions);
+  kasane::bench::Progress progress(s.sizes.size() * s.ranks.size() * s.steps.size() * budgets.size() * s.repetitions);
   for (const std::uint64_t n : s.sizes) {
     std::vector<Case> cases;
     for (const unsigned r : s.ranks)
-      for (const std::uint64_t k : {std::uint64_t{1}, s.together})
+      for (const std::uint64_t k : s.steps)
         for (const std::uint64_t budget : budgets) cases.push_back({n, r, k, budget});
     for (unsigned i = 0; i < s.repetitions; ++i) {   // in turns, so that all see the same machine
       for (Case& c : cases) {
@@ -111,22 +111,25 @@ std::vector<Row> measure(const Settings& s, std::FILE* table) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::Options line("kasane bench stencil", "Flop/s of a 9-point stencil on N x N doubles, plain and with temporal blocking");
+  kasane::bench::CommandLine suite("stencil", "small sizes, up to 2 ranks, one repetition: seconds");
+  suite.names("ways", {"plain", "blocked"}, "  plain     one step a pass over memory\n  blocked   with temporal blocking: --together steps a pass\n");
+  suite.repetitions(5, 1);
+  apps::Options& line = suite.own();
   Settings s;
-  bool quick = false;
-  std::string json, dram = "0";
-  line.toggle("--quick", quick, "small sizes and one repetition: seconds");
-  line.text("--json", json, kasane::bench::kJsonHelp);
+  std::string dram = "0";
   line.text("--dram", dram, "budget of a host's DRAM, which half of the runs have; the others are in core. 0: no budget, all in core", "SIZE");
   line.text("--dir", s.directory, "with --dram: where the spill files are made, on the disk to be measured (default: as kasane run has it)", "DIR");
   line.numbers("--sizes", s.sizes, "N: rows and columns; a grid needs 8 N^2 bytes, and plain steps need two (default: 512 to 8192; with --dram grids of 1/8, 1/4, … 4 times the budget)", 1, 1 << 20);
-  line.numbers("--ranks", s.ranks, "numbers of ranks, one worker each (default 1,2,4)", 1, 1024);
+  line.numbers("--ranks", s.ranks, "numbers of ranks, one worker each (default: 1,2,4)", 1, 1024);
   line.number("--together", s.together, "steps a pass with temporal blocking", 2, 1000);
   line.number("--passes", s.passes, "passes of a run with temporal blocking; without, as many steps", 1, 1000);
-  line.number("--repetitions", s.repetitions, "of which the median counts", 1, 100);
   line.text("--run", s.run_options, "options for `kasane run` beside -n, --workers, --dram and --spill", "TEXT");
   line.needs("--dir", "--dram");
-  if (const auto status = line.parse(argc, argv)) return *status;
+  if (const auto status = suite.parse(argc, argv)) return *status;
+  const bool quick = suite.quick();
+  s.repetitions = suite.repetitions();
+  if (suite.wants("plain")) s.steps.push_back(1);
+  if (suite.wants("blocked")) s.steps.push_back(s.together);
 
   return kasane::bench::or_told("kasane bench stencil", [&] {
     const auto budget = kasane::parse_bytes(dram);
@@ -134,8 +137,7 @@ int main(int argc, char** argv) {
     s.budget = *budget;
     if (s.sizes.empty()) s.sizes = s.budget != 0 ? sizes_around(s.budget, quick) : quick ? std::vector<std::uint64_t>{256, 512} : std::vector<std::uint64_t>{512, 1024, 2048, 4096, 8192};
     if (s.ranks.empty()) s.ranks = quick ? std::vector<unsigned>{1, 2} : std::vector<unsigned>{1, 2, 4};
-    if (quick) s.repetitions = 1;
-    write(json, measure(s, kasane::bench::table_file(json)));
+    write(suite.json(), measure(s, kasane::bench::table_file(suite.json())));
     return 0;
   });
 }

@@ -41,7 +41,7 @@ PARTS = {
     "bench": None,
 }
 # Folders outside the layers that a part may use besides its own.
-ALSO = {"bench": {"tests", "apps"}}   # tests/support: fixtures that set up ranks in one process; apps: algorithms that peers run, too
+ALSO = {"bench": {"tests", "apps"}, "tools": {"bench"}}   # tests/support: fixtures that set up ranks in one process; apps: algorithms that peers run, too; bench: the list of suites
 # The public headers stand alone: the standard library only.
 STANDARD_C = {
     "assert.h", "complex.h", "ctype.h", "errno.h", "fenv.h", "float.h", "inttypes.h", "iso646.h", "limits.h", "locale.h",

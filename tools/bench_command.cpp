@@ -1,54 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
 // kasane bench SUITE: becomes kasane-bench-SUITE (base/helper_folder.h says where they lie).
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/nearest.h"
 #include "commands.h"
 #include "execute.h"
 #include "base/helper_folder.h"
+#include "suites.h"
 #include "usage.h"
 
 namespace kasane::tools {
 namespace {
 
-constexpr char kPrefix[] = "kasane-bench-";
+constexpr char kUsage[] = "kasane bench SUITE [ARGUMENTS...]";
 
-std::string suites() {
-  std::vector<std::string> names;
-  std::error_code ignored;   // no folder, no suites
-  for (const auto& folder : helper_folders()) {
-    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-      const std::string name = entry.path().filename().string();
-      if (name.rfind(kPrefix, 0) == 0) names.push_back(name.substr(sizeof kPrefix - 1));
-    }
-    if (!names.empty()) break;
-  }
-  std::sort(names.begin(), names.end());
+std::string list() {
   std::string text;
-  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text.empty() ? "none" : text;
+  for (const bench::Suite& suite : bench::kSuites) text += fmt::format("  {:<12} {}\n", suite.name, suite.what);
+  return text;
+}
+
+int run(std::vector<std::string> command) {
+  if (command.empty()) {
+    fmt::print("Usage: {}\n\nSuites:\n{}\nkasane bench SUITE --help says its flags.\n", kUsage, list());
+    return 0;
+  }
+  std::vector<std::string> names;
+  for (const bench::Suite& suite : bench::kSuites) names.emplace_back(suite.name);
+  if (std::find(names.begin(), names.end(), command.front()) == names.end()) {
+    fmt::print(stderr, "kasane: there is no suite {}{}\nkasane: see kasane bench\n", command.front(), suggestion(command.front(), names));
+    return 2;
+  }
+  const std::string program = "kasane-bench-" + command.front(), path = find_helper(program);
+  command.front() = path.empty() ? program : path;
+  return execute(std::move(command), "suites are built with KASANE_BUILD_BENCH=ON, and installed by the component bench");
 }
 
 }  // namespace
 
 Command make_bench(CLI::App& kasane) {
-  CLI::App* app = kasane.add_subcommand("bench", "Run a suite of micro-benchmarks");
-  set_usage(*app, "kasane bench SUITE [ARGUMENTS...]");
-  app->footer("Suites: " + suites() + ". kasane bench SUITE --help is the suite's own help.\nEvery suite takes --json FILE; kasane plot draws it.");
+  CLI::App* app = kasane.add_subcommand("bench", "Run a suite of micro-benchmarks; alone: list them");
+  set_usage(*app, kUsage);
+  app->footer("Suites:\n" + list() + "kasane bench SUITE --help says its flags; kasane plot draws what --json FILE wrote.");
   auto command = std::make_shared<std::vector<std::string>>();
-  app->add_option("SUITE", *command, "which, and its own arguments")->required();
+  app->add_option("SUITE", *command, "which, and its own arguments");
   app->positionals_at_end();
-  return {app, [command] {
-            const std::string program = kPrefix + command->front(), path = find_helper(program);
-            command->front() = path.empty() ? program : path;
-            return execute(*command, "suites here: " + suites());
-          }};
+  return {app, [command] { return run(*command); }};
 }
 
 }  // namespace kasane::tools

@@ -21,7 +21,9 @@ struct Options::Parser {
   }
   template <class T>
   CLI::Option* list(const std::string& flag, std::vector<T>& value, const std::string& help) {
-    return app.add_option(flag, value, help)->delimiter(',')->type_name(std::is_integral_v<T> ? "N,..." : "NAME,...");
+    CLI::Option* const option = app.add_option(flag, value, help)->delimiter(',')->type_name(std::is_integral_v<T> ? "N,..." : "NAME,...");
+    if (!value.empty()) option->default_str(CLI::detail::join(value, ","));
+    return option;
   }
 };
 
@@ -75,12 +77,14 @@ void Options::needs(const std::string& flag, const std::string& other) {
   parser_->app.get_option(flag)->needs(parser_->app.get_option(other));
 }
 
+CLI::App& Options::app() { return parser_->app; }
+
 std::optional<int> Options::parse(int argc, char** argv) {
   try {
     parser_->app.parse(argc, argv);
     return std::nullopt;
   } catch (const CLI::ParseError& e) {
-    return parser_->app.exit(e);
+    return parser_->app.exit(e) == 0 ? 0 : 2;
   }
 }
 

@@ -10,6 +10,10 @@
 #include <string>
 #include <vector>
 
+namespace CLI {
+class App;
+}
+
 namespace apps {
 
 class Options {
@@ -28,7 +32,7 @@ class Options {
   void directory(const std::string& flag, std::string& value, const std::string& help);
   void choice(const std::string& flag, std::string& value, const std::vector<std::string>& allowed, const std::string& help);
 
-  /// Lists: commas between. Their default is not shown.
+  /// Lists: commas between. No default is shown where that is empty.
   void numbers(const std::string& flag, std::vector<std::uint64_t>& value, const std::string& help, std::uint64_t least, std::uint64_t most);
   void numbers(const std::string& flag, std::vector<unsigned>& value, const std::string& help, unsigned least, unsigned most);
   /// allowed: empty, if the program itself says what is wrong.
@@ -39,7 +43,9 @@ class Options {
   /// flag makes sense only with other.
   void needs(const std::string& flag, const std::string& other);
 
-  /// Empty: go on. Else the exit status: help was asked for and printed, or an error was explained on stderr.
+  /// For who parses by himself.
+  CLI::App& app();
+  /// Empty: go on. Else the exit status: 0, help was asked for and printed; 2, an error was explained on stderr.
   [[nodiscard]] std::optional<int> parse(int argc, char** argv);
 
  private:

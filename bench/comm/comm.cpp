@@ -20,52 +20,49 @@ struct Options : SuiteOptions {
     threads = {1, 2, 4, 8, 16};
     sizes = {4096, 65536, 1 << 20};
   }
-  std::vector<std::string> ops{"read", "write", "atomic", "request", "send"};
-  std::vector<std::string> measures{"latency", "overhead", "cpu", "rate", "bandwidth", "asleep"};
 };
 
-void add(apps::Options& line, Options& options) {
-  line.choices("--ops", options.ops, {"read", "write", "atomic", "request", "send"}, "only these: read, write, atomic (fetch-and-add of 8 bytes), request (a message and its answer), send (messages)");
-  line.choices("--measures", options.measures, {"latency", "overhead", "cpu", "rate", "bandwidth", "asleep"}, "only these: latency, overhead, cpu, rate, bandwidth, asleep");
+void add(CommandLine& line, Options& options) {
+  line.names("operations", {"read", "write", "atomic", "request", "send"},
+             "  read, write\n  atomic    fetch-and-add of 8 bytes\n  request   a message and its answer\n  send      messages\n");
+  line.names("measures", {"latency", "overhead", "cpu", "rate", "bandwidth", "asleep"},
+             "  latency    from issue to completion\n  overhead   of the calls that issue; cpu: in processor time\n  rate, bandwidth\n  asleep     latency while the target sleeps\n");
   add_suite_options(line, options,
-                    {.threads = "requesters, for rates and overheads (default 1,2,4,8,16)",
-                     .sizes = "bytes of an operation, for bandwidths (default 4 KiB, 64 KiB, 1 MiB; all else is 8 B)",
-                     .over = "memory, tcp (the loopback network; up to 2 requesters), or both (default)",
-                     .quick = "fewer requesters, sizes and repetitions: about a minute"});
+                    {.threads = "requesters, for rates and overheads",
+                     .sizes = "bytes of an operation, for bandwidths (all else is 8 B)",
+                     .over = "memory, tcp (the loopback network; up to 2 requesters), or both"});
 }
-
-bool is_in(const std::vector<std::string>& list, std::string_view word) { return std::find(list.begin(), list.end(), word) != list.end(); }
 
 /// Everything that is measured between two ranks over one kind of connection.
 class Suite {
  public:
-  Suite(const Options& options, Over over, const std::vector<System>& systems, Report& report)
-      : options_(options), over_(over), report_(report), threads_(options.threads), sizes_(options.sizes),
+  Suite(const CommandLine& line, const Options& options, Over over, const std::vector<System>& systems, Report& report)
+      : line_(line), over_(over), report_(report), threads_(options.threads), sizes_(options.sizes),
         suffix_(over == Over::tcp ? "-tcp" : ""),
-        match_(systems, lanes(), *std::max_element(sizes_.begin(), sizes_.end()), effort(options, over), report) {}
+        match_(systems, lanes(), *std::max_element(sizes_.begin(), sizes_.end()), effort(line, over), report) {}
 
   void run() {
     for (const Op op : {Op::read, Op::write, Op::atomic, Op::request, Op::send}) {
-      if (!is_in(options_.ops, name_of(op))) continue;
+      if (!line_.wants(name_of(op))) continue;
       for (const unsigned n : threads_) run(op, n);
       if (op == Op::read || op == Op::write) {
         for (const std::uint64_t bytes : sizes_) bandwidth(op, bytes);
       }
-      if (op == Op::read && is_in(options_.measures, "asleep")) asleep(op);
+      if (op == Op::read && line_.wants("asleep")) asleep(op);
     }
   }
 
  private:
-  static Effort effort(const Options& options, Over over) {
+  static Effort effort(const CommandLine& line, Over over) {
     Effort effort;
-    effort.repetitions = options.repetitions_or_default();
-    effort.sample_seconds = options.quick ? 0.004 : over == Over::tcp ? 0.02 : 0.01;
+    effort.repetitions = line.repetitions();
+    effort.sample_seconds = line.quick() ? 0.004 : over == Over::tcp ? 0.02 : 0.01;
     return effort;
   }
 
   unsigned lanes() {
-    if (options_.quick || over_ == Over::tcp) std::erase_if(threads_, [](unsigned n) { return n > 2; });
-    if (options_.quick && sizes_.size() > 1) sizes_ = {sizes_.back()};
+    if (line_.quick() || over_ == Over::tcp) std::erase_if(threads_, [](unsigned n) { return n > 2; });
+    if (line_.quick() && sizes_.size() > 1) sizes_ = {sizes_.back()};
     if (threads_.empty()) threads_ = {1};
     return *std::max_element(threads_.begin(), threads_.end());
   }
@@ -73,14 +70,14 @@ class Suite {
   void run(Op op, unsigned threads) {
     const std::string name(name_of(op));
     // A send has no completion of its own: only what issuing costs, and how many get through.
-    if (threads == 1 && op != Op::send && is_in(options_.measures, "latency")) sample(op, Measure::latency, {threads, 8}, name + "-latency", "us");
-    if (is_in(options_.measures, "overhead")) sample(op, Measure::overhead, {threads, 8}, name + "-overhead", "us");
-    if (is_in(options_.measures, "cpu") && (op == Op::read || op == Op::write)) sample(op, Measure::cpu, {threads, 8}, name + "-overhead-cpu", "us");
-    if (is_in(options_.measures, "rate")) sample(op, Measure::rate, {threads, 8}, name + "-rate", "M/s");
+    if (threads == 1 && op != Op::send && line_.wants("latency")) sample(op, Measure::latency, {threads, 8}, name + "-latency", "us");
+    if (line_.wants("overhead")) sample(op, Measure::overhead, {threads, 8}, name + "-overhead", "us");
+    if (line_.wants("cpu") && (op == Op::read || op == Op::write)) sample(op, Measure::cpu, {threads, 8}, name + "-overhead-cpu", "us");
+    if (line_.wants("rate")) sample(op, Measure::rate, {threads, 8}, name + "-rate", "M/s");
   }
 
   void bandwidth(Op op, std::uint64_t bytes) {
-    if (is_in(options_.measures, "bandwidth")) sample(op, Measure::rate, {1, bytes}, std::string(name_of(op)) + "-bandwidth", "MB/s");
+    if (line_.wants("bandwidth")) sample(op, Measure::rate, {1, bytes}, std::string(name_of(op)) + "-bandwidth", "MB/s");
   }
 
   [[nodiscard]] bool target_works(const System& system, Op op) const { return system.target_works || op == Op::request || op == Op::send; }
@@ -95,7 +92,7 @@ class Suite {
     const std::string what = case_name + suffix_ + ", " + std::to_string(point.threads) + " requesters, " + std::to_string(point.bytes) + " bytes";
     const auto ask = [&](Match::Entry& entry, std::uint64_t iterations) {
       // Issuing is timed, waiting is not, and may take a thousand times as long.
-      if (measure == Measure::overhead || measure == Measure::cpu) iterations = std::min<std::uint64_t>(iterations, options_.quick ? 1024 : 8192);
+      if (measure == Measure::overhead || measure == Measure::cpu) iterations = std::min<std::uint64_t>(iterations, line_.quick() ? 1024 : 8192);
       // A target that need not work sleeps: its core is free for the requesters.
       return entry.pair->alone(order(op, measure, point, iterations), target_works(entry.system, op), match_.effort().limit, std::chrono::seconds(5));
     };
@@ -129,7 +126,7 @@ class Suite {
     return order;
   }
 
-  const Options& options_;
+  const CommandLine& line_;
   Over over_;
   Report& report_;
   std::vector<unsigned> threads_;
@@ -141,9 +138,9 @@ class Suite {
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::Options line("kasane bench comm", "What one-sided operations and messages between two ranks cost: latency, overhead, rate, bandwidth, over every system that is here");
+  CommandLine line("comm", "fewer requesters, sizes and repetitions: about a minute");
   Options options;
   add(line, options);
   if (const auto status = line.parse(argc, argv)) return *status;
-  return run_suite("comm", options, [&](Over over, const std::vector<System>& systems, Report& report) { Suite(options, over, systems, report).run(); });
+  return run_suite("comm", line, options, [&](Over over, const std::vector<System>& systems, Report& report) { Suite(line, options, over, systems, report).run(); });
 }

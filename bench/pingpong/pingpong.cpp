@@ -25,13 +25,12 @@ std::vector<std::uint64_t> paper_sizes() {
   return sizes;
 }
 
-void add(apps::Options& line, Options& options) {
+void add(CommandLine& line, Options& options) {
   add_suite_options(line, options,
-                    {.threads = "threads of each rank (default 1,2,4,8)",
-                     .sizes = "bytes of a message (default 8 B to 4 MiB by powers of two, and 56)",
-                     .over = "memory, tcp (the loopback network; fewer threads and sizes), or both (default)",
-                     .quick = "fewer threads, sizes and repetitions: about a minute"});
-  line.toggle("--one-line", options.together, "let the peers too put data and flag into one cache line where they fit (56 B), as Kasane always does: a case of its own");
+                    {.threads = "threads of each rank",
+                     .sizes = "bytes of a message (default: 8 B to 4 MiB by powers of two, and 56)",
+                     .over = "memory, tcp (the loopback network; fewer threads and sizes), or both"});
+  line.own().toggle("--one-line", options.together, "let the peers too put data and flag into one cache line where they fit (56 B), as Kasane always does: a case of its own");
 }
 
 Order order_of(Point point, bool together) {
@@ -71,21 +70,21 @@ void play_point(Match& match, Report& report, Point point, const std::string& su
   });
 }
 
-void play_over(const Options& options, Over over, const std::vector<System>& systems, Report& report) {
+void play_over(const CommandLine& line, const Options& options, Over over, const std::vector<System>& systems, Report& report) {
   const bool memory = over == Over::memory;
   std::vector<unsigned> threads = options.threads;
   std::vector<std::uint64_t> sizes = options.sizes;
-  if (sizes.empty()) sizes = options.quick ? std::vector<std::uint64_t>{8, 56, 1024, 65536, 1 << 20} : paper_sizes();
-  if (options.quick) std::erase_if(threads, [](unsigned n) { return n > 2; });
+  if (sizes.empty()) sizes = line.quick() ? std::vector<std::uint64_t>{8, 56, 1024, 65536, 1 << 20} : paper_sizes();
+  if (line.quick()) std::erase_if(threads, [](unsigned n) { return n > 2; });
   if (!memory) {
     // A round trip takes a hundred times as long; the host's scheduler is most of it as soon as threads share cores.
     std::erase_if(threads, [](unsigned n) { return n > 2; });
-    if (options.sizes.empty()) sizes = options.quick ? std::vector<std::uint64_t>{8, 4096} : std::vector<std::uint64_t>{8, 64, 1024, 4096, 65536, 1 << 20};
+    if (options.sizes.empty()) sizes = line.quick() ? std::vector<std::uint64_t>{8, 4096} : std::vector<std::uint64_t>{8, 64, 1024, 4096, 65536, 1 << 20};
   }
   if (threads.empty()) return;
   Effort effort;
-  effort.repetitions = options.repetitions_or_default();
-  effort.sample_seconds = options.quick ? 0.005 : memory ? 0.015 : 0.03;
+  effort.repetitions = line.repetitions();
+  effort.sample_seconds = line.quick() ? 0.005 : memory ? 0.015 : 0.03;
   Match match(systems, *std::max_element(threads.begin(), threads.end()), *std::max_element(sizes.begin(), sizes.end()), effort, report);
   for (const unsigned n : threads) {
     for (const std::uint64_t bytes : sizes) play_point(match, report, {n, bytes}, memory ? "" : "-tcp", false);
@@ -99,9 +98,9 @@ void play_over(const Options& options, Over over, const std::vector<System>& sys
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::Options line("kasane bench pingpong", "The multi-threaded PingPong between two ranks, over every communication system that is here");
+  CommandLine line("pingpong", "fewer threads, sizes and repetitions: about a minute");
   Options options;
   add(line, options);
   if (const auto status = line.parse(argc, argv)) return *status;
-  return run_suite("pingpong", options, [&](Over over, const std::vector<System>& systems, Report& report) { play_over(options, over, systems, report); });
+  return run_suite("pingpong", line, options, [&](Over over, const std::vector<System>& systems, Report& report) { play_over(line, options, over, systems, report); });
 }

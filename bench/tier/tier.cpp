@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // kasane bench tier: programs whose data are four times as large as the DRAM that they may use, beside the kernel's mmap, UMap and the disk itself (fio).
-//   kasane-bench-tier [--dir DIR] [--size SIZE] [--repetitions N] [--cases …] [--systems …] [--quick] [--json FILE]
 //
 // Claim: Kasane's tiers take from the disk what it gives (kBars of systems.h). Each run has a memory control group of its own, of the budget and some slack, and
 // the most that was used there is shown beside the value; systems take turns within each repetition; a value is the median, a ratio the median of the ratios of
@@ -18,7 +17,7 @@
 #include <vector>
 
 #include "base/options.h"
-#include "common/options.h"
+#include "command_line.h"
 #include "guarded.h"
 #include "median.h"
 #include "mem/large_frames.h"
@@ -127,12 +126,9 @@ bool in_memory(const std::string& directory) {
   return ::statfs(directory.c_str(), &s) == 0 && s.f_type == TMPFS_MAGIC;
 }
 
-struct CommandLine {
-  std::string directory = default_directory(), size = "1G", slack = "32M", page = "64K", json, run;
+struct Sizes {
+  std::string directory = default_directory(), size = "1G", slack = "32M", page = "64K", run;
   std::uint64_t reads = 10'000;
-  unsigned repetitions = 3;
-  bool quick = false;
-  std::vector<std::string> cases, systems;
 };
 
 std::uint64_t bytes_of(const char* option, const std::string& text) {
@@ -141,55 +137,52 @@ std::uint64_t bytes_of(const char* option, const std::string& text) {
   return *bytes;
 }
 
-int bench(const CommandLine& line) {
+int bench(const Sizes& sizes, const kasane::bench::CommandLine& line) {
   const std::string here = kasane::bench::own_folder();
-  Settings settings{here, line.directory, line.run, bytes_of("--size", line.quick ? "64M" : line.size), 0,
-                    bytes_of("--slack", line.quick ? "16M" : line.slack), bytes_of("--page", line.page), line.quick ? 500 : line.reads};
+  Settings settings{here, sizes.directory, sizes.run, bytes_of("--size", line.quick() ? "64M" : sizes.size), 0,
+                    bytes_of("--slack", line.quick() ? "16M" : sizes.slack), bytes_of("--page", sizes.page), line.quick() ? 500 : sizes.reads};
   settings.budget = settings.bytes / 4;
   if (settings.bytes < 32 << 20 || settings.bytes % (1 << 20) != 0) throw std::runtime_error("--size is a multiple of 1M from 32M on");
-  const unsigned repetitions = line.quick ? 1 : line.repetitions;
+  const unsigned repetitions = line.repetitions();
   const bool grouped = MemoryGroup(group_prefix(::getppid()) + ".try", settings.budget + settings.slack).good();
 
   std::vector<std::string> notes;
   if (!grouped) notes.emplace_back("no memory control group can be made here (that needs root, or a delegated one): Kasane and umap keep to the budget by "
                                    "themselves, and peaks are not known");
   if (in_memory(settings.directory)) notes.push_back(settings.directory + " is memory, no disk: name another with --dir");
-  const auto all = jobs(settings, line.systems, line.cases, grouped, notes);
+  const auto all = jobs(settings, line.wanted("systems"), line.wanted("cases"), grouped, notes);
   Results results;
   const bool good = measure(all, repetitions, results);
 
-  std::FILE* const table = kasane::bench::table_file(line.json);
+  std::FILE* const table = kasane::bench::table_file(line.json());
   const auto disk = kasane::mem::spill_disk(settings.directory);
   const std::uint64_t frames = std::max<std::uint64_t>(kasane::mem::kBlockBytes, kasane::mem::large_frame_bytes());
   std::fprintf(table, "%s of data in %s%s, a budget of %s, Kasane's frames of %s, %s\n", bytes_text(settings.bytes).c_str(), settings.directory.c_str(),
                disk && disk->ends_where_asked ? " (rq_affinity 2)" : "", bytes_text(settings.budget).c_str(), bytes_text(frames).c_str(),
                grouped ? ("each run in a memory control group of the budget and " + bytes_text(settings.slack)).c_str() : "no control group");
   for (const std::string& note : notes) std::fprintf(table, "%s\n", note.c_str());
-  write(line.json, report(results, settings, repetitions, table));
+  write(line.json(), report(results, settings, repetitions, table));
   return good ? 0 : 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  apps::Options options(kName, "Programs on four times as much data as they may keep in DRAM, beside mmap, UMap and fio");
-  CommandLine line;
-  for (const Case& c : kCases) line.cases.emplace_back(c.name);
-  line.systems = {std::begin(kSystems), std::end(kSystems)};
-  const auto cases = line.cases, systems = line.systems;
-  options.directory("--dir", line.directory, "where all files are made: on the disk to be measured; nothing stays there");
-  options.text("--size", line.size, "of the data; the budget is a quarter of it", "SIZE");
-  options.text("--slack", line.slack, "what a run may use beyond the budget, for itself", "SIZE");
-  options.choice("--page", line.page, {"4K", "64K", "2M"}, "pages of Kasane's data in seq-* and random-*");
-  options.number("--reads", line.reads, "of each thread in random-*", 1, 10'000'000);
-  options.number("--repetitions", line.repetitions, "of which the median counts", 1, 100);
-  options.choices("--cases", line.cases, cases, "only these");
-  options.choices("--systems", line.systems, systems, "only these");
-  options.text("--run", line.run, "options for `kasane run` beside -n, --workers, --dram and --spill", "TEXT");
-  options.text("--json", line.json, kasane::bench::kJsonHelp);
-  options.toggle("--quick", line.quick, "once, with 64M, a slack of 16M and few reads");
-  if (const auto status = options.parse(argc, argv)) return *status;
-  const int status = kasane::bench::run_guarded(kName, [&] { return bench(line); });
+  kasane::bench::CommandLine line("tier", "one repetition, with 64M, a slack of 16M and few reads");
+  std::vector<std::string> cases;
+  for (const Case& c : kCases) cases.emplace_back(c.name);
+  line.names("cases", cases);
+  line.names("systems", {std::begin(kSystems), std::end(kSystems)});
+  line.repetitions(3, 1);
+  Sizes sizes;
+  line.own().directory("--dir", sizes.directory, "where all files are made: on the disk to be measured; nothing stays there");
+  line.own().text("--size", sizes.size, "of the data; the budget is a quarter of it", "SIZE");
+  line.own().text("--slack", sizes.slack, "what a run may use beyond the budget, for itself", "SIZE");
+  line.own().choice("--page", sizes.page, {"4K", "64K", "2M"}, "pages of Kasane's data in seq-* and random-*");
+  line.own().number("--reads", sizes.reads, "of each thread in random-*", 1, 10'000'000);
+  line.own().text("--run", sizes.run, "options for `kasane run` beside -n, --workers, --dram and --spill", "TEXT");
+  if (const auto status = line.parse(argc, argv)) return *status;
+  const int status = kasane::bench::run_guarded(kName, [&] { return bench(sizes, line); });
   MemoryGroup::remove_left_behind(group_prefix(::getpid()));
   return status;
 }

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The suites of `kasane bench`, each a program kasane-bench-NAME. The kasane command lists them, and each says of itself what stands here.
+#pragma once
+
+namespace kasane::bench {
+
+struct Suite {
+  const char* name;
+  const char* what;
+};
+
+inline constexpr Suite kSuites[] = {
+    {"core", "What Kasane's core operations cost, beside their peers in the same run"},
+    {"comm", "What one-sided operations and messages between two ranks cost, over every system that is here"},
+    {"pingpong", "The multi-threaded PingPong between two ranks, over every system that is here"},
+    {"collectives", "Latency of collectives between ranks of one host, beside the MPIs that are here"},
+    {"alloc", "What allocating global memory costs, here and at another rank, beside glibc and mimalloc"},
+    {"gas", "What direct access to global memory and moving a page cost, beside comm's read and messages"},
+    {"spill", "Rates between frames and a spill file, beside fio and mmap"},
+    {"eviction", "How well eviction policies choose, on traces of page numbers"},
+    {"tier", "Programs on four times as much data as they may keep in DRAM, beside mmap, UMap and fio"},
+    {"stencil", "Flop/s of a 9-point stencil on N x N doubles, plain and with temporal blocking"},
+};
+
+}  // namespace kasane::bench
