@@ -23,9 +23,11 @@ build: dependencies ## build everything of PRESET
 test: ## unit and simulator tests and programs of one rank under tsan and asan, then every test of release
 	scripts/test.sh $(JOBS) $(CI)
 
-demo: ## sort a word list and 10 M keys on 1, 2 and 4 ranks, checked, with a table per rank
-	$(MAKE) --no-print-directory build PRESET=release
-	scripts/demo.sh
+demo: ## build two programs and sort with them: a word list, 10 M keys on ranks and workers, and more than memory holds
+	@scripts/install-dependencies.sh
+	@[ -e build/release/build.ninja ] || cmake --preset release -DKASANE_BUILD_TESTS=OFF -DKASANE_BUILD_BENCH=OFF -DKASANE_BUILD_EXAMPLES=OFF
+	cmake --build build/release -j $(JOBS) --target kasane_command cilksort
+	scripts/demo.sh build/release
 
 soak: build ## cilksort and nqueens 300 times on 4 ranks x 2 workers: minutes
 	cmake --build build/$(PRESET) --target soak
@@ -44,7 +46,7 @@ tidy: dependencies ## clang-tidy over every source of PRESET's build
 	scripts/tidy.sh build/tidy $(JOBS)
 
 dependencies:
-	@scripts/install-dependencies.sh
+	@scripts/install-dependencies.sh --tests
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16

@@ -1,28 +1,35 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages that building, testing and the demo need (Debian 12, Ubuntu 24.04), and nothing else.
+# Installs the Debian packages that are needed (Debian 12, Ubuntu 24.04), and nothing else: alone, what `make demo` builds and shows.
 # Run as root, or as a user who may use sudo. Says what it installs; quiet when nothing is missing.
+#   --tests   also what `make build` and `make test` need: networks, peers of the benchmarks, GoogleTest
+#   --tools   clang-format and clang-tidy (for `make format` and `make tidy`)
 #   --list    print the packages and stop
-#   --tools   also clang-format and clang-tidy (for `make format` and `make tidy`)
 set -eu
 
-build='g++ cmake make ninja-build ccache pkg-config python3 git binutils'
-libraries='libexpected-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libhwloc-dev liburing-dev libxxhash-dev libdw-dev'
+build='g++ cmake make ninja-build pkg-config'
+libraries='libexpected-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libhwloc-dev liburing-dev libxxhash-dev'
+demo='wamerican-insane'
 networks='libucx-dev libopenmpi-dev openmpi-bin'
 # Ubuntu 24.04's MPICH (4.2.0-5build3) starts ranks each of which believes to be alone (Launchpad bug 2072338).
 system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_ID:-}") || system=''
 [ "$system" = 'ubuntu 24.04' ] || networks="$networks libmpich-dev mpich"
-tests='iproute2 libmimalloc-dev libgtest-dev libbenchmark-dev libtbb-dev fio gdb'
-demo='wamerican-insane'
+tests='ccache git python3 iproute2 libmimalloc-dev libgtest-dev libtbb-dev fio gdb'
 tools='clang-format-19 clang-tidy-19 clang-tools-19'
 
-wanted="$build $libraries $networks $tests $demo"
-case "${1:-}" in
-  --list) printf '%s\n' $wanted; exit 0 ;;
-  --tools) wanted="$tools" ;;
-  '') ;;
-  *) echo "usage: $0 [--list | --tools]" >&2; exit 2 ;;
-esac
+wanted="$build $libraries $demo" list=no
+for flag in "$@"; do
+  case $flag in
+    --tests) wanted="$wanted $networks $tests" ;;
+    --tools) wanted="$tools" ;;
+    --list) list=yes ;;
+    *) echo "usage: $0 [--tests | --tools] [--list]" >&2; exit 2 ;;
+  esac
+done
+if [ "$list" = yes ]; then
+  printf '%s\n' $wanted
+  exit 0
+fi
 
 if ! command -v dpkg-query >/dev/null 2>&1; then
   echo "install-dependencies: not a Debian or Ubuntu system; install the equivalents of: $wanted" >&2

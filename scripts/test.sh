@@ -8,7 +8,7 @@ jobs="${1:-$(nproc)}"
 werror=OFF
 [ "${2:-0}" = 1 ] && werror=ON
 
-scripts/install-dependencies.sh
+scripts/install-dependencies.sh --tests
 
 # run_tests PRESET TARGET CTEST-ARGUMENTS...: configures, builds and tests; the last lines are ctest's own.
 run_tests() {
