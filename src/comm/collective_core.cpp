@@ -42,8 +42,6 @@ CollectiveCore::~CollectiveCore() {
   for (const Memory& m : memory_) {
     if (m.own != nullptr) ::munmap(m.own, m.bytes);
   }
-  // The region stays mapped: the transport, which lives longer, goes on naming it.
-  if (region_fd_ >= 0) ::close(region_fd_);
 }
 
 void CollectiveCore::arrived(void* context, const Message& m) noexcept {
@@ -106,7 +104,7 @@ void CollectiveCore::give_memory(const Memory& m) {
   if (m.shared == nullptr) return;
   // Zeroed memory is where the next group starts. Most of it was never touched and is given back rather than written, unless the transport goes on using its pages.
   const bool punched = !transport_.facts().pins_memory &&
-                       ::fallocate(region_fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(m.offset), static_cast<off_t>(m.bytes)) == 0;
+                       ::madvise(m.shared, m.bytes, MADV_REMOVE) == 0;   // where it is a file's
   if (!punched) std::memset(static_cast<void*>(m.shared), 0, m.bytes);
   const std::lock_guard lock(mutex_);
   auto at = free_.emplace(m.offset, m.bytes).first;
@@ -130,17 +128,14 @@ CollectiveBlock* CollectiveCore::block_of(Rank rank, std::uint64_t offset) const
 Result<void> CollectiveCore::attach(Group& world_group) {
   GroupState& world = world_group.state_;
   region_bytes_ = kRegionGroups * block_bytes(transport_.ranks());
-  auto file = memory_file("kasane-collectives", region_bytes_);
-  KASANE_TRY(file);
-  region_fd_ = *file;
-  auto region = map_sparse(region_bytes_, kWhat, region_fd_);
-  KASANE_TRY(region);
-  region_ = *region;
+  const auto made = transport_.make_memory(kCollectiveRegion, region_bytes_);
+  KASANE_TRY(made);
+  region_ = *made;
   free_ = {{0, region_bytes_}};
   Memory& memory = memory_[world.slot()];
   take_shared(memory);   // the first: offset 0 on every rank
   // attach() returns when every rank has called it, that is, has completed all collectives before, and has this memory ready.
-  KASANE_TRY(transport_.attach(kCollectiveRegion, region_fd_, region_, region_bytes_));
+  KASANE_TRY(transport_.attach(kCollectiveRegion, -1, region_, region_bytes_));
   world.share(memory.shared);
   std::vector<PeerPlace> peers;
   for (std::uint32_t r = 0; r < world.members(); ++r) {

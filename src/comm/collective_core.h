@@ -68,7 +68,6 @@ class CollectiveCore {
   std::array<Memory, kMaxGroups> memory_{};
   std::byte* region_ = nullptr;
   std::size_t region_bytes_ = 0;
-  int region_fd_ = -1;
   std::map<std::uint64_t, std::uint64_t> free_;            ///< of the region: offset → bytes
 };
 

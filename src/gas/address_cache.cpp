@@ -22,15 +22,13 @@ constexpr char kWhat[] = "the address cache";
 
 /// Zeros, which the other ranks of the host map too.
 Result<std::byte*> map_shared(comm::Transport& transport, std::size_t bytes) {
-  auto file = memory_file("kasane-addresses", bytes);
-  KASANE_TRY(file);
-  auto words = map_sparse(bytes, kWhat, *file);
-  auto attached = words ? transport.attach(kAddresses, *file, *words, bytes) : Result<void>();
-  ::close(*file);
+  auto words = transport.make_memory(kAddresses, bytes);
   KASANE_TRY(words);
-  KASANE_TRY(attached);
-  return words;
+  KASANE_TRY(transport.attach(kAddresses, -1, *words, bytes));
+  return *words;
 }
+
+bool shared_with_peers(const comm::Transport& transport) noexcept { return transport.facts().completes_inline && transport.ranks() > 1; }
 
 void count_access(const comm::Blocking& io, bool hit) noexcept {
   if (io.counters() != nullptr) count(hit ? io.counters()->address_hits : io.counters()->address_misses);
@@ -42,11 +40,10 @@ AddressCache::Found found_by(std::uint64_t word0) noexcept { return {Location::o
 
 Result<std::unique_ptr<AddressCache>> AddressCache::create(comm::Transport& transport, const Directory& directory) {
   const std::size_t bytes = directory.pages().count() * sizeof(Word);
-  const bool shared = transport.facts().completes_inline && transport.ranks() > 1;
-  auto words = shared ? map_shared(transport, bytes) : map_sparse(bytes, kWhat);
+  auto words = shared_with_peers(transport) ? map_shared(transport, bytes) : map_sparse(bytes, kWhat);
   KASANE_TRY(words);
   auto owed = map_sparse(directory.pages().count() * sizeof(comm::ReplyToken), kWhat);
-  if (!owed) ::munmap(*words, bytes);
+  if (!owed && !shared_with_peers(transport)) ::munmap(*words, bytes);
   KASANE_TRY(owed);
   return std::unique_ptr<AddressCache>(
       new AddressCache(transport, directory, reinterpret_cast<Word*>(*words),
@@ -63,7 +60,7 @@ AddressCache::AddressCache(comm::Transport& transport, const Directory& director
 }
 
 AddressCache::~AddressCache() {
-  ::munmap(words_, directory_.pages().count() * sizeof(Word));
+  if (!shared_with_peers(transport_)) ::munmap(words_, directory_.pages().count() * sizeof(Word));
   ::munmap(owed_, directory_.pages().count() * sizeof(comm::ReplyToken));
 }
 

@@ -71,7 +71,7 @@ namespace {
 
 std::atomic<Runtime*> g_current{nullptr};
 
-/// A registered region of this rank: a memfd, mapped. Lives as long as the process.
+/// A registered region of this rank. Lives as long as the process.
 struct Region {
   std::byte* base = nullptr;
   std::size_t bytes = 0;
@@ -79,14 +79,10 @@ struct Region {
 
 Result<Region> attach_region(comm::Engine& engine, comm::RegionId id, std::size_t bytes) {
   bytes = (bytes + 4095) / 4096 * 4096;
-  auto file = memory_file("kasane-region", bytes);
-  KASANE_TRY(file);
-  auto base = map_sparse(bytes, "a region", *file);
-  auto attached = base ? engine.attach(id, *file, *base, bytes) : Result<void>();
-  ::close(*file);
-  KASANE_TRY(base);
-  KASANE_TRY(attached);
-  return Region{*base, bytes};
+  auto memory = engine.transport().make_memory(id, bytes);
+  KASANE_TRY(memory);
+  KASANE_TRY(engine.attach(id, -1, *memory, bytes));
+  return Region{*memory, bytes};
 }
 
 std::uint32_t default_workers(std::uint32_t ranks) { return std::max(1u, topo::usable_cores() / ranks); }

@@ -4,6 +4,7 @@
 #include "comm/bootstrap/job.h"
 
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <string>
@@ -66,6 +67,9 @@ Result<Job> create_job(std::uint32_t ranks, std::size_t shared_bytes) {
                                          " (two descriptors a rank; raise the limit with ulimit -n)");
     }
     job.postbox[r] = {.in = ends[0], .out = ends[1]};
+    // Who waits for room looks now and then whether there is still somebody who makes it.
+    const timeval limit{.tv_sec = 0, .tv_usec = 50'000};
+    if (::setsockopt(ends[1], SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) != 0) return fail_errno(Errc::unsupported, "SO_SNDTIMEO");
   }
   cleanup.keep();
   return job;

@@ -69,14 +69,10 @@ Engine::Core::~Core() {
 
 Result<void> Engine::Core::attach_locks() {
   constexpr std::size_t bytes = kStripes * sizeof(StripeLock);
-  auto file = memory_file("kasane-accumulate", bytes);
-  KASANE_TRY(file);
-  auto memory = map_sparse(bytes, "the locks of accumulate", *file);
-  // Not through the engine: a region without paths is refused to everybody, at no cost to the inline calls.
-  const auto attached = memory ? transport_.attach(kLockRegion, *file, *memory, bytes) : Result<void>();
-  ::close(*file);
+  const auto memory = transport_.make_memory(kLockRegion, bytes);
   KASANE_TRY(memory);
-  KASANE_TRY(attached);
+  // Not through the engine: a region without paths is refused to everybody, at no cost to the inline calls.
+  KASANE_TRY(transport_.attach(kLockRegion, -1, *memory, bytes));
   for (std::uint32_t r = 0; r < engine_.ranks_; ++r) locks_[r] = reinterpret_cast<StripeLock*>(transport_.mapped(Rank{r}, kLockRegion));
   return {};
 }

@@ -9,40 +9,43 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <string>
 
-#include "base/assert.h"
 #include "base/futex.h"
 #include "base/memory_file.h"
 
 namespace kasane::comm::shm {
 namespace {
 
-/// A peer may fail, or take or make room, without waking our poll: look again that often.
-constexpr int kPollMs = 10;
+/// A peer may fail without waking us: look again that often.
+constexpr int kLookMs = 50;
+/// In one message. The kernel takes 253.
+constexpr std::size_t kMostDescriptors = 250;
+/// The bit of JobArea::attached that says that some rank failed. Ranks are fewer.
+constexpr std::uint32_t kFailed = 1u << 31;
 
-union ControlBuffer {
-  cmsghdr align;
-  char bytes[CMSG_SPACE(sizeof(int))];
+struct alignas(cmsghdr) ControlBuffer {
+  char bytes[CMSG_SPACE(kMostDescriptors * sizeof(int))];
 };
 
-std::string named(const OfferNote& note) {
-  return "region " + std::to_string(note.region) + " of rank " + std::to_string(note.rank);
-}
+std::string named(RegionId id) { return "region " + std::to_string(static_cast<std::uint32_t>(id)); }
+std::string named(RegionId id, Rank rank) { return named(id) + " of rank " + std::to_string(raw(rank)); }
 
 }  // namespace
 
-Result<SharedMap> SharedMap::map(int fd, std::size_t bytes, const char* what) {
+Result<SharedMap> SharedMap::map(int fd, std::size_t bytes, const char* what, std::uint64_t offset) {
   struct stat st{};
   if (::fstat(fd, &st) != 0) return fail_errno(Errc::invalid_argument, std::string(what) + ": fstat of its descriptor " + std::to_string(fd));
   // Beyond the file's end a mapping raises SIGBUS at the first touch; better to hear of it here.
-  if (static_cast<std::uint64_t>(st.st_size) < bytes) {
+  if (static_cast<std::uint64_t>(st.st_size) < offset + bytes) {
     return fail(Errc::invalid_argument, std::string(what) + ": its file has " + std::to_string(st.st_size) + " bytes, " +
-                                            std::to_string(bytes) + " were promised");
+                                            std::to_string(offset + bytes) + " were promised");
   }
-  void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(offset));
   if (p == MAP_FAILED) {
     return fail_errno(Errc::limit, std::string(what) + ": cannot map " + std::to_string(bytes) +
                                        " bytes (ranks times --space must fit 47 bits of address)");
@@ -62,127 +65,141 @@ OwnedFd::~OwnedFd() {
 
 Result<void> Exchange::run(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers) {
   peers.clear();
-  peers.resize(postbox.size());
+  if (fd >= 0) peers.resize(postbox.size());
   if (host.size() == 1) return {};
-  Result<void> met = meet(id, fd, bytes, peers);
-  if (!met) {
-    // release: pairs with the acquire loads in meet() and wait_for_all(); the job cannot go on without this rank.
-    area.failed.store(1, std::memory_order_release);
-    futex_wake_all(area.attached[raw(id)]);
-    return met;
-  }
-  return wait_for_all(id);
+  Result<void> met = agree(id, fd, bytes);
+  if (met && fd >= 0) met = self == host.front() ? lead(id, fd, bytes, peers) : follow(id, fd, bytes, peers);
+  if (met) return wait_for_all(id);
+  // release: pairs with the acquire loads of who waits; the job cannot go on without this rank.
+  area.failed.store(1, std::memory_order_release);
+  area.attached[raw(id)].fetch_or(kFailed, std::memory_order_release);
+  futex_wake_all(area.attached[raw(id)]);
+  return met;
 }
 
-/// Sends our offer to every peer and maps every peer's, whichever is possible next.
-Result<void> Exchange::meet(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers) {
-  const OfferNote ours{.region = raw(id), .rank = raw(self), .bytes = bytes};
-  std::size_t sent = 1;        // offers go to the one after us first: not all to rank 0 at once
-  std::size_t mapped = 1;
-  while (sent < host.size() || mapped < host.size()) {
-    if (area.failed.load(std::memory_order_acquire) != 0) {
-      return fail(Errc::peer_lost, "attach of region " + std::to_string(raw(id)) + ": another rank failed in it, see its message");
+Result<void> Exchange::nobody_failed(RegionId id) const {
+  if (area.failed.load(std::memory_order_acquire) == 0) return {};   // acquire: pairs with run()
+  return fail(Errc::peer_lost, "attach of " + named(id) + ": another rank failed in it, see its message");
+}
+
+/// Whoever comes first says how large the region is, and whether descriptors are passed.
+Result<void> Exchange::agree(RegionId id, int fd, std::size_t bytes) {
+  const std::uint64_t ours = std::uint64_t{bytes} << 1 | (fd >= 0);
+  std::uint64_t first = 0;
+  // relaxed: the word is all that is looked at.
+  if (area.agreed[raw(id)].compare_exchange_strong(first, ours, std::memory_order_relaxed) || first == ours) return {};
+  if (first >> 1 == bytes) return fail(Errc::invalid_argument, named(id, self) + " comes from make_memory(), or another rank's does: either all or none may");
+  return fail(Errc::invalid_argument, named(id, self) + " has " + std::to_string(bytes) + " bytes, another rank's has " + std::to_string(first >> 1) + ": sizes must be equal");
+}
+
+/// The host's first rank: collects all descriptors, and passes the table to each.
+Result<void> Exchange::lead(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers) {
+  std::vector<OwnedFd> collected(host.size());
+  std::vector<int> table{fd};
+  table.resize(host.size(), -1);
+  for (std::size_t missing = host.size() - 1; missing > 0; --missing) {
+    auto parcel = receive(id);
+    KASANE_TRY(parcel);
+    const std::size_t position = parcel->note.first;
+    if (parcel->fds.size() != 1 || table[position] >= 0) return fail(Errc::internal, named(id, host[position]) + " was offered twice");
+    auto map_of_it = map(id, position, parcel->fds[0].get(), bytes);
+    KASANE_TRY(map_of_it);
+    peers[raw(host[position])] = std::move(*map_of_it);
+    collected[position] = std::move(parcel->fds[0]);
+    table[position] = collected[position].get();
+  }
+  for (std::size_t to = 1; to < host.size(); ++to) {
+    for (std::size_t first = 0; first < table.size(); first += kMostDescriptors) {
+      const auto part = std::span<const int>(table).subspan(first, std::min(kMostDescriptors, table.size() - first));
+      KASANE_TRY(send(host[to], {raw(id), static_cast<std::uint32_t>(first)}, part));
     }
-    bool moved = false;
-    if (sent < host.size()) {
-      auto gone = offer_to(after(sent), ours, fd);
-      if (!gone) return tl::unexpected<Error>(std::move(gone).error());
-      if (*gone) ++sent;
-      moved = *gone;
-    }
-    auto got = receive();
-    if (!got) return tl::unexpected<Error>(std::move(got).error());
-    auto now_mapped = accept(id, bytes, peers);
-    if (!now_mapped) return tl::unexpected<Error>(std::move(now_mapped).error());
-    mapped += *now_mapped;
-    if (!moved && !*got && *now_mapped == 0) wait_for_socket(after(sent));
   }
   return {};
 }
 
-Rank Exchange::after(std::size_t k) const {
+/// Any other: gives its descriptor, and maps all others as they come.
+Result<void> Exchange::follow(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers) {
   const auto own = static_cast<std::size_t>(std::lower_bound(host.begin(), host.end(), self) - host.begin());
-  return host[(own + k) % host.size()];
+  KASANE_TRY(send(host.front(), {raw(id), static_cast<std::uint32_t>(own)}, std::span(&fd, 1)));
+  for (std::size_t position = 0; position < host.size();) {
+    auto parcel = receive(id);
+    KASANE_TRY(parcel);
+    if (parcel->note.first != position || parcel->fds.size() > host.size() - position) {
+      return fail(Errc::internal, "a table of " + named(id) + " that begins at " + std::to_string(parcel->note.first) + " instead of " + std::to_string(position));
+    }
+    for (const OwnedFd& theirs : parcel->fds) {
+      if (position != own) {
+        auto map_of_it = map(id, position, theirs.get(), bytes);
+        KASANE_TRY(map_of_it);
+        peers[raw(host[position])] = std::move(*map_of_it);
+      }
+      ++position;
+    }
+  }
+  return {};
 }
 
-bool Exchange::takes_part(std::uint32_t rank) const { return std::binary_search(host.begin(), host.end(), Rank{rank}); }
+Result<SharedMap> Exchange::map(RegionId id, std::size_t position, int fd, std::size_t bytes) const {
+  return SharedMap::map(fd, bytes, named(id, host[position]).c_str());
+}
 
-/// False if the peer's queue is full.
-Result<bool> Exchange::offer_to(Rank peer, const OfferNote& note, int fd) {
-  OfferNote copy = note;
+Result<void> Exchange::send(Rank to, const Note& note, std::span<const int> fds) {
+  Note copy = note;
   iovec part{.iov_base = &copy, .iov_len = sizeof(copy)};
   ControlBuffer control{};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control.bytes;
-  message.msg_controllen = sizeof(control.bytes);
-  cmsghdr* rights = CMSG_FIRSTHDR(&message);
+  message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+  auto* const rights = reinterpret_cast<cmsghdr*>(control.bytes);   // the first
   rights->cmsg_level = SOL_SOCKET;
   rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
-  if (::sendmsg(postbox[raw(peer)].out, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
-  // ETOOMANYREFS: too many descriptors are under way on this host; they arrive, then there is room.
-  if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ETOOMANYREFS) return false;
-  return fail_errno(Errc::peer_lost, "cannot pass the descriptor of " + named(note) + " to rank " + std::to_string(raw(peer)));
+  rights->cmsg_len = CMSG_LEN(fds.size_bytes());
+  std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
+  // Waits for room, but not for long (create_job).
+  while (::sendmsg(postbox[raw(to)].out, &message, MSG_NOSIGNAL) < 0) {
+    // ETOOMANYREFS: too many descriptors are under way on this host; they arrive, then there is room.
+    const bool full = errno == ENOBUFS || errno == ETOOMANYREFS;
+    if (!full && errno != EAGAIN && errno != EINTR) {
+      return fail_errno(Errc::peer_lost, "cannot pass descriptors of " + named(RegionId{note.region}) + " to rank " + std::to_string(raw(to)));
+    }
+    KASANE_TRY(nobody_failed(RegionId{note.region}));
+    if (full) ::poll(nullptr, 0, 1);
+  }
+  return {};
 }
 
-/// Takes one offer off our socket into early; false if there is none.
-Result<bool> Exchange::receive() {
-  OfferNote note{};
-  iovec part{.iov_base = &note, .iov_len = sizeof(note)};
+Result<Exchange::Parcel> Exchange::receive(RegionId id) {
+  Parcel parcel;
+  iovec part{.iov_base = &parcel.note, .iov_len = sizeof(parcel.note)};
   ControlBuffer control{};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control.bytes;
   message.msg_controllen = sizeof(control.bytes);
-  const ssize_t n = ::recvmsg(postbox[raw(self)].in, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (n < 0) return fail_errno(Errc::io, "cannot receive a descriptor from a peer");
+  ssize_t n = -1;
+  while ((n = ::recvmsg(postbox[raw(self)].in, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)) < 0) {
+    if (errno != EAGAIN && errno != EINTR) return fail_errno(Errc::io, "cannot receive descriptors from a peer");
+    KASANE_TRY(nobody_failed(id));
+    pollfd arrival{.fd = postbox[raw(self)].in, .events = POLLIN, .revents = 0};
+    ::poll(&arrival, 1, kLookMs);
+  }
   const cmsghdr* rights = CMSG_FIRSTHDR(&message);
-  if (rights == nullptr || rights->cmsg_type != SCM_RIGHTS || rights->cmsg_len != CMSG_LEN(sizeof(int))) {
-    return fail(Errc::limit, "a peer's region arrived without its descriptor: raise the limit of open files (ulimit -n)");
+  if (rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
+    std::array<int, kMostDescriptors> fds;
+    const std::size_t count = std::min(fds.size(), (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+    std::memcpy(fds.data(), CMSG_DATA(rights), count * sizeof(int));
+    std::transform(fds.begin(), fds.begin() + static_cast<std::ptrdiff_t>(count), std::back_inserter(parcel.fds), [](int fd) { return OwnedFd(fd); });
   }
-  int fd;
-  std::memcpy(&fd, CMSG_DATA(rights), sizeof(fd));
-  OwnedFd owned(fd);
-  if (n != sizeof(note) || !takes_part(note.rank) || note.region >= kMaxRegions) {
-    return fail(Errc::internal, "a malformed offer of " + named(note) + " (" + std::to_string(n) + " bytes)");
+  if (parcel.fds.empty() || (message.msg_flags & MSG_CTRUNC) != 0) {
+    return fail(Errc::limit, "peers' regions arrived without all of their descriptors: raise the limit of open files (ulimit -n)");
   }
-  early.push_back({note, std::move(owned)});
-  return true;
-}
-
-/// Maps every kept offer for region id; returns how many.
-Result<std::uint32_t> Exchange::accept(RegionId id, std::size_t bytes, std::vector<SharedMap>& peers) {
-  std::uint32_t count = 0;
-  for (std::size_t i = 0; i < early.size();) {
-    const OfferNote note = early[i].note;
-    if (note.region != raw(id)) {
-      ++i;
-      continue;
-    }
-    if (note.bytes != bytes) {
-      return fail(Errc::invalid_argument, named(note) + " has " + std::to_string(note.bytes) + " bytes, rank " +
-                                              std::to_string(raw(self)) + "'s has " + std::to_string(bytes) + ": sizes must be equal");
-    }
-    if (peers[note.rank].data() != nullptr) return fail(Errc::internal, named(note) + " was offered twice");
-    auto map = SharedMap::map(early[i].fd.get(), bytes, named(note).c_str());
-    if (!map) return tl::unexpected<Error>(std::move(map).error());
-    peers[note.rank] = std::move(*map);
-    std::swap(early[i], early.back());
-    early.pop_back();
-    ++count;
+  if (n != sizeof(parcel.note) || parcel.note.region != raw(id) || parcel.note.first >= host.size()) {
+    return fail(Errc::internal, "a malformed message of " + std::to_string(n) + " bytes about region " + std::to_string(parcel.note.region) + " in attach of " + named(id));
   }
-  return count;
-}
-
-void Exchange::wait_for_socket(Rank next_peer) const {
-  pollfd fds[2] = {{.fd = postbox[raw(self)].in, .events = POLLIN, .revents = 0},
-                   {.fd = next_peer == self ? -1 : postbox[raw(next_peer)].out, .events = POLLOUT, .revents = 0}};
-  ::poll(fds, 2, kPollMs);
+  return parcel;
 }
 
 /// Nobody returns from attach() before everybody can reach every region: a handler on any rank may use them at once.
@@ -190,15 +207,12 @@ Result<void> Exchange::wait_for_all(RegionId id) {
   std::atomic<std::uint32_t>& count = area.attached[raw(id)];
   // acq_rel: our mapping comes before our count; all that others did before theirs comes before our return.
   std::uint32_t now = count.fetch_add(1, std::memory_order_acq_rel) + 1;
-  futex_wake_all(count);
+  if (now == host.size()) futex_wake_all(count);   // the last one alone, and who fails: else each arrival would wake all who wait
   while (now < host.size()) {
-    if (area.failed.load(std::memory_order_acquire) != 0) {
-      return fail(Errc::peer_lost, "attach of region " + std::to_string(raw(id)) + ": another rank failed in it, see its message");
-    }
-    futex_wait(count, now, std::int64_t{kPollMs} * 1'000'000);
+    futex_wait(count, now, -1);
     now = count.load(std::memory_order_acquire);  // acquire: pairs with the others' fetch_add
   }
-  return {};
+  return (now & kFailed) != 0 ? nobody_failed(id) : Result<void>();
 }
 
 }  // namespace kasane::comm::shm

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks of a host map each other's regions: every rank passes its memfd to every peer by SCM_RIGHTS through the
-// peer's datagram socket, maps what it receives, and waits until all ranks have mapped all.
+// How ranks of a host come to reach each other's regions. Memory that the transport made lies in the job's file, which all have: nothing is passed. Of memory
+// with a file of its own the host's first rank collects all descriptors (SCM_RIGHTS through its datagram socket), and passes the table of them to each other
+// one: two messages a rank. Either way nobody returns before all ranks have mapped all.
 //
-// The sockets' queues are short (net.unix.max_dgram_qlen, 10 by default), so sending and receiving take turns and neither ever
-// blocks alone: with blocking sends, 12 ranks that send before they receive would stand still for ever.
-// Offers for a later region may arrive early, from peers that have finished this one; they are kept for its attach.
+//   rank r ── descriptor of r ──▶ first rank ── table: descriptors of all, by position, some a message ──▶ rank r
 //
-// Thread safety: one thread a rank (attach is collective). Runs at start only: allocates, and waits in poll(2).
+// The first rank's socket queues few messages (net.unix.max_dgram_qlen, 10 by default): senders wait for room in sendmsg(), where one is woken at a time.
+//
+// Thread safety: one thread a rank (attach is collective). Runs at start only: allocates, and waits in system calls.
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -22,8 +24,8 @@ namespace kasane::comm::shm {
 /// A shared mapping that this process unmaps.
 class SharedMap {
  public:
-  /// Maps [0, bytes) of fd, read-write, without reserving memory. what names it in the error.
-  static Result<SharedMap> map(int fd, std::size_t bytes, const char* what);
+  /// Maps [offset, offset + bytes) of fd, read-write, without reserving memory. what names it in the error.
+  static Result<SharedMap> map(int fd, std::size_t bytes, const char* what, std::uint64_t offset = 0);
   SharedMap() = default;
   SharedMap(SharedMap&& o) noexcept : data_(std::exchange(o.data_, nullptr)), bytes_(std::exchange(o.bytes_, 0)) {}
   SharedMap& operator=(SharedMap&& o) noexcept {
@@ -33,6 +35,8 @@ class SharedMap {
   }
   ~SharedMap();
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  /// Leaves it mapped for as long as the process lives.
+  std::byte* keep() && noexcept { return std::exchange(data_, nullptr); }
 
  private:
   SharedMap(std::byte* data, std::size_t bytes) noexcept : data_(data), bytes_(bytes) {}
@@ -56,38 +60,34 @@ class OwnedFd {
   int fd_;
 };
 
-/// What one rank tells another about its region.
-struct OfferNote {
-  std::uint32_t region;
-  std::uint32_t rank;
-  std::uint64_t bytes;
-};
-struct Offer {
-  OfferNote note;
-  OwnedFd fd;
-};
-
 struct Exchange {
   Rank self;
   const std::vector<Rank>& host;                 ///< the ranks that take part: those of this host, ascending, self among them
   const std::vector<Job::Postbox>& postbox;      ///< by rank of the job
-  std::vector<Offer>& early;
   JobArea& area;
 
-  /// Collective among the host's ranks. Fills peers[r] with rank r's mapping (none for our own, and for other hosts'). On failure every
-  /// participant's call fails.
+  /// Collective among the host's ranks. fd < 0: made memory, nothing is passed; else fills peers[r] with rank r's mapping (none for our own, and for
+  /// other hosts'). On failure every participant's call fails.
   Result<void> run(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers);
 
  private:
-  Result<void> meet(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers);
+  /// What goes before the descriptors of one message: those of the ranks in positions first, first + 1, …
+  struct Note {
+    std::uint32_t region, first;
+  };
+  struct Parcel {
+    Note note{};
+    std::vector<OwnedFd> fds;
+  };
+
+  Result<void> agree(RegionId id, int fd, std::size_t bytes);
+  Result<void> lead(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers);
+  Result<void> follow(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers);
   Result<void> wait_for_all(RegionId id);
-  Result<bool> offer_to(Rank peer, const OfferNote& note, int fd);
-  Result<bool> receive();
-  Result<std::uint32_t> accept(RegionId id, std::size_t bytes, std::vector<SharedMap>& peers);
-  void wait_for_socket(Rank next_peer) const;
-  /// The k-th participant after this one, going round; the 0-th is this one itself.
-  [[nodiscard]] Rank after(std::size_t k) const;
-  [[nodiscard]] bool takes_part(std::uint32_t rank) const;
+  Result<void> send(Rank to, const Note& note, std::span<const int> fds);
+  Result<Parcel> receive(RegionId id);
+  Result<SharedMap> map(RegionId id, std::size_t position, int fd, std::size_t bytes) const;
+  Result<void> nobody_failed(RegionId id) const;
 };
 
 }  // namespace kasane::comm::shm

@@ -6,6 +6,8 @@
 //   RankArea of position 0   doorbells | reply slots | ring of message cells          position: of a rank among those of this host
 //   RankArea of position 1 …
 //   … and all of it a second time, for the control plane
+//   region: memory of position 0, of position 1, …      as make_memory() was asked for it; so all of it is one mapping
+//   next region …
 //
 // Thread safety and invariants: see each type; docs/design/comm.md has the state tables.
 #pragma once
@@ -60,7 +62,8 @@ struct alignas(4096) RankArea {
 
 struct alignas(4096) JobArea {
   std::atomic<std::uint32_t> failed;                  ///< some rank's attach failed: nobody waits any longer
-  std::atomic<std::uint32_t> attached[kMaxRegions];   ///< ranks that have mapped everybody's region
+  std::atomic<std::uint32_t> attached[kMaxRegions];   ///< ranks that have mapped everybody's region; the top bit: some rank failed in it
+  std::atomic<std::uint64_t> agreed[kMaxRegions];     ///< 2 × its bytes, + 1 where descriptors are passed; by whoever came first
 };
 
 }  // namespace kasane::comm::shm
