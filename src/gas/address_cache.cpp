@@ -51,7 +51,7 @@ Result<std::unique_ptr<AddressCache>> AddressCache::create(comm::Transport& tran
 }
 
 AddressCache::AddressCache(comm::Transport& transport, const Directory& directory, Word* words, comm::ReplyToken* owed)
-    : transport_(transport), directory_(directory), words_(words), reach_(transport.ranks()), owed_(owed) {
+    : transport_(transport), directory_(directory), words_(words), shared_(shared_with_peers(transport)), reach_(transport.ranks()), owed_(owed) {
   if (transport.facts().completes_inline) {
     for (std::uint32_t r = 0; r < transport.ranks(); ++r) reach_[r] = reinterpret_cast<Word*>(transport.mapped(Rank{r}, kAddresses));
   }
@@ -60,7 +60,7 @@ AddressCache::AddressCache(comm::Transport& transport, const Directory& director
 }
 
 AddressCache::~AddressCache() {
-  if (!shared_with_peers(transport_)) ::munmap(words_, directory_.pages().count() * sizeof(Word));
+  if (!shared_) ::munmap(words_, directory_.pages().count() * sizeof(Word));
   ::munmap(owed_, directory_.pages().count() * sizeof(comm::ReplyToken));
 }
 

@@ -179,6 +179,7 @@ class AddressCache {
   comm::Transport& transport_;
   const Directory& directory_;
   Word* words_;                ///< one a page
+  const bool shared_;                 ///< with peers: then the words live as long as the process
   Sharing* sharing_ = nullptr;
   Rouser* rouser_ = nullptr;
   std::vector<Word*> reach_;   ///< by rank, where they are mapped here, this rank's too; else null

@@ -11,14 +11,13 @@
 #include <array>
 #include <cerrno>
 #include <span>
-#include <string>
-#include <system_error>
 #include <utility>
 
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/process.h"
 #include "mem/alt_stack.h"
+#include "topo/threads.h"
 
 namespace kasane::mem {
 namespace {
@@ -48,11 +47,11 @@ Result<void> FaultThreads::start() {
   if (stop_bell_ < 0) return fail_errno(Errc::limit, "an eventfd for the threads that serve faults");
   stop_.store(false);
   receiver_.store(0);
-  try {
-    for (unsigned i = 0; i < 2; ++i) threads_[i] = std::thread([this, i] { run(i); });
-  } catch (const std::system_error& e) {
-    stop();
-    return fail(Errc::limit, std::string("starting the threads that serve faults: ") + e.what());
+  for (unsigned i = 0; i < 2; ++i) {
+    auto thread = topo::start_thread("the threads that serve faults", [this, i] { run(i); });
+    if (!thread) stop();
+    KASANE_TRY(thread);
+    threads_[i] = std::move(*thread);
   }
   return {};
 }

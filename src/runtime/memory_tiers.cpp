@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/memory_tiers.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <new>
 #include <vector>
@@ -14,6 +12,7 @@
 #include "runtime/crash_text.h"
 #include "runtime/process_state.h"
 #include "runtime/warn.h"
+#include "topo/threads.h"
 #include "topo/topo.h"
 
 namespace kasane::runtime {
@@ -29,16 +28,6 @@ void budget_beyond_machine(std::uint64_t asked) {
   CrashText text;
   text.add("kasane: --dram of ").decimal(asked >> 20).add(" MiB, and this host has ").decimal(mem::machine_memory() >> 20);
   warn(text.add(" MiB of memory: the kernel may end the job before anything is spilled\n"));
-}
-
-/// By the keeper: what does not fit can go nowhere.
-void end_of_memory(const Error& error) {
-  CrashText text;
-  if (process().status == nullptr) text.add("kasane: ");
-  text.add("rank ").decimal(raw(process().rank)).add(": ").add(error.message.c_str()).add("\n");
-  tell(text.data(), text.size());
-  set_phase(comm::Phase::gave_up);
-  ::_exit(1);
 }
 
 /// By the keeper, once: a limit that nobody asked for cannot be kept.
@@ -103,14 +92,14 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   KASANE_TRY(stacks);
   made->residency_->count_stacks(std::move(*stacks));
   made->tiers_ = std::make_unique<gas::Tiers>(parts.transport, parts.mover, parts.addresses, parts.coherence, parts.space, *made->residency_, made->advice_,
-                                              gas::Tiers::Config{spill_directories(options.spill), parts.space.bytes(), &end_of_memory, topo::usable_cores() / ranks, !limited});
+                                              gas::Tiers::Config{spill_directories(options.spill), parts.space.bytes(), &give_up, topo::usable_cores() / ranks, !limited});
   made->advisor_ = std::make_unique<gas::Advisor>(parts.transport, made->advice_, *made->residency_);
   if (directories_named) KASANE_TRY(made->tiers_->open());
   else if (limited) KASANE_TRY(made->tiers_->check());
   std::erase(here, me);
   if (alone) here.clear();
   made->keeper_ = std::make_unique<dsm::Keeper>(parts.transport, parts.coherence, *made->tiers_, *made->residency_, *made->advisor_, parts.directory,
-                                                dsm::Keeper::Config{limited, std::move(here), &end_of_memory, &limit_lifted, &pins_break, &tables_crowd});
+                                                dsm::Keeper::Config{limited, std::move(here), &give_up, &limit_lifted, &pins_break, &tables_crowd});
   parts.addresses.set_rouser(made->tiers_.get());
   parts.coherence.set_tiers(*made->residency_, *made->tiers_);
   return made;
@@ -138,9 +127,9 @@ void MemoryTiers::use_stack(comm::Blocking& io, StackId stack, bool born_here) {
   residency_->use_stack(stack);
 }
 
-void MemoryTiers::start(comm::Transport& transport, Counters& counters, const Binding& binding, dsm::Keeper::Threads threads) {
+Result<void> MemoryTiers::start(comm::Transport& transport, Counters& counters, const Binding& binding, dsm::Keeper::Threads threads) {
   keeper_->set_threads(std::move(threads));
-  thread_ = std::thread([this, &transport, &counters, &binding] {
+  auto keeper = topo::start_thread("the keeper", [this, &transport, &counters, &binding] {
     const auto alternate = mem::AltStack::create();
     KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
     set_thread_role("keeper");
@@ -149,13 +138,18 @@ void MemoryTiers::start(comm::Transport& transport, Counters& counters, const Bi
     comm::Blocking io(transport, waiter, &counters);
     keeper_->run(io);
   });
-  reader_ = std::thread([this, &binding] {
+  KASANE_TRY(keeper);
+  thread_ = std::move(*keeper);
+  auto reader = topo::start_thread("the reader", [this, &binding] {
     const auto alternate = mem::AltStack::create();
     KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
     set_thread_role("reader");
     binding.bind_server();
     tiers_->run_reader();
   });
+  KASANE_TRY(reader);
+  reader_ = std::move(*reader);
+  return {};
 }
 
 void MemoryTiers::stop() {

@@ -54,7 +54,7 @@ class MemoryTiers {
   [[nodiscard]] std::uint64_t most_at_once() const noexcept { return residency_->total() * mem::kBlockBytes; }
 
   /// binding outlives the threads.
-  void start(comm::Transport&, Counters&, const Binding&, dsm::Keeper::Threads);
+  Result<void> start(comm::Transport&, Counters&, const Binding&, dsm::Keeper::Threads);
   void stop();
 
  private:

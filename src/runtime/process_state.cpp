@@ -83,6 +83,15 @@ void tell(const char* text, std::size_t bytes) noexcept {
   [[maybe_unused]] const auto n = ::write(2, text, bytes);
 }
 
+void give_up(const Error& error) noexcept {
+  CrashText text;
+  if (process().status == nullptr) text.add("kasane: ");
+  text.add("rank ").decimal(raw(process().rank)).add(": ").add(error.message.c_str()).add("\n");
+  tell(text.data(), text.size());
+  set_phase(comm::Phase::gave_up);
+  ::_exit(1);
+}
+
 void install_exit_check(void (*end_job)() noexcept) {
   g_end_job = end_job;
   ::on_exit(at_exit, nullptr);

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/ids.h"
+#include "base/result.h"
 #include "comm/bootstrap/job_status.h"
 
 namespace kasane::runtime {
@@ -39,6 +40,9 @@ void set_phase(comm::Phase) noexcept;
 
 /// Says text in a way that reaches the user: on the status page if a supervisor reads it, else on standard error. Async-signal-safe.
 void tell(const char* text, std::size_t bytes) noexcept;
+
+/// This rank cannot go on: says why, and ends the process; the launcher ends the job.
+[[noreturn]] void give_up(const Error&) noexcept;
 
 /// Watches for exit() while the job runs. `end_job` is called where that is orderly: in main's own flow on a rank that runs main. Elsewhere (a serving
 /// rank, a user-level thread) the process ends at once with a message and a status that is not 0.

@@ -60,6 +60,7 @@
 #include "runtime/trace_file.h"
 #include "sched/scheduler.h"
 #include "sched/words.h"
+#include "topo/threads.h"
 #include "topo/topo.h"
 #include "ult/layout.h"
 #include "ult/pool.h"
@@ -157,7 +158,7 @@ struct Runtime::State {
   void settle_heap(bool all_joined);
   CounterSums counters_of(Rank);
   Result<void> give_main_a_stack();
-  void start_threads(std::uint32_t first_worker);
+  Result<void> start_threads(std::uint32_t first_worker);
   void service_loop();
   bool join_workers();
   void stop_service();
@@ -497,18 +498,22 @@ bool Runtime::State::on_fault(void* self, std::uint64_t offset, mem::Access want
 
 // ---- threads -------------------------------------------------------------------------------------------------------
 
-void Runtime::State::start_threads(std::uint32_t first_worker) {
+Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
   running.store(true);
   if (raw(rank) == 0 && options.statistics_every_ns != 0) {
     ticker.emplace(options.statistics_every_ns, begin_ns, [this] { return job_counters->total(contexts->here().io); });
+    KASANE_TRY(ticker->start());
   }
-  service_thread = std::thread([this] { service_loop(); });
+  auto service = topo::start_thread("the service thread", [this] { service_loop(); });
+  KASANE_TRY(service);
+  service_thread = std::move(*service);
   if (tiers != nullptr) {
-    tiers->start(*transport, job_counters->own()[counted_threads() - 1], binding, {[this] { return pool->asleep(); }, [this](std::uint32_t most) { return pool->trim_stacks(most); }});
+    auto started = tiers->start(*transport, job_counters->own()[counted_threads() - 1], binding, {[this] { return pool->asleep(); }, [this](std::uint32_t most) { return pool->trim_stacks(most); }});
+    KASANE_TRY(started);
   }
   for (std::uint32_t w = first_worker; w < workers; ++w) {
     workers_left.fetch_add(1);
-    worker_threads.emplace_back([this, w] {
+    auto worker = topo::start_thread("a worker", [this, w] {
       const auto alternate = mem::AltStack::create();
       KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
       contexts->enter(w);
@@ -516,8 +521,11 @@ void Runtime::State::start_threads(std::uint32_t first_worker) {
       pool->run_worker(w);
       workers_left.fetch_sub(1);
     });
+    KASANE_TRY(worker);
+    worker_threads.push_back(std::move(*worker));
   }
   if (first_worker != 0) binding.bind_worker(0);   // this thread, now that the others are there
+  return {};
 }
 
 /// Serves what other ranks ask of this one. Sleeps when there is nothing.
@@ -565,7 +573,7 @@ bool Runtime::State::join_workers() {
 }
 
 void Runtime::serve() {
-  state_->start_threads(0);
+  if (const auto started = state_->start_threads(0); !started) give_up(started.error());
   state_->stop_asked.wait(false);
   shut_down();
 }
@@ -730,14 +738,14 @@ void call_main() {
 int Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, char** envp) {
   auto& s = *state_;
   if (raw(s.rank) != 0) {   // KASANE_MAIN=all: an ordinary main beside this rank's workers
-    s.start_threads(0);
+    if (const auto started = s.start_threads(0); !started) give_up(started.error());
     const int status = main(argc, argv, envp);
     s.stop_asked.wait(false);
     shut_down();
     return status;
   }
   s.contexts->enter(0);
-  s.start_threads(1);
+  if (const auto started = s.start_threads(1); !started) give_up(started.error());
   const auto stack = s.give_main_a_stack();
   KASANE_CHECK(stack.has_value(), "no stack for main");
 

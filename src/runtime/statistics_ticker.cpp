@@ -7,11 +7,24 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "topo/threads.h"
 
 namespace kasane::runtime {
 
 StatisticsTicker::StatisticsTicker(std::uint64_t every_ns, std::uint64_t begin_ns, std::function<CounterSums()> totals)
-    : every_ns_(every_ns), begin_ns_(begin_ns), totals_(std::move(totals)), thread_([this](const std::stop_token& stop) { run(stop); }) {}
+    : every_ns_(every_ns), begin_ns_(begin_ns), totals_(std::move(totals)) {}
+
+Result<void> StatisticsTicker::start() {
+  auto thread = topo::start_thread("the thread of --stats-every", [this, stop = stop_.get_token()] { run(stop); });
+  KASANE_TRY(thread);
+  thread_ = std::move(*thread);
+  return {};
+}
+
+StatisticsTicker::~StatisticsTicker() {
+  stop_.request_stop();
+  if (thread_.joinable()) thread_.join();
+}
 
 void StatisticsTicker::run(const std::stop_token& stop) {
   CounterSums before = totals_();

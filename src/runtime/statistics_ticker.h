@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 
+#include "base/result.h"
 #include "runtime/job_counters.h"
 
 namespace kasane::runtime {
@@ -17,6 +19,8 @@ class StatisticsTicker {
  public:
   /// begin_ns: of the job, by now_ns(). totals: the job's counters; called by the ticker's thread alone.
   StatisticsTicker(std::uint64_t every_ns, std::uint64_t begin_ns, std::function<CounterSums()> totals);
+  ~StatisticsTicker();
+  Result<void> start();
 
  private:
   void run(const std::stop_token&);
@@ -25,7 +29,8 @@ class StatisticsTicker {
   const std::function<CounterSums()> totals_;
   std::mutex mutex_;
   std::condition_variable_any stopping_;
-  std::jthread thread_;   ///< last: it uses the others
+  std::stop_source stop_;
+  std::thread thread_;
 };
 
 }  // namespace kasane::runtime

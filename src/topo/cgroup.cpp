@@ -28,22 +28,30 @@ std::optional<T> least(std::optional<T> a, std::optional<T> b) {
   return !a ? b : !b ? a : std::min(*a, *b);
 }
 
-std::optional<std::uint64_t> read_bytes(const std::string& path) {
+std::optional<std::uint64_t> read_number(const std::string& path) {
   std::ifstream file(path);
-  std::uint64_t bytes = 0;
-  if (!(file >> bytes)) return {};  // "max" is no number
-  return bytes;
+  std::uint64_t number = 0;
+  if (!(file >> number)) return {};  // "max" is no number
+  return number;
 }
 
 // Version 2.
 std::optional<std::uint64_t> read_memory_max(const std::string& folder) {
-  return least(read_bytes(folder + "/memory.max"), read_bytes(folder + "/memory.high"));
+  return least(read_number(folder + "/memory.max"), read_number(folder + "/memory.high"));
 }
 
 // Version 1: without a limit it says the largest number of pages there can be.
 std::optional<std::uint64_t> read_memory_limit(const std::string& folder) {
-  const auto bytes = read_bytes(folder + "/memory.limit_in_bytes");
+  const auto bytes = read_number(folder + "/memory.limit_in_bytes");
   return bytes && *bytes < std::uint64_t{1} << 62 ? bytes : std::nullopt;
+}
+
+// Both versions. "max" is no number.
+std::optional<GroupProcesses> read_pids(const std::string& folder) {
+  const std::string limit = folder + "/pids.max";
+  const auto most = read_number(limit), taken = read_number(folder + "/pids.current");
+  if (!most || !taken) return {};
+  return GroupProcesses{*most, *taken, limit};
 }
 
 // The group's own value and those of the groups that contain it. Inside a container the path may name folders that are not
@@ -85,6 +93,10 @@ std::optional<double> cpu_quota(const std::string& groups_file, const std::strin
 
 std::optional<std::uint64_t> memory_limit(const std::string& groups_file, const std::string& mount) {
   return least_of("memory", groups_file, mount, read_memory_max, read_memory_limit);
+}
+
+std::optional<GroupProcesses> process_limit(const std::string& groups_file, const std::string& mount) {
+  return least_of("pids", groups_file, mount, read_pids, read_pids);
 }
 
 }  // namespace kasane::topo

@@ -17,4 +17,15 @@ std::optional<double> cpu_quota(const std::string& groups_file = "/proc/self/cgr
 std::optional<std::uint64_t> memory_limit(const std::string& groups_file = "/proc/self/cgroup",
                                           const std::string& mount = "/sys/fs/cgroup");
 
+/// Processes and threads of a control group that limits them.
+struct GroupProcesses {
+  std::uint64_t most = 0, taken = 0;
+  std::string file;   ///< that has the limit
+  [[nodiscard]] std::uint64_t room() const noexcept { return most > taken ? most - taken : 0; }
+  friend bool operator<(const GroupProcesses& a, const GroupProcesses& b) noexcept { return a.room() < b.room(); }
+};
+/// The group on that path that has the least room for more of them, or nothing where none is limited.
+std::optional<GroupProcesses> process_limit(const std::string& groups_file = "/proc/self/cgroup",
+                                            const std::string& mount = "/sys/fs/cgroup");
+
 }  // namespace kasane::topo

@@ -19,6 +19,7 @@
 #include "comm/bootstrap/demangle.h"
 #include "comm/bootstrap/descendants.h"
 #include "comm/shm_files.h"
+#include "topo/threads.h"
 
 namespace kasane::comm {
 namespace {
@@ -130,9 +131,9 @@ Result<Rank> Supervisor::fork_ranks() {
     }
     if (pid < 0) {
       const int number = errno;
+      const std::string limit = number == ENOMEM ? "no memory is left" : topo::full_process_limit();
       end_descendants(2 * static_cast<std::int64_t>(kSecond));
-      return fail_errno(Errc::limit, "fork of rank " + std::to_string(r) + " of " + std::to_string(children_.size()) +
-                                         " (limits: ulimit -u, the container's number of processes, memory)", number);
+      return fail_errno(Errc::limit, "cannot fork rank " + std::to_string(r) + " of " + std::to_string(children_.size()) + " (" + limit + ")", number);
     }
     children_[r] = {.pid = pid, .alive = true};
   }
@@ -265,6 +266,12 @@ void Supervisor::reap() {
     dead.emplace_back(Rank{static_cast<std::uint32_t>(child - children_.begin())}, wait_status);
   }
   if (ending_) return;   // who dies after all were told to end needs no words
+  // Who gave up may take longer to end than others to notice that it is gone: it has said why.
+  if (!dead.empty()) {
+    for (std::uint32_t r = 0; r < children_.size(); ++r) {
+      if (children_[r].alive && status_.of(Rank{r}).phase.load(std::memory_order_acquire) == Phase::gave_up) note_exit(Rank{r}, 1);
+    }
+  }
   for (const auto& [rank, how] : dead) note_death(rank, how);
   if (messages_.empty()) return;
   const auto left = std::count_if(children_.begin(), children_.end(), [](const Child& c) { return c.alive; });

@@ -10,9 +10,10 @@
 
 #include <bit>
 #include <string>
-#include <system_error>
+#include <utility>
 
 #include "base/process.h"
+#include "topo/threads.h"
 
 namespace kasane::comm {
 namespace {
@@ -77,22 +78,22 @@ Offloader::Offloader(Transport& transport, Issuer& issuer, const Options& option
 
 Result<void> Offloader::start_threads(bool separate_completer) {
   const BlockSignals blocked;
-  try {
-    for (std::size_t i = 0; i < executors_.size(); ++i) {
-      threads_.emplace_back([this, i] {
-        name_thread("offload " + std::to_string(i));
-        executors_[i]->run(stop_);
-      });
-    }
-    if (separate_completer) {
-      threads_.emplace_back([this] {
-        name_thread("completer");
-        complete();
-      });
-    }
-  } catch (const std::system_error& e) {
-    return fail(Errc::limit, std::string("the offloader's threads cannot be started: ") + e.what());   // the destructor ends those that were
+  // At an error the destructor ends those that were started.
+  for (std::size_t i = 0; i < executors_.size(); ++i) {
+    auto thread = topo::start_thread("the threads that issue operations (KASANE_ISSUE=offload)", [this, i] {
+      name_thread("offload " + std::to_string(i));
+      executors_[i]->run(stop_);
+    });
+    KASANE_TRY(thread);
+    threads_.push_back(std::move(*thread));
   }
+  if (!separate_completer) return {};
+  auto thread = topo::start_thread("the thread that completes operations (KASANE_ISSUE=offload)", [this] {
+    name_thread("completer");
+    complete();
+  });
+  KASANE_TRY(thread);
+  threads_.push_back(std::move(*thread));
   return {};
 }
 

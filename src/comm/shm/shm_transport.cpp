@@ -30,6 +30,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/memory_file.h"
 #include "comm/cpu_atomic.h"
 #include "comm/shm/exchange.h"
 #include "comm/shm/layout.h"

@@ -24,6 +24,8 @@
 #include <iterator>
 #include <optional>
 #include <sstream>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/assert.h"
@@ -36,6 +38,7 @@
 #include "comm/ucx/lane.h"
 #include "comm/ucx/paths.h"
 #include "comm/ucx/watcher.h"
+#include "topo/threads.h"
 
 namespace kasane::comm::ucx {
 namespace {
@@ -139,6 +142,7 @@ class UcxTransport final : public Transport {
   Result<void> settle_paths(const Options&);
   Result<void> open(const Options&);
   Result<void> open_context();
+  Result<void> find_room_for_threads();
   Result<void> open_lanes(const Options&);
   Result<void> agree_on_errors();
   Result<void> reserve();
@@ -246,8 +250,26 @@ std::uint32_t default_lanes() noexcept {
   return std::min<std::uint32_t>(static_cast<std::uint32_t>(cores) + 1, kMaxLanes);
 }
 
+/// UCX aborts where it gets no thread. So all ranks of a host hold as many as they will need, at once, before any of them opens it.
+Result<void> UcxTransport::find_room_for_threads() {
+  std::atomic<bool> end{false};
+  std::vector<std::thread> held;
+  Result<void> mine;
+  for (int i = 0; mine && i < 2; ++i) {   // UCX's own, and the watcher
+    auto thread = topo::start_thread("the threads of UCX", [&end] { end.wait(false); });
+    if (thread) held.push_back(std::move(*thread));
+    else mine = tl::unexpected(std::move(thread.error()));
+  }
+  auto all = everybody(exchange_, mine, "starting the threads of UCX");
+  end.store(true);
+  end.notify_all();
+  for (std::thread& thread : held) thread.join();
+  return all;
+}
+
 Result<void> UcxTransport::start(const Options& options) {
   KASANE_TRY(settle_paths(options));
+  KASANE_TRY(find_room_for_threads());
   auto library = Library::load();
   Result<void> ready = library ? Result<void>{} : Result<void>(tl::unexpected<Error>(library.error()));
   if (ready) {

@@ -11,8 +11,10 @@
 
 #include <cerrno>
 #include <string>
+#include <utility>
 
 #include "base/assert.h"
+#include "topo/threads.h"
 
 namespace kasane::comm::ucx {
 namespace {
@@ -32,8 +34,10 @@ Result<void> Watcher::start(Heard heard, void* context) {
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);   // the thread starts with every signal blocked
-  thread_ = std::thread([this] { loop(); });
+  auto thread = topo::start_thread("the thread that watches UCX", [this] { loop(); });
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  KASANE_TRY(thread);
+  thread_ = std::move(*thread);
   return {};
 }
 

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct Outcome {
   std::string out, err;
   std::vector<pid_t> left;         ///< processes of the job that were alive a moment after its end
 };
+
+inline constexpr std::chrono::seconds kUsualLimit{60};   ///< catches hangs; few jobs here take long
 
 class Job {
  public:
@@ -31,7 +34,7 @@ class Job {
   bool wait_for_output(const std::string& text, int count = 1);
   /// All processes of the job that are alive now.
   [[nodiscard]] std::vector<pid_t> family() const;
-  Outcome wait();
+  Outcome wait(std::chrono::seconds limit = kUsualLimit);
 
  private:
   bool read_some(int timeout_ms);

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts OS threads where the system may refuse: a limit of processes and threads is an error that names it.
+//
+// Thread safety: every call from any thread.
+#pragma once
+
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/result.h"
+
+namespace kasane::topo {
+
+/// Which limit it is that the process just met when it made a process or a thread, with its number, and how to raise it.
+std::string full_process_limit();
+
+/// what: "the service thread".
+template <class F>
+Result<std::thread> start_thread(const char* what, F&& body) {
+  try {
+    return std::thread(std::forward<F>(body));
+  } catch (const std::system_error& e) {
+    return fail_errno(Errc::limit, std::string("cannot start ") + what + " (" + full_process_limit() + ")", e.code().value());
+  }
+}
+
+}  // namespace kasane::topo
