@@ -90,6 +90,7 @@ Result<std::byte*> agree(comm::OutOfBand& ranks, Options& options, std::uint64_t
   const auto workers = gather(ranks, default_workers);
   KASANE_TRY(workers);
   if (options.workers == 0) options.workers = *std::min_element(workers->begin(), workers->end());
+  if (options.space_bytes == 0) options.space_bytes = usual_space(ranks.ranks());
   return agree_on_base(ranks, options.space_bytes);
 }
 

@@ -11,7 +11,7 @@ OptionTable option_table(Options& o) {
   table.count("-n,--ranks", "KASANE_RANKS", o.ranks, "processes of the job, each a coherence domain")
       .count("--workers", "KASANE_WORKERS", o.workers, "workers (OS threads that run user-level threads) of each rank; 0: usable cores / ranks, at least 1", {0, 1024})
       .choice("--bind", "KASANE_BIND", o.bind_to_cores, "none", "core", "where threads run: wherever the kernel lets them, or each worker on a core of its own, the ranks of a host one after another, and what serves a rank (reading from and writing to SSD) on cores that no worker has, if there are any; for a job that has its cores to itself")
-      .bytes("--space", "KASANE_SPACE", o.space_bytes, "size of the global address space; ranks x space may be 64T at most", {64ull << 20, 64ull << 40})
+      .bytes("--space", "KASANE_SPACE", o.space_bytes, "size of the global address space; ranks x space may be 64T at most; 0: " + bytes_text(kUsualSpace) + ", or less where ranks are so many", {0, kMaxAddressBytes})
       .bytes("--dram", "KASANE_DRAM", o.dram_bytes, "DRAM of each host for allocations of global memory, shared by its ranks; what is above it goes to the spill files; 0: three quarters of the machine's or the control group's, or with --spill none no limit")
       .bytes("--spare", "KASANE_SPARE", o.spare_bytes, "how much of a rank's share of --dram is kept free, so that nobody waits: pages leave as soon as less is, until twice that is; 0: a 16th")
       .text("--spill", "KASANE_SPILL", o.spill, "directories of the files for what does not fit into --dram, DIR or DIR:DIR…; auto: $TMPDIR or /var/tmp, made when first needed; none: nothing is spilled")

@@ -18,11 +18,20 @@ inline constexpr std::uint64_t kUsualSpace = std::uint64_t{32} << 30;   // a san
 inline constexpr std::uint64_t kUsualSpace = std::uint64_t{1} << 40;
 #endif
 
+inline constexpr std::uint64_t kMaxRanks = 1024;
+inline constexpr std::uint64_t kMaxAddressBytes = std::uint64_t{64} << 40;   ///< V, A, T and every peer's M share 47 bits of address
+
+/// The size of the space where none was asked for: as much as there may be, in whole GiB, where ranks are many.
+[[nodiscard]] constexpr std::uint64_t usual_space(std::uint64_t ranks) noexcept {
+  const std::uint64_t most = kMaxAddressBytes / ranks >> 30 << 30;
+  return most < kUsualSpace ? most : kUsualSpace;
+}
+
 struct Options {
   std::uint64_t ranks = 1;
   std::uint64_t workers = 0;               ///< 0: usable cores / ranks, at least 1
   bool bind_to_cores = false;              ///< each worker stays on one core (binding.h)
-  std::uint64_t space_bytes = kUsualSpace;
+  std::uint64_t space_bytes = 0;           ///< 0: usual_space()
   std::uint64_t dram_bytes = 0;            ///< that the ranks of a host may keep global memory in; 0: three quarters of what there is, or with spill == "none" no limit
   std::uint64_t spare_bytes = 0;           ///< of a rank's share of it, kept free; 0: a 16th
   std::string spill = "auto";              ///< directories of the spill files; auto: $TMPDIR or /var/tmp; none: nothing is spilled

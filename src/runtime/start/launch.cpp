@@ -20,8 +20,6 @@
 namespace kasane::runtime {
 namespace {
 
-constexpr std::uint64_t kMaxRanks = 1024;
-constexpr std::uint64_t kMaxAddressBytes = 64ull << 40;   ///< V, A, T and every peer's M share 47 bits of address
 constexpr std::uint64_t kRankBytes = 16ull << 20;         ///< DRAM that a rank needs before the program has allocated anything
 
 std::string tebibytes(std::uint64_t bytes) {
@@ -60,6 +58,7 @@ Result<void> reserve_descriptors(std::uint64_t ranks, std::uint64_t here) {
 
 Result<Launched> prepare(Options options, comm::Launcher launcher) {
   KASANE_TRY(check_job_size(options.ranks, options.ranks, options.space_bytes));
+  if (options.space_bytes == 0) options.space_bytes = usual_space(options.ranks);
   const auto ranks = static_cast<std::uint32_t>(options.ranks);
   auto job = comm::create_job(ranks, comm::shm::job_bytes(ranks));
   KASANE_TRY(job);
@@ -102,7 +101,7 @@ Result<void> check_job_size(std::uint64_t ranks, std::uint64_t here, std::uint64
   if (ranks == 0 || ranks > kMaxRanks) {
     return fail(Errc::invalid_argument, "-n " + n + " (KASANE_RANKS): a job has 1 to " + std::to_string(kMaxRanks) + " ranks");
   }
-  if (space_bytes == 0 || space_bytes > kMaxAddressBytes / ranks) {
+  if (space_bytes > kMaxAddressBytes / ranks) {
     return fail(Errc::limit, "-n " + n + " with --space " + tebibytes(space_bytes) + ": ranks x space may be 64 TiB at most (47 address bits hold " +
                                  "every rank's memory), which is " + tebibytes(kMaxAddressBytes / ranks) + " of space for " + n + " ranks");
   }
