@@ -38,7 +38,8 @@ Engine::Core::Core(Engine& engine, const EngineOptions& o)
       shipments_(std::make_unique<Shipment[]>(o.packs)),
       parcels_(std::make_unique<Parcel[]>(o.parcels)),
       peers_(std::make_unique<Peer[]>(engine.ranks_)),
-      read_services_(std::make_unique<ReadService[]>(engine.ranks_)),
+      // 4 KiB a rank. Where every peer is mapped nobody asks for a pack of reads.
+      read_services_(transport_.facts().completes_inline ? nullptr : std::make_unique<ReadService[]>(engine.ranks_)),
       copy_services_(std::make_unique<CopyService[]>(engine.ranks_)),
       locks_(std::make_unique<StripeLock*[]>(engine.ranks_)),
       free_transfers_(o.operations),
@@ -54,7 +55,6 @@ Engine::Core::Core(Engine& engine, const EngineOptions& o)
   for (std::uint32_t i = 0; i < o.packs; ++i) shipments_[i].index = i;
   for (std::uint32_t i = 0; i < kLateAnswers; ++i) late_answers_[i].index = i;
   for (std::uint32_t r = 0; r < engine.ranks_; ++r) {
-    read_services_[r].core = this;
     copy_services_[r].core = this;
   }
   set_handlers();

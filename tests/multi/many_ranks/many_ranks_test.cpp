@@ -27,19 +27,17 @@ Outcome run_many(int ranks, const std::string& what, std::chrono::seconds limit)
   EXPECT_EQ(o.code, 0) << o.err;
   const int threads = 2 * ranks;
   const std::string sum = std::to_string(ranks) + " ranks: " + std::to_string(std::int64_t{threads} * (threads + 1) / 2) + "\n";
-  EXPECT_EQ(o.out.substr(0, sum.size()), sum);
+  EXPECT_NE(o.out.find(sum), std::string::npos) << o.out;
   return o;
 }
 
 TEST(ManyRanks, NinetySixWithoutASpace) { run_many(96, "", 50s); }
 
-// 4.0 to 4.5 MiB measured; more than half of it are libraries' and the runtime's own, whatever the number of ranks.
+// 5.1 MiB measured; 3 MiB of it are the runtime's own, whatever the number of ranks.
 TEST(ManyRanks, Of256EachTakesSixMebibytes) {
   const Outcome o = run_many(256, "memory", 100s);
-  const auto at = o.out.find('\n');
-  ASSERT_NE(at, std::string::npos);
-  const int kib = std::stoi(o.out.substr(at + 1));
-  EXPECT_GT(kib, 500) << "that cannot be: " << o.out;
+  const int kib = std::stoi("0" + o.out);
+  EXPECT_GT(kib, 1024) << "that cannot be: " << o.out;
   EXPECT_LE(kib, 6 * 1024) << o.out;
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job of many ranks that says what it computed, and what each rank takes: its share of memory and its page tables.
+// A job of many ranks that says what each rank takes (its share of memory, page tables, mappings) when all have started, and what it computed.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <kasane/kasane.hpp>
 #include <string>
 #include <vector>
@@ -19,13 +21,19 @@ std::uint64_t kib_of(const std::string& file, const std::string& name) {
   return 0;
 }
 
+/// A quarter of a KiB each: what the kernel keeps of a mapping.
+std::uint64_t kib_of_mappings(const std::string& pid) {
+  std::ifstream maps("/proc/" + pid + "/maps");
+  return static_cast<std::uint64_t>(std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n')) / 4;
+}
+
 /// The ranks are the supervisor's children.
 std::uint64_t kib_of_all_ranks() {
   const std::string parent = std::to_string(::getppid());
   std::ifstream children("/proc/" + parent + "/task/" + parent + "/children");
   std::uint64_t kib = 0;
   for (std::string pid; children >> pid;) {
-    kib += kib_of("/proc/" + pid + "/smaps_rollup", "Pss:") + kib_of("/proc/" + pid + "/status", "VmPTE:");
+    kib += kib_of("/proc/" + pid + "/smaps_rollup", "Pss:") + kib_of("/proc/" + pid + "/status", "VmPTE:") + kib_of_mappings(pid);
   }
   return kib;
 }
@@ -34,8 +42,11 @@ std::uint64_t kib_of_all_ranks() {
 
 int main(int argc, char** argv) {
   std::uint64_t sum = 0, ranks = 0;
+  kasane::run([&] { ranks = kasane::ranks(); });
+  if (argc > 1 && std::string(argv[1]) == "memory") {
+    std::printf("%llu KiB a rank\n", static_cast<unsigned long long>(kib_of_all_ranks() / ranks));
+  }
   kasane::run([&] {
-    ranks = kasane::ranks();
     const std::uint64_t threads = 2 * ranks;
     std::vector<std::uint64_t> parts(threads);
     std::vector<kasane::thread> all;
@@ -44,8 +55,5 @@ int main(int argc, char** argv) {
     for (const std::uint64_t part : parts) sum += part;
   });
   std::printf("%llu ranks: %llu\n", static_cast<unsigned long long>(ranks), static_cast<unsigned long long>(sum));
-  if (argc > 1 && std::string(argv[1]) == "memory") {
-    std::printf("%llu KiB a rank\n", static_cast<unsigned long long>(kib_of_all_ranks() / ranks));
-  }
   return sum == ranks * (2 * ranks + 1) ? 0 : 1;
 }
