@@ -57,6 +57,24 @@ TEST_F(CgroupTest, VersionOne) {
   EXPECT_DOUBLE_EQ(quota().value(), 4);
 }
 
+TEST_F(CgroupTest, TheLeastRoomForProcessesUpwardsCounts) {
+  const auto limit = [this] { return process_limit(root + "/groups", root + "/fs"); };
+  write("groups", "8:pids:/job\n0::/outer/job");
+  EXPECT_FALSE(limit());
+  write("fs/outer/job/pids.max", "max");
+  write("fs/outer/job/pids.current", "3");
+  EXPECT_FALSE(limit());
+  write("fs/outer/pids.max", "100");
+  write("fs/outer/pids.current", "40");
+  ASSERT_TRUE(limit());
+  EXPECT_EQ(limit()->room(), 60u);
+  write("fs/pids/job/pids.max", "50");   // version 1
+  write("fs/pids/job/pids.current", "51");
+  EXPECT_EQ(limit()->room(), 0u);
+  EXPECT_EQ(limit()->most, 50u);
+  EXPECT_EQ(limit()->file, root + "/fs/pids/job/pids.max");
+}
+
 TEST_F(CgroupTest, TheLeastMemoryUpwardsCounts) {
   EXPECT_FALSE(memory());
   write("groups", "0::/system/job");
