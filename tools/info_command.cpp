@@ -271,7 +271,7 @@ void say_limits(Report& report) {
   say_membarrier(report);
   limit_line(report, "file descriptors", "file_descriptors", RLIMIT_NOFILE, "; 8 a rank and 128 are needed");
   limit_line(report, "processes", "processes", RLIMIT_NPROC);
-  limit_line(report, "address space", "address_space_bytes", RLIMIT_AS, "; ranks x --space is 64 TiB at most: 64 ranks with the default of 1 TiB");
+  limit_line(report, "address space", "address_space_bytes", RLIMIT_AS, "; ranks x --space is 64 TiB at most: without --space 1 TiB, or what they hold for more ranks than 64");
 }
 
 int info(bool json) {
