@@ -88,7 +88,9 @@ void Builder::build() {
       if (is_long()) return allreduce_long();
       return n_ <= 4 ? allreduce_flat() : allreduce_doubling();
     case Collective::gather: return n_ > 4 && p_.bytes * n_ <= 8 * kShortBytes ? gather_tree() : gather_direct();
-    case Collective::allgather: return n_ > 8 && (p_.bytes <= 128 || p_.bytes * n_ <= 8 * kShortBytes) ? allgather_bruck() : allgather_direct();
+    case Collective::allgather:
+      return n_ > 8 && (p_.bytes <= 128 || p_.bytes * n_ <= 8 * kShortBytes) ? allgather_bruck()
+                                                                             : allgather_direct();
     case Collective::alltoall: return n_ > 8 && p_.bytes <= 128 ? alltoall_bruck() : alltoall_direct();
     case Collective::scan: return scan(false);
     case Collective::exscan: return scan(true);

@@ -125,10 +125,12 @@ class Transport {
   [[nodiscard]] std::uint32_t ranks() const noexcept { return ranks_; }
   [[nodiscard]] virtual Facts facts() const noexcept = 0;
 
-  /// Memory for region id of this rank, to be given to attach() with descriptor -1: zeros, from an OS page on, sparse. It lives as long as the process. All ranks
-  /// make the same calls with the same sizes in one order. For whatever needs no file of its own: on a host one mapping shows the memory of all its ranks.
+  /// Memory for region id of this rank, to be given to attach() with descriptor -1: zeros, from an OS page
+  /// on, sparse. It lives as long as the process. All ranks make the same calls with the same sizes in one
+  /// order. For whatever needs no file of its own: on a host one mapping shows the memory of all its ranks.
   virtual Result<std::byte*> make_memory(RegionId id, std::size_t bytes);
-  /// Registers [local, local + bytes), which maps memfd fd from offset 0 or comes from make_memory(), as region id of this rank.
+  /// Registers [local, local + bytes), which maps memfd fd from offset 0 or comes from make_memory(), as
+  /// region id of this rank.
   /// Collective: returns when every rank's region id can be reached. All ranks give the same size.
   virtual Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) = 0;
   /// Where rank's region is mapped here, or null if it is not; own regions always are. Loads, stores and CPU atomics

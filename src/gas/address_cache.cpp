@@ -28,7 +28,9 @@ Result<std::byte*> map_shared(comm::Transport& transport, std::size_t bytes) {
   return *words;
 }
 
-bool shared_with_peers(const comm::Transport& transport) noexcept { return transport.facts().completes_inline && transport.ranks() > 1; }
+bool shared_with_peers(const comm::Transport& transport) noexcept {
+  return transport.facts().completes_inline && transport.ranks() > 1;
+}
 
 void count_access(const comm::Blocking& io, bool hit) noexcept {
   if (io.counters() != nullptr) count(hit ? io.counters()->address_hits : io.counters()->address_misses);
@@ -50,8 +52,14 @@ Result<std::unique_ptr<AddressCache>> AddressCache::create(comm::Transport& tran
                        reinterpret_cast<comm::ReplyToken*>(*owed)));
 }
 
-AddressCache::AddressCache(comm::Transport& transport, const Directory& directory, Word* words, comm::ReplyToken* owed)
-    : transport_(transport), directory_(directory), words_(words), shared_(shared_with_peers(transport)), reach_(transport.ranks()), owed_(owed) {
+AddressCache::AddressCache(comm::Transport& transport, const Directory& directory, Word* words,
+                           comm::ReplyToken* owed)
+    : transport_(transport),
+      directory_(directory),
+      words_(words),
+      shared_(shared_with_peers(transport)),
+      reach_(transport.ranks()),
+      owed_(owed) {
   if (transport.facts().completes_inline) {
     for (std::uint32_t r = 0; r < transport.ranks(); ++r) reach_[r] = reinterpret_cast<Word*>(transport.mapped(Rank{r}, kAddresses));
   }

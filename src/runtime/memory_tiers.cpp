@@ -91,15 +91,19 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   auto stacks = mem::StackFrames::create(parts.space, parts.stacks, limited ? 20'000'000 : 1'000'000'000);
   KASANE_TRY(stacks);
   made->residency_->count_stacks(std::move(*stacks));
-  made->tiers_ = std::make_unique<gas::Tiers>(parts.transport, parts.mover, parts.addresses, parts.coherence, parts.space, *made->residency_, made->advice_,
-                                              gas::Tiers::Config{spill_directories(options.spill), parts.space.bytes(), &give_up, topo::usable_cores() / ranks, !limited});
+  made->tiers_ =
+      std::make_unique<gas::Tiers>(parts.transport, parts.mover, parts.addresses, parts.coherence,
+                                   parts.space, *made->residency_, made->advice_,
+                                   gas::Tiers::Config{spill_directories(options.spill), parts.space.bytes(),
+                                                      &give_up, topo::usable_cores() / ranks, !limited});
   made->advisor_ = std::make_unique<gas::Advisor>(parts.transport, made->advice_, *made->residency_);
   if (directories_named) KASANE_TRY(made->tiers_->open());
   else if (limited) KASANE_TRY(made->tiers_->check());
   std::erase(here, me);
   if (alone) here.clear();
-  made->keeper_ = std::make_unique<dsm::Keeper>(parts.transport, parts.coherence, *made->tiers_, *made->residency_, *made->advisor_, parts.directory,
-                                                dsm::Keeper::Config{limited, std::move(here), &give_up, &limit_lifted, &pins_break, &tables_crowd});
+  made->keeper_ = std::make_unique<dsm::Keeper>(
+      parts.transport, parts.coherence, *made->tiers_, *made->residency_, *made->advisor_, parts.directory,
+      dsm::Keeper::Config{limited, std::move(here), &give_up, &limit_lifted, &pins_break, &tables_crowd});
   parts.addresses.set_rouser(made->tiers_.get());
   parts.coherence.set_tiers(*made->residency_, *made->tiers_);
   return made;
@@ -127,7 +131,8 @@ void MemoryTiers::use_stack(comm::Blocking& io, StackId stack, bool born_here) {
   residency_->use_stack(stack);
 }
 
-Result<void> MemoryTiers::start(comm::Transport& transport, Counters& counters, const Binding& binding, dsm::Keeper::Threads threads) {
+Result<void> MemoryTiers::start(comm::Transport& transport, Counters& counters, const Binding& binding,
+                                dsm::Keeper::Threads threads) {
   keeper_->set_threads(std::move(threads));
   auto keeper = topo::start_thread("the keeper", [this, &transport, &counters, &binding] {
     const auto alternate = mem::AltStack::create();

@@ -19,9 +19,11 @@ inline constexpr std::uint64_t kUsualSpace = std::uint64_t{1} << 40;
 #endif
 
 inline constexpr std::uint64_t kMaxRanks = 1024;
-inline constexpr std::uint64_t kMaxAddressBytes = std::uint64_t{64} << 40;   ///< V, A, T and every peer's M share 47 bits of address
+/// V, A, T and every peer's M share 47 bits of address
+inline constexpr std::uint64_t kMaxAddressBytes = std::uint64_t{64} << 40;
 
-/// The size of the space where none was asked for: as much as there may be, in whole GiB, where ranks are many.
+/// The size of the space where none was asked for: as much as there may be, in whole GiB, where ranks are
+/// many.
 [[nodiscard]] constexpr std::uint64_t usual_space(std::uint64_t ranks) noexcept {
   const std::uint64_t most = kMaxAddressBytes / ranks >> 30 << 30;
   return most < kUsualSpace ? most : kUsualSpace;

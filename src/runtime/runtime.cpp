@@ -508,7 +508,9 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
   KASANE_TRY(service);
   service_thread = std::move(*service);
   if (tiers != nullptr) {
-    auto started = tiers->start(*transport, job_counters->own()[counted_threads() - 1], binding, {[this] { return pool->asleep(); }, [this](std::uint32_t most) { return pool->trim_stacks(most); }});
+    auto started = tiers->start(
+        *transport, job_counters->own()[counted_threads() - 1], binding,
+        {[this] { return pool->asleep(); }, [this](std::uint32_t most) { return pool->trim_stacks(most); }});
     KASANE_TRY(started);
   }
   for (std::uint32_t w = first_worker; w < workers; ++w) {

@@ -15,7 +15,8 @@ StatisticsTicker::StatisticsTicker(std::uint64_t every_ns, std::uint64_t begin_n
     : every_ns_(every_ns), begin_ns_(begin_ns), totals_(std::move(totals)) {}
 
 Result<void> StatisticsTicker::start() {
-  auto thread = topo::start_thread("the thread of --stats-every", [this, stop = stop_.get_token()] { run(stop); });
+  auto thread =
+      topo::start_thread("the thread of --stats-every", [this, stop = stop_.get_token()] { run(stop); });
   KASANE_TRY(thread);
   thread_ = std::move(*thread);
   return {};

@@ -22,7 +22,9 @@ struct GroupProcesses {
   std::uint64_t most = 0, taken = 0;
   std::string file;   ///< that has the limit
   [[nodiscard]] std::uint64_t room() const noexcept { return most > taken ? most - taken : 0; }
-  friend bool operator<(const GroupProcesses& a, const GroupProcesses& b) noexcept { return a.room() < b.room(); }
+  friend bool operator<(const GroupProcesses& a, const GroupProcesses& b) noexcept {
+    return a.room() < b.room();
+  }
 };
 /// The group on that path that has the least room for more of them, or nothing where none is limited.
 std::optional<GroupProcesses> process_limit(const std::string& groups_file = "/proc/self/cgroup",

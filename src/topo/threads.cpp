@@ -24,14 +24,17 @@ std::string full_process_limit() {
   // Others of the group may have ended since, or have been refused as we were.
   const auto group = process_limit();
   if (group && group->room() <= group->most / 8) {
-    return "the control group has " + std::to_string(group->taken) + " processes and threads and may have " + std::to_string(group->most) + ": raise " + group->file +
+    return "the control group has " + std::to_string(group->taken) + " processes and threads and may have " +
+           std::to_string(group->most) + ": raise " + group->file +
            " (a container's --pids-limit, TasksMax of a systemd unit), or start fewer ranks or workers";
   }
   rlimit user = {};
   if (::geteuid() != 0 && ::getrlimit(RLIMIT_NPROC, &user) == 0 && user.rlim_cur != RLIM_INFINITY) {
-    return "this user may have " + std::to_string(user.rlim_cur) + " processes and threads: raise ulimit -u, or start fewer ranks or workers";
+    return "this user may have " + std::to_string(user.rlim_cur) +
+           " processes and threads: raise ulimit -u, or start fewer ranks or workers";
   }
-  return "the kernel's limits are kernel.threads-max " + number_in("/proc/sys/kernel/threads-max") + " and kernel.pid_max " + number_in("/proc/sys/kernel/pid_max") +
+  return "the kernel's limits are kernel.threads-max " + number_in("/proc/sys/kernel/threads-max") +
+         " and kernel.pid_max " + number_in("/proc/sys/kernel/pid_max") +
          "; or memory for a stack is missing: start fewer ranks or workers";
 }
 

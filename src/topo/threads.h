@@ -13,7 +13,8 @@
 
 namespace kasane::topo {
 
-/// Which limit it is that the process just met when it made a process or a thread, with its number, and how to raise it.
+/// Which limit it is that the process just met when it made a process or a thread, with its number, and how
+/// to raise it.
 std::string full_process_limit();
 
 /// what: "the service thread".
@@ -22,7 +23,8 @@ Result<std::thread> start_thread(const char* what, F&& body) {
   try {
     return std::thread(std::forward<F>(body));
   } catch (const std::system_error& e) {
-    return fail_errno(Errc::limit, std::string("cannot start ") + what + " (" + full_process_limit() + ")", e.code().value());
+    return fail_errno(Errc::limit, std::string("cannot start ") + what + " (" + full_process_limit() + ")",
+                      e.code().value());
   }
 }
 

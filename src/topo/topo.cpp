@@ -169,7 +169,8 @@ Result<> bind_memory(void* at, std::size_t bytes, std::uint32_t numa_node) {
   // Once, and only looked at afterwards; on a thread of its own, since hwloc needs more stack than a user-level thread may have.
   static const Result<Topology> topology = [] {
     std::optional<Result<Topology>> loaded;
-    auto loader = start_thread("a thread that finds out the machine's NUMA nodes", [&loaded] { loaded = load_topology(); });
+    auto loader = start_thread("a thread that finds out the machine's NUMA nodes",
+                               [&loaded] { loaded = load_topology(); });
     if (!loader) return Result<Topology>(tl::unexpected(std::move(loader.error())));
     loader->join();
     return std::move(*loaded);

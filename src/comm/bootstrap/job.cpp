@@ -69,7 +69,8 @@ Result<Job> create_job(std::uint32_t ranks, std::size_t shared_bytes) {
     job.postbox[r] = {.in = ends[0], .out = ends[1]};
     // Who waits for room looks now and then whether there is still somebody who makes it.
     const timeval limit{.tv_sec = 0, .tv_usec = 50'000};
-    if (::setsockopt(ends[1], SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) != 0) return fail_errno(Errc::unsupported, "SO_SNDTIMEO");
+    if (::setsockopt(ends[1], SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) != 0)
+      return fail_errno(Errc::unsupported, "SO_SNDTIMEO");
   }
   cleanup.keep();
   return job;

@@ -19,7 +19,9 @@ struct Job {
   Rank rank{0};               ///< set in the child by the fork
   Launcher launcher = Launcher::alone;
   std::uint32_t hosts = 1;    ///< on how many hosts the ranks are
-  int shared_fd = -1;         ///< memfd of shared_bytes, zeroed: message rings, doorbells, reply slots of the shm transport; it grows by the regions' memory
+  /// memfd of shared_bytes, zeroed: message rings, doorbells, reply slots of the shm transport; it grows by
+  /// the regions' memory
+  int shared_fd = -1;
   std::size_t shared_bytes = 0;
   /// postbox[r] = {read end, write end} of rank r's datagram socket pair, through which peers pass file descriptors. {-1, -1}: r is on another host.
   /// A rank needs its own read end and the first one's write end, the first one all of them.

@@ -133,7 +133,10 @@ Result<Rank> Supervisor::fork_ranks() {
       const int number = errno;
       const std::string limit = number == ENOMEM ? "no memory is left" : topo::full_process_limit();
       end_descendants(2 * static_cast<std::int64_t>(kSecond));
-      return fail_errno(Errc::limit, "cannot fork rank " + std::to_string(r) + " of " + std::to_string(children_.size()) + " (" + limit + ")", number);
+      return fail_errno(Errc::limit,
+                        "cannot fork rank " + std::to_string(r) + " of " + std::to_string(children_.size()) +
+                            " (" + limit + ")",
+                        number);
     }
     children_[r] = {.pid = pid, .alive = true};
   }
@@ -269,7 +272,8 @@ void Supervisor::reap() {
   // Who gave up may take longer to end than others to notice that it is gone: it has said why.
   if (!dead.empty()) {
     for (std::uint32_t r = 0; r < children_.size(); ++r) {
-      if (children_[r].alive && status_.of(Rank{r}).phase.load(std::memory_order_acquire) == Phase::gave_up) note_exit(Rank{r}, 1);
+      if (children_[r].alive && status_.of(Rank{r}).phase.load(std::memory_order_acquire) == Phase::gave_up)
+        note_exit(Rank{r}, 1);
     }
   }
   for (const auto& [rank, how] : dead) note_death(rank, how);

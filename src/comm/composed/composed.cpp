@@ -29,7 +29,9 @@ class ComposedTransport final : public Transport {
   }
 
   Facts facts() const noexcept override;
-  Result<std::byte*> make_memory(RegionId id, std::size_t bytes) override { return near_->make_memory(id, bytes); }
+  Result<std::byte*> make_memory(RegionId id, std::size_t bytes) override {
+    return near_->make_memory(id, bytes);
+  }
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
   std::byte* mapped(Rank r, RegionId id) const noexcept override { return part(r).mapped(r, id); }
 

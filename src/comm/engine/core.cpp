@@ -39,7 +39,8 @@ Engine::Core::Core(Engine& engine, const EngineOptions& o)
       parcels_(std::make_unique<Parcel[]>(o.parcels)),
       peers_(std::make_unique<Peer[]>(engine.ranks_)),
       // 4 KiB a rank. Where every peer is mapped nobody asks for a pack of reads.
-      read_services_(transport_.facts().completes_inline ? nullptr : std::make_unique<ReadService[]>(engine.ranks_)),
+      read_services_(transport_.facts().completes_inline ? nullptr
+                                                         : std::make_unique<ReadService[]>(engine.ranks_)),
       copy_services_(std::make_unique<CopyService[]>(engine.ranks_)),
       locks_(std::make_unique<StripeLock*[]>(engine.ranks_)),
       free_transfers_(o.operations),

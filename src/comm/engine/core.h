@@ -196,7 +196,8 @@ class Engine::Core final : public Issuer {
   std::unique_ptr<Shipment[]> shipments_;
   std::unique_ptr<Parcel[]> parcels_;
   std::unique_ptr<Peer[]> peers_;
-  std::unique_ptr<ReadService[]> read_services_;   ///< by the rank that is served; null where there is nothing to serve
+  /// by the rank that is served; null where there is nothing to serve
+  std::unique_ptr<ReadService[]> read_services_;
   std::unique_ptr<CopyService[]> copy_services_;
   std::unique_ptr<StripeLock*[]> locks_;           ///< by rank; constant after attach_locks()
   IndexPool<> free_transfers_, free_prepared_, free_shipments_, free_parcels_;

@@ -79,7 +79,8 @@ void Engine::Core::apply(const wire::Entry& e, const std::byte* data) noexcept {
 
 void Engine::Core::on_read_pack(void* context, const Message& m) noexcept {
   Core& core = *static_cast<Core*>(context);
-  KASANE_CHECK(core.read_services_ != nullptr, "a pack of reads from a rank that has this one's memory mapped");
+  KASANE_CHECK(core.read_services_ != nullptr,
+               "a pack of reads from a rank that has this one's memory mapped");
   ReadService& s = core.read_services_[raw(m.from)];
   wire::ReadPackHead head;
   std::memcpy(&head, m.payload.data(), sizeof(head));

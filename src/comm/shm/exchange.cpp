@@ -45,7 +45,8 @@ Result<SharedMap> SharedMap::map(int fd, std::size_t bytes, const char* what, st
     return fail(Errc::invalid_argument, std::string(what) + ": its file has " + std::to_string(st.st_size) + " bytes, " +
                                             std::to_string(offset + bytes) + " were promised");
   }
-  void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(offset));
+  void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+                   static_cast<off_t>(offset));
   if (p == MAP_FAILED) {
     return fail_errno(Errc::limit, std::string(what) + ": cannot map " + std::to_string(bytes) +
                                        " bytes (ranks times --space must fit 47 bits of address)");
@@ -87,9 +88,15 @@ Result<void> Exchange::agree(RegionId id, int fd, std::size_t bytes) {
   const std::uint64_t ours = std::uint64_t{bytes} << 1 | (fd >= 0);
   std::uint64_t first = 0;
   // relaxed: the word is all that is looked at.
-  if (area.agreed[raw(id)].compare_exchange_strong(first, ours, std::memory_order_relaxed) || first == ours) return {};
-  if (first >> 1 == bytes) return fail(Errc::invalid_argument, named(id, self) + " comes from make_memory(), or another rank's does: either all or none may");
-  return fail(Errc::invalid_argument, named(id, self) + " has " + std::to_string(bytes) + " bytes, another rank's has " + std::to_string(first >> 1) + ": sizes must be equal");
+  if (area.agreed[raw(id)].compare_exchange_strong(first, ours, std::memory_order_relaxed) || first == ours)
+    return {};
+  if (first >> 1 == bytes)
+    return fail(
+        Errc::invalid_argument,
+        named(id, self) + " comes from make_memory(), or another rank's does: either all or none may");
+  return fail(Errc::invalid_argument, named(id, self) + " has " + std::to_string(bytes) +
+                                          " bytes, another rank's has " + std::to_string(first >> 1) +
+                                          ": sizes must be equal");
 }
 
 /// The host's first rank: collects all descriptors, and passes the table to each.
@@ -101,7 +108,8 @@ Result<void> Exchange::lead(RegionId id, int fd, std::size_t bytes, std::vector<
     auto parcel = receive(id);
     KASANE_TRY(parcel);
     const std::size_t position = parcel->note.first;
-    if (parcel->fds.size() != 1 || table[position] >= 0) return fail(Errc::internal, named(id, host[position]) + " was offered twice");
+    if (parcel->fds.size() != 1 || table[position] >= 0)
+      return fail(Errc::internal, named(id, host[position]) + " was offered twice");
     auto map_of_it = map(id, position, parcel->fds[0].get(), bytes);
     KASANE_TRY(map_of_it);
     peers[raw(host[position])] = std::move(*map_of_it);
@@ -110,7 +118,8 @@ Result<void> Exchange::lead(RegionId id, int fd, std::size_t bytes, std::vector<
   }
   for (std::size_t to = 1; to < host.size(); ++to) {
     for (std::size_t first = 0; first < table.size(); first += kMostDescriptors) {
-      const auto part = std::span<const int>(table).subspan(first, std::min(kMostDescriptors, table.size() - first));
+      const auto part =
+          std::span<const int>(table).subspan(first, std::min(kMostDescriptors, table.size() - first));
       KASANE_TRY(send(host[to], {raw(id), static_cast<std::uint32_t>(first)}, part));
     }
   }
@@ -125,7 +134,9 @@ Result<void> Exchange::follow(RegionId id, int fd, std::size_t bytes, std::vecto
     auto parcel = receive(id);
     KASANE_TRY(parcel);
     if (parcel->note.first != position || parcel->fds.size() > host.size() - position) {
-      return fail(Errc::internal, "a table of " + named(id) + " that begins at " + std::to_string(parcel->note.first) + " instead of " + std::to_string(position));
+      return fail(Errc::internal, "a table of " + named(id) + " that begins at " +
+                                      std::to_string(parcel->note.first) + " instead of " +
+                                      std::to_string(position));
     }
     for (const OwnedFd& theirs : parcel->fds) {
       if (position != own) {
@@ -162,7 +173,8 @@ Result<void> Exchange::send(Rank to, const Note& note, std::span<const int> fds)
     // ETOOMANYREFS: too many descriptors are under way on this host; they arrive, then there is room.
     const bool full = errno == ENOBUFS || errno == ETOOMANYREFS;
     if (!full && errno != EAGAIN && errno != EINTR) {
-      return fail_errno(Errc::peer_lost, "cannot pass descriptors of " + named(RegionId{note.region}) + " to rank " + std::to_string(raw(to)));
+      return fail_errno(Errc::peer_lost, "cannot pass descriptors of " + named(RegionId{note.region}) +
+                                             " to rank " + std::to_string(raw(to)));
     }
     KASANE_TRY(nobody_failed(RegionId{note.region}));
     if (full) ::poll(nullptr, 0, 1);
@@ -181,7 +193,8 @@ Result<Exchange::Parcel> Exchange::receive(RegionId id) {
   message.msg_controllen = sizeof(control.bytes);
   ssize_t n = -1;
   while ((n = ::recvmsg(postbox[raw(self)].in, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)) < 0) {
-    if (errno != EAGAIN && errno != EINTR) return fail_errno(Errc::io, "cannot receive descriptors from a peer");
+    if (errno != EAGAIN && errno != EINTR)
+      return fail_errno(Errc::io, "cannot receive descriptors from a peer");
     KASANE_TRY(nobody_failed(id));
     pollfd arrival{.fd = postbox[raw(self)].in, .events = POLLIN, .revents = 0};
     ::poll(&arrival, 1, kLookMs);
@@ -191,13 +204,17 @@ Result<Exchange::Parcel> Exchange::receive(RegionId id) {
     std::array<int, kMostDescriptors> fds;
     const std::size_t count = std::min(fds.size(), (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int));
     std::memcpy(fds.data(), CMSG_DATA(rights), count * sizeof(int));
-    std::transform(fds.begin(), fds.begin() + static_cast<std::ptrdiff_t>(count), std::back_inserter(parcel.fds), [](int fd) { return OwnedFd(fd); });
+    std::transform(fds.begin(), fds.begin() + static_cast<std::ptrdiff_t>(count),
+                   std::back_inserter(parcel.fds), [](int fd) { return OwnedFd(fd); });
   }
   if (parcel.fds.empty() || (message.msg_flags & MSG_CTRUNC) != 0) {
-    return fail(Errc::limit, "peers' regions arrived without all of their descriptors: raise the limit of open files (ulimit -n)");
+    return fail(
+        Errc::limit,
+        "peers' regions arrived without all of their descriptors: raise the limit of open files (ulimit -n)");
   }
   if (n != sizeof(parcel.note) || parcel.note.region != raw(id) || parcel.note.first >= host.size()) {
-    return fail(Errc::internal, "a malformed message of " + std::to_string(n) + " bytes about region " + std::to_string(parcel.note.region) + " in attach of " + named(id));
+    return fail(Errc::internal, "a malformed message of " + std::to_string(n) + " bytes about region " +
+                                    std::to_string(parcel.note.region) + " in attach of " + named(id));
   }
   return parcel;
 }
@@ -207,7 +224,8 @@ Result<void> Exchange::wait_for_all(RegionId id) {
   std::atomic<std::uint32_t>& count = area.attached[raw(id)];
   // acq_rel: our mapping comes before our count; all that others did before theirs comes before our return.
   std::uint32_t now = count.fetch_add(1, std::memory_order_acq_rel) + 1;
-  if (now == host.size()) futex_wake_all(count);   // the last one alone, and who fails: else each arrival would wake all who wait
+  // the last one alone, and who fails: else each arrival would wake all who wait
+  if (now == host.size()) futex_wake_all(count);
   while (now < host.size()) {
     futex_wait(count, now, -1);
     now = count.load(std::memory_order_acquire);  // acquire: pairs with the others' fetch_add

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks of a host come to reach each other's regions. Memory that the transport made lies in the job's file, which all have: nothing is passed. Of memory
-// with a file of its own the host's first rank collects all descriptors (SCM_RIGHTS through its datagram socket), and passes the table of them to each other
-// one: two messages a rank. Either way nobody returns before all ranks have mapped all.
+// How ranks of a host come to reach each other's regions. Memory that the transport made lies in the job's
+// file, which all have: nothing is passed. Of memory with a file of its own the host's first rank collects all
+// descriptors (SCM_RIGHTS through its datagram socket), and passes the table of them to each other one: two
+// messages a rank. Either way nobody returns before all ranks have mapped all.
 //
-//   rank r ── descriptor of r ──▶ first rank ── table: descriptors of all, by position, some a message ──▶ rank r
+//   rank r ── descriptor of r ──▶ first rank ── descriptors of all, by position ──▶ rank r
 //
-// The first rank's socket queues few messages (net.unix.max_dgram_qlen, 10 by default): senders wait for room in sendmsg(), where one is woken at a time.
+// The first rank's socket queues few messages (net.unix.max_dgram_qlen, 10 by default): senders wait for room
+// in sendmsg(), where one is woken at a time.
 //
-// Thread safety: one thread a rank (attach is collective). Runs at start only: allocates, and waits in system calls.
+// Thread safety: one thread a rank (attach is collective). Runs at start only: allocates, and waits in system
+// calls.
 #pragma once
 
 #include <cstddef>
@@ -66,8 +69,8 @@ struct Exchange {
   const std::vector<Job::Postbox>& postbox;      ///< by rank of the job
   JobArea& area;
 
-  /// Collective among the host's ranks. fd < 0: made memory, nothing is passed; else fills peers[r] with rank r's mapping (none for our own, and for
-  /// other hosts'). On failure every participant's call fails.
+  /// Collective among the host's ranks. fd < 0: made memory, nothing is passed; else fills peers[r] with rank
+  /// r's mapping (none for our own, and for other hosts'). On failure every participant's call fails.
   Result<void> run(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers);
 
  private:

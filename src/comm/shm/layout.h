@@ -6,7 +6,7 @@
 //   RankArea of position 0   doorbells | reply slots | ring of message cells          position: of a rank among those of this host
 //   RankArea of position 1 …
 //   … and all of it a second time, for the control plane
-//   region: memory of position 0, of position 1, …      as make_memory() was asked for it; so all of it is one mapping
+//   region: memory of position 0, of position 1, …      as make_memory() was asked; one mapping shows all
 //   next region …
 //
 // Thread safety and invariants: see each type; docs/design/comm.md has the state tables.
@@ -62,8 +62,10 @@ struct alignas(4096) RankArea {
 
 struct alignas(4096) JobArea {
   std::atomic<std::uint32_t> failed;                  ///< some rank's attach failed: nobody waits any longer
-  std::atomic<std::uint32_t> attached[kMaxRegions];   ///< ranks that have mapped everybody's region; the top bit: some rank failed in it
-  std::atomic<std::uint64_t> agreed[kMaxRegions];     ///< 2 × its bytes, + 1 where descriptors are passed; by whoever came first
+  /// ranks that have mapped everybody's region; the top bit: some rank failed in it
+  std::atomic<std::uint32_t> attached[kMaxRegions];
+  /// 2 × its bytes, + 1 where descriptors are passed; by whoever came first
+  std::atomic<std::uint64_t> agreed[kMaxRegions];
 };
 
 }  // namespace kasane::comm::shm

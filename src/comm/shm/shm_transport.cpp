@@ -43,8 +43,11 @@ namespace {
 constexpr int kBatch = 64;
 
 constexpr std::size_t kOsPage = 4096;
-constexpr std::size_t whole_pages(std::size_t bytes) noexcept { return (bytes + kOsPage - 1) / kOsPage * kOsPage; }
-/// Regions of the control plane lie so much further in the job's file: the planes do not know how much of it the other has.
+constexpr std::size_t whole_pages(std::size_t bytes) noexcept {
+  return (bytes + kOsPage - 1) / kOsPage * kOsPage;
+}
+/// Regions of the control plane lie so much further in the job's file: the planes do not know how much of it
+/// the other has.
 constexpr std::uint64_t kControlRegions = std::uint64_t{1} << 60;
 
 // std::atomic_thread_fence by another name: GCC warns that the thread sanitizer does not model fences. That only makes it
@@ -95,8 +98,15 @@ class ShmTransport final : public Transport {
  public:
   /// plane_offset: where in shared this transport's JobArea lies.
   ShmTransport(const Job& job, SharedMap shared, std::size_t plane_offset)
-      : Transport(job.rank, job.ranks), shared_fd_(job.shared_fd), file_end_(job.shared_bytes + (plane_offset == 0 ? 0 : kControlRegions)),
-        postbox_(job.postbox), host_(job.host_ranks()), areas_(job.ranks, nullptr), shared_(std::move(shared)), job_area_(reinterpret_cast<JobArea*>(shared_.data() + plane_offset)), patience_(job.ranks) {
+      : Transport(job.rank, job.ranks),
+        shared_fd_(job.shared_fd),
+        file_end_(job.shared_bytes + (plane_offset == 0 ? 0 : kControlRegions)),
+        postbox_(job.postbox),
+        host_(job.host_ranks()),
+        areas_(job.ranks, nullptr),
+        shared_(std::move(shared)),
+        job_area_(reinterpret_cast<JobArea*>(shared_.data() + plane_offset)),
+        patience_(job.ranks) {
     auto* first = reinterpret_cast<RankArea*>(shared_.data() + plane_offset + sizeof(JobArea));
     for (std::size_t position = 0; position < host_.size(); ++position) areas_[raw(host_[position])] = first + position;
     own_position_ = static_cast<std::size_t>(std::ranges::find(host_, rank()) - host_.begin());
@@ -136,7 +146,8 @@ class ShmTransport final : public Transport {
  private:
   struct Region {
     std::atomic<std::size_t> bytes{0};   ///< 0: not attached. Published last.
-    std::byte* made = nullptr;           ///< by make_memory(): the memory of all ranks of this host, by position
+    /// by make_memory(): the memory of all ranks of this host, by position
+    std::byte* made = nullptr;
     std::vector<SharedMap> peers;         ///< by rank; what we mapped, to be unmapped
     std::vector<std::byte*> base;        ///< by rank
   };
@@ -159,7 +170,8 @@ class ShmTransport final : public Transport {
   void run(const Cell&) const noexcept;
 
   int shared_fd_;
-  std::uint64_t file_end_;           ///< where the next region's memory begins in that file, the same on all ranks
+  /// where the next region's memory begins in that file, the same on all ranks
+  std::uint64_t file_end_;
   std::vector<Job::Postbox> postbox_;
   std::vector<Rank> host_;           ///< the ranks of this host, ascending
   std::size_t own_position_ = 0;     ///< among them
@@ -182,20 +194,25 @@ constexpr std::uint64_t full_turn(std::uint64_t position) noexcept { return posi
 
 Result<std::byte*> ShmTransport::make_memory(RegionId id, std::size_t bytes) {
   if (raw(id) >= kMaxRegions || bytes == 0 || regions_[raw(id)].made != nullptr) {
-    return fail(Errc::invalid_argument, "memory of " + std::to_string(bytes) + " bytes for region " + std::to_string(raw(id)) +
-                                            ": ids go up to " + std::to_string(kMaxRegions - 1) + " and have memory once, bytes from 1");
+    return fail(Errc::invalid_argument, "memory of " + std::to_string(bytes) + " bytes for region " +
+                                            std::to_string(raw(id)) + ": ids go up to " +
+                                            std::to_string(kMaxRegions - 1) +
+                                            " and have memory once, bytes from 1");
   }
   const std::size_t each = whole_pages(bytes), all = each * host_.size();
   KASANE_TRY(check_file_limit("the job's shared memory with region " + std::to_string(raw(id)), file_end_ + all));
   const RaisedFileLimit raised;
   // Unlike ftruncate, which a rank that is late would shorten the file with, this only lengthens it. Its last page is populated by it.
   if (::fallocate(shared_fd_, 0, static_cast<off_t>(file_end_ + all - kOsPage), kOsPage) != 0) {
-    return fail_errno(Errc::limit, "the job's shared memory cannot have " + std::to_string(all) + " bytes more for region " + std::to_string(raw(id)) + " (see ulimit -f)");
+    return fail_errno(Errc::limit, "the job's shared memory cannot have " + std::to_string(all) +
+                                       " bytes more for region " + std::to_string(raw(id)) +
+                                       " (see ulimit -f)");
   }
   auto map = SharedMap::map(shared_fd_, all, "memory of the host's ranks", file_end_);
   KASANE_TRY(map);
   file_end_ += all;
-  // Neighbours' memory would share huge pages, and sparse memory be committed 512 times faster than it is used.
+  // Neighbours' memory would share huge pages, and sparse memory be committed 512 times faster than it is
+  // used.
   (void)::madvise(map->data(), all, MADV_NOHUGEPAGE);
   regions_[raw(id)].made = std::move(*map).keep();
   return regions_[raw(id)].made + own_position_ * each;
@@ -212,7 +229,9 @@ Result<void> ShmTransport::attach(RegionId id, int fd, std::byte* local, std::si
   }
   const std::size_t each = whole_pages(bytes);
   if (fd < 0 && (region.made == nullptr || local != region.made + own_position_ * each)) {
-    return fail(Errc::invalid_argument, "attach of region " + std::to_string(raw(id)) + " without a descriptor, of memory that make_memory() did not make for it");
+    return fail(Errc::invalid_argument,
+                "attach of region " + std::to_string(raw(id)) +
+                    " without a descriptor, of memory that make_memory() did not make for it");
   }
   Exchange exchange{.self = rank(), .host = host_, .postbox = postbox_, .area = *job_area_};
   KASANE_TRY(exchange.run(id, fd, bytes, region.peers));

@@ -250,7 +250,8 @@ std::uint32_t default_lanes() noexcept {
   return std::min<std::uint32_t>(static_cast<std::uint32_t>(cores) + 1, kMaxLanes);
 }
 
-/// UCX aborts where it gets no thread. So all ranks of a host hold as many as they will need, at once, before any of them opens it.
+/// UCX aborts where it gets no thread. So all ranks of a host hold as many as they will need, at once, before
+/// any of them opens it.
 Result<void> UcxTransport::find_room_for_threads() {
   std::atomic<bool> end{false};
   std::vector<std::thread> held;

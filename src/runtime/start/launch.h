@@ -21,7 +21,8 @@
 namespace kasane::runtime {
 
 /// Could this host hold its part of the job? Refuses with the numbers: ranks, address bits (ranks × space ≤ 64 TiB), memory, descriptors. here: how many of the
-/// ranks are on this host; 0: not known, then the two last are left to be found out. space_bytes 0: none was asked for.
+/// ranks are on this host; 0: not known, then the two last are left to be found out. space_bytes 0: none was
+/// asked for.
 Result<void> check_job_size(std::uint64_t ranks, std::uint64_t here, std::uint64_t space_bytes);
 
 /// What a rank starts its runtime from.

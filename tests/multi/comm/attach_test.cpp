@@ -15,7 +15,8 @@ std::byte* map(int fd, std::size_t bytes) {
   return static_cast<std::byte*>(p);
 }
 
-/// Marks region id of this rank, attaches it, and returns once all ranks can check each other's mark. fd < 0: the transport made the memory.
+/// Marks region id of this rank, attaches it, and returns once all ranks can check each other's mark. fd < 0:
+/// the transport made the memory.
 void attach_and_look(Transport& t, RegionId id, int fd, std::byte* local, std::size_t bytes) {
   const std::uint64_t mark = raw(t.rank()) * 100 + raw(id) + 1;
   std::memcpy(local + bytes - 8, &mark, 8);
@@ -47,7 +48,8 @@ void attach_made(Transport& t, RegionId id, std::size_t bytes) {
 
 std::size_t mappings() {
   std::ifstream maps("/proc/self/maps");
-  return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n'));
+  return static_cast<std::size_t>(
+      std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n'));
 }
 
 TEST(Attach, SeveralRegionsOneAfterTheOther) {
@@ -83,7 +85,8 @@ TEST(Attach, TwoHundredAndSixtyRanks) {
   }, std::chrono::seconds(120));
 }
 
-// Sizes that are no whole pages, and made regions between those with files; one mapping shows the memory of all ranks.
+// Sizes that are no whole pages, and made regions between those with files; one mapping shows the memory of
+// all ranks.
 TEST(Attach, MemoryThatTheTransportMakes) {
   kasane::test::run_ranks(ranks_wanted(), [](const Job& job) {
     auto t = shm::create(job);
@@ -93,7 +96,8 @@ TEST(Attach, MemoryThatTheTransportMakes) {
     attach_made(**t, RegionId{2}, 5000);
     attach_made(**t, RegionId{3}, std::size_t{1} << 34);
     std::byte* const first = (*t)->mapped(Rank{0}, RegionId{2});
-    for (std::uint32_t r = 0; r < job.ranks; ++r) EXPECT_EQ((*t)->mapped(Rank{r}, RegionId{2}), first + r * 8192);
+    for (std::uint32_t r = 0; r < job.ranks; ++r)
+      EXPECT_EQ((*t)->mapped(Rank{r}, RegionId{2}), first + r * 8192);
     const std::size_t before = mappings();
     attach_made(**t, RegionId{4}, 64 * 1024);
     EXPECT_LE(mappings(), before + 2);

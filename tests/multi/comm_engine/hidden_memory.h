@@ -17,7 +17,9 @@ class HiddenMemory : public Transport {
     f.completes_inline = false;
     return f;
   }
-  Result<std::byte*> make_memory(RegionId id, std::size_t bytes) override { return below_.make_memory(id, bytes); }
+  Result<std::byte*> make_memory(RegionId id, std::size_t bytes) override {
+    return below_.make_memory(id, bytes);
+  }
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override { return below_.attach(id, fd, local, bytes); }
   std::byte* mapped(Rank r, RegionId id) const noexcept override { return r == rank() ? below_.mapped(r, id) : nullptr; }
   Post read(RemoteAddr from, void* to, std::size_t bytes, Completion* c) noexcept override { return below_.read(from, to, bytes, c); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs of so many ranks that whatever is done for each pair of them counts, and jobs that may not have as many processes and threads as they need.
+// Jobs of so many ranks that whatever is done for each pair of them counts, and jobs that may not have as
+// many processes and threads as they need.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -26,7 +27,8 @@ Outcome run_many(int ranks, const std::string& what, std::chrono::seconds limit)
   expect_clean(o);
   EXPECT_EQ(o.code, 0) << o.err;
   const int threads = 2 * ranks;
-  const std::string sum = std::to_string(ranks) + " ranks: " + std::to_string(std::int64_t{threads} * (threads + 1) / 2) + "\n";
+  const std::string sum =
+      std::to_string(ranks) + " ranks: " + std::to_string(std::int64_t{threads} * (threads + 1) / 2) + "\n";
   EXPECT_NE(o.out.find(sum), std::string::npos) << o.out;
   return o;
 }
@@ -43,14 +45,18 @@ TEST(ManyRanks, Of256EachTakesSixMebibytes) {
 
 TEST(ManyRanks, AThousandComeUp) { run_many(1024, "", 500s); }
 
-/// As a user who may have so many processes and threads: root is not limited. The number is nobody's but this test's.
+/// As a user who may have so many processes and threads: root is not limited. The number is nobody's but this
+/// test's.
 std::vector<std::string> limited(int processes, std::vector<std::string> command) {
-  std::vector<std::string> all{"setpriv", "--reuid", "64977", "--regid", "64977", "--clear-groups", "prlimit", "--nproc=" + std::to_string(processes)};
+  std::vector<std::string> all{
+      "setpriv", "--reuid",        "64977",   "--regid",
+      "64977",   "--clear-groups", "prlimit", "--nproc=" + std::to_string(processes)};
   all.insert(all.end(), command.begin(), command.end());
   return all;
 }
 
-/// From one process to as many as the job needs: so each process and thread is the first that is refused, once.
+/// From one process to as many as the job needs: so each process and thread is the first that is refused,
+/// once.
 void expect_limits_are_named(const std::vector<std::string>& environment) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root may become a user of its own";
   const auto command = kasane_run_command({"-n", "2", "--workers", "2", "--", kProgram});
@@ -65,7 +71,10 @@ void expect_limits_are_named(const std::vector<std::string>& environment) {
     ++refused;
     EXPECT_LT(o.code, 128) << o.err;
     EXPECT_EQ(o.err.find("terminate called"), std::string::npos) << o.err;
-    EXPECT_NE(o.err.find("this user may have " + std::to_string(processes) + " processes and threads: raise ulimit -u"), std::string::npos) << o.err;
+    EXPECT_NE(o.err.find("this user may have " + std::to_string(processes) +
+                         " processes and threads: raise ulimit -u"),
+              std::string::npos)
+        << o.err;
   }
   EXPECT_GE(refused, 10) << "two ranks with service thread, keeper, reader and two workers are more";
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job of many ranks that says what each rank takes (its share of memory, page tables, mappings) when all have started, and what it computed.
+// A job of many ranks that says what each rank takes (its share of memory, page tables, mappings) when all
+// have started, and what it computed.
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +25,9 @@ std::uint64_t kib_of(const std::string& file, const std::string& name) {
 /// A quarter of a KiB each: what the kernel keeps of a mapping.
 std::uint64_t kib_of_mappings(const std::string& pid) {
   std::ifstream maps("/proc/" + pid + "/maps");
-  return static_cast<std::uint64_t>(std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n')) / 4;
+  return static_cast<std::uint64_t>(
+             std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n')) /
+         4;
 }
 
 /// The ranks are the supervisor's children.
@@ -33,7 +36,8 @@ std::uint64_t kib_of_all_ranks() {
   std::ifstream children("/proc/" + parent + "/task/" + parent + "/children");
   std::uint64_t kib = 0;
   for (std::string pid; children >> pid;) {
-    kib += kib_of("/proc/" + pid + "/smaps_rollup", "Pss:") + kib_of("/proc/" + pid + "/status", "VmPTE:") + kib_of_mappings(pid);
+    kib += kib_of("/proc/" + pid + "/smaps_rollup", "Pss:") + kib_of("/proc/" + pid + "/status", "VmPTE:") +
+           kib_of_mappings(pid);
   }
   return kib;
 }
@@ -54,6 +58,7 @@ int main(int argc, char** argv) {
     for (auto& thread : all) thread.join();
     for (const std::uint64_t part : parts) sum += part;
   });
-  std::printf("%llu ranks: %llu\n", static_cast<unsigned long long>(ranks), static_cast<unsigned long long>(sum));
+  std::printf("%llu ranks: %llu\n", static_cast<unsigned long long>(ranks),
+              static_cast<unsigned long long>(sum));
   return sum == ranks * (2 * ranks + 1) ? 0 : 1;
 }

@@ -52,7 +52,9 @@ class MaskedNetwork final : public Transport {
     return {.name = "masked", .target_cpu_needed = true, .puts_need_target = true, .atomics_coherent_with_cpu = mask_.coherent, .completes_inline = false,
             .poll_every_ns = mask_.rings ? 0 : 50'000, .detail = "a test"};
   }
-  Result<std::byte*> make_memory(RegionId id, std::size_t bytes) override { return inner_->make_memory(id, bytes); }
+  Result<std::byte*> make_memory(RegionId id, std::size_t bytes) override {
+    return inner_->make_memory(id, bytes);
+  }
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override { return inner_->attach(id, fd, local, bytes); }
   std::byte* mapped(Rank r, RegionId id) const noexcept override { return r == rank() ? inner_->mapped(r, id) : nullptr; }
 

@@ -37,7 +37,9 @@ class CountingTransport final : public comm::Transport {
   }
 
   [[nodiscard]] comm::Facts facts() const noexcept override { return inner_.facts(); }
-  Result<std::byte*> make_memory(comm::RegionId id, std::size_t bytes) override { return inner_.make_memory(id, bytes); }
+  Result<std::byte*> make_memory(comm::RegionId id, std::size_t bytes) override {
+    return inner_.make_memory(id, bytes);
+  }
   Result<void> attach(comm::RegionId id, int fd, std::byte* local, std::size_t bytes) override { return inner_.attach(id, fd, local, bytes); }
   [[nodiscard]] std::byte* mapped(Rank rank, comm::RegionId id) const noexcept override {
     if (const auto it = maps.find(rank); it != maps.end() && id == comm::RegionId{0}) return it->second;
