@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,9 +25,7 @@ Outcome run_many(int ranks, const std::string& what, std::chrono::seconds limit)
   Outcome o = Job(kasane_run_command({"-n", std::to_string(ranks), "--", kProgram, what})).wait(limit);
   expect_clean(o);
   EXPECT_EQ(o.code, 0) << o.err;
-  const int threads = 2 * ranks;
-  const std::string sum =
-      std::to_string(ranks) + " ranks: " + std::to_string(std::int64_t{threads} * (threads + 1) / 2) + "\n";
+  const std::string sum = std::to_string(ranks) + " ranks: 2080\n";   // 1 + … + 64, by as many threads
   EXPECT_NE(o.out.find(sum), std::string::npos) << o.out;
   return o;
 }
