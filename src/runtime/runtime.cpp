@@ -190,7 +190,6 @@ struct Runtime::State {
 // ---- construction --------------------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::Job job, std::byte* space_base) {
-  const RaisedFileLimit raised;   // networks make memory files of their own
   auto state = std::make_unique<State>();
   state->options = options;
   if (auto built = state->build(std::move(job), space_base); !built) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/memory_file.h"
 #include "comm/bootstrap/rendezvous.h"
 #include "comm/collectives.h"
 #include "comm/composed/composed.h"
@@ -60,6 +61,7 @@ Session::~Session() {
 }
 
 Result<std::unique_ptr<Session>> Session::join(const SessionOptions& options, Job job) {
+  const RaisedFileLimit raised;   // networks make memory files of their own
   std::unique_ptr<Session> session(new Session(options, std::move(job)));
   KASANE_TRY(session->build());
   return session;

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,7 +23,8 @@ using Word = unsigned long;
 
 constexpr Word kPage = 4096;
 constexpr Word kProgram = 0x550000000000;   ///< below all that the kernel chooses for programs
-/// Above all programs, and below all that it chooses for libraries, with up to 32 random bits (vm.mmap_rnd_bits).
+/// Above all programs, and below all that it chooses for libraries, with up to 32 random bits
+/// (vm.mmap_rnd_bits).
 constexpr Word kTop = 0x6e0000000000;
 constexpr Word kAlignment = 2 << 20;
 constexpr std::size_t kMostHeaders = 32;
@@ -153,6 +155,51 @@ bool leave_rseq() noexcept {
   return false;
 }
 
+/// What the kernel keeps of the program's place for debuggers and core files becomes this image's. Where it
+/// does not let us, they must be told.
+void correct_kernel(char* const* environment) noexcept {
+  const int fd = ::open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  char text[1024];
+  const ssize_t n = ::read(fd, text, sizeof text - 1);
+  ::close(fd);
+  if (n <= 0) return;
+  text[n] = '\0';
+  char* at = std::strrchr(text, ')');   // the name before it may have spaces
+  if (at == nullptr || at[1] == '\0') return;
+  at += 3;                              // and the state
+  constexpr int kFields = 52;
+  Word field[kFields] = {};             // numbered as in proc(5)
+  for (int i = 4; i < kFields; ++i) field[i] = std::strtoul(at, &at, 10);
+
+  const auto* headers = reinterpret_cast<const Elf64_Phdr*>(::getauxval(AT_PHDR));
+  prctl_mm_map map{};
+  Word bias = 0;
+  for (Word i = 0; i < ::getauxval(AT_PHNUM); ++i) {
+    const Elf64_Phdr& h = headers[i];
+    if (h.p_type == PT_PHDR) bias = reinterpret_cast<Word>(headers) - h.p_vaddr;
+    if (h.p_type != PT_LOAD) continue;
+    const Word start = bias + h.p_vaddr, end = start + h.p_filesz;
+    if ((h.p_flags & PF_X) != 0) map.start_code = start, map.end_code = end;
+    if ((h.p_flags & PF_W) != 0) map.start_data = start, map.end_data = end;
+  }
+  map.start_brk = field[47];
+  map.brk = static_cast<Word>(call(SYS_brk));
+  map.start_stack = field[28];
+  map.arg_start = field[48];
+  map.arg_end = field[49];
+  map.env_start = field[50];
+  map.env_end = field[51];
+  while (*environment != nullptr) ++environment;
+  const auto* values = reinterpret_cast<const Elf64_auxv_t*>(environment + 1);
+  std::size_t entries = 0;
+  while (values[entries].a_type != AT_NULL) ++entries;
+  map.auxv = reinterpret_cast<__u64*>(const_cast<Elf64_auxv_t*>(values));
+  map.auxv_size = static_cast<__u32>((entries + 1) * sizeof *values);
+  map.exe_fd = ~__u32{0};   // stays
+  ::prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof map, 0);
+}
+
 }  // namespace
 
 FirstImage first_image() noexcept {
@@ -216,7 +263,8 @@ void load_again(char** argv, char** environment, char* last) noexcept {
   __builtin_unreachable();
 }
 
-void drop_first_image(FirstImage image) noexcept {
+void drop_first_image(FirstImage image, char* const* environment) noexcept {
+  correct_kernel(environment);
   if (image.bytes != 0) ::munmap(reinterpret_cast<void*>(image.program), image.bytes);
   const int fd = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;   // it costs addresses, no memory

@@ -8,9 +8,7 @@
 //            above it nothing is free, so that the kernel's search from the top begins there
 //
 // The stack, the vDSO and the heap stay where they are: no code of the program lies there, and no thread
-// moves while it runs the vDSO's. What the kernel keeps stays the first image's: /proc/self/exe and the
-// command line, which are right, and its own copy of the auxiliary vector, from which a debugger takes the
-// program's address.
+// moves while it runs the vDSO's. So do /proc/self/exe and the command line, which are right.
 //
 // Thread safety: from .preinit_array only: one thread, and nothing of libc's that outlives it.
 #pragma once
@@ -32,7 +30,8 @@ void load_again(char** argv, char** environment, char* last) noexcept;
 /// Is this the image that it started?
 bool loaded_again() noexcept;
 
-/// In the image that it started: unmaps the first one, and what kept addresses from being used.
-void drop_first_image(FirstImage image) noexcept;
+/// In the image that it started: unmaps the first one, and what kept addresses from being used; tells the
+/// kernel where the program is now. environment: as libc found it.
+void drop_first_image(FirstImage image, char* const* environment) noexcept;
 
 }  // namespace kasane::runtime

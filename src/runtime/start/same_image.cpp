@@ -165,7 +165,7 @@ Mix job_identity(char* const* environment) noexcept {
   const auto [stack, first, first_bytes] = numbers;
   const int now = ::personality(0xFFFFFFFF);
   if (loaded_again()) {
-    drop_first_image({first, first_bytes});
+    drop_first_image({first, first_bytes}, environment);
   } else if ((now & ADDR_NO_RANDOMIZE) == 0) {   // the system refused it
     const FirstImage image = first_image();
     char marker[kMarkerBytes];

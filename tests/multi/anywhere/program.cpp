@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What anywhere.py starts: it does what its first argument says.
+#include <elf.h>
 #include <kasane/kasane.hpp>
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -64,7 +66,23 @@ int print_file_limit() {
   return sum_is_right() ? 0 : 1;
 }
 
+/// Of the program's place, as libc has it. True, too, where the kernel cannot be told.
+bool kernel_knows_place() {
+  unsigned bytes = 0;
+  if (::prctl(PR_SET_MM, PR_SET_MM_MAP_SIZE, &bytes, 0, 0) != 0) return true;
+  Elf64_auxv_t values[64] = {};
+  std::FILE* file = std::fopen("/proc/self/auxv", "re");
+  if (file == nullptr) return false;
+  const std::size_t count = std::fread(values, sizeof values[0], 64, file);
+  std::fclose(file);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (values[i].a_type == AT_PHDR) return values[i].a_un.a_val == ::getauxval(AT_PHDR);
+  }
+  return false;
+}
+
 int print_place() {
+  std::printf("kernel %s\n", kernel_knows_place() ? "agrees" : "does not know");
   std::printf("variable %s\n", std::getenv("KASANE_SAME_IMAGE") == nullptr ? "gone" : "left");
   const auto* file = reinterpret_cast<const char*>(::getauxval(AT_PHDR) & ~std::uint64_t{4095});
   std::printf("headers %s\n", std::memcmp(file, "\177ELF", 4) == 0 ? "mapped" : "missing");
