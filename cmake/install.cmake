@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake --install: a prefix that may be moved afterwards. Components: runtime (what runs), devel (what programs are built with), bench (kasane bench, with oneTBB
-# and OpenMP as peers). The Debian packages are made of the same (cpack -G DEB).
+# cmake --install: a prefix that may be moved afterwards. Components: runtime (what runs), devel (what programs are built with), openmpi and mpich (their modules),
+# bench (kasane bench, with oneTBB and OpenMP as peers). The Debian packages are made of the same (cpack -G DEB).
 include(CMakePackageConfigHelpers)
 
 install(TARGETS kasane_library EXPORT KasaneTargets
   LIBRARY COMPONENT runtime NAMELINK_COMPONENT devel
   ARCHIVE COMPONENT devel)
 install(TARGETS kasane_entry kasane kasane_comm_alone EXPORT KasaneTargets ARCHIVE COMPONENT devel)
-# An installed command finds nothing of ours beside it but what it loads by name; programs that are installed with us find the library from where they are.
 file(GLOB public_headers "${PROJECT_SOURCE_DIR}/include/kasane/*.h" "${PROJECT_SOURCE_DIR}/include/kasane/*.hpp")
 install(FILES ${public_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kasane" COMPONENT devel)
 
@@ -70,6 +69,15 @@ set(CPACK_PACKAGE_CONTACT "the authors of Kasane <kasane@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_COMPONENTS_ALL runtime devel)
+foreach(mpi openmpi mpich)
+  if(TARGET kasane-mpi-${mpi})
+    list(APPEND CPACK_COMPONENTS_ALL ${mpi})
+    string(TOUPPER ${mpi} upper)
+    set(CPACK_DEBIAN_${upper}_PACKAGE_NAME kasane-${mpi})
+    set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "kasane (= ${PROJECT_VERSION})")
+    set(CPACK_COMPONENT_${upper}_DESCRIPTION "Kasane: ranks joined by ${mpi}")
+  endif()
+endforeach()
 if(KASANE_BUILD_BENCH)
   list(APPEND CPACK_COMPONENTS_ALL bench)
 endif()
@@ -78,9 +86,10 @@ set(CPACK_STRIP_FILES OFF)
 set(CPACK_DEBIAN_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${CMAKE_BINARY_DIR}/lib")   # libkasane is in a package of ours
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME kasane)
 # Loaded when a job asks for them, so nothing links them.
-set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "libucx0, openmpi-bin, mpich, python3-matplotlib")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "libucx0, kasane-openmpi, kasane-mpich, kasane-bench, python3-matplotlib")
 set(CPACK_DEBIAN_DEVEL_PACKAGE_NAME libkasane-dev)
 set(CPACK_DEBIAN_DEVEL_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVEL_PACKAGE_DEPENDS "kasane (= ${PROJECT_VERSION}), libexpected-dev")

@@ -23,6 +23,7 @@ set_target_properties(kasane_library PROPERTIES OUTPUT_NAME kasane EXPORT_NAME l
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
   LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib" ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
 target_include_directories(kasane_library PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_compile_features(kasane_library INTERFACE cxx_std_20)
 target_link_libraries(kasane_library PRIVATE tl::expected fmt::fmt spdlog::spdlog PkgConfig::hwloc PkgConfig::liburing Threads::Threads dl)
 
 # A layer like the others for scripts/check_includes.py, but linked with none: the executable has it, and the library what it calls.

@@ -28,6 +28,10 @@
 /// and 6.2.2; work-first fork–join by recursive bisection follows Cilk (Frigo, Leiserson, Randall 1998).
 #pragma once
 
+#if __cplusplus < 202002L
+#error "Kasane needs C++20: compile with -std=c++20 (CMake's target kasane::kasane asks for it)"
+#endif
+
 #include <kasane/kasane.h>
 
 #include <kasane/clock.hpp>

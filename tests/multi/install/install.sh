@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# One case of the install tests. Usage: install.sh prefix|packages|subproject|symbols BUILD-FOLDER SOURCE-FOLDER
+set -euo pipefail
+case=$1 build=$2 source=$3
+here=$(cd "$(dirname "$0")" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+unset KASANE_RANKS LD_LIBRARY_PATH
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+fail() { echo "install: FAILED: $*" >&2; exit 1; }
+
+# expect PATTERN COMMAND...: what the command prints has the pattern, and it ends with 0.
+expect() {
+  local pattern=$1 output
+  shift
+  output=$(timeout 60 "$@" 2>&1) || fail "status $?: $*"$'\n'"$output"
+  grep -q -- "$pattern" <<<"$output" || fail "no '$pattern' in what $* prints:"$'\n'"$output"
+}
+
+# use_it PREFIX: hello in three ways and a program of comm alone, on 1 and 4 ranks, from where the package lies now.
+use_it() {
+  local prefix=$1 ranks pc
+  local kasane="$prefix/bin/kasane" work="$scratch/work"
+  rm -rf "$work"
+  "$kasane" --version
+  cmake -S "$here/hello" -B "$work" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "find_package(Kasane)"; }
+  cmake --build "$work" >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "building with CMake"; }
+  pc=$(dirname "$(find "$prefix" -name kasane.pc)")
+  export PKG_CONFIG_PATH=$pc
+  local library
+  library=$(pkg-config --variable=libdir kasane)
+  "$CXX" -std=c++20 "$here/hello/hello.cpp" -o "$work/hello_pc" $(pkg-config --cflags --libs kasane) -Wl,-rpath,"$library"
+  "$CC" -std=c11 "$here/hello/hello.c" -o "$work/hello_c_pc" $(pkg-config --cflags --libs kasane) -Wl,-rpath,"$library"
+  "$CXX" -std=c++20 "$here/hello/hello_comm.cpp" -o "$work/hello_comm_pc" $(pkg-config --cflags --libs kasane-comm) -Wl,-rpath,"$library"
+  for ranks in 1 4; do
+    for program in hello hello_pc; do
+      expect "hello from a thread that may be anywhere, and from another ($ranks ranks)" "$kasane" run -n $ranks -- "$work/$program"
+    done
+    for program in hello_c hello_c_pc; do expect "is 328350 ($ranks ranks)" "$kasane" run -n $ranks -- "$work/$program"; done
+    for program in hello_comm hello_comm_pc; do expect "1 + … + $ranks = $((ranks * (ranks + 1) / 2))" "$kasane" run -n $ranks -- "$work/$program"; done
+  done
+  expect "(1 ranks)" "$work/hello"
+  # What is loaded by name is found in the moved prefix, from the command and from the program's library.
+  expect "(2 ranks)" "$kasane" run -n 2 --malloc space -- "$work/hello"
+  expect "mpi (" "$kasane" info
+  for mpi in openmpi mpich; do
+    if [ -e "$(find "$prefix" -name "kasane-mpi-$mpi.so")" ] && command -v mpirun.$mpi >/dev/null; then
+      expect "(2 ranks)" "$kasane" run -n 2 --transport mpi --mpi $mpi -- "$work/hello"
+    fi
+  done
+  if "$kasane" info | grep -q '^ *ucx  *between'; then expect "(2 ranks)" "$kasane" run -n 2 --transport ucx -- "$work/hello"; fi
+  # The program's writable pages hold its own variables, and nothing of ours.
+  local data
+  data=$(size -A "$work/hello_c" | awk '$1 == ".data" || $1 == ".bss" { sum += $2 } END { print sum + 0 }')
+  [ "$data" -le 64 ] || fail "hello_c has $data bytes in .data and .bss: more than its own"
+}
+
+case $case in
+  prefix)
+    for component in runtime devel openmpi mpich; do cmake --install "$build" --prefix "$scratch/first" --component $component >"$scratch/log" || fail "cmake --install"; done
+    mv "$scratch/first" "$scratch/moved place"
+    mv "$scratch/moved place" "$scratch/moved"
+    use_it "$scratch/moved" ;;
+  packages)
+    command -v dpkg-deb >/dev/null || { echo "install: SKIPPED: no dpkg-deb"; exit 0; }
+    (cd "$build" && cpack -G DEB -B "$scratch/packages" >"$scratch/log" 2>&1) || { tail -20 "$scratch/log"; fail cpack; }
+    for package in kasane libkasane-dev kasane-openmpi kasane-mpich; do
+      file=$(find "$scratch/packages" -maxdepth 1 -name "${package}_*.deb")
+      case $package in *mpi*) [ -n "$file" ] || continue ;; esac   # built where this MPI is
+      [ -n "$file" ] || fail "no package $package"
+      info=$(dpkg-deb --info "$file")
+      grep -E "^ (Package|Depends)" <<<"$info"
+      if [ $package = kasane ]; then
+        grep -q "Depends:.*libhwloc" <<<"$info" || fail "kasane depends on no libhwloc"
+        if grep -q "Depends:.*mpi" <<<"$info"; then fail "kasane depends on an MPI"; fi
+      fi
+      dpkg -x "$file" "$scratch/root"
+    done
+    use_it "$scratch/root/usr" ;;
+  subproject)
+    mkdir "$scratch/parent"
+    cat >"$scratch/parent/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.25)
+project(parent LANGUAGES C CXX)
+add_subdirectory("$source" kasane)
+add_executable(hello "$here/hello/hello.cpp")
+target_link_libraries(hello PRIVATE kasane::kasane)
+END
+    # Nothing that only tests and benches need is asked for.
+    cmake -S "$scratch/parent" -B "$scratch/build" -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON -DCMAKE_DISABLE_FIND_PACKAGE_TBB=ON \
+      -DCMAKE_DISABLE_FIND_PACKAGE_OpenMP=ON >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "add_subdirectory"; }
+    targets=$(cmake --build "$scratch/build" --target help)
+    grep -q "kasane_library" <<<"$targets" || fail "no library in the parent's build"
+    if grep -qE "kasane-bench|_test:|example_" <<<"$targets"; then fail "tests, benches or examples in the parent's build"; fi ;;
+  symbols)
+    library="$build/lib/libkasane.so"
+    [ -e "$library" ] || { echo "install: SKIPPED: no shared library"; exit 0; }
+    readelf -d "$library" | grep -q 'SONAME.*libkasane\.so\.[0-9]*\.[0-9]*\]' || fail "no soname"
+    shown=$(nm -D --defined-only -C "$library" | cut -d' ' -f3-)
+    strange=$(grep -vE \
+      '^(kasane_|kasane::(detail|comm)::|(vtable|typeinfo|typeinfo name) for kasane::comm::|operator (new|delete)|sigaction$|signal$|__cxa_(allocate|free)_(dependent_)?exception$|pthread_mutex_(lock|trylock|unlock)$)' <<<"$shown" || true)
+    [ -z "$strange" ] || fail "the library shows: $strange"
+    # Every function of the C header is there.
+    for name in $(grep -ohE '\bkasane_[a-z_]+\(' "$source/include/kasane/kasane.h" | tr -d '(' | sort -u); do
+      grep -qx "$name" <<<"$shown" || grep -qE "inline.*$name\\(|define $name\\(" "$source/include/kasane/kasane.h" || fail "$name is declared and not in the library"
+    done ;;
+  *) fail "unknown case $case" ;;
+esac
+echo "install: $case passed"
