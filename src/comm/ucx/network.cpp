@@ -111,8 +111,11 @@ Result<std::vector<Network>> network_by_routes(OutOfBand& all, const std::vector
   const Place& here = places[raw(all.rank())];
   const std::vector<std::uint32_t> first = leaders(places);
   const Place& there = places[here.machine == places[0].machine ? first[1] : 0];
+  const auto is_here = [&](std::uint32_t a) { return std::any_of(here.interfaces.begin(), here.interfaces.end(), [a](const Interface& i) { return i.address == a; }); };
   std::string mine;
-  for (std::size_t i = 0; i < there.interfaces.size() && mine.empty(); ++i) mine = way_to(there.interfaces[i].address, here);
+  for (const Interface& i : there.interfaces) {
+    if (mine.empty() && !is_here(i.address)) mine = way_to(i.address, here);
+  }
   auto names = all.allgather(mine);
   KASANE_TRY(names);
   Network found{.text = "by routes", .why = "routes lead from it to the other hosts", .of_rank = {}};
