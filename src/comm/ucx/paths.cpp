@@ -66,6 +66,10 @@ Result<Paths> choose_paths(OutOfBand& all, const std::vector<Place>& places, boo
   const std::string asked = transports.empty() ? user_setting("UCX_TLS") : "UCX_TLS=" + transports;
 
   Paths paths;
+  paths.other = static_cast<std::uint32_t>((me + 1) % places.size());
+  for (const std::uint32_t r : leaders(places)) {
+    if (places[r].machine != places[me].machine) paths.other = r;
+  }
   if (users_transports) {
     paths.transports = transports;
     paths.text = "as asked: " + asked;

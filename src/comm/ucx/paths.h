@@ -25,6 +25,7 @@ struct Paths {
   std::string transports;              ///< as UCX_TLS; empty: the user's, or all
   std::string devices;                 ///< as UCX_NET_DEVICES; empty: the user's, or none are needed
   std::string text;                    ///< what was chosen and why, for people
+  std::uint32_t other = 0;             ///< a rank that UCX must reach from here, on another machine if there is one
   bool through_memory = false;         ///< UCX may use queues in /dev/shm
   std::vector<std::uint32_t> peers;    ///< addresses that may connect to us; empty: anybody's
 };

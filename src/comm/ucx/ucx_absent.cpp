@@ -6,7 +6,7 @@
 namespace kasane::comm::ucx {
 
 Result<void> available() {
-  return fail(Errc::unsupported, "this build has no UCX: install libucx-dev and configure again");
+  return fail(Errc::unsupported, "built without UCX: install libucx-dev and build again");
 }
 
 Result<std::unique_ptr<Transport>> create(OutOfBand&, Bells&, const Options&) {

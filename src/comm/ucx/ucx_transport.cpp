@@ -427,7 +427,7 @@ Result<void> UcxTransport::agree_on_errors() {
   const SignalsBlocked blocked;
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
-  params.address = reinterpret_cast<const ucp_address_t*>(peers_.address[(raw(rank()) + 1) % ranks()].data());
+  params.address = reinterpret_cast<const ucp_address_t*>(peers_.address[paths_.other].data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   ucp_ep_h probe = nullptr;
   bool notices = ucx_->ucp_ep_create(lanes_.back()->worker(), &params, &probe) == UCS_OK;
