@@ -2,6 +2,8 @@ add_library(kasane_warnings INTERFACE)
 target_compile_options(kasane_warnings INTERFACE
   -Wall -Wextra -Wshadow -Wcast-align -Wnull-dereference
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Woverloaded-virtual>
+  # clang warns of what the algorithms of the standard library themselves use.
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-declarations>
   $<$<BOOL:${KASANE_WERROR}>:-Werror>)
 set(CMAKE_C_FLAGS "${CMAKE_C_FLAGS} -fno-omit-frame-pointer")
 set(CMAKE_CXX_FLAGS "${CMAKE_CXX_FLAGS} -fno-omit-frame-pointer")

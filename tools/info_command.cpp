@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kasane info: what this machine offers, and what is missing and why. Everything is probed, nothing assumed from versions. As lines, or as JSON (report.h).
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <linux/membarrier.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>

@@ -42,8 +42,8 @@ inline T apply(const T& a, const T& b) {
 }
 
 template <class T, Reduce op>
-[[gnu::optimize("O3")]] void kernel(const void*, std::byte* out_bytes, const std::byte* left_bytes, const std::byte* right_bytes,
-                                    std::size_t count) {
+void kernel(const void*, std::byte* out_bytes, const std::byte* left_bytes, const std::byte* right_bytes,
+            std::size_t count) {
   auto* __restrict out = reinterpret_cast<T*>(out_bytes);
   if (out_bytes == left_bytes) {
     const auto* __restrict right = reinterpret_cast<const T*>(right_bytes);

@@ -30,7 +30,7 @@ Tiers::~Tiers() = default;
 
 Tiers::Tiers(comm::Transport& transport, Mover& mover, AddressCache& addresses, PageHolder& holder, mem::Space& space, mem::Residency& residency, const mem::AdviceTable& advice,
              Config config)
-    : transport_(transport), mover_(mover), addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), holder_(holder), space_(space),
+    : transport_(transport), mover_(mover), directory_(addresses.directory()), pages_(directory_.pages()), holder_(holder), space_(space),
       residency_(residency), advice_(advice), config_(std::move(config)), polling_(config_.cores), departures_(std::make_unique<Departure[]>(2)) {
   transport_.set_handler(kRouseHandler, &Tiers::on_rouse, this);
 }

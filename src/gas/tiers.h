@@ -143,7 +143,6 @@ class Tiers final : public Rouser {
 
   comm::Transport& transport_;
   Mover& mover_;
-  AddressCache& addresses_;
   const Directory& directory_;
   const mem::Pages& pages_;
   PageHolder& holder_;

@@ -2,6 +2,7 @@
 #include "topo/topo.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <hwloc.h>
 #include <sched.h>
 

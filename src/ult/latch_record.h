@@ -82,7 +82,7 @@ class LatchWait {
   SlotId self_ = kNoSlot;
   std::uint32_t may_wait_ = 0;
   Phase phase_ = Phase::start;
-  std::uint32_t pad_ = 0;   // no padding bytes
+  [[maybe_unused]] std::uint32_t pad_ = 0;   // no padding bytes
 };
 
 /// Counts n down. Outcome counted, opened or refuse.

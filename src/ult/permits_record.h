@@ -154,7 +154,7 @@ class PermitsTake {
   SlotId self_ = kNoSlot;
   std::uint32_t amount_ = 0, may_wait_ = 0, note_ = 0;
   Phase phase_ = Phase::start;
-  std::uint32_t pad_ = 0;   // no padding bytes
+  [[maybe_unused]] std::uint32_t pad_ = 0;   // no padding bytes
 };
 
 /// Gives `amount`, or asks for those to be let go whose timers ask; and serves if somebody waits and nobody else does. Outcome given, added, end or refuse.

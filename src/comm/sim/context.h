@@ -33,10 +33,10 @@ class Context {
   void (*entry_)(void*) = nullptr;
   void* arg_ = nullptr;
   // What the sanitizers know of this stack; unused without them.
-  void* fake_stack_ = nullptr;
+  [[maybe_unused]] void* fake_stack_ = nullptr;
   const void* bottom_ = nullptr;
   std::size_t bottom_bytes_ = 0;
-  void* fiber_ = nullptr;
+  [[maybe_unused]] void* fiber_ = nullptr;
   Context* came_from_ = nullptr;
 };
 

@@ -46,16 +46,16 @@ struct Lane::Block {
 
 // ---- life --------------------------------------------------------------------------------------------------------
 
-Lane::Lane(Peers& peers, std::uint32_t index, std::uint32_t outstanding)
-    : peers_(peers), ucx_(*peers.ucx), index_(index), outstanding_(outstanding), endpoints_(peers.ranks) {
+Lane::Lane(Peers& peers, std::uint32_t outstanding)
+    : peers_(peers), ucx_(*peers.ucx), outstanding_(outstanding), endpoints_(peers.ranks) {
   for (std::uint32_t r = 0; r < peers.ranks; ++r) {
     endpoints_[r].lane = this;
     endpoints_[r].peer = r;
   }
 }
 
-Result<std::unique_ptr<Lane>> Lane::create(Peers& peers, std::uint32_t index, std::uint32_t outstanding) {
-  std::unique_ptr<Lane> lane(new Lane(peers, index, outstanding));
+Result<std::unique_ptr<Lane>> Lane::create(Peers& peers, std::uint32_t outstanding) {
+  std::unique_ptr<Lane> lane(new Lane(peers, outstanding));
   KASANE_TRY(lane->start());
   return lane;
 }

@@ -139,7 +139,7 @@ struct Turn {
 
 class Lane {
  public:
-  static Result<std::unique_ptr<Lane>> create(Peers&, std::uint32_t index, std::uint32_t outstanding);
+  static Result<std::unique_ptr<Lane>> create(Peers&, std::uint32_t outstanding);
   ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -193,7 +193,7 @@ class Lane {
   bool ended() noexcept;
 
  private:
-  Lane(Peers&, std::uint32_t index, std::uint32_t outstanding);
+  Lane(Peers&, std::uint32_t outstanding);
   Result<void> start();
   Op* take(Op::Kind, Endpoint&, Completion*) noexcept;
   void give(Op&) noexcept;
@@ -226,7 +226,6 @@ class Lane {
 
   Peers& peers_;
   const Library& ucx_;
-  std::uint32_t index_;
   std::uint32_t outstanding_;
   ucp_worker_h worker_ = nullptr;
   int event_fd_ = -1;

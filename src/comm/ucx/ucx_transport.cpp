@@ -390,7 +390,7 @@ Result<void> UcxTransport::open_lanes(const Options& options) {
   peers_.lost = std::make_unique<std::atomic<std::uint32_t>[]>(ranks());
   const std::uint32_t count = queues_.lanes;
   for (std::uint32_t i = 0; i < count; ++i) {
-    auto lane = Lane::create(peers_, i, std::max<std::uint32_t>(options.outstanding, 4));
+    auto lane = Lane::create(peers_, std::max<std::uint32_t>(options.outstanding, 4));
     if (!lane) return tl::unexpected<Error>(std::move(lane).error());
     lanes_.push_back(std::move(*lane));
   }
