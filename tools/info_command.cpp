@@ -153,8 +153,8 @@ void say_ucx(Report& report) {
   if (const auto ucx = comm::ucx::create(alone, bells); !ucx) {
     say_missing(report, "", "ucx_on_one_host", "on one host: " + ucx.error().message);
   } else {
-    const std::string detail((*ucx)->facts().detail);
-    report.line("", detail, {{"ucx_on_one_host", {{"available", true}, {"detail", detail}}}});
+    const std::string use((*ucx)->facts().detail);
+    report.line("", use, {{"ucx_on_one_host", {{"available", true}, {"use", use}}}});
   }
 }
 
