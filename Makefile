@@ -14,7 +14,7 @@ endif
 # Our own sources, for format and tidy.
 SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
 
-.PHONY: build test demo soak format format-check tidy help dependencies
+.PHONY: build test demo docs soak format format-check tidy help dependencies
 
 build: dependencies ## build everything of PRESET
 	cmake --preset $(PRESET) $(CONFIGURE)
@@ -31,6 +31,10 @@ demo: ## build two programs and sort with them: a word list, 10 M keys on ranks 
 
 soak: build ## cilksort and nqueens 300 times on 4 ranks x 2 workers: minutes
 	cmake --build build/$(PRESET) --target soak
+
+docs: ## write docs/guide/options.md from the table of options
+	cmake --build build/$(PRESET) -j $(JOBS) --target kasane_command
+	build/$(PRESET)/bin/kasane run --help-markdown >docs/guide/options.md
 
 format: ## rewrite the sources by .clang-format
 	@scripts/install-dependencies.sh --tools

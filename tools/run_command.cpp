@@ -56,6 +56,16 @@ int run(Run& state) {
   return execute(std::move(state.command));
 }
 
+std::string options_page(const OptionTable& table) {
+  return "# Options\n\n"
+         "Made by `kasane run --help-markdown` from the table that the runtime reads (`make docs`; a test compares them).\n\n"
+         "Each option of `kasane run` has a variable, which works without `kasane run`, too; a flag wins. Those that are off or on by a flag alone (`--stats`) have `--no-…` "
+         "as well, and 1 and 0 in the variable.\n"
+         "SIZE: 4096, 64K, 512M, 1T, powers of 1024. TIME: 20us, 1.5s, 2min. A value that cannot be used is refused before the program starts; a variable `KASANE_…` that is not here is\n"
+         "warned of.\n\n" +
+         table.markdown();
+}
+
 }  // namespace
 
 Command make_run(CLI::App& kasane) {
@@ -66,6 +76,10 @@ Command make_run(CLI::App& kasane) {
               "With --transport mpi the ranks are started by mpirun, which then speaks for the job and has its own ways of ending it.\n"
               "Each option can be given by its variable as well; a flag wins.");
   add_flags(*app, state->table);
+  app->add_flag_callback("--help-markdown", [state] {
+    std::fputs(options_page(state->table).c_str(), stdout);
+    throw CLI::Success();
+  }, "Print all options and variables as docs/guide/options.md has them, and exit");
   app->add_option("PROGRAM", state->command, "the program, and what follows is its own command line")->required();
   app->positionals_at_end();   // from the first word that is no flag of ours on
   return {app, [state] { return run(*state); }};

@@ -171,6 +171,7 @@ std::string duration_text(std::uint64_t ns) { return shortest(ns, kTimeSuffixes)
 OptionTable& OptionTable::add(Option row) {
   KASANE_CHECK(row.flag.empty() || row.flag.starts_with("-"), "an option's flag begins with -");
   row.preset = current_text(row);
+  row.group = group_;
   rows_.push_back(std::move(row));
   return *this;
 }
@@ -207,6 +208,11 @@ OptionTable& OptionTable::choice(std::string flag, std::string variable, bool& v
 
 OptionTable& OptionTable::flag(std::string flag, std::string variable, bool& value, std::string help) {
   return add({std::move(flag), std::move(variable), Unit::flag, std::move(help), &value, {}, {}, {}});
+}
+
+OptionTable& OptionTable::heading(std::string text) {
+  group_ = std::move(text);
+  return *this;
 }
 
 Result<> OptionTable::read_environment() {
@@ -274,13 +280,23 @@ std::string OptionTable::note(const Option& row) {
   return fmt::format("[{}{}default {}]", row.variable, row.variable.empty() ? "" : ", ", preset);
 }
 
-std::string OptionTable::help() const {
-  fmt::memory_buffer out;
+std::string OptionTable::markdown() const {
+  const auto code = [](const std::string& text) { return text.empty() ? text : "`" + text + "`"; };
+  const auto cell = [](std::string text) {   // a | would end it
+    for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, 1, '\\');
+    return text;
+  };
+  std::string out, group;
   for (const Option& row : rows_) {
-    const std::string& name = row.flag.empty() ? row.variable : row.flag;
-    fmt::format_to(std::back_inserter(out), "  {} {}\n      {} {}\n", name, placeholder(row), row.help, note(row));
+    if (out.empty() || row.group != group) {
+      group = row.group;
+      out += fmt::format("{}## {}\n\n| option | variable | default | |\n|---|---|---|---|\n", out.empty() ? "" : "\n", group);
+    }
+    const std::string value = placeholder(row);
+    out += fmt::format("| {} | {} | {} | {} |\n", cell(code(row.flag.empty() || value.empty() ? row.flag : row.flag + " " + value)),
+                       code(row.variable), code(row.preset), cell(row.help));
   }
-  return fmt::to_string(out);
+  return out;
 }
 
 }  // namespace kasane

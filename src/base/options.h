@@ -48,6 +48,7 @@ struct Option {
   std::vector<std::string> choices;  ///< of choice; with a bool: {what false is called, what true is called}
   std::string preset;                ///< the default, as it would be written
   OptionSource source = OptionSource::preset;
+  std::string group = {};            ///< the heading it stands below; empty: none
 };
 
 class OptionTable {
@@ -63,6 +64,8 @@ class OptionTable {
   OptionTable& choice(std::string flag, std::string variable, bool& value, std::string no, std::string yes,
                       std::string help);
   OptionTable& flag(std::string flag, std::string variable, bool& value, std::string help);
+  /// The rows that follow stand below this heading.
+  OptionTable& heading(std::string text);
 
   [[nodiscard]] const std::vector<Option>& rows() const noexcept { return rows_; }
 
@@ -78,8 +81,8 @@ class OptionTable {
 
   /// The row's value now, as it would be written.
   [[nodiscard]] std::string value_text(std::size_t row) const;
-  /// One paragraph an option, with variable and default: for --help and the guide.
-  [[nodiscard]] std::string help() const;
+  /// A table for each heading, with variables and defaults, as Markdown.
+  [[nodiscard]] std::string markdown() const;
   /// "[KASANE_SPACE, default 1T]": what help() adds to a row's help.
   [[nodiscard]] static std::string note(const Option&);
   /// "--ranks" of "-n,--ranks".
@@ -90,6 +93,7 @@ class OptionTable {
  private:
   OptionTable& add(Option row);
   std::vector<Option> rows_;
+  std::string group_;
 };
 
 // The units, for others who read or print such values. The error says what was expected, not what for.

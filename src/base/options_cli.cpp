@@ -47,14 +47,16 @@ void add_flags(CLI::App& app, OptionTable& table) {
     if (row.flag.empty()) continue;
     const std::string help = row.help + " " + OptionTable::note(row);
     if (row.unit == Unit::flag) {
-      app.add_flag_function(
+      CLI::Option* const flag = app.add_flag_function(
           row.flag + ",!--no-" + OptionTable::long_flag(row).substr(2),
           [&table, i](std::int64_t times) { set_from_flag(table, i, times > 0 ? "1" : "0"); }, help);
+      if (!row.group.empty()) flag->group(row.group);
       continue;
     }
-    app.add_option_function<std::string>(
-           row.flag, [&table, i](const std::string& text) { set_from_flag(table, i, text); }, help)
-        ->type_name(OptionTable::placeholder(row));
+    CLI::Option* const option = app.add_option_function<std::string>(
+        row.flag, [&table, i](const std::string& text) { set_from_flag(table, i, text); }, help);
+    option->type_name(OptionTable::placeholder(row));
+    if (!row.group.empty()) option->group(row.group);
   }
 }
 

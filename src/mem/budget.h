@@ -243,7 +243,7 @@ class BasicBudget {
 using HostBudget = BasicHostBudget<StdAtomics>;
 using Budget = BasicBudget<StdAtomics>;
 
-/// What a rank needs beside its share of the budget, so long as the program allocates nothing beside global memory (docs/guide/running.md).
+/// What a rank needs beside its share of the budget, so long as the program allocates nothing beside global memory (docs/guide/memory.md).
 inline constexpr std::uint64_t kSlackBytes = 12u << 20;
 
 /// Of a host that nobody gave one, in bytes: three quarters of the machine's memory, or of what the control groups of this process allow (group); of that at most what leaves the ranks

@@ -4,7 +4,7 @@
 namespace kasane::comm {
 
 OptionTable& add_session_options(OptionTable& table, SessionOptions& options) {
-  return table
+  return table.heading("Between ranks")
       .choice("--transport", "KASANE_TRANSPORT", options.transport, {"auto", "shm", "ucx", "mpi"},
               "what runs between ranks; auto: shared memory within a host, UCX or else MPI between hosts")
       .choice("--mpi", "KASANE_MPI", options.mpi, {"auto", "openmpi", "mpich"},

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Checkpoints of data larger than DRAM: a stencil of 36 MiB saves on two ranks with one budget, goes on on one rank with another, and saves the same bytes as one that had no budget.
 #
-#   larger.sh KASANE STENCIL [IN_MEMORY_GROUP]      the first two in memory control groups of their budgets and the slack that docs/guide/running.md states, 1 MiB of it for the checkpoint, on a disk (then 77: no groups here)
+#   larger.sh KASANE STENCIL [IN_MEMORY_GROUP]      the first two in memory control groups of their budgets and the slack that docs/guide/memory.md states, 1 MiB of it for the checkpoint, on a disk (then 77: no groups here)
 set -u
 kasane=$1 stencil=$2 group=${3-} spill=/dev/shm
 [ -z "$group" ] || spill=/var/tmp

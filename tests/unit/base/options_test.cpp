@@ -157,7 +157,7 @@ TEST_F(OptionTest, HelpShowsUnitVariableAndDefault) {
        {"--space", "SIZE", "size of the space [KASANE_T_SPACE, default 1T]", "mprotect|uffd", "--tag"})
     EXPECT_NE(help.find(wanted), std::string::npos) << wanted << " in\n" << help;
   EXPECT_EQ(help.find("KASANE_T_HEAP"), std::string::npos) << "a row without a flag is no flag";
-  for (const Option& row : table.rows()) EXPECT_NE(table.help().find(row.variable), std::string::npos);
+  for (const Option& row : table.rows()) EXPECT_NE(table.markdown().find(row.variable), std::string::npos);
 }
 
 // What `kasane run` does: the program it starts reads the same values from its environment.
