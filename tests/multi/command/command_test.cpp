@@ -80,7 +80,12 @@ TEST(Command, InfoSaysTheSameAsJson) {
   says(std::to_string(info.at("machine").at("memory_bytes").get<std::uint64_t>() >> 20) + " MiB");
   says(info.at("machine").at("topology").get<std::string>());
   says(std::to_string(info.at("machine").at("numa_nodes").at(0).at("memory_bytes").get<std::uint64_t>() >> 20) + " MiB, cores");
-  for (const auto& [name, transport] : info.at("transports").items()) says(transport.at(transport.at("available").get<bool>() ? "use" : "reason").get<std::string>());
+  for (const auto& [name, transport] : info.at("transports").items()) {
+    ASSERT_TRUE(transport.at("available").is_boolean()) << name;
+    for (const char* key : {"use", "detail", "mpirun", "reason"}) {
+      if (transport.contains(key) && transport.at(key).is_string()) says(transport.at(key).get<std::string>());
+    }
+  }
   for (const char* section : {"faults", "spill"}) {
     for (const auto& engine : info.at(section).at("engines")) says((engine.at("available").get<bool>() ? "available: " : "not available: ") + engine.at("reason").get<std::string>());
   }
