@@ -4,6 +4,7 @@ target_compile_options(kasane_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Woverloaded-virtual>
   # clang warns of what the algorithms of the standard library themselves use.
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-declarations>
+  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<BOOL:${KASANE_QUICK_BUILD}>>:-Wno-subobject-linkage>   # in a unit of several sources none is the main file
   $<$<BOOL:${KASANE_WERROR}>:-Werror>)
 set(CMAKE_C_FLAGS "${CMAKE_C_FLAGS} -fno-omit-frame-pointer")
 set(CMAKE_CXX_FLAGS "${CMAKE_CXX_FLAGS} -fno-omit-frame-pointer")

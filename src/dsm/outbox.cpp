@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "comm/copy.h"
+#include "dsm/word_at.h"
 #include "gas/regions.h"
 #include "mem/block_table.h"
 
@@ -16,12 +17,6 @@ namespace {
 
 constexpr std::size_t kLineBytes = 64;   ///< of a cache line
 constexpr unsigned kLengthBits = 16;     ///< of a run in a message; above it its offset
-
-[[nodiscard]] std::uint64_t word_at(const std::byte* p) noexcept {
-  std::uint64_t w;
-  std::memcpy(&w, p, sizeof w);
-  return w;
-}
 
 [[nodiscard]] bool same_line(const std::byte* a, const std::byte* b) noexcept {
   std::uint64_t differ = 0;

@@ -7,18 +7,13 @@
 
 #include "base/counters.h"
 #include "comm/batch.h"
+#include "dsm/word_at.h"
 #include "mem/block_table.h"
 
 namespace kasane::dsm {
 namespace {
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
-
-[[nodiscard]] std::uint64_t word_at(const std::byte* p) noexcept {
-  std::uint64_t w;
-  std::memcpy(&w, p, sizeof w);
-  return w;
-}
 
 void tell(Counters* counters, RaceListener& listener, std::uint64_t offset, std::uint64_t before, std::uint64_t mine, std::uint64_t theirs) noexcept {
   const std::uint64_t bytes = raced_bytes(before, mine, theirs);

@@ -48,6 +48,8 @@
 #endif
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102    // Linux 6.15 for memory files
+#endif
+#ifndef MADV_GUARD_REMOVE
 #define MADV_GUARD_REMOVE 103
 #endif
 

@@ -27,6 +27,7 @@ using kasane::Rank;
 using kasane::runtime::api_fail;
 using kasane::runtime::Placement;
 using kasane::runtime::require_thread;
+using kasane::runtime::answer;
 using kasane::runtime::Runtime;
 using kasane::ult::Pool;
 using kasane::ult::ThreadId;
@@ -63,12 +64,6 @@ void* allocate(std::size_t bytes, std::size_t alignment, Placement placement, co
     return *p;
   api_fail(p.error(), kAllocate);
   return nullptr;
-}
-
-int answer(const kasane::Result<void>& result, const char* call) noexcept {
-  if (result) [[likely]]
-    return 0;
-  return api_fail(result.error(), call);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace {
 
 using kasane::comm::AtomicOp, kasane::comm::Cursor, kasane::comm::Element, kasane::comm::Strides, kasane::comm::Width;
-using kasane::runtime::api_fail, kasane::runtime::Direct, kasane::runtime::Runtime;
+using kasane::runtime::answer, kasane::runtime::api_fail, kasane::runtime::Direct, kasane::runtime::Runtime;
 
 static_assert(static_cast<int>(Element::int32) == KASANE_INT32 && static_cast<int>(Element::int64) == KASANE_INT64);
 static_assert(static_cast<int>(Element::float32) == KASANE_FLOAT && static_cast<int>(Element::float64) == KASANE_DOUBLE);
@@ -28,12 +28,6 @@ Direct* direct_for(const char* call) noexcept {
     return &r->direct();
   api_fail(EPERM, call, "Kasane is not running in this process: it starts before main and ends when main returns");
   return nullptr;
-}
-
-int answer(const kasane::Result<void>& result, const char* call) noexcept {
-  if (result) [[likely]]
-    return 0;
-  return api_fail(result.error(), call);
 }
 
 Cursor contiguous(std::size_t bytes) noexcept { return Cursor(Strides{.dimensions = 1, .count = {bytes}}); }

@@ -14,6 +14,13 @@ namespace kasane::runtime {
 [[gnu::cold, gnu::noinline]] int api_fail(int code, const char* call, const char* message) noexcept;
 [[gnu::cold, gnu::noinline]] int api_fail(const Error& error, const char* call) noexcept;
 
+/// 0, or the failure noted.
+[[nodiscard]] inline int answer(const Result<void>& result, const char* call) noexcept {
+  if (result) [[likely]]
+    return 0;
+  return api_fail(result.error(), call);
+}
+
 [[gnu::cold, gnu::noinline]] int api_fail_outside(const char* call) noexcept;
 
 /// 0 where `call` may be made (on a user-level thread), else EPERM with a text that says where it may be.

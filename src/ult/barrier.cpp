@@ -6,7 +6,7 @@
 namespace kasane::ult {
 namespace {
 
-struct Waiting {
+struct AtBarrier {
   Pool& pool;
   SyncHandle record;
   BarrierCall call;
@@ -15,7 +15,7 @@ struct Waiting {
 
 // As in mutex.cpp: the thread's stack is not touched after run(), if it was pushed. If it was not it is nobody else's, and is made ready here.
 void call_suspended(void* context, SlotId self) {
-  auto* const waiting = static_cast<Waiting*>(context);
+  auto* const waiting = static_cast<AtBarrier*>(context);
   Pool& pool = waiting->pool;
   const BarrierAction outcome = BarrierCall::action_of(SyncRecords(pool).run<Word>(waiting->record, waiting->call));
   if (outcome == BarrierAction::wait) return;
@@ -46,7 +46,7 @@ bool Barrier::run_to_the_end(Pool& pool, const Make& make) {
   const SyncHandle record = record_;
   BarrierAction outcome = BarrierCall::action_of(SyncRecords(pool).run<Word>(record, make(/*may_wait=*/false)));
   if (outcome == BarrierAction::declined) {
-    Waiting waiting{pool, record, make(/*may_wait=*/true)};
+    AtBarrier waiting{pool, record, make(/*may_wait=*/true)};
     Pool::suspend(call_suspended, &waiting);
     outcome = waiting.outcome;
   }

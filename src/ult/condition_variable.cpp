@@ -12,7 +12,7 @@ namespace {
 /// data0 while there is a mutex: 1 + its handle.
 constexpr Word name_of(SyncHandle mutex) noexcept { return mutex.value + 1; }
 
-struct Waiting {
+struct AtCondition {
   Pool& pool;
   SyncHandle condition;
   SyncHandle mutex;
@@ -23,7 +23,7 @@ struct Waiting {
 // quicker than our unlock puts us on the mutex's list while we still hold it; our own unlock may then hand it to ourselves.
 // Nothing of the suspended thread's stack is touched after the first run() (rule as in mutex.cpp).
 void enlist(void* context, SlotId self) {
-  const auto [pool, condition, mutex, unused] = *static_cast<Waiting*>(context);
+  const auto [pool, condition, mutex, unused] = *static_cast<AtCondition*>(context);
   const SyncRecords records(pool);
   records.run<ConditionAction>(condition, ConditionWait(self));
   records.run<MutexAction>(mutex, MutexUnlock(self, pool.config().rank));
@@ -47,17 +47,17 @@ void serve(const SyncRecords& records, SyncHandle condition, ConditionNotify mac
   }
 }
 
-void leave(const SyncRecords& records, SyncHandle condition) { serve(records, condition, ConditionNotify::leave()); }
-constexpr TimedQueue kQueue{.leave = leave, .go_on = requeue};
+void leave_condition(const SyncRecords& records, SyncHandle condition) { serve(records, condition, ConditionNotify::leave()); }
+constexpr TimedQueue kConditionQueue{.leave = leave_condition, .go_on = requeue};
 
 // As enlist(). The timer comes last: until then nobody lets the thread go but a notifier.
 void enlist_timed(void* context, SlotId self) {
-  const auto [pool, condition, mutex, deadline_ns] = *static_cast<Waiting*>(context);
+  const auto [pool, condition, mutex, deadline_ns] = *static_cast<AtCondition*>(context);
   const SyncRecords records(pool);
   const std::uint64_t round = arm(records, self);
   records.run<ConditionAction>(condition, ConditionWait(self, /*timed=*/true));
   records.run<MutexAction>(mutex, MutexUnlock(self, pool.config().rank));
-  start_timer(pool, deadline_ns, self, round, condition, kQueue);
+  start_timer(pool, deadline_ns, self, round, condition, kConditionQueue);
 }
 
 /// Two mutexes at a time cannot be: a notified waiter would be handed the wrong one.
@@ -91,7 +91,7 @@ void ConditionVariable::check_held(const Mutex& mutex) const {
 void ConditionVariable::wait(Mutex& mutex) {
   check_held(mutex);
   const SyncHandle held = mutex.record_;
-  Waiting waiting{pool_of_thread("condition_variable::wait"), record_, held};
+  AtCondition waiting{pool_of_thread("condition_variable::wait"), record_, held};
   Pool::suspend(enlist, &waiting);
   // The mutex's holder again, by hand-over or by the notifier; perhaps on another rank, with a pool of its own.
   SyncRecords(pool_of_thread("condition_variable::wait")).cross_from_last(held);
@@ -100,7 +100,7 @@ void ConditionVariable::wait(Mutex& mutex) {
 bool ConditionVariable::wait_until(Mutex& mutex, std::uint64_t deadline_ns) {
   check_held(mutex);
   const SyncHandle held = mutex.record_;
-  Waiting waiting{pool_of_thread("condition_variable::wait_until"), record_, held, deadline_ns};
+  AtCondition waiting{pool_of_thread("condition_variable::wait_until"), record_, held, deadline_ns};
   Pool::suspend(enlist_timed, &waiting);
   const bool notified = collect("condition_variable::wait_until");
   SyncRecords(pool_of_thread("condition_variable::wait_until")).cross_from_last(held);

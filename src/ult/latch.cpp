@@ -7,14 +7,14 @@
 namespace kasane::ult {
 namespace {
 
-struct Waiting {
+struct AtLatch {
   Pool& pool;
   SyncHandle record;
 };
 
 // As in mutex.cpp: the thread's stack is not touched after run().
-void wait_suspended(void* context, SlotId self) {
-  const auto [pool, record] = *static_cast<Waiting*>(context);
+void wait_at_latch(void* context, SlotId self) {
+  const auto [pool, record] = *static_cast<AtLatch*>(context);
   const auto outcome = SyncRecords(pool).run<LatchAction>(record, LatchWait(self, /*may_wait=*/true));
   if (outcome == LatchAction::pass) pool.make_ready(self, pool.config().rank);
 }
@@ -49,8 +49,8 @@ bool Latch::try_wait() const {
 
 void Latch::wait() const {
   if (try_wait()) return;
-  Waiting waiting{pool_of_thread("latch::wait"), record_};
-  Pool::suspend(wait_suspended, &waiting);
+  AtLatch waiting{pool_of_thread("latch::wait"), record_};
+  Pool::suspend(wait_at_latch, &waiting);
   // Perhaps on another rank than it began on, with a pool of its own.
   pool_of_thread("latch::wait").acquire();
 }

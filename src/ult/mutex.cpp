@@ -7,15 +7,15 @@
 namespace kasane::ult {
 namespace {
 
-struct Queueing {
+struct ForMutex {
   Pool& pool;
   SyncHandle record;
 };
 
 // Runs when the thread's registers are saved. Once the thread is in the list, or awake, its stack (and *context on it) belongs
 // to whoever runs it, so nothing of it is touched after run().
-void queue(void* context, SlotId self) {
-  const auto [pool, record] = *static_cast<Queueing*>(context);
+void queue_for_mutex(void* context, SlotId self) {
+  const auto [pool, record] = *static_cast<ForMutex*>(context);
   const auto outcome = SyncRecords(pool).run<MutexAction>(record, MutexLock(self, /*relock=*/false));
   if (outcome == MutexAction::acquired) pool.make_ready(self, pool.config().rank);
 }
@@ -39,8 +39,8 @@ void Mutex::enter(const char* what) {
   const Word seen = records.compare_swap(record_, SyncField::word, MutexWord{}.pack(), first.next.pack());
   if (seen == MutexWord{}.pack()) return;
   KASANE_CHECK(MutexWord::unpack(seen).holder != self, "a thread locks a mutex that it holds already");
-  Queueing queueing{pool, record_};
-  Pool::suspend(queue, &queueing);
+  ForMutex queueing{pool, record_};
+  Pool::suspend(queue_for_mutex, &queueing);
 }
 
 void Mutex::lock() {

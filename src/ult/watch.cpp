@@ -18,15 +18,15 @@ constexpr std::uint64_t scatter(std::uint64_t word) noexcept { return word * kGo
 
 constexpr std::uint64_t kSpread = 64 * 1024;   ///< bytes in turn at each rank
 
-struct Waiting {
+struct AtWatch {
   Pool& pool;
   SyncHandle list;
   std::uint32_t key, epoch;
 };
 
 // As in mutex.cpp: the thread's stack is not touched after run().
-void wait_suspended(void* context, SlotId self) {
-  const auto [pool, list, key, epoch] = *static_cast<Waiting*>(context);
+void wait_at_watch(void* context, SlotId self) {
+  const auto [pool, list, key, epoch] = *static_cast<AtWatch*>(context);
   const auto outcome = SyncRecords(pool).run<WatchAction>(list, WatchWait(self, key, epoch));
   if (outcome == WatchAction::changed) pool.make_ready(self, pool.config().rank);
 }
@@ -45,8 +45,8 @@ std::uint32_t Watch::prepare() const {
 }
 
 void Watch::wait(std::uint32_t epoch) const {
-  Waiting waiting{pool_of_thread("atomic::wait"), list_, key_, epoch};
-  Pool::suspend(wait_suspended, &waiting);
+  AtWatch waiting{pool_of_thread("atomic::wait"), list_, key_, epoch};
+  Pool::suspend(wait_at_watch, &waiting);
 }
 
 void Watch::notify(bool all) const { SyncRecords(pool_of_thread("atomic::notify")).run<WatchAction>(list_, WatchNotify(key_, all)); }

@@ -4,8 +4,6 @@
 namespace kasane::comm {
 namespace {
 
-std::string counted(std::uint32_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
-
 Result<SessionPlan> over_ucx(const Situation& s, bool within_hosts) {
   if (!s.ucx) return fail(Errc::unsupported, "--transport ucx: " + s.why_no_ucx);
   return SessionPlan{.network = Network::ucx, .within_hosts = within_hosts};

@@ -35,6 +35,11 @@ struct SessionPlan {
 
 Result<SessionPlan> make_plan(const Situation&);
 
+/// As in "2 hosts".
+[[nodiscard]] inline std::string counted(std::uint32_t n, const char* what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
 /// Does the plan depend on whether UCX is there? Finding out means to load it.
 [[nodiscard]] bool ucx_matters(const Situation&);
 

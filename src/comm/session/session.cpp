@@ -34,8 +34,6 @@ Result<Job> job_of_self(Rank rank, std::uint32_t ranks) {
   return job;
 }
 
-std::string counted(std::uint32_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
-
 }  // namespace
 
 /// What forked ranks tell each other beside their transport.

@@ -19,7 +19,6 @@ constexpr std::size_t kLine = 64;
 constexpr std::uint32_t kSendBuffers = 128;
 constexpr std::size_t kSendBufferBytes = (kMaxWire + kLine - 1) / kLine * kLine;
 constexpr std::uint64_t kOrphanNs = 200'000'000;   ///< what UCX has not ended so long after a peer was given up, it has forgotten
-constexpr unsigned kActiveMessage = 1;   ///< our id among UCX's active messages
 
 constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 

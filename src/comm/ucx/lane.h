@@ -31,6 +31,8 @@
 
 namespace kasane::comm::ucx {
 
+inline constexpr unsigned kActiveMessage = 1;   ///< our id among UCX's active messages
+
 class Lane;
 struct Endpoint;
 

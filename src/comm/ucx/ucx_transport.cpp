@@ -50,7 +50,6 @@ constexpr std::uint32_t kIdleLaneEvery = 64;            ///< a thread looks at i
 constexpr std::int64_t kNapNs = 100'000;
 constexpr std::uint64_t kCloseNs = 1'000'000'000;       ///< how long the end waits for peers that may have gone
 constexpr int kFewestLooks = 256;                       ///< … and how often it looks after them at least
-constexpr unsigned kActiveMessage = 1;
 
 std::string text(const Library& ucx, ucs_status_t status) { return ucx.ucs_status_string(status); }
 

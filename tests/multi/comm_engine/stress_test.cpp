@@ -195,13 +195,13 @@ TEST_P(StressTest, ManyNotificationsAtOnce) {
   EngineOptions options;
   options.packs = 256;
   with_engines(GetParam(), options, [](EngineEnv& env) {
-    constexpr std::uint64_t kEach = 3200, kCount = 200, kSource = std::uint64_t{2} << 20;   // a message each, where puts are messages
+    constexpr std::uint64_t kEach = 3200, kCount = 200, kFrom = std::uint64_t{2} << 20;   // a message each, where puts are messages
     for (std::uint64_t round = 1; round <= static_cast<std::uint64_t>(env.rounds(10, 2)); ++round) {
-      for (std::uint64_t i = 0; i < kCount * kEach / 8; ++i) env.word(kSource / 8 + i).store(round << 32 | i);
+      for (std::uint64_t i = 0; i < kCount * kEach / 8; ++i) env.word(kFrom / 8 + i).store(round << 32 | i);
       env.all.barrier();
       Counter done;
       for (std::uint64_t i = 0; i < kCount; ++i) {
-        env.post(&Engine::try_write_notify_async, {.to = env.at(env.next(), i * kEach), .from = env.here(kSource + i * kEach), .bytes = kEach - 8,
+        env.post(&Engine::try_write_notify_async, {.to = env.at(env.next(), i * kEach), .from = env.here(kFrom + i * kEach), .bytes = kEach - 8,
                                                    .flag_offset = (i + 1) * kEach - 8, .value = round, .on_complete = done.callback()}, env.waiter);
       }
       for (std::uint64_t i = 0; i < kCount; ++i) {
