@@ -2,16 +2,21 @@
 // See rendezvous.h. Each step that may fail on one rank alone is followed by an exchange of how it went, so that nobody goes on, or waits, without it.
 #include "comm/bootstrap/rendezvous.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <cstdio>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -23,10 +28,21 @@ namespace {
 
 using Key = std::array<unsigned char, 16>;
 
-constexpr std::size_t kLongestDomain = 40;
 constexpr std::uint32_t kDescriptorsAMessage = 16;   ///< the kernel takes 253, from some users fewer at a time
 /// A neighbour may make room, or end, without waking our poll: look again that often.
 constexpr int kPollMs = 10;
+
+/// What everybody is told of a rank, followed by the text that says where it is.
+struct Card {
+  Key name;   ///< of its socket
+  Key key;    ///< rank 0's is the job's
+};
+
+/// Who asks the first rank for the host's memory.
+struct Request {
+  Key key;
+  std::uint32_t rank;
+};
 
 /// Goes before the descriptors of one message; those of one rank travel in several if there are many.
 struct Parcel {
@@ -35,13 +51,14 @@ struct Parcel {
 };
 
 struct alignas(cmsghdr) ControlBuffer {
-  char bytes[CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(kDescriptorsAMessage * sizeof(int))];
+  char bytes[CMSG_SPACE(kDescriptorsAMessage * sizeof(int))];
 };
 
-/// A datagram socket that never blocks.
+/// A socket that keeps messages apart and never blocks.
 class Socket {
  public:
-  Socket() noexcept : fd_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {}
+  Socket() noexcept : fd_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {}
+  explicit Socket(int fd) noexcept : fd_(fd) {}
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
   ~Socket() {
@@ -70,11 +87,10 @@ struct Name {
   sockaddr_un address{};
   socklen_t bytes = 0;
 
-  Name(const Key& key, std::uint32_t rank, const std::string& domain) {
+  explicit Name(const Key& drawn) {
     constexpr char kHex[] = "0123456789abcdef";
     std::string text = "kasane.";
-    for (const unsigned char byte : key) text.append({kHex[byte >> 4], kHex[byte & 15]});
-    text += '.' + std::to_string(rank) + '.' + domain;
+    for (const unsigned char byte : drawn) text.append({kHex[byte >> 4], kHex[byte & 15]});
     address.sun_family = AF_UNIX;
     // The first byte stays 0: a name in the network namespace, not in a file system.
     bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
@@ -85,6 +101,37 @@ struct Name {
 
 std::string rank_text(std::uint32_t rank) { return "rank " + std::to_string(rank); }
 
+std::string line_of(const char* file) {
+  char line[256] = {};
+  const int fd = ::open(file, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  const ssize_t n = ::read(fd, line, sizeof line - 1);
+  ::close(fd);
+  return std::string(line, n > 0 ? static_cast<std::size_t>(n) : 0);
+}
+
+/// Of the kernel that runs, and the network namespace in it: a name is reached from there alone.
+std::string where() {
+  struct stat space {};
+  if (::stat("/proc/thread-self/ns/net", &space) != 0) space = {};
+  return line_of("/proc/sys/kernel/random/boot_id") + std::to_string(space.st_dev) + ":" + std::to_string(space.st_ino);
+}
+
+/// In a user namespace all users of outside that it does not know have one number, which proves nothing.
+bool stands_for_many(uid_t user) {
+  const std::string unknown = line_of("/proc/sys/kernel/overflowuid");
+  if (std::to_string(user) != unknown.substr(0, unknown.find('\n'))) return false;
+  unsigned inside = 0, outside = 0, count = 0;
+  return std::sscanf(line_of("/proc/self/uid_map").c_str(), "%u %u %u", &inside, &outside, &count) != 3 || count != ~0u;
+}
+
+/// Is the other end this user's? The kernel noted who it was when it listened, or connected: nobody can say so of himself.
+bool same_user(int fd) {
+  ucred who{};
+  socklen_t bytes = sizeof who;
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == ::geteuid() && !stands_for_many(who.uid);
+}
+
 class Meeting {
  public:
   Meeting(OutOfBand& others, const RendezvousOptions& options)
@@ -93,91 +140,117 @@ class Meeting {
 
  private:
   Result<void> together(const Result<void>& mine) { return everybody(others_, mine, "finding the ranks of its host"); }
-  Result<void> agree_on_key();
   Result<void> take_name();
-  Result<void> find_neighbours();
+  Result<void> tell_names();
+  int reach(const Socket& socket, std::uint32_t rank) const;
+  Result<void> find_first();
   Result<void> agree_on_hosts();
-  Result<void> check_hosts(const std::vector<std::string>& firsts) const;
   Result<void> make_host_job();
-  Result<void> pass_or_take();
-  Result<void> pass_to(std::uint32_t position);
+  Result<void> serve_all();
+  Result<void> take_callers();
+  bool take_request(const Socket& caller, std::uint32_t& position, bool& gone);
+  Result<void> pass_to(const Socket& to, std::uint32_t position);
+  Result<void> ask();
   Result<void> take_all();
   Result<bool> take_parcel(Descriptors& got);
-  Result<bool> open_parcel(msghdr& message, ssize_t bytes, Descriptors& got);
+  Result<void> open_parcel(msghdr& message, ssize_t bytes, Descriptors& got) const;
+  Result<void> check_kinds(const Descriptors& got) const;
   Job finished();
 
-  [[nodiscard]] bool lead() const { return host_.front() == me_; }
+  [[nodiscard]] bool lead() const { return first_ == me_; }
   [[nodiscard]] std::uint32_t total() const { return static_cast<std::uint32_t>(host_.size()) + 2; }
-  [[nodiscard]] Name name_of(std::uint32_t rank) const { return Name(key_, rank, options_.domain); }
+  [[nodiscard]] bool late() const { return now_ns() > deadline_ns_; }
+  [[nodiscard]] std::string limit_text() const {
+    return " within " + std::to_string(options_.limit_ns / 1'000'000) + " ms" +
+           (strangers_ == 0 ? "" : " (" + std::to_string(strangers_) + " callers of other users or jobs were turned away)");
+  }
 
   OutOfBand& others_;
   const RendezvousOptions& options_;
   std::uint32_t me_, ranks_;
-  Key key_{};
-  Socket socket_;
+  Card card_{};
+  Key key_{};                         ///< of the job: travels by OutOfBand, then only between ranks that the kernel says are this user's
+  std::vector<Key> names_;
+  std::vector<std::string> places_;   ///< where each is
+  Socket socket_;                     ///< has our name
+  Socket to_first_;
+  std::vector<std::unique_ptr<Socket>> callers_;   ///< this user's, that have not asked yet
+  std::uint32_t first_ = 0;           ///< the lowest rank here
   std::vector<std::uint32_t> host_;   ///< who is here, ascending
   std::uint32_t hosts_ = 0;
   Job host_job_;                      ///< numbered by position; the first rank's has every read end, the others' their own
   bool host_job_made_ = false;
   std::uint64_t deadline_ns_ = 0;
-  unsigned strangers_ = 0;            ///< messages that were ignored
+  unsigned strangers_ = 0;            ///< who was turned away
 };
 
-Result<void> Meeting::agree_on_key() {
-  Key drawn{};
-  if (me_ == 0 && ::getrandom(drawn.data(), drawn.size(), 0) != static_cast<ssize_t>(drawn.size())) drawn = {};
-  auto all = others_.allgather(me_ == 0 ? std::string_view(reinterpret_cast<const char*>(drawn.data()), drawn.size()) : std::string_view());
-  KASANE_TRY(all);
-  if ((*all)[0].size() != key_.size()) return fail(Errc::internal, "rank 0 sent a key of " + std::to_string((*all)[0].size()) + " bytes");
-  std::memcpy(key_.data(), (*all)[0].data(), key_.size());
-  if (key_ == Key{}) return fail(Errc::unsupported, "rank 0 has no random numbers (getrandom)");
-  return {};
-}
-
+/// A name that nobody can know before it is ours.
 Result<void> Meeting::take_name() {
-  if (options_.domain.size() > kLongestDomain) {
-    return fail(Errc::invalid_argument, "the host's name '" + options_.domain + "' is longer than " + std::to_string(kLongestDomain) + " characters");
-  }
-  if (socket_.get() < 0) return fail(Errc::limit, "no socket to find the ranks of this host (raise the limit with ulimit -n)");
-  const int on = 1;
-  // Before the name exists: every message then says which user sent it.
-  if (::setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0) return fail_errno(Errc::unsupported, "SO_PASSCRED");
-  const Name name = name_of(me_);
+  if (socket_.get() < 0 || to_first_.get() < 0) return fail(Errc::limit, "no socket to find the ranks of this host (raise the limit with ulimit -n)");
+  if (::getrandom(&card_, sizeof card_, 0) != static_cast<ssize_t>(sizeof card_)) return fail(Errc::unsupported, "no random numbers (getrandom)");
+  const Name name(card_.name);
   if (::bind(socket_.get(), name.get(), name.bytes) != 0) return fail_errno(Errc::limit, "binding an abstract socket");
+  if (::listen(socket_.get(), static_cast<int>(ranks_) + 16) != 0) return fail_errno(Errc::limit, "listening on an abstract socket");
   return {};
 }
 
-/// Everybody who has the same domain and network namespace has a name that we can connect to.
-Result<void> Meeting::find_neighbours() {
-  Socket probe;
-  if (probe.get() < 0) return fail(Errc::limit, "no socket to find the ranks of this host (raise the limit with ulimit -n)");
+Result<void> Meeting::tell_names() {
+  std::string mine(reinterpret_cast<const char*>(&card_), sizeof card_);
+  mine += where() + "/" + options_.domain;
+  auto all = others_.allgather(mine);
+  KASANE_TRY(all);
   for (std::uint32_t r = 0; r < ranks_; ++r) {
-    const Name name = name_of(r);
-    if (r == me_ || ::connect(probe.get(), name.get(), name.bytes) == 0) {
-      host_.push_back(r);
-    } else if (errno != ECONNREFUSED && errno != EPERM && errno != EACCES) {   // a security module may keep ranks apart: by network then
-      return fail_errno(Errc::limit, "looking for " + rank_text(r) + " on this host");
+    const std::string& told = (*all)[r];
+    if (told.size() < sizeof(Card)) return fail(Errc::internal, rank_text(r) + " told its name in " + std::to_string(told.size()) + " bytes");
+    Card card;
+    std::memcpy(&card, told.data(), sizeof card);
+    if (r == 0) key_ = card.key;
+    names_.push_back(card.name);
+    places_.push_back(told.substr(sizeof card));
+  }
+  return {};
+}
+
+/// 0, or why that rank is not connected. EAGAIN: it is here, but has no room for callers yet. EPERM: who has its name is not this user.
+int Meeting::reach(const Socket& socket, std::uint32_t rank) const {
+  const Name name(names_[rank]);
+  if (::connect(socket.get(), name.get(), name.bytes) != 0) return errno;
+  return same_user(socket.get()) ? 0 : EPERM;
+}
+
+/// The lowest rank of the same place whose name we reach; ourselves if there is none below.
+Result<void> Meeting::find_first() {
+  for (first_ = 0; first_ < me_; ++first_) {
+    if (places_[first_] != places_[me_]) continue;
+    const Socket probe;
+    if (probe.get() < 0) return fail(Errc::limit, "no socket to find the ranks of this host (raise the limit with ulimit -n)");
+    const int number = reach(probe, first_);
+    if (number == 0 || number == EAGAIN) return {};
+    if (number != ECONNREFUSED && number != EPERM && number != EACCES) {   // a security module may keep ranks apart: by network then
+      return fail_errno(Errc::limit, "looking for " + rank_text(first_) + " on this host", number);
     }
   }
   return {};
 }
 
+/// All come to the same result, since they see the same. Who names a first rank must be told so by that one, too.
 Result<void> Meeting::agree_on_hosts() {
-  auto firsts = others_.allgather(std::to_string(host_.front()));
-  KASANE_TRY(firsts);
-  hosts_ = 0;
-  for (std::uint32_t r = 0; r < ranks_; ++r) hosts_ += (*firsts)[r] == std::to_string(r);
-  return together(check_hosts(*firsts));
-}
-
-/// Sharing a host must be mutual: each of mine names the same first rank, and nobody else does.
-Result<void> Meeting::check_hosts(const std::vector<std::string>& firsts) const {
-  const std::string& first = firsts[me_];
+  auto told = others_.allgather(std::to_string(first_));
+  KASANE_TRY(told);
+  std::vector<std::uint32_t> firsts(ranks_);
   for (std::uint32_t r = 0; r < ranks_; ++r) {
-    const bool here = std::binary_search(host_.begin(), host_.end(), r);
-    if (here == (firsts[r] == first)) continue;
-    return fail(Errc::unsupported, rank_text(me_) + (here ? " reaches " : " does not reach ") + rank_text(r) + " on its host, whose first rank is " + first +
-                                       ", but " + rank_text(r) + " says that its host's is rank " + firsts[r]);
+    const std::string& text = (*told)[r];
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), firsts[r]);
+    if (error != std::errc() || end != text.data() + text.size() || firsts[r] > r) {
+      return fail(Errc::internal, rank_text(r) + " names '" + text.substr(0, 20) + "' as the first rank of its host");
+    }
+    const std::uint32_t first = firsts[r];
+    if (firsts[first] != first) {
+      return fail(Errc::unsupported, rank_text(r) + " reaches " + rank_text(first) + " on its host, but that one says that its host's first is rank " +
+                                         std::to_string(firsts[first]));
+    }
+    hosts_ += first == r;
+    if (first == first_) host_.push_back(r);
   }
   return {};
 }
@@ -193,21 +266,79 @@ Result<void> Meeting::make_host_job() {
   return {};
 }
 
-Result<void> Meeting::pass_or_take() {
-  deadline_ns_ = now_ns() + static_cast<std::uint64_t>(options_.limit_ns);
-  if (!lead()) return take_all();
-  for (std::uint32_t position = 1; position < host_.size(); ++position) KASANE_TRY(pass_to(position));
+/// The first rank: until each of the host's ranks has asked, and has what it asked for.
+Result<void> Meeting::serve_all() {
+  std::vector<bool> served(host_.size());
+  served[0] = true;
+  while (std::find(served.begin(), served.end(), false) != served.end()) {
+    KASANE_TRY(take_callers());
+    bool moved = false;
+    for (std::size_t i = 0; i < callers_.size();) {
+      std::uint32_t position = 0;
+      bool gone = false;
+      if (!take_request(*callers_[i], position, gone)) {
+        ++i;
+        continue;
+      }
+      moved = true;
+      if (!gone && served[position]) gone = true;
+      const std::unique_ptr<Socket> caller = std::exchange(callers_[i], std::move(callers_.back()));
+      callers_.pop_back();
+      if (gone) continue;
+      KASANE_TRY(pass_to(*caller, position));
+      served[position] = true;
+    }
+    if (moved) continue;
+    if (late()) {
+      const auto missing = static_cast<std::size_t>(std::find(served.begin(), served.end(), false) - served.begin());
+      return fail(Errc::peer_lost, rank_text(host_[missing]) + " did not ask " + rank_text(me_) + " for the host's memory" + limit_text());
+    }
+    std::vector<pollfd> arrivals{{.fd = socket_.get(), .events = POLLIN, .revents = 0}};
+    for (const auto& caller : callers_) arrivals.push_back({.fd = caller->get(), .events = POLLIN, .revents = 0});
+    ::poll(arrivals.data(), arrivals.size(), kPollMs);
+  }
   return {};
 }
 
+/// Keeps who is this user, and turns away all others.
+Result<void> Meeting::take_callers() {
+  for (;;) {
+    auto caller = std::make_unique<Socket>(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (caller->get() < 0) {
+      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return {};
+      return fail_errno(Errc::limit, "accepting a rank of this host (the limit of open files is raised with ulimit -n)");
+    }
+    if (same_user(caller->get())) {
+      callers_.push_back(std::move(caller));
+    } else {
+      ++strangers_;
+    }
+    if (late()) return {};
+  }
+}
+
+/// False: nothing has come. gone: the caller is to be forgotten, since it has left or is no rank of this host.
+bool Meeting::take_request(const Socket& caller, std::uint32_t& position, bool& gone) {
+  Request request{};
+  char beyond = 0;
+  iovec parts[2] = {{.iov_base = &request, .iov_len = sizeof request}, {.iov_base = &beyond, .iov_len = 1}};
+  msghdr message{};   // without room for descriptors: the kernel drops what comes
+  message.msg_iov = parts;
+  message.msg_iovlen = 2;
+  const ssize_t bytes = ::recvmsg(caller.get(), &message, 0);
+  if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  const auto found = std::lower_bound(host_.begin(), host_.end(), request.rank);
+  gone = bytes != static_cast<ssize_t>(sizeof request) || request.key != key_ || found == host_.end() || *found != request.rank;
+  if (gone && bytes > 0) ++strangers_;   // those that say nothing have only looked who is here
+  position = static_cast<std::uint32_t>(found - host_.begin());
+  return true;
+}
+
 /// What each gets: the memory, its own read end, everybody's write end.
-Result<void> Meeting::pass_to(std::uint32_t position) {
+Result<void> Meeting::pass_to(const Socket& to, std::uint32_t position) {
   std::vector<int> fds{host_job_.shared_fd, host_job_.postbox[position].in};
   for (const Job::Postbox& box : host_job_.postbox) fds.push_back(box.out);
-  Socket to;
   const std::uint32_t rank = host_[position];
-  const Name name = name_of(rank);
-  if (to.get() < 0 || ::connect(to.get(), name.get(), name.bytes) != 0) return fail_errno(Errc::peer_lost, "reaching " + rank_text(rank));
   for (std::uint32_t first = 0; first < fds.size();) {
     Parcel parcel{.key = key_, .first = first, .count = std::min(kDescriptorsAMessage, total() - first), .total = total()};
     const std::size_t bytes = parcel.count * sizeof(int);
@@ -229,27 +360,40 @@ Result<void> Meeting::pass_to(std::uint32_t position) {
     }
     // ETOOMANYREFS: too many descriptors are under way on this host; they arrive, then there is room.
     const bool full = errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ETOOMANYREFS;
-    if (!full || now_ns() > deadline_ns_) return fail_errno(Errc::peer_lost, "passing the host's memory to " + rank_text(rank));
+    if (!full || late()) return fail_errno(Errc::peer_lost, "passing the host's memory to " + rank_text(rank));
     pollfd room{.fd = to.get(), .events = POLLOUT, .revents = 0};
     ::poll(&room, 1, kPollMs);
   }
   return {};
 }
 
+/// Every other rank: connects to the first one and says who it is.
+Result<void> Meeting::ask() {
+  for (;;) {
+    const int number = reach(to_first_, first_);
+    if (number == 0) break;
+    if (number != EAGAIN || late()) return fail_errno(Errc::peer_lost, "asking " + rank_text(first_) + " for the host's memory" + (number == EAGAIN ? limit_text() : ""), number);
+    ::poll(nullptr, 0, kPollMs);
+  }
+  const Request request{.key = key_, .rank = me_};
+  if (::send(to_first_.get(), &request, sizeof request, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof request)) {
+    return fail_errno(Errc::peer_lost, "asking " + rank_text(first_) + " for the host's memory");
+  }
+  return {};
+}
+
 Result<void> Meeting::take_all() {
+  KASANE_TRY(ask());
   Descriptors got;
   while (got.fds.size() < total()) {
     auto taken = take_parcel(got);
     KASANE_TRY(taken);
     if (*taken) continue;
-    if (now_ns() > deadline_ns_) {
-      return fail(Errc::peer_lost, rank_text(host_.front()) + " passed nothing to " + rank_text(me_) + " within " +
-                                       std::to_string(options_.limit_ns / 1'000'000) + " ms" +
-                                       (strangers_ == 0 ? "" : " (" + std::to_string(strangers_) + " messages of other users or jobs were ignored)"));
-    }
-    pollfd arrival{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+    if (late()) return fail(Errc::peer_lost, rank_text(first_) + " passed nothing to " + rank_text(me_) + limit_text());
+    pollfd arrival{.fd = to_first_.get(), .events = POLLIN, .revents = 0};
     ::poll(&arrival, 1, kPollMs);
   }
+  KASANE_TRY(check_kinds(got));
   host_job_.shared_fd = got.take(0);
   host_job_.postbox.resize(host_.size());
   for (std::size_t i = 0; i < host_.size(); ++i) {
@@ -271,31 +415,25 @@ Result<bool> Meeting::take_parcel(Descriptors& got) {
   message.msg_iovlen = 1;
   message.msg_control = control.bytes;
   message.msg_controllen = sizeof(control.bytes);
-  const ssize_t bytes = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
+  const ssize_t bytes = ::recvmsg(to_first_.get(), &message, MSG_CMSG_CLOEXEC);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (bytes < 0) return fail_errno(Errc::io, "receiving the host's memory");
-  return open_parcel(message, bytes, got);
+  if (bytes < 0) return fail_errno(Errc::io, "receiving the host's memory from " + rank_text(first_));
+  KASANE_TRY(open_parcel(message, bytes, got));
+  return true;
 }
 
-/// Keeps its descriptors if it comes from this user and job.
-Result<bool> Meeting::open_parcel(msghdr& message, ssize_t bytes, Descriptors& got) {
+/// Keeps its descriptors, if they are the next ones.
+Result<void> Meeting::open_parcel(msghdr& message, ssize_t bytes, Descriptors& got) const {
   Descriptors arrived;
-  bool ours = false;
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
-    if (c->cmsg_level != SOL_SOCKET) continue;
-    if (c->cmsg_type == SCM_CREDENTIALS) {
-      ucred who;
-      std::memcpy(&who, CMSG_DATA(c), sizeof(who));
-      ours = who.uid == ::getuid();
-    } else if (c->cmsg_type == SCM_RIGHTS) {
-      arrived.fds.resize((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-      std::memcpy(arrived.fds.data(), CMSG_DATA(c), arrived.fds.size() * sizeof(int));
-    }
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    arrived.fds.resize((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+    std::memcpy(arrived.fds.data(), CMSG_DATA(c), arrived.fds.size() * sizeof(int));
   }
+  if (bytes == 0) return fail(Errc::peer_lost, rank_text(first_) + " left before it had passed the host's memory to " + rank_text(me_));
   const auto& parcel = *static_cast<const Parcel*>(message.msg_iov->iov_base);
-  if (!ours || bytes != sizeof(parcel) || parcel.key != key_) {
-    ++strangers_;
-    return true;
+  if (bytes != sizeof(parcel) || (message.msg_flags & MSG_TRUNC) != 0 || parcel.key != key_) {
+    return fail(Errc::internal, "what has the name of " + rank_text(first_) + " is no rank of this job");
   }
   if ((message.msg_flags & MSG_CTRUNC) != 0 || arrived.fds.size() != parcel.count) {
     return fail(Errc::limit, "the host's memory arrived with " + std::to_string(arrived.fds.size()) + " of " + std::to_string(parcel.count) +
@@ -307,7 +445,19 @@ Result<bool> Meeting::open_parcel(msghdr& message, ssize_t bytes, Descriptors& g
   }
   got.fds.insert(got.fds.end(), arrived.fds.begin(), arrived.fds.end());
   arrived.fds.clear();
-  return true;
+  return {};
+}
+
+Result<void> Meeting::check_kinds(const Descriptors& got) const {
+  const std::size_t bytes = options_.shared_bytes(static_cast<std::uint32_t>(host_.size()));
+  for (std::size_t i = 0; i < got.fds.size(); ++i) {
+    struct stat s {};
+    const bool good = ::fstat(got.fds[i], &s) == 0 && (i == 0 ? S_ISREG(s.st_mode) && static_cast<std::size_t>(s.st_size) == bytes : S_ISSOCK(s.st_mode));
+    if (good) continue;
+    return fail(Errc::internal, "descriptor " + std::to_string(i) + " from " + rank_text(first_) + " is not " +
+                                    (i == 0 ? "a memory file of " + std::to_string(bytes) + " bytes" : std::string("a socket")));
+  }
+  return {};
 }
 
 /// The host's job under the numbers of the whole one.
@@ -328,12 +478,15 @@ Job Meeting::finished() {
 }
 
 Result<Job> Meeting::run() {
-  KASANE_TRY(agree_on_key());
   KASANE_TRY(together(take_name()));
-  KASANE_TRY(together(find_neighbours()));
+  KASANE_TRY(tell_names());
+  KASANE_TRY(together(find_first()));
   KASANE_TRY(agree_on_hosts());
   Result<void> ended = together(make_host_job());
-  if (ended) ended = together(pass_or_take());
+  if (ended) {
+    deadline_ns_ = now_ns() + static_cast<std::uint64_t>(options_.limit_ns);
+    ended = together(lead() ? serve_all() : take_all());
+  }
   if (ended) return finished();
   if (host_job_made_) close_job(host_job_);
   return tl::unexpected<Error>(std::move(ended).error());

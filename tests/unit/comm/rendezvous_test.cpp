@@ -8,13 +8,19 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <mutex>
+#include <thread>
 
 #include "comm/collectives.h"
 #include "comm/shm/shm_transport.h"
@@ -140,16 +146,34 @@ TEST(Rendezvous, ANetworkNamespaceIsAHost) {
   if (refused) GTEST_SKIP() << "this container allows no network namespaces";
 }
 
-TEST(Rendezvous, AFailureOfOneRankIsEverybodysAndIsNamed) {
-  run_thread_ranks(3, [](OutOfBand& others) {
-    const bool wrong = others.rank() == Rank{1};
-    auto job = rendezvous(others, options(wrong ? std::string(41, 'x') : std::string()));
-    ASSERT_FALSE(job);
-    if (!wrong) {
-      EXPECT_NE(job.error().message.find("failed on rank 1"), std::string::npos) << job.error().message;
-    }
-    EXPECT_NE(job.error().message.find("longer than 40"), std::string::npos) << job.error().message;
-  });
+/// Says something of its own in one exchange.
+class Wrong final : public OutOfBand {
+ public:
+  Wrong(OutOfBand& inner, int call, std::string what) : inner_(inner), call_(call), what_(std::move(what)) {}
+  [[nodiscard]] Rank rank() const noexcept override { return inner_.rank(); }
+  [[nodiscard]] std::uint32_t ranks() const noexcept override { return inner_.ranks(); }
+  Result<std::vector<std::string>> allgather(std::string_view mine) override { return inner_.allgather(call_-- == 0 ? what_ : mine); }
+
+ private:
+  OutOfBand& inner_;
+  int call_;
+  std::string what_;
+};
+
+TEST(Rendezvous, WhatARankTellsIsLookedAtAndTheRankIsNamed) {
+  struct Case {
+    int call;   ///< name taken, told, first found, told
+    const char *told, *message;
+  };
+  for (const Case& c : {Case{1, "short", "rank 1 told its name in 5 bytes"}, Case{3, "7", "rank 1 names '7' as the first rank"},
+                        Case{3, "x", "rank 1 names 'x' as the first rank"}, Case{3, "", "rank 1 names '' as the first rank"}}) {
+    run_thread_ranks(3, [&](OutOfBand& others) {
+      Wrong wrong(others, others.rank() == Rank{1} ? c.call : -1, c.told);
+      auto job = rendezvous(wrong, options());
+      ASSERT_FALSE(job);
+      EXPECT_NE(job.error().message.find(c.message), std::string::npos) << job.error().message;
+    });
+  }
 }
 
 TEST(Rendezvous, AFirstRankThatCannotMakeTheMemoryIsNamed) {
@@ -165,91 +189,286 @@ TEST(Rendezvous, AFirstRankThatCannotMakeTheMemoryIsNamed) {
   });
 }
 
-/// Takes part up to the point where the first rank passes the memory, then says that all is well without having done it.
+/// Takes part up to the point where the first rank passes the memory, then says that all is well without having done it: as one that hangs, until the other has
+/// given up, or as one that is gone.
 class SilentLeader final : public OutOfBand {
  public:
-  explicit SilentLeader(OutOfBand& inner) : inner_(inner) {}
+  SilentLeader(OutOfBand& inner, bool hangs) : inner_(inner), hangs_(hangs) {}
   [[nodiscard]] Rank rank() const noexcept override { return inner_.rank(); }
   [[nodiscard]] std::uint32_t ranks() const noexcept override { return inner_.ranks(); }
   Result<std::vector<std::string>> allgather(std::string_view mine) override {
     if (calls_++ < kUntilPassing) return inner_.allgather(mine);
+    if (hangs_) say_that_all_is_well();
     return fail(Errc::io, "the network is gone");
   }
-  /// Key, names, neighbours, first ranks, their check, memory: then memory is passed.
-  static constexpr int kUntilPassing = 5;
+  void say_that_all_is_well() {
+    (void)inner_.allgather({});                      // what it would have said about the memory
+    (void)inner_.allgather("the network is gone");   // … and about passing it
+  }
+  /// Name taken, told, first rank found, told: then memory is made and passed.
+  static constexpr int kUntilPassing = 4;
 
  private:
   OutOfBand& inner_;
+  bool hangs_;
   int calls_ = 0;
 };
 
 // The first rank gives up just before it passes the memory; its neighbour must not wait for ever.
 TEST(Rendezvous, AFirstRankThatFallsSilentIsADeadlineNotAHang) {
+  for (const bool hangs : {true, false}) {
+    run_thread_ranks(2, [hangs](OutOfBand& others) {
+      RendezvousOptions brief = options();
+      if (hangs) brief.limit_ns = 50'000'000;
+      if (others.rank() == Rank{0}) {
+        SilentLeader leader(others, hangs);
+        auto job = rendezvous(leader, brief);
+        EXPECT_FALSE(job);
+        if (!hangs) leader.say_that_all_is_well();
+        return;
+      }
+      auto job = rendezvous(others, brief);
+      ASSERT_FALSE(job);
+      const char* message = hangs ? "rank 0 passed nothing to rank 1 within 50 ms" : "asking rank 0 for the host's memory";
+      EXPECT_NE(job.error().message.find(message), std::string::npos) << job.error().message;
+    });
+  }
+}
+
+TEST(Rendezvous, ARankThatDoesNotAskIsNamed) {
   run_thread_ranks(2, [](OutOfBand& others) {
     RendezvousOptions brief = options();
     brief.limit_ns = 50'000'000;
-    if (others.rank() == Rank{0}) {
-      SilentLeader leader(others);
-      auto job = rendezvous(leader, brief);
-      EXPECT_FALSE(job);
-      (void)others.allgather({});                      // what it would have said about the memory
-      (void)others.allgather("the network is gone");   // … and about passing it
+    if (others.rank() == Rank{1}) {
+      SilentLeader silent(others, true);
+      EXPECT_FALSE(rendezvous(silent, brief));
       return;
     }
     auto job = rendezvous(others, brief);
     ASSERT_FALSE(job);
-    EXPECT_NE(job.error().message.find("rank 0 passed nothing to rank 1 within 50 ms"), std::string::npos) << job.error().message;
+    EXPECT_NE(job.error().message.find("rank 1 did not ask rank 0 for the host's memory within 50 ms"), std::string::npos) << job.error().message;
   });
 }
 
-/// The abstract names of jobs that are being joined in this network namespace.
+// ---- other users ---------------------------------------------------------------------------------------------------------
+
+/// The abstract names of jobs that are being joined in this thread's network namespace.
 std::vector<std::string> names() {
   std::vector<std::string> found;
-  std::ifstream sockets("/proc/net/unix");
+  std::ifstream sockets("/proc/thread-self/net/unix");
   for (std::string line; std::getline(sockets, line);) {
-    if (const auto at = line.find("@kasane."); at != std::string::npos) found.push_back(line.substr(at + 1));
+    const auto at = line.find("@kasane.");
+    if (at != std::string::npos && std::find(found.begin(), found.end(), line.substr(at + 1)) == found.end()) found.push_back(line.substr(at + 1));
   }
   return found;
 }
 
-/// Sends nonsense to every name it sees, while the ranks meet.
+struct Address {
+  sockaddr_un name{};
+  socklen_t bytes;
+  explicit Address(const std::string& text) : bytes(static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size())) {
+    name.sun_family = AF_UNIX;
+    std::memcpy(name.sun_path + 1, text.data(), text.size());
+  }
+  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&name); }
+};
+
+constexpr uid_t kNobody = 65534;
+
+/// This thread is another user meanwhile, if root runs the test.
+class AsUser {
+ public:
+  explicit AsUser(uid_t user) { ::syscall(SYS_setresuid, -1, user, -1); }   // of this thread alone, unlike the function
+  AsUser(const AsUser&) = delete;
+  AsUser& operator=(const AsUser&) = delete;
+  ~AsUser() { ::syscall(SYS_setresuid, -1, ::getuid(), -1); }
+};
+
+/// What a stranger holds open until the job has met.
+struct Sockets {
+  std::vector<int> fds;
+  ~Sockets() {
+    for (const int fd : fds) ::close(fd);
+  }
+  int open(int type) {
+    fds.push_back(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    return fds.back();
+  }
+};
+
+/// A descriptor and some bytes.
+bool send_junk(int fd, const void* bytes, std::size_t size, const Address* to) {
+  const int passed = ::memfd_create("kasane-test", MFD_CLOEXEC);
+  iovec part{const_cast<void*>(bytes), size};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (to != nullptr) {
+    message.msg_name = const_cast<sockaddr*>(to->get());
+    message.msg_namelen = to->bytes;
+  }
+  cmsghdr* rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(rights), &passed, sizeof passed);
+  const bool sent = ::sendmsg(fd, &message, MSG_NOSIGNAL) >= 0;
+  ::close(passed);
+  return sent;
+}
+
+/// Did anybody pass it anything?
+bool got_something(int fd) {
+  char byte = 0;
+  return ::recv(fd, &byte, 1, MSG_DONTWAIT) > 0;
+}
+
+/// Disturbs every name it sees whenever the ranks talk, then does what they would.
 class Stranger final : public OutOfBand {
  public:
-  explicit Stranger(OutOfBand& inner) : inner_(inner) {}
+  using Disturb = std::function<void(const std::vector<std::string>&)>;
+  /// after: the others have gone on for a while.
+  Stranger(OutOfBand& inner, uid_t user, Disturb before, Disturb after = {})
+      : inner_(inner), user_(user), before_(std::move(before)), after_(std::move(after)) {}
   [[nodiscard]] Rank rank() const noexcept override { return inner_.rank(); }
   [[nodiscard]] std::uint32_t ranks() const noexcept override { return inner_.ranks(); }
   Result<std::vector<std::string>> allgather(std::string_view mine) override {
-    const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    for (const std::string& name : names()) {
-      sockaddr_un to{};
-      to.sun_family = AF_UNIX;
-      std::memcpy(to.sun_path + 1, name.data(), name.size());
-      const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-      if (::sendto(fd, "nonsense", 8, 0, reinterpret_cast<const sockaddr*>(&to), bytes) == 8) ++sent();
-    }
-    ::close(fd);
-    return inner_.allgather(mine);
-  }
-  static std::atomic<int>& sent() {
-    static std::atomic<int> count{0};
-    return count;
+    disturb(before_);
+    auto all = inner_.allgather(mine);
+    if (after_) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    disturb(after_);
+    return all;
   }
 
  private:
+  void disturb(const Disturb& how) const {
+    if (!how) return;
+    const AsUser another(user_);
+    how(names());
+  }
   OutOfBand& inner_;
+  uid_t user_;
+  Disturb before_, after_;
 };
 
-TEST(Rendezvous, WhatStrangersSendIsIgnored) {
-  Stranger::sent() = 0;
-  run_thread_ranks(3, [](OutOfBand& others) {
-    Stranger stranger(others);
+TEST(Rendezvous, WhatStrangersSendIsIgnoredAndTheyGetNothing) {
+  for (const uid_t user : {kNobody, ::getuid()}) {   // as this user's other programs, too: they have no key
+    std::atomic<int> sent{0}, got{0};
+    run_thread_ranks(3, [&](OutOfBand& others) {
+      Sockets held;
+      Stranger stranger(others, user, [&](const std::vector<std::string>& seen) {
+        const std::string junk(20, '\1'), longer(4000, '\2');   // the first has the size of a request
+        for (const std::string& name : seen) {
+          const Address to(name);
+          sent += send_junk(held.open(SOCK_DGRAM), junk.data(), junk.size(), &to);
+          for (const std::string* text : {&junk, &longer}) {
+            const int fd = held.open(SOCK_SEQPACKET);
+            if (::connect(fd, to.get(), to.bytes) == 0) sent += send_junk(fd, text->data(), text->size(), nullptr);
+          }
+          const int silent = held.open(SOCK_SEQPACKET);
+          if (::connect(silent, to.get(), to.bytes) == 0) ++sent;
+        }
+      });
+      auto job = rendezvous(stranger, options());
+      ASSERT_TRUE(job) << job.error().message;
+      talk(*job);
+      (void)others.allgather({});
+      for (const int fd : held.fds) got += got_something(fd);
+      close_job(*job);
+    });
+    EXPECT_GT(sent, 0) << "nobody was disturbed";
+    EXPECT_EQ(got, 0);
+  }
+}
+
+// Who sees one rank's name must not know another's, and take it before that rank does.
+TEST(Rendezvous, NamesCannotBeTakenAhead) {
+  std::atomic<bool> seen_one{false};
+  run_thread_ranks(2, [&](OutOfBand& others) {
+    Sockets held;
+    const Stranger::Disturb take_next = [&](const std::vector<std::string>& seen) {
+      for (const std::string& name : seen) {
+        seen_one = true;
+        if (const auto at = name.rfind(".0."); at != std::string::npos) {
+          const Address next(name.substr(0, at) + ".1." + name.substr(at + 3));
+          ::bind(held.open(SOCK_DGRAM), next.get(), next.bytes);
+        }
+      }
+    };
+    // Rank 1 is late at each step, so that the stranger sees what rank 0 has done.
+    Stranger stranger(others, kNobody, {}, others.rank() == Rank{1} ? take_next : Stranger::Disturb{});
     auto job = rendezvous(stranger, options());
-    ASSERT_TRUE(job) << job.error().message;
-    talk(*job);
+    EXPECT_TRUE(job) << job.error().message;
     (void)others.allgather({});
-    close_job(*job);
+    if (job) close_job(*job);
   });
-  EXPECT_GT(Stranger::sent(), 0) << "nobody was disturbed";
+  EXPECT_TRUE(seen_one);
+}
+
+// A name that is seen on one host is bound on another, so that each rank believes that the other is here: the first would pass its memory to a stranger.
+TEST(Rendezvous, NobodyOnAnotherHostIsTakenForARank) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root may make network namespaces";
+  for (const uid_t user : {kNobody, uid_t{0}}) {   // root of another container is root here
+    std::atomic<bool> refused{false};
+    std::atomic<int> bound{0}, got{0};
+    std::mutex mutex;
+    std::vector<std::string> everywhere;
+    run_thread_ranks(2, [&](OutOfBand& others) {
+      if (::unshare(CLONE_NEWNET) != 0) refused = true;
+      (void)others.allgather({});
+      if (refused) return;
+      Sockets held;
+      Stranger stranger(others, user, [&](const std::vector<std::string>& seen) {
+        const std::lock_guard lock(mutex);
+        everywhere.insert(everywhere.end(), seen.begin(), seen.end());
+        for (const std::string& name : everywhere) {
+          const Address at(name);
+          for (const int type : {SOCK_DGRAM, SOCK_SEQPACKET}) {
+            const int fd = held.open(type);
+            if (::bind(fd, at.get(), at.bytes) != 0) continue;
+            ++bound;
+            ::listen(fd, 16);
+          }
+        }
+      });
+      RendezvousOptions brief = options();
+      brief.limit_ns = 500'000'000;
+      auto job = rendezvous(stranger, brief);
+      EXPECT_TRUE(job) << job.error().message;
+      if (job) {
+        EXPECT_EQ(job->hosts, 2u);
+        close_job(*job);
+      }
+      (void)others.allgather({});
+      for (const int fd : held.fds) got += got_something(fd);
+    });
+    if (refused) GTEST_SKIP() << "this container allows no network namespaces";
+    EXPECT_GE(bound, 2) << "nobody was disturbed";
+    EXPECT_EQ(got, 0) << "a stranger has the host's memory";
+  }
+}
+
+// In a user namespace without a map everybody is user 65534.
+TEST(Rendezvous, AUserWhomTheNamespaceDoesNotKnowVouchesForNobody) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWUSER) != 0) ::_exit(77);
+    std::atomic<int> hosts{0};
+    run_thread_ranks(2, [&](OutOfBand& others) {
+      auto job = rendezvous(others, options());
+      if (job) hosts += static_cast<int>(job->hosts);
+      (void)others.allgather({});
+      if (job) close_job(*job);
+    });
+    ::_exit(hosts == 4 ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "this container allows no user namespaces";
+  EXPECT_EQ(status, 0) << "they share memory, though the kernel cannot say whose they are";
 }
 
 TEST(Rendezvous, NothingIsLeftOpen) {
