@@ -160,7 +160,8 @@ void say_ucx(Report& report) {
 
 /// Without starting one: an MPI may only be started by its mpirun.
 void say_mpi(Report& report) {
-  for (const MpiLauncher& mpi : mpi_launchers()) {
+  for (const char* known : kMpis) {
+    const MpiLauncher mpi = mpi_launcher(known);
     const std::string name = "mpi (" + mpi.mpi + ")", key = "mpi_" + mpi.mpi, module = "kasane-mpi-" + mpi.mpi + ".so";
     if (find_helper(module).empty()) {
       say_missing(report, name, key, "no " + module + "; build Kasane where this MPI's development package is installed");

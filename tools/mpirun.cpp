@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpirun.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
 #include <sys/random.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
 #include <utility>
 
+#include "base/clock.h"
 #include "execute.h"
 #include "program_file.h"
 #include "runtime/start/same_image.h"
@@ -18,9 +25,63 @@
 namespace kasane::tools {
 namespace {
 
-std::string first_program(std::initializer_list<const char*> names) {
+constexpr std::int64_t kAnswerNs = 5'000'000'000;   ///< a launcher that takes longer to say what it is counts as none
+
+/// A pipe's reading end, in which `program --version` writes all that it says; -1: it cannot be started.
+int ask_version(const std::string& program, pid_t& child) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return -1;
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+  ::posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
+  std::string name = program, option = "--version";
+  char* words[] = {name.data(), option.data(), nullptr};
+  const int error = ::posix_spawn(&child, program.c_str(), &actions, nullptr, words, environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::close(ends[1]);
+  if (error == 0) return ends[0];
+  ::close(ends[0]);
+  return -1;
+}
+
+/// What `program --version` says, as far as it does so in time.
+std::string version_text(const std::string& program) {
+  pid_t child = 0;
+  const int in = ask_version(program, child);
+  if (in < 0) return {};
+  const std::uint64_t deadline = now_ns() + kAnswerNs;
+  std::string text;
+  char part[1024];
+  while (text.size() < 64 * sizeof part) {
+    const std::uint64_t now = now_ns();
+    pollfd arrival{.fd = in, .events = POLLIN, .revents = 0};
+    if (now >= deadline || ::poll(&arrival, 1, static_cast<int>((deadline - now) / 1'000'000) + 1) < 1) break;
+    const ssize_t n = ::read(in, part, sizeof part);
+    if (n <= 0) break;
+    text.append(part, static_cast<std::size_t>(n));
+  }
+  ::close(in);
+  ::kill(child, SIGKILL);   // it has said all, or will not
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {}
+  return text;
+}
+
+/// Names tell little: Open MPI 5 has but mpirun and mpiexec, and so have others that Kasane has no module for.
+std::string mpi_of(const std::string& launcher) {
+  const std::string text = version_text(launcher);
+  for (const char* open_mpi : {"(Open MPI)", "(OpenRTE)"}) {
+    if (text.find(open_mpi) != std::string::npos) return "openmpi";
+  }
+  return text.find("HYDRA build details") != std::string::npos ? "mpich" : "";
+}
+
+/// The first of the names that is in the PATH and belongs to that MPI.
+std::string launcher_of(const std::string& mpi, std::initializer_list<const char*> names) {
   for (const char* name : names) {
-    if (std::string file = find_program(name); !file.empty()) return file;
+    const std::string file = find_program(name);
+    if (!file.empty() && mpi_of(file) == mpi) return file;
   }
   return {};
 }
@@ -52,17 +113,21 @@ std::vector<std::string> mpich_command(const MpiLauncher& launcher, const runtim
 }
 
 int refuse(const runtime::Options& options) {
-  const bool any = options.session.mpi == "auto";
-  std::fprintf(stderr, "kasane: --transport mpi needs %s: install the package %s\n",
-               any ? "mpirun, and none is in the PATH" : options.session.mpi == "openmpi" ? "mpirun.openmpi, which is not in the PATH" : "mpirun.mpich, which is not in the PATH",
-               any ? "openmpi-bin or mpich" : options.session.mpi == "openmpi" ? "openmpi-bin" : "mpich");
+  const std::string& mpi = options.session.mpi;
+  const bool any = mpi == "auto";
+  std::fprintf(stderr, "kasane: --transport mpi needs an mpirun of %s in the PATH, and there is none: install the package %s\n",
+               any ? "Open MPI or MPICH" : mpi == "openmpi" ? "Open MPI" : "MPICH",
+               any ? "openmpi-bin or mpich" : mpi == "openmpi" ? "openmpi-bin" : "mpich");
   return 127;
 }
 
 }  // namespace
 
-std::vector<MpiLauncher> mpi_launchers() {
-  return {{"openmpi", "openmpi-bin", first_program({"mpirun.openmpi", "orterun"})}, {"mpich", "mpich", first_program({"mpirun.mpich", "mpiexec.hydra"})}};
+MpiLauncher mpi_launcher(const std::string& mpi) {
+  if (mpi == "openmpi") {
+    return {mpi, "openmpi-bin", launcher_of(mpi, {"mpirun.openmpi", "mpirun", "mpiexec", "orterun"})};
+  }
+  return {mpi, "mpich", launcher_of(mpi, {"mpirun.mpich", "mpirun", "mpiexec", "mpiexec.hydra"})};
 }
 
 int run_by_mpi(const runtime::Options& options, std::vector<std::string> command) {
@@ -70,8 +135,10 @@ int run_by_mpi(const runtime::Options& options, std::vector<std::string> command
   const std::string program = find_program(command[0]);
   if (::access(program.c_str(), X_OK) != 0) return execute(std::move(command));
   command[0] = program;
-  for (const MpiLauncher& launcher : mpi_launchers()) {
-    if (launcher.path.empty() || (options.session.mpi != "auto" && options.session.mpi != launcher.mpi)) continue;
+  for (const char* mpi : kMpis) {
+    if (options.session.mpi != "auto" && options.session.mpi != mpi) continue;
+    const MpiLauncher launcher = mpi_launcher(mpi);
+    if (launcher.path.empty()) continue;
     std::vector<std::string> words = launcher.mpi == "openmpi" ? open_mpi_command(launcher, options) : mpich_command(launcher, options);
     words.insert(words.end(), {"-n", std::to_string(options.ranks)});
     words.insert(words.end(), command.begin(), command.end());

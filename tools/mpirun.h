@@ -18,7 +18,10 @@ struct MpiLauncher {
 };
 
 /// In the order in which --mpi auto takes them.
-std::vector<MpiLauncher> mpi_launchers();
+inline constexpr const char* kMpis[] = {"openmpi", "mpich"};
+
+/// Looks for it in the PATH and asks what is there which MPI it belongs to.
+MpiLauncher mpi_launcher(const std::string& mpi);
 
 /// Becomes mpirun with options.ranks ranks of the command; returns the exit status if that cannot be.
 int run_by_mpi(const runtime::Options& options, std::vector<std::string> command);

@@ -51,4 +51,27 @@ srun() {
   expect "hello from rank 0 of 1" env SLURM_JOB_ID=1 SLURM_NTASKS=2 SLURM_PROCID=0 "$program" hello
 }
 
+# `kasane run --transport mpi` takes an mpirun for what it says it is, whatever it is called: Open MPI 5 has no mpirun.openmpi.
+which_mpirun() {
+  # fake FOLDER NAME VERSION: FOLDER/NAME says VERSION if asked, else how it was called.
+  fake() {
+    mkdir -p "$1"
+    printf '#!/bin/sh\n[ "$1" = --version ] && { printf "%%s\\n" "%s"; exit; }\necho "%s: $*"\n' "$3" "$2" > "$1/$2"
+    chmod 755 "$1/$2"
+  }
+  fake open5 mpirun "mpirun (Open MPI) 5.0.3"
+  fake open4 orterun "orterun (OpenRTE) 4.1.4"
+  fake hydra mpiexec "HYDRA build details: Version: 4.1.2"
+  fake other mpirun "Another MPI, version 1"
+  fake other mpirun.openmpi "wrapper of nothing"
+  local run=("$kasane" run -n 3 --transport mpi) none="an mpirun of Open MPI or MPICH in the PATH, and there is none"
+  expect "mpirun: --oversubscribe --bind-to none -n 3 $program hello" env PATH="$folder/open5" "${run[@]}" -- "$program" hello
+  expect "orterun: --oversubscribe --bind-to none -n 3 $program hello" env PATH="$folder/open4" "${run[@]}" -- "$program" hello
+  expect "mpiexec: -bind-to none -n 3 $program hello" env PATH="$folder/hydra" "${run[@]}" -- "$program" hello
+  expect "mpiexec: -bind-to none -n 3" env PATH="$folder/open5:$folder/hydra" "${run[@]}" --mpi mpich -- "$program" hello
+  expect "an mpirun of Open MPI in the PATH, and there is none" env PATH="$folder/hydra" "${run[@]}" --mpi openmpi -- "$program" hello
+  expect "$none" env PATH="$folder/other" "${run[@]}" -- "$program" hello
+  expect "$none" env PATH="$folder/nothing" "${run[@]}" -- "$program" hello
+}
+
 "$1"
