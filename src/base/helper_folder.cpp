@@ -33,7 +33,7 @@ std::string executable_folder() {
 std::vector<std::string> helper_folders() {
   if (const std::string library = library_folder(); !library.empty()) return {library + "/kasane"};
   const std::string here = executable_folder() + "/";
-  return {here + "../lib/kasane", here + KASANE_HELPERS_FROM_BIN, KASANE_INSTALLED_HELPERS};
+  return {here + "../lib/kasane", here + KASANE_HELPERS_FROM_BIN, here + ".", KASANE_INSTALLED_HELPERS};
 }
 
 std::string find_helper(const std::string& file) {
