@@ -192,7 +192,8 @@ Result<Exchange::Parcel> Exchange::receive(RegionId id) {
   message.msg_control = control.bytes;
   message.msg_controllen = sizeof(control.bytes);
   ssize_t n = -1;
-  while ((n = ::recvmsg(postbox[raw(self)].in, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)) < 0) {
+  // MSG_TRUNC: n is the size of what was sent, also where that is more than a note.
+  while ((n = ::recvmsg(postbox[raw(self)].in, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC)) < 0) {
     if (errno != EAGAIN && errno != EINTR)
       return fail_errno(Errc::io, "cannot receive descriptors from a peer");
     KASANE_TRY(nobody_failed(id));
@@ -200,21 +201,21 @@ Result<Exchange::Parcel> Exchange::receive(RegionId id) {
     ::poll(&arrival, 1, kLookMs);
   }
   const cmsghdr* rights = CMSG_FIRSTHDR(&message);
-  if (rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
+  if (rights != nullptr && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS) {
     std::array<int, kMostDescriptors> fds;
     const std::size_t count = std::min(fds.size(), (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int));
     std::memcpy(fds.data(), CMSG_DATA(rights), count * sizeof(int));
     std::transform(fds.begin(), fds.begin() + static_cast<std::ptrdiff_t>(count),
                    std::back_inserter(parcel.fds), [](int fd) { return OwnedFd(fd); });
   }
+  if (n != sizeof(parcel.note) || parcel.note.region != raw(id) || parcel.note.first >= host.size()) {
+    return fail(Errc::internal, "a malformed message of " + std::to_string(n) + " bytes about region " +
+                                    std::to_string(parcel.note.region) + " in attach of " + named(id));
+  }
   if (parcel.fds.empty() || (message.msg_flags & MSG_CTRUNC) != 0) {
     return fail(
         Errc::limit,
         "peers' regions arrived without all of their descriptors: raise the limit of open files (ulimit -n)");
-  }
-  if (n != sizeof(parcel.note) || parcel.note.region != raw(id) || parcel.note.first >= host.size()) {
-    return fail(Errc::internal, "a malformed message of " + std::to_string(n) + " bytes about region " +
-                                    std::to_string(parcel.note.region) + " in attach of " + named(id));
   }
   return parcel;
 }

@@ -6,11 +6,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -74,6 +76,85 @@ TEST(ShmJob, WhatDoesNotFitTogetherIsAnError) {
     ::close(box.in);
     ::close(box.out);
   }
+}
+
+/// Sends bytes and descriptors to a postbox, as a rank does in attach().
+void post(int to, const std::string& bytes, const std::vector<int>& fds) {
+  std::string copy = bytes;
+  iovec part{copy.data(), copy.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (!fds.empty()) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
+    auto* const rights = reinterpret_cast<cmsghdr*>(control);   // the first
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
+    std::memcpy(CMSG_DATA(rights), fds.data(), fds.size() * sizeof(int));
+  }
+  ASSERT_EQ(::sendmsg(to, &message, MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+}
+
+std::string note(std::uint32_t region, std::uint32_t position) {
+  std::string bytes(sizeof region + sizeof position, '\0');
+  std::memcpy(bytes.data(), &region, sizeof region);
+  std::memcpy(bytes.data() + sizeof region, &position, sizeof position);
+  return bytes;
+}
+
+TEST(ShmJob, WhatArrivesInAPostboxIsLookedAt) {
+  const auto file = [](std::size_t bytes) {
+    const int fd = ::memfd_create("kasane-test", MFD_CLOEXEC);
+    EXPECT_EQ(::ftruncate(fd, static_cast<off_t>(bytes)), 0);
+    return fd;
+  };
+  const int good = file(kBytes), small = file(10), no_file = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const std::uint32_t region = 1;
+  struct Case {
+    std::uint32_t to;   ///< rank 0 awaits rank 1's descriptor, rank 1 the table of two
+    std::string bytes;
+    std::vector<int> fds;
+    const char* message;
+  };
+  for (const Case& c : std::vector<Case>{
+           {0, "abc", {}, "a malformed message of 3 bytes"},
+           {0, "abc", {good}, "a malformed message of 3 bytes"},
+           {0, note(region, 1).append("and more"), {good}, "a malformed message of 16 bytes"},
+           {0, note(9, 1), {good}, "about region 9"},
+           {0, note(region, 2), {good}, "a malformed message"},
+           {0, note(region, ~0u), {good}, "a malformed message"},
+           {0, note(region, 0), {good}, "region 1 of rank 0 was offered twice"},
+           {0, note(region, 1), {good, good}, "region 1 of rank 1 was offered twice"},
+           {0, note(region, 1), {}, "without all of their descriptors"},
+           {0, note(region, 1), {small}, "region 1 of rank 1: its file has 10 bytes"},
+           {0, note(region, 1), {no_file}, "region 1 of rank 1: its file has 0 bytes"},
+           {1, note(region, 1), {good}, "begins at 1 instead of 0"},
+           {1, note(region, 0), {good, good, good}, "a table of region 1"},
+           {1, note(region, 0), {small, good}, "region 1 of rank 0: its file has 10 bytes"}}) {
+    auto job = create_job(2, job_bytes(2));
+    ASSERT_TRUE(job) << job.error().message;
+    job->rank = Rank{c.to};
+    auto transport = create(*job);
+    ASSERT_TRUE(transport) << transport.error().message;
+    void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, good, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    const int unused = ::dup(good);
+    ::close(unused);
+    post(job->postbox[c.to].out, c.bytes, c.fds);
+    const auto attached = (*transport)->attach(kRegion, good, static_cast<std::byte*>(memory), kBytes);
+    ASSERT_FALSE(attached) << c.message;
+    EXPECT_NE(attached.error().message.find(c.message), std::string::npos) << attached.error().message;
+    const int unused_now = ::dup(good);
+    EXPECT_EQ(unused_now, unused) << "it keeps a descriptor open: " << c.message;
+    ::close(unused_now);
+    transport->reset();
+    ::munmap(memory, kBytes);
+    close_job(*job);
+  }
+  for (const int fd : {good, small, no_file}) ::close(fd);
 }
 
 TEST_F(ShmTest, ARegionIsAttachedOnce) {
