@@ -14,14 +14,17 @@ endif
 # Our own sources, for format and tidy.
 SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
 
-.PHONY: build test demo docs soak format format-check tidy help dependencies
+.PHONY: build test test-long demo docs soak format format-check tidy help dependencies
 
 build: dependencies ## build everything of PRESET
 	cmake --preset $(PRESET) $(CONFIGURE)
 	cmake --build build/$(PRESET) -j $(JOBS)
 
-test: ## unit and simulator tests and programs of one rank under tsan and asan, then every test of release
-	scripts/test.sh $(JOBS) $(CI)
+test: ## unit and simulator tests and programs of one rank under tsan and asan, then the quick tests of release
+	scripts/test.sh quick $(JOBS) $(CI)
+
+test-long: ## the tests of release that take long: every rank, network, fault engine and size; the longest walks
+	scripts/test.sh long $(JOBS) $(CI)
 
 demo: ## build two programs and sort with them: a word list, 10 M keys on ranks and workers, and more than memory holds
 	@scripts/install-dependencies.sh

@@ -1,12 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What `make test` does: the unit and simulator tests, and programs of one rank, under the thread and address sanitizers, then every test of the
-# release build. All three run even if one fails; the summary says which. Usage: test.sh [JOBS [WARNINGS_ARE_ERRORS]]
+# What `make test` (quick) and `make test-long` (long) do. Quick: the unit and simulator tests, and programs of one rank, under the thread and
+# address sanitizers, then the tests of the release build that are not labelled "long". Long: those. What one part finds keeps no other from
+# running; the summary says which failed. Usage: test.sh quick|long [JOBS [WARNINGS_ARE_ERRORS]]
 set -eu
 cd "$(dirname "$0")/.."
-jobs="${1:-$(nproc)}"
+which="$1"
+jobs="${2:-$(nproc)}"
 werror=OFF
-[ "${2:-0}" = 1 ] && werror=ON
+[ "${3:-0}" = 1 ] && werror=ON
 
 scripts/install-dependencies.sh --tests
 
@@ -24,10 +26,15 @@ run_tests() {
 
 mkdir -p build
 failed=''
-for_sanitizers='-L ^(unit|sim|sanitized)$'
-run_tests tsan kasane_sanitized_tests $for_sanitizers || failed="$failed tsan"
-run_tests asan kasane_sanitized_tests $for_sanitizers || failed="$failed asan"
-run_tests release all -LE '^soak$' || failed="$failed release"
+case $which in
+  quick)
+    for preset in tsan asan; do
+      run_tests $preset kasane_sanitized_tests -L '^(unit|sim|sanitized)$' -LE '^(long|soak)$' || failed="$failed $preset"
+    done
+    run_tests release kasane_quick_tests -LE '^(long|soak)$' || failed="$failed release" ;;
+  long) run_tests release all -L '^long$' -LE '^soak$' || failed="$failed release" ;;
+  *) echo "usage: $0 quick|long [JOBS [WARNINGS_ARE_ERRORS]]" >&2; exit 2 ;;
+esac
 
 if [ -n "$failed" ]; then
   echo "test: FAILED:$failed"

@@ -379,14 +379,16 @@ std::vector<Program> programs() {
 
 constexpr Bounds kBounds{.states = 4'000'000};
 
-TEST(Room, WhoWaitsGetsItAndNoAskStays) {
-  for (const Program& p : programs()) {
-    const Outcome o = explore(Rooms(p, Without::none), kBounds);
-    EXPECT_TRUE(o.ok()) << p.name << ": " << o.report();
-    EXPECT_GE(o.endings, 1u);
-    std::cout << p.name << ": " << o.report() << std::endl;
-  }
+class RoomOf : public testing::TestWithParam<Program> {};
+
+TEST_P(RoomOf, WhoWaitsGetsItAndNoAskStays) {
+  const Outcome o = explore(Rooms(GetParam(), Without::none), kBounds);
+  EXPECT_TRUE(o.ok()) << GetParam().name << ": " << o.report();
+  EXPECT_GE(o.endings, 1u);
+  std::cout << GetParam().name << ": " << o.report() << std::endl;
 }
+
+INSTANTIATE_TEST_SUITE_P(Programs, RoomOf, testing::ValuesIn(programs()));
 
 class RoomWithout : public testing::TestWithParam<Without> {};
 
