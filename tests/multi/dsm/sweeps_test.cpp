@@ -18,7 +18,7 @@ namespace {
 
 using test::RankMemory;
 
-constexpr std::uint64_t kBlocks = 512, kMost = dsm::Sweeps::kMost;
+constexpr std::uint64_t kSwept = 512, kMost = dsm::Sweeps::kMost;
 
 /// Each stride-th block, upwards from the first or downwards from the last.
 struct Pattern {
@@ -26,7 +26,7 @@ struct Pattern {
   std::vector<std::uint64_t> blocks;
 
   explicit Pattern(std::int64_t every) : stride(every) {
-    constexpr std::int64_t kEnd = kBlocks;
+    constexpr std::int64_t kEnd = kSwept;
     for (std::int64_t b = stride > 0 ? 0 : kEnd - 1; b >= 0 && b < kEnd; b += stride) blocks.push_back(static_cast<std::uint64_t>(b));
   }
   /// A fault takes one block, then (with a stride, the third time) two, four, … up to 16, of a run as far as they lie in its window; from the third fault
@@ -89,7 +89,7 @@ void on_blocks_of_another(test::RanksAndPages parameter, std::uint64_t blocks, c
 TEST_P(Sweeps, LoadsTakeFewFaultsAndFetchWhatIsUsed) {
   for (const std::int64_t stride : kStrides) {
     const Pattern p(stride);
-    on_blocks_of_another(GetParam(), kBlocks, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
+    on_blocks_of_another(GetParam(), kSwept, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
       const auto block = [&](std::uint64_t b) { return m.at<std::uint64_t>(at + b * mem::kBlockBytes); };
       for (int i = 0; i < 3; ++i) {
         const Counts cost = epoch([&] {
@@ -105,7 +105,7 @@ TEST_P(Sweeps, LoadsTakeFewFaultsAndFetchWhatIsUsed) {
 TEST_P(Sweeps, StoresTakeFewFaultsAndTwinsOfWhatIsChanged) {
   for (const std::int64_t stride : kStrides) {
     const Pattern p(stride);
-    on_blocks_of_another(GetParam(), kBlocks, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
+    on_blocks_of_another(GetParam(), kSwept, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
       const auto block = [&](std::uint64_t b) { return m.at<std::uint64_t>(at + b * mem::kBlockBytes); };
       for (std::uint64_t i = 0; i < 3; ++i) {
         const Counts cost = epoch([&] {
@@ -153,12 +153,12 @@ TEST_P(Sweeps, BringLittleBeyondTheirEnd) {
 TEST_P(Sweeps, EndWhereTheOwnPagesBegin) {
   for (const std::int64_t stride : kStrides) {
     const Pattern p(stride);
-    on_blocks_of_another(GetParam(), 3 * kBlocks, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
+    on_blocks_of_another(GetParam(), 3 * kSwept, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
       const auto block = [&](std::uint64_t b) { return m.at<std::uint64_t>(at + b * mem::kBlockBytes); };
-      for (const PageId page : m.pages().in(at + kBlocks * mem::kBlockBytes, kBlocks * mem::kBlockBytes)) {
+      for (const PageId page : m.pages().in(at + kSwept * mem::kBlockBytes, kSwept * mem::kBlockBytes)) {
         ASSERT_TRUE(m.mover->bring(m.context().io, page, {m.pages().offset_of(page), m.pages().end_of(page)}).has_value());
       }
-      const std::uint64_t first = stride > 0 ? 0 : 2 * kBlocks;
+      const std::uint64_t first = stride > 0 ? 0 : 2 * kSwept;
       for (std::uint64_t i = 0; i < 3; ++i) {
         const Counts loaded = epoch([&] {
           for (const std::uint64_t b : p.blocks) ASSERT_EQ(*block(first + b), first + b);
@@ -169,7 +169,7 @@ TEST_P(Sweeps, EndWhereTheOwnPagesBegin) {
           for (const std::uint64_t b : p.blocks) block(first + b)[1] = i;
         });
         EXPECT_EQ(stored.with_twins, p.blocks.size()) << stride << ", epoch " << i;
-        for (std::uint64_t b = kBlocks; b < 2 * kBlocks; ++b) ASSERT_EQ(*block(b), b);
+        for (std::uint64_t b = kSwept; b < 2 * kSwept; ++b) ASSERT_EQ(*block(b), b);
         m.coherence->release_all(m.context());
       }
     });
@@ -181,12 +181,12 @@ TEST_P(Sweeps, EndWithTheMemory) {
   for (const std::int64_t stride : kStrides) {
     if (stride < 0) continue;
     const Pattern p(stride);
-    on_blocks_of_another(GetParam(), kBlocks, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
+    on_blocks_of_another(GetParam(), kSwept, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
       const auto is_allocated = [&](std::uint64_t offset) { return m.directory->lookup(m.context().io, m.pages().page_of(offset)).allocated; };
       std::uint64_t end = at;
       while (is_allocated(end)) end += m.page_bytes;
       ASSERT_LT(end + m.page_bytes, RankMemory::kSpaceBytes);
-      const std::uint64_t first = end - kBlocks * mem::kBlockBytes;
+      const std::uint64_t first = end - kSwept * mem::kBlockBytes;
       for (std::uint64_t i = 0; i < 2; ++i) {
         const Counts cost = epoch([&] {
           for (const std::uint64_t b : p.blocks) static_cast<void>(*m.at<volatile std::uint64_t>(first + b * mem::kBlockBytes));
