@@ -3,9 +3,11 @@
 #   PRESET=release|debug|asan|tsan   which build (results in build/PRESET)
 #   JOBS=N                           compilers and tests at a time
 #   CI=1                             warnings are errors
+#   PREFIX=/usr/local                where make install puts it
 PRESET ?= release
 JOBS   ?= $(shell nproc)
 CI     ?= 0
+PREFIX ?= /usr/local
 
 ifeq ($(CI),1)
 CONFIGURE := -DKASANE_WERROR=ON
@@ -14,11 +16,16 @@ endif
 # Our own sources, for format and tidy.
 SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
 
-.PHONY: build test test-long demo docs soak format format-check tidy help dependencies
+.PHONY: build install test test-long demo docs soak format format-check tidy help dependencies
 
 build: dependencies ## build everything of PRESET
 	cmake --preset $(PRESET) $(CONFIGURE)
 	cmake --build build/$(PRESET) -j $(JOBS)
+
+install: ## what make built of release, under PREFIX (/usr/local): library, headers, command
+	@[ -e build/release/build.ninja ] || cmake --preset release -DKASANE_BUILD_TESTS=OFF -DKASANE_BUILD_BENCH=OFF -DKASANE_BUILD_EXAMPLES=OFF
+	cmake --build build/release -j $(JOBS) --target kasane_installed
+	for part in runtime devel openmpi mpich; do cmake --install build/release --prefix $(PREFIX) --component $$part; done
 
 test: ## unit and simulator tests and programs of one rank under tsan and asan, then the quick tests of release
 	scripts/test.sh quick $(JOBS) $(CI)

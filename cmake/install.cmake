@@ -52,6 +52,14 @@ foreach(name kasane kasane-comm)
   install(FILES "${CMAKE_BINARY_DIR}/cmake/${name}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT devel)
 endforeach()
 
+# What make install needs built.
+add_custom_target(kasane_installed)
+foreach(target kasane_command kasane_library kasane_entry kasane_malloc kasane-mpi-openmpi kasane-mpi-mpich)
+  if(TARGET ${target})
+    add_dependencies(kasane_installed ${target})
+  endif()
+endforeach()
+
 set(documents LICENSE README.md CHANGELOG.md SECURITY.md THIRD_PARTY.md)
 foreach(document IN LISTS documents)
   if(EXISTS "${PROJECT_SOURCE_DIR}/${document}")

@@ -29,11 +29,9 @@ use_it() {
   cmake --build "$work" >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "building with CMake"; }
   pc=$(dirname "$(find "$prefix" -name kasane.pc)")
   export PKG_CONFIG_PATH=$pc
-  local library
-  library=$(pkg-config --variable=libdir kasane)
-  "$CXX" -std=c++20 "$here/hello/hello.cpp" -o "$work/hello_pc" $(pkg-config --cflags --libs kasane) -Wl,-rpath,"$library"
-  "$CC" -std=c11 "$here/hello/hello.c" -o "$work/hello_c_pc" $(pkg-config --cflags --libs kasane) -Wl,-rpath,"$library"
-  "$CXX" -std=c++20 "$here/hello/hello_comm.cpp" -o "$work/hello_comm_pc" $(pkg-config --cflags --libs kasane-comm) -Wl,-rpath,"$library"
+  "$CXX" -std=c++20 "$here/hello/hello.cpp" -o "$work/hello_pc" $(pkg-config --cflags --libs kasane)
+  "$CC" -std=c11 "$here/hello/hello.c" -o "$work/hello_c_pc" $(pkg-config --cflags --libs kasane)
+  "$CXX" -std=c++20 "$here/hello/hello_comm.cpp" -o "$work/hello_comm_pc" $(pkg-config --cflags --libs kasane-comm)
   for ranks in 1 4; do
     for program in hello hello_pc; do
       expect "hello from a thread that may be anywhere, and from another ($ranks ranks)" "$kasane" run -n $ranks -- "$work/$program"
@@ -59,6 +57,8 @@ use_it() {
 
 case $case in
   prefix)
+    # hello is the README's.
+    awk '/^```cpp/ { inside = 1; next } /^```/ { inside = 0 } inside' "$source/README.md" | cmp - "$here/hello/hello.cpp" || fail "README.md has another hello"
     for component in runtime devel openmpi mpich; do cmake --install "$build" --prefix "$scratch/first" --component $component >"$scratch/log" || fail "cmake --install"; done
     mv "$scratch/first" "$scratch/moved place"
     mv "$scratch/moved place" "$scratch/moved"
