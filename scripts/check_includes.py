@@ -21,7 +21,6 @@ THIRD_PARTY = {
     "nlohmann/": {"base", "tools", "apps", "examples", "bench"},
     "elfutils/": {"runtime", "bootstrap"},
     "dwarf.h": {"runtime", "bootstrap"},
-    "benchmark/": {"bench"},
     "tbb/": {"bench"},
     "oneapi/": {"bench"},
     "omp.h": {"bench"},
