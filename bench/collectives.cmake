@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # kasane-bench-collectives, and the same loop over each MPI whose compiler wrapper is found.
 add_executable(kasane-bench-collectives collectives.cpp)
 target_link_libraries(kasane-bench-collectives PRIVATE bench_rows kasane_comm kasane_comm_shm kasane_bootstrap kasane_warnings)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # kasane bench gas: the harness, and the program of which it starts jobs.
 add_executable(kasane-gas-player gas_player.cpp)
 target_link_libraries(kasane-gas-player PRIVATE kasane_in_parts kasane_warnings)

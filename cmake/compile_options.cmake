@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 add_library(kasane_warnings INTERFACE)
 target_compile_options(kasane_warnings INTERFACE
   -Wall -Wextra -Wshadow -Wcast-align -Wnull-dereference

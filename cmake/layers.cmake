@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The one table of the architecture: which layer may include (and is linked against) which.
 # scripts/check_includes.py reads the same rows. A row: NAME | folder | layers it may include.
 # An arrow is transitive: what a layer includes, its users may include too.

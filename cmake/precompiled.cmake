@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Headers of others that many programs include, parsed once for each set of compiler flags. Never our own: those change, and each file shows what it uses.
 # And eight sources of a target at a time are one unit, since most of the time goes into headers: names in anonymous namespaces differ within a folder.
 # KASANE_QUICK_BUILD=OFF builds without both.

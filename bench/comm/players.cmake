@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What kasane bench pingpong and kasane bench comm consist of. Included by bench/CMakeLists.txt.
 add_library(bench_players STATIC comm/order.cpp comm/control.cpp comm/crew.cpp)
 target_include_directories(bench_players PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}/comm")

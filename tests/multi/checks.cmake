@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # kasane_add_check_tests(NAME): the script NAME.sh of this folder, which says what `kasane run` reports of NAME_program, over shared memory and where peers are not mapped.
 include_guard()
 

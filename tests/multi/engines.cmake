@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # kasane_skip_without_uffd_thread(TEST…): tests that force the fault engine uffd-thread are skipped, not failed, where the kernel does not let this user have it.
 include_guard()
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # kasane_add_network_tests(NAME RANKS TIMEOUT COMMAND…): one CTest entry for each network that this build has, NAME_over_NETWORK_RANKS: the command as
 # `kasane run` starts it with the ranks joined by that network instead of by shared memory.
 # kasane_add_network_test(NETWORK NAME RANKS TIMEOUT COMMAND…): one of them.

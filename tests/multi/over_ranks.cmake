@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # kasane_add_rank_tests(NAME TIMEOUT): the test program NAME on 1, 2 and 4 ranks over shared memory, with one and two workers: NAME_RANKSxWORKERS.
 include_guard()
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # cilksort of files against sort(1), byte for byte; and what it says to files that cannot be read or written.
 # Usage: cilksort_files.sh KASANE CILKSORT RANKS
 set -u
