@@ -19,8 +19,6 @@ THIRD_PARTY = {
     "spdlog/": {"base"},
     "CLI/": {"base", "tools", "apps", "examples", "bench"},
     "nlohmann/": {"base", "tools", "apps", "examples", "bench"},
-    "elfutils/": {"runtime", "bootstrap"},
-    "dwarf.h": {"runtime", "bootstrap"},
     "tbb/": {"bench"},
     "oneapi/": {"bench"},
     "omp.h": {"bench"},

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fails if a file does not say its licence in its first six lines, or a link of a Markdown file leads nowhere.
+
+Reads what git tracks, or all files where the folder is no checkout. Usage: check_documents.py [ROOT]
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+# What has no comments, and the program that README.md shows whole.
+NO_LICENCE_LINE = {".md", ".json"}
+NAMES = {"LICENSE", ".gitignore", ".clang-format", ".clang-tidy"}
+SHOWN = {"tests/multi/install/hello/hello.cpp"}
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"```.*?```|`[^`\n]*`|^    .*$", re.S | re.M)
+
+
+def files_of(root):
+    listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=False)
+    if listed.returncode == 0:
+        return [root / name for name in listed.stdout.split("\0") if name and (root / name).is_file()]
+    return [file for file in root.rglob("*") if file.is_file()]
+
+
+def anchors_of(file):
+    """As hosts of repositories make them of headings."""
+    found = set(re.findall(r'<a (?:id|name)="([^"]+)"', file.read_text()))
+    for heading in re.findall(r"^#+ (.*)$", file.read_text(), re.M):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        found.add(re.sub(r"[^\w\- ]", "", text).replace(" ", "-"))
+    return found
+
+
+def check_links(root, file):
+    for target in LINK.findall(CODE.sub("", file.read_text())):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        where = (file.parent / path).resolve() if path else file
+        if not where.exists():
+            yield f"{file.relative_to(root)}: ({target}) leads to no file"
+        elif anchor and where.suffix == ".md" and anchor not in anchors_of(where):
+            yield f"{file.relative_to(root)}: ({target}) leads to no heading"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
+    problems, files = [], files_of(root)
+    for file in sorted(files):
+        path = file.relative_to(root).as_posix()
+        if file.suffix == ".md":
+            problems += check_links(root, file)
+        if file.suffix in NO_LICENCE_LINE or file.name in NAMES or path in SHOWN:
+            continue
+        head = "".join(file.read_text(errors="replace").splitlines(True)[:6])
+        if "SPDX-License-Identifier: Apache-2.0" not in head:
+            problems.append(f"{path}: says no licence (SPDX-License-Identifier: Apache-2.0)")
+    print("\n".join(problems))
+    print(f"check_documents: {len(files)} files, {len(problems)} wrong")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

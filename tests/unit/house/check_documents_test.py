@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/check_documents.py finds a file without a licence line, a link to no file and one to no heading."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "scripts" / "check_documents.py"
+LINE = "// SPDX-License-Identifier: Apache-2.0\n"
+
+
+class CheckDocuments(unittest.TestCase):
+    def check(self, files):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in files.items():
+                path = pathlib.Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            done = subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True, timeout=60)
+            return done.returncode, done.stdout
+
+    def test_all_is_well(self):
+        status, output = self.check({"a.cpp": LINE, "a.md": "[b](docs/b.md#two-words) [c](#here)\n# Here\n", "docs/b.md": "## Two `words`\n"})
+        self.assertEqual(status, 0, output)
+
+    def test_no_licence(self):
+        status, output = self.check({"a.cpp": "int a;\n"})
+        self.assertEqual(status, 1)
+        self.assertIn("a.cpp: says no licence", output)
+
+    def test_links_that_lead_nowhere(self):
+        status, output = self.check({"a.md": "[b](b.md) [c](c.md#no)\n", "c.md": "# Yes\n"})
+        self.assertEqual(status, 1)
+        self.assertIn("a.md: (b.md) leads to no file", output)
+        self.assertIn("a.md: (c.md#no) leads to no heading", output)
+
+
+if __name__ == "__main__":
+    unittest.main()
