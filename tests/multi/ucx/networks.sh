@@ -89,7 +89,7 @@ run() {
 ranks_in() { for p in $(ip netns pids $1); do [ "$(readlink /proc/$p/exe)" = "$(readlink -f $program)" ] && echo $p; done; }
 
 check_two() {
-  run "$program -n 24 --repeat 1300" &
+  run "$program -n 24 --repeat 1000000" &   # until it is ended below
   local job=$! rank= before= same=0
   # Until what listens has been the same for a second: Open MPI tries out networks when it starts.
   for _ in $(seq 200); do
@@ -107,7 +107,9 @@ check_two() {
   done
   ip netns exec $b python3 "$work/strangers.py" garbage $listening || fail "garbage could not be sent"
   [ -d /proc/$rank ] || fail "garbage ended the job"
-  wait $job || fail "exit status $? of the job"
+  kill $rank
+  wait $job && fail "the job went on without a rank"
+  run "$program -n 18" || fail "exit status $? of the job"
   grep -q verified "$work/out" || fail "the program does not say that it is right"
   grep -q "between hosts: onex (10.78.1.1/24, 10000 Mb/s), because 10.78.1.0/24 is the fastest of 2 networks of all hosts" "$work/out" || fail "not said"
 }
