@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/out_of_band.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
 #include <span>
@@ -9,18 +11,31 @@
 
 namespace kasane::comm {
 
+void OverTransport::gather(std::span<const std::byte> mine, std::span<std::byte> all) {
+  Ticket ticket = collectives_.world().start_allgather(mine, all);
+  if (!has_built()) {
+    ticket.wait();
+    return;
+  }
+  while (!ticket.test()) {
+    transport_.progress();
+    move_on();
+    ::sched_yield();
+  }
+}
+
 Result<std::vector<std::string>> OverTransport::allgather(std::string_view mine) {
   const std::size_t n = ranks();
   // Sizes first; then everybody sends as much as the longest has.
   const std::uint64_t size = mine.size();
   std::vector<std::uint64_t> sizes(n);
-  collectives_.allgather(std::as_bytes(std::span(&size, 1)), std::as_writable_bytes(std::span(sizes)));
+  gather(std::as_bytes(std::span(&size, 1)), std::as_writable_bytes(std::span(sizes)));
   const std::uint64_t longest = *std::max_element(sizes.begin(), sizes.end());
   std::vector<std::string> all(n);
   if (longest == 0) return all;
   std::vector<std::byte> padded(longest), everything(longest * n);
   if (size != 0) std::memcpy(padded.data(), mine.data(), size);
-  collectives_.allgather(padded, everything);
+  gather(padded, everything);
   for (std::size_t r = 0; r < n; ++r) all[r].assign(reinterpret_cast<const char*>(everything.data() + r * longest), sizes[r]);
   return all;
 }

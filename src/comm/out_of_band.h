@@ -5,6 +5,8 @@
 // Thread safety: one thread a rank; collective: every rank makes the same calls in the same order. At start and in attach() only.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +24,19 @@ class OutOfBand {
   [[nodiscard]] virtual std::uint32_t ranks() const noexcept = 0;
   /// Every rank's bytes, in rank order; sizes may differ, also be 0. Acts as a barrier too.
   virtual Result<std::vector<std::string>> allgather(std::string_view mine) = 0;
+
+  /// What the ranks have built by this: while a rank waits here, it moves that on, too. What was sent last may
+  /// still be on its way, and who waits for it does not come here before. Null: nothing.
+  void keep_moving(Transport* built) noexcept { built_ = built; }
+
+ protected:
+  void move_on() noexcept {
+    if (built_ != nullptr) built_->progress();
+  }
+  [[nodiscard]] bool has_built() const noexcept { return built_ != nullptr; }
+
+ private:
+  Transport* built_ = nullptr;
 };
 
 class Collectives;
@@ -36,6 +51,7 @@ class OverTransport final : public OutOfBand {
   Result<std::vector<std::string>> allgather(std::string_view mine) override;
 
  private:
+  void gather(std::span<const std::byte> mine, std::span<std::byte> all);
   Transport& transport_;
   Collectives& collectives_;
 };

@@ -130,7 +130,7 @@ class OverMpi final : public OutOfBand {
     const int code =
         library_.locked([&] { return library_.table().allgather(channel_, mine, bytes, all, counts.data(), offsets.data(), &request); });
     if (code != 0) return library_.failed(code, "allgather");
-    return library_.finish(request, "allgather");
+    return library_.finish(request, "allgather", [this] { move_on(); });
   }
 
   Library& library_;
@@ -152,16 +152,6 @@ tl::unexpected<Error> Library::failed(int code, std::string_view what) {
     return 0;
   });
   return fail(Errc::io, std::string(name()) + ": " + std::string(what) + ": " + text.data());
-}
-
-Result<void> Library::finish(Request& request, std::string_view what) {
-  for (;;) {
-    bool done = false;
-    const int code = locked([&] { return table_->test(&request, &done, nullptr); });
-    if (code != 0) return failed(code, what);
-    if (done) return {};
-    yield();
-  }
 }
 
 void Library::abort(int status) noexcept {

@@ -66,8 +66,18 @@ class Library {
   [[nodiscard]] std::vector<AtEnd*>& at_end() noexcept { return at_end_; }
   /// An error naming what, with the MPI's own words. Not while the lock is held.
   [[nodiscard]] tl::unexpected<Error> failed(int code, std::string_view what);
-  /// Waits for request, letting others at the lock in between. For start and end only.
-  Result<void> finish(Request& request, std::string_view what);
+  /// Waits for request, letting others at the lock, and what else there is to do, in between. For start and end only.
+  template <class Meanwhile>
+  Result<void> finish(Request& request, std::string_view what, const Meanwhile& meanwhile) {
+    for (;;) {
+      bool done = false;
+      const int code = locked([&] { return table_->test(&request, &done, nullptr); });
+      if (code != 0) return failed(code, what);
+      if (done) return {};
+      meanwhile();
+      yield();
+    }
+  }
   /// Runs call() under the lock, waiting for it. For start and end only.
   template <class Call>
   auto locked(const Call& call) {

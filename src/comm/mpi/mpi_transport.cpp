@@ -219,7 +219,7 @@ MpiTransport::~MpiTransport() {
   channel_->kick();
   Request left{};
   library_->locked([&] { return library_->table().barrier(communicator_, &left); });
-  const bool together = static_cast<bool>(library_->finish(left, "leaving"));
+  const bool together = static_cast<bool>(library_->finish(left, "leaving", [] {}));
   if (together) {
     library_->locked([&] {
       windows_.close_locked();

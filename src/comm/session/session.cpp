@@ -51,6 +51,7 @@ class Session::HostExchange {
 Session::Session(SessionOptions options, Job job) : options_(std::move(options)), job_(std::move(job)) {}
 
 Session::~Session() {
+  if (transport_ != nullptr && !settled_by_fork()) out_of_band().keep_moving(nullptr);
   transport_.reset();
   exchange_.reset();
   control_.reset();
@@ -62,6 +63,7 @@ Result<std::unique_ptr<Session>> Session::join(const SessionOptions& options, Jo
   const RaisedFileLimit raised;   // networks make memory files of their own
   std::unique_ptr<Session> session(new Session(options, std::move(job)));
   KASANE_TRY(session->build());
+  if (!session->settled_by_fork()) session->out_of_band().keep_moving(session->transport_.get());
   return session;
 }
 
