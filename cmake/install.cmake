@@ -43,7 +43,9 @@ install(FILES "${CMAKE_BINARY_DIR}/cmake/KasaneConfig.cmake" "${CMAKE_BINARY_DIR
 
 # pkg-config kasane, kasane-comm: relative to the files themselves, so that a moved prefix needs no --define-prefix.
 set(static_libraries "")
+set(shared_flags "-fno-plt ")
 if(NOT KASANE_SHARED)
+  set(shared_flags "")
   set(static_libraries "-lspdlog -lfmt -lhwloc -luring -lstdc++ -lm -lpthread")
 endif()
 file(RELATIVE_PATH prefix_from_pc "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
