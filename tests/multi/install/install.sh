@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# One case of the install tests. Usage: install.sh prefix|packages|subproject|symbols BUILD-FOLDER SOURCE-FOLDER
+# One case of the install tests; 77: it cannot be tried here. Usage: install.sh prefix|packages|bare|subproject|symbols BUILD-FOLDER SOURCE-FOLDER
 set -euo pipefail
 case=$1 build=$2 source=$3
 here=$(cd "$(dirname "$0")" && pwd)
@@ -55,7 +55,42 @@ use_it() {
   [ "$data" -le 64 ] || fail "hello_c has $data bytes in .data and .bss: more than its own"
 }
 
+skip() { echo "install: SKIPPED: $*"; exit 77; }
+
+make_packages() {
+  command -v dpkg-deb >/dev/null || skip "no dpkg-deb"
+  (cd "$build" && cpack -G DEB -B "$scratch/packages" >"$scratch/log" 2>&1) || { tail -20 "$scratch/log"; fail cpack; }
+}
+
 case $case in
+  bare)
+    # A system on which nothing is but Debian: apt brings what the packages say that they need.
+    [ "$(id -u)" = 0 ] || skip "a bare root needs root"
+    command -v debootstrap >/dev/null || skip "no debootstrap"
+    make_packages
+    root="$scratch/root"
+    timeout 240 debootstrap --variant=minbase bookworm "$root" >"$scratch/log" 2>&1 || skip "debootstrap: $(tail -1 "$scratch/log")"
+    mkdir "$root/try"
+    cp "$scratch"/packages/kasane_*.deb "$scratch"/packages/libkasane-dev_*.deb "$here"/hello/* "$root/try"
+    cp /etc/resolv.conf "$root/etc/" 2>/dev/null || true
+    cp -r /etc/apt/apt.conf.d/. "$root/etc/apt/apt.conf.d/" 2>/dev/null || true
+    cat >"$root/try/try.sh" <<'END'
+set -e
+cd /try
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends ./kasane_*.deb ./libkasane-dev_*.deb g++ cmake make pkg-config >/dev/null
+cmake -S . -B build >/dev/null && cmake --build build >/dev/null
+g++ -std=c++20 hello.cpp -o hello_pc $(pkg-config --cflags --libs kasane)
+cc -std=c11 hello.c -o hello_c_pc $(pkg-config --cflags --libs kasane)
+for ranks in 1 4; do
+  for program in build/hello build/hello_c build/hello_comm ./hello_pc ./hello_c_pc; do kasane run -n $ranks -- $program; done
+done
+END
+    timeout 400 unshare -m sh -c "mount -t proc proc '$root/proc' && mount --rbind /sys '$root/sys' && mkdir -p '$root/dev/shm' && mount -t tmpfs none '$root/dev/shm' && chroot '$root' sh /try/try.sh" \
+      >"$scratch/out" 2>&1 || { tail -20 "$scratch/out"; fail "in the bare root"; }
+    grep -v "^debconf\|^W:" "$scratch/out"
+    [ "$(grep -c '(4 ranks)' "$scratch/out")" = 4 ] && [ "$(grep -c '(1 ranks)' "$scratch/out")" = 4 ] || fail "not all programs ran" ;;
   prefix)
     # hello is the README's.
     awk '/^```cpp/ { inside = 1; next } /^```/ { inside = 0 } inside' "$source/README.md" | cmp - "$here/hello/hello.cpp" || fail "README.md has another hello"
@@ -64,8 +99,7 @@ case $case in
     mv "$scratch/moved place" "$scratch/moved"
     use_it "$scratch/moved" ;;
   packages)
-    command -v dpkg-deb >/dev/null || { echo "install: SKIPPED: no dpkg-deb"; exit 0; }
-    (cd "$build" && cpack -G DEB -B "$scratch/packages" >"$scratch/log" 2>&1) || { tail -20 "$scratch/log"; fail cpack; }
+    make_packages
     for package in kasane libkasane-dev kasane-openmpi kasane-mpich; do
       file=$(find "$scratch/packages" -maxdepth 1 -name "${package}_*.deb")
       case $package in *mpi*) [ -n "$file" ] || continue ;; esac   # built where this MPI is
@@ -96,7 +130,7 @@ END
     if grep -qE "kasane-bench|_test:|example_" <<<"$targets"; then fail "tests, benches or examples in the parent's build"; fi ;;
   symbols)
     library="$build/lib/libkasane.so"
-    [ -e "$library" ] || { echo "install: SKIPPED: no shared library"; exit 0; }
+    [ -e "$library" ] || skip "no shared library"
     readelf -d "$library" | grep -q 'SONAME.*libkasane\.so\.[0-9]*\.[0-9]*\]' || fail "no soname"
     shown=$(nm -D --defined-only -C "$library" | cut -d' ' -f3-)
     strange=$(grep -vE \
