@@ -358,6 +358,9 @@ Result<void> UcxTransport::open_context() {
   if (status != UCS_OK) return fail(Errc::invalid_argument, "UCX cannot read its configuration (UCX_… in the environment): " + text(*ucx_, status));
   // Directory words and the like are changed by their owner's CPU too: atomics must be the CPU's at the target (rule 15).
   status = ucx_->ucp_config_modify(config, "ATOMIC_MODE", "cpu");
+  // The newer selection of protocols (default since UCX 1.16) finds none for atomics within a host where peers are only
+  // mapped. Unknown to older ones, and the user's word stands.
+  if (std::getenv("UCX_PROTO_ENABLE") == nullptr) (void)ucx_->ucp_config_modify(config, "PROTO_ENABLE", "n");
   if (status == UCS_OK && !paths_.transports.empty()) status = ucx_->ucp_config_modify(config, "TLS", paths_.transports.c_str());
   if (status == UCS_OK && !paths_.devices.empty()) status = ucx_->ucp_config_modify(config, "NET_DEVICES", paths_.devices.c_str());
   if (status != UCS_OK) {
