@@ -27,10 +27,10 @@ install: ## what make built of release, under PREFIX (/usr/local): library, head
 	cmake --build build/release -j $(JOBS) --target kasane_installed
 	for part in runtime devel openmpi mpich; do cmake --install build/release --prefix $(PREFIX) --component $$part; done
 
-test: ## unit and simulator tests and programs of one rank under tsan and asan, then the quick tests of release
+test: ## unit and simulator tests and programs of one rank under tsan, then the quick tests of release
 	scripts/test.sh quick $(JOBS) $(CI)
 
-test-long: ## the tests of release that take long: every rank, network, fault engine and size; the longest walks
+test-long: ## the same under asan, then what takes long: every rank, network, fault engine and size; the longest walks
 	scripts/test.sh long $(JOBS) $(CI)
 
 demo: ## build two programs and sort with them: a word list, 10 M keys on ranks and workers, and more than memory holds
