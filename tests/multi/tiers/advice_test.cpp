@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <kasane/kasane.hpp>
@@ -61,6 +62,32 @@ std::uint64_t evict(const std::uint64_t* data, std::size_t pages) {
 }
 
 // What is checked is checked outside of run(): the test's own records are no global memory.
+
+/// Bytes that come from SSD while the first words of so many pages are read here, with such advice; waits for `least`.
+std::uint64_t read_back(usage how, std::size_t pages, std::uint64_t least = 0) {
+  std::uint64_t bytes = 0;
+  kasane::run([&] {
+    const std::size_t all = budget_pages() / 4;
+    auto* data = static_cast<std::uint64_t*>(kasane::allocate(all * kPage, kPage, placement::local));
+    fill(data, all);
+    evict(data, all);
+    kasane::advise(data, all * kWords, how);
+    const std::uint64_t before = kasane::statistics().bytes_read_back;
+    std::uint64_t bad = 0;
+    for (std::size_t p = 0; p < pages; ++p) bad += data[p * kWords] != value(p * kWords);
+    // What is read ahead may still be on its way.
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    do {
+      bytes = kasane::statistics().bytes_read_back - before + bad;
+    } while (bytes < least && std::chrono::steady_clock::now() < deadline);
+    kasane::advise(data, all * kWords, usage::normal);
+    kasane::deallocate(data);
+  });
+  return bytes;
+}
+
+/// From the first page on. The first test of the process: a sweep over the same memory that is remembered (gas/read_ahead.h) would keep it from beginning one.
+TEST(Advice, WhatIsReadInOrderIsReadAhead) { EXPECT_GE(read_back(usage::sequential, 3, 2 * kPage), 2 * kPage); }
 
 TEST(Advice, WhatIsEvictedLeavesAndComesBack) {
   const std::size_t pages = budget_pages() / 4;
@@ -121,32 +148,11 @@ TEST(Advice, WhatIsUsedOnceDrivesNothingOut) {
   EXPECT_LE(gone, hot / 2);   // all of them, had nothing been said
 }
 
-/// Bytes that come from SSD while the first words of so many pages are read here, with such advice.
-std::uint64_t read_back(usage how, std::size_t pages) {
-  std::uint64_t bytes = 0;
-  kasane::run([&] {
-    const std::size_t all = budget_pages() / 4;
-    auto* data = static_cast<std::uint64_t*>(kasane::allocate(all * kPage, kPage, placement::local));
-    fill(data, all);
-    evict(data, all);
-    kasane::advise(data, all * kWords, how);
-    const std::uint64_t before = kasane::statistics().bytes_read_back;
-    std::uint64_t bad = 0;
-    for (std::size_t p = 0; p < pages; ++p) bad += data[p * kWords] != value(p * kWords);
-    bytes = kasane::statistics().bytes_read_back - before + bad;
-    kasane::advise(data, all * kWords, usage::normal);
-    kasane::deallocate(data);
-  });
-  return bytes;
-}
-
 TEST(Advice, WhatIsReadAtRandomComesAlone) {
   if (kasane::ranks() > 1) GTEST_SKIP() << "the thread may be at another rank by then, for which pages come as a whole";
   EXPECT_LE(read_back(usage::random, 16), 16 * 4096u);
-  EXPECT_GT(read_back(usage::normal, 16), 2 * kPage);
+  EXPECT_GT(read_back(usage::normal, 16, 2 * kPage + 1), 2 * kPage);
 }
-/// From the first page on, unless an earlier sweep of the same memory is remembered (gas/read_ahead.h and its test).
-TEST(Advice, WhatIsReadInOrderIsReadAhead) { EXPECT_GE(read_back(usage::sequential, 3), 2 * kPage); }
 
 /// By itself: the ranks warn.
 TEST(AdviceTooMuch, PinsThatDoNotFitBreak) {
