@@ -249,7 +249,7 @@ std::uint64_t best_hits(const PageTrace& trace, std::uint32_t memory_pages) {
 
 Replay replay(const PageTrace& trace, std::uint32_t memory_pages, const std::string& policy_name) {
   struct Memory final : mem::PageProbe {
-    explicit Memory(std::uint32_t pages) : in(pages, false), armed(pages, false), arming(std::move(mem::BlockSet::create(pages).value()), [this](std::span<const PageId> rest) { lay(rest); }) {}
+    explicit Memory(std::uint32_t pages) : in(pages, false), armed(pages, false), arming(std::move(mem::PageSet::create(pages).value()), [this](std::span<const PageId> rest) { lay(rest); }) {}
     void arm(PageId p, std::uint32_t before) noexcept override { arming.arm(p, before); }
     bool touched(PageId p) noexcept override {
       arming.before_look(p);

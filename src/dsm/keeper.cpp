@@ -153,21 +153,21 @@ bool Keeper::ready() {
   return true;
 }
 
-mem::BlockSet Keeper::page_set() const {
-  auto made = mem::BlockSet::create(directory_.pages().count());
+mem::PageSet Keeper::page_set() const {
+  auto made = mem::PageSet::create(directory_.pages().count());
   if (!made) config_.fatal(made.error());
   return std::move(*made);
 }
 
 void Keeper::make(Line& line, const char* policy) {
-  line.known = std::make_unique<mem::BlockSet>(page_set());
+  line.known = std::make_unique<mem::PageSet>(page_set());
   line.policy = mem::make_eviction_policy(policy, room_, *this);
 }
 
 void Keeper::take_entered() {
   residency_.arrivals().take([this](PageId page) { enter(page); }, room_ - first_.in - usual_.in);
   residency_.look_at_freed([this](PageId page) {
-    if (usual_.known->contains(BlockId{raw(page)})) enter(page, true);
+    if (usual_.known->contains(page)) enter(page, true);
   });
   arming_->lay_to_rest();
 }
@@ -180,15 +180,14 @@ bool Keeper::touched(PageId page) noexcept {
 void Keeper::enter(PageId page) { enter(page, mem::leaves_first(advisor_.table().usage(page))); }
 
 void Keeper::enter(PageId page, bool first) {
-  const BlockId number{raw(page)};
   if (first && first_.policy == nullptr) make(first_, "fifo");
   Line &line = first ? first_ : usual_, &other = first ? usual_ : first_;
-  if (line.known->contains(number)) return;
-  if (other.policy != nullptr && other.known->contains(number)) {   // it was freed, or is used in another way now
+  if (line.known->contains(page)) return;
+  if (other.policy != nullptr && other.known->contains(page)) {   // it was freed, or is used in another way now
     other.policy->leave(page);
     forget(other, page);
   }
-  line.known->insert(number);
+  line.known->insert(page);
   line.policy->enter(page);
   ++line.in;
 }
@@ -368,7 +367,7 @@ Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, 
 }
 
 void Keeper::forget(Line& line, PageId page) noexcept {
-  line.known->erase(BlockId{raw(page)});
+  line.known->erase(page);
   --line.in;
 }
 
@@ -386,7 +385,7 @@ void Keeper::let_go_told(comm::Blocking& io) {
       for (std::size_t i = 0; i < n; ++i) {
         if (!left[i]) continue;
         for (Line* line : {&first_, &usual_}) {
-          if (line->policy == nullptr || !line->known->contains(BlockId{raw(named[i])})) continue;
+          if (line->policy == nullptr || !line->known->contains(named[i])) continue;
           line->policy->leave(named[i]);
           forget(*line, named[i]);
         }

@@ -60,12 +60,12 @@ class Keeper final : private mem::PageProbe {
   /// Pages in the order in which they leave.
   struct Line {
     std::unique_ptr<mem::EvictionPolicy> policy;
-    std::unique_ptr<mem::BlockSet> known;   ///< pages that it holds
+    std::unique_ptr<mem::PageSet> known;   ///< pages that it holds
     std::uint32_t in = 0;                   ///< how many
   };
   enum class Pins : std::uint8_t { hold, break_them };
   void make(Line&, const char* policy);
-  [[nodiscard]] mem::BlockSet page_set() const;
+  [[nodiscard]] mem::PageSet page_set() const;
   void enter(PageId);
   void enter(PageId, bool first);
   std::uint64_t let_go(comm::Blocking&, std::uint64_t most, std::uint64_t urgent, Pins);

@@ -9,13 +9,13 @@ namespace kasane::gas {
 
 Result<std::unique_ptr<Sharing>> Sharing::create(comm::Transport& transport, const Directory& directory, const Config& config) {
   const std::uint64_t pages = directory.pages().count();
-  auto changed = mem::WordTable<Parts>::create(pages);
+  auto changed = mem::WordTable<Parts, PageId>::create(pages);
   KASANE_TRY(changed);
-  auto ours = mem::BlockSet::create(pages);
+  auto ours = mem::PageSet::create(pages);
   KASANE_TRY(ours);
-  auto reread = mem::BlockSet::create(pages);
+  auto reread = mem::PageSet::create(pages);
   KASANE_TRY(reread);
-  auto stays = mem::BlockTable::create(pages);
+  auto stays = mem::WordTable<std::uint32_t, PageId>::create(pages);
   KASANE_TRY(stays);
   return std::unique_ptr<Sharing>(new Sharing(transport, directory, config, {std::move(*changed), std::move(*ours), std::move(*reread), std::move(*stays)}));
 }
@@ -32,7 +32,7 @@ void Sharing::join(comm::Blocking& io, std::span<Joining> pages) const {
   {
     comm::Batch batch(io);
     for (Joining& j : pages) {
-      j.stay = on_ ? Stay::of(stays_[as_block(j.page)].load()) : Stay{true, true, 0};
+      j.stay = on_ ? Stay::of(stays_[j.page].load()) : Stay{true, true, 0};
       if (j.stay.whole()) continue;
       if (!j.stay.joined) directory_.add_reader(batch, j.page, &before[asking]);
       marks[asking++] = {j.owner, j.page};
@@ -75,11 +75,11 @@ void Sharing::send(comm::Blocking& io, Counters& counters, const Pages& changes)
 
 bool Sharing::watches(PageId page) noexcept {
   if (!watchable(page)) return false;
-  if (!reread_.contains(as_block(page))) {
-    reread_.insert(as_block(page));
+  if (!reread_.contains(page)) {
+    reread_.insert(page);
     return false;
   }
-  reread_.erase(as_block(page));
+  reread_.erase(page);
   return true;
 }
 

@@ -57,7 +57,7 @@ class Sharing {
   void join(comm::Blocking&, std::span<Joining>) const;
   void joined(PageId page, Stay stay) const noexcept {
     std::uint32_t before = stay.word();
-    if (!stay.whole()) stays_[as_block(page)].compare_exchange_strong(before, stay.after_joining().word());   // else it has heard of the page meanwhile
+    if (!stay.whole()) stays_[page].compare_exchange_strong(before, stay.after_joining().word());   // else it has heard of the page meanwhile
   }
 
   // ---- what this rank has to release ----
@@ -68,13 +68,13 @@ class Sharing {
   /// Threads of this rank store to the page unseen from now on: after the directory names this rank, before any store can land.
   void mark(PageId page) noexcept {
     if (!on_) return;
-    ours_.insert(as_block(page));   // before the mark: who looks at the page for its sake finds that there may be stores
+    ours_.insert(page);   // before the mark: who looks at the page for its sake finds that there may be stores
     unreleased_.add_here(page);
   }
   /// Changes of this rank to these parts have arrived at the page's owner.
   void changed(PageId page, Parts parts) noexcept {
     if (!on_) return;
-    std::atomic<Parts>& word = changed_[as_block(page)];
+    std::atomic<Parts>& word = changed_[page];
     if ((word.load() & parts) != parts) word.fetch_or(parts);   // who takes them after this look reads word 1 afterwards, too
     unreleased_.add_here(page);
   }
@@ -101,7 +101,7 @@ class Sharing {
     Pages marked;
     const auto look_at = [&] {
       for (std::size_t i = 0; i < marked.count; ++i) {   // before its readers are read: a put that ends later notes it again
-        std::atomic<Parts>& put = changed_[as_block(marked.page[i])];
+        std::atomic<Parts>& put = changed_[marked.page[i]];
         marked.parts[i] = put.load() == 0 ? 0 : put.exchange(0);
       }
       read_readers(io, marked);
@@ -110,7 +110,7 @@ class Sharing {
         const PageId page = marked.page[i];
         if (marked.readers[i] == 0) continue;   // who comes now finds what we have put, and has us look again at what is ours
         Parts parts = marked.parts[i];
-        if (ours_.contains(as_block(page))) {
+        if (ours_.contains(page)) {
           const bool watch = parts == 0 && watches(page);
           changes.watched |= watch;
           parts |= look_at_ours(page, watch, look);
@@ -162,9 +162,9 @@ class Sharing {
   };
   /// What is kept of each page.
   struct Tables {
-    mem::WordTable<Parts> changed;
-    mem::BlockSet ours, reread;
-    mem::BlockTable stays;
+    mem::WordTable<Parts, PageId> changed;
+    mem::PageSet ours, reread;
+    mem::WordTable<std::uint32_t, PageId> stays;
   };
 
   Sharing(comm::Transport&, const Directory&, const Config&, Tables&&) noexcept;
@@ -177,14 +177,14 @@ class Sharing {
   Parts look_at_ours(PageId page, bool watch, const F& look) {
     const Look first = look(page, watch);
     if (first.ours) return first.open;
-    ours_.erase(as_block(page));
+    ours_.erase(page);
     const Look again = look(page, false);
-    if (again.ours) ours_.insert(as_block(page));
+    if (again.ours) ours_.insert(page);
     return first.open | again.open;
   }
   void leave_readers(comm::Blocking&, std::span<const PageId>) const;
   void note_heard(PageId page, bool keeps) const noexcept {
-    std::atomic<std::uint32_t>& stay = stays_[as_block(page)];
+    std::atomic<std::uint32_t>& stay = stays_[page];
     stay.store(Stay::of(stay.load()).after_hearing(keeps).word());   // whatever joined() does in between
   }
   template <class Keeps, class Drop>
@@ -208,7 +208,6 @@ class Sharing {
     heard.count = 0;
   }
   [[nodiscard]] bool watchable(PageId page) const noexcept { return directory_.pages().offset_of(page) - config_.offset < config_.bytes; }
-  [[nodiscard]] static BlockId as_block(PageId page) noexcept { return BlockId{raw(page)}; }   // the sets are of pages
 
   const Directory& directory_;
   Config config_;
@@ -217,11 +216,11 @@ class Sharing {
   bool on_;
   PageMarks unreleased_;
   PageNotices told_;
-  mem::WordTable<Parts> changed_;   ///< what this rank has put to since it last looked at the page
-  mem::BlockSet ours_;              ///< pages that its threads may have stored to unseen
-  mem::BlockSet reread_;            ///< pages of ours whose readers were told once without need to know
+  mem::WordTable<Parts, PageId> changed_;   ///< what this rank has put to since it last looked at the page
+  mem::PageSet ours_;              ///< pages that its threads may have stored to unseen
+  mem::PageSet reread_;            ///< pages of ours whose readers were told once without need to know
   /// Of each page a Stay. seq_cst: a fetch has its block among the cached ones before it looks here, a drop looks at them afterwards.
-  mutable mem::BlockTable stays_;
+  mutable mem::WordTable<std::uint32_t, PageId> stays_;
 };
 
 }  // namespace kasane::gas

@@ -7,7 +7,7 @@
 namespace kasane::mem {
 
 void Arming::arm(PageId page, std::uint32_t before) {
-  if (!waiting_.insert(BlockId{raw(page)})) return;
+  if (!waiting_.insert(page)) return;
   if (before < kMany) return soon_.push_back(page);
   later_.push_back(page);
   if (later_.size() < before / 4) return;
@@ -24,7 +24,7 @@ void Arming::lay_to_rest() {
 }
 
 void Arming::before_look(PageId page) {
-  if (!waiting_.contains(BlockId{raw(page)})) return;
+  if (!waiting_.contains(page)) return;
   lay_all(soon_);
   lay_going(going_.size());
   lay_all(later_);
@@ -44,7 +44,7 @@ void Arming::lay_going(std::size_t most) {
 
 void Arming::lay(std::span<const PageId> sorted) {
   rest_(sorted);
-  for (const PageId page : sorted) waiting_.erase(BlockId{raw(page)});
+  for (const PageId page : sorted) waiting_.erase(page);
 }
 
 }  // namespace kasane::mem

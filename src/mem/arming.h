@@ -26,7 +26,7 @@ class Arming {
   using Rest = std::function<void(std::span<const PageId> sorted)>;
 
   /// waiting: an empty set of as many as there are pages. rest: lays pages to rest.
-  Arming(BlockSet waiting, Rest rest) : waiting_(std::move(waiting)), rest_(std::move(rest)) {}
+  Arming(PageSet waiting, Rest rest) : waiting_(std::move(waiting)), rest_(std::move(rest)) {}
 
   /// before: so many other pages, at least, are looked at before it is.
   void arm(PageId page, std::uint32_t before);
@@ -42,7 +42,7 @@ class Arming {
   void lay(std::span<const PageId> sorted);
   void lay_going(std::size_t most);
 
-  BlockSet waiting_;   ///< what is in one of these
+  PageSet waiting_;   ///< what is in one of these
   std::vector<PageId> soon_, later_;
   std::vector<PageId> going_;       ///< sorted; those before going_at_ are gone
   std::size_t going_at_ = 0;

@@ -11,7 +11,7 @@
 namespace kasane::mem {
 
 Result<Arrivals> Arrivals::create(std::uint64_t pages) {
-  auto noted = BlockSet::create(pages);
+  auto noted = PageSet::create(pages);
   KASANE_TRY(noted);
   auto got = map_sparse(pages * sizeof(Tick), "when pages came");
   KASANE_TRY(got);

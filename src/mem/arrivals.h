@@ -28,9 +28,9 @@ class Arrivals {
 
   /// The page has come, or more of it.
   void note(PageId page) noexcept {
-    if (noted_.contains(BlockId{raw(page)})) return;
+    if (noted_.contains(page)) return;
     ticks_[raw(page)].store(tick(), std::memory_order_relaxed);   // relaxed: a number
-    noted_.insert(BlockId{raw(page)});
+    noted_.insert(page);
   }
   /// Calls f(page) for those that were noted since they were last taken, `most` at most: in the order in which they came, as far as a clock of kTickNs knows it.
   template <class F>
@@ -38,7 +38,7 @@ class Arrivals {
     taken_.clear();
     const std::uint16_t now = tick();
     for (std::uint64_t p = noted_.next(0); p != ~std::uint64_t{0} && taken_.size() < most; p = noted_.next(p + 1)) {
-      noted_.erase(BlockId{p});
+      noted_.erase(PageId{p});
       taken_.push_back({age(PageId{p}, now), PageId{p}});
     }
     std::stable_sort(taken_.begin(), taken_.end(), [](const Taken& x, const Taken& y) { return x.age > y.age; });
@@ -51,7 +51,7 @@ class Arrivals {
   static constexpr std::uint64_t kTickNs = 1u << 18, kYouthNs = 1'000'000;
   using Tick = std::uint16_t;
 
-  Arrivals(BlockSet noted, std::atomic<Tick>* ticks, std::uint64_t pages) noexcept : noted_(std::move(noted)), ticks_(ticks), pages_(pages) {}
+  Arrivals(PageSet noted, std::atomic<Tick>* ticks, std::uint64_t pages) noexcept : noted_(std::move(noted)), ticks_(ticks), pages_(pages) {}
   [[nodiscard]] static Tick tick() noexcept { return static_cast<Tick>(now_ns() / kTickNs); }
   [[nodiscard]] Tick age(PageId page, Tick now) const noexcept { return static_cast<Tick>(now - ticks_[raw(page)].load(std::memory_order_relaxed)); }
 
@@ -60,7 +60,7 @@ class Arrivals {
     PageId page;
   };
 
-  BlockSet noted_;   ///< of pages
+  PageSet noted_;   ///< of pages
   std::atomic<Tick>* ticks_;
   std::uint64_t pages_;
   std::vector<Taken> taken_;

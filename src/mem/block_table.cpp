@@ -25,8 +25,8 @@ constexpr std::uint64_t groups(std::uint64_t n) { return (n + kFanOut - 1) / kFa
 
 }  // namespace
 
-template <class Word>
-Result<WordTable<Word>> WordTable<Word>::create(std::uint64_t blocks) {
+template <class Word, class Id>
+Result<WordTable<Word, Id>> WordTable<Word, Id>::create(std::uint64_t blocks) {
   if (blocks == 0) return fail(Errc::invalid_argument, "a block table of 0 blocks");
   auto map = map_sparse(blocks * sizeof(std::atomic<Word>), "the block table");
   if (!map) return tl::unexpected<Error>(std::move(map).error());
@@ -36,16 +36,16 @@ Result<WordTable<Word>> WordTable<Word>::create(std::uint64_t blocks) {
   return table;
 }
 
-template <class Word>
-WordTable<Word>::WordTable(WordTable&& o) noexcept : words_(std::exchange(o.words_, nullptr)), blocks_(std::exchange(o.blocks_, 0)) {}
+template <class Word, class Id>
+WordTable<Word, Id>::WordTable(WordTable&& o) noexcept : words_(std::exchange(o.words_, nullptr)), blocks_(std::exchange(o.blocks_, 0)) {}
 
-template <class Word>
-WordTable<Word>::~WordTable() {
+template <class Word, class Id>
+WordTable<Word, Id>::~WordTable() {
   if (words_) ::munmap(words_, blocks_ * sizeof *words_);
 }
 
-template <class Word>
-bool WordTable<Word>::drop(BlockRange blocks) noexcept {
+template <class Word, class Id>
+bool WordTable<Word, Id>::drop(BlockRange blocks) noexcept {
   constexpr std::uint64_t kOfAPage = kBlockBytes / sizeof(std::atomic<Word>);
   KASANE_ASSERT(kasane::raw(blocks.first) % kOfAPage == 0 && blocks.count % kOfAPage == 0);
   // The kernel takes the translations from every core before it returns: a fence, and more, for who sees the zeros.
@@ -54,18 +54,20 @@ bool WordTable<Word>::drop(BlockRange blocks) noexcept {
 
 template class WordTable<std::uint32_t>;
 template class WordTable<std::uint64_t>;
+template class WordTable<std::uint32_t, PageId>;
+template class WordTable<std::uint64_t, PageId>;
 
-Result<BlockSet> BlockSet::create(std::uint64_t blocks) {
-  if (blocks == 0) return fail(Errc::invalid_argument, "a block set of 0 blocks");
-  BlockSet s;
-  s.blocks_ = blocks;
-  s.words_ = groups(blocks);
+Result<NumberSet> NumberSet::create(std::uint64_t limit) {
+  if (limit == 0) return fail(Errc::invalid_argument, "a set of 0 numbers");
+  NumberSet s;
+  s.limit_ = limit;
+  s.words_ = groups(limit);
   std::size_t bytes = s.words_ * sizeof *s.bits_;
   for (int level = 0; level < kLevels; ++level) {
     s.counters_[level] = groups(level == 0 ? s.words_ : s.counters_[level - 1]);
     bytes += s.counters_[level] * sizeof *s.counts_[level];
   }
-  auto map = map_sparse(bytes, "a block set");
+  auto map = map_sparse(bytes, "a set of numbers");
   if (!map) return tl::unexpected<Error>(std::move(map).error());
   s.mapped_ = *map;
   s.mapped_bytes_ = bytes;
@@ -78,20 +80,20 @@ Result<BlockSet> BlockSet::create(std::uint64_t blocks) {
   return s;
 }
 
-BlockSet::BlockSet(BlockSet&& o) noexcept
-    : bits_(std::exchange(o.bits_, nullptr)), words_(std::exchange(o.words_, 0)), blocks_(std::exchange(o.blocks_, 0)),
+NumberSet::NumberSet(NumberSet&& o) noexcept
+    : bits_(std::exchange(o.bits_, nullptr)), words_(std::exchange(o.words_, 0)), limit_(std::exchange(o.limit_, 0)),
       mapped_(std::exchange(o.mapped_, nullptr)), mapped_bytes_(std::exchange(o.mapped_bytes_, 0)) {
   std::copy(std::begin(o.counts_), std::end(o.counts_), counts_);
   std::copy(std::begin(o.counters_), std::end(o.counters_), counters_);
 }
 
-BlockSet::~BlockSet() {
+NumberSet::~NumberSet() {
   if (mapped_) ::munmap(mapped_, mapped_bytes_);
 }
 
 // One more non-zero thing below counts_[level][index]. Where the count is not zero the levels above are right already; else
 // they are raised first, and lowered again if somebody else was quicker to make this one non-zero.
-void BlockSet::raise(int level, std::uint64_t index) noexcept {
+void NumberSet::raise(int level, std::uint64_t index) noexcept {
   if (level == kLevels) return;
   std::atomic<std::uint32_t>& count = counts_[level][index];
   // acquire: joining a running period, whose count above must be seen as done before ours is published.
@@ -103,16 +105,16 @@ void BlockSet::raise(int level, std::uint64_t index) noexcept {
   if (count.fetch_add(1, std::memory_order_acq_rel) != 0) lower(level + 1, index / kFanOut);
 }
 
-void BlockSet::lower(int level, std::uint64_t index) noexcept {
+void NumberSet::lower(int level, std::uint64_t index) noexcept {
   if (level == kLevels) return;
   // acq_rel: the +1 of this period above (acquired through this count) must come before our -1 there.
   if (counts_[level][index].fetch_sub(1, std::memory_order_acq_rel) == 1) lower(level + 1, index / kFanOut);
 }
 
-bool BlockSet::insert(BlockId b) noexcept {
-  KASANE_ASSERT(kasane::raw(b) < blocks_);
-  const std::uint64_t index = kasane::raw(b) / kFanOut;
-  const std::uint64_t bit = std::uint64_t{1} << (kasane::raw(b) % kFanOut);
+bool NumberSet::insert(std::uint64_t number) noexcept {
+  KASANE_ASSERT(number < limit_);
+  const std::uint64_t index = number / kFanOut;
+  const std::uint64_t bit = std::uint64_t{1} << (number % kFanOut);
   std::atomic<std::uint64_t>& word = bits_[index];
   // acquire: as in raise().
   std::uint64_t old = word.load(std::memory_order_acquire);
@@ -126,22 +128,22 @@ bool BlockSet::insert(BlockId b) noexcept {
   return (old & bit) == 0;
 }
 
-void BlockSet::erase(BlockId b) noexcept {
-  KASANE_ASSERT(kasane::raw(b) < blocks_);
-  const std::uint64_t index = kasane::raw(b) / kFanOut;
-  const std::uint64_t bit = std::uint64_t{1} << (kasane::raw(b) % kFanOut);
+void NumberSet::erase(std::uint64_t number) noexcept {
+  KASANE_ASSERT(number < limit_);
+  const std::uint64_t index = number / kFanOut;
+  const std::uint64_t bit = std::uint64_t{1} << (number % kFanOut);
   // acq_rel: as in lower(). Only the call that empties the word counts down, so that erasing twice is harmless.
   if (bits_[index].fetch_and(~bit, std::memory_order_acq_rel) == bit) lower(0, index / kFanOut);
 }
 
-bool BlockSet::contains(BlockId b) const noexcept {
-  KASANE_ASSERT(kasane::raw(b) < blocks_);
+bool NumberSet::contains(std::uint64_t number) const noexcept {
+  KASANE_ASSERT(number < limit_);
   // acquire: a member found shows what its inserter did before.
-  return (bits_[kasane::raw(b) / kFanOut].load(std::memory_order_acquire) >> (kasane::raw(b) % kFanOut)) & 1;
+  return (bits_[number / kFanOut].load(std::memory_order_acquire) >> (number % kFanOut)) & 1;
 }
 
-std::uint64_t BlockSet::next(std::uint64_t from) const noexcept {
-  if (from >= blocks_) return kNone;
+std::uint64_t NumberSet::next(std::uint64_t from) const noexcept {
+  if (from >= limit_) return kNone;
   std::uint64_t word = from / kFanOut;
   std::uint64_t mask = ~std::uint64_t{0} << (from % kFanOut);
   while (true) {
@@ -155,7 +157,7 @@ std::uint64_t BlockSet::next(std::uint64_t from) const noexcept {
 }
 
 // The first word >= from that is not zero. Counts may say too much, never too little: a group that turns out to be empty is passed over.
-std::uint64_t BlockSet::next_word(std::uint64_t from) const noexcept {
+std::uint64_t NumberSet::next_word(std::uint64_t from) const noexcept {
   while (from < words_) {
     const std::uint64_t group = next_count(0, from / kFanOut);
     if (group == kNone) return kNone;
@@ -168,7 +170,7 @@ std::uint64_t BlockSet::next_word(std::uint64_t from) const noexcept {
 }
 
 // The first index >= from of counts_[level] that is not zero; the same walk, one level up.
-std::uint64_t BlockSet::next_count(int level, std::uint64_t from) const noexcept {
+std::uint64_t NumberSet::next_count(int level, std::uint64_t from) const noexcept {
   while (from < counters_[level]) {
     std::uint64_t end = counters_[level];
     if (level + 1 < kLevels) {

@@ -18,13 +18,13 @@ Result<Fingerprints> Fingerprints::create(std::uint64_t budget_blocks, std::uint
   const std::uint64_t slots = std::bit_ceil(std::max(kSlotsOfAPage, std::min(kSlotsOfABlock * budget_blocks, space_blocks)));
   auto table = Table::create(slots);
   KASANE_TRY(table);
-  auto taken = BlockSet::create(slots / kSlotsOfAPage);
+  auto taken = NumberSet::create(slots / kSlotsOfAPage);
   KASANE_TRY(taken);
   std::random_device random;
   return Fingerprints(std::move(*table), std::move(*taken), std::uint64_t{random()} << 32 | random());
 }
 
-Fingerprints::Fingerprints(Table slots, BlockSet taken, std::uint64_t seed) noexcept : slots_(std::move(slots)), taken_(std::move(taken)), seed_(seed) {}
+Fingerprints::Fingerprints(Table slots, NumberSet taken, std::uint64_t seed) noexcept : slots_(std::move(slots)), taken_(std::move(taken)), seed_(seed) {}
 
 std::uint64_t Fingerprints::fingerprint(BlockId b, const std::byte* bytes) const noexcept {
   const std::uint64_t hash = checksum(bytes, kBlockBytes, seed_ + raw(b));
@@ -33,7 +33,8 @@ std::uint64_t Fingerprints::fingerprint(BlockId b, const std::byte* bytes) const
 
 // relaxed, in all of them: the block's bits order who notes, asks and forgets it; whoever has another block in the slot does not care what he finds there.
 std::uint64_t Fingerprints::note(BlockId b, const std::byte* bytes) noexcept {
-  const BlockId slot = slot_of(b), page{raw(slot) / kSlotsOfAPage};
+  const BlockId slot = slot_of(b);
+  const std::uint64_t page = raw(slot) / kSlotsOfAPage;
   const bool fresh = !taken_.contains(page) && taken_.insert(page);
   slots_[slot].store(fingerprint(b, bytes), std::memory_order_relaxed);
   return fresh ? 1 : 0;

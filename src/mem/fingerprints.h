@@ -35,12 +35,12 @@ class Fingerprints {
  private:
   using Table = WordTable<std::uint64_t>;
   static constexpr std::uint64_t kSlotsOfAPage = kBlockBytes / sizeof(std::uint64_t);
-  Fingerprints(Table slots, BlockSet taken, std::uint64_t seed) noexcept;
+  Fingerprints(Table slots, NumberSet taken, std::uint64_t seed) noexcept;
   [[nodiscard]] BlockId slot_of(BlockId b) const noexcept { return BlockId{raw(b) & (slots_.blocks() - 1)}; }
   [[nodiscard]] std::uint64_t fingerprint(BlockId, const std::byte* bytes) const noexcept;
 
   Table slots_;      ///< 0: nothing is known
-  BlockSet taken_;   ///< pages of the table
+  NumberSet taken_;   ///< pages of the table
   std::uint64_t seed_;
 };
 

@@ -68,14 +68,14 @@ void wait_until_tables_are_freed() noexcept {
 }
 
 Result<PageTables> PageTables::create(std::uint64_t space_bytes, const Pages& pages) {
-  auto known = BlockSet::create((space_bytes + kRangeBytes - 1) / kRangeBytes);
+  auto known = NumberSet::create((space_bytes + kRangeBytes - 1) / kRangeBytes);
   KASANE_TRY(known);
-  auto met = BlockSet::create((space_bytes + kRegionBytes - 1) / kRegionBytes);
+  auto met = NumberSet::create((space_bytes + kRegionBytes - 1) / kRegionBytes);
   KASANE_TRY(met);
   return PageTables(space_bytes, pages, std::move(*known), std::move(*met));
 }
 
-PageTables::PageTables(std::uint64_t space_bytes, const Pages& pages, BlockSet known, BlockSet met) noexcept
+PageTables::PageTables(std::uint64_t space_bytes, const Pages& pages, NumberSet known, NumberSet met) noexcept
     : space_bytes_(space_bytes), whole_ranges_(space_bytes / kRangeBytes), pages_(pages), known_(std::move(known)), met_(std::move(met)), at_start_(page_table_bytes()),
       mappings_(count_mappings()), mappings_at_start_(mappings_) {}
 
@@ -93,11 +93,11 @@ PageTables::Fresh PageTables::note(BlockRange blocks) noexcept {
   if (blocks.count == 0) return fresh;
   const std::uint64_t last = (raw(blocks.first) + blocks.count - 1) / kRangeBlocks;
   for (std::uint64_t r = raw(blocks.first) / kRangeBlocks; r <= last; ++r) {
-    if (known_.contains(BlockId{r}) || !known_.insert(BlockId{r})) continue;
+    if (known_.contains(r) || !known_.insert(r)) continue;
     fresh.tables += kPresumed;
     fresh.entries += 1;
     const std::uint64_t region = r / kRegionRanges;
-    if (met_.insert(BlockId{region})) fresh.entries += entries_that_stay(region);
+    if (met_.insert(region)) fresh.entries += entries_that_stay(region);
   }
   if (fresh.tables == 0) return fresh;
   presumed_.fetch_add(fresh.tables, std::memory_order_relaxed);

@@ -67,8 +67,8 @@ class PageTables {
   std::uint64_t give_back(const F& f) {
     std::uint64_t gone = 0;
     for (std::uint64_t r = known_.next(0); r < whole_ranges_; r = known_.next(r + 1)) {
-      known_.erase(BlockId{r});   // before: who uses it from now on notes it anew
-      if (f(BlockRange{BlockId{r * kRangeBlocks}, kRangeBlocks}) || !known_.insert(BlockId{r})) ++gone;
+      known_.erase(r);   // before: who uses it from now on notes it anew
+      if (f(BlockRange{BlockId{r * kRangeBlocks}, kRangeBlocks}) || !known_.insert(r)) ++gone;
     }
     entries_.fetch_sub(gone, std::memory_order_relaxed);
     return gone;
@@ -82,13 +82,13 @@ class PageTables {
   [[nodiscard]] std::uint64_t entries() const noexcept { return entries_.load(std::memory_order_relaxed); }
 
  private:
-  PageTables(std::uint64_t space_bytes, const Pages&, BlockSet known, BlockSet met) noexcept;
+  PageTables(std::uint64_t space_bytes, const Pages&, NumberSet known, NumberSet met) noexcept;
   [[nodiscard]] std::uint64_t entries_that_stay(std::uint64_t region) const noexcept;
   [[nodiscard]] std::uint64_t taken() noexcept;
 
   const std::uint64_t space_bytes_, whole_ranges_;
   const Pages pages_;
-  BlockSet known_, met_;   ///< ranges that may have tables; regions ever used here
+  NumberSet known_, met_;   ///< ranges that may have tables; regions ever used here
   std::uint64_t at_start_ = 0;
   std::uint64_t mappings_ = 0, mappings_at_start_ = 0, count_again_ns_ = 0;
   std::atomic<std::uint64_t> measured_{0}, presumed_{0}, entries_{0};

@@ -14,7 +14,7 @@ Result<std::unique_ptr<Residency>> Residency::create(const Space& space, const P
   KASANE_TRY(frames);
   auto twins = BlockSet::create(space.blocks());
   KASANE_TRY(twins);
-  auto freed = BlockSet::create(pages.count());
+  auto freed = PageSet::create(pages.count());
   KASANE_TRY(freed);
   auto arrivals = Arrivals::create(pages.count());
   KASANE_TRY(arrivals);
@@ -25,7 +25,7 @@ Result<std::unique_ptr<Residency>> Residency::create(const Space& space, const P
 }
 
 Residency::Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, std::uint64_t low, BlockSet frames,
-                     BlockSet twins, BlockSet freed, Arrivals arrivals, PageTables tables) noexcept
+                     BlockSet twins, PageSet freed, Arrivals arrivals, PageTables tables) noexcept
     : space_(space), pages_(pages), range_(range), total_(host.total),
       room_(host, rank, low != 0 ? low : many_tables(host.total / host.ranks)), frames_(std::move(frames)), twins_(std::move(twins)), freed_(std::move(freed)), arrivals_(std::move(arrivals)),
       tables_(std::move(tables)) {}
@@ -59,8 +59,8 @@ void Residency::count_in(BlockRange blocks) noexcept {
     ++fresh;
   }
   for (const PageId page : pages_.in(offset_of(blocks.first), blocks.count * kBlockBytes)) {
-    const bool anew = freed_.contains(BlockId{raw(page)});
-    if (anew) freed_.erase(BlockId{raw(page)});
+    const bool anew = freed_.contains(page);
+    if (anew) freed_.erase(page);
     if (anew || fresh != 0) arrivals_.note(page);
   }
   if (fresh != 0) charge(BudgetUse::owned, fresh);
@@ -124,8 +124,8 @@ void Residency::note_freed(PageRange range) noexcept {
   for (std::uint64_t b = frames_.next(pages_.offset_of(PageId{range.first}) / kBlockBytes); b < end;) {
     const PageId page = pages_.page_of(BlockId{b});
     b = frames_.next(pages_.end_of(page) / kBlockBytes);
-    if (!counts(page) || freed_.contains(BlockId{raw(page)})) continue;
-    freed_.insert(BlockId{raw(page)});
+    if (!counts(page) || freed_.contains(page)) continue;
+    freed_.insert(page);
     more = true;
   }
   if (more) more_freed_.store(true);
@@ -151,7 +151,7 @@ std::uint64_t Residency::punch(int fd, BlockSet& set, BlockRange blocks) noexcep
 
 void Residency::empty(BlockRange blocks) noexcept {
   for (const PageId page : pages_.in(offset_of(blocks.first), blocks.count * kBlockBytes)) {
-    if (freed_.contains(BlockId{raw(page)})) freed_.erase(BlockId{raw(page)});
+    if (freed_.contains(page)) freed_.erase(page);
   }
   pay(BudgetUse::owned, punch(space_.frames_fd(), frames_, blocks));
   pay(BudgetUse::twins, punch(space_.twins_fd(), twins_, blocks));

@@ -195,7 +195,7 @@ class Residency {
   Room room_;
   std::uint64_t frame_blocks_ = 1;
   BlockSet frames_, twins_;   ///< blocks of M and T that were counted
-  BlockSet freed_;            ///< pages with frames whose bytes do not matter
+  PageSet freed_;            ///< pages with frames whose bytes do not matter
   std::atomic<bool> more_freed_{false};
   Arrivals arrivals_;
   static constexpr std::uint64_t kMeasureEachNs = 20'000'000;

@@ -17,24 +17,24 @@ constexpr std::uint64_t kLookingShare = 50;   // looking costs more the more sta
 }  // namespace
 
 Result<std::unique_ptr<StackFrames>> StackFrames::create(const Space& space, Layout layout, std::uint64_t each_ns) {
-  auto known = BlockSet::create(layout.stacks);
+  auto known = Set<StackId>::create(layout.stacks);
   KASANE_TRY(known);
   return std::unique_ptr<StackFrames>(new StackFrames(space.v(layout.offset), layout, std::move(*known), each_ns));
 }
 
-StackFrames::StackFrames(std::byte* first, Layout layout, BlockSet known, std::uint64_t each_ns) noexcept
+StackFrames::StackFrames(std::byte* first, Layout layout, Set<StackId> known, std::uint64_t each_ns) noexcept
     : first_(first), layout_(layout), presumed_of_one_(std::min(kPresumed, layout.stack_bytes / kBlockBytes)), known_(std::move(known)), each_ns_(each_ns) {}
 
 std::uint64_t StackFrames::note(StackId stack) noexcept {
-  if (!known_.insert(BlockId{raw(stack)})) return 0;
+  if (!known_.insert(stack)) return 0;
   stacks_known_.fetch_add(1, std::memory_order_relaxed);
   presumed_.fetch_add(presumed_of_one_, std::memory_order_relaxed);
   return presumed_of_one_;
 }
 
 void StackFrames::forget(StackId stack) noexcept {
-  if (!known_.contains(BlockId{raw(stack)})) return;
-  known_.erase(BlockId{raw(stack)});
+  if (!known_.contains(stack)) return;
+  known_.erase(stack);
   stacks_known_.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -61,7 +61,7 @@ std::uint64_t StackFrames::frames() noexcept {
   const std::uint64_t blocks_of_one = layout_.stack_bytes / kBlockBytes;
   std::uint64_t n = 0;
   for (std::uint64_t first = known_.next(0), end = 0; first < layout_.stacks; first = known_.next(end)) {
-    for (end = first + 1; end < layout_.stacks && known_.contains(BlockId{end});) ++end;
+    for (end = first + 1; end < layout_.stacks && known_.contains(StackId{static_cast<std::uint32_t>(end)});) ++end;
     n += frames_in(first_ + first * layout_.stack_bytes, (end - first) * blocks_of_one);
   }
   return n;

@@ -65,14 +65,14 @@ class StackFrames {
  private:
   static constexpr std::size_t kLookBlocks = 4096;
 
-  StackFrames(std::byte* first, Layout layout, BlockSet known, std::uint64_t each_ns) noexcept;
+  StackFrames(std::byte* first, Layout layout, Set<StackId> known, std::uint64_t each_ns) noexcept;
   [[nodiscard]] std::uint64_t frames() noexcept;
   [[nodiscard]] std::uint64_t frames_in(std::byte* begin, std::uint64_t blocks) noexcept;
 
   std::byte* const first_;
   const Layout layout_;
   const std::uint64_t presumed_of_one_;
-  BlockSet known_;   ///< by StackId
+  Set<StackId> known_;
   const std::uint64_t each_ns_;
   std::atomic<std::uint64_t> stacks_known_{0}, measured_{0}, presumed_{0}, next_ns_{0};
   std::atomic_flag measuring_;

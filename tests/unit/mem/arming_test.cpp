@@ -18,7 +18,7 @@ constexpr std::uint64_t kPages = 10'000;
 
 struct Rested {
   std::vector<std::vector<PageId>> calls;
-  Arming arming{std::move(BlockSet::create(kPages).value()), [this](std::span<const PageId> pages) {
+  Arming arming{std::move(PageSet::create(kPages).value()), [this](std::span<const PageId> pages) {
                   EXPECT_TRUE(std::is_sorted(pages.begin(), pages.end()));
                   if (!pages.empty()) calls.emplace_back(pages.begin(), pages.end());
                 }};
@@ -72,7 +72,7 @@ TEST(Arming, HasEveryPageAtRestWhenItIsLookedAt) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Random random(seed);
     std::set<PageId> waits;
-    Arming arming(std::move(BlockSet::create(kPages).value()), [&](std::span<const PageId> pages) {
+    Arming arming(std::move(PageSet::create(kPages).value()), [&](std::span<const PageId> pages) {
       for (const PageId page : pages) EXPECT_EQ(waits.erase(page), 1) << "laid to rest, but not armed";
     });
     for (int step = 0; step != 20'000 && !HasFailure(); ++step) {
