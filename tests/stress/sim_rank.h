@@ -17,7 +17,7 @@
 #include "dsm/coherence.h"
 #include "gas/heap.h"
 #include "gas/sharing.h"
-#include "mem/checked_engine.h"
+#include "support/checked_engine.h"
 
 namespace kasane::stress {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mem/checked_engine.h"
+#include "support/checked_engine.h"
 
 #include <atomic>
 #include <thread>
@@ -29,7 +29,7 @@ class CheckedEngineTest : public ::testing::Test {
   }
 
   Space space = make_space(4 * kPageBytes);
-  std::unique_ptr<CheckedEngine> engine = make_checked_engine(space);
+  std::unique_ptr<CheckedEngine> engine = CheckedEngine::create(space).value();
   std::vector<Report> reports;
   std::uint64_t wild_from = ~std::uint64_t{0};
 };
@@ -99,7 +99,7 @@ TEST_F(CheckedEngineTest, AnAccessPreemptedAfterItsFaultFaultsAgain) {
 // After protect(read) has returned no store under the old rights lands: what is read through A then stays.
 TEST(CheckedEngine, ProtectWaitsForStoresUnderWay) {
   Space space = make_space(kPageBytes);
-  auto engine = make_checked_engine(space);
+  auto engine = CheckedEngine::create(space).value();
   std::atomic<bool> open{true};
   auto wait_and_see = [](void* o, std::uint64_t, Access, Served) {
     std::this_thread::yield();   // the test's own thread gives the rights

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See checked_engine.h.
-#include "mem/checked_engine.h"
+#include "support/checked_engine.h"
 
 #include <sched.h>
 
@@ -23,12 +22,6 @@ Result<std::unique_ptr<CheckedEngine>> CheckedEngine::create(const Space& space)
   auto rights = BlockTable::create(space.blocks());
   if (!rights) return tl::unexpected<Error>(std::move(rights).error());
   return std::unique_ptr<CheckedEngine>(new CheckedEngine(space, std::move(*rights)));
-}
-
-std::unique_ptr<CheckedEngine> make_checked_engine(const Space& space) {
-  auto engine = CheckedEngine::create(space);
-  KASANE_CHECK(engine.has_value());
-  return std::move(*engine);
 }
 
 CheckedEngine::CheckedEngine(const Space& space, BlockTable rights)

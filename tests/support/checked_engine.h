@@ -61,7 +61,4 @@ class CheckedEngine final : public FaultEngine {
   void* preemption_context_ = nullptr;
 };
 
-/// As CheckedEngine::create; ends the process where there is no memory for the table.
-std::unique_ptr<CheckedEngine> make_checked_engine(const Space& space);
-
 }  // namespace kasane::mem
