@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "command_line.h"
-#include "mem/eviction.h"
+#include "eviction_policies.h"
 #include "page_traces.h"
 #include "progress.h"
 #include "rows.h"
@@ -55,7 +55,7 @@ std::vector<Row> run(std::uint32_t pages, bool quick, const std::vector<std::str
 
 int main(int argc, char** argv) {
   kasane::bench::CommandLine line("eviction", "shorter traces");   // no --repetitions: the figures do not vary
-  const auto policies = kasane::mem::eviction_policies();
+  const auto policies = kasane::bench::eviction_policies();
   line.names("policies", {policies.begin(), policies.end()});
   unsigned pages = 1024;
   line.own().number("--pages", pages, "pages that fit into memory; data are four times as much", 64, 1 << 20);

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/random.h"
+#include "eviction_policies.h"
 #include "mem/arming.h"
-#include "mem/eviction.h"
 
 namespace kasane::bench {
 namespace {
@@ -261,7 +261,7 @@ Replay replay(const PageTrace& trace, std::uint32_t memory_pages, const std::str
     std::vector<bool> in, armed;
     mem::Arming arming;
   } memory(1 + *std::max_element(trace.pages.begin(), trace.pages.end()));
-  const auto policy = mem::make_eviction_policy(policy_name, memory_pages, memory);
+  const auto policy = make_eviction_policy(policy_name, memory_pages, memory);
   if (!policy) throw std::runtime_error("no eviction policy is called " + policy_name);
   Replay result;
   std::uint32_t resident = 0;

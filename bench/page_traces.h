@@ -24,7 +24,7 @@ struct Replay {
   std::uint64_t soft_faults = 0;   ///< first touches after a page was armed
 };
 
-/// What the policy of that name does (mem/eviction.h).
+/// What the policy of that name does (eviction_policies.h).
 [[nodiscard]] Replay replay(const PageTrace& trace, std::uint32_t memory_pages, const std::string& policy);
 
 }  // namespace kasane::bench

@@ -149,7 +149,7 @@ bool Keeper::ready() {
   }
   room_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::min(residency_.total() / 2, directory_.pages().count()), 1 << 12, 1u << 30));
   arming_ = std::make_unique<mem::Arming>(page_set(), [this](std::span<const PageId> pages) { coherence_.rest(pages); });
-  make(usual_, "s3-fifo");
+  make(usual_, std::make_unique<mem::S3Fifo>(room_, static_cast<mem::PageProbe&>(*this)));
   return true;
 }
 
@@ -159,9 +159,9 @@ mem::PageSet Keeper::page_set() const {
   return std::move(*made);
 }
 
-void Keeper::make(Line& line, const char* policy) {
+void Keeper::make(Line& line, std::unique_ptr<mem::EvictionPolicy> policy) {
   line.known = std::make_unique<mem::PageSet>(page_set());
-  line.policy = mem::make_eviction_policy(policy, room_, *this);
+  line.policy = std::move(policy);
 }
 
 void Keeper::take_entered() {
@@ -180,7 +180,7 @@ bool Keeper::touched(PageId page) noexcept {
 void Keeper::enter(PageId page) { enter(page, mem::leaves_first(advisor_.table().usage(page))); }
 
 void Keeper::enter(PageId page, bool first) {
-  if (first && first_.policy == nullptr) make(first_, "fifo");
+  if (first && first_.policy == nullptr) make(first_, std::make_unique<mem::Fifo>(room_, static_cast<mem::PageProbe&>(*this)));
   Line &line = first ? first_ : usual_, &other = first ? usual_ : first_;
   if (line.known->contains(page)) return;
   if (other.policy != nullptr && other.known->contains(page)) {   // it was freed, or is used in another way now

@@ -64,7 +64,7 @@ class Keeper final : private mem::PageProbe {
     std::uint32_t in = 0;                   ///< how many
   };
   enum class Pins : std::uint8_t { hold, break_them };
-  void make(Line&, const char* policy);
+  void make(Line&, std::unique_ptr<mem::EvictionPolicy>);
   [[nodiscard]] mem::PageSet page_set() const;
   void enter(PageId);
   void enter(PageId, bool first);

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "mem/page_lists.h"
+#include "eviction_policies.h"
 #include "page_traces.h"
 
 namespace kasane::mem {
@@ -22,7 +22,7 @@ namespace {
 using bench::PageTrace;
 
 class PolicyTest : public ::testing::TestWithParam<std::string_view> {};
-INSTANTIATE_TEST_SUITE_P(Policies, PolicyTest, ::testing::ValuesIn(eviction_policies()), [](const auto& policy) {
+INSTANTIATE_TEST_SUITE_P(Policies, PolicyTest, ::testing::ValuesIn(bench::eviction_policies()), [](const auto& policy) {
   std::string name(policy.param);
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
@@ -42,7 +42,7 @@ TEST_P(PolicyTest, EvictsWhatIsIn) {
     Random random(seed);
     RandomProbe probe(seed);
     const auto most = static_cast<std::uint32_t>(1 + random.below(60));
-    const auto policy = make_eviction_policy(GetParam(), most, probe);
+    const auto policy = bench::make_eviction_policy(GetParam(), most, probe);
     std::set<PageId> in;
     const auto evict = [&] {
       const auto page = policy->evict();
@@ -79,7 +79,7 @@ TEST_P(PolicyTest, NamesEachPageWhereNothingElseCanGo) {
     probe.all = touched;
     for (const std::uint32_t n : {1u, 2u, 10u, 100u, 200u}) {
       SCOPED_TRACE(std::to_string(n) + (touched ? " pages, in use" : " pages, not in use"));
-      const auto policy = make_eviction_policy(GetParam(), n, probe);
+      const auto policy = bench::make_eviction_policy(GetParam(), n, probe);
       for (std::uint64_t page = 0; page + n / 20 + 1 < n; ++page) policy->enter(PageId{page});
       const auto name_all_and_keep = [&] {
         std::set<PageId> named;
@@ -104,16 +104,11 @@ TEST_P(PolicyTest, EndsWhereEverythingIsInUse) {
     void arm(PageId, std::uint32_t) noexcept override {}
     bool touched(PageId) noexcept override { return true; }
   } probe;
-  const auto policy = make_eviction_policy(GetParam(), 100, probe);
+  const auto policy = bench::make_eviction_policy(GetParam(), 100, probe);
   for (std::uint64_t p = 0; p < 1000; ++p) {
     ASSERT_TRUE(p < 100 || policy->evict());
     policy->enter(PageId{p});
   }
-}
-
-TEST(Eviction, UnknownNamesAreNoPolicies) {
-  RandomProbe probe(1);
-  EXPECT_EQ(make_eviction_policy("lru", 1, probe), nullptr);
 }
 
 /// What memory of three pages can hit at most, by trying everything.
