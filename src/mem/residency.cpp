@@ -9,7 +9,7 @@
 
 namespace kasane::mem {
 
-Result<std::unique_ptr<Residency>> Residency::create(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, std::uint64_t low) {
+Result<std::unique_ptr<Residency>> Residency::create(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Config config) {
   auto frames = BlockSet::create(space.blocks());
   KASANE_TRY(frames);
   auto twins = BlockSet::create(space.blocks());
@@ -20,15 +20,16 @@ Result<std::unique_ptr<Residency>> Residency::create(const Space& space, const P
   KASANE_TRY(arrivals);
   auto tables = PageTables::create(space.bytes(), pages);
   KASANE_TRY(tables);
-  return std::unique_ptr<Residency>(new Residency(space, pages, host, rank, range, low, std::move(*frames), std::move(*twins), std::move(*freed), std::move(*arrivals),
-                                                  std::move(*tables)));
+  return std::unique_ptr<Residency>(new Residency(
+      space, pages, host, rank, std::move(config), {std::move(*frames), std::move(*twins), std::move(*freed), std::move(*arrivals), std::move(*tables)}));
 }
 
-Residency::Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, std::uint64_t low, BlockSet frames,
-                     BlockSet twins, PageSet freed, Arrivals arrivals, PageTables tables) noexcept
-    : space_(space), pages_(pages), range_(range), total_(host.total),
-      room_(host, rank, low != 0 ? low : many_tables(host.total / host.ranks)), frames_(std::move(frames)), twins_(std::move(twins)), freed_(std::move(freed)), arrivals_(std::move(arrivals)),
-      tables_(std::move(tables)) {}
+Residency::Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Config config, Sets sets) noexcept
+    : space_(space), pages_(pages), range_(config.range), total_(host.total),
+      room_(host, rank, config.low != 0 ? config.low : many_tables(host.total / host.ranks)),
+      frame_blocks_(std::max<std::uint64_t>(1, config.frame_bytes / kBlockBytes)), frames_(std::move(sets.frames)),
+      twins_(std::move(sets.twins)), freed_(std::move(sets.freed)), arrivals_(std::move(sets.arrivals)), tables_(std::move(sets.tables)),
+      stacks_(std::move(config.stacks)) {}
 
 /// The frames in which the blocks lie, as blocks.
 BlockRange Residency::frames_of(BlockRange blocks) const noexcept {

@@ -35,8 +35,14 @@ class Residency {
   struct Range {
     std::uint64_t offset = 0, bytes = 0;
   };
-  /// rank: among those of the host. low: blocks that are kept free; 0: a 16th of the share.
-  static Result<std::unique_ptr<Residency>> create(const Space&, const Pages&, HostBudget&, std::uint32_t rank, Range, std::uint64_t low);
+  struct Config {
+    Range range;
+    std::uint64_t low = 0;                   ///< blocks that are kept free; 0: a 16th of the share
+    std::uint64_t frame_bytes = 0;           ///< of a frame that the kernel makes in pages of at least that size (mem/large_frames.h); 0: a block
+    std::unique_ptr<StackFrames> stacks{};   ///< null: stacks are not counted
+  };
+  /// rank: among those of the host.
+  static Result<std::unique_ptr<Residency>> create(const Space&, const Pages&, HostBudget&, std::uint32_t rank, Config);
 
   [[nodiscard]] const Range& range() const noexcept { return range_; }
   [[nodiscard]] bool counts(std::uint64_t offset) const noexcept { return offset - range_.offset < range_.bytes; }
@@ -53,8 +59,6 @@ class Residency {
     room_.note_relieved();
     ring();
   }
-  /// Before the first frame: in pages of at least so many bytes a frame is that large, as the kernel makes it (mem/large_frames.h).
-  void set_frame_bytes(std::uint64_t bytes) noexcept { frame_blocks_ = std::max<std::uint64_t>(1, bytes / kBlockBytes); }
   [[nodiscard]] std::uint64_t frame_bytes() const noexcept { return frame_blocks_ * kBlockBytes; }
   [[nodiscard]] bool large_frames() const noexcept { return frame_blocks_ != 1; }
   /// Frames of M, of one page or several of one size, that have bytes from now on; those counted already are not counted again.
@@ -134,8 +138,6 @@ class Residency {
   void use_tables(BlockRange) noexcept;
 
   // ---- stacks (mem/stack_frames.h) ----
-  /// Before the first is used.
-  void count_stacks(std::unique_ptr<StackFrames> stacks) noexcept { stacks_ = std::move(stacks); }
   /// A thread's stack is used here for the first time: blocks that are charged for it. Not from fault handlers.
   [[nodiscard]] std::uint64_t room_of_a_stack() const noexcept { return stacks_->presumed_of_one(); }
   void use_stack(StackId) noexcept;
@@ -171,8 +173,13 @@ class Residency {
 
  private:
   [[nodiscard]] static std::uint64_t many_tables(std::uint64_t share) noexcept { return std::clamp<std::uint64_t>(share / 16, 64, 8192); }
-  Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Range range, std::uint64_t low, BlockSet frames, BlockSet twins,
-            BlockSet freed, Arrivals, PageTables) noexcept;
+  struct Sets {
+    BlockSet frames, twins;
+    PageSet freed;
+    Arrivals arrivals;
+    PageTables tables;
+  };
+  Residency(const Space&, const Pages&, HostBudget&, std::uint32_t rank, Config, Sets) noexcept;
   [[nodiscard]] BlockRange frames_of(BlockRange) const noexcept;
   void count_in(BlockRange) noexcept;
   void charge(BudgetUse use, std::uint64_t blocks) noexcept {
@@ -193,7 +200,7 @@ class Residency {
   const Range range_;
   const std::uint64_t total_;
   Room room_;
-  std::uint64_t frame_blocks_ = 1;
+  const std::uint64_t frame_blocks_;
   BlockSet frames_, twins_;   ///< blocks of M and T that were counted
   PageSet freed_;            ///< pages with frames whose bytes do not matter
   std::atomic<bool> more_freed_{false};
@@ -202,7 +209,7 @@ class Residency {
   PageTables tables_;
   const std::uint64_t presumed_most_ = std::max(many_tables() / 8, 4 * PageTables::kPresumed);   ///< blocks, until somebody measures
   std::uint64_t measured_ns_ = 0, leaving_tables_ = 0;
-  std::unique_ptr<StackFrames> stacks_;   ///< null: nobody has asked for it
+  const std::unique_ptr<StackFrames> stacks_;   ///< null: not counted
   std::atomic<bool> stacks_used_{false};
   Bell bell_{};
   std::atomic<std::uint32_t> stuck_{0};

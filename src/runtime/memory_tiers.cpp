@@ -83,14 +83,13 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   auto advice = mem::AdviceTable::create(parts.directory.pages().count());
   KASANE_TRY(advice);
   std::unique_ptr<MemoryTiers> made(new MemoryTiers(std::move(*advice), parts, limited));
-  auto residency = mem::Residency::create(parts.space, parts.directory.pages(), host, alone ? 0 : number, parts.heaps, options.spare_bytes / mem::kBlockBytes);
-  KASANE_TRY(residency);
-  made->residency_ = std::move(*residency);
-  made->residency_->set_frame_bytes(mem::large_frame_bytes());
   // A quarter of the memory is no part of the default, and room for stacks that become deeper meanwhile.
   auto stacks = mem::StackFrames::create(parts.space, parts.stacks, limited ? 20'000'000 : 1'000'000'000);
   KASANE_TRY(stacks);
-  made->residency_->count_stacks(std::move(*stacks));
+  auto residency = mem::Residency::create(parts.space, parts.directory.pages(), host, alone ? 0 : number,
+                                          {parts.heaps, options.spare_bytes / mem::kBlockBytes, mem::large_frame_bytes(), std::move(*stacks)});
+  KASANE_TRY(residency);
+  made->residency_ = std::move(*residency);
   made->tiers_ =
       std::make_unique<gas::Tiers>(parts.transport, parts.mover, parts.addresses, parts.coherence,
                                    parts.space, *made->residency_, made->advice_,

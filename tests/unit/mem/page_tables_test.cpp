@@ -166,7 +166,7 @@ class RoomOfTwo : public ::testing::Test {
   static constexpr std::uint64_t kTotal = 2048;
   void SetUp() override {
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
-      auto made = Residency::create(space_[rank], pages_, host_, rank, {0, space_[rank].bytes()}, 0);
+      auto made = Residency::create(space_[rank], pages_, host_, rank, {.range = {0, space_[rank].bytes()}});
       ASSERT_TRUE(made.has_value());
       rank_[rank] = std::move(*made);
     }
@@ -232,7 +232,7 @@ TEST(PageTables, ThoseOnTheirWayToTheKernelStayCharged) {
   const Space space = make_space(4 * kRange);
   const auto pages = Pages::uniform(space.bytes());
   ASSERT_TRUE(pages.has_value());
-  auto made = Residency::create(space, *pages, host, 0, {0, space.bytes()}, 0);
+  auto made = Residency::create(space, *pages, host, 0, {.range = {0, space.bytes()}});
   ASSERT_TRUE(made.has_value());
   Residency& residency = **made;
   EXPECT_EQ(residency.many_tables(), kTotal / 16);

@@ -16,7 +16,10 @@ class ResidencyTest : public ::testing::Test {
  protected:
   static constexpr std::uint64_t kTotal = 4096, kLarge = 16;   // blocks; the latter of a large frame
   ResidencyTest() {
-    auto made = Residency::create(space_, *pages_, host_, 0, {0, space_.bytes()}, 0);
+    make(kBlockBytes);
+  }
+  void make(std::uint64_t frame_bytes) {
+    auto made = Residency::create(space_, *pages_, host_, 0, {.range = {0, space_.bytes()}, .frame_bytes = frame_bytes});
     if (made) residency_ = std::move(*made);
   }
   void SetUp() override { ASSERT_NE(residency_, nullptr); }
@@ -42,7 +45,7 @@ TEST_F(ResidencyTest, EachBlockCountsOnceWhereFramesAreSmall) {
 
 // What is touched gets a large frame; what is copied in gets its own blocks' and no more.
 TEST_F(ResidencyTest, StagedBlocksCountAsThemselvesWhereFramesAreLarge) {
-  residency_->set_frame_bytes(kLarge * kBlockBytes);
+  make(kLarge * kBlockBytes);
   EXPECT_TRUE(residency_->large_frames());
   residency_->fill_staged({BlockId{2 * kLarge + 5}, 1});
   EXPECT_EQ(owned(), 1u);

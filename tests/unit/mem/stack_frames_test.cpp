@@ -32,8 +32,8 @@ class StackFramesTest : public ::testing::Test {
     for (std::uint64_t b = 1; b <= blocks; ++b) *static_cast<volatile std::byte*>(space_.a(kOffset + (stack + 1) * kBytes - b * kBlockBytes)) = std::byte{1};
   }
 
-  std::unique_ptr<Residency> make_residency(std::uint64_t low) const {
-    auto made = Residency::create(space_, pages_, *host_, 0, {0, space_.bytes()}, low);
+  std::unique_ptr<Residency> make_residency(std::uint64_t low, std::unique_ptr<StackFrames> stacks) const {
+    auto made = Residency::create(space_, pages_, *host_, 0, {.range = {0, space_.bytes()}, .low = low, .stacks = std::move(stacks)});
     if (!made) std::abort();
     return std::move(*made);
   }
@@ -118,8 +118,7 @@ TEST_F(StackFramesTest, ItIsDueWhenManyArePresumedOrLongAgo) {
 }
 
 TEST_F(StackFramesTest, WhoMakesRoomIsRungForTheFirstStackSinceItMaySleepForEver) {
-  const auto made = make_residency(1);
-  made->count_stacks(make());
+  const auto made = make_residency(1, make());
   const std::uint32_t rings = made->rings();
   made->use_stack(StackId{0});
   EXPECT_NE(made->rings(), rings);
@@ -130,11 +129,11 @@ TEST_F(StackFramesTest, WhoMakesRoomIsRungForTheFirstStackSinceItMaySleepForEver
 
 // What is noted while another measures stays charged; nothing is charged twice for good.
 TEST_F(StackFramesTest, ThreadsThatUseStacksTogetherChargeWhatThereIs) {
-  const auto made = make_residency(0);
+  const auto without = make_residency(0, nullptr);
+  EXPECT_FALSE(without->stacks_due()) << "they are not counted";
+  EXPECT_EQ(without->used_by_stacks(), 0u);
+  const auto made = make_residency(0, make());
   Residency& residency = *made;
-  EXPECT_FALSE(residency.stacks_due()) << "nobody counts them";
-  EXPECT_EQ(residency.used_by_stacks(), 0u);
-  residency.count_stacks(make());
   EXPECT_EQ(residency.room_of_a_stack(), kOne);
   EXPECT_FALSE(residency.stacks_due()) << "there is none";
   const std::uint64_t before = residency.used();
