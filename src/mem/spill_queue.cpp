@@ -72,7 +72,7 @@ bool SpillQueue::submit(SpillBatch& batch) noexcept {
   }
   engine_->flush();
   held.reset();
-  if (all && batch.let_go()) batch.done(batch);
+  if (all) batch.let_go();
   return all;
 }
 
@@ -134,12 +134,10 @@ void SpillQueue::issue(SpillBatch& batch) noexcept {
 }
 
 void SpillQueue::wait(const SpillBatch& batch) noexcept {
-  KASANE_ASSERT(batch.done == nullptr);
   wait_until([&] { return batch.finished(); });
 }
 
 bool SpillQueue::wait(const SpillBatch& batch, Polling& polling) noexcept {
-  KASANE_ASSERT(batch.done == nullptr);
   Polling::Wait wait(polling, now_ns());
   bool slept = false, came = false;
   wait_until([&] { return batch.finished(); }, [&] {
@@ -180,15 +178,13 @@ void SpillQueue::wait_until(Reached&& reached) noexcept {
 unsigned SpillQueue::reap_and_give_back() noexcept {
   SpillResult result;
   const unsigned n = engine_->reap({&result, 1});
-  SpillBatch* const ended = n != 0 ? end_run(slots_[result.slot], result.result) : nullptr;
+  if (n != 0) end_run(slots_[result.slot], result.result);
   reaping_.store(false);
   rounds_.ring();
-  if (ended != nullptr) ended->done(*ended);
   return n;
 }
 
-// Returns the batch if that was its last run and it wants to be told.
-SpillBatch* SpillQueue::end_run(Slot& slot, std::int32_t result) noexcept {
+void SpillQueue::end_run(Slot& slot, std::int32_t result) noexcept {
   (void)slot.ready.exchange(false, std::memory_order_acquire);   // pairs with begin_run()
   const SpillTransfer& t = slot.transfer;
   SpillBatch& batch = *slot.batch;
@@ -213,14 +209,7 @@ SpillBatch* SpillQueue::end_run(Slot& slot, std::int32_t result) noexcept {
     for (std::uint32_t done = 0; done < t.bytes; done += kBlockBytes) file_.set_stored(block_of(t.offset + done));
   }
   free_.fetch_or(std::uint64_t{1} << (&slot - slots_.data()), std::memory_order_release);   // release: see submit()
-  return batch.let_go() ? &batch : nullptr;
-}
-
-// Read before: a batch without done may be gone when it is finished.
-// acq_rel: release what this run did, and whoever is last acquires what the others did.
-bool SpillBatch::let_go() noexcept {
-  const bool told = done != nullptr;
-  return pending_.fetch_sub(1, std::memory_order_acq_rel) == 1 && told;
+  batch.let_go();
 }
 
 }  // namespace kasane::mem

@@ -3,7 +3,7 @@
 //
 //   submit: ranges, sorted ─▶ blocks that are zero (write) or not stored (read) need no I/O ─▶ runs of neighbours, up to 1 MiB ─▶ a slot each ─▶ engine
 //           blocks that come to A travel through staging memory (mem/staging.h), 64 KiB at a time, unless frames are large or no piece is free; all else travels in place
-//   poll:   engine ─▶ slot: short? finished on the spot ─▶ staged? written to the memory file, or filled and shown ─▶ stored bits, counts ─▶ the batch's last run? done(batch)
+//   poll:   engine ─▶ slot: short? finished on the spot ─▶ staged? written to the memory file, or filled and shown ─▶ stored bits, counts ─▶ the batch's last run? finished
 //
 // As memory and file are linear in the same offset, neighbours in one are neighbours in the other: a run needs no list of buffers.
 //
@@ -12,7 +12,7 @@
 //
 // Thread safety: submit() by one thread at a time (the lane's); poll(), wait() by any. Nothing allocates or throws: fault handlers may call all of it.
 // Invariants: a slot is free, or its run is counted in its batch's pending_. Whoever holds reaping_ ends the run that it reaped before it gives it back, so a
-// slot that is not free then is still the engine's. Only a leader sleeps with it, and nobody waits for it; done() runs without it.
+// slot that is not free then is still the engine's. Only a leader sleeps with it, and nobody waits for it.
 #pragma once
 
 #include <array>
@@ -35,23 +35,17 @@ namespace kasane::mem {
 
 /// One request of the caller, who keeps it and its ranges until it is finished. Reused only after that, as a new object.
 struct SpillBatch {
-  using Done = void (*)(SpillBatch&) noexcept;
-
   /// base: the byte at offset o travels from or to base + o: A, or what lies where A + o would. ranges: disjoint; sorted by submit().
-  /// done: called once when all runs have ended, by the thread that found that out: one that polls, or the one that submits. It must not wait. The batch is
-  /// the callee's from then on. Null: who submitted asks finished().
-  SpillBatch(SpillOp o, std::byte* b, std::span<SpillRange> r, Done d = nullptr, void* c = nullptr) noexcept : op(o), base(b), ranges(r), done(d), context(c) {}
+  SpillBatch(SpillOp o, std::byte* b, std::span<SpillRange> r) noexcept : op(o), base(b), ranges(r) {}
   /// A read to A, whose blocks may be seen as they come.
-  SpillBatch(std::byte* b, std::span<SpillRange> r, const View& v) noexcept : op(SpillOp::read), base(b), ranges(r), done(nullptr), context(nullptr), view(v) {}
+  SpillBatch(std::byte* b, std::span<SpillRange> r, const View& v) noexcept : op(SpillOp::read), base(b), ranges(r), view(v) {}
 
   const SpillOp op;
   std::byte* const base;
   const std::span<SpillRange> ranges;
-  const Done done;
-  void* const context;
-  const View view;
+  const View view{};
 
-  /// All runs have ended: error is final, and bytes read are there. Only of a batch without done.
+  /// All runs have ended: error is final, and bytes read are there.
   // acquire: pairs with the release of each run's end.
   [[nodiscard]] bool finished() const noexcept { return pending_.load(std::memory_order_acquire) == 0; }
   /// 0, or the errno of a failed run. Bytes that a failed read should have brought are undefined, and may have no frame; what a failed write should have stored may be stored in
@@ -62,7 +56,8 @@ struct SpillBatch {
 
  private:
   friend class SpillQueue;
-  bool let_go() noexcept;       // one run less; true if it was the last and done must be called
+  // One run less. After the last one the batch may be gone. release: what the run did, for finished().
+  void let_go() noexcept { pending_.fetch_sub(1, std::memory_order_release); }
   std::size_t range_ = 0;       // the first that is not wholly issued,
   std::uint64_t issued_ = 0;    // and the bytes of it that are,
   SpillRange rest_{0, 0};       // but for this end of the last run
@@ -86,7 +81,7 @@ class SpillQueue {
   SpillQueue& operator=(const SpillQueue&) = delete;
 
   /// Sends the batch on its way, without waiting. False: as far as there were slots; poll(), then submit the same batch again, which goes on from there.
-  /// A batch that needed no I/O is finished (or done) at once.
+  /// A batch that needed no I/O is finished at once.
   [[nodiscard]] bool submit(SpillBatch&) noexcept;
   /// Completes a run that has ended; 0: there is none.
   unsigned poll() noexcept;
@@ -97,7 +92,7 @@ class SpillQueue {
     issue(batch);
     wait(batch);
   }
-  /// Sleeps until a batch without done, all of whose runs have been issued, is finished, completing others meanwhile.
+  /// Sleeps until a batch, all of whose runs have been issued, is finished, completing others meanwhile.
   void wait(const SpillBatch&) noexcept;
   /// Likewise, and looks for its runs before it sleeps, as far as that pays: for few bytes that a thread of the program needs. True: it did not sleep.
   bool wait(const SpillBatch&, Polling&) noexcept;
@@ -117,7 +112,7 @@ class SpillQueue {
   template <class Reached>
   void wait_until(Reached&& reached) noexcept;
   unsigned reap_and_give_back() noexcept;
-  [[nodiscard]] SpillBatch* end_run(Slot&, std::int32_t result) noexcept;
+  void end_run(Slot&, std::int32_t result) noexcept;
 
   SpillFile& file_;
   Staging* const staging_;
