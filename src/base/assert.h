@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three levels of assertion. KASANE_CHECK: always, for what would otherwise lose data. KASANE_ASSERT: debug
-// builds. KASANE_ASSERT_FULL: walks whole structures, only where KASANE_ASSERT_LEVEL is 2.
+// Two levels of assertion. KASANE_CHECK: in every build, against loss of data. KASANE_ASSERT: in debug builds
+// (KASANE_ASSERT_LEVEL 1).
 // A failure prints the expression, both operands of a comparison if given as KASANE_CHECK_OP, file and line, the
 // rank and thread, and aborts. It neither allocates nor takes a lock, so it may fail anywhere, also in a fault handler.
 #pragma once
@@ -32,9 +32,4 @@ namespace kasane {
 #define KASANE_ASSERT(cond, ...) KASANE_CHECK(cond __VA_OPT__(, ) __VA_ARGS__)
 #else
 #define KASANE_ASSERT(cond, ...) ((void)sizeof(!(cond)))
-#endif
-#if KASANE_ASSERT_LEVEL >= 2
-#define KASANE_ASSERT_FULL(cond, ...) KASANE_CHECK(cond __VA_OPT__(, ) __VA_ARGS__)
-#else
-#define KASANE_ASSERT_FULL(cond, ...) ((void)sizeof(!(cond)))
 #endif

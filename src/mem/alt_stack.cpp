@@ -3,7 +3,6 @@
 
 #include <sys/mman.h>
 
-#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -42,10 +41,6 @@ AltStack::~AltStack() {
   before.ss_flags &= SS_DISABLE;   // SS_ONSTACK is a state, not a request
   ::sigaltstack(&before, nullptr);
   ::munmap(map_, bytes_ + kBlockBytes);
-}
-
-bool AltStack::contains(const void* p) const noexcept {
-  return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(map_ + kBlockBytes) < bytes_;
 }
 
 }  // namespace kasane::mem

@@ -24,9 +24,6 @@ class AltStack {
   AltStack& operator=(AltStack&&) = delete;
   ~AltStack();
 
-  /// Whether p lies on this stack.
-  [[nodiscard]] bool contains(const void* p) const noexcept;
-
  private:
   AltStack() = default;
   std::byte* map_ = nullptr;   // the guard page, then the stack

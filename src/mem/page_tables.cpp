@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "mem/madvise.h"
 #include "mem/mappings.h"
 
 namespace kasane::mem {
@@ -51,15 +52,8 @@ bool page_tables_go_back() noexcept {
   return without + kTables / 2 * kBlockBytes <= with;   // half: other threads may have made some meanwhile
 }
 
-bool drop_translations(std::byte* address, std::size_t bytes) noexcept {
-  const int saved = errno;
-  int result;
-  // EINVAL: the program has locked its memory. Then it stays as it is.
-  while ((result = ::madvise(address, bytes, MADV_DONTNEED)) != 0 && (errno == EAGAIN || errno == EINTR)) {
-  }
-  errno = saved;
-  return result == 0;
-}
+// EINVAL: the program has locked its memory. Then it stays as it is.
+bool drop_translations(std::byte* address, std::size_t bytes) noexcept { return advise(address, bytes, MADV_DONTNEED); }
 
 void wait_until_tables_are_freed() noexcept {
   const int saved = errno;

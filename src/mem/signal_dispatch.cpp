@@ -99,6 +99,18 @@ bool serve(int signal, const siginfo_t& info, void* ucontext) {
   return false;
 }
 
+void default_fault_action(int signal, siginfo_t* info, void* ucontext) {
+  const struct sigaction& previous = signal == SIGSEGV ? previous_segv : previous_bus;
+  if (previous.sa_flags & SA_SIGINFO) return previous.sa_sigaction(signal, info, ucontext);
+  if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
+  // SIG_IGN as well: the kernel does not ignore a fault either.
+  struct sigaction plain {};
+  plain.sa_handler = SIG_DFL;
+  raw_sigaction(signal, &plain, nullptr);
+  // Somebody sent it: nothing will raise it again by itself.
+  if (info->si_code <= 0) ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), signal);
+}
+
 void on_signal(int signal, siginfo_t* info, void* ucontext) {
   const int saved = errno;
   if (!serve(signal, *info, ucontext)) {
@@ -183,21 +195,6 @@ void unregister_range(const void* base) noexcept {
   }
 }
 
-FaultFallback set_fallback(FaultFallback chosen) noexcept {
-  // acq_rel: publishes what the caller prepared; acquires what the one before did.
-  return fallback.exchange(chosen, std::memory_order_acq_rel);
-}
-
-void default_fault_action(int signal, siginfo_t* info, void* ucontext) {
-  const struct sigaction& previous = signal == SIGSEGV ? previous_segv : previous_bus;
-  if (previous.sa_flags & SA_SIGINFO) return previous.sa_sigaction(signal, info, ucontext);
-  if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
-  // SIG_IGN as well: the kernel does not ignore a fault either.
-  struct sigaction plain {};
-  plain.sa_handler = SIG_DFL;
-  raw_sigaction(signal, &plain, nullptr);
-  // Somebody sent it: nothing will raise it again by itself.
-  if (info->si_code <= 0) ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), signal);
-}
+void set_fallback(FaultFallback chosen) noexcept { fallback.store(chosen, std::memory_order_release); }   // release: what the caller prepared
 
 }  // namespace kasane::mem

@@ -42,12 +42,10 @@ Result<void> register_range(const void* base, std::size_t bytes, FaultFunction f
 /// Takes the range registered at base back and waits until nobody runs its function. Not from within that function.
 void unregister_range(const void* base) noexcept;
 
-/// Replaces the fallback (null: default_fault_action) and returns the one before. Any thread, any time.
-FaultFallback set_fallback(FaultFallback) noexcept;
-
-/// Hands a fault to the action found when our handlers were installed: a handler is called; else the default action is restored, so that
-/// the instruction, run again (or the signal, sent again where somebody sent it), ends the process with the right signal. A fallback ends with it.
-void default_fault_action(int signal, siginfo_t* info, void* ucontext);
+/// Sets the fallback. Without one, a fault goes to the action that was installed before ours: a handler is called; else the default action is
+/// restored, so that the instruction, run again (or the signal, sent again where a process sent it), ends the process with the right signal.
+/// Any thread, any time.
+void set_fallback(FaultFallback) noexcept;
 
 /// libc's own sigaction under its other exported name. The runtime defines a `sigaction` of its own to see the user's handlers; whoever means the
 /// kernel's action of this process calls this one. (Sanitizers define `sigaction` too, and are passed by likewise.)

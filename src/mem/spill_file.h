@@ -35,7 +35,7 @@ inline constexpr std::uint64_t kSpillStripeBytes = 2u << 20;
 
 /// What a spill file did so far.
 struct SpillCounts {
-  std::atomic<std::uint64_t> bytes_read{0}, bytes_written{0};
+  std::atomic<std::uint64_t> bytes_written{0};
   std::atomic<std::uint64_t> reads{0}, writes{0};   ///< transfers
   std::atomic<std::uint64_t> bytes_staged{0};       ///< of those read: through staging memory
   std::atomic<std::uint64_t> blocks_of_zeros{0};    ///< read or written without I/O

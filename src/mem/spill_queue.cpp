@@ -203,7 +203,7 @@ void SpillQueue::end_run(Slot& slot, std::int32_t result) noexcept {
     add(counts.failures, 1);
     if (batch.error_ == 0) batch.error_ = error, batch.failed_ = {t.offset, t.bytes};
   } else if (t.op == SpillOp::read) {
-    add(counts.reads, 1), add(counts.bytes_read, t.bytes);
+    add(counts.reads, 1);
   } else {
     add(counts.writes, 1), add(counts.bytes_written, t.bytes);
     for (std::uint32_t done = 0; done < t.bytes; done += kBlockBytes) file_.set_stored(block_of(t.offset + done));

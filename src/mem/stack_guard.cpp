@@ -5,15 +5,11 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 
 #include "base/assert.h"
 #include "base/memory_file.h"
+#include "mem/madvise.h"
 #include "mem/space.h"
-
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102   // newer than Debian 12's headers
-#endif
 
 namespace kasane::mem {
 namespace {
@@ -21,12 +17,7 @@ namespace {
 // The process's VMAs that guards of the fallback have used; a resource of the process, like its signal actions.
 constinit std::atomic<std::uint32_t> fallback_guards{0};
 
-bool mark(std::byte* page) {
-  int rc;
-  while ((rc = ::madvise(page, kBlockBytes, MADV_GUARD_INSTALL)) != 0 && (errno == EINTR || errno == EAGAIN)) {
-  }
-  return rc == 0;
-}
+bool mark(std::byte* page) { return advise(page, kBlockBytes, MADV_GUARD_INSTALL); }
 
 bool probe() {
   const int fd = memory_file("kasane-probe", kBlockBytes).value_or(-1);

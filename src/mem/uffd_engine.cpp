@@ -33,25 +33,12 @@
 #include "base/memory_file.h"
 #include "mem/closed_blocks.h"
 #include "mem/fault_threads.h"
+#include "mem/madvise.h"
 #include "mem/mappings.h"
 #include "mem/page_tables.h"
 #include "mem/signal_dispatch.h"
 #include "mem/stack_guard.h"
 #include "mem/userfaultfd.h"
-
-#ifndef MADV_DONTNEED_LOCKED
-#define MADV_DONTNEED_LOCKED 24   // Linux 5.18: as MADV_DONTNEED, and where the program said mlockall(), too
-#endif
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#define MADV_POPULATE_WRITE 23
-#endif
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102    // Linux 6.15 for memory files
-#endif
-#ifndef MADV_GUARD_REMOVE
-#define MADV_GUARD_REMOVE 103
-#endif
 
 namespace kasane::mem {
 namespace {
@@ -204,7 +191,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
       if ((state(raw(alike.first)) & kRights) != 0) set(alike, state_of(Access::none));
       rest = {BlockId{raw(alike.first) + alike.count}, rest.count - alike.count};
     }
-    KASANE_CHECK(::madvise(v(run), bytes(run), MADV_DONTNEED_LOCKED) == 0);
+    KASANE_CHECK(advise(run, MADV_DONTNEED_LOCKED));
     return true;
   }
 
@@ -222,13 +209,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     return false;
   }
 
-  /// Again and again where the kernel was interrupted.
-  bool advise(BlockRange run, int advice) const noexcept {
-    int result;
-    while ((result = ::madvise(v(run), bytes(run), advice)) != 0 && (errno == EINTR || errno == EAGAIN)) {
-    }
-    return result == 0;
-  }
+  bool advise(BlockRange run, int advice) const noexcept { return mem::advise(v(run), bytes(run), advice); }
 
   bool allow_read(BlockRange run) noexcept {
     std::uint8_t before = state(raw(run.first));
@@ -239,7 +220,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
       before = state_of(Access::none);
     } else if ((before & kPlain) != 0) {
       // So that system calls can go on reading it: from now on nobody but us maps what is not mapped yet. Best effort, for the guard of a stack.
-      ::madvise(v(run), bytes(run), MADV_POPULATE_READ);
+      advise(run, MADV_POPULATE_READ);
       if (!watch(run)) return false;
     }
     set(run, state_of(Access::read));
@@ -304,7 +285,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     return at / kBlockBytes;
   }
 
-  bool make_frame(std::uint64_t offset) const noexcept { return ::madvise(a_ + offset, kBlockBytes, MADV_POPULATE_WRITE) == 0; }
+  bool make_frame(std::uint64_t offset) const noexcept { return mem::advise(a_ + offset, kBlockBytes, MADV_POPULATE_WRITE); }
 
   /// The blocks, writable, become plain; where mappings are crowded they stay registered, to be mapped as they are touched.
   void leave_to_kernel(BlockRange run) noexcept {
