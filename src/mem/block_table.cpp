@@ -29,7 +29,7 @@ template <class Word, class Id>
 Result<WordTable<Word, Id>> WordTable<Word, Id>::create(std::uint64_t blocks) {
   if (blocks == 0) return fail(Errc::invalid_argument, "a block table of 0 blocks");
   auto map = map_sparse(blocks * sizeof(std::atomic<Word>), "the block table");
-  if (!map) return tl::unexpected<Error>(std::move(map).error());
+  KASANE_TRY(map);
   WordTable table;
   table.words_ = reinterpret_cast<std::atomic<Word>*>(*map);
   table.blocks_ = blocks;
@@ -68,7 +68,7 @@ Result<NumberSet> NumberSet::create(std::uint64_t limit) {
     bytes += s.counters_[level] * sizeof *s.counts_[level];
   }
   auto map = map_sparse(bytes, "a set of numbers");
-  if (!map) return tl::unexpected<Error>(std::move(map).error());
+  KASANE_TRY(map);
   s.mapped_ = *map;
   s.mapped_bytes_ = bytes;
   s.bits_ = reinterpret_cast<std::atomic<std::uint64_t>*>(*map);

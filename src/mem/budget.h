@@ -36,6 +36,11 @@ namespace kasane::mem {
 enum class BudgetUse : std::uint8_t { owned, cached, twins, page_tables, entries, stacks };
 inline constexpr std::size_t kBudgetUses = 6;
 
+/// Of a use that is presumed first and measured later: blocks charged up to the measurement, and blocks that it found.
+struct Measured {
+  std::uint64_t charged, now;
+};
+
 /// none: there are not so many. had: they were this rank's. taken: they are yours, and the rank holds more than before, so that it may owe others something.
 enum class [[nodiscard]] Charge : std::uint8_t { none, had, taken };
 

@@ -99,7 +99,7 @@ PageTables::Fresh PageTables::note(BlockRange blocks) noexcept {
   return fresh;
 }
 
-PageTables::Measured PageTables::measure() noexcept {
+Measured PageTables::measure() noexcept {
   const std::uint64_t presumed = presumed_.load(std::memory_order_relaxed);   // before the look, which finds their tables
   const std::uint64_t before = measured_.load(std::memory_order_relaxed), now = taken();
   measured_.store(now, std::memory_order_relaxed);

@@ -21,6 +21,7 @@
 
 #include "base/result.h"
 #include "mem/block_table.h"
+#include "mem/budget.h"
 #include "mem/pages.h"
 #include "mem/space.h"
 
@@ -56,10 +57,7 @@ class PageTables {
   };
   Fresh note(BlockRange) noexcept;
 
-  /// What was charged for tables up to now, in blocks, and what they take. Those noted meanwhile stay as presumed.
-  struct Measured {
-    std::uint64_t charged, now;
-  };
+  /// Of the tables. Those noted meanwhile stay as presumed.
   Measured measure() noexcept;
 
   /// Calls f(BlockRange) for each range that is known; true: its tables, the block table's page too, have gone. How many did; a block of entries each is not to be charged any more.

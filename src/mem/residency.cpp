@@ -82,11 +82,10 @@ bool Residency::tables_due() const noexcept {
 }
 
 std::uint64_t Residency::measure_tables() noexcept {
-  const auto [charged, now] = tables_.measure();
-  if (now > charged) charge(BudgetUse::page_tables, now - charged);
-  if (now < charged) pay(BudgetUse::page_tables, charged - now);
+  const Measured measured = tables_.measure();
+  correct(BudgetUse::page_tables, measured);
   measured_ns_ = now_ns();
-  return now;
+  return measured.now;
 }
 
 void Residency::note_leaving_tables(std::uint64_t blocks) noexcept {
@@ -109,11 +108,7 @@ void Residency::use_stack(StackId stack) noexcept {
 }
 
 void Residency::measure_stacks() noexcept {
-  const auto measured = stacks_->measure();
-  if (!measured) return;
-  const auto [charged, now] = *measured;
-  if (now > charged) charge(BudgetUse::stacks, now - charged);
-  if (now < charged) pay(BudgetUse::stacks, charged - now);
+  if (const auto measured = stacks_->measure()) correct(BudgetUse::stacks, *measured);
 }
 
 // What was freed is looked at by who makes room, whenever that is: seq_cst, so that a page in the set is seen by who sees the flag.

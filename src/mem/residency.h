@@ -188,6 +188,10 @@ class Residency {
   void pay(BudgetUse use, std::uint64_t blocks) noexcept {
     if (room_.pay(use, blocks)) ring();
   }
+  void correct(BudgetUse use, Measured measured) noexcept {
+    if (measured.now > measured.charged) charge(use, measured.now - measured.charged);
+    if (measured.now < measured.charged) pay(use, measured.charged - measured.now);
+  }
   std::uint64_t punch(int fd, BlockSet&, BlockRange) noexcept;
   /// -1: for ever.
   [[nodiscard]] std::int64_t ns_to_sleep() const noexcept {

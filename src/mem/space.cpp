@@ -157,22 +157,22 @@ Result<Space> Space::create(std::byte* base, std::size_t bytes) {
   Space s;   // from here its destructor takes back whatever was made
   s.bytes_ = bytes;
   auto m = memory_file("kasane-M", bytes);
-  if (!m) return tl::unexpected<Error>(std::move(m).error());
+  KASANE_TRY(m);
   s.m_fd_ = *m;
   auto t = memory_file("kasane-T", bytes);
-  if (!t) return tl::unexpected<Error>(std::move(t).error());
+  KASANE_TRY(t);
   s.t_fd_ = *t;
   s.a_ = reserve_anywhere(bytes);   // aligned as V is, so that large frames (mem/large_frames.h) fit both, and whole page tables (mem/page_tables.h) belong to a range
   auto a_view = map_file("A", s.m_fd_, bytes, PROT_READ | PROT_WRITE, s.a_);
-  if (!a_view) return tl::unexpected<Error>(std::move(a_view).error());
+  KASANE_TRY(a_view);
   s.a_ = *a_view;
   s.t_ = reserve_anywhere(bytes);   // likewise
   auto t_view = map_file("T", s.t_fd_, bytes, PROT_READ | PROT_WRITE, s.t_);
-  if (!t_view) return tl::unexpected<Error>(std::move(t_view).error());
+  KASANE_TRY(t_view);
   s.t_ = *t_view;
   // V comes last: nothing after it can fail, so a failed create never eats the reservation.
   auto v_view = map_file("V", s.m_fd_, bytes, PROT_NONE, base);
-  if (!v_view) return tl::unexpected<Error>(std::move(v_view).error());
+  KASANE_TRY(v_view);
   s.v_ = *v_view;
   return s;
 }

@@ -106,7 +106,7 @@ Error refusal(const std::string& directory, std::uint64_t bytes, int number) {
 
 Result<SpillFile> SpillFile::create(std::string_view directories, std::uint64_t bytes) {
   auto stored = BlockSet::create(bytes / kBlockBytes);
-  if (!stored) return tl::unexpected(stored.error());
+  KASANE_TRY(stored);
   SpillFile file(std::move(*stored));
   KASANE_TRY(for_each_directory(directories, [&](const std::string& directory) { return file.add(directory, bytes); }));
   return file;

@@ -47,7 +47,7 @@ int finish_by_hand(SpillTransfer t) noexcept {
 
 Result<std::unique_ptr<SpillQueue>> SpillQueue::create(SpillFile& file, std::string_view engine, Staging* staging) {
   auto made = make_spill_engine(engine, kDepth);
-  if (!made) return tl::unexpected(made.error());
+  KASANE_TRY(made);
   return std::make_unique<SpillQueue>(file, std::move(*made), staging);
 }
 

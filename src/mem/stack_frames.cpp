@@ -38,7 +38,7 @@ void StackFrames::forget(StackId stack) noexcept {
   stacks_known_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-std::optional<StackFrames::Measured> StackFrames::measure() noexcept {
+std::optional<Measured> StackFrames::measure() noexcept {
   if (measuring_.test_and_set(std::memory_order_acquire)) return std::nullopt;   // acquire, and release below: look_, and one measurement after the other
   const std::uint64_t begin = now_ns();
   const std::uint64_t presumed = presumed_.load(std::memory_order_relaxed);   // before the look, which finds their frames

@@ -25,6 +25,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "mem/block_table.h"
+#include "mem/budget.h"
 #include "mem/space.h"
 
 namespace kasane::mem {
@@ -47,10 +48,7 @@ class StackFrames {
   /// Of a stack that is not known yet.
   [[nodiscard]] std::uint64_t presumed_of_one() const noexcept { return presumed_of_one_; }
 
-  /// Blocks that were charged up to now, and what they take. Those noted meanwhile stay as presumed. Nothing: another thread is at it.
-  struct Measured {
-    std::uint64_t charged, now;
-  };
+  /// Those noted meanwhile stay as presumed. Empty: another thread measures.
   std::optional<Measured> measure() noexcept;
   /// Is much of it presumed? For who has noted one.
   [[nodiscard]] bool many_presumed() const noexcept { return presumed() >= std::max(kManyPresumed, measured() / 8); }

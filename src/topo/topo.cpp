@@ -140,9 +140,9 @@ std::optional<std::uint32_t> only_numa_node() {
 
 Result<Machine> Machine::discover() {
   auto topology = load_topology();
-  if (!topology) return tl::unexpected<Error>(std::move(topology).error());
+  KASANE_TRY(topology);
   const auto usable = affinity();
-  if (!usable) return tl::unexpected<Error>(usable.error());
+  KASANE_TRY(usable);
   Machine machine;
   machine.cores_ = find_cores(topology->get(), *usable);
   machine.numa_nodes_ = find_numa_nodes(topology->get());
@@ -176,7 +176,7 @@ Result<> bind_memory(void* at, std::size_t bytes, std::uint32_t numa_node) {
     loader->join();
     return std::move(*loaded);
   }();
-  if (!topology) return tl::unexpected<Error>(topology.error());
+  KASANE_TRY(topology);
   hwloc_obj_t found = nullptr;
   std::string all;
   for (hwloc_obj_t node = nullptr; (node = hwloc_get_next_obj_by_type(topology->get(), HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
@@ -199,7 +199,7 @@ Result<> pin(std::span<const Core> cores) {
   if (::sched_setaffinity(0, set.bytes(), set.get()) != 0) return fail_errno(Errc::limit, "cannot keep this thread on " + named);
   // Asked back: a control group's cpuset may cut the mask without an error.
   const auto now = affinity();
-  if (!now) return tl::unexpected<Error>(now.error());
+  KASANE_TRY(now);
   if (*now != wanted) return fail(Errc::limit, fmt::format("this thread was to stay on {}, but the kernel gave it others", named));
   return {};
 }
