@@ -50,8 +50,8 @@ struct Settings {
 };
 
 constexpr std::uint64_t kChunk = 256u << 10;   // of a sweep
-// Chunks under way: for reads as many as there is staging memory for.
-constexpr unsigned kAheadToRead = mem::Staging::kBytes / kChunk, kAheadToWrite = 32;
+// Chunks under way: for reads as many as there is buffers memory for.
+constexpr unsigned kAheadToRead = mem::BounceBuffers::kBytes / kChunk, kAheadToWrite = 32;
 
 [[noreturn]] void fail_with(const std::string& what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
 
@@ -94,9 +94,9 @@ class Tier {
     file_ = std::make_unique<mem::SpillFile>(std::move(*file));
     auto pages = mem::Pages::uniform(settings.bytes);
     if (!pages) throw std::runtime_error(pages.error().message);
-    auto staging = mem::Staging::create({fd_, base_, *pages, mem::large_frame_bytes()});
-    if (!staging) throw std::runtime_error(staging.error().message);
-    staging_ = std::move(*staging);
+    auto buffers = mem::BounceBuffers::create({fd_, base_, *pages, mem::large_frame_bytes()});
+    if (!buffers) throw std::runtime_error(buffers.error().message);
+    buffers_ = std::move(*buffers);
   }
   ~Tier() {
     ::munmap(base_, settings_.bytes);
@@ -150,7 +150,7 @@ class Tier {
   };
 
   std::unique_ptr<mem::SpillQueue> make_queue(const Way& way) {
-    auto queue = mem::SpillQueue::create(*file_, way.engine, way.staged ? staging_.get() : nullptr);
+    auto queue = mem::SpillQueue::create(*file_, way.engine, way.staged ? buffers_.get() : nullptr);
     if (!queue) throw std::runtime_error(queue.error().message);
     return std::move(*queue);
   }
@@ -192,7 +192,7 @@ class Tier {
   int fd_;
   std::byte *base_, *view_;   // A; V, by which a program looks
   std::unique_ptr<mem::SpillFile> file_;
-  std::unique_ptr<mem::Staging> staging_;
+  std::unique_ptr<mem::BounceBuffers> buffers_;
 };
 
 /// A file of the same size for mmap and fio.

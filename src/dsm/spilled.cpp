@@ -4,7 +4,7 @@
 //   the fault holds its block's bit, and those of the blocks that follow ─▶ word 0 is partial ─▶ read, waited for ─▶ armed, free
 //   its sweep goes on: the bits of further windows tried ─▶ partial ─▶ a flight: read by the reader (mem/spill_reader.h) ─▶ armed, free; but for a window now and then
 //
-// Staged bytes become a frame and its view in V in one step where the fault engine can do that (mem/staging.h): a load, or a store where the block is wanted for that, may pass before the
+// Staged bytes become a frame and its view in V in one step where the fault engine can do that (mem/bounce_buffers.h): a load, or a store where the block is wanted for that, may pass before the
 // block is armed and its bit given back (flight.h). What was wanted for loads is armed for reading, and is saved: it goes again unwritten, unless a store comes, which faults first. Where no
 // hint asked, a window in 512 KiB, the first of a flight, has its bytes, and no view: who gets there faults, without waiting, and sends the next flights on their way.
 #include <algorithm>
@@ -29,7 +29,7 @@ void Coherence::make_flights() {
   for (std::uint32_t i = 0; i < kFlights; ++i) {
     flights_[i].coherence = this;
     flights_[i].index = i;
-    flights_[i].landed = [](mem::Flight& landed) noexcept {
+    flights_[i].completed = [](mem::SpillRead& landed) noexcept {
       const auto& flight = static_cast<Flight&>(landed);
       Coherence& c = *flight.coherence;
       c.land(flight);

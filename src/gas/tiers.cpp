@@ -45,7 +45,7 @@ Result<void> Tiers::open() {
   auto made = std::make_unique<mem::SpillFile>(std::move(*file));
   // An engine of threads has some for each queue; submitting to it is quick, so there one lane will do.
   const std::size_t lanes = mem::spill_engines().front().available ? kLanes : 1;
-  auto staging = mem::Staging::create({space_.frames_fd(), space_.a(0), pages_, mem::large_frame_bytes()});
+  auto staging = mem::BounceBuffers::create({space_.frames_fd(), space_.a(0), pages_, mem::large_frame_bytes()});
   KASANE_TRY(staging);
   auto as_stored = mem::Fingerprints::create(residency_.total(), config_.space_bytes / mem::kBlockBytes);
   KASANE_TRY(as_stored);

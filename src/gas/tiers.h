@@ -96,7 +96,7 @@ class Tiers final : public Rouser {
   [[nodiscard]] bool stores_any() const noexcept { return is_open() && file_->stores_any(); }
 
   /// Reads what nobody waits for, beside the program; see mem::SpillReader. False: the caller still has the flight.
-  [[nodiscard]] bool launch(mem::Flight& flight) noexcept { return is_open() && reader_->launch(flight); }
+  [[nodiscard]] bool launch(mem::SpillRead& flight) noexcept { return is_open() && reader_->submit(flight); }
   /// The reader's thread; until stop_reading(), which may be called once. Then what came too late is read.
   void run_reader();
   void stop_reading() noexcept;
@@ -153,7 +153,7 @@ class Tiers final : public Rouser {
 
   std::atomic<bool> open_{false};
   std::unique_ptr<mem::SpillFile> file_;
-  std::unique_ptr<mem::Staging> staging_;
+  std::unique_ptr<mem::BounceBuffers> staging_;
   std::unique_ptr<mem::Fingerprints> as_stored_;      ///< of blocks of pages that came in as a whole: others put to those unseen
   /// Of those who bring in: whoever submits has a lane to himself. Submitting in place makes the frames, so it takes long: threads that wait for each other then would
   /// make nothing but turns.

@@ -63,7 +63,7 @@ class Residency {
   [[nodiscard]] bool large_frames() const noexcept { return frame_blocks_ != 1; }
   /// Frames of M, of one page or several of one size, that have bytes from now on; those counted already are not counted again.
   void fill(BlockRange) noexcept;
-  /// Likewise, of blocks that are not touched before bytes were copied to the memory file for them (mem/staging.h): that makes no frame larger than a block, and none is made later around it.
+  /// Likewise, of blocks that are not touched before bytes were copied to the memory file for them (mem/bounce_buffers.h): that makes no frame larger than a block, and none is made later around it.
   void fill_staged(BlockRange) noexcept;
   void fill_twin(BlockId) noexcept;
   /// Blocks there whose frames are counted.

@@ -45,15 +45,15 @@ int finish_by_hand(SpillTransfer t) noexcept {
 
 }  // namespace
 
-Result<std::unique_ptr<SpillQueue>> SpillQueue::create(SpillFile& file, std::string_view engine, Staging* staging) {
+Result<std::unique_ptr<SpillQueue>> SpillQueue::create(SpillFile& file, std::string_view engine, BounceBuffers* buffers) {
   auto made = make_spill_engine(engine, kDepth);
   KASANE_TRY(made);
-  return std::make_unique<SpillQueue>(file, std::move(*made), staging);
+  return std::make_unique<SpillQueue>(file, std::move(*made), buffers);
 }
 
-SpillQueue::SpillQueue(SpillFile& file, std::unique_ptr<SpillEngine> engine, Staging* staging) noexcept
-    : file_(file), staging_(staging), engine_(std::move(engine)) {
-  if (staging_ != nullptr) (void)engine_->register_memory(staging_->memory());   // it goes without, too
+SpillQueue::SpillQueue(SpillFile& file, std::unique_ptr<SpillEngine> engine, BounceBuffers* buffers) noexcept
+    : file_(file), buffers_(buffers), engine_(std::move(engine)) {
+  if (buffers_ != nullptr) (void)engine_->register_memory(buffers_->memory());   // it goes without, too
 }
 
 SpillQueue::~SpillQueue() { KASANE_CHECK(free_.load() == ~std::uint64_t{0}, "a spill queue ends while transfers are under way"); }
@@ -79,18 +79,18 @@ bool SpillQueue::submit(SpillBatch& batch) noexcept {
 // As much of the run as can travel at once.
 void SpillQueue::begin_run(SpillBatch& batch) noexcept {
   SpillRange& run = batch.rest_;
-  Staging::Part part{run.bytes, false};
-  if (staging_ != nullptr && batch.op == SpillOp::read) part = staging_->first_part(batch.base, run.offset, run.bytes);
-  std::span<std::byte> piece;
-  if (part.staged) piece = staging_->take(part.bytes);
-  const std::uint64_t bytes = piece.empty() ? part.bytes : piece.size();
-  if (part.staged && piece.empty()) staging_->make_small(run.offset, bytes);
+  BounceBuffers::Part part{run.bytes, false};
+  if (buffers_ != nullptr && batch.op == SpillOp::read) part = buffers_->first_part(batch.base, run.offset, run.bytes);
+  std::span<std::byte> buffer;
+  if (part.staged) buffer = buffers_->take(part.bytes);
+  const std::uint64_t bytes = buffer.empty() ? part.bytes : buffer.size();
+  if (part.staged && buffer.empty()) buffers_->make_small(run.offset, bytes);
   const auto s = static_cast<unsigned>(std::countr_zero(free_.load(std::memory_order_relaxed)));
   free_.fetch_and(~(std::uint64_t{1} << s), std::memory_order_relaxed);   // relaxed, both: see submit()
   Slot& slot = slots_[s];
   slot.batch = &batch;
-  slot.staged = !piece.empty();
-  slot.transfer = {batch.op, file_.fd(run.offset), slot.staged ? piece.data() : batch.base + run.offset, run.offset, static_cast<std::uint32_t>(bytes)};
+  slot.staged = !buffer.empty();
+  slot.transfer = {batch.op, file_.fd(run.offset), slot.staged ? buffer.data() : batch.base + run.offset, run.offset, static_cast<std::uint32_t>(bytes)};
   run = {run.offset + bytes, run.bytes - bytes};
   batch.pending_.fetch_add(1, std::memory_order_relaxed);   // relaxed: submit()'s own one keeps it above 0
   slot.ready.store(true, std::memory_order_release);        // release: the reaper reads the slot
@@ -195,9 +195,9 @@ void SpillQueue::end_run(Slot& slot, std::int32_t result) noexcept {
 
   SpillCounts& counts = file_.counts();
   if (slot.staged) {   // nothing of a read that failed comes into a frame
-    if (error == 0) error = staging_->deliver(t.offset, {t.memory, t.bytes}, batch.view);
+    if (error == 0) error = buffers_->deliver(t.offset, {t.memory, t.bytes}, batch.view);
     if (error == 0) add(counts.bytes_staged, t.bytes);
-    staging_->give_back({t.memory, t.bytes});
+    buffers_->give_back({t.memory, t.bytes});
   }
   if (error != 0) {
     add(counts.failures, 1);

@@ -2,7 +2,7 @@
 // Batches of blocks on their way between memory and the spill file: one thread's lane to it.
 //
 //   submit: ranges, sorted ─▶ blocks that are zero (write) or not stored (read) need no I/O ─▶ runs of neighbours, up to 1 MiB ─▶ a slot each ─▶ engine
-//           blocks that come to A travel through staging memory (mem/staging.h), 64 KiB at a time, unless frames are large or no piece is free; all else travels in place
+//           blocks that come to A travel through staging memory (mem/bounce_buffers.h), 64 KiB at a time, unless frames are large or no buffer is free; all else travels in place
 //   poll:   engine ─▶ slot: short? finished on the spot ─▶ staged? written to the memory file, or filled and shown ─▶ stored bits, counts ─▶ the batch's last run? finished
 //
 // As memory and file are linear in the same offset, neighbours in one are neighbours in the other: a run needs no list of buffers.
@@ -29,7 +29,7 @@
 #include "mem/spill_engine.h"
 #include "mem/spill_file.h"
 #include "mem/spill_range.h"
-#include "mem/staging.h"
+#include "mem/bounce_buffers.h"
 
 namespace kasane::mem {
 
@@ -72,9 +72,9 @@ class SpillQueue {
   static constexpr std::uint32_t kMostRunBytes = 1u << 20;
 
   /// file and staging, which may be shared, outlive the queue. engine: "auto", "io_uring" or "threads". Without staging everything travels in place.
-  static Result<std::unique_ptr<SpillQueue>> create(SpillFile& file, std::string_view engine = "auto", Staging* staging = nullptr);
+  static Result<std::unique_ptr<SpillQueue>> create(SpillFile& file, std::string_view engine = "auto", BounceBuffers* buffers = nullptr);
   /// Over an engine of depth kDepth that the caller made.
-  SpillQueue(SpillFile& file, std::unique_ptr<SpillEngine> engine, Staging* staging = nullptr) noexcept;
+  SpillQueue(SpillFile& file, std::unique_ptr<SpillEngine> engine, BounceBuffers* buffers = nullptr) noexcept;
   /// All batches are finished.
   ~SpillQueue();
   SpillQueue(const SpillQueue&) = delete;
@@ -115,7 +115,7 @@ class SpillQueue {
   void end_run(Slot&, std::int32_t result) noexcept;
 
   SpillFile& file_;
-  Staging* const staging_;
+  BounceBuffers* const buffers_;
   std::unique_ptr<SpillEngine> engine_;
   std::array<Slot, kDepth> slots_;
   std::atomic<std::uint64_t> free_{~std::uint64_t{0}};   // bit i: slot i

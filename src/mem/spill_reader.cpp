@@ -5,17 +5,17 @@
 
 namespace kasane::mem {
 
-Result<std::unique_ptr<SpillReader>> SpillReader::create(SpillFile& file, std::byte* base, Staging* staging, Fatal fatal) {
-  auto queue = SpillQueue::create(file, "auto", staging);
+Result<std::unique_ptr<SpillReader>> SpillReader::create(SpillFile& file, std::byte* base, BounceBuffers* buffers, Fatal fatal) {
+  auto queue = SpillQueue::create(file, "auto", buffers);
   KASANE_TRY(queue);
   std::unique_ptr<SpillReader> made(new SpillReader(file, base, fatal));
   made->queue_ = std::move(*queue);
   return made;
 }
 
-// seq_cst, all of it: who launches notes, then rings; who sleeps has read the bell before it looked for notes.
-bool SpillReader::launch(Flight& flight) noexcept {
-  if (stop_.load() || !noted_.add(&flight)) return false;
+// seq_cst, all of it: a submitter adds its note, then rings; the reader reads the bell's count before it looks for notes, and sleeps on it.
+bool SpillReader::submit(SpillRead& read) noexcept {
+  if (stop_.load() || !noted_.add(&read)) return false;
   bell_.ring();
   return true;
 }
@@ -31,7 +31,7 @@ void SpillReader::run() {
     while (count_ != kTogether && begin_next()) {
     }
     if (count_ != 0) {
-      land_oldest();
+      complete_oldest();
     } else if (stop_.load()) {
       return;
     } else {
@@ -41,28 +41,28 @@ void SpillReader::run() {
 }
 
 void SpillReader::drain() {
-  while (begin_next()) land_oldest();
+  while (begin_next()) complete_oldest();
 }
 
 bool SpillReader::begin_next() {
-  Flight* flight = nullptr;
-  if (!noted_.take(flight)) return false;
+  SpillRead* read = nullptr;
+  if (!noted_.take(read)) return false;
   UnderWay& slot = under_way_[(oldest_ + count_++) % kTogether];
-  slot.flight = flight;
-  slot.batch.emplace(base_, flight->ranges, flight->view);
-  while (!queue_->submit(*slot.batch)) {   // out of slots: those of older ones come free
+  slot.read = read;
+  slot.batch.emplace(base_, read->ranges, read->view);
+  while (!queue_->submit(*slot.batch)) {   // no slots: older batches free theirs
     if (queue_->poll() == 0) ::sched_yield();
   }
   return true;
 }
 
-void SpillReader::land_oldest() {
+void SpillReader::complete_oldest() {
   UnderWay& slot = under_way_[oldest_];
   queue_->wait(*slot.batch);
   if (slot.batch->error() != 0) fatal_(file_.error(SpillOp::read, slot.batch->error(), slot.batch->failed().offset, slot.batch->failed().bytes));
   oldest_ = (oldest_ + 1) % kTogether;
   --count_;
-  slot.flight->landed(*slot.flight);
+  slot.read->completed(*slot.read);
 }
 
 }  // namespace kasane::mem

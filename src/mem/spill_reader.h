@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that reads from the spill file what nobody waits for yet: making the frames of a read, and waiting for the disk, then cost the program nothing.
+// A thread that reads from the spill file what no thread waits for yet. The program then spends no time on making the frames of a read or
+// on waiting for the disk.
 //
-//   whoever reads ahead   launch(flight)                            its blocks' bits are the flight's from now on
-//   the reader            taken ─▶ submitted, kTogether at most ─▶ the oldest awaited ─▶ landed(flight): the bytes are there; arms the blocks, gives the bits back
+//   read-ahead   submit(read)                            the read has its blocks' busy bits from now on
+//   the reader   taken ─▶ submitted to the queue, kTogether at most ─▶ the oldest is awaited ─▶ completed(read): the bytes are there;
+//                                                                                               arms the blocks, frees the bits
 //
-// It waits for nothing but the disk, so who meets a bit of a flight may simply wait.
+// The reader waits only for the disk, so a thread that meets a busy bit of such a read may simply wait.
 //
-// Thread safety: launch() and stop() from any thread, fault handlers too; run() is a thread's. drain() when that has ended.
-// Invariant: each flight that launch() took lands once.
+// Thread safety: submit() and stop() from any thread, fault handlers too; run() is one thread's; drain() after run() has ended.
+// Invariant: each read that submit() took completes once.
 #pragma once
 
 #include <array>
@@ -24,27 +26,27 @@
 
 namespace kasane::mem {
 
-/// Blocks that are to be read. Belongs to the reader from launch() until landed().
-struct Flight {
-  std::span<SpillRange> ranges;                  ///< sorted afterwards
+/// Blocks to be read. Belongs to the reader from submit() until completed().
+struct SpillRead {
+  std::span<SpillRange> ranges;   ///< sorted afterwards
   View view;
-  void (*landed)(Flight&) noexcept = nullptr;    ///< by the reader; must not wait for another block's bit
+  void (*completed)(SpillRead&) noexcept = nullptr;   ///< called by the reader; must not wait for another block's bit
 };
 
 class SpillReader {
  public:
-  /// How the reader tells that the disk has failed: does not return.
+  /// Reports that the disk has failed; does not return.
   using Fatal = void (*)(const Error&);
 
-  /// base: the byte at offset o goes to base + o. staging: as a queue's, or null.
-  static Result<std::unique_ptr<SpillReader>> create(SpillFile&, std::byte* base, Staging* staging, Fatal);
+  /// base: the byte at offset o goes to base + o. buffers: as a queue's, or null.
+  static Result<std::unique_ptr<SpillReader>> create(SpillFile&, std::byte* base, BounceBuffers* buffers, Fatal);
 
-  /// False: there is no room, or no reader any more; the caller still has the flight.
-  [[nodiscard]] bool launch(Flight&) noexcept;
+  /// False: there is no room, or the reader was stopped; the caller still has the read.
+  [[nodiscard]] bool submit(SpillRead&) noexcept;
   void run();
-  /// Lets run() return when all has landed.
+  /// Lets run() return when all reads have completed.
   void stop() noexcept;
-  /// Lands what came too late for run().
+  /// Completes the reads that came too late for run().
   void drain();
 
  private:
@@ -53,19 +55,19 @@ class SpillReader {
 
   SpillReader(SpillFile& file, std::byte* base, Fatal fatal) noexcept : file_(file), base_(base), fatal_(fatal) {}
   bool begin_next();
-  void land_oldest();
+  void complete_oldest();
 
   SpillFile& file_;
   std::byte* const base_;
   const Fatal fatal_;
   std::unique_ptr<SpillQueue> queue_;
   struct UnderWay {
-    Flight* flight = nullptr;
+    SpillRead* read = nullptr;
     std::optional<SpillBatch> batch;
   };
   std::array<UnderWay, kTogether> under_way_;   ///< the reader's: a ring
   std::size_t oldest_ = 0, count_ = 0;
-  Notes<Flight*, kMostNoted> noted_;
+  Notes<SpillRead*, kMostNoted> noted_;
   Bell bell_{};
   std::atomic<bool> stop_{false};
 };

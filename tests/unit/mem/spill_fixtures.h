@@ -18,7 +18,7 @@
 #include "mem/spill_engine.h"
 #include "mem/spill_file.h"
 #include "mem/spill_queue.h"
-#include "mem/staging.h"
+#include "mem/bounce_buffers.h"
 #include "support/folder.h"
 
 namespace kasane::mem {
@@ -61,8 +61,8 @@ class Frames {
   }
   /// Has each of them one?
   [[nodiscard]] bool full(SpillRange r) const { return static_cast<std::uint64_t>(::lseek(fd_, static_cast<off_t>(r.offset), SEEK_HOLE)) >= r.offset + r.bytes; }
-  [[nodiscard]] std::unique_ptr<Staging> make_staging(std::uint64_t page_bytes = kPageBytes, std::uint64_t large_frame_bytes = 0) const {
-    auto made = Staging::create({fd_, bytes_, *Pages::uniform(kSpaceBytes, page_bytes), large_frame_bytes});
+  [[nodiscard]] std::unique_ptr<BounceBuffers> make_buffers(std::uint64_t page_bytes = kPageBytes, std::uint64_t large_frame_bytes = 0) const {
+    auto made = BounceBuffers::create({fd_, bytes_, *Pages::uniform(kSpaceBytes, page_bytes), large_frame_bytes});
     if (!made) throw std::runtime_error(made.error().message);
     return std::move(*made);
   }
@@ -155,7 +155,7 @@ class SpillTest : public ::testing::TestWithParam<Way> {
     if (!made) throw std::runtime_error(made.error().message);
     auto injecting = std::make_unique<Injecting>(std::move(*made), GetParam().registers);
     if (told != nullptr) *told = injecting.get();
-    return std::make_unique<SpillQueue>(to, std::move(injecting), staging.get());
+    return std::make_unique<SpillQueue>(to, std::move(injecting), buffers.get());
   }
   /// Returns the batch's errno.
   int transfer(SpillOp op, std::vector<SpillRange> ranges) {
@@ -169,7 +169,7 @@ class SpillTest : public ::testing::TestWithParam<Way> {
   test::Folder folder;
   Frames frames;
   SpillFile file = make_file(folder.path());
-  std::unique_ptr<Staging> staging = GetParam().staged ? frames.make_staging() : nullptr;
+  std::unique_ptr<BounceBuffers> buffers = GetParam().staged ? frames.make_buffers() : nullptr;
   Injecting* engine = nullptr;
   std::unique_ptr<SpillQueue> queue = make_queue(file, &engine);
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads that nobody waits for: each flight lands once, with its bytes, whoever launches it and whenever the reader is told to stop.
+// Reads for which no thread waits: each completes once, with its bytes, from whichever thread it was submitted and whenever the reader is stopped.
 #include "mem/spill_reader.h"
 
 #include <gtest/gtest.h>
@@ -17,9 +17,9 @@ namespace {
 
 constexpr std::uint64_t kBlocks = 256;
 
-struct Counted : Flight {
+struct Counted : SpillRead {
   std::array<SpillRange, 2> range;
-  std::atomic<int> landings{0};
+  std::atomic<int> completions{0};
 };
 
 class SpillReaderTest : public ::testing::Test {
@@ -32,16 +32,16 @@ class SpillReaderTest : public ::testing::Test {
     queue->run(batch);
     EXPECT_EQ(batch.error(), 0);
     std::memset(at(0), 0, kBlocks * kBlockBytes);
-    for (std::uint64_t i = 0; i < flights.size(); ++i) {   // two blocks each, far from each other
-      flights[i].range = {{{(kBlocks / 2 + i) * kBlockBytes, kBlockBytes}, {i * kBlockBytes, kBlockBytes}}};
-      flights[i].ranges = flights[i].range;
-      flights[i].landed = [](Flight& f) noexcept { static_cast<Counted&>(f).landings.fetch_add(1); };
+    for (std::uint64_t i = 0; i < reads.size(); ++i) {   // two blocks each, far from each other
+      reads[i].range = {{{(kBlocks / 2 + i) * kBlockBytes, kBlockBytes}, {i * kBlockBytes, kBlockBytes}}};
+      reads[i].ranges = reads[i].range;
+      reads[i].completed = [](SpillRead& r) noexcept { static_cast<Counted&>(r).completions.fetch_add(1); };
     }
   }
   std::byte* at(std::uint64_t block) { return frames[block].bytes; }
-  void expect_landed(std::uint64_t first, std::uint64_t end) {
+  void expect_completed(std::uint64_t first, std::uint64_t end) {
     for (std::uint64_t i = first; i < end; ++i) {
-      EXPECT_EQ(flights[i].landings.load(), 1);
+      EXPECT_EQ(reads[i].completions.load(), 1);
       for (const std::uint64_t b : {i, kBlocks / 2 + i}) EXPECT_EQ(at(b)[kBlockBytes - 1], std::byte(1 + b % 255));
     }
   }
@@ -51,45 +51,45 @@ class SpillReaderTest : public ::testing::Test {
   struct alignas(kBlockBytes) Block { std::byte bytes[kBlockBytes]; };   // as direct transfers need it
   std::vector<Block> frames{kBlocks};
   std::unique_ptr<SpillReader> reader = SpillReader::create(file, at(0), nullptr, nullptr).value();
-  std::array<Counted, kBlocks / 2> flights;
+  std::array<Counted, kBlocks / 2> reads;
 };
 
-TEST_F(SpillReaderTest, LandsWhatSeveralThreadsLaunch) {
-  std::thread reads([&] { reader->run(); });
-  std::vector<std::thread> launchers;
+TEST_F(SpillReaderTest, CompletesWhatSeveralThreadsSubmit) {
+  std::thread runner([&] { reader->run(); });
+  std::vector<std::thread> submitters;
   for (std::uint64_t t = 0; t < 4; ++t) {
-    launchers.emplace_back([&, t] {
-      for (std::uint64_t i = t; i < flights.size(); i += 4) {
-        while (!reader->launch(flights[i])) std::this_thread::yield();   // there is room for so many at once
+    submitters.emplace_back([&, t] {
+      for (std::uint64_t i = t; i < reads.size(); i += 4) {
+        while (!reader->submit(reads[i])) std::this_thread::yield();   // there is room for so many at once
       }
     });
   }
-  for (std::thread& t : launchers) t.join();
-  reader->stop();   // what was taken lands all the same
-  reads.join();
+  for (std::thread& t : submitters) t.join();
+  reader->stop();   // what was taken completes all the same
+  runner.join();
   reader->drain();
-  expect_landed(0, flights.size());
+  expect_completed(0, reads.size());
 }
 
 TEST_F(SpillReaderTest, RefusesWhatComesAfterItsEndAndDrainsWhatCameBefore) {
-  ASSERT_TRUE(reader->launch(flights[0]));
-  ASSERT_TRUE(reader->launch(flights[1]));
+  ASSERT_TRUE(reader->submit(reads[0]));
+  ASSERT_TRUE(reader->submit(reads[1]));
   reader->stop();
-  EXPECT_FALSE(reader->launch(flights[2]));
+  EXPECT_FALSE(reader->submit(reads[2]));
   reader->drain();
-  expect_landed(0, 2);
-  EXPECT_EQ(flights[2].landings.load(), 0);
+  expect_completed(0, 2);
+  EXPECT_EQ(reads[2].completions.load(), 0);
 }
 
 TEST_F(SpillReaderTest, RefusesMoreThanThereIsRoomFor) {
   std::uint64_t taken = 0;
-  while (taken < flights.size() && reader->launch(flights[taken])) ++taken;
-  EXPECT_LT(taken, flights.size());
+  while (taken < reads.size() && reader->submit(reads[taken])) ++taken;
+  EXPECT_LT(taken, reads.size());
   reader->drain();
-  expect_landed(0, taken);
-  EXPECT_TRUE(reader->launch(flights[taken]));
+  expect_completed(0, taken);
+  EXPECT_TRUE(reader->submit(reads[taken]));
   reader->drain();
-  expect_landed(0, taken + 1);
+  expect_completed(0, taken + 1);
 }
 
 }  // namespace

@@ -400,8 +400,8 @@ TEST(SpillDirectory, FullInMidRun) {
     const int status = on_small_file_system("size=1m", 0, [&](const std::string& path) {
       const Frames frames;
       SpillFile file = make_file(path);
-      const auto staging = frames.make_staging();
-      const auto queue = *SpillQueue::create(file, engine, staging.get());
+      const auto buffers = frames.make_buffers();
+      const auto queue = *SpillQueue::create(file, engine, buffers.get());
       frames.fill(blocks(0, 1024), 5);
       // What is stored already is stored again in its place; of a batch that finds all free, whichever run comes first fits.
       std::vector<SpillRange> little{blocks(0, 64)}, all{blocks(0, 64), blocks(100, 512)};

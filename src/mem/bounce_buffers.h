@@ -41,17 +41,17 @@ struct MemoryFile {
   std::uint64_t large_frame_bytes = 0;   ///< what mappings were advised to have where pages are at least as long; 0: nothing
 };
 
-class Staging {
+class BounceBuffers {
  public:
-  static constexpr std::uint32_t kPieceBytes = 64u << 10;     ///< the most that is read at once
-  static constexpr std::size_t kBytes = 64 * kPieceBytes;     ///< in all, for as long as it lives
+  static constexpr std::uint32_t kBufferBytes = 64u << 10;     ///< the most that is read at once
+  static constexpr std::size_t kBytes = 64 * kBufferBytes;     ///< in all, for as long as it lives
 
   /// The file outlives it, as long as something is read.
-  static Result<std::unique_ptr<Staging>> create(MemoryFile);
-  Staging(const Staging&) = delete;
-  Staging& operator=(const Staging&) = delete;
+  static Result<std::unique_ptr<BounceBuffers>> create(MemoryFile);
+  BounceBuffers(const BounceBuffers&) = delete;
+  BounceBuffers& operator=(const BounceBuffers&) = delete;
   /// All pieces were given back.
-  ~Staging();
+  ~BounceBuffers();
 
   /// How a run of blocks that is to come to base + offset should begin: so many bytes of it, through here or in place (then whole large frames, or another's memory).
   struct Part {
@@ -71,7 +71,7 @@ class Staging {
   [[nodiscard]] std::span<std::byte> memory() const noexcept { return {memory_, kBytes}; }
 
  private:
-  Staging(MemoryFile file, std::byte* memory) noexcept : file_(file), memory_(memory) {}
+  BounceBuffers(MemoryFile file, std::byte* memory) noexcept : file_(file), memory_(memory) {}
   [[nodiscard]] int write(std::uint64_t offset, std::span<const std::byte> bytes) const noexcept;
   [[nodiscard]] std::byte* map_small(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   [[nodiscard]] std::uint64_t bit_of(std::span<const std::byte>) const noexcept;

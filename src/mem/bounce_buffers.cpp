@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mem/staging.h"
+#include "mem/bounce_buffers.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ std::uint64_t large_at(const MemoryFile& file, std::uint64_t offset) noexcept {
 
 }  // namespace
 
-Result<std::unique_ptr<Staging>> Staging::create(MemoryFile file) {
+Result<std::unique_ptr<BounceBuffers>> BounceBuffers::create(MemoryFile file) {
   // One large frame where the machine has one: a transfer looks up a single page then. Reserved twice as long, to be aligned.
   void* const reserved = ::mmap(nullptr, 2 * kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) return fail_errno(Errc::limit, "no room for the staging memory of a spill file (see ulimit -v)");
@@ -37,15 +37,15 @@ Result<std::unique_ptr<Staging>> Staging::create(MemoryFile file) {
     return fail_errno(Errc::limit, "no memory for the staging of a spill file", number);
   }
   ::madvise(memory, kBytes, MADV_HUGEPAGE);
-  return std::unique_ptr<Staging>(new Staging(file, memory));
+  return std::unique_ptr<BounceBuffers>(new BounceBuffers(file, memory));
 }
 
-Staging::~Staging() {
+BounceBuffers::~BounceBuffers() {
   KASANE_CHECK(free_.load() == ~std::uint64_t{0}, "staging memory ends while reads are under way");
   ::munmap(memory_, kBytes);
 }
 
-Staging::Part Staging::first_part(const std::byte* base, std::uint64_t offset, std::uint64_t bytes) const noexcept {
+BounceBuffers::Part BounceBuffers::first_part(const std::byte* base, std::uint64_t offset, std::uint64_t bytes) const noexcept {
   if (base != file_.base) return {bytes, false};
   const std::uint64_t large = large_at(file_, offset);
   if (large == 0) return {bytes, true};
@@ -53,16 +53,16 @@ Staging::Part Staging::first_part(const std::byte* base, std::uint64_t offset, s
   return {std::min(bytes, large - offset % large), true};   // in place a part of a large frame would make all of it
 }
 
-std::span<std::byte> Staging::take(std::uint64_t bytes) noexcept {
+std::span<std::byte> BounceBuffers::take(std::uint64_t bytes) noexcept {
   std::uint64_t free = free_.load(std::memory_order_relaxed);   // relaxed: a guess, which the compare-swap checks
   // acquire: pairs with give_back(): who had the piece is over with it.
   while (free != 0 && !free_.compare_exchange_weak(free, free & (free - 1), std::memory_order_acquire, std::memory_order_relaxed)) {
   }
   if (free == 0) return {};
-  return {memory_ + static_cast<std::size_t>(std::countr_zero(free)) * kPieceBytes, static_cast<std::size_t>(std::min<std::uint64_t>(bytes, kPieceBytes))};
+  return {memory_ + static_cast<std::size_t>(std::countr_zero(free)) * kBufferBytes, static_cast<std::size_t>(std::min<std::uint64_t>(bytes, kBufferBytes))};
 }
 
-int Staging::deliver(std::uint64_t offset, std::span<const std::byte> bytes, const View& view) const noexcept {
+int BounceBuffers::deliver(std::uint64_t offset, std::span<const std::byte> bytes, const View& view) const noexcept {
   if (view.engine == nullptr) return write(offset, bytes);
   const std::uint64_t first = raw(block_of(offset)), end = first + bytes.size() / kBlockBytes;
   const std::uint64_t hidden = std::clamp(raw(view.but.first), first, end), hidden_end = std::clamp(raw(view.but.first) + view.but.count, hidden, end);
@@ -77,7 +77,7 @@ int Staging::deliver(std::uint64_t offset, std::span<const std::byte> bytes, con
   return error;
 }
 
-int Staging::write(std::uint64_t offset, std::span<const std::byte> bytes) const noexcept {
+int BounceBuffers::write(std::uint64_t offset, std::span<const std::byte> bytes) const noexcept {
   const int saved = errno;
   int error = 0;
   NoSizeSignal held;
@@ -103,7 +103,7 @@ int Staging::write(std::uint64_t offset, std::span<const std::byte> bytes) const
 }
 
 /// A mapping of the bytes, in which each OS page gets a frame of its own. Null: the process has no room for one.
-std::byte* Staging::map_small(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+std::byte* BounceBuffers::map_small(std::uint64_t offset, std::uint64_t bytes) const noexcept {
   void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.fd, static_cast<off_t>(offset));
   if (mapped == MAP_FAILED) return nullptr;
   ::madvise(mapped, bytes, MADV_NOHUGEPAGE);
@@ -111,7 +111,7 @@ std::byte* Staging::map_small(std::uint64_t offset, std::uint64_t bytes) const n
 }
 
 /// Where the kernel refuses, for want of memory, the transfer will say so.
-void Staging::make_small(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+void BounceBuffers::make_small(std::uint64_t offset, std::uint64_t bytes) const noexcept {
   if (large_at(file_, offset) == 0) return;
   const int saved = errno;
   if (std::byte* const frames = map_small(offset, bytes); frames != nullptr) {
@@ -121,12 +121,12 @@ void Staging::make_small(std::uint64_t offset, std::uint64_t bytes) const noexce
   errno = saved;
 }
 
-void Staging::give_back(std::span<std::byte> taken) noexcept {
+void BounceBuffers::give_back(std::span<std::byte> taken) noexcept {
   free_.fetch_or(bit_of(taken), std::memory_order_release);   // release: see take()
 }
 
-std::uint64_t Staging::bit_of(std::span<const std::byte> taken) const noexcept {
-  return std::uint64_t{1} << static_cast<std::uint64_t>(taken.data() - memory_) / kPieceBytes;
+std::uint64_t BounceBuffers::bit_of(std::span<const std::byte> taken) const noexcept {
+  return std::uint64_t{1} << static_cast<std::uint64_t>(taken.data() - memory_) / kBufferBytes;
 }
 
 }  // namespace kasane::mem

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks that come from the spill file through staging memory: who takes what of it, what comes into which frame, and what does not when something fails.
-#include "mem/staging.h"
+// Blocks that come from the spill file through buffers memory: who takes what of it, what comes into which frame, and what does not when something fails.
+#include "mem/bounce_buffers.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -24,39 +24,39 @@
 namespace kasane::mem {
 namespace {
 
-constexpr std::uint64_t kPieces = Staging::kBytes / Staging::kPieceBytes, kAllButOne = Staging::kBytes - Staging::kPieceBytes;
+constexpr std::uint64_t kPieces = BounceBuffers::kBytes / BounceBuffers::kBufferBytes, kAllButOne = BounceBuffers::kBytes - BounceBuffers::kBufferBytes;
 
-TEST(Staging, GivesWhatIsAskedForUpToAPiece) {
+TEST(BounceBuffers, GivesWhatIsAskedForUpToAPiece) {
   const Frames frames;
-  const auto staging = frames.make_staging();
-  for (const std::uint64_t bytes : {std::uint64_t{kBlockBytes}, 5 * kBlockBytes, std::uint64_t{Staging::kPieceBytes}}) {
-    const auto taken = staging->take(bytes);
+  const auto buffers = frames.make_buffers();
+  for (const std::uint64_t bytes : {std::uint64_t{kBlockBytes}, 5 * kBlockBytes, std::uint64_t{BounceBuffers::kBufferBytes}}) {
+    const auto taken = buffers->take(bytes);
     EXPECT_EQ(taken.size(), bytes);
-    EXPECT_EQ(taken.data(), staging->memory().data()) << "what was used last is in the cache";
-    staging->give_back(taken);
+    EXPECT_EQ(taken.data(), buffers->memory().data()) << "what was used last is in the cache";
+    buffers->give_back(taken);
   }
-  const auto taken = staging->take(1u << 20);
-  EXPECT_EQ(taken.size(), Staging::kPieceBytes);
-  staging->give_back(taken);
+  const auto taken = buffers->take(1u << 20);
+  EXPECT_EQ(taken.size(), BounceBuffers::kBufferBytes);
+  buffers->give_back(taken);
 }
 
-TEST(Staging, IsGivenUntilAllIsTaken) {
+TEST(BounceBuffers, IsGivenUntilAllIsTaken) {
   const Frames frames;
-  const auto staging = frames.make_staging();
+  const auto buffers = frames.make_buffers();
   std::vector<std::span<std::byte>> all;
-  for (std::uint64_t i = 0; i < kPieces; ++i) all.push_back(staging->take(kBlockBytes));
+  for (std::uint64_t i = 0; i < kPieces; ++i) all.push_back(buffers->take(kBlockBytes));
   for (const auto& piece : all) EXPECT_EQ(piece.size(), kBlockBytes);
-  EXPECT_TRUE(staging->take(kBlockBytes).empty());
-  for (const std::size_t i : {20, 7}) staging->give_back(all[i]);
-  for (const std::size_t i : {7, 20}) EXPECT_EQ(staging->take(kBlockBytes).data(), all[i].data());
-  EXPECT_TRUE(staging->take(kBlockBytes).empty());
-  for (const auto& piece : all) staging->give_back(piece);
+  EXPECT_TRUE(buffers->take(kBlockBytes).empty());
+  for (const std::size_t i : {20, 7}) buffers->give_back(all[i]);
+  for (const std::size_t i : {7, 20}) EXPECT_EQ(buffers->take(kBlockBytes).data(), all[i].data());
+  EXPECT_TRUE(buffers->take(kBlockBytes).empty());
+  for (const auto& piece : all) buffers->give_back(piece);
 }
 
 // Whoever has a piece has it alone.
-TEST(Staging, ThreadsNeverShareAPiece) {
+TEST(BounceBuffers, ThreadsNeverShareAPiece) {
   const Frames frames;
-  const auto staging = frames.make_staging();
+  const auto buffers = frames.make_buffers();
   std::atomic<int> nothing_left{0};
   const auto work = [&](int self) {
     Random random(static_cast<std::uint64_t>(self));
@@ -64,14 +64,14 @@ TEST(Staging, ThreadsNeverShareAPiece) {
     for (unsigned i = 0; i < rounds || (nothing_left == 0 && i < 1000 * rounds); ++i) {   // few may pass before the next thread begins
       std::vector<std::span<std::byte>> mine;
       for (std::uint64_t n = random.below(40); n-- != 0;) {
-        const auto taken = staging->take((1 + random.below(16)) * kBlockBytes);
+        const auto taken = buffers->take((1 + random.below(16)) * kBlockBytes);
         if (taken.empty()) nothing_left.fetch_add(1);
         else mine.push_back(taken);
       }
       for (const auto& piece : mine) std::memset(piece.data(), self, kBlockBytes), piece.back() = std::byte(self);
       for (const auto& piece : mine) {
         ASSERT_TRUE(piece.front() == std::byte(self) && piece[kBlockBytes - 1] == std::byte(self) && piece.back() == std::byte(self));
-        staging->give_back(piece);
+        buffers->give_back(piece);
       }
     }
   };
@@ -82,26 +82,26 @@ TEST(Staging, ThreadsNeverShareAPiece) {
 }
 
 // Where the kernel gives large frames, those that a run covers are made in place; a part of one would make all of it.
-TEST(Staging, WholeLargeFramesAreMadeInPlace) {
+TEST(BounceBuffers, WholeLargeFramesAreMadeInPlace) {
   constexpr std::uint64_t kLarge = 64u << 10;
   const Frames frames;
-  const auto part = [&](const Staging& s, std::uint64_t offset, std::uint64_t bytes) {
-    const Staging::Part p = s.first_part(frames.base(), offset, bytes);
+  const auto part = [&](const BounceBuffers& s, std::uint64_t offset, std::uint64_t bytes) {
+    const BounceBuffers::Part p = s.first_part(frames.base(), offset, bytes);
     return std::pair(p.bytes, p.staged);
   };
-  const auto without = frames.make_staging();
+  const auto without = frames.make_buffers();
   EXPECT_EQ(part(*without, kLarge, kLarge), std::pair(kLarge, true));
-  const auto with = frames.make_staging(kLarge, kLarge);
+  const auto with = frames.make_buffers(kLarge, kLarge);
   EXPECT_EQ(part(*with, kLarge, kLarge), std::pair(kLarge, false));
   EXPECT_EQ(part(*with, kLarge, 3 * kLarge + kBlockBytes), std::pair(3 * kLarge, false));
   EXPECT_EQ(part(*with, 4 * kLarge, kBlockBytes), std::pair(std::uint64_t{kBlockBytes}, true));
   EXPECT_EQ(part(*with, kLarge - 2 * kBlockBytes, 2 * kLarge), std::pair(std::uint64_t{2 * kBlockBytes}, true));
-  const auto small_pages = frames.make_staging(kBlockBytes, kLarge);   // they are punched one by one, so they were not advised
+  const auto small_pages = frames.make_buffers(kBlockBytes, kLarge);   // they are punched one by one, so they were not advised
   EXPECT_EQ(part(*small_pages, kLarge, kLarge), std::pair(kLarge, true));
 }
 
 // The blocks of a part, and no others, have frames whoever makes them: through a piece, or for want of one in place.
-TEST(Staging, APartOfALargeFrameMakesItsOwnBlocksOnly) {
+TEST(BounceBuffers, APartOfALargeFrameMakesItsOwnBlocksOnly) {
   const std::uint64_t large = large_frame_bytes();
   if (large == 0 || large > kPageBytes) GTEST_SKIP() << "this machine gives shared memory no large frames (transparent_hugepage/hugepages-64kB/shmem_enabled)";
   const Frames frames;
@@ -112,21 +112,21 @@ TEST(Staging, APartOfALargeFrameMakesItsOwnBlocksOnly) {
   };
   frames.fill({of(0).offset, 1}, 1);
   ASSERT_TRUE(frames.full({0, large})) << "a store does not make a large frame here";
-  const auto staging = frames.make_staging(kPageBytes, large);
+  const auto buffers = frames.make_buffers(kPageBytes, large);
   const std::vector<std::byte> bytes(of(1).bytes, std::byte{7});
-  ASSERT_EQ(staging->deliver(of(1).offset, bytes), 0);
+  ASSERT_EQ(buffers->deliver(of(1).offset, bytes), 0);
   EXPECT_TRUE(just(of(1)) && frames.holds(of(1), 7));
-  staging->make_small(of(2).offset, of(2).bytes);
+  buffers->make_small(of(2).offset, of(2).bytes);
   frames.fill(of(2), 8);
   EXPECT_TRUE(just(of(2)) && frames.holds(of(2), 8));
   frames.fill({of(2).offset + of(2).bytes, 1}, 9);   // around what is small, frames are
   EXPECT_TRUE(frames.empty({2 * large, kBlockBytes}) && frames.empty({of(2).offset + of(2).bytes + kBlockBytes, kBlockBytes}));
 }
 
-TEST(Staging, OtherMemoryIsReadInPlace) {
+TEST(BounceBuffers, OtherMemoryIsReadInPlace) {
   const Frames frames;
-  const auto staging = frames.make_staging();
-  EXPECT_FALSE(staging->first_part(frames.base() + kBlockBytes, 0, kBlockBytes).staged);
+  const auto buffers = frames.make_buffers();
+  EXPECT_FALSE(buffers->first_part(frames.base() + kBlockBytes, 0, kBlockBytes).staged);
 }
 
 class StagedReadTest : public SpillTest {};
@@ -216,7 +216,7 @@ TEST_P(StagedReadTest, FramesMayBeThere) {
   EXPECT_TRUE(frames.holds(blocks(0, 32), 5));
 }
 
-// More than all staging memory, at once: what finds none travels in place; nobody waits.
+// More than all buffers memory, at once: what finds none travels in place; nobody waits.
 TEST_P(StagedReadTest, MoreThanThereIsStagingFor) {
   for (std::uint64_t b = 0; b < kFramesBytes / kBlockBytes; ++b) frames.fill(blocks(b), value_of(b));
   ASSERT_EQ(write({{0, kFramesBytes}}), 0);
@@ -229,7 +229,7 @@ TEST_P(StagedReadTest, MoreThanThereIsStagingFor) {
   queue->wait(first), other->wait(second);
   ASSERT_EQ(first.error(), 0);
   ASSERT_EQ(second.error(), 0);
-  EXPECT_EQ(file.counts().bytes_staged, Staging::kBytes);
+  EXPECT_EQ(file.counts().bytes_staged, BounceBuffers::kBytes);
   for (std::uint64_t b = 0; b < kFramesBytes / kBlockBytes; ++b) ASSERT_TRUE(frames.holds(blocks(b), value_of(b))) << b;
 }
 
@@ -242,15 +242,15 @@ TEST_P(StagedReadTest, AQueueThatIsNotPolledHoldsUpNoOther) {
   SpillBatch forgotten{SpillOp::read, frames.base(), ranges};
   ASSERT_TRUE(queue->submit(forgotten));
   const auto other = make_queue(file);
-  std::vector<SpillRange> rest{{kAllButOne, Staging::kBytes}};
+  std::vector<SpillRange> rest{{kAllButOne, BounceBuffers::kBytes}};
   SpillBatch batch{SpillOp::read, frames.base(), rest};
   other->run(batch);
   EXPECT_EQ(batch.error(), 0);
-  EXPECT_EQ(file.counts().bytes_staged, Staging::kPieceBytes);
+  EXPECT_EQ(file.counts().bytes_staged, BounceBuffers::kBufferBytes);
   queue->wait(forgotten);
   EXPECT_EQ(forgotten.error(), 0);
-  EXPECT_EQ(file.counts().bytes_staged, Staging::kBytes);
-  EXPECT_TRUE(frames.holds({0, kAllButOne + Staging::kBytes}, 6));
+  EXPECT_EQ(file.counts().bytes_staged, BounceBuffers::kBytes);
+  EXPECT_TRUE(frames.holds({0, kAllButOne + BounceBuffers::kBytes}, 6));
 }
 
 // Nothing of it is visible: not a frame is made.
@@ -277,7 +277,7 @@ TEST_P(StagedReadTest, AMemoryFileThatFailsIsTold) {
   const int read_only = ::open(("/proc/self/fd/" + std::to_string(frames.fd())).c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_GE(read_only, 0);
   {
-    const auto refusing = *Staging::create({read_only, frames.base(), *Pages::uniform(kSpaceBytes), 0});
+    const auto refusing = *BounceBuffers::create({read_only, frames.base(), *Pages::uniform(kSpaceBytes), 0});
     const auto other = *SpillQueue::create(file, GetParam().engine, refusing.get());
     std::vector<SpillRange> ranges{blocks(0, 8)};
     SpillBatch batch{SpillOp::read, frames.base(), ranges};
@@ -299,14 +299,14 @@ TEST(StagingUnregistered, LessMemoryMayBeLocked) {
   SpillFile file = make_file(folder.path());
   const pid_t child = ::fork();
   if (child == 0) {
-    const rlimit less{Staging::kBytes / 2, Staging::kBytes / 2};   // enough for a ring, which is locked memory, too
+    const rlimit less{BounceBuffers::kBytes / 2, BounceBuffers::kBytes / 2};   // enough for a ring, which is locked memory, too
     ::setrlimit(RLIMIT_MEMLOCK, &less);
     if (::getuid() == 0 && ::setuid(65534) != 0) ::_exit(2);   // root may
-    const auto staging = frames.make_staging();
+    const auto buffers = frames.make_buffers();
     auto engine = make_spill_engine("io_uring", SpillQueue::kDepth);
     if (!engine) ::_exit(77);   // this user has others
-    if ((*engine)->register_memory(staging->memory())) ::_exit(3);
-    SpillQueue queue(file, std::move(*engine), staging.get());
+    if ((*engine)->register_memory(buffers->memory())) ::_exit(3);
+    SpillQueue queue(file, std::move(*engine), buffers.get());
     frames.fill(blocks(0, 40), 4);
     std::vector<SpillRange> ranges{blocks(0, 40)};
     SpillBatch out{SpillOp::write, frames.base(), ranges};
