@@ -249,14 +249,14 @@ std::uint64_t best_hits(const PageTrace& trace, std::uint32_t memory_pages) {
 
 Replay replay(const PageTrace& trace, std::uint32_t memory_pages, const std::string& policy_name) {
   struct Memory final : mem::PageProbe {
-    explicit Memory(std::uint32_t pages) : in(pages, false), armed(pages, false), arming(std::move(mem::PageSet::create(pages).value()), [this](std::span<const PageId> rest) { lay(rest); }) {}
+    explicit Memory(std::uint32_t pages) : in(pages, false), armed(pages, false), arming(std::move(mem::PageSet::create(pages).value()), [this](std::span<const PageId> pages) { retire(pages); }) {}
     void arm(PageId p, std::uint32_t before) noexcept override { arming.arm(p, before); }
     bool touched(PageId p) noexcept override {
       arming.before_look(p);
       return !armed[raw(p)];
     }
-    void lay(std::span<const PageId> rest) {
-      for (const PageId p : rest) armed[raw(p)] = in[raw(p)];
+    void retire(std::span<const PageId> pages) {
+      for (const PageId p : pages) armed[raw(p)] = in[raw(p)];
     }
     std::vector<bool> in, armed;
     mem::Arming arming;
@@ -280,7 +280,7 @@ Replay replay(const PageTrace& trace, std::uint32_t memory_pages, const std::str
         if (!gone || !memory.in[raw(*gone)]) throw std::runtime_error(policy_name + " evicts what is not in");
         memory.in[raw(*gone)] = false;
       }
-      memory.arming.lay_to_rest();
+      memory.arming.end_turn();
     }
     ++resident;
     memory.in[page] = true, memory.armed[page] = false;

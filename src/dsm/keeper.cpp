@@ -169,7 +169,7 @@ void Keeper::take_entered() {
   residency_.look_at_freed([this](PageId page) {
     if (usual_.known->contains(page)) enter(page, true);
   });
-  arming_->lay_to_rest();
+  arming_->end_turn();
 }
 
 bool Keeper::touched(PageId page) noexcept {
@@ -219,7 +219,7 @@ void Keeper::serve(comm::Blocking& io) {
 /// Nothing can leave but what is pinned. What others ask for comes in beyond the budget, unless it is pinned itself, and leaves again before the next one: all else here may be changes to pages of who
 /// asks, which nobody sends before he has got on. False: nothing came.
 bool Keeper::serve_beside_pins(comm::Blocking& io) {
-  if (residency_.owed() > kMostOwed) return false;
+  if (residency_.debt() > kMostOwed) return false;
   const gas::Tiers::Served served = tiers_.serve(io, gas::Tiers::Pinned::not_now);
   if (served == gas::Tiers::Served::put_back) put_back_at_ns_ = now_ns();
   if (served != gas::Tiers::Served::some) return false;
@@ -350,7 +350,7 @@ Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, 
     if (&line == &first_) {   // its policy arms none: neighbours together here, too
       for (std::size_t i = 0; i < n; ++i) arming_->arm(named[i], 0);
     }
-    arming_->lay_to_rest();
+    arming_->end_turn();
     tiers_.evict(io, {named.data(), n}, left.data());
     coherence_.wake_waiting();
     for (std::size_t i = 0; i < n; ++i) {

@@ -23,30 +23,30 @@ namespace kasane::mem {
 
 class Arming {
  public:
-  using Rest = std::function<void(std::span<const PageId> sorted)>;
+  using Retire = std::function<void(std::span<const PageId> sorted)>;
 
   /// waiting: an empty set of as many as there are pages. rest: lays pages to rest.
-  Arming(PageSet waiting, Rest rest) : waiting_(std::move(waiting)), rest_(std::move(rest)) {}
+  Arming(PageSet waiting, Retire retire) : waiting_(std::move(waiting)), retire_(std::move(retire)) {}
 
   /// before: so many other pages, at least, are looked at before it is.
   void arm(PageId page, std::uint32_t before);
   /// At the end of a turn.
-  void lay_to_rest();
+  void end_turn();
   /// The page is about to be looked at.
   void before_look(PageId page);
 
  private:
   static constexpr std::uint32_t kMany = 256;
 
-  void lay_all(std::vector<PageId>&);
-  void lay(std::span<const PageId> sorted);
-  void lay_going(std::size_t most);
+  void retire_all(std::vector<PageId>&);
+  void retire(std::span<const PageId> sorted);
+  void retire_some(std::size_t most);
 
   PageSet waiting_;   ///< what is in one of these
   std::vector<PageId> soon_, later_;
-  std::vector<PageId> going_;       ///< sorted; those before going_at_ are gone
-  std::size_t going_at_ = 0;
-  Rest rest_;
+  std::vector<PageId> retiring_;       ///< sorted; those before retired_ are gone
+  std::size_t retired_ = 0;
+  Retire retire_;
 };
 
 }  // namespace kasane::mem

@@ -45,7 +45,7 @@ struct Measured {
 enum class [[nodiscard]] Charge : std::uint8_t { none, had, taken };
 
 /// nobody: nothing was asked for, or this rank has its share: it has to discharge something. free: there are as many: charge them. others: they owe some of it: ring them.
-enum class [[nodiscard]] Ask : std::uint8_t { nobody, free, others };
+enum class [[nodiscard]] Ask : std::uint8_t { none, free, others };
 
 /// In memory that all ranks of a host map: bytes(ranks), aligned to 64.
 template <class Atomics>
@@ -118,7 +118,7 @@ class BasicBudget {
   bool trim() noexcept {
     std::uint64_t credit = credit_.load(std::memory_order_relaxed);
     for (;;) {
-      const std::uint64_t due = owes();
+      const std::uint64_t due = due_to_others();
       const std::uint64_t give = due != 0 ? std::min(credit, due) : credit > 2 * batch_ && !asks() ? credit - batch_ : 0;
       if (give == 0) return false;
       if (!credit_.compare_exchange_strong(credit, credit - give, std::memory_order_relaxed, std::memory_order_relaxed)) continue;
@@ -140,7 +140,7 @@ class BasicBudget {
     if (asked != before) slot_.asked.store(asked, std::memory_order_relaxed);
     if (asked == 0) {
       if (before != 0) host_.asking.fetch_add(~std::uint32_t{0}, std::memory_order_relaxed);
-      return Ask::nobody;
+      return Ask::none;
     }
     // seq_cst with free: who gives looks at asking after it has added to free, we look at free after we have added to asking. So one of us sees the other.
     if (before == 0) host_.asking.fetch_add(1, std::memory_order_seq_cst);
@@ -151,7 +151,7 @@ class BasicBudget {
 
   /// Blocks that should leave now: those that other ranks are short of, or what is missing for so many blocks to be had at once.
   [[nodiscard]] std::uint64_t to_evict(std::uint64_t headroom) noexcept {
-    const std::uint64_t due = owes(), ready = available();
+    const std::uint64_t due = due_to_others(), ready = available();
     return std::max(due, headroom - std::min(headroom, ready));
   }
 
@@ -228,7 +228,7 @@ class BasicBudget {
   }
 
   // What others ask for and nobody has given yet, as far as we are above our share.
-  [[nodiscard]] std::uint64_t owes() noexcept {
+  [[nodiscard]] std::uint64_t due_to_others() noexcept {
     if (!others_ask()) return 0;
     const std::uint64_t above = held() - std::min(held(), share());
     std::uint64_t asked = 0;

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which page leaves DRAM next. A policy knows page numbers and nothing else. What it learns of accesses is what a rank can observe at
-// little cost:
+// Which page leaves DRAM next. A policy knows page numbers and nothing else. What it learns of accesses is
+// what a rank can observe at little cost:
 //
 //   a page comes in             a fault, or its first touch            enter()
 //   was it touched since …      arm(): V's translations are dropped;   touched(), asked when the policy examines the page
 //                               the next access faults and maps again
 //
-// Examining a page that is in use costs one soft fault, and nothing otherwise. Between arm() and touched(), one touch or a million are
-// the same. A page that was just brought in is mapped, not armed: the accesses that follow at once belong to the fault and carry no
-// information.
+// Examining a page that is in use costs one soft fault, and nothing otherwise. Between arm() and touched(),
+// one touch or a million are the same. A page that was just brought in is mapped, not armed: the accesses
+// that follow at once belong to the fault and carry no information.
 //
-// S3Fifo is for the pages of a program. Fifo is for pages that are used once. bench/eviction.cpp compares them with other policies.
+// S3Fifo is for the pages of a program. Fifo is for pages that are used once. bench/eviction.cpp compares
+// them with other policies.
 //
 // Thread safety: none; one lock, or one thread, a policy.
-// Invariants: evict() names a page that is in, which is out from then on. A policy allocates the memory for `pages` pages and as many
-// remembered ones when it is made, and none later.
+// Invariants: evict() names a page that is in, which is out from then on. A policy allocates the memory for
+// `pages` pages and as many remembered ones when it is made, and none later.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ namespace kasane::mem {
 /// What a policy asks of the rank. Called inside enter() and evict().
 class PageProbe {
  public:
-  /// The page's next touch is to be noted. `before`: at least so many other pages are examined before this one.
+  /// The page's next touch is to be noted. `before`: at least so many other pages are examined before this
+  /// one.
   virtual void arm(PageId, std::uint32_t before) noexcept = 0;
   /// Was it touched since it was armed?
   [[nodiscard]] virtual bool touched(PageId) noexcept = 0;
@@ -49,8 +51,8 @@ class EvictionPolicy {
   virtual std::optional<PageId> evict() noexcept = 0;
   /// The page that evict() named cannot leave (pinned, busy): it is in again, as a page that is in use.
   virtual void keep(PageId) noexcept = 0;
-  /// The page that evict() named has just come in and stays for now: it is in again, as new as it was. Until another page enters,
-  /// evict() names older pages first, where the policy tells them apart.
+  /// The page that evict() named has just come in and stays for now: it is in again, as new as it was. Until
+  /// another page enters, evict() names older pages first, where the policy tells them apart.
   virtual void put_back(PageId page) noexcept { keep(page); }
 };
 
@@ -70,14 +72,15 @@ class ListPolicy : public EvictionPolicy {
     lists_.set_armed(page, true);
     probe_.arm(page, before);
   }
-  /// The oldest page of the list that was not touched since it was armed. Pages that were touched, or not armed yet, are armed and get
-  /// another round. After `looks` pages: the page that is the oldest then, since a program may touch pages faster than they are examined.
+  /// The oldest page of the list that was not touched since it was armed. Pages that were touched, or not
+  /// armed yet, are armed and get another round. After `looks` pages: the page that is the oldest then, since
+  /// a program may touch pages faster than they are examined.
   PageId oldest_untouched(PageLists::List list, std::uint32_t looks) noexcept;
 
   PageLists lists_;
   PageProbe& probe_;
-  /// Pages that evict() named since a page entered, and that could not leave. Once they are all of a main list, other lists' pages are
-  /// named before them.
+  /// Pages that evict() named since a page entered, and that could not leave. Once they are all of a main
+  /// list, other lists' pages are named before them.
   std::uint32_t kept_ = 0;
 };
 
@@ -91,8 +94,9 @@ class Fifo final : public ListPolicy {
   std::optional<PageId> evict() noexcept override;
 };
 
-/// After J. Yang et al., "FIFO queues are all you need for cache eviction". New pages pass through a tenth of memory, where they are armed
-/// halfway. Pages that are touched after that, and pages that come back soon after they left, enter the main list, which has second chance.
+/// After J. Yang et al., "FIFO queues are all you need for cache eviction". New pages pass through a tenth of
+/// memory, where they are armed halfway. Pages that are touched after that, and pages that come back soon
+/// after they left, enter the main list, which has second chance.
 class S3Fifo final : public ListPolicy {
  public:
   S3Fifo(std::uint32_t pages, PageProbe& probe) : ListPolicy(pages, pages, probe) {}

@@ -152,7 +152,7 @@ class Residency {
   /// Blocks of frames, of tables and of stacks.
   [[nodiscard]] std::uint64_t used() const noexcept {
     // What is owed is paid under whatever use there is, so only the sum tells.
-    std::uint64_t sum = room_.owed();
+    std::uint64_t sum = room_.debt();
     for (std::size_t use = 0; use < kBudgetUses; ++use) sum += room_.budget().used(static_cast<BudgetUse>(use));
     return sum;
   }
@@ -163,7 +163,7 @@ class Residency {
   [[nodiscard]] std::uint64_t rightful(std::uint64_t headroom) noexcept { return room_.limitless() ? 0 : room_.budget().rightful(headroom); }
   [[nodiscard]] std::uint64_t held() const noexcept { return room_.budget().held(); }
   /// Blocks that were filled beyond what there was.
-  [[nodiscard]] std::uint64_t owed() const noexcept { return room_.owed(); }
+  [[nodiscard]] std::uint64_t debt() const noexcept { return room_.debt(); }
   [[nodiscard]] std::uint64_t credit() const noexcept { return room_.budget().credit(); }
   /// By who makes room: do this rank's threads do nothing?
   void set_idle(bool idle) noexcept { room_.budget().set_idle(idle); }

@@ -47,7 +47,7 @@ class BasicRoom {
 
   /// May so many blocks be filled? False: want() them, and look again.
   [[nodiscard]] bool admitted(std::uint64_t blocks) noexcept {
-    return limitless() || (owed() == 0 && (budget_.credit() >= blocks || budget_.available() >= blocks));
+    return limitless() || (debt() == 0 && (budget_.credit() >= blocks || budget_.available() >= blocks));
   }
   /// Again and again while one waits: it is noted once.
   [[nodiscard]] bool want(std::uint64_t blocks) noexcept {
@@ -63,7 +63,7 @@ class BasicRoom {
   [[nodiscard]] bool charge(BudgetUse use, std::uint64_t blocks) noexcept {
     const Charge how = budget_.charge(use, blocks);
     if (how == Charge::none) {
-      owed_.fetch_add(blocks, std::memory_order_relaxed);
+      debt_.fetch_add(blocks, std::memory_order_relaxed);
       return true;
     }
     // Who takes while another one asks may owe it what he took: the ring of that one may have come before.
@@ -76,7 +76,7 @@ class BasicRoom {
     return given || settled.all;
   }
   /// Blocks that should leave, so that as many as `headroom` can be filled.
-  [[nodiscard]] std::uint64_t short_of(std::uint64_t headroom) noexcept { return limitless() ? 0 : owed() + budget_.to_evict(headroom); }
+  [[nodiscard]] std::uint64_t short_of(std::uint64_t headroom) noexcept { return limitless() ? 0 : debt() + budget_.to_evict(headroom); }
   /// There is nowhere to go, and nobody asked for a limit.
   void lift_limit() noexcept { limitless_.store(true, std::memory_order_relaxed); }
   // relaxed, here and wherever else none is named: numbers. The bell orders what was noted before it was rung.
@@ -93,19 +93,19 @@ class BasicRoom {
   [[nodiscard]] bool balance(std::uint64_t needed) noexcept {
     bool tell = given_.exchange(false, std::memory_order_acq_rel);   // acquire, release: as note_given() says
     for (;;) {
-      tell |= pay_owed();
-      const std::uint64_t owed = limitless() ? 0 : this->owed();
-      const Ask ask = budget_.ask(owed, limitless() ? 0 : needed);
+      tell |= pay_debt();
+      const std::uint64_t debt = limitless() ? 0 : this->debt();
+      const Ask ask = budget_.ask(debt, limitless() ? 0 : needed);
       tell |= ask == Ask::others;
-      if (owed == 0 || ask != Ask::free) break;   // who gave before the ask was seen rings nobody. What is needed stays where it is: who waits takes it
+      if (debt == 0 || ask != Ask::free) break;   // who gave before the ask was seen rings nobody. What is needed stays where it is: who waits takes it
     }
     return budget_.trim() || tell;
   }
 
   /// It asks, or owes: whoever could give, or pay, may not have been able to when it was rung, and is not rung when it is. So the keeper looks again after a while.
-  [[nodiscard]] bool unsettled() const noexcept { return owed() != 0 || budget_.asks(); }
+  [[nodiscard]] bool unsettled() const noexcept { return debt() != 0 || budget_.asks(); }
 
-  [[nodiscard]] std::uint64_t owed() const noexcept { return owed_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t debt() const noexcept { return debt_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t low() const noexcept { return low_; }
   [[nodiscard]] Rank& budget() noexcept { return budget_; }
   [[nodiscard]] const Rank& budget() const noexcept { return budget_; }
@@ -120,16 +120,16 @@ class BasicRoom {
 
   /// Takes off what is owed.
   Settled settle(std::uint64_t blocks) noexcept {
-    std::uint64_t owed = this->owed(), paid = 0;
+    std::uint64_t debt = this->debt(), paid = 0;
     do {
-      if (owed == 0) return {0, false};
-      paid = std::min(owed, blocks);
-    } while (!owed_.compare_exchange_strong(owed, owed - paid, std::memory_order_relaxed, std::memory_order_relaxed));
-    return {paid, paid == owed};
+      if (debt == 0) return {0, false};
+      paid = std::min(debt, blocks);
+    } while (!debt_.compare_exchange_strong(debt, debt - paid, std::memory_order_relaxed, std::memory_order_relaxed));
+    return {paid, paid == debt};
   }
   /// True: some went to a rank that asks.
-  bool pay_owed() noexcept {
-    const std::uint64_t owed = this->owed(), got = owed == 0 ? 0 : budget_.charge_part(BudgetUse::owned, owed);
+  bool pay_debt() noexcept {
+    const std::uint64_t debt = this->debt(), got = debt == 0 ? 0 : budget_.charge_part(BudgetUse::owned, debt);
     if (got == 0) return false;
     const std::uint64_t paid = settle(got).paid;   // others may have paid some of it meanwhile
     return paid != got && budget_.discharge(BudgetUse::owned, got - paid);
@@ -139,7 +139,7 @@ class BasicRoom {
 
   Rank budget_;
   const std::uint64_t low_;
-  Atomic<std::uint64_t> owed_{0}, wanted_{0};
+  Atomic<std::uint64_t> debt_{0}, wanted_{0};
   Atomic<bool> limitless_{false}, relieved_{false}, given_{false};
 };
 

@@ -50,12 +50,14 @@ bool CheckedEngine::protect(BlockRange run, Access access) noexcept {
   for (std::uint64_t b = raw(run.first); b < raw(run.first) + run.count; ++b) {
     std::atomic<std::uint32_t>& word = rights_[BlockId{b}];
     std::uint32_t old = word.load(std::memory_order_relaxed);   // relaxed: the exchange decides
-    // acq_rel: release, so that who enters under new rights sees the bytes put there before; acquire, see below.
+    // acq_rel: release, so that who enters under new rights sees the bytes put there before; acquire, see
+    // below.
     while (!word.compare_exchange_weak(old, (old & ~kRights) | static_cast<std::uint32_t>(access),
                                        std::memory_order_acq_rel, std::memory_order_relaxed)) {
     }
     if (static_cast<std::uint32_t>(access) >= (old & kRights)) continue;
-    // Copies that began under more rights. acquire: their stores come before what the caller does next (a diff, say).
+    // Copies that began under more rights. acquire: their stores come before what the caller does next (a
+    // diff, say).
     while (word.load(std::memory_order_acquire) >= kCopy) ::sched_yield();
   }
   return true;
@@ -77,7 +79,8 @@ bool CheckedEngine::try_enter(BlockId block, Access wanted) noexcept {
 }
 
 void CheckedEngine::leave(BlockId block) noexcept {
-  rights_[block].fetch_sub(kCopy, std::memory_order_release);   // release: our stores come before protect() returns
+  // release: our stores come before protect() returns.
+  rights_[block].fetch_sub(kCopy, std::memory_order_release);
 }
 
 Result<void> CheckedEngine::enter(std::uint64_t offset, Access wanted) {

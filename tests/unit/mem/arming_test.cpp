@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kPages = 10'000;
 
-struct Rested {
+struct Retired {
   std::vector<std::vector<PageId>> calls;
   Arming arming{std::move(PageSet::create(kPages).value()), [this](std::span<const PageId> pages) {
                   EXPECT_TRUE(std::is_sorted(pages.begin(), pages.end()));
@@ -24,28 +24,28 @@ struct Rested {
                 }};
 };
 
-TEST(Arming, LaysThoseThatAreSoonLookedAtToRestAtTheEndOfATurn) {
-  Rested rested;
-  for (const std::uint64_t page : {7, 3, 5, 3}) rested.arming.arm(PageId{page}, 10);
-  EXPECT_TRUE(rested.calls.empty());
-  rested.arming.lay_to_rest();
-  ASSERT_EQ(rested.calls.size(), 1);
-  EXPECT_EQ(rested.calls[0], (std::vector{PageId{3}, PageId{5}, PageId{7}}));
+TEST(Arming, RetiresPagesThatAreExaminedSoonAtTheEndOfATurn) {
+  Retired retired;
+  for (const std::uint64_t page : {7, 3, 5, 3}) retired.arming.arm(PageId{page}, 10);
+  EXPECT_TRUE(retired.calls.empty());
+  retired.arming.end_turn();
+  ASSERT_EQ(retired.calls.size(), 1);
+  EXPECT_EQ(retired.calls[0], (std::vector{PageId{3}, PageId{5}, PageId{7}}));
 }
 
-TEST(Arming, WaitsForAQuarterOfWhatIsLookedAtBefore) {
-  Rested rested;
+TEST(Arming, WaitsForAQuarterOfWhatIsExaminedBefore) {
+  Retired retired;
   std::uint64_t armed = 0;
   const auto arm_and_end_turn = [&] {
-    rested.arming.arm(PageId{kPages - 1 - armed++}, 4000);
-    rested.arming.lay_to_rest();
+    retired.arming.arm(PageId{kPages - 1 - armed++}, 4000);
+    retired.arming.end_turn();
   };
   while (armed != 999) arm_and_end_turn();
-  EXPECT_TRUE(rested.calls.empty());
+  EXPECT_TRUE(retired.calls.empty());
   while (armed != 1999) arm_and_end_turn();   // the first thousand go in eight turns
-  ASSERT_EQ(rested.calls.size(), 8);
+  ASSERT_EQ(retired.calls.size(), 8);
   std::vector<PageId> all;
-  for (const auto& call : rested.calls) {
+  for (const auto& call : retired.calls) {
     EXPECT_EQ(call.size(), 125);
     all.insert(all.end(), call.begin(), call.end());
   }
@@ -54,31 +54,31 @@ TEST(Arming, WaitsForAQuarterOfWhatIsLookedAtBefore) {
   EXPECT_EQ(all.back(), PageId{kPages - 1});
 }
 
-TEST(Arming, LaysAllThatWaitToRestBeforeOneIsLookedAt) {
-  Rested rested;
-  rested.arming.arm(PageId{1}, 4000);
-  rested.arming.arm(PageId{2}, 4000);
-  rested.arming.before_look(PageId{3});
-  EXPECT_TRUE(rested.calls.empty());
-  rested.arming.before_look(PageId{2});
-  ASSERT_EQ(rested.calls.size(), 1);
-  EXPECT_EQ(rested.calls[0], (std::vector{PageId{1}, PageId{2}}));
-  rested.arming.before_look(PageId{2});
-  EXPECT_EQ(rested.calls.size(), 1);
+TEST(Arming, RetiresAllThatWaitBeforeOneIsExamined) {
+  Retired retired;
+  retired.arming.arm(PageId{1}, 4000);
+  retired.arming.arm(PageId{2}, 4000);
+  retired.arming.before_look(PageId{3});
+  EXPECT_TRUE(retired.calls.empty());
+  retired.arming.before_look(PageId{2});
+  ASSERT_EQ(retired.calls.size(), 1);
+  EXPECT_EQ(retired.calls[0], (std::vector{PageId{1}, PageId{2}}));
+  retired.arming.before_look(PageId{2});
+  EXPECT_EQ(retired.calls.size(), 1);
 }
 
 // Whatever the order: at a look a page rests as often as it was armed, but for what was armed again while it waited.
-TEST(Arming, HasEveryPageAtRestWhenItIsLookedAt) {
+TEST(Arming, HasRetiredEveryPageThatIsExamined) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Random random(seed);
     std::set<PageId> waits;
     Arming arming(std::move(PageSet::create(kPages).value()), [&](std::span<const PageId> pages) {
-      for (const PageId page : pages) EXPECT_EQ(waits.erase(page), 1) << "laid to rest, but not armed";
+      for (const PageId page : pages) EXPECT_EQ(waits.erase(page), 1) << "retired, but not armed";
     });
     for (int step = 0; step != 20'000 && !HasFailure(); ++step) {
       const PageId page{random.below(random.one_in(3) ? kPages : 64)};
       if (random.one_in(50)) {
-        arming.lay_to_rest();
+        arming.end_turn();
       } else if (random.one_in(8)) {
         arming.before_look(page);
         EXPECT_FALSE(waits.contains(page)) << "page " << raw(page) << ", seed " << seed;

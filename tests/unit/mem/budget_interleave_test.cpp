@@ -63,7 +63,7 @@ TEST(BudgetInterleave, NoAskIsMissed) {
     s.thread([&] { ring = t.a.discharge(BudgetUse::owned, 4); });
     s.run();
     if (!had) {
-      ASSERT_NE(answer, Ask::nobody);
+      ASSERT_NE(answer, Ask::none);
       // Either something was given after the ask, and the giver rings; or the asker found it; or its own ring makes the giver look.
       EXPECT_TRUE(answer == Ask::free || ring || t.a.trim()) << "an ask that nobody sees";
       EXPECT_NE(t.b.charge(BudgetUse::owned, 1), Charge::none);

@@ -112,7 +112,7 @@ TEST(Budget, WhoGivesUpAsksNoMore) {
   ASSERT_EQ(charge(host[0], BudgetUse::owned, 100), Got::done);
   ASSERT_EQ(charge(host[1], BudgetUse::owned, 30), Got::asked);
   EXPECT_EQ(host[0].to_evict(0), 30u);
-  EXPECT_EQ(host[1].ask(0, 0), Ask::nobody);
+  EXPECT_EQ(host[1].ask(0, 0), Ask::none);
   EXPECT_EQ(host[0].to_evict(0), 0u);
 }
 
@@ -166,7 +166,7 @@ TEST(Budget, RandomWalkMatchesAnOracle) {
           ASSERT_EQ(charge(host[r], use, n), Got::done) << "seed " << seed << " step " << step;
           used[r][u] += n;
         } else {
-          EXPECT_EQ(host[r].ask(0, 0), Ask::nobody);
+          EXPECT_EQ(host[r].ask(0, 0), Ask::none);
         }
       }
       for (std::size_t k = 0; k < kBudgetUses; ++k) ASSERT_EQ(host[r].used(static_cast<BudgetUse>(k)), used[r][k]);
@@ -183,9 +183,9 @@ TEST(Budget, AnAskIsWithinTheShare) {
   EXPECT_EQ(host[0].to_evict(0), 30u);
   EXPECT_EQ(host[1].ask(10, 60), Ask::others);
   EXPECT_EQ(host[0].to_evict(0), 10u);
-  EXPECT_EQ(host[1].ask(60, 1), Ask::nobody);
+  EXPECT_EQ(host[1].ask(60, 1), Ask::none);
   EXPECT_EQ(host[0].to_evict(0), 0u);
-  EXPECT_EQ(host[0].ask(1, 0), Ask::nobody) << "it has more than its share";
+  EXPECT_EQ(host[0].ask(1, 0), Ask::none) << "it has more than its share";
   EXPECT_EQ(host.host->asking.load(), 0u);
 }
 
@@ -280,7 +280,7 @@ TEST(Budget, ManyThreadsNeverExceedTheTotal) {
   for (std::thread& t : threads) t.join();
   EXPECT_LE(most, kTotal);
   EXPECT_GT(most, kTotal / 2) << "hardly anything was tried";
-  for (auto& b : host.budgets) EXPECT_EQ(b->ask(0, 0), Ask::nobody);
+  for (auto& b : host.budgets) EXPECT_EQ(b->ask(0, 0), Ask::none);
   host.expect_invariants();
   EXPECT_EQ(host.host->asking.load(), 0u);
 }
