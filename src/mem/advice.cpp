@@ -12,7 +12,7 @@
 namespace kasane::mem {
 
 Result<AdviceTable> AdviceTable::create(std::uint64_t pages) {
-  // Zeros that cost nothing until they are written: of nothing anything was said.
+  // Zeros that cost no memory until they are written: no advice was given.
   auto got = map_sparse(pages * sizeof(Word), "what programs say of pages");
   KASANE_TRY(got);
   return AdviceTable(reinterpret_cast<Word*>(*got), pages);

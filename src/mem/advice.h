@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program has said of pages: how it uses them, and which are to stay in DRAM. Hints to read-ahead and to whoever makes room; nothing that is right or wrong depends on them.
-// Thread safety: every call from any thread, fault handlers too. Nothing allocates after create(); a page of which nothing was said costs no memory.
+// What a program has said of pages: how it uses them, and which should stay in DRAM. These are hints to
+// read-ahead and eviction; no result depends on them.
+// Thread safety: every call from any thread, fault handlers too. Nothing allocates after create(). A page
+// without advice costs no memory.
 #pragma once
 
 #include <atomic>
@@ -13,11 +15,12 @@ namespace kasane::mem {
 
 enum class Usage : std::uint8_t {
   normal = 0,
-  sequential = 1,   ///< from its lower end to its upper one: much is read ahead, and what was used leaves first
-  random = 2,       ///< nothing is read ahead
-  once = 3,         ///< what was used leaves first
+  /// From its lower end to its upper one: read far ahead; pages that were used are evicted first
+  sequential = 1,
+  random = 2,   ///< not read ahead
+  once = 3,   ///< pages that were used are evicted first
 };
-/// Does a page leave before all those that are used in another way?
+/// Are pages of this usage evicted before all others?
 [[nodiscard]] constexpr bool leaves_first(Usage usage) noexcept { return usage == Usage::sequential || usage == Usage::once; }
 
 class AdviceTable {
@@ -30,7 +33,7 @@ class AdviceTable {
   ~AdviceTable();
 
   void use(PageRange, Usage) noexcept;
-  /// Pages stay as long as there were more holds than ends.
+  /// Pages stay in DRAM while there were more holds than ends.
   void hold(PageRange) noexcept;
   void end_hold(PageRange) noexcept;
 

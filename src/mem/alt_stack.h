@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// An alternate signal stack for the calling OS thread: fault handlers run there, since the running stack may be what faulted.
+// An alternate signal stack for the calling OS thread. Fault handlers run there, since the fault may be of
+// the running stack.
 //
-//   [ guard page | 256 KiB, grows down ]     a fault makes progress, so a whole network library may run on it
+//   [ guard page | 256 KiB, grows down ]     a fault handler communicates, so the network library may run on it
 //
-// Thread safety: create() and the destructor run on the same OS thread, not in a signal handler; the object may be moved between scopes.
-// Invariant: while it lives, the thread's alternate stack is this one; afterwards it is the one before (a sanitizer's, say).
+// Thread safety: create() and the destructor run on the same OS thread, not in a signal handler; the object
+// may be moved between scopes.
+// Invariant: while the object lives, it is the thread's alternate stack; afterwards the thread has the one
+// from before (a sanitizer's, say).
 #pragma once
 
 #include <signal.h>

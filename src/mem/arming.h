@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages whose next touch an eviction policy wants to know of, until V shows them no more (they are laid to rest): many at once, since each system call that takes translations away
-// interrupts the other cores.
+// Pages whose next touch an eviction policy wants to know. A page is armed, and later retired: V drops its
+// translations, so that the next access faults. Pages are retired in batches, since each system call that
+// drops translations interrupts the other cores.
 //
-//   armed ─┬─ looked at soon ─────────────▶ at rest, with all others of this turn
-//          └─ after many others (kMany) ──▶ waits until a quarter as many pages wait as are looked at before it: of each 2 MiB of memory several are among them then, for which one call will
-//                                           do, and each is still watched for most of the time ─▶ at rest, an eighth of them a turn: who makes room must not be away for long
-//   asked for while it waits ─▶ all that wait go to rest first: else the policy would find it touched, go on to the next one, and come round again and again
+//   armed ─┬─ examined soon ───────────▶ retired at the end of the turn, with all others of the turn
+//          └─ examined after kMany ────▶ waits until a quarter as many pages wait as are examined before it
+//                                        ─▶ an eighth of those that waited is retired each turn
+//   examined while it waits ─▶ all pages that wait are retired first
 //
-// Thread safety: none; whoever drives the policy. Memory: a bit a page of the space, taken when touched, and 8 bytes a page that waits.
+// Why a quarter: several of those pages lie in each 2 MiB of memory, so one call serves them, and each page
+// is still watched for most of the time. Why an eighth a turn: the keeper must return soon to making room.
+// Why all are retired before a page that waits is examined: the policy would take it for touched, go on to
+// the next page, and come back again and again.
+//
+// Thread safety: none; the thread that drives the policy. Memory: a bit a page of the space, committed when
+// it is touched, and 8 bytes a page that waits.
 #pragma once
 
 #include <cstddef>
@@ -25,14 +32,14 @@ class Arming {
  public:
   using Retire = std::function<void(std::span<const PageId> sorted)>;
 
-  /// waiting: an empty set of as many as there are pages. rest: lays pages to rest.
+  /// waiting: an empty set for as many pages as there are. retire: drops V's translations of these pages.
   Arming(PageSet waiting, Retire retire) : waiting_(std::move(waiting)), retire_(std::move(retire)) {}
 
-  /// before: so many other pages, at least, are looked at before it is.
+  /// before: at least so many other pages are examined before this one.
   void arm(PageId page, std::uint32_t before);
-  /// At the end of a turn.
+  /// Retires what is due.
   void end_turn();
-  /// The page is about to be looked at.
+  /// The policy is about to examine the page.
   void before_look(PageId page);
 
  private:
@@ -42,9 +49,9 @@ class Arming {
   void retire(std::span<const PageId> sorted);
   void retire_some(std::size_t most);
 
-  PageSet waiting_;   ///< what is in one of these
+  PageSet waiting_;   ///< the pages of the three vectors
   std::vector<PageId> soon_, later_;
-  std::vector<PageId> retiring_;       ///< sorted; those before retired_ are gone
+  std::vector<PageId> retiring_;   ///< sorted; the first retired_ are done
   std::size_t retired_ = 0;
   Retire retire_;
 };

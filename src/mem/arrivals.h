@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages that have come into DRAM since somebody last asked, and when they came: for whoever chooses what leaves.
+// Pages that have come into DRAM since the keeper last asked, and when they came: for the choice of what to
+// evict.
 //
-//   who fills a frame         note(page)                  a bit, and 16 bits of a clock
-//   who makes room            take(f)                     f(page) in the order in which they came
-//                             just_came(page)             it stays for now: else it could be gone before whoever waited for it has used it, again and again
+//   a thread that fills a frame     note(page)         a bit, and 16 bits of a clock
+//   the keeper                      take(f)            f(page) in the order in which the pages came
+//                                   just_came(page)    it stays for now: a thread that waited for the page must have time to use it
 //
-// Thread safety: note() and just_came() from any thread, fault handlers too; take() by one thread. A page that was never noted costs no memory.
+// Thread safety: note() and just_came() from any thread, fault handlers too; take() by one thread. A page
+// that was never noted costs no memory.
 #pragma once
 
 #include <algorithm>
@@ -26,13 +28,14 @@ class Arrivals {
   Arrivals& operator=(Arrivals&&) = delete;
   ~Arrivals();
 
-  /// The page has come, or more of it.
+  /// The page, or a further part of it, has come into DRAM.
   void note(PageId page) noexcept {
     if (noted_.contains(page)) return;
     ticks_[raw(page)].store(tick(), std::memory_order_relaxed);   // relaxed: a number
     noted_.insert(page);
   }
-  /// Calls f(page) for those that were noted since they were last taken, `most` at most: in the order in which they came, as far as a clock of kTickNs knows it.
+  /// Calls f(page) for at most `most` pages that were noted since the last take(), in the order in which they
+  /// came, as far as a clock of kTickNs tells.
   template <class F>
   void take(const F& f, std::uint64_t most) {
     taken_.clear();
@@ -44,7 +47,8 @@ class Arrivals {
     std::stable_sort(taken_.begin(), taken_.end(), [](const Taken& x, const Taken& y) { return x.age > y.age; });
     for (const Taken& taken : taken_) f(taken.page);
   }
-  /// Less than about kYouthNs ago; of a page that came a multiple of 17 s ago it may say so, too.
+  /// Did it come less than about kYouthNs ago? Also true, by mistake, of a page that came a multiple of 17 s
+  /// ago.
   [[nodiscard]] bool just_came(PageId page) const noexcept { return age(page, tick()) <= kYouthNs / kTickNs; }
 
  private:
@@ -60,7 +64,7 @@ class Arrivals {
     PageId page;
   };
 
-  PageSet noted_;   ///< of pages
+  PageSet noted_;
   std::atomic<Tick>* ticks_;
   std::uint64_t pages_;
   std::vector<Taken> taken_;

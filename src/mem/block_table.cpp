@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Storage of the block table and the walk of block sets. One anonymous MAP_NORESERVE map each: untouched parts read as zero and
-// cost nothing, and zero is the right start for words, bits and counts.
-//
-// Thread safety: as block_table.h says; the proof that no member is missed stands there too.
+// One anonymous MAP_NORESERVE mapping for each table and set: untouched parts read as zero and cost no
+// memory, and zero is the right start for words, bits and counts.
 #include "mem/block_table.h"
 
 #include <sys/mman.h>
@@ -48,7 +46,8 @@ template <class Word, class Id>
 bool WordTable<Word, Id>::drop(BlockRange blocks) noexcept {
   constexpr std::uint64_t kOfAPage = kBlockBytes / sizeof(std::atomic<Word>);
   KASANE_ASSERT(kasane::raw(blocks.first) % kOfAPage == 0 && blocks.count % kOfAPage == 0);
-  // The kernel takes the translations from every core before it returns: a fence, and more, for who sees the zeros.
+  // The kernel has dropped the translations on every core when it returns: at least a fence for a reader that
+  // sees the zeros.
   return drop_translations(reinterpret_cast<std::byte*>(words_ + kasane::raw(blocks.first)), blocks.count * sizeof *words_);
 }
 
@@ -91,15 +90,16 @@ NumberSet::~NumberSet() {
   if (mapped_) ::munmap(mapped_, mapped_bytes_);
 }
 
-// One more non-zero thing below counts_[level][index]. Where the count is not zero the levels above are right already; else
-// they are raised first, and lowered again if somebody else was quicker to make this one non-zero.
+// One more non-zero word or count below counts_[level][index]. If that count is not zero, the levels above
+// are right already. Else they are raised first, and lowered again if another thread made this count non-zero
+// meanwhile.
 void NumberSet::raise(int level, std::uint64_t index) noexcept {
   if (level == kLevels) return;
   std::atomic<std::uint32_t>& count = counts_[level][index];
-  // acquire: joining a running period, whose count above must be seen as done before ours is published.
+  // acquire: joins a running period, whose count above must be visible before ours is published.
   std::uint32_t old = count.load(std::memory_order_acquire);
   while (old != 0)
-    // acq_rel: acquire as above; release, so that who joins us later sees what we saw.
+    // acq_rel: acquire as above; release, so that a thread that joins later sees what this one saw.
     if (count.compare_exchange_weak(old, old + 1, std::memory_order_acq_rel, std::memory_order_acquire)) return;
   raise(level + 1, index / kFanOut);
   if (count.fetch_add(1, std::memory_order_acq_rel) != 0) lower(level + 1, index / kFanOut);
@@ -119,8 +119,8 @@ bool NumberSet::insert(std::uint64_t number) noexcept {
   // acquire: as in raise().
   std::uint64_t old = word.load(std::memory_order_acquire);
   while (old != 0)
-    // A member already? Then a locked read-modify-write all the same, so that insert() always orders what the caller stored before it
-    // (a dirty block) before whoever erases the member afterwards. acq_rel: as in raise().
+    // A member already? The read-modify-write is done all the same: insert() always orders what the caller
+    // stored before it (a dirty block) before a later erase(). acq_rel: as in raise().
     if (word.compare_exchange_weak(old, old | bit, std::memory_order_acq_rel, std::memory_order_acquire)) return (old & bit) == 0;
   raise(0, index / kFanOut);
   old = word.fetch_or(bit, std::memory_order_acq_rel);
@@ -132,13 +132,13 @@ void NumberSet::erase(std::uint64_t number) noexcept {
   KASANE_ASSERT(number < limit_);
   const std::uint64_t index = number / kFanOut;
   const std::uint64_t bit = std::uint64_t{1} << (number % kFanOut);
-  // acq_rel: as in lower(). Only the call that empties the word counts down, so that erasing twice is harmless.
+  // acq_rel: as in lower(). Only the call that empties the word counts down, so erasing twice is harmless.
   if (bits_[index].fetch_and(~bit, std::memory_order_acq_rel) == bit) lower(0, index / kFanOut);
 }
 
 bool NumberSet::contains(std::uint64_t number) const noexcept {
   KASANE_ASSERT(number < limit_);
-  // acquire: a member found shows what its inserter did before.
+  // acquire: a member that is found shows what its inserter did before.
   return (bits_[number / kFanOut].load(std::memory_order_acquire) >> (number % kFanOut)) & 1;
 }
 
@@ -156,7 +156,7 @@ std::uint64_t NumberSet::next(std::uint64_t from) const noexcept {
   }
 }
 
-// The first word >= from that is not zero. Counts may say too much, never too little: a group that turns out to be empty is passed over.
+// The first word >= from that is not zero. Counts may be too high, never too low: an empty group is skipped.
 std::uint64_t NumberSet::next_word(std::uint64_t from) const noexcept {
   while (from < words_) {
     const std::uint64_t group = next_count(0, from / kFanOut);
@@ -180,7 +180,8 @@ std::uint64_t NumberSet::next_count(int level, std::uint64_t from) const noexcep
       end = std::min(end, (group + 1) * kFanOut);
     }
     for (; from < end; ++from)
-      // relaxed: for a member that was there before this walk its counts are, too (coherence), and no other is promised.
+      // relaxed: the counts of a member that was there before this walk are visible, too (coherence); the
+      // walk promises no other member.
       if (counts_[level][from].load(std::memory_order_relaxed) != 0) return from;
   }
   return kNone;

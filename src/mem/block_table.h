@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The block table: one 32-bit word a block that alone says what this rank has of it. The meaning of the bits is the
-// coherence protocol's (dsm/protocol.h); here are storage, the sets of blocks and nothing else.
+// The block table: one 32-bit word a block, which alone says what this rank has of the block. The coherence
+// protocol defines the bits (dsm/protocol.h). Here are the storage and the sets of blocks and pages.
 //
-// Thread safety: words are atomics; NumberSet's operations are lock-free. Memory is reserved, not committed: only words and
-// set pages that were touched cost DRAM. Nothing here allocates after create(), so all of it may run in a fault handler.
+// Thread safety: words are atomics; NumberSet's operations are lock-free. Memory is reserved, not committed:
+// only words and parts of sets that were touched cost DRAM. Nothing allocates after create(), so all of it
+// may run in a fault handler.
 #pragma once
 
 #include <atomic>
@@ -16,23 +17,27 @@
 
 namespace kasane::mem {
 
-/// A set of numbers below a limit: a bitmap under levels of counters, so that a walk of a sparse set touches only what is set.
+/// A set of numbers below a limit: a bitmap under levels of counters, so that a walk of a sparse set touches
+/// only what is set.
 ///
 ///   counts_[2]   one for 64 of counts_[1]     how many of those are not zero, or a little more
 ///   counts_[1]   one for 64 of counts_[0]     how many of those are not zero, or a little more
 ///   counts_[0]   one for 64 words of bits_    how many of those are not zero, or a little more
 ///   bits_        a bit a number
 ///
-/// The summaries are counts, not bits. A summary bit would be cleared by a thread that has just seen the level below empty. An
-/// insertion may come in between, and its member would be invisible for a moment. A count has no such moment:
+/// The summaries are counts, not bits. A summary bit would be cleared by a thread that has just seen the
+/// level below empty. An insertion may come in between, and its member would be invisible for a moment. A
+/// count has no such moment:
 ///
-/// Invariant: a thread that makes a word or count non-zero has counted above *before*, and counts down above only *after* that
-/// word or count went back to zero. So a count is never less than the number of non-zero words or counts below it.
-/// Proof. A period of a word is from one 0→non-zero change to the next change back. Its +1 above happens before it starts, its −1 after
-/// it ends. So in the modification order of the count above, every prefix holds each period's +1 before its −1: no period ever
-/// adds less than 0 to the value, and one that has begun and not ended adds exactly 1. An attempt that turns out to find the word non-zero
-/// takes back its own +1 and likewise never adds less than 0. The argument climbs level by level.
-/// A thread that joins a running period (sets a bit in a non-zero word) has acquired that word, hence sees its +1 as done.
+/// Invariant: a thread that makes a word or count non-zero has counted above *before*, and counts down above
+/// only *after* that word or count went back to zero. So a count is never less than the number of non-zero
+/// words or counts below it. Proof. A period of a word is from one 0→non-zero change to the next change back.
+/// Its +1 above happens before it starts, its −1 after it ends. So in the modification order of the count
+/// above, every prefix holds each period's +1 before its −1: no period ever adds less than 0 to the value,
+/// and one that has begun and not ended adds exactly 1. An attempt that turns out to find the word non-zero
+/// takes back its own +1 and likewise never adds less than 0. The argument climbs level by level. A thread
+/// that joins a running period (sets a bit in a non-zero word) has acquired that word, hence sees its +1 as
+/// done.
 class NumberSet {
  public:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
@@ -46,8 +51,8 @@ class NumberSet {
   bool insert(std::uint64_t) noexcept;
   void erase(std::uint64_t) noexcept;
   [[nodiscard]] bool contains(std::uint64_t) const noexcept;
-  /// The first member >= from, or kNone. A walk sees a member that is there throughout; one that is inserted or erased meanwhile
-  /// may be seen or not. The walking thread itself may insert and erase.
+  /// The first member >= from, or kNone. A walk sees a member that is there throughout; one that is inserted
+  /// or erased meanwhile may be seen or not. The walking thread itself may insert and erase.
   [[nodiscard]] std::uint64_t next(std::uint64_t from) const noexcept;
 
  private:
@@ -94,7 +99,7 @@ class Set {
 using BlockSet = Set<BlockId>;
 using PageSet = Set<PageId>;
 
-/// A word for each block, or page.
+/// A word for each block or page.
 template <class Word, class Id = BlockId>
 class WordTable {
  public:
@@ -106,8 +111,9 @@ class WordTable {
   [[nodiscard]] std::atomic<Word>& operator[](Id id) noexcept { return words_[raw(id)]; }
   [[nodiscard]] const std::atomic<Word>& operator[](Id id) const noexcept { return words_[raw(id)]; }
   [[nodiscard]] std::uint64_t blocks() const noexcept { return blocks_; }
-  /// The words of these blocks, whole OS pages of them, become 0, and cost no memory any more. Meanwhile nobody else may change one; who reads one sees what it was, or 0. False: nothing has
-  /// happened (the program has locked its memory).
+  /// Sets the words of these blocks to 0 and gives their memory back; the words fill whole OS pages. No other
+  /// thread may change them meanwhile; a reader sees the old word or 0. False: nothing was changed (the
+  /// program has locked its memory).
   [[nodiscard]] bool drop(BlockRange) noexcept;
 
  private:
