@@ -16,7 +16,7 @@
 namespace kasane::mem {
 namespace {
 
-/// How large a frame a touch makes there, where that is more than an OS page; else 0.
+/// The size of the frame that a touch makes there, where it is larger than an OS page; else 0.
 std::uint64_t large_at(const MemoryFile& file, std::uint64_t offset) noexcept {
   return file.large_frame_bytes <= file.pages.page_bytes_at(offset) ? file.large_frame_bytes : 0;
 }
@@ -24,7 +24,8 @@ std::uint64_t large_at(const MemoryFile& file, std::uint64_t offset) noexcept {
 }  // namespace
 
 Result<std::unique_ptr<BounceBuffers>> BounceBuffers::create(MemoryFile file) {
-  // One large frame where the machine has one: a transfer looks up a single page then. Reserved twice as long, to be aligned.
+  // One large frame where the machine has one: a transfer then looks up a single page. Twice the size is
+  // reserved, for the alignment.
   void* const reserved = ::mmap(nullptr, 2 * kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) return fail_errno(Errc::limit, "no room for the staging memory of a spill file (see ulimit -v)");
   auto* const first = static_cast<std::byte*>(reserved);
@@ -50,12 +51,14 @@ BounceBuffers::Part BounceBuffers::first_part(const std::byte* base, std::uint64
   const std::uint64_t large = large_at(file_, offset);
   if (large == 0) return {bytes, true};
   if (offset % large == 0 && bytes >= large) return {bytes - bytes % large, false};
-  return {std::min(bytes, large - offset % large), true};   // in place a part of a large frame would make all of it
+  // In place, a part of a large frame would make all of it
+  return {std::min(bytes, large - offset % large), true};
 }
 
 std::span<std::byte> BounceBuffers::take(std::uint64_t bytes) noexcept {
-  std::uint64_t free = free_.load(std::memory_order_relaxed);   // relaxed: a guess, which the compare-swap checks
-  // acquire: pairs with give_back(): who had the piece is over with it.
+  // relaxed: a guess, which the compare-swap checks.
+  std::uint64_t free = free_.load(std::memory_order_relaxed);
+  // acquire: pairs with give_back(): the last user of the buffer has finished with it.
   while (free != 0 && !free_.compare_exchange_weak(free, free & (free - 1), std::memory_order_acquire, std::memory_order_relaxed)) {
   }
   if (free == 0) return {};
@@ -88,7 +91,8 @@ int BounceBuffers::write(std::uint64_t offset, std::span<const std::byte> bytes)
     else if (errno == EFBIG) break;
     else if (errno != EINTR) error = errno;
   }
-  if (!bytes.empty() && error == 0) {   // a lowered limit of file sizes holds for memory files, too, but not for stores
+  // The limit of file sizes was lowered. It holds for memory files, too, but not for stores.
+  if (!bytes.empty() && error == 0) {
     held.may_be_sent();
     std::byte* const frames = map_small(offset, bytes.size());
     if (frames == nullptr) {
@@ -102,7 +106,8 @@ int BounceBuffers::write(std::uint64_t offset, std::span<const std::byte> bytes)
   return error;
 }
 
-/// A mapping of the bytes, in which each OS page gets a frame of its own. Null: the process has no room for one.
+/// A mapping of the bytes in which each OS page gets a frame of its own. Null: the process has no room for
+/// one.
 std::byte* BounceBuffers::map_small(std::uint64_t offset, std::uint64_t bytes) const noexcept {
   void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.fd, static_cast<off_t>(offset));
   if (mapped == MAP_FAILED) return nullptr;
@@ -110,7 +115,7 @@ std::byte* BounceBuffers::map_small(std::uint64_t offset, std::uint64_t bytes) c
   return static_cast<std::byte*>(mapped);
 }
 
-/// Where the kernel refuses, for want of memory, the transfer will say so.
+/// Where the kernel refuses for lack of memory, the transfer reports it.
 void BounceBuffers::make_small(std::uint64_t offset, std::uint64_t bytes) const noexcept {
   if (large_at(file_, offset) == 0) return;
   const int saved = errno;

@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory through which blocks that have no frame come from the spill file: read into a piece of it, and written into the memory file from there, which makes the frame.
+// Bounce buffers, through which blocks without a frame are read from the spill file. A block is read into a
+// buffer and copied from there into the memory file, which makes its frame.
 //
-//   spill file ──direct──▶ piece ──pwrite──▶ frame              the frame is not zeroed first and gets no translation in A, which punching would have to take away
-//                                ──fill()──▶ frame and view     likewise, shown in V by the same call, where the engine can and the blocks are to be read (View)
-//   spill file ──direct──▶ frame, through A ("in place")        no copy: better where frames are large (mem/large_frames.h) and many OS pages are made as one
+//   spill file ──direct──▶ buffer ──pwrite──▶ frame             staged: the frame is not zeroed first, and gets no
+//                                                               translation in A that punching would have to remove
+//                                 ──fill()──▶ frame and view    likewise, and shown in V by the same call, where the
+//                                                               engine can and the blocks are to be used (View)
+//   spill file ──direct──▶ frame, through A                     in place: no copy; better where frames are large
+//                                                               (mem/large_frames.h), as many OS pages are made as one
 //
-// What is staged has no other frames than its own blocks, whatever size the kernel gives mappings. Nothing makes a large one where one of its blocks is.
+// Staged blocks have no other frames than their own, whatever frame size the kernel uses for mappings. No
+// large frame is made later where one of its blocks is.
 //
-// Pieces are given lowest first, and few at once, so that they are still in the processor's cache when they are copied. Nobody waits for one: who gets none reads in place.
-// So whoever is slow to complete his reads keeps nobody else from reading. The memory is no part of M: it may be registered with the kernel, as no frame may (rule 9).
+// The lowest free buffer is given first, and few are in use at once, so that they are still in the
+// processor's cache when they are copied. No thread waits for a buffer: without one, a read goes in place, so
+// a thread that is slow to complete its reads does not delay others. The buffers are no part of M: they may
+// be registered with the kernel, which frames may not be (rule 9).
 //
-// Thread safety: everything from any thread, fault handlers too, but for create().
-// Invariant: a piece is free, or belongs to one read.
+// Thread safety: everything but create() from any thread, fault handlers too.
+// Invariant: a buffer is free, or belongs to one read.
 #pragma once
 
 #include <atomic>
@@ -26,44 +33,48 @@
 
 namespace kasane::mem {
 
-/// Blocks that come may be used at once: whoever reads them back holds their bits, and gives the right to that afterwards, too, to those that have not got it.
+/// Blocks that are read may be used as soon as they come. The thread that brings them in holds their bits,
+/// and afterwards gives the right to the blocks that have not got it yet.
 struct View {
-  FaultEngine* engine = nullptr;     ///< null: none of them
-  BlockRange but{BlockId{0}, 0};     ///< not these
-  Access access = Access::read;      ///< the right: to read, or to write, too
+  FaultEngine* engine = nullptr;   ///< null: no block is shown
+  BlockRange but{BlockId{0}, 0};   ///< these are not shown
+  Access access = Access::read;   ///< to read, or to read and write
 };
 
-/// The memory file that a spill file's blocks belong to, and where it is mapped (A).
+/// The memory file to which a spill file's blocks belong, and where it is mapped (A).
 struct MemoryFile {
   int fd;
   std::byte* base;
   Pages pages;                         ///< of the space
-  std::uint64_t large_frame_bytes = 0;   ///< what mappings were advised to have where pages are at least as long; 0: nothing
+  /// The frame size that was advised for mappings of pages at least as long; 0: none
+  std::uint64_t large_frame_bytes = 0;
 };
 
 class BounceBuffers {
  public:
-  static constexpr std::uint32_t kBufferBytes = 64u << 10;     ///< the most that is read at once
-  static constexpr std::size_t kBytes = 64 * kBufferBytes;     ///< in all, for as long as it lives
+  static constexpr std::uint32_t kBufferBytes = 64u << 10;   ///< of one buffer: the most that is read at once
+  static constexpr std::size_t kBytes = 64 * kBufferBytes;   ///< in all, for as long as it lives
 
-  /// The file outlives it, as long as something is read.
+  /// The file must outlive the last read.
   static Result<std::unique_ptr<BounceBuffers>> create(MemoryFile);
   BounceBuffers(const BounceBuffers&) = delete;
   BounceBuffers& operator=(const BounceBuffers&) = delete;
-  /// All pieces were given back.
+  /// All buffers were given back.
   ~BounceBuffers();
 
-  /// How a run of blocks that is to come to base + offset should begin: so many bytes of it, through here or in place (then whole large frames, or another's memory).
+  /// How the first part of a run of blocks is to be read to base + offset: its length, and whether through a
+  /// buffer or in place (whole large frames, or memory that is not the file's).
   struct Part {
     std::uint64_t bytes;
     bool staged;
   };
   [[nodiscard]] Part first_part(const std::byte* base, std::uint64_t offset, std::uint64_t bytes) const noexcept;
-  /// A piece, or so many bytes of it; none: all are taken.
+  /// A buffer, or so many bytes of it; empty: all are taken.
   [[nodiscard]] std::span<std::byte> take(std::uint64_t bytes) noexcept;
-  /// Writes whole blocks to the memory file, or where they are shown, too. 0 or an errno.
+  /// Copies whole blocks into the memory file, or also into V where they are to be shown. 0 or an errno.
   [[nodiscard]] int deliver(std::uint64_t offset, std::span<const std::byte> bytes, const View& = {}) const noexcept;
-  /// No piece was left for a part that should be staged, so it will come in place: its frames first, if they would be larger.
+  /// No buffer was left for a part that should be staged, so it is read in place. Makes its frames first,
+  /// where a touch would make larger ones.
   void make_small(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   /// What take() gave.
   void give_back(std::span<std::byte>) noexcept;
@@ -78,7 +89,7 @@ class BounceBuffers {
 
   const MemoryFile file_;
   std::byte* const memory_;
-  std::atomic<std::uint64_t> free_{~std::uint64_t{0}};   // bit i: piece i
+  std::atomic<std::uint64_t> free_{~std::uint64_t{0}};   // bit i: buffer i
 };
 
 }  // namespace kasane::mem

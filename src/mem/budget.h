@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// The DRAM of a host, shared by its ranks: who may fill how many blocks.
+// The DRAM of a host, shared by its ranks: how many blocks each rank may fill.
 //
-//   total ──┬── free, in shared memory: granted to nobody
-//           ├── held by rank 0 ──┬── used: owned pages, cached copies, twins, page tables, entries of the runtime's own, stacks
-//           │                    └── credit: granted, not used; charges and discharges meet only here
+//   total ──┬── free, in shared memory: granted to no rank
+//           ├── held by rank 0 ──┬── used: owned pages, cached copies, twins, page tables, entries, stacks
+//           │                    └── credit: granted, not used; only here do charges and discharges meet
 //           └── held by rank 1 ── …
 //
-// A rank takes from free in batches and gives back when it has two batches too many. **Fair shares:** free blocks are anybody's. When there are none, a rank
-// below its share (total / ranks) asks; from then on no rank above its share takes, and each such rank owes what is asked for, down to its share: it gives its
-// credit, then what it evicts. Where nobody is above, the shares add up to the total, so an ask within a share is always met in the end. Who asks, and until when,
-// is said by mem/room.h.
+// A rank takes from free in batches, and gives back when it has more than two batches to spare.
 //
-// A rank whose threads do nothing is *idle*, and says so: its share is the floor then, and what it leaves is in equal parts the others'. So it gives way as far as that, and gets its own back by asking.
+// **Fair shares.** Any rank may take free blocks. When there are none, a rank below its share (total / ranks)
+// asks. From then on no rank above its share takes, and each such rank gives what is asked for until it is
+// down to its share: first its credit, then what it evicts. If no rank is above its share, the shares add up
+// to the total; so an ask within a share is always met in the end. mem/room.h says which thread asks, and
+// until when.
 //
-// Nothing here blocks, sleeps or sends messages: answers say what the caller has to do.
+// **Idle ranks.** A rank whose threads do nothing says so. Its share is then the floor, and the other ranks
+// share the rest equally. It gives way down to the floor, and gets its own share back by asking.
 //
-// Thread safety: any thread of a rank, fault handlers too; ask() by one. Ranks meet in HostBudget only.
-// Invariants: used + credit <= held, and free + the sum of held <= total, at every moment; equal when nothing is under way. So the total is never exceeded.
+// Nothing here blocks, sleeps or sends messages: the answers say what the caller has to do.
+//
+// Thread safety: any thread of a rank, fault handlers too; ask() by one thread. Ranks meet only in
+// HostBudget.
+// Invariants: used + credit <= held, and free + the sum of held <= total, at every moment; equal when no call
+// is under way. So the total is never exceeded.
 #pragma once
 
 #include <algorithm>
@@ -32,19 +38,22 @@
 
 namespace kasane::mem {
 
-/// What blocks of DRAM are used for.
+/// What the blocks of DRAM are used for.
 enum class BudgetUse : std::uint8_t { owned, cached, twins, page_tables, entries, stacks };
 inline constexpr std::size_t kBudgetUses = 6;
 
-/// Of a use that is presumed first and measured later: blocks charged up to the measurement, and blocks that it found.
+/// Of a use that is presumed first and measured later: the blocks charged until the measurement, and the
+/// blocks that it found.
 struct Measured {
   std::uint64_t charged, now;
 };
 
-/// none: there are not so many. had: they were this rank's. taken: they are yours, and the rank holds more than before, so that it may owe others something.
+/// none: there are too few. had: they were this rank's credit. taken: the rank took them from free; it holds
+/// more than before, so other ranks may have a claim on some.
 enum class [[nodiscard]] Charge : std::uint8_t { none, had, taken };
 
-/// nobody: nothing was asked for, or this rank has its share: it has to discharge something. free: there are as many: charge them. others: they owe some of it: ring them.
+/// none: nothing was asked for, or this rank has its share and must discharge something. free: there are as
+/// many, so charge them. others: other ranks have to give some; ring them.
 enum class [[nodiscard]] Ask : std::uint8_t { none, free, others };
 
 /// In memory that all ranks of a host map: bytes(ranks), aligned to 64.
@@ -54,12 +63,11 @@ struct BasicHostBudget {
   using Atomic = typename Atomics::template Atomic<T>;
 
   struct alignas(64) Slot {
-    Atomic<std::uint64_t> held{0};    // blocks; changed by its rank
-    Atomic<std::uint64_t> asked{0};   // blocks that the rank is short of, within its share
+    Atomic<std::uint64_t> held{0};   // blocks; changed by its rank
+    Atomic<std::uint64_t> asked{0};   // blocks that the rank lacks, within its share
   };
 
-  /// Once, by one rank, before the others look.
-  /// lowest: blocks that a rank can go on with.
+  /// By one rank, before the others use it. lowest: blocks with which a rank can still run.
   BasicHostBudget(std::uint64_t blocks, std::uint32_t of_ranks, std::uint64_t lowest = 0) noexcept
       : total(blocks), ranks(of_ranks), floor(std::min(blocks / of_ranks, std::max(lowest, blocks / of_ranks / 8))), free(blocks) {
     for (std::uint32_t r = 0; r < ranks; ++r) new (&slot(r)) Slot;
@@ -80,7 +88,8 @@ class BasicBudget {
  public:
   using Host = BasicHostBudget<Atomics>;
 
-  /// rank: among those of the host. batch: blocks taken from the host at once; 0: a 64th of the share, 1 to 1024.
+  /// rank: its number on the host. batch: blocks taken from the host at once; 0: a 64th of the share, 1 to
+  /// 1024.
   BasicBudget(Host& host, std::uint32_t rank, std::uint64_t batch = 0) noexcept
       : host_(host), slot_(host.slot(rank)), batch_(batch != 0 ? batch : std::clamp<std::uint64_t>(fair() / 64, 1, 1024)) {}
 
@@ -94,7 +103,7 @@ class BasicBudget {
     return how;
   }
 
-  /// As many of them as there are.
+  /// As many of the blocks as there are.
   [[nodiscard]] std::uint64_t charge_part(BudgetUse use, std::uint64_t blocks) noexcept {
     std::uint64_t got = 0;
     for (std::uint64_t credit = credit_.load(std::memory_order_relaxed); got != blocks;) {
@@ -107,14 +116,16 @@ class BasicBudget {
     return got;
   }
 
-  /// After they have been emptied (punched or unmapped). True: some went to a rank that asks: ring the others.
+  /// After blocks have been emptied (punched or unmapped). True: some went to a rank that asks; ring the
+  /// other ranks.
   bool discharge(BudgetUse use, std::uint64_t blocks) noexcept {
     add(used_[static_cast<std::size_t>(use)], 0 - blocks);
     credit_.fetch_add(blocks, std::memory_order_relaxed);   // relaxed: see spend()
     return trim();
   }
 
-  /// Gives others the unused blocks that are owed to them, or too many unless this rank asks itself. True as of discharge().
+  /// Gives other ranks the unused blocks that they ask for, or those beyond two batches unless this rank asks
+  /// itself. True: as discharge().
   bool trim() noexcept {
     std::uint64_t credit = credit_.load(std::memory_order_relaxed);
     for (;;) {
@@ -128,8 +139,9 @@ class BasicBudget {
     }
   }
 
-  /// By one thread of the rank. It is short of `must` and would have `may` more: from now on, and until it asks for something else, all of it is owed by others; or only what it must have, or
-  /// nothing, where it would hold more than its share.
+  /// By one thread of the rank, which lacks `must` blocks and would like `may` more. From now on, and until
+  /// the next ask(), the other ranks give all of them; or only the `must`, or none, where the rank would hold
+  /// more than its share.
   Ask ask(std::uint64_t must, std::uint64_t may) noexcept {
     const std::uint64_t room = share() - std::min(share(), held()), credit = credit_.load(std::memory_order_relaxed);
     std::uint64_t asked = 0;
@@ -142,14 +154,16 @@ class BasicBudget {
       if (before != 0) host_.asking.fetch_add(~std::uint32_t{0}, std::memory_order_relaxed);
       return Ask::none;
     }
-    // seq_cst with free: who gives looks at asking after it has added to free, we look at free after we have added to asking. So one of us sees the other.
+    // seq_cst with free: a giver reads `asking` after it has added to free; an asker reads free after it has
+    // added to `asking`. So one of them sees the other.
     if (before == 0) host_.asking.fetch_add(1, std::memory_order_seq_cst);
     return host_.free.load(std::memory_order_seq_cst) < asked ? Ask::others : Ask::free;
   }
 
   [[nodiscard]] bool asks() const noexcept { return slot_.asked.load(std::memory_order_relaxed) != 0; }
 
-  /// Blocks that should leave now: those that other ranks are short of, or what is missing for so many blocks to be had at once.
+  /// Blocks that should be evicted now: those that other ranks lack, or those missing for `headroom` blocks
+  /// to be available.
   [[nodiscard]] std::uint64_t to_evict(std::uint64_t headroom) noexcept {
     const std::uint64_t due = due_to_others(), ready = available();
     return std::max(due, headroom - std::min(headroom, ready));
@@ -164,16 +178,16 @@ class BasicBudget {
   [[nodiscard]] std::uint64_t used(BudgetUse use) const noexcept { return used_[static_cast<std::size_t>(use)].load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t held() const noexcept { return slot_.held.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t credit() const noexcept { return credit_.load(std::memory_order_relaxed); }
-  /// Of each rank while none is idle.
+  /// Each rank's share while no rank is idle.
   [[nodiscard]] std::uint64_t fair() const noexcept { return host_.total / host_.ranks; }
-  /// Of this one now.
+  /// This rank's share now.
   [[nodiscard]] std::uint64_t share() const noexcept {
     const std::uint32_t idle = host_.idle.load(std::memory_order_relaxed);
     if (idle == 0) [[likely]] return fair();
     if (idle_.load(std::memory_order_relaxed)) return host_.floor;
     return fair() + idle * (fair() - host_.floor) / std::max(host_.ranks - std::min(idle, host_.ranks), 1u);
   }
-  /// By one thread of the rank. True: that is news.
+  /// By one thread of the rank. True: the state changed.
   bool set_idle(bool idle) noexcept {
     if (idle_.load(std::memory_order_relaxed) == idle) return false;
     idle_.store(idle, std::memory_order_relaxed);
@@ -182,7 +196,8 @@ class BasicBudget {
   }
   [[nodiscard]] bool idle() const noexcept { return idle_.load(std::memory_order_relaxed); }
 
-  /// What is missing for so many blocks to be had at once, as far as the rank holds less than its share: others owe it, once it asks.
+  /// Blocks that are missing for `headroom` to be available, as far as the rank holds less than its share:
+  /// other ranks give them once it asks.
   [[nodiscard]] std::uint64_t rightful(std::uint64_t headroom) noexcept {
     return std::min(headroom - std::min(headroom, available()), share() - std::min(share(), held()));
   }
@@ -191,10 +206,11 @@ class BasicBudget {
   template <class T>
   using Atomic = typename Atomics::template Atomic<T>;
 
-  // relaxed, here and wherever else none is named: numbers. What a block held is ordered by the protocol that emptied it, not by its charge.
+  // relaxed, here and where no other order is named: these are numbers. The protocol that emptied a block
+  // orders its contents, not its charge.
   static void add(Atomic<std::uint64_t>& counter, std::uint64_t n) noexcept { counter.fetch_add(n, std::memory_order_relaxed); }
 
-  // 0: spent. Else how many are missing.
+  // 0: spent. Else the number of blocks that are missing.
   std::uint64_t spend(std::uint64_t blocks) noexcept {
     std::uint64_t credit = credit_.load(std::memory_order_relaxed);
     while (credit >= blocks) {
@@ -203,7 +219,7 @@ class BasicBudget {
     return blocks - credit;
   }
 
-  // A batch from the host, at least `least`; leaves what is above our share to those who ask.
+  // Takes a batch from the host, at least `least`; leaves what is above this rank's share to ranks that ask.
   bool take(std::uint64_t least) noexcept {
     const std::uint64_t mine = share() - std::min(share(), held());
     std::uint64_t most = std::max(least, batch_);
@@ -227,7 +243,7 @@ class BasicBudget {
     return asking > 1 || (asking == 1 && !asks());
   }
 
-  // What others ask for and nobody has given yet, as far as we are above our share.
+  // What other ranks ask for and have not got yet, as far as this rank is above its share.
   [[nodiscard]] std::uint64_t due_to_others() noexcept {
     if (!others_ask()) return 0;
     const std::uint64_t above = held() - std::min(held(), share());
@@ -248,15 +264,17 @@ class BasicBudget {
 using HostBudget = BasicHostBudget<StdAtomics>;
 using Budget = BasicBudget<StdAtomics>;
 
-/// What a rank needs beside its share of the budget, so long as the program allocates nothing beside global memory (docs/guide/memory.md).
+/// What a rank needs beside its share of the budget, if the program allocates nothing outside global memory
+/// (docs/guide/memory.md).
 inline constexpr std::uint64_t kSlackBytes = 12u << 20;
 
-/// Of a host that nobody gave one, in bytes: three quarters of the machine's memory, or of what the control groups of this process allow (group); of that at most what leaves the ranks
-/// their slack.
+/// The budget of a host that was given none, in bytes: three quarters of the machine's memory, or of the
+/// limit of this process's control groups (group); of a group's limit at most what leaves each rank its
+/// slack.
 [[nodiscard]] std::uint64_t default_budget(std::uint64_t machine, std::optional<std::uint64_t> group, std::uint32_t ranks) noexcept;
 
-/// The budget of a host in blocks: asked for in bytes, or where that is 0 the default_budget() here.
-/// Errc::invalid_argument with the size needed where each of the ranks could not hold `least_bytes` (what it pins).
+/// The budget of a host in blocks: asked_bytes, or default_budget() where that is 0. Errc::invalid_argument,
+/// with the size needed, where each rank could not hold `least_bytes` (what it pins).
 Result<std::uint64_t> budget_blocks(std::uint64_t asked_bytes, std::uint32_t ranks, std::uint64_t least_bytes);
 
 /// Memory of the machine, in bytes.

@@ -70,7 +70,7 @@ void Residency::count_in(BlockRange blocks) noexcept {
 
 void Residency::use_tables(BlockRange blocks) noexcept {
   const PageTables::Fresh fresh = tables_.note(blocks);
-  if (fresh.tables == 0) return;   // as almost always
+  if (fresh.tables == 0) return;   // almost always
   charge(BudgetUse::page_tables, fresh.tables);
   charge(BudgetUse::entries, fresh.entries);
   if (const std::uint64_t presumed = tables_.presumed(); presumed >= presumed_most_ && presumed - fresh.tables < presumed_most_) ring();
@@ -104,14 +104,15 @@ void Residency::use_stack(StackId stack) noexcept {
   if (presumed == 0) return;
   charge(BudgetUse::stacks, presumed);
   if (stacks_->many_presumed()) measure_stacks();
-  if (!stacks_used_.exchange(true)) ring();   // after it was noted: from now on who makes room does not sleep for ever
+  // After it was noted: from now on the keeper never sleeps without a limit.
+  if (!stacks_used_.exchange(true)) ring();
 }
 
 void Residency::measure_stacks() noexcept {
   if (const auto measured = stacks_->measure()) correct(BudgetUse::stacks, *measured);
 }
 
-// What was freed is looked at by who makes room, whenever that is: seq_cst, so that a page in the set is seen by who sees the flag.
+// The keeper examines freed pages when it wakes. seq_cst: if it sees the flag, it sees the page in the set.
 void Residency::note_freed(PageRange range) noexcept {
   if (range.first == range.last) return;
   bool more = false;
@@ -140,7 +141,8 @@ std::uint64_t Residency::punch(int fd, BlockSet& set, BlockRange blocks) noexcep
     set.erase(BlockId{b});
     ++punched;
   }
-  // All of it, counted or not: others may have read or written frames that nobody here has touched.
+  // Punches all of it, counted or not: other ranks may have read or written frames that no thread here has
+  // touched.
   if (punched != 0 || fd == space_.frames_fd()) punch_frames(fd, offset_of(blocks.first), blocks.count * kBlockBytes);
   return punched;
 }

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The room of a rank: what its threads fill, owe and wait for, and what the rank therefore asks of others.
+// The room of a rank: what its threads fill and wait for, what was filled beyond the budget (the debt), and
+// what the rank asks of other ranks.
 //
-//   thread that waits   admitted(n)? ── no ──▶ want(n) ──ring──▶┐                                ┌──▶ ask of the rank, in HostBudget: owed + needed, else none
-//                            └─ yes, at last ▶ note_relieved() ─▶┤                                ├──▶ others are rung: they owe some of it, or got something
-//   thread that fills   charge(n): never fails, may owe ──ring──▶├─▶ keeper: take_need, balance() ┤
-//   thread that empties pay(n): what is owed first ─────────ring─▶┘                                └──▶ less than `low` left, or others are owed some: lets pages go
+//   a thread that waits     admitted(n)? ── no ──▶ want(n) ──ring──▶┐
+//                                 └─ yes, at last ▶ note_relieved() ─▶┤ the keeper: take_wanted(), balance()
+//   a thread that fills     charge(n): never fails, may add debt ──▶┤   asks for debt + need, or ends the ask
+//   a thread that empties   pay(n): reduces the debt first ────────▶┘   rings other ranks: they give, or got some
+//                                                                       evicts, if less than `low` is left or
+//                                                                       other ranks ask for blocks
 //
-// **One thread asks**, the keeper, and it looks anew each time it is rung: so an ask ends when nothing is owed and nobody waits, whoever brought that about; who changes what the ask depends on
-// only has to ring. An ask that stayed would keep every other rank to its share, whatever is free.
+// **One thread asks**: the keeper. It computes the ask anew each time it is rung, so an ask ends when there
+// is no debt and no thread waits, whichever call brought that about. A call that changes what the ask depends
+// on only has to ring. An ask that stayed would keep every other rank to its share, whatever is free.
 //
-// Nothing here blocks, sleeps or rings: answers say who is to be rung. The table is in docs/design/tiers.md, "Who asks, and who is rung"; tests/model/room_test.cpp walks it, access by access.
+// Nothing here blocks, sleeps or rings: the answers say which thread is to be rung. The table is in
+// docs/design/tiers.md, "Who asks, and who is rung"; tests/model/room_test.cpp walks it, access by access.
 //
-// Thread safety: any thread of the rank, fault handlers too; what is said to be the keeper's, by one.
-// Invariant: frames that have been charged and not paid for = used of the budget + owed.
+// Thread safety: any thread of the rank, fault handlers too; the keeper's calls by one thread.
+// Invariant: frames that have been charged and not paid for = used of the budget + debt.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +31,9 @@ namespace kasane::mem {
 struct Need {
   std::uint64_t blocks = 0;
 
-  /// It is rung. wanted: since it was rung before. relieved: somebody got his room meanwhile; who still waits wants his again. forgotten: nobody has wanted any for long: faults that were put
-  /// off, and whose pages came otherwise.
+  /// The keeper was rung. wanted: since it was rung before. relieved: a thread got its room meanwhile;
+  /// threads that still wait want theirs again. forgotten: no thread has wanted any for long (faults that
+  /// were put off, and whose pages came otherwise).
   [[nodiscard]] constexpr Need next(std::uint64_t wanted, bool relieved, bool forgotten) const noexcept {
     if (relieved) return {};
     return {std::max(forgotten ? 0 : blocks, wanted)};
@@ -43,13 +49,13 @@ class BasicRoom {
   /// low: blocks that are kept free. batch: as of the budget.
   BasicRoom(Host& host, std::uint32_t rank, std::uint64_t low, std::uint64_t batch = 0) noexcept : budget_(host, rank, batch), low_(low) {}
 
-  // ---- any thread; true, where it is not said otherwise: the keeper is to be rung ----
+  // ---- any thread. A result of true means, where nothing else is said: ring the keeper ----
 
-  /// May so many blocks be filled? False: want() them, and look again.
+  /// May so many blocks be filled? False: want() them, and ask again.
   [[nodiscard]] bool admitted(std::uint64_t blocks) noexcept {
     return limitless() || (debt() == 0 && (budget_.credit() >= blocks || budget_.available() >= blocks));
   }
-  /// Again and again while one waits: it is noted once.
+  /// A waiting thread calls it repeatedly; it is noted once.
   [[nodiscard]] bool want(std::uint64_t blocks) noexcept {
     std::uint64_t wanted = wanted_.load(std::memory_order_relaxed);
     while (wanted < blocks) {
@@ -57,16 +63,17 @@ class BasicRoom {
     }
     return false;
   }
-  /// Who waited is admitted, whoever made the room; he will not want it any more. Always to be rung.
+  /// The thread that waited is admitted, whatever made the room. Ring the keeper in any case.
   void note_relieved() noexcept { relieved_.store(true, std::memory_order_relaxed); }
-  /// Blocks that are filled whatever comes of it: what the budget has not got is owed.
+  /// Blocks that are filled in any case: what the budget lacks becomes debt.
   [[nodiscard]] bool charge(BudgetUse use, std::uint64_t blocks) noexcept {
     const Charge how = budget_.charge(use, blocks);
     if (how == Charge::none) {
       debt_.fetch_add(blocks, std::memory_order_relaxed);
       return true;
     }
-    // Who takes while another one asks may owe it what he took: the ring of that one may have come before.
+    // A rank that takes while another one asks may have to give that one what it took: the other's ring may
+    // have come before.
     return (how == Charge::taken || budget_.credit() < low_) && short_of(low_) != 0;
   }
   /// Blocks that were emptied.
@@ -75,21 +82,23 @@ class BasicRoom {
     const bool given = blocks > settled.paid && note_given(budget_.discharge(use, blocks - settled.paid));
     return given || settled.all;
   }
-  /// Blocks that should leave, so that as many as `headroom` can be filled.
+  /// Blocks that should be evicted so that `headroom` can be filled.
   [[nodiscard]] std::uint64_t short_of(std::uint64_t headroom) noexcept { return limitless() ? 0 : debt() + budget_.to_evict(headroom); }
-  /// There is nowhere to go, and nobody asked for a limit.
+  /// Nothing can be spilled, and the user asked for no limit.
   void lift_limit() noexcept { limitless_.store(true, std::memory_order_relaxed); }
-  // relaxed, here and wherever else none is named: numbers. The bell orders what was noted before it was rung.
+  // relaxed, here and where no other order is named: numbers. The bell orders what was noted before it was
+  // rung.
   [[nodiscard]] bool limitless() const noexcept { return limitless_.load(std::memory_order_relaxed); }
 
   // ---- the keeper ----
 
-  /// First this, then take_wanted(): so what is wanted by somebody who has been relieved is taken before, or with it.
+  /// Before take_wanted(): so what a relieved thread wanted is taken before, or with it.
   [[nodiscard]] bool take_relieved() noexcept { return relieved_.exchange(false, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t take_wanted() noexcept { return wanted_.exchange(0, std::memory_order_relaxed); }
 
-  /// Pays what is owed as far as there is something, asks others for the rest and for what is needed, or ends the ask; gives others what is owed to them. When it was rung, and when something has
-  /// left. True: ring the others.
+  /// By the keeper, when it was rung and when something was evicted. Pays the debt as far as blocks are free,
+  /// asks other ranks for the rest and for what is needed, or ends the ask, and gives other ranks what they
+  /// ask for. True: ring the other ranks.
   [[nodiscard]] bool balance(std::uint64_t needed) noexcept {
     bool tell = given_.exchange(false, std::memory_order_acq_rel);   // acquire, release: as note_given() says
     for (;;) {
@@ -97,12 +106,15 @@ class BasicRoom {
       const std::uint64_t debt = limitless() ? 0 : this->debt();
       const Ask ask = budget_.ask(debt, limitless() ? 0 : needed);
       tell |= ask == Ask::others;
-      if (debt == 0 || ask != Ask::free) break;   // who gave before the ask was seen rings nobody. What is needed stays where it is: who waits takes it
+      // A giver that did not see the ask rings no rank, so blocks may be free. Those that are needed stay
+      // there: the waiting thread takes them.
+      if (debt == 0 || ask != Ask::free) break;
     }
     return budget_.trim() || tell;
   }
 
-  /// It asks, or owes: whoever could give, or pay, may not have been able to when it was rung, and is not rung when it is. So the keeper looks again after a while.
+  /// The rank asks, or has debt. A rank that could give may not have been able to when it was rung, and is
+  /// not rung again. So the keeper checks again after a while.
   [[nodiscard]] bool unsettled() const noexcept { return debt() != 0 || budget_.asks(); }
 
   [[nodiscard]] std::uint64_t debt() const noexcept { return debt_.load(std::memory_order_relaxed); }
@@ -115,10 +127,10 @@ class BasicRoom {
   using Atomic = typename Atomics::template Atomic<T>;
   struct Settled {
     std::uint64_t paid;
-    bool all;   ///< nothing is owed any more: the ask may be over
+    bool all;   ///< the debt is paid: the ask may be over
   };
 
-  /// Takes off what is owed.
+  /// Reduces the debt.
   Settled settle(std::uint64_t blocks) noexcept {
     std::uint64_t debt = this->debt(), paid = 0;
     do {
@@ -127,14 +139,15 @@ class BasicRoom {
     } while (!debt_.compare_exchange_strong(debt, debt - paid, std::memory_order_relaxed, std::memory_order_relaxed));
     return {paid, paid == debt};
   }
-  /// True: some went to a rank that asks.
+  /// True: some blocks went to a rank that asks.
   bool pay_debt() noexcept {
     const std::uint64_t debt = this->debt(), got = debt == 0 ? 0 : budget_.charge_part(BudgetUse::owned, debt);
     if (got == 0) return false;
-    const std::uint64_t paid = settle(got).paid;   // others may have paid some of it meanwhile
+    const std::uint64_t paid = settle(got).paid;   // other threads may have paid some of it meanwhile
     return paid != got && budget_.discharge(BudgetUse::owned, got - paid);
   }
-  /// True: for the first time since the others were rung. acquire, release: who is rung sees what was given.
+  /// True: for the first time since the other ranks were rung. acquire, release: a rank that is rung sees
+  /// what was given.
   bool note_given(bool given) noexcept { return given && !given_.exchange(true, std::memory_order_acq_rel); }
 
   Rank budget_;
