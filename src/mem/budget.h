@@ -2,7 +2,7 @@
 // The DRAM of a host, shared by its ranks: how many blocks each rank may fill.
 //
 //   total ──┬── free, in shared memory: granted to no rank
-//           ├── held by rank 0 ──┬── used: owned pages, cached copies, twins, page tables, entries, stacks
+//           ├── held by rank 0 ──┬── used: owned pages, cached copies, twins, page tables, stacks …
 //           │                    └── credit: granted, not used; only here do charges and discharges meet
 //           └── held by rank 1 ── …
 //

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A few blocks of V that a mapping without access keeps everybody out of: what a thread that sleeps in the kernel may not have. It wakes, tries again, and gets what an access to no memory
-// gets: SIGSEGV in place with the right address, registers and error code, or, in a system call, EFAULT. (A signal sent to it would not do: it ends no wait in a system call, and tells no
-// kind of access.)
+// A few blocks of V that are closed to all threads by a mapping without access: accesses that the handler
+// refused to a thread that sleeps in the kernel. The thread wakes, repeats the access, and gets what an
+// access to no memory gets: SIGSEGV in place with the right address, registers and error code, or, in a
+// system call, EFAULT. (A signal sent to the thread would not do: it does not end a wait in a system call,
+// and carries no kind of access.)
 //
-// Only so many are closed at once, since each splits a mapping; the oldest is opened for a new one. Who tries that then faults anew, and is told anew.
+// The number of closed blocks is bounded, since each splits a mapping: the oldest is opened for a new one. A
+// thread that accesses it again faults again and is refused again.
 //
-// Thread safety: any thread; async-signal-safe. The lock is held for two system calls, never by who touches V.
+// Thread safety: any thread; async-signal-safe. The lock is held for two system calls, never by a thread that
+// touches V.
 // Invariant: when open() of a run returns, none of its blocks is closed that close() may find allowed.
 #pragma once
 
@@ -25,11 +29,13 @@ class ClosedBlocks {
  public:
   explicit ClosedBlocks(std::byte* v) noexcept : v_(v) {}
 
-  /// Unless allowed(), which is asked after whoever makes the block allowed can know: then he opens it.
+  /// Closes the block unless allowed(). allowed() is called when the thread that may make the block allowed
+  /// can see it closed; that thread then opens it.
   template <class Allowed>
   void close(BlockId block, const Allowed& allowed) noexcept {
     const Locked locked(lock_);
-    // seq_cst, with the load in open(): either that sees the number, or allowed() what was done before open().
+    // seq_cst, with the load in open(): either open() sees the number, or allowed() sees what was done before
+    // open().
     count_.fetch_add(1);
     if (allowed() || holds(block)) {
       count_.fetch_sub(1);
@@ -42,7 +48,8 @@ class ClosedBlocks {
     protect(raw(block), PROT_NONE);
   }
 
-  /// After the blocks of the run are allowed, or where that is to be tried. True: one of them was closed.
+  /// Called after the blocks of the run are allowed, or where the access is to be tried. True: one of them
+  /// was closed.
   bool open(BlockRange run) noexcept {
     if (count_.load() == 0) [[likely]] return false;   // seq_cst: see close()
     const Locked locked(lock_);
@@ -61,7 +68,8 @@ class ClosedBlocks {
   class Locked {
    public:
     explicit Locked(std::atomic_flag& flag) noexcept : flag_(flag) {
-      while (flag_.test_and_set(std::memory_order_acquire)) ::sched_yield();   // acquire, release: the slots as the last holder left them
+      // acquire, release: the slots as the last holder left them.
+      while (flag_.test_and_set(std::memory_order_acquire)) ::sched_yield();
     }
     ~Locked() { flag_.clear(std::memory_order_release); }
     Locked(const Locked&) = delete;

@@ -38,7 +38,8 @@ Result<std::string_view> engine_for(std::string_view name) {
     if (name == "auto" ? e.available && e.name != kUffdThread : e.name == name && e.available) return e.name;
     if (e.name == name) return refused(Errc::unsupported, name, e.reason);
   }
-  return fail(Errc::invalid_argument, "there is no fault engine " + std::string(name));   // mprotect can always be had, so auto never comes here
+  // Mprotect is always available, so auto never comes here
+  return fail(Errc::invalid_argument, "there is no fault engine " + std::string(name));
 }
 
 Result<std::unique_ptr<FaultEngine>> make_fault_engine(const Space& space, std::string_view name) {

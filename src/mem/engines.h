@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which fault engines there are, why one cannot be had here, and the one that a job uses (--faults, KASANE_FAULTS).
+// The fault engines: which there are, why one is not available here, and the one that a job uses (--faults,
+// KASANE_FAULTS).
 #pragma once
 
 #include <memory>
@@ -18,17 +19,19 @@ struct EngineInfo {
   std::string reason;   ///< one line: how it works, or what is missing
 };
 
-/// All engines for programs with real pointers, in the order in which auto would take them, then the one that it never takes. Probes the kernel; not for fault handlers.
+/// All engines for programs with real pointers, in the order in which auto takes them; the last is never
+/// taken by auto. Probes the kernel; not for fault handlers.
 [[nodiscard]] std::vector<EngineInfo> engines();
 
-/// What may be asked for: "auto", then the engines' names.
+/// What a user may ask for: "auto", then the engines' names.
 [[nodiscard]] std::vector<std::string> engine_choices();
 
-/// Which of them a job would take that asks for `name`: "auto" takes the first that can be had, but never uffd-thread. Errc::unsupported says what the kernel lacks for the
-/// one that was asked for. Probes the kernel, as engines() does.
+/// The engine that a job takes which asks for `name`: "auto" takes the first available one, but never
+/// uffd-thread. Errc::unsupported says what the kernel lacks for the engine asked for. Probes the kernel, as
+/// engines() does.
 Result<std::string_view> engine_for(std::string_view name);
 
-/// The engine of this space, whose maps must outlive it, by its name, as engine_for() says.
+/// The engine of this space, whose maps must outlive it, by a name as in engine_for().
 Result<std::unique_ptr<FaultEngine>> make_fault_engine(const Space& space, std::string_view name);
 
 }  // namespace kasane::mem

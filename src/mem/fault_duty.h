@@ -1,45 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two threads of FaultThreads do next, given what they saw: which of them receives, who answers, who takes over, when they end.
+// What the two threads of FaultThreads do next, given what they saw: which of them receives, which answers,
+// when the deputy takes over, when they end.
 //
-//   look_stop ─▶ look_receiver ─▶ receive ──faults──▶ begin ─▶ announce ─▶ take ◀─▶ answer          the receiver
+//   look_stop ─▶ look_receiver ─▶ receive ──faults──▶ begin ─▶ announce ─▶ take ◀─▶ answer      the receiver
 //      │                 │           └─none─▶ rest      └────────────────────┴─▶ look_stop
-//      │                 └─▶ see ─▶ patience ─▶ look_again ──odd, as before──▶ take_over ─▶ look_stop   the deputy
-//      │                      ▲          └◀──changed──┤
+//      │                 └─▶ see ─▶ patience ─▶ look_again ──odd, as before──▶ take_over        the deputy
+//      │                      ▲          └◀──changed──┤                          └─▶ look_stop
 //      │                      └──── wait ◀──even──────┘
-//      └─▶ leave ─▶ gone; or, while the other one answers, receive
+//      └─▶ leave ─▶ gone; or, while the other thread answers, receive
 //
-// Pure: fault_threads.cpp carries out the acts, tests/model/fault_duty_test.cpp walks them in every order. Docs/design/mem.md, "Who receives, who answers", has the table.
+// Pure: fault_threads.cpp carries out the acts; tests/model/fault_duty_test.cpp walks them in every order.
+// docs/design/mem.md, "Who receives, who answers", has the table.
 #pragma once
 
 #include <cstdint>
 
 namespace kasane::mem {
 
-/// The comment says what the thread does, and what it sees doing it.
+/// The comments say what the thread does, and what it sees by that.
 enum class FaultAct : std::uint8_t {
-  look_stop,      ///< is all to end?
-  look_receiver,  ///< am I the receiver?
-  receive,        ///< serves what V allows of what has come, and notes all else. Had anything come?
-  rest,           ///< until something may have come, or all is to end
-  begin,          ///< do I answer now? FaultAnswers::begin()
-  announce,       ///< a period begins: wakes a deputy that waits
-  take,           ///< is there one to answer? FaultAnswers::take(); else the period ends
-  answer,         ///< it
-  see,            ///< which period is it?
-  patience,       ///< sleeps for a while. Is all to end?
+  look_stop,   ///< do both threads have to end?
+  look_receiver,   ///< is this thread the receiver?
+  receive,   ///< serves the faults that V allows, and notes the others. Had any come?
+  rest,   ///< waits until a fault may have come, or the threads have to end
+  begin,   ///< may this thread answer now? FaultAnswers::begin()
+  announce,   ///< a period begins: wakes a waiting deputy
+  take,   ///< is there a fault to answer? FaultAnswers::take(); if not, the period ends
+  answer,   ///< answers it
+  see,   ///< which period is it?
+  patience,   ///< sleeps for a while. Do both threads have to end?
   look_again,     ///< which period is it?
-  wait,           ///< until the period is another one
-  take_over,      ///< I am the receiver
-  leave,          ///< does the other one answer? FaultAnswers::answering
+  wait,   ///< until the period changes
+  take_over,   ///< this thread becomes the receiver
+  leave,   ///< does the other thread answer? FaultAnswers::answering
   gone,
 };
 
-/// A thread's place. Periods of answering are counted when they begin and when they end: odd while one is under way.
+/// The state of a thread. Periods of answering are counted when they begin and when they end: the number is
+/// odd while one is under way.
 struct FaultDuty {
   FaultAct act = FaultAct::look_stop;
-  std::uint32_t period = 0;   ///< a deputy's: as last seen
+  std::uint32_t period = 0;   ///< of a deputy: as last seen
 
-  /// After the act has been carried out.
+  /// The state after the act has been carried out.
   [[nodiscard]] constexpr FaultDuty next(std::uint32_t saw) const noexcept {
     using enum FaultAct;
     switch (act) {
@@ -52,13 +55,16 @@ struct FaultDuty {
       case take: return {saw != 0 ? answer : look_stop};
       case answer: return {take};
       case see: return {patience, saw};
-      // Between what it saw and a wait it always looks whether all is to end: stop() changes the period after it has said so.
+      // Between see and wait the deputy always checks whether the threads have to end: stop() changes the
+      // period after it has set that flag.
       case patience: return {saw != 0 ? leave : look_again, period};
-      // As long as there are faults it looks once in a while, so that whoever answers need not wake it each time.
+      // While there are faults the deputy looks again at intervals, so that the answering thread need not
+      // wake it each time.
       case look_again: return {saw != period ? patience : (saw & 1) != 0 ? take_over : wait, saw};
       case wait: return {see};
       case take_over: return {look_stop};
-      // An answer that is under way may wait for a fault that V allows: somebody receives until it has ended.
+      // An answer under way may wait for a fault that V allows, so this thread receives until the answer has
+      // ended.
       case leave: return {saw != 0 ? receive : gone};
       case gone: break;
     }
@@ -66,23 +72,25 @@ struct FaultDuty {
   }
 };
 
-/// What the two share under their lock.
+/// What the two threads share under their lock.
 struct FaultAnswers {
   std::uint32_t noted = 0;
-  bool answering = false;   ///< one of them is
+  bool answering = false;   ///< one of the two answers
 
-  /// False: too many are.
+  /// False: too many are noted.
   [[nodiscard]] constexpr bool note(std::uint32_t most) noexcept {
     if (noted == most) return false;
     ++noted;
     return true;
   }
-  /// False: there is nothing to answer, or the other one is at it and comes to it, or all is to end: who leaves has seen that nobody answers, and nobody begins to after that.
+  /// False: there is nothing to answer; or the other thread answers and will come to it; or the threads have
+  /// to end. A leaving thread has seen that no thread answers, and none begins after that.
   [[nodiscard]] constexpr bool begin(bool stop) noexcept {
     if (answering || noted == 0 || stop) return false;
     return answering = true;
   }
-  /// False: the caller has ended answering. At the end of all it takes none, so that stop() waits for one answer, not for all that come meanwhile.
+  /// False: the caller has stopped answering. When the threads have to end it takes none, so that stop()
+  /// waits for one answer, not for all that come meanwhile.
   [[nodiscard]] constexpr bool take(bool stop) noexcept {
     if (noted == 0 || stop) return answering = false;
     --noted;

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint64_t kSpinNs = 20'000;   // as comm::PollWaiter
 
-/// All but those of crashes: a handler of the program's could touch V, and nobody would answer.
+/// All signals but those of crashes: a handler of the program could touch V, and no thread would answer.
 void block_signals() noexcept {
   sigset_t mask;
   ::sigfillset(&mask);
@@ -36,9 +36,9 @@ void block_signals() noexcept {
 
 struct FaultThreads::Own {
   unsigned me;
-  UserFault fault;              ///< that it answers
-  std::uint64_t busy_ns = 0;    ///< when it last was
-  bool busy = false;            ///< since it last rested
+  UserFault fault;   ///< the fault that the thread answers
+  std::uint64_t busy_ns = 0;   ///< when the thread last was busy
+  bool busy = false;   ///< since it last rested
 };
 
 Result<void> FaultThreads::start() {
@@ -61,7 +61,7 @@ void FaultThreads::stop() noexcept {
   stop_.store(true);
   const std::uint64_t one = 1;
   KASANE_CHECK(::write(stop_bell_, &one, sizeof one) == sizeof one);
-  periods_.ring(2);   // for a deputy that sleeps without end
+  periods_.ring(2);   // for a deputy that waits without a limit
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }
@@ -83,7 +83,8 @@ void FaultThreads::run(unsigned me) noexcept {
   for (FaultDuty duty; duty.act != FaultAct::gone;) duty = duty.next(carry_out(duty, own));
 }
 
-/// What it saw. seq_cst, all that the two tell each other beside what is under the lock, as the walk has it: rare but for the periods, of which a fault has two.
+/// Returns what the thread saw. seq_cst for all that the two threads tell each other outside the lock, as in
+/// the model's walk. These operations are rare but for the periods, of which a fault has two.
 std::uint32_t FaultThreads::carry_out(FaultDuty duty, Own& own) noexcept {
   using Act = FaultAct;
   switch (duty.act) {
@@ -113,7 +114,7 @@ std::uint32_t FaultThreads::carry_out(FaultDuty duty, Own& own) noexcept {
   return 0;
 }
 
-/// How many.
+/// The number of faults received.
 std::size_t FaultThreads::receive() noexcept {
   std::array<UserFault, 16> faults;
   const std::size_t n = uffd_.receive(faults);
@@ -123,7 +124,7 @@ std::size_t FaultThreads::receive() noexcept {
   return n;
 }
 
-/// False: too many are.
+/// False: too many are noted.
 bool FaultThreads::note(const UserFault& fault) noexcept {
   const std::lock_guard lock(lock_);
   const std::size_t at = (oldest_ + answers_.noted) % kMostNoted;
@@ -137,11 +138,11 @@ bool FaultThreads::begin() noexcept {
   return answers_.begin(stop_.load());
 }
 
-/// The oldest.
+/// Takes the oldest.
 bool FaultThreads::take(UserFault& fault) noexcept {
   const std::lock_guard lock(lock_);
   if (!answers_.take(stop_.load())) {
-    periods_.events.fetch_add(1);   // nobody sleeps until one ends
+    periods_.events.fetch_add(1);   // no thread waits for the end of a period
     return false;
   }
   fault = noted_[oldest_];
@@ -149,7 +150,8 @@ bool FaultThreads::take(UserFault& fault) noexcept {
   return true;
 }
 
-/// Faults come in rows, and a core that sleeps takes longer to wake than a fault to serve. Whoever else wants the core has it.
+/// Faults come in quick succession, and waking a sleeping core takes longer than serving a fault.
+/// sched_yield() leaves the core to any other thread that needs it.
 void FaultThreads::rest(Own& own) const noexcept {
   const std::uint64_t now = now_ns();
   if (std::exchange(own.busy, false)) own.busy_ns = now;
@@ -157,7 +159,7 @@ void FaultThreads::rest(Own& own) const noexcept {
   else sleep(-1, true);
 }
 
-/// Until the end, too.
+/// Also returns when the threads have to end.
 void FaultThreads::sleep(int timeout_ms, bool for_faults) const noexcept {
   pollfd fds[2] = {{stop_bell_, POLLIN, 0}, {uffd_.descriptor(), POLLIN, 0}};
   const int ready = ::poll(fds, for_faults ? 2 : 1, timeout_ms);

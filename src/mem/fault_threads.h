@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two threads that serve the faults of a userfaultfd while those who faulted sleep in the kernel, perhaps in a system call.
+// Two threads that serve the faults of a userfaultfd while the faulting threads sleep in the kernel, perhaps
+// in a system call.
 //
-//                       an event: allowed? served at once ──────────────────────────────▶ who waits wakes
-//     ┌─ receives ◀──┐  else noted ─▶ nobody answers? then I do, one after the other ───▶ who waits wakes
-//     │              │ takes over, when an answer takes longer than kPatienceMs
-//     └─ is deputy ──┘  sleeps meanwhile, without end where nothing happens
+//                       an event: allowed? served at once ──────────────────────▶ the faulting thread wakes
+//     ┌─ receives ◀──┐  else noted ─▶ no thread answers? this one, one by one ──▶ the faulting thread wakes
+//     │              │  takes over when an answer takes longer than kPatienceMs
+//     └─ is deputy ──┘  sleeps meanwhile; without a limit while nothing happens
 //
-// Why two: an answer may wait (for a page, a block's bit, room), and whoever it waits for may touch memory that V allows, but whose translation the kernel has taken away, or that was never
-// mapped: its own stack, in the middle of a protocol step. Such a fault needs no answer, only somebody who does not wait. So one thread always receives, whatever the other waits for. It
-// is no third who takes over at every fault: a fault costs one switch to here and one back.
-// Why one answers at a time: nothing may depend on more. Whoever answers must not wait for something that only another thread's fault brings about (docs/design/mem.md, "Who waits for whom").
+// Why two threads: an answer may wait (for a page, a block's bit, room). The thread that it waits for may
+// touch memory that V allows but that has no translation, as the kernel has taken it away or it was never
+// mapped: its own stack, in the middle of a protocol step. Such a fault needs no answer, only a thread that
+// does not wait. So one thread always receives, whatever the other waits for. A third thread that takes over
+// at every fault would cost more: with two, a fault costs one switch to here and one back.
 //
-// What a thread does next, fault_duty.h decides: this carries it out.
+// Why one thread answers at a time: nothing may depend on more. An answer must not wait for what only another
+// thread's fault brings about (docs/design/mem.md, "Who waits for whom").
 //
-// Thread safety: start() and stop() from one thread. Invariants: at most one thread answers; who does not answer receives, or is deputy.
+// fault_duty.h decides what a thread does next; the code here carries it out.
+//
+// Thread safety: start() and stop() from one thread. Invariants: at most one thread answers; the other one
+// receives, or is the deputy.
 #pragma once
 
 #include <array>
@@ -29,14 +35,15 @@
 
 namespace kasane::mem {
 
-/// Who knows what to do with a fault. Nothing allocates: a thread that faulted may hold the allocator's lock.
+/// Handles the faults. Nothing allocates: a thread that faulted may hold the allocator's lock.
 class FaultServer {
  public:
-  /// False: V does not allow the access. Else it has been made possible, and who faulted wakes. Never waits for another thread.
+  /// False: V does not allow the access. Else the access was made possible, and the faulting thread wakes.
+  /// Never waits for another thread.
   virtual bool serve_allowed(const UserFault&) noexcept = 0;
-  /// Whatever comes of it, who faulted wakes. Never in two threads at once.
+  /// In any case the faulting thread wakes. Never in two threads at once.
   virtual void answer(const UserFault&) noexcept = 0;
-  /// Who faulted wakes, and faults again.
+  /// The faulting thread wakes, and faults again.
   virtual void put_off(const UserFault&) noexcept = 0;
 
  protected:
@@ -51,15 +58,17 @@ class FaultThreads {
   FaultThreads& operator=(const FaultThreads&) = delete;
 
   Result<void> start();
-  /// Returns when no thread serves a fault any more; an answer that is under way ends, and what V allows is served until then. Whoever was not answered, or faults later, sleeps until the caller
-  /// wakes the whole range.
+  /// Returns when no thread serves faults any more. An answer under way ends, and faults that V allows are
+  /// served until then. Threads that were not answered, or fault later, sleep until the caller wakes the
+  /// whole range.
   void stop() noexcept;
-  /// Any thread but those two: returns when the answer that is under way, if there is one, has ended.
+  /// From any thread but those two. Returns when the answer that is under way, if any, has ended.
   void await_answer() const noexcept;
 
  private:
   static constexpr int kPatienceMs = 1;
-  static constexpr std::uint32_t kMostNoted = 1024;   ///< a thread that sleeps has one, or more where signals woke it
+  /// A sleeping thread has one, or more where signals woke it
+  static constexpr std::uint32_t kMostNoted = 1024;
 
   struct Own;   ///< what a thread keeps from one act to the next
 
@@ -79,7 +88,7 @@ class FaultThreads {
   std::atomic<bool> stop_{false};
   std::atomic<unsigned> receiver_{0};        ///< which of the two
   Bell periods_{};                           ///< of answering, begun and ended: odd while one is under way
-  std::mutex lock_;                          ///< of the two: nobody else takes it, and neither answers with it
+  std::mutex lock_;   ///< of the two threads only; neither holds it while it answers
   FaultAnswers answers_;                     ///< under lock_, as all below
   std::array<UserFault, kMostNoted> noted_;  ///< a ring
   std::size_t oldest_ = 0;

@@ -31,7 +31,8 @@ std::uint64_t Fingerprints::fingerprint(BlockId b, const std::byte* bytes) const
   return hash != 0 ? hash : 1;
 }
 
-// relaxed, in all of them: the block's bits order who notes, asks and forgets it; whoever has another block in the slot does not care what he finds there.
+// relaxed, in all of them: the block's bits order note(), matches() and forget() of one block; for another
+// block in the same slot any value is right.
 std::uint64_t Fingerprints::note(BlockId b, const std::byte* bytes) noexcept {
   const BlockId slot = slot_of(b);
   const std::uint64_t page = raw(slot) / kSlotsOfAPage;
@@ -45,7 +46,7 @@ bool Fingerprints::matches(BlockId b, const std::byte* bytes) const noexcept {
   return noted != 0 && noted == fingerprint(b, bytes);
 }
 
-// Looked at first: a slot that nobody has written to costs no memory.
+// Reads first: a slot that was never written costs no memory.
 void Fingerprints::forget(BlockId b) noexcept {
   std::atomic<std::uint64_t>& slot = slots_[slot_of(b)];
   if (slot.load(std::memory_order_relaxed) != 0) slot.store(0, std::memory_order_relaxed);

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which blocks in DRAM are as the spill file has them, told by 64 bits of what was read: for pages that other ranks put to unseen, where nothing else says whether they were changed.
+// Which blocks in DRAM equal their copy in the spill file, told by a 64-bit hash of what was read. For pages
+// that other ranks put to without this rank's knowledge, where nothing else says whether they were changed.
 //
-//   read from S ─▶ note(b, bytes)          a put, or none                leaves ─▶ matches(b, bytes)? not written : written ─▶ forget(b)
+//   read from S ─▶ note(b, bytes)      puts, or none      evicted ─▶ matches(b, bytes)? not written
+//                                                                    else written ─▶ forget(b)
 //
-// One slot for several blocks, so its memory is bounded, whatever the space: XXH3 of the bytes, seeded with the block's number, so that a slot matches neither another block's bytes nor older ones of its
-// own. Who finds another's there has his block written: a loss of time only. Four slots for each block of the budget: neighbours in four times the budget have one each.
+// Several blocks share a slot, so the memory is bounded for every size of the space. The hash is XXH3 of the
+// bytes, seeded with the block's number, so that a slot matches neither another block's bytes nor older bytes
+// of the same block. A block whose slot holds another block's hash is written: this costs only time. There
+// are four slots for each block of the budget: neighbouring blocks in four times the budget have one each.
 //
-// A block that was changed passes for one that was not in one of 2^64 cases: at 10 GB/s of them, once in 240 000 years. The seed is another one in each job, so no data can be made for it.
+// A changed block passes for an unchanged one in one of 2^64 cases: at 10 GB/s of such blocks, once in 240
+// 000 years. Each job has another seed, so no data can be made to match.
 //
-// Thread safety: any thread; of one block at a time only who holds its bits, which orders them (rule 4). Nothing allocates after create(): also in fault handlers.
+// Thread safety: any thread; calls for one block only by the holder of its bits, which order them (rule 4).
+// Nothing allocates after create(): fault handlers may call it.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +28,15 @@ namespace kasane::mem {
 
 class Fingerprints {
  public:
-  /// budget_blocks: that may be in DRAM; space_blocks: numbers of blocks are below that.
+  /// budget_blocks: blocks that may be in DRAM. space_blocks: blocks of the space.
   static Result<Fingerprints> create(std::uint64_t budget_blocks, std::uint64_t space_blocks);
 
-  /// The spill file has these bytes of the block: kBlockBytes. Blocks of memory that this took for the first time: 0 or 1, which stay.
+  /// The spill file has these bytes (kBlockBytes) of the block. Returns the blocks of memory that the table
+  /// uses for the first time, and keeps: 0 or 1.
   [[nodiscard]] std::uint64_t note(BlockId, const std::byte* bytes) noexcept;
-  /// Has it them still? False, too, if that is not known. Costs a look where nothing is.
+  /// Does it still have them? Also false if that is not known; then nothing is hashed.
   [[nodiscard]] bool matches(BlockId, const std::byte* bytes) const noexcept;
-  /// Its bytes there are about to be others, or not known any more.
+  /// The block's bytes in the file are about to change, or are not known any more.
   void forget(BlockId) noexcept;
 
  private:

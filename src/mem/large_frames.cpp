@@ -25,7 +25,7 @@ bool given(const std::string& word) { return word == "advise" || word == "always
 }  // namespace
 
 std::uint64_t large_frame_bytes(const std::string& folder) {
-  constexpr std::string_view kPrefix = "hugepages-";   // and then "64kB"
+  constexpr std::string_view kPrefix = "hugepages-";   // followed by "64kB", for example
   std::uint64_t largest = 0;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
@@ -40,7 +40,8 @@ std::uint64_t large_frame_bytes(const std::string& folder) {
 
 void ask_for_large_frames(std::byte* address, std::uint64_t offset, std::uint64_t bytes, std::uint64_t page_bytes, std::uint64_t frame_bytes) noexcept {
   if (frame_bytes == 0 || frame_bytes > page_bytes) return;
-  // A frame lies at a multiple of its size in the file, and is mapped as one where the address is one, too.
+  // A frame lies at a multiple of its size in the file. It is mapped as one frame where the address is such a
+  // multiple, too.
   if ((reinterpret_cast<std::uintptr_t>(address) - offset) % frame_bytes == 0) ::madvise(address, bytes, MADV_HUGEPAGE);
 }
 

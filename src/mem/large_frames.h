@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames that are larger than an OS page: where the administrator lets shared memory have them, 16 OS pages are made, mapped and punched as one, at a quarter of the cost.
+// Frames that are larger than an OS page. Where the administrator allows them for shared memory, 16 OS pages
+// are made, mapped and punched as one, at a quarter of the cost.
 //
 //   /sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled    advise (Linux ≥ 6.10; by root; the kernel's default is never)
 //
@@ -12,11 +13,12 @@
 
 namespace kasane::mem {
 
-/// Of the sizes that a mapping which asks gets, the largest, or 0. The argument is for tests.
+/// The largest of the sizes that a mapping gets if it asks for them, or 0. The argument is for tests.
 [[nodiscard]] std::uint64_t large_frame_bytes(const std::string& folder = "/sys/kernel/mm/transparent_hugepage");
 
-/// Asks for large frames in [address, address + bytes), which maps pages of page_bytes each of a memory file at `offset`, unless one could be larger than a page: then
-/// punching a page would leave memory in use. Best effort.
+/// Asks for large frames in [address, address + bytes), which maps pages of page_bytes each of a memory file
+/// from `offset` on; not where a frame could be larger than a page, as punching a page would then leave
+/// memory in use. Best effort.
 void ask_for_large_frames(std::byte* address, std::uint64_t offset, std::uint64_t bytes, std::uint64_t page_bytes, std::uint64_t frame_bytes) noexcept;
 
 }  // namespace kasane::mem

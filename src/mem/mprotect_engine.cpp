@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See mprotect_engine.h. mprotect returns after every core has dropped the old translations, which is what protect() promises.
+// mprotect returns after every core has dropped the old translations, as protect() promises.
 #include "mem/mprotect_engine.h"
 
 #include <sys/mman.h>
@@ -53,7 +53,8 @@ class MprotectEngine final : public FaultEngine {
 
   bool protect(BlockRange run, Access access) noexcept override {
     const std::uint64_t offset = offset_of(run.first), bytes = run.count * kBlockBytes;
-    KASANE_CHECK(offset <= bytes_ && bytes <= bytes_ - offset);   // a stray mprotect would hit somebody else's memory
+    // A stray mprotect would change other memory
+    KASANE_CHECK(offset <= bytes_ && bytes <= bytes_ - offset);
     if (bytes == 0) return true;
     mappings_.spend();   // before, so that the bound holds while mprotect runs
     if (::mprotect(base_ + offset, bytes, protection(access)) == 0) return true;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fault engine that works on any kernel: SIGSEGV in place, mprotect on V.
+// The fault engine for any kernel: SIGSEGV in place, mprotect on V.
 //
-// Every change of access rights inside a run splits a mapping, so the engine bounds their number from outside (mem/mappings.h): whoever heeds crowded()
-// never meets the kernel's limit.
+// Every change of access rights inside a run splits a mapping. The engine bounds the number of mappings
+// (mem/mappings.h): a caller that obeys crowded() never meets the kernel's limit.
 //
 // Thread safety: protect() and crowded() from any thread and in fault handlers; start() and stop() from one.
 #pragma once
@@ -14,8 +14,9 @@
 
 namespace kasane::mem {
 
-/// The engine of this space; the space's maps must outlive it. mapping_limit: how many mappings of the process count as crowded; 0: half of
-/// vm.max_map_count. Threads that touch V need an alternate signal stack (AltStack).
+/// The engine of this space, whose maps must outlive it. mapping_limit: from this number of mappings on the
+/// process is crowded; 0: half of vm.max_map_count. Threads that touch V need an alternate signal stack
+/// (AltStack).
 std::unique_ptr<FaultEngine> make_mprotect_engine(const Space& space, std::uint64_t mapping_limit = 0);
 
 }  // namespace kasane::mem

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of pages for eviction policies: a page is in one list or in none, and is found by its number. All memory is taken at the start.
+// Lists of pages for eviction policies. A page is in one list or in none, and is found by its number. The
+// constructor allocates all memory.
 //
 //   index: page ─▶ node        nodes: page, list, neighbours, armed        lists: newest ⇄ … ⇄ oldest
 //
 // Thread safety: none.
-// Invariants: a node is in the free list or in exactly one list and the index; the index is at most half full.
+// Invariants: a node is in the free list or in exactly one list and the index; the index is at most half
+// full.
 #pragma once
 
 #include <array>
@@ -24,7 +26,8 @@ class PageLists {
   static constexpr List kLists = 4, kNone = kLists;
 
   explicit PageLists(std::uint32_t pages) : nodes_(pages + kLists), index_(std::bit_ceil(2 * (std::uint64_t{pages} + 1)), 0) {
-    for (std::uint32_t l = 0; l < kLists; ++l) nodes_[l].newer = nodes_[l].older = l;   // a list's own node joins its ends
+    // A list's own node joins its ends
+    for (std::uint32_t l = 0; l < kLists; ++l) nodes_[l].newer = nodes_[l].older = l;
     for (std::uint32_t n = kLists; n < nodes_.size(); ++n) nodes_[n].older = n + 1;
   }
 
@@ -34,12 +37,12 @@ class PageLists {
     const std::uint32_t n = index_[place_of(page)];
     return n != 0 ? nodes_[n].list : kNone;
   }
-  /// Only of a list that is not empty.
+  /// The list is not empty.
   [[nodiscard]] PageId oldest(List l) const noexcept { return nodes_[nodes_[l].newer].page; }
   [[nodiscard]] bool armed(PageId page) const noexcept { return nodes_[index_[place_of(page)]].armed; }
   void set_armed(PageId page, bool armed) noexcept { nodes_[index_[place_of(page)]].armed = armed; }
 
-  /// As the newest of l, not armed; the page is in no list. There must be room.
+  /// As the newest of l, not armed. The page is in no list, and there is room.
   void add(List l, PageId page) noexcept {
     KASANE_ASSERT(!full() && list_of(page) == kNone);
     const std::uint32_t n = free_;
@@ -55,7 +58,7 @@ class PageLists {
     unlink(n);
     link(l, n);
   }
-  /// The page is in some list.
+  /// The page is in a list.
   void remove(PageId page) noexcept {
     const std::uint64_t place = place_of(page);
     const std::uint32_t n = index_[place];
@@ -76,7 +79,7 @@ class PageLists {
   void link(List l, std::uint32_t n) noexcept {
     Node& node = nodes_[n];
     node.list = l;
-    node.newer = l, node.older = nodes_[l].older;   // behind the list's own node is the newest
+    node.newer = l, node.older = nodes_[l].older;   // next to the list's own node is the newest
     nodes_[node.older].newer = n;
     nodes_[l].older = n;
     ++sizes_[l];
@@ -90,13 +93,13 @@ class PageLists {
   [[nodiscard]] std::uint64_t first_place_of(PageId page) const noexcept {
     return (raw(page) * 0x9E3779B97F4A7C15u) >> (64 - std::bit_width(index_.size() - 1));
   }
-  // Where the page is in the index, or where it would be.
+  // The page's place in the index, or the place where it would be.
   [[nodiscard]] std::uint64_t place_of(PageId page) const noexcept {
     std::uint64_t i = first_place_of(page);
     while (index_[i] != 0 && nodes_[index_[i]].page != page) i = (i + 1) & (index_.size() - 1);
     return i;
   }
-  // Entries behind the gap move up as far as their search would have found them there: no tombstones.
+  // Moves entries behind the gap up, as far as a search finds them there: no tombstones.
   void close_gap(std::uint64_t gap) noexcept {
     const std::uint64_t mask = index_.size() - 1;
     for (std::uint64_t i = (gap + 1) & mask; index_[i] != 0; i = (i + 1) & mask) {
@@ -108,7 +111,7 @@ class PageLists {
     index_[gap] = 0;
   }
 
-  std::vector<Node, MallocAllocator<Node>> nodes_;   // the first are the lists' own, so 0 is no page's
+  std::vector<Node, MallocAllocator<Node>> nodes_;   // the first nodes are the lists' own, so 0 is no page's
   std::vector<std::uint32_t, MallocAllocator<std::uint32_t>> index_;
   std::array<std::uint32_t, kLists> sizes_{};
   std::uint32_t free_ = kLists;

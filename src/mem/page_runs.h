@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages that lie beside each other, as runs of blocks: for system calls that take ranges.
-// Thread safety: none needed.
+// Neighbouring pages as runs of blocks, for system calls that take ranges.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,8 @@
 
 namespace kasane::mem {
 
-/// Calls f(BlockRange) for neighbours among the pages, which are sorted. A run gets no further page once it has `most` blocks.
+/// Calls f(BlockRange) for runs of neighbours among the pages, which are sorted. A run ends when it has
+/// `most` blocks or more.
 template <class F>
 void for_each_page_run(const Pages& pages, std::span<const PageId> sorted, std::uint64_t most, const F& f) {
   for (std::size_t i = 0; i < sorted.size();) {

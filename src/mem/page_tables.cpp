@@ -20,8 +20,10 @@
 namespace kasane::mem {
 namespace {
 
-constexpr std::uint64_t kMappingBytes = 256;    // of the kernel, for each: its record, and its part of a node of their tree
-constexpr std::uint64_t kCountingShare = 100;   // counting mappings takes a µs each: at most such a part of the time
+// Of the kernel, for each mapping: its record, and its part of a tree node.
+constexpr std::uint64_t kMappingBytes = 256;
+// Counting takes a µs a mapping: it may take this part of the time.
+constexpr std::uint64_t kCountingShare = 100;
 
 }  // namespace
 
@@ -57,7 +59,8 @@ bool drop_translations(std::byte* address, std::size_t bytes) noexcept { return 
 
 void wait_until_tables_are_freed() noexcept {
   const int saved = errno;
-  ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);   // the one system call that waits for a grace period, and does nothing else
+  // This call waits for a grace period, and does nothing else
+  ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
   errno = saved;
 }
 
@@ -100,7 +103,8 @@ PageTables::Fresh PageTables::note(BlockRange blocks) noexcept {
 }
 
 Measured PageTables::measure() noexcept {
-  const std::uint64_t presumed = presumed_.load(std::memory_order_relaxed);   // before the look, which finds their tables
+  // Before the look, which finds their tables.
+  const std::uint64_t presumed = presumed_.load(std::memory_order_relaxed);
   const std::uint64_t before = measured_.load(std::memory_order_relaxed), now = taken();
   measured_.store(now, std::memory_order_relaxed);
   presumed_.fetch_sub(presumed, std::memory_order_relaxed);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pages of the space: in which page a byte lies, where a page lies and how long it is. Each segment of the space has a page size of its own, a power
-// of two from 4 KiB to 2 MiB; together the segments cover all of the space.
+// The pages of the space: which page a byte lies in, where a page lies and how long it is. Each segment of
+// the space has its own page size, a power of two from 4 KiB to 2 MiB; together the segments cover the space.
 //
 //   offset   0 ───────────────── a ──────────────────── b ───────────────── bytes
 //   pages    64 KiB each         4 KiB each             2 MiB each
 //   PageId   0, 1, …             a/64K, a/64K + 1, …    …                   count()
 //
-// Numbers are dense and ascend with the offset, so a table with an entry a page is as long as there are pages, and the pages of a range are consecutive.
+// Page numbers are dense and ascend with the offset. So a table with an entry a page is as long as there are
+// pages, and the pages of a range are consecutive.
 //
 // Thread safety: constant after create(). A value: each layer may keep a copy.
-// Invariants: a page begins at a multiple of its size and lies within one segment; so a block (4 KiB) lies within one page.
+// Invariants: a page begins at a multiple of its size and lies within one segment; so a block (4 KiB) lies
+// within one page.
 #pragma once
 
 #include <array>
@@ -25,7 +27,7 @@ inline constexpr std::uint64_t kSmallestPageBytes = kBlockBytes;
 inline constexpr std::uint64_t kLargestPageBytes = 2 * 1024 * 1024;
 inline constexpr std::uint64_t kMostBlocksOfAPage = kLargestPageBytes / kBlockBytes;
 
-/// Pages in a row, for `for (PageId page : range)`.
+/// Consecutive pages, for `for (PageId page : range)`.
 struct PageRange {
   struct Iterator {
     std::uint64_t at;
@@ -52,7 +54,8 @@ class Pages {
   };
   static constexpr std::size_t kMostSegments = 8;
 
-  /// The segments in the order of their offsets, the first at 0; each begins and ends at a multiple of its page size.
+  /// The segments in the order of their offsets, the first at 0. Each begins and ends at a multiple of its
+  /// page size.
   static Result<Pages> create(std::uint64_t space_bytes, std::span<const Segment>);
 
   /// One segment.
@@ -62,7 +65,7 @@ class Pages {
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
   [[nodiscard]] bool contains(PageId page) const noexcept { return raw(page) < count(); }
 
-  /// The page of a byte, and where it ends.
+  /// The page of a byte, and where the page ends.
   struct Place {
     PageId page;
     std::uint64_t end;
@@ -82,11 +85,11 @@ class Pages {
   }
   [[nodiscard]] std::uint64_t bytes_of(PageId page) const noexcept { return std::uint64_t{1} << row_of(page).shift; }
   [[nodiscard]] std::uint64_t end_of(PageId page) const noexcept { return offset_of(page) + bytes_of(page); }
-  /// Of the segment in which the byte lies.
+  /// The page size of the segment in which the byte lies.
   [[nodiscard]] std::uint64_t page_bytes_at(std::uint64_t offset) const noexcept { return std::uint64_t{1} << row_of(offset).shift; }
   [[nodiscard]] BlockRange blocks_of(PageId page) const noexcept { return {block_of(offset_of(page)), bytes_of(page) / kBlockBytes}; }
 
-  /// Every page that has a byte of [offset, offset + bytes), which lies in the space.
+  /// The pages that have a byte of [offset, offset + bytes), which lies in the space.
   [[nodiscard]] PageRange in(std::uint64_t offset, std::uint64_t bytes) const noexcept {
     if (bytes == 0) return {};
     return {raw(page_of(offset)), raw(page_of(offset + bytes - 1)) + 1};
@@ -98,12 +101,13 @@ class Pages {
 
  private:
   struct Row {
-    std::uint64_t offset, first_page;   ///< where it begins
+    std::uint64_t offset, first_page;   ///< where the segment begins
     unsigned shift;                     ///< a page has 1 << shift bytes
   };
 
   Pages() = default;
-  // From the last row, in which most memory lies and whatever lies beyond the space; the first begins at 0.
+  // Searches from the last row, in which most memory and everything beyond the space lies; the first begins
+  // at 0.
   [[nodiscard]] const Row& row_of(std::uint64_t offset) const noexcept {
     const Row* row = &rows_[rows_used_ - 1];
     while (offset < row->offset) --row;

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a thread that waits for the disk looks for the end of its read again and again, or sleeps until it is told.
+// Whether a thread that waits for the disk polls for the end of its read, or sleeps until it is woken.
 //
-// A device that answers within tens of µs answers sooner than a sleeper gets there: its core has gone idle, takes an interrupt, and switches back. Looking costs a core, so:
+// A device that answers within tens of µs answers sooner than a sleeping thread can run: its core is idle,
+// takes an interrupt, and switches back. Polling occupies a core, so a thread
 //
-//   looks      while no more threads of the rank wait than it has cores, and reads take no longer than kShortNs by the last ones; at most twice what they take
-//   sleeps     else; and for kRepay times as long as a looker lost its core between two looks: somebody else wants it, another thread or the host of a virtual machine
+//   polls      while no more threads of the rank wait than it has cores, and recent reads took less than kShortNs;
+//              at most for twice the usual time of a read
+//   sleeps     else; and for kRepay times as long as a polling thread lost its core between two looks, since
+//              another thread or the host of a virtual machine needs the core
 //
-// Nothing here knows a clock: times are passed in, in nanoseconds. Thread safety: everything from any thread, fault handlers too; a Wait belongs to its thread.
+// No clock is read here: times are passed in, in nanoseconds. Thread safety: everything from any thread,
+// fault handlers too; a Wait belongs to its thread.
 #pragma once
 
 #include <algorithm>
@@ -18,16 +22,17 @@ namespace kasane::mem {
 class Polling {
  public:
   static constexpr std::uint64_t kShortNs = 100'000;
-  static constexpr std::uint64_t kGraceNs = 20'000;    ///< is looked for in any case
-  static constexpr std::uint64_t kLostNs = 100'000;    ///< between two looks: more than interrupts take
+  static constexpr std::uint64_t kGraceNs = 20'000;   ///< polled for in any case
+  static constexpr std::uint64_t kLostNs = 100'000;   ///< between two looks: more than interrupts take
   static constexpr std::uint64_t kRepay = 10;
-  static constexpr std::uint64_t kMostNs = 4 * kShortNs;   ///< that a single read counts for: a hiccup says little of the next ones
-  static constexpr std::uint64_t kWeight = 8;              ///< a read's in the usual time: one in so many
+  /// The most for which a single read counts: an outlier says little of the next reads
+  static constexpr std::uint64_t kMostNs = 4 * kShortNs;
+  static constexpr std::uint64_t kWeight = 8;   ///< a read is one of so many in the usual time
 
-  /// most: threads that may look at once, those cores that the rank has; 0: all sleep.
+  /// most: threads that may poll at once, the rank's cores; 0: all sleep.
   explicit Polling(std::uint32_t most) noexcept : most_(most) {}
 
-  /// From a request's way to the disk until it has ended.
+  /// From the submission of a request until it has ended.
   class Wait {
    public:
     Wait(Polling& polling, std::uint64_t now) noexcept : polling_(polling), began_(now), last_(now), until_(now) {
@@ -39,7 +44,7 @@ class Polling {
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
 
-    /// Asked before each look. False: it is the last one, then sleep.
+    /// Called before each look. False: this look is the last one; then sleep.
     [[nodiscard]] bool looks_on(std::uint64_t now) noexcept {
       if (const std::uint64_t lost = now - last_; lost >= kLostNs) {
         polling_.not_before_.store(now + kRepay * lost, std::memory_order_relaxed);
@@ -48,7 +53,7 @@ class Polling {
       last_ = now;
       return now < until_ && polling_.waiting_.load(std::memory_order_relaxed) <= polling_.most_;
     }
-    /// It has ended, seen by a look or after a sleep.
+    /// The read has ended, seen by a look or after a sleep.
     void ended(std::uint64_t now) noexcept {
       const std::uint64_t usual = polling_.usual_ns(), took = std::min(now - began_, kMostNs);
       polling_.usual_ns_.store(usual - usual / kWeight + took / kWeight, std::memory_order_relaxed);
@@ -64,7 +69,8 @@ class Polling {
   [[nodiscard]] std::uint64_t usual_ns() const noexcept { return usual_ns_.load(std::memory_order_relaxed); }
 
  private:
-  // relaxed, all of them: they choose between two ways to wait that end alike. Two threads that learn at once lose one of two reads.
+  // relaxed, all of them: they choose between two ways of waiting with the same result. If two threads update
+  // the usual time at once, one of the two reads is lost.
   const std::uint32_t most_;
   std::atomic<std::uint32_t> waiting_{0};
   std::atomic<std::uint64_t> usual_ns_{0};

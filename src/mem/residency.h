@@ -2,9 +2,10 @@
 // Which frames a rank has, counted against its budget, and the bell of the keeper (docs/design/tiers.md).
 //
 //   a thread that is about to fill frames   admitted(n)?   before it holds anything; else it rings and waits
-//   … fills them and holds their bits       fill()         never fails: what the budget lacks becomes debt (mem/room.h)
+//   … fills them and holds their bits       fill()         never fails: what the budget lacks becomes debt
 //   the keeper                              empty()        punched and given back; the debt is paid first
-//                                           measure_tables()   page tables are presumed by fill() until they are measured; likewise stacks
+//                                           measure_tables()   fill() presumes page tables, and use_stack()
+//                                           measure_stacks()   stacks, until they are measured
 //
 // So the budget is exceeded only by what threads fill that were admitted at the same moment: each at most two
 // pages (a frame and a twin), or twice 16 smaller blocks.

@@ -3,11 +3,11 @@
 // what the rank asks of other ranks.
 //
 //   a thread that waits     admitted(n)? ── no ──▶ want(n) ──ring──▶┐
-//                                 └─ yes, at last ▶ note_relieved() ─▶┤ the keeper: take_wanted(), balance()
-//   a thread that fills     charge(n): never fails, may add debt ──▶┤   asks for debt + need, or ends the ask
-//   a thread that empties   pay(n): reduces the debt first ────────▶┘   rings other ranks: they give, or got some
-//                                                                       evicts, if less than `low` is left or
-//                                                                       other ranks ask for blocks
+//                           yes, at last: note_relieved() ────ring──▶┤ the keeper: take_wanted(), balance():
+//   a thread that fills     charge(n): may add debt ──────────ring──▶┤ asks for debt + need, or ends the ask;
+//   a thread that empties   pay(n): reduces the debt first ───ring──▶┘ rings other ranks: they give, or got;
+//                                                                      evicts, if less than `low` is left
+//                                                                      or other ranks ask for blocks
 //
 // **One thread asks**: the keeper. It computes the ask anew each time it is rung, so an ask ends when there
 // is no debt and no thread waits, whichever call brought that about. A call that changes what the ask depends

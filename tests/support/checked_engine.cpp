@@ -50,14 +50,14 @@ bool CheckedEngine::protect(BlockRange run, Access access) noexcept {
   for (std::uint64_t b = raw(run.first); b < raw(run.first) + run.count; ++b) {
     std::atomic<std::uint32_t>& word = rights_[BlockId{b}];
     std::uint32_t old = word.load(std::memory_order_relaxed);   // relaxed: the exchange decides
-    // acq_rel: release, so that who enters under new rights sees the bytes put there before; acquire, see
-    // below.
+    // acq_rel: release, so that a thread that enters under the new rights sees the bytes put there before;
+    // acquire, see below.
     while (!word.compare_exchange_weak(old, (old & ~kRights) | static_cast<std::uint32_t>(access),
                                        std::memory_order_acq_rel, std::memory_order_relaxed)) {
     }
     if (static_cast<std::uint32_t>(access) >= (old & kRights)) continue;
     // Copies that began under more rights. acquire: their stores come before what the caller does next (a
-    // diff, say).
+    // diff, for example).
     while (word.load(std::memory_order_acquire) >= kCopy) ::sched_yield();
   }
   return true;
@@ -73,7 +73,7 @@ bool CheckedEngine::try_enter(BlockId block, Access wanted) noexcept {
   std::atomic<std::uint32_t>& word = rights_[block];
   std::uint32_t old = word.load(std::memory_order_relaxed);   // relaxed: the exchange decides
   while ((old & kRights) >= static_cast<std::uint32_t>(wanted))
-    // acquire: the bytes that whoever gave these rights put there.
+    // acquire: the bytes put there by the thread that gave these rights.
     if (word.compare_exchange_weak(old, old + kCopy, std::memory_order_acquire, std::memory_order_relaxed)) return true;
   return false;
 }

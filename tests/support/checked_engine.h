@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fault engine without faults: access rights stand in a table, and a script's loads and stores are calls that look there. It lets programs of
-// (thread, offset, read | write) run through the real coherence code with many ranks in one process, and on one OS thread under a seeded schedule.
+// A fault engine without faults: a table holds the access rights, and a script's loads and stores are calls
+// that check it. Programs of (thread, offset, read | write) run through the real coherence code with many
+// ranks in one process, and on one OS thread under a seeded schedule.
 //
 //   write(offset, …)   rights enough? ── yes ─► copy through A
-//        ▲                  └─ no ─► FaultHandler ─► preemption callback (another script may run, and take the rights away again) ─┐
-//        └─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+//        ▲                  └─ no ─► FaultHandler ─► preemption callback ─┐     another script may run there,
+//        └────────────────────────────────────────────────────────────────┘     and take the rights away again
 //
-// Thread safety: read(), write(), access() and protect() from any thread; start(), stop() and set_preemption() while nobody else is in. A
-// piece within one block is copied under the rights found: protect() waits for copies that began under the old rights, as
-// mprotect waits for other cores. Nothing yields between look and copy, so on one OS thread it never waits.
+// Thread safety: read(), write(), access() and protect() from any thread; start(), stop() and
+// set_preemption() while no other call runs. A piece within one block is copied under the rights that were
+// found: protect() waits for copies that began under the old rights, as mprotect waits for other cores.
+// Nothing yields between check and copy, so on one OS thread protect() never waits.
 // Invariant: no byte is read or written through here in a block that does not allow it.
 #pragma once
 
@@ -33,15 +35,17 @@ class CheckedEngine final : public FaultEngine {
   [[nodiscard]] bool protect(BlockRange run, Access access) noexcept override;
   [[nodiscard]] bool crowded() const noexcept override { return false; }
 
-  /// Loads n bytes at offset as an instruction of a user's program would. Blocks are read one after the other: like a program's own
-  /// loop, not atomically. Errc::out_of_range: beyond the space, or the handler called the access wild; blocks before it were read.
+  /// Loads n bytes at offset as an instruction of a user's program would. Blocks are read one after the
+  /// other, not atomically. Errc::out_of_range: beyond the space, or the handler called the access wild; the
+  /// blocks before it were read.
   Result<void> read(std::uint64_t offset, void* to, std::size_t n);
   /// Stores likewise.
   Result<void> write(std::uint64_t offset, const void* from, std::size_t n);
   /// What the block at offset allows now; for invariants.
   [[nodiscard]] Access access(std::uint64_t offset) const noexcept;
 
-  /// Called each time the handler made an access possible, before the rights are looked at again; null: nothing.
+  /// Called each time the handler has made an access possible, before the rights are checked again; null:
+  /// nothing.
   void set_preemption(void (*callback)(void* context), void* context) noexcept;
 
  private:
