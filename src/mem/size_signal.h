@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes beyond the limit of file sizes (ulimit -f), which may be lowered while a job runs: the kernel sends SIGXFSZ, which ends the process without a word, and only then says
-// EFBIG. While one of these lives, this thread's writes just end with EFBIG.
+// For writes that may pass the limit of file sizes (ulimit -f), which may be lowered while a job runs. The
+// kernel then sends SIGXFSZ, which ends the process without a message, before it returns EFBIG. While an
+// object of this class lives, this thread's writes end with EFBIG only.
 //
 // The signal goes to the thread that writes, or that submits to io_uring.
 //
-// Thread safety: an object belongs to its thread, fault handlers too. Two system calls, three where the signal is looked for.
+// Thread safety: an object belongs to its thread, fault handlers too. Two system calls, three where the
+// signal is discarded.
 #pragma once
 
 #include <pthread.h>
@@ -25,7 +27,7 @@ class NoSizeSignal {
   NoSizeSignal(const NoSizeSignal&) = delete;
   NoSizeSignal& operator=(const NoSizeSignal&) = delete;
   ~NoSizeSignal() {
-    if (sent_) {   // also where it was blocked before: a fault handler would be followed by it
+    if (sent_) {   // also where it was blocked before: the interrupted code must not get it later
       const int saved = errno;
       const timespec now{};
       (void)::sigtimedwait(&signal_, nullptr, &now);
@@ -33,7 +35,7 @@ class NoSizeSignal {
     }
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
-  /// It may have been sent, and is to be forgotten.
+  /// The signal may have been sent, and is to be discarded.
   void may_be_sent() noexcept { sent_ = true; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reservation and the maps of a Space. Everything is MAP_NORESERVE and shared memory is counted page by page, so a space
-// of 1 TiB costs address bits and nothing else until it is touched.
+// The reservation and the mappings of a Space. Everything is MAP_NORESERVE, and shared memory is counted page
+// by page. So a space of 1 TiB costs only addresses until it is touched.
 //
 // Thread safety: plain functions over system calls; no state.
 // Invariant: Space::create either returns a whole Space or leaves the reservation at base as it found it.
@@ -34,14 +34,17 @@ extern "C" {
 namespace kasane::mem {
 namespace {
 
-constexpr std::size_t kAlignment = 2 * 1024 * 1024;   // of a base we choose: whole page tables, and huge pages stay possible
+// Of a chosen base: whole page tables, and huge pages stay possible.
+constexpr std::size_t kAlignment = 2 * 1024 * 1024;
 
 #if defined(__SANITIZE_THREAD__)
-// ThreadSanitizer reserves most of the address range for its shadow; only the kernel's own choice is sure to be outside.
+// ThreadSanitizer reserves most of the address range for its shadow; only the kernel's own choice is sure to
+// lie outside.
 constexpr std::array<std::uintptr_t, 0> kCandidates{};
 #else
-// Far from where the kernel puts programs, heaps (0x55…) and libraries (0x7f…), far from AddressSanitizer's shadow (below
-// 0x100100000000), and far from each other, so that one stranger spoils one candidate.
+// Far from where the kernel puts programs, heaps (0x55…) and libraries (0x7f…), far from AddressSanitizer's
+// shadow (below 0x100100000000), and far from each other, so that one other mapping spoils one candidate
+// only.
 constexpr std::array<std::uintptr_t, 7> kCandidates{0x200000000000, 0x280000000000, 0x300000000000, 0x380000000000,
                                                     0x400000000000, 0x480000000000, 0x180000000000};
 #endif
@@ -55,9 +58,10 @@ constexpr std::array<std::uintptr_t, 7> kCandidates{0x200000000000, 0x2800000000
   return line;
 }
 
-/// What to do where there is no room for a view: a sanitizer in the process keeps most addresses for itself, which no smaller space changes.
+/// What to do where there is no room for a view. A sanitizer in the process keeps most addresses for itself,
+/// which a smaller space does not change.
 const char* advice() noexcept {
-  // The runtimes' entry points, weak: null where the program is built without.
+  // The sanitizers' entry points, weak: null where the program is built without.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   return "a sanitizer leaves few addresses: try a smaller space, --space 16G";
 #else
@@ -73,7 +77,8 @@ const char* advice() noexcept {
 
 constexpr int kReserveFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-// At exactly this address, or null with errno. Kernels before 4.17 take the address as a hint: what landed elsewhere goes back.
+// Reserves exactly this address, or returns null with errno. Kernels before 4.17 take the address as a hint;
+// a mapping elsewhere is unmapped.
 std::byte* reserve_at(std::uintptr_t address, std::size_t bytes) {
   void* wanted = reinterpret_cast<void*>(address);
   void* got = ::mmap(wanted, bytes, PROT_NONE, kReserveFlags | MAP_FIXED_NOREPLACE, -1, 0);
@@ -85,7 +90,7 @@ std::byte* reserve_at(std::uintptr_t address, std::size_t bytes) {
   return nullptr;
 }
 
-// Wherever there is room, aligned: reserve more and give back both ends. Null with errno.
+// Reserves any place, aligned: reserves more and gives back both ends. Null with errno.
 std::byte* reserve_anywhere(std::size_t bytes) {
   const std::size_t more = bytes + kAlignment;
   if (more < bytes) {
@@ -154,7 +159,7 @@ Result<Space> Space::create(std::byte* base, std::size_t bytes) {
     return fail(Errc::invalid_argument,
                 text("a space of %zu bytes at %p: it must be a positive multiple of %zu, at a reserved address", bytes,
                       static_cast<void*>(base), kPageBytes));
-  Space s;   // from here its destructor takes back whatever was made
+  Space s;   // from here on its destructor takes back what was made
   s.bytes_ = bytes;
   auto m = memory_file("kasane-M", bytes);
   KASANE_TRY(m);
@@ -162,7 +167,9 @@ Result<Space> Space::create(std::byte* base, std::size_t bytes) {
   auto t = memory_file("kasane-T", bytes);
   KASANE_TRY(t);
   s.t_fd_ = *t;
-  s.a_ = reserve_anywhere(bytes);   // aligned as V is, so that large frames (mem/large_frames.h) fit both, and whole page tables (mem/page_tables.h) belong to a range
+  // Aligned as V is: large frames (mem/large_frames.h) fit both, and whole page tables (mem/page_tables.h)
+  // belong to a range.
+  s.a_ = reserve_anywhere(bytes);
   auto a_view = map_file("A", s.m_fd_, bytes, PROT_READ | PROT_WRITE, s.a_);
   KASANE_TRY(a_view);
   s.a_ = *a_view;
@@ -170,14 +177,14 @@ Result<Space> Space::create(std::byte* base, std::size_t bytes) {
   auto t_view = map_file("T", s.t_fd_, bytes, PROT_READ | PROT_WRITE, s.t_);
   KASANE_TRY(t_view);
   s.t_ = *t_view;
-  // V comes last: nothing after it can fail, so a failed create never eats the reservation.
+  // V comes last: nothing after it can fail, so a failed create never uses up the reservation.
   auto v_view = map_file("V", s.m_fd_, bytes, PROT_NONE, base);
   KASANE_TRY(v_view);
   s.v_ = *v_view;
   return s;
 }
 
-// With an old size of 0, mremap makes a second mapping of what a shared one shows; no descriptor is needed.
+// With an old size of 0, mremap makes a second mapping of the same shared memory, without a descriptor.
 Result<void> Space::show(std::uint64_t offset, std::size_t bytes, std::byte* frames) {
   for (std::byte* view : {a_, v_}) {
     if (::mremap(frames, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, view + offset) == MAP_FAILED)

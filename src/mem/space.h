@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The geometry of the global space and this rank's views of it (design: V, M, A, T all at the same offset).
 //
-//   V  base … base+bytes   the coherent view: the user's pointers; maps M; starts without access, armed by a FaultEngine
+//   V  base … base+bytes   the coherent view: the user's pointers; maps M; without access until a FaultEngine arms it
 //   M  one sparse memfd    the DRAM tier: owned pages and cached copies alike at their offset
 //   A  another map of M    the runtime's alias, always read-write
 //   T  a sparse memfd      twins
 //
-// A part may show frames of another file: V and A alike (show). So the stacks of ranks that meet on one host are one memory (runtime/stacks.h).
+// V and A may show frames of another file in a part (show). So the stacks of ranks on one host are one memory
+// (runtime/stacks.h).
 //
-// Thread safety: constant after create() and show(), which come before anything else.
+// Thread safety: constant after create() and show(), which come before all other calls.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,8 @@
 namespace kasane::mem {
 
 inline constexpr std::size_t kBlockBytes = 4096;        ///< unit of transfer and protection; the OS page
-inline constexpr std::size_t kPageBytes = 64 * 1024;    ///< unit of placement and relocation where no other page size was chosen (mem/pages.h)
+/// Unit of placement and relocation where no other page size was chosen (mem/pages.h)
+inline constexpr std::size_t kPageBytes = 64 * 1024;
 
 [[nodiscard]] constexpr BlockId block_of(std::uint64_t offset) noexcept { return BlockId{offset / kBlockBytes}; }
 [[nodiscard]] constexpr std::uint64_t offset_of(BlockId b) noexcept { return raw(b) * kBlockBytes; }
@@ -31,28 +33,31 @@ struct BlockRange {
   std::uint64_t count;
 };
 
-/// Reserves [hint, hint+bytes) (inaccessible, no memory behind it), or the first free place of a list of candidates where the
-/// hint is 0. The launcher does this before the fork, so that all ranks agree.
+/// Reserves [hint, hint+bytes) (inaccessible, no memory behind it), or the first free place of a list of
+/// candidates where the hint is 0. The launcher does this before the fork, so that all ranks agree.
 Result<std::byte*> reserve_space(std::size_t bytes, std::uintptr_t hint = 0);
 
-/// Which of those candidates have room for bytes in this process: bit i for candidate_base(i). Ranks that were not forked from one image agree by it.
+/// The candidates that have room for `bytes` in this process: bit i for candidate_base(i). Ranks that were
+/// not forked from one image agree by it.
 std::uint64_t free_candidates(std::size_t bytes);
 /// 0: there is no i-th candidate.
 std::uintptr_t candidate_base(unsigned i);
 
-/// A memory file lets go of the frames of whole blocks, which are zeros from then on. Keeps errno.
+/// Punches the frames of whole blocks of a memory file, which read as zeros from then on. Keeps errno.
 void punch_frames(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept;
 
 class Space {
  public:
-  /// Maps V over the reservation at base (from reserve_space), and A and T wherever there is room. bytes is a multiple of kPageBytes.
+  /// Maps V over the reservation at base (from reserve_space), and A and T wherever there is room. bytes is a
+  /// multiple of kPageBytes.
   static Result<Space> create(std::byte* base, std::size_t bytes);
   Space(Space&&) noexcept;
   Space& operator=(Space&&) = delete;
   ~Space();
 
-  /// From now on V and A map other frames at [offset, offset + bytes), whole OS pages: those that `frames` maps, shared. V is open there, so this comes before a
-  /// fault engine is made. At an error a part may have changed.
+  /// From now on V and A map other frames at [offset, offset + bytes), whole OS pages: the shared ones that
+  /// `frames` maps. V is open there, so this comes before a fault engine is made. After an error a part may
+  /// have changed.
   Result<void> show(std::uint64_t offset, std::size_t bytes, std::byte* frames);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }

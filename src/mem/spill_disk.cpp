@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of a partition, its disk; of a volume that lies on one device, that.
+/// The disk of a partition, or the device under a volume that lies on one device.
 fs::path disk_under(fs::path device) {
   std::error_code error;
   for (;;) {
@@ -40,7 +40,8 @@ std::optional<SpillDisk> spill_disk(const std::string& directory, const std::str
   const fs::path disk = disk_under(device), setting = disk / "queue" / "rq_affinity";
   int value = 0;
   if (disk.empty() || !(std::ifstream(setting) >> value)) return {};
-  const fs::path usual = fs::path("/sys/block") / disk.filename() / "queue" / "rq_affinity";   // shorter, where it is the same
+  // Shorter, where it is the same
+  const fs::path usual = fs::path("/sys/block") / disk.filename() / "queue" / "rq_affinity";
   return SpillDisk{fs::equivalent(usual, setting, error) ? usual.string() : setting.string(), value == 2};
 }
 

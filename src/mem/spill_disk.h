@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The disk under a spill directory, and on which core the kernel ends its requests.
+// The disk under a spill directory, and the core on which the kernel completes its requests.
 //
-//   /sys/block/DISK/queue/rq_affinity    2: on that one which asked (Linux; by root; the kernel's default, 1, is any that shares a cache with it: that of the disk's interrupt, often)
+//   /sys/block/DISK/queue/rq_affinity    2: on the core that submitted the request (by root). The kernel's default,
+//                                        1: on any that shares a cache with it, often that of the disk's interrupt
 //
-// Who waits for a read is woken by who ends it, and near him: with 1, threads that read at random gather on the core that takes the disk's interrupts.
+// The completing core wakes the waiting thread, on or near itself: with 1, threads that read at random gather
+// on the core that takes the disk's interrupts.
 //
 // Thread safety: plain functions over files.
 #pragma once
@@ -14,11 +16,12 @@
 namespace kasane::mem {
 
 struct SpillDisk {
-  std::string setting;      ///< the file that says where its requests end
+  std::string setting;   ///< the file that sets where requests complete
   bool ends_where_asked;
 };
 
-/// None where no disk of this host is known to be there: memory, a network, several disks, no such directory. The second argument is for tests.
+/// Empty where no single disk of this host is known to hold the directory: memory, a network, several disks,
+/// no such directory. The second argument is for tests.
 [[nodiscard]] std::optional<SpillDisk> spill_disk(const std::string& directory, const std::string& devices = "/sys/dev/block");
 
 }  // namespace kasane::mem

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// How bytes travel between memory and a spill file: the contract of the two ways there are, and the choice between them.
+// How bytes are transferred between memory and a spill file: the contract of the two engines, and the choice
+// between them.
 //
-//   io_uring   one system call for many transfers, no threads        Linux ≥ 5.6 that allows it (containers' seccomp filters often do not)
-//   threads    pread and pwrite by a few threads that sleep else     any kernel
+//   io_uring   one system call for many transfers, no threads     Linux ≥ 5.6 that allows it (seccomp filters of
+//                                                                 containers often do not)
+//   threads    pread and pwrite by a few threads                  any kernel
 //
-// A transfer is named by a slot, a small number that the user gives and gets back with the result. Frames are never registered: that would pin them, and they could
-// not be punched any more (rule 9); the kernel holds one only while its own transfer is under way. Other memory that is used again and again may be.
+// A transfer is named by a slot, a small number that the user passes and gets back with the result. Frames
+// are never registered: that would pin them, and they could not be punched any more (rule 9). The kernel
+// holds a frame only while its own transfer is under way. Other memory that is used repeatedly may be
+// registered.
 //
-// Thread safety: start() and flush() by one thread at a time, reap(), ready() and sleep() by one thread at a time, the two sides at once. Nothing allocates or locks:
-// fault handlers may call all of it.
+// Thread safety: start() and flush() by one thread at a time; reap(), ready() and sleep() by one thread at a
+// time; both sides may run at once. Nothing allocates or locks: fault handlers may call all of it.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +37,7 @@ struct SpillTransfer {
   std::uint32_t bytes = 0;
 };
 
-/// How a transfer ended: the bytes moved, which may be fewer than asked for, or -errno.
+/// How a transfer ended: the bytes moved, perhaps fewer than asked for, or -errno.
 struct SpillResult {
   std::uint32_t slot;
   std::int32_t result;
@@ -43,18 +47,20 @@ class SpillEngine {
  public:
   virtual ~SpillEngine() = default;   ///< nothing may be under way
 
-  /// Memory, not of frames, that many transfers will use, as long as the engine lives: the kernel pins it once instead of for each of them. Once, before the first.
-  /// False: they go all the same.
+  /// Registers memory, not of frames, that many transfers will use as long as the engine lives: the kernel
+  /// pins it once instead of for each transfer. Called once, before the first transfer. False: it is not
+  /// registered, and transfers work all the same.
   virtual bool register_memory(std::span<std::byte>) noexcept { return false; }
-  /// Takes the transfer; it may wait for flush(). At most `depth` slots are between start() and reap().
+  /// Accepts the transfer; it may wait for flush(). At most `depth` slots are between start() and reap().
   virtual void start(std::uint32_t slot, const SpillTransfer&) noexcept = 0;
-  /// Sends everything that was started on its way.
+  /// Submits everything that was started.
   virtual void flush() noexcept = 0;
-  /// Results that are there, in any order; at most as many as there is room for.
+  /// Returns finished transfers, in any order, as many as there is room for.
   virtual unsigned reap(std::span<SpillResult>) noexcept = 0;
-  /// Whether reap() has something to give now. By who reaps, in user space: it may be asked again and again.
+  /// Has reap() something to return now? In user space, called by the reaping thread; may be called
+  /// repeatedly.
   [[nodiscard]] virtual bool ready() noexcept = 0;
-  /// Sleeps until reap() has something to give. Only while something that was flushed has not been reaped.
+  /// Sleeps until reap() has something to return. Only while something that was flushed has not been reaped.
   virtual void sleep() noexcept = 0;
 };
 
@@ -64,10 +70,11 @@ struct SpillEngineInfo {
   std::string reason;   ///< one line: how it works, or what is missing
 };
 
-/// All of them, the preferred one first. Probes the kernel; not for fault handlers.
+/// All engines, the preferred one first. Probes the kernel; not for fault handlers.
 [[nodiscard]] std::vector<SpillEngineInfo> spill_engines();
 
-/// By name, or "auto": the first that can be had. Errc::unsupported says what the kernel lacks. depth: a power of two up to 256.
+/// By name, or "auto": the first available one. Errc::unsupported says what the kernel lacks. depth: a power
+/// of two up to 256.
 Result<std::unique_ptr<SpillEngine>> make_spill_engine(std::string_view name, unsigned depth);
 
 }  // namespace kasane::mem

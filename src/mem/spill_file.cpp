@@ -20,7 +20,8 @@
 namespace kasane::mem {
 namespace {
 
-// A file without a name. -1 and errno. Where it needs a name for a moment, a kill within microseconds leaves an empty file.
+// A file without a name; -1 and errno on failure. Where the file needs a name for a moment, a kill within
+// those microseconds leaves an empty file.
 int open_nameless(const std::string& directory) {
   const int fd = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
@@ -35,12 +36,12 @@ bool set_direct(int fd, bool on) {
   return ::fcntl(fd, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
 }
 
-// A block there and back. 0 or an errno.
+// Writes a block and reads it back. 0 or an errno.
 int try_block(int fd) {
   alignas(kBlockBytes) static constexpr char kBytes[kBlockBytes] = {'k'};
   alignas(kBlockBytes) char back[kBlockBytes];
   const auto whole = static_cast<ssize_t>(kBlockBytes);
-  errno = EIO;   // of a transfer that is short
+  errno = EIO;   // for a short transfer
   if (::pwrite(fd, kBytes, kBlockBytes, 0) != whole) return errno;
   errno = EIO;
   if (::pread(fd, back, kBlockBytes, 0) != whole) return errno;
@@ -48,7 +49,7 @@ int try_block(int fd) {
 }
 
 void punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
-  // Best effort: what it says is in `stored`; a file system without holes keeps the space.
+  // Best effort: `stored` decides what is read; a file system without holes keeps the space.
   (void)::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes));
 }
 
@@ -114,7 +115,8 @@ Result<SpillFile> SpillFile::create(std::string_view directories, std::uint64_t 
 
 Result<> SpillFile::check(std::string_view directories, std::uint64_t bytes) {
   return for_each_directory(directories, [&](const std::string& directory) -> Result<> {
-    // With a slash behind it a file is no directory. Files are made there: to write and to pass.
+    // The slash makes access() fail for a file that is no directory. Making files there needs the rights to
+    // write and to search.
     if (::access((directory + "/").c_str(), W_OK | X_OK) != 0) return tl::unexpected(refusal(directory, bytes, errno));
     return {};
   });
@@ -123,16 +125,17 @@ Result<> SpillFile::check(std::string_view directories, std::uint64_t bytes) {
 Result<> SpillFile::add(const std::string& directory, std::uint64_t bytes) {
   const auto refuse = [&](int number) { return tl::unexpected(refusal(directory, bytes, number)); };
   rlimit limit{};
-  // Asked for beforehand: beyond the limit the kernel sends SIGXFSZ.
+  // Checked beforehand: beyond the limit the kernel sends SIGXFSZ.
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) return refuse(EFBIG);
   const int fd = open_nameless(directory);
   if (fd < 0) return refuse(errno);
-  parts_.push_back({directory, fd, set_direct(fd, true)});   // closed by the destructor from here on
+  parts_.push_back({directory, fd, set_direct(fd, true)});   // The destructor closes it from here on.
   Part& part = parts_.back();
-  // The full length from the start: writes that extend a file are done one after the other.
+  // The full length from the start: writes that extend a file are serialised.
   if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return refuse(errno);
   int error = try_block(fd);
-  if (error == EINVAL && part.direct) {   // a device whose sectors are larger than a block, or a file system that only says so now
+  // The device's sectors are larger than a block, or the file system refuses direct access only now.
+  if (error == EINVAL && part.direct) {
     part.direct = false;
     set_direct(fd, false);
     error = try_block(fd);

@@ -18,16 +18,17 @@ namespace kasane::mem {
 namespace {
 
 bool is_zero(const std::byte* block) noexcept {
-  // The first word decides for most blocks; then the block equals itself shifted by a word.
+  // The first word decides for most blocks. Then the block is compared with itself shifted by a word.
   std::uint64_t first;
   std::memcpy(&first, block, sizeof first);
   return first == 0 && std::memcmp(block, block + sizeof first, kBlockBytes - sizeof first) == 0;
 }
 
-// relaxed: numbers for people.
+// relaxed: statistics.
 void add(std::atomic<std::uint64_t>& counter, std::uint64_t n) noexcept { counter.fetch_add(n, std::memory_order_relaxed); }
 
-// What the engine left undone, without it: rare (a disk about to be full, a signal). Returns 0 or an errno.
+// Transfers what the engine left undone, by system calls: rare (a disk that is about to be full, a signal).
+// Returns 0 or an errno.
 int finish_by_hand(SpillTransfer t) noexcept {
   NoSizeSignal held;
   while (t.bytes != 0) {
@@ -36,7 +37,7 @@ int finish_by_hand(SpillTransfer t) noexcept {
     if (moved < 0 && errno == EINTR) continue;
     if (moved < 0 && errno == EFBIG) held.may_be_sent();
     if (moved < 0) return errno;
-    // The file is as long as the space: no end is in the way, so nothing moved is the device's fault.
+    // The file is as long as the space, so nothing moved is the device's fault, not the file's end.
     if (moved == 0) return EIO;
     t.memory += moved, t.offset += static_cast<std::uint64_t>(moved), t.bytes -= static_cast<std::uint32_t>(moved);
   }
@@ -53,7 +54,7 @@ Result<std::unique_ptr<SpillQueue>> SpillQueue::create(SpillFile& file, std::str
 
 SpillQueue::SpillQueue(SpillFile& file, std::unique_ptr<SpillEngine> engine, BounceBuffers* buffers) noexcept
     : file_(file), buffers_(buffers), engine_(std::move(engine)) {
-  if (buffers_ != nullptr) (void)engine_->register_memory(buffers_->memory());   // it goes without, too
+  if (buffers_ != nullptr) (void)engine_->register_memory(buffers_->memory());   // works without it, too
 }
 
 SpillQueue::~SpillQueue() { KASANE_CHECK(free_.load() == ~std::uint64_t{0}, "a spill queue ends while transfers are under way"); }
@@ -64,7 +65,8 @@ bool SpillQueue::submit(SpillBatch& batch) noexcept {
   bool all = false;
   std::optional<NoSizeSignal> held;
   if (batch.op == SpillOp::write) held.emplace().may_be_sent();
-  // acquire: pairs with end_run(): who had the slot is over with it. Only we take bits, so one that is seen stays.
+  // acquire: pairs with end_run(): the last user of the slot has finished with it. Only this thread takes
+  // bits, so a bit that is seen stays set.
   while (!all && free_.load(std::memory_order_acquire) != 0) {
     if (batch.rest_.bytes == 0) batch.rest_ = next_run(batch);
     all = batch.rest_.bytes == 0;
@@ -76,7 +78,7 @@ bool SpillQueue::submit(SpillBatch& batch) noexcept {
   return all;
 }
 
-// As much of the run as can travel at once.
+// As much of the run as one transfer takes.
 void SpillQueue::begin_run(SpillBatch& batch) noexcept {
   SpillRange& run = batch.rest_;
   BounceBuffers::Part part{run.bytes, false};
@@ -92,12 +94,12 @@ void SpillQueue::begin_run(SpillBatch& batch) noexcept {
   slot.staged = !buffer.empty();
   slot.transfer = {batch.op, file_.fd(run.offset), slot.staged ? buffer.data() : batch.base + run.offset, run.offset, static_cast<std::uint32_t>(bytes)};
   run = {run.offset + bytes, run.bytes - bytes};
-  batch.pending_.fetch_add(1, std::memory_order_relaxed);   // relaxed: submit()'s own one keeps it above 0
+  batch.pending_.fetch_add(1, std::memory_order_relaxed);   // relaxed: submit()'s own count keeps it above 0
   slot.ready.store(true, std::memory_order_release);        // release: the reaper reads the slot
   engine_->start(s, slot.transfer);
 }
 
-// Skips what needs no I/O, then takes neighbours as long as they do. No bytes: nothing is left.
+// Skips blocks that need no I/O, then takes neighbours as long as they need it. No bytes: nothing is left.
 SpillRange SpillQueue::next_run(SpillBatch& batch) noexcept {
   SpillRange run{0, 0};
   for (; batch.range_ < batch.ranges.size(); ++batch.range_, batch.issued_ = 0) {
@@ -116,7 +118,7 @@ SpillRange SpillQueue::next_run(SpillBatch& batch) noexcept {
 }
 
 bool SpillQueue::travels(const SpillBatch& batch, std::uint64_t offset) noexcept {
-  if (file_.stored(block_of(offset))) return true;   // a write also of zeros: older bytes are there
+  if (file_.stored(block_of(offset))) return true;   // also a write of zeros: older bytes are there
   std::byte* const block = batch.base + offset;
   if (batch.op == SpillOp::write && !is_zero(block)) return true;
   if (batch.op == SpillOp::read) std::memset(block, 0, kBlockBytes);
@@ -125,12 +127,13 @@ bool SpillQueue::travels(const SpillBatch& batch, std::uint64_t offset) noexcept
 }
 
 unsigned SpillQueue::poll() noexcept {
-  // seq_cst, as in wait_until(); one reaper at a time, who sees what the last one did.
+  // seq_cst, as in wait_until(). One thread reaps at a time, and sees what the last one did.
   return reaping_.exchange(true) ? 0 : reap_and_give_back();
 }
 
 void SpillQueue::issue(SpillBatch& batch) noexcept {
-  while (!submit(batch)) wait_until([&] { return free_.load(std::memory_order_relaxed) != 0; });   // relaxed: submit() looks again
+  // relaxed: submit() looks again.
+  while (!submit(batch)) wait_until([&] { return free_.load(std::memory_order_relaxed) != 0; });
 }
 
 void SpillQueue::wait(const SpillBatch& batch) noexcept {
@@ -143,7 +146,7 @@ bool SpillQueue::wait(const SpillBatch& batch, Polling& polling) noexcept {
   wait_until([&] { return batch.finished(); }, [&] {
     bool here = false;
     for (bool more = true; more && !here; relax()) {
-      more = wait.looks_on(now_ns());   // first: it may have come while we had no core
+      more = wait.looks_on(now_ns());   // first, as the run may have ended while this thread had no core
       here = engine_->ready();
     }
     if (!here) engine_->sleep();
@@ -153,8 +156,9 @@ bool SpillQueue::wait(const SpillBatch& batch, Polling& polling) noexcept {
   return !slept;
 }
 
-// No wake-up is lost: a follower that finds reaping_ taken has read rounds_ before that, and its holder gives it back before he rings (all of it seq_cst).
-// No leader sleeps in vain: with reaping_ held, what it waits for is not reached, so a slot of it is still the engine's.
+// No wake-up is lost: a follower that finds reaping_ taken has read rounds_ before, and the holder gives
+// reaping_ back before it rings (all of it seq_cst). No leader sleeps in vain: while it holds reaping_ its
+// condition is not reached, so one of its slots is still the engine's.
 template <class Reached, class Doze>
 void SpillQueue::wait_until(Reached&& reached, Doze&& doze) noexcept {
   for (;;) {
@@ -174,7 +178,8 @@ void SpillQueue::wait_until(Reached&& reached) noexcept {
   wait_until(std::forward<Reached>(reached), [this] { engine_->sleep(); });
 }
 
-// One at a time: a staged run ends with a copy, and who waits for another should not wait for that as well.
+// One at a time: a staged run ends with a copy, which a thread that waits for another run should not wait for
+// as well.
 unsigned SpillQueue::reap_and_give_back() noexcept {
   SpillResult result;
   const unsigned n = engine_->reap({&result, 1});
@@ -194,7 +199,7 @@ void SpillQueue::end_run(Slot& slot, std::int32_t result) noexcept {
   if (error == 0 && moved < t.bytes) error = finish_by_hand({t.op, t.fd, t.memory + moved, t.offset + moved, t.bytes - moved});
 
   SpillCounts& counts = file_.counts();
-  if (slot.staged) {   // nothing of a read that failed comes into a frame
+  if (slot.staged) {   // no bytes of a failed read reach a frame
     if (error == 0) error = buffers_->deliver(t.offset, {t.memory, t.bytes}, batch.view);
     if (error == 0) add(counts.bytes_staged, t.bytes);
     buffers_->give_back({t.memory, t.bytes});
@@ -208,7 +213,8 @@ void SpillQueue::end_run(Slot& slot, std::int32_t result) noexcept {
     add(counts.writes, 1), add(counts.bytes_written, t.bytes);
     for (std::uint32_t done = 0; done < t.bytes; done += kBlockBytes) file_.set_stored(block_of(t.offset + done));
   }
-  free_.fetch_or(std::uint64_t{1} << (&slot - slots_.data()), std::memory_order_release);   // release: see submit()
+  // release: see submit().
+  free_.fetch_or(std::uint64_t{1} << (&slot - slots_.data()), std::memory_order_release);
   batch.let_go();
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which bytes of the space travel to or from the spill file. Who collects them block by block joins neighbours as they come: the fewer ranges, the less room and sorting.
+// Ranges of bytes of the space that travel to or from the spill file. A caller that collects them block by
+// block joins neighbours: fewer ranges need less room and sorting.
 // Thread safety: none.
 #pragma once
 
@@ -16,7 +17,7 @@ struct SpillRange {
   std::uint64_t bytes;
 };
 
-/// At most kMost ranges, in place: also where nothing may be allocated.
+/// At most kMost ranges, in place, for code that may not allocate.
 template <std::size_t kMost>
 class SpillRanges {
  public:

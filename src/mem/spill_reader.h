@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that reads from the spill file what no thread waits for yet. The program then spends no time on making the frames of a read or
-// on waiting for the disk.
+// A thread that reads from the spill file what no thread waits for yet. The program then spends no time on
+// making the frames of a read or on waiting for the disk.
 //
-//   read-ahead   submit(read)                            the read has its blocks' busy bits from now on
-//   the reader   taken ─▶ submitted to the queue, kTogether at most ─▶ the oldest is awaited ─▶ completed(read): the bytes are there;
-//                                                                                               arms the blocks, frees the bits
+//   read-ahead   submit(read)    the read has its blocks' busy bits from now on
+//   the reader   takes it ─▶ submits it to the queue, kTogether at most ─▶ awaits the oldest
+//                ─▶ completed(read): the bytes are there; arms the blocks, frees the bits
 //
 // The reader waits only for the disk, so a thread that meets a busy bit of such a read may simply wait.
 //
-// Thread safety: submit() and stop() from any thread, fault handlers too; run() is one thread's; drain() after run() has ended.
+// Thread safety: submit() and stop() from any thread, fault handlers too; run() is one thread's; drain()
+// after run() has ended.
 // Invariant: each read that submit() took completes once.
 #pragma once
 
@@ -30,7 +31,8 @@ namespace kasane::mem {
 struct SpillRead {
   std::span<SpillRange> ranges;   ///< sorted afterwards
   View view;
-  void (*completed)(SpillRead&) noexcept = nullptr;   ///< called by the reader; must not wait for another block's bit
+  /// Called by the reader; must not wait for another block's bit
+  void (*completed)(SpillRead&) noexcept = nullptr;
 };
 
 class SpillReader {

@@ -73,7 +73,7 @@ class SpillThreads final : public SpillEngine {
 
   void start(std::uint32_t slot, const SpillTransfer& t) noexcept override {
     transfers_[slot] = t;
-    // release: who takes the bit sees the transfer.
+    // release: the thread that takes the bit sees the transfer.
     started_[slot / 64].fetch_or(std::uint64_t{1} << slot % 64, std::memory_order_release);
     ::sem_post(&work_);
   }
@@ -103,16 +103,19 @@ class SpillThreads final : public SpillEngine {
       if (ending_.load(std::memory_order_relaxed)) return;   // posted after it was set
       const std::uint32_t slot = take();
       const SpillResult result{slot, transfer(transfers_[slot])};
-      while (results_.try_push(result) == Push::full) relax();   // near full it may say so while the reaper is at it
+      // Near full, the ring may report full while the reaping thread is in it
+      while (results_.try_push(result) == Push::full) relax();
       made_.ring();
     }
   }
 
-  // As many bits are set as posts were taken and not yet used, so there is one; which, others may decide meanwhile.
+  // There are as many set bits as posts that were taken and not yet used, so there is one for this thread;
+  // other threads may take any of them meanwhile.
   std::uint32_t take() noexcept {
     for (;; relax()) {
       for (std::uint32_t w = 0; w < started_.size(); ++w) {
-        std::uint64_t bits = started_[w].load(std::memory_order_relaxed);   // a guess: the compare-swap checks it
+        // A guess, which the compare-swap checks
+        std::uint64_t bits = started_[w].load(std::memory_order_relaxed);
         while (bits != 0) {
           // acquire: pairs with start().
           if (started_[w].compare_exchange_weak(bits, bits & (bits - 1), std::memory_order_acquire, std::memory_order_relaxed))

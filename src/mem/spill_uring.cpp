@@ -35,7 +35,7 @@ class SpillUring final : public SpillEngine {
     return both;
   }
 
-  /// One empty request there and back: a filter may allow the ring and refuse its use. 0 or an errno.
+  /// Sends one empty request: a filter may allow the ring and refuse its use. 0 or an errno.
   int round_trip() {
     io_uring_prep_nop(::io_uring_get_sqe(&ring_));
     const int sent = ::io_uring_submit_and_wait(&ring_, 1);
@@ -46,7 +46,7 @@ class SpillUring final : public SpillEngine {
   }
 
   bool register_memory(std::span<std::byte> memory) noexcept override {
-    // Refused where it would be more than may be locked (ulimit -l) by this user.
+    // Refused where this user may not lock so much memory (ulimit -l).
     const iovec all{memory.data(), memory.size()};
     if (::io_uring_register_buffers(&ring_, &all, 1) != 0) return false;
     registered_ = memory;
@@ -70,7 +70,7 @@ class SpillUring final : public SpillEngine {
     while (io_uring_sq_ready(&ring_) != 0) {
       const int sent = ::io_uring_submit(&ring_);
       if (sent >= 0) continue;
-      // The kernel is short of memory for requests: those under way will give some back.
+      // The kernel is short of memory for requests; those under way will give some back.
       KASANE_CHECK(sent == -EAGAIN || sent == -EBUSY || sent == -EINTR, "io_uring_enter refuses what it took before");
       ::sched_yield();
     }
@@ -90,7 +90,7 @@ class SpillUring final : public SpillEngine {
   bool ready() noexcept override { return io_uring_cq_ready(&ring_) != 0; }
 
   void sleep() noexcept override {
-    // Not io_uring_wait_cqe(): before Linux 5.11 that may submit, which is the other side's business.
+    // Not io_uring_wait_cqe(): before Linux 5.11 it may submit, which only the submitting side may do.
     while (!ready()) ::io_uring_enter(static_cast<unsigned>(ring_.ring_fd), 0, 1, IORING_ENTER_GETEVENTS, nullptr);
   }
 

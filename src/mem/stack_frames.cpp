@@ -12,7 +12,8 @@
 namespace kasane::mem {
 namespace {
 
-constexpr std::uint64_t kLookingShare = 50;   // looking costs more the more stacks there are: at most such a part of the time
+// A measurement takes longer the more stacks there are: it may take this part of the time.
+constexpr std::uint64_t kLookingShare = 50;
 
 }  // namespace
 
@@ -39,9 +40,11 @@ void StackFrames::forget(StackId stack) noexcept {
 }
 
 std::optional<Measured> StackFrames::measure() noexcept {
-  if (measuring_.test_and_set(std::memory_order_acquire)) return std::nullopt;   // acquire, and release below: look_, and one measurement after the other
+  // acquire, and release below: look_, and one measurement after the other.
+  if (measuring_.test_and_set(std::memory_order_acquire)) return std::nullopt;
   const std::uint64_t begin = now_ns();
-  const std::uint64_t presumed = presumed_.load(std::memory_order_relaxed);   // before the look, which finds their frames
+  // Before the look, which finds their frames
+  const std::uint64_t presumed = presumed_.load(std::memory_order_relaxed);
   const std::uint64_t before = measured_.load(std::memory_order_relaxed), now = frames();
   measured_.store(now, std::memory_order_relaxed);
   presumed_.fetch_sub(presumed, std::memory_order_relaxed);
@@ -56,7 +59,7 @@ std::uint64_t StackFrames::ns_until_due() const noexcept {
   return next - std::min(next, now);
 }
 
-/// Neighbours with one system call.
+/// One system call for neighbouring stacks.
 std::uint64_t StackFrames::frames() noexcept {
   const std::uint64_t blocks_of_one = layout_.stack_bytes / kBlockBytes;
   std::uint64_t n = 0;
@@ -75,7 +78,7 @@ std::uint64_t StackFrames::frames_in(std::byte* begin, std::uint64_t blocks) noe
     int result;
     while ((result = ::mincore(begin + at * kBlockBytes, count * kBlockBytes, look_.data())) != 0 && errno == EAGAIN) {
     }
-    // Where it cannot be known (a filter of system calls), there is a frame.
+    // Where the kernel does not tell (a filter of system calls), a frame is assumed.
     n += result != 0 ? count : static_cast<std::uint64_t>(std::count_if(look_.begin(), look_.begin() + static_cast<std::ptrdiff_t>(count), [](unsigned char c) { return (c & 1) != 0; }));
   }
   errno = saved;

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frames that stacks of user-level threads have in this rank's memory file, counted: they cannot leave DRAM, since threads run on them, and are a thread's for as long as its stack is kept.
+// The number of frames that stacks of user-level threads have in this rank's memory file. Stacks cannot leave
+// DRAM, since threads run on them; a stack keeps its frames as long as it is kept.
 //
-//   a stack is used here for the first time    note()       kPresumed blocks (or all of a smaller stack), at once
-//   … has given its frames back                forget()     its next use is the first
-//   now and then                               measure()    what the kernel says of all stacks ever used here takes the place of what was presumed
+//   a stack is used here for the first time    note()      kPresumed blocks (or all of a smaller stack), at once
+//   … has given its frames back                forget()    its next use is the first again
+//   at intervals                               measure()   the kernel's number for all stacks known here replaces
+//                                                          the presumed one
 //
-// Nobody hears of a frame: the kernel makes it when a thread's stack becomes deeper. So they are looked for (mincore() of V: of a shared mapping of a file it says which pages the file has, whoever
-// touched them; where this process did, which is most of them, it reads page tables only: 0.2 µs a stack, else 6). That is due
+// The kernel makes a frame when a thread's stack becomes deeper, and tells no thread. So frames are looked
+// up: mincore() of a shared mapping of a file says which pages the file has, whichever process touched them.
+// Where this process did, which is most of them, it reads page tables only: 0.2 µs a stack, else 6. A
+// measurement is due
 //
-//   when more is presumed than an eighth of what is known, and kManyPresumed at least   by who notes it: nobody runs ahead of whoever measures by using more stacks
-//   each each_ns, or a 50th of the time                                                  by who makes room: stacks that became deeper
+//   when more than an eighth of what is known is presumed,   for the thread that notes a stack: the number of
+//   and kManyPresumed at least                               unmeasured stacks stays bounded
+//   after each_ns, or 50 times the last measurement's time   for the keeper: stacks that became deeper
 //
-// Thread safety: all from any thread, no fault handlers; create() comes first.
+// Thread safety: all from any thread, but not from fault handlers; create() comes first.
 #pragma once
 
 #include <algorithm>
@@ -34,28 +39,28 @@ class StackFrames {
  public:
   static constexpr std::uint64_t kPresumed = 16, kManyPresumed = 4 * kPresumed;   ///< blocks
 
-  /// So many stacks, one after the other.
+  /// Stacks of equal size, one after the other.
   struct Layout {
     std::uint64_t offset = 0, stack_bytes = 0, stacks = 0;
   };
-  /// each_ns: they are due again so long after a measurement, or longer where that takes long.
+  /// each_ns: the time after which a measurement is due again, or longer where it takes long.
   static Result<std::unique_ptr<StackFrames>> create(const Space&, Layout, std::uint64_t each_ns);
 
-  /// Blocks to be charged: 0 if it was known.
+  /// Blocks to be charged: 0 if the stack was known.
   std::uint64_t note(StackId) noexcept;
-  /// It has no frames any more. What it was charged for is found when all are measured.
+  /// The stack has no frames any more. The next measurement corrects the charge.
   void forget(StackId) noexcept;
-  /// Of a stack that is not known yet.
+  /// Blocks charged for a stack that is not known yet.
   [[nodiscard]] std::uint64_t presumed_of_one() const noexcept { return presumed_of_one_; }
 
-  /// Those noted meanwhile stay as presumed. Empty: another thread measures.
+  /// Those that are noted meanwhile stay presumed. Empty: another thread measures.
   std::optional<Measured> measure() noexcept;
-  /// Is much of it presumed? For who has noted one.
+  /// Is a large part presumed? For a thread that has noted a stack.
   [[nodiscard]] bool many_presumed() const noexcept { return presumed() >= std::max(kManyPresumed, measured() / 8); }
-  /// How long until it is to be measured again for being long ago, in ns; 0: it is.
+  /// The time until a measurement is due because the last one is long ago, in ns; 0: it is due.
   [[nodiscard]] std::uint64_t ns_until_due() const noexcept;
 
-  // relaxed, all of it: numbers
+  // relaxed, all of them: numbers.
   [[nodiscard]] std::uint64_t known() const noexcept { return stacks_known_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t presumed() const noexcept { return presumed_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t measured() const noexcept { return measured_.load(std::memory_order_relaxed); }
@@ -74,7 +79,7 @@ class StackFrames {
   const std::uint64_t each_ns_;
   std::atomic<std::uint64_t> stacks_known_{0}, measured_{0}, presumed_{0}, next_ns_{0};
   std::atomic_flag measuring_;
-  std::array<unsigned char, kLookBlocks> look_;   ///< by who measures
+  std::array<unsigned char, kLookBlocks> look_;   ///< of the measuring thread
 };
 
 }  // namespace kasane::mem

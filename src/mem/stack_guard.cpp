@@ -14,7 +14,7 @@
 namespace kasane::mem {
 namespace {
 
-// The process's VMAs that guards of the fallback have used; a resource of the process, like its signal actions.
+// The VMAs that guards of the fallback have used; a resource of the process, like its signal actions.
 constinit std::atomic<std::uint32_t> fallback_guards{0};
 
 bool mark(std::byte* page) { return advise(page, kBlockBytes, MADV_GUARD_INSTALL); }
@@ -42,7 +42,7 @@ bool guards_available() noexcept {
 bool install_guard(std::byte* page) noexcept {
   KASANE_CHECK(reinterpret_cast<std::uintptr_t>(page) % kBlockBytes == 0);
   if (guards_available()) return mark(page);
-  // relaxed: a number, no order.
+  // relaxed: a number; it orders nothing.
   if (fallback_guards.fetch_add(1, std::memory_order_relaxed) >= kFallbackGuards) {
     fallback_guards.fetch_sub(1, std::memory_order_relaxed);   // so that it can never wrap
     return false;
