@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of ranges and the one handler of SIGSEGV and SIGBUS.
 //
-// Thread safety: a slot is changed only under the registration lock; the handler enters a slot by counting itself in `users` and looks
-// at `live` after that, unregister clears `live` and looks at `users` after that. Both are sequentially consistent, so one sees the other.
+// Thread safety: a slot is changed only under the registration lock. The handler enters a slot by counting
+// itself in `users`, and reads `live` after that; unregister_range() clears `live`, and reads `users` after
+// that. Both are sequentially consistent, so one sees the other.
 // Invariants: the fields of a slot are constant while it is live or used.
 #include "mem/signal_dispatch.h"
 
@@ -27,7 +28,8 @@ namespace {
 struct Slot {
   std::atomic<bool> live{false};
   std::atomic<std::uint32_t> users{0};
-  // Atomic only because the handler compares them before it has entered the slot; the answer is checked again inside.
+  // Atomic only because the handler compares them before it has entered the slot; it compares them again
+  // inside.
   std::atomic<std::uintptr_t> base{0};
   std::atomic<std::size_t> bytes{0};
   FaultFunction function = nullptr;
@@ -35,7 +37,7 @@ struct Slot {
   FaultSignals signals = FaultSignals::segv;
 
   bool holds(std::uintptr_t address) const {
-    // relaxed: `live` orders them; outside of a live slot the value is only a reason to look closer.
+    // relaxed: `live` orders them. For a slot that is not live the result only leads to a second check.
     return address - base.load(std::memory_order_relaxed) < bytes.load(std::memory_order_relaxed);
   }
 };
@@ -47,8 +49,8 @@ constinit std::atomic<FaultFallback> fallback{nullptr};
 struct sigaction previous_segv;   // what was installed before; written before ours is installed
 struct sigaction previous_bus;
 
-// This thread is in a range's function. initial-exec: the access must not call the dynamic linker in a handler. A handler stays on its OS
-// thread, so nothing can cache the address across a move.
+// This thread runs a range's function. initial-exec: the access must not call the dynamic linker in a
+// handler. A handler stays on its OS thread, so no compiler can cache the address across a move.
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool serving = false;
 
 struct AccessKind {
@@ -58,24 +60,27 @@ struct AccessKind {
 
 AccessKind access_kind([[maybe_unused]] const void* ucontext) {
 #if defined(__x86_64__)
-  // The page fault's error code: bit 1 a store, bit 4 an instruction fetch, bit 5 a protection key. The last two no range can cure
-  // (the space is never executable), so "true, run again" would never end.
+  // The page fault's error code: bit 1 a store, bit 4 an instruction fetch, bit 5 a protection key. No range
+  // can cure the last two (the space is never executable), so "true, run again" would never end.
   const auto error = static_cast<const ucontext_t*>(ucontext)->uc_mcontext.gregs[REG_ERR];
   return {.served = (error & 0x30) == 0, .write = (error & 2) != 0};
 #else
-  // Unknown: a store. Correct, since write access includes read; it costs twins that a load would not have needed.
+  // Unknown: a store. Correct, since write access includes read; it costs twins that a load would not have
+  // needed.
   return {.served = true, .write = true};
 #endif
 }
 
-// True only for a page fault: si_code says who sent it, and only then si_addr is the address of an access.
+// True only for a page fault: si_code names the origin of the signal, and only then si_addr is the address of
+// an access.
 bool is_page_fault(int signal, const siginfo_t& info) {
   return signal == SIGSEGV ? info.si_code == SEGV_ACCERR || info.si_code == SEGV_MAPERR
                            : info.si_code == BUS_ADRERR;
 }
 
 bool call(Slot& slot, int signal, std::uintptr_t address, bool write) {
-  // seq_cst, both: see the top of the file (store to users, then load of live, against the reverse in unregister_range).
+  // seq_cst, both: see the top of the file (store to users, then load of live, against the reverse in
+  // unregister_range).
   slot.users.fetch_add(1, std::memory_order_seq_cst);
   bool answered = false;
   if (slot.live.load(std::memory_order_seq_cst) && slot.holds(address) &&
@@ -107,7 +112,7 @@ void default_fault_action(int signal, siginfo_t* info, void* ucontext) {
   struct sigaction plain {};
   plain.sa_handler = SIG_DFL;
   raw_sigaction(signal, &plain, nullptr);
-  // Somebody sent it: nothing will raise it again by itself.
+  // A process sent the signal: running the instruction again does not raise it.
   if (info->si_code <= 0) ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), signal);
 }
 
@@ -121,7 +126,7 @@ void on_signal(int signal, siginfo_t* info, void* ucontext) {
   errno = saved;
 }
 
-// Ours, unless it is already: somebody may have replaced it since the last registration.
+// Installs our handler unless it is installed: other code may have replaced it since the last registration.
 bool install(int signal, struct sigaction& previous) {
   struct sigaction current {};
   if (raw_sigaction(signal, nullptr, &current) != 0) return false;
@@ -189,12 +194,13 @@ void unregister_range(const void* base) noexcept {
     // seq_cst: see the top of the file. The load also acquires what the last user did.
     slot.live.store(false, std::memory_order_seq_cst);
     while (slot.users.load(std::memory_order_seq_cst) != 0) ::sched_yield();
-    // An empty range: the handler passes it by without entering.
+    // An empty range: the handler skips it without entering.
     slot.bytes.store(0, std::memory_order_relaxed);
     return;
   }
 }
 
-void set_fallback(FaultFallback chosen) noexcept { fallback.store(chosen, std::memory_order_release); }   // release: what the caller prepared
+// release: what the caller prepared.
+void set_fallback(FaultFallback chosen) noexcept { fallback.store(chosen, std::memory_order_release); }
 
 }  // namespace kasane::mem

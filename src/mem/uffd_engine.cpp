@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// See uffd_engine.h.
+// Shut out. Registering a plain run again when it loses its rights, and undoing that when it gets them back,
+// changes mappings: 5 µs each way beside the 3 that remain. A stack that is stolen pays both, and is seldom
+// accessed here meanwhile. So a short plain run keeps its mapping and gets guard markers in its page table
+// entries instead (SIGSEGV, mem/stack_guard.h), where the kernel has them: one call to shut the run out, one
+// to let it in. It is registered only when it is to be read. Letting a run in removes all markers in it, also
+// that of a stack's own guard: the code that arms a stack installs its guard again.
 //
-// Shut out. Registering a plain run again when it loses its rights, and taking that back when it returns, changes mappings: 5 µs each way beside the 3 that
-// remain. A stack that is stolen pays both, and is seldom looked at meanwhile. So a short plain run keeps its mapping and gets guard markers in its page table
-// entries instead (SIGSEGV, mem/stack_guard.h), where the kernel has them: one call to shut out, one to let in. Only when it is to be read it is registered.
-// Who lets a run in removes all markers in it, also that of a stack's own guard: whoever arms a stack installs its guard again.
+// The kernel may drop a translation that we made (it reclaims memory). So a byte a block says which rights V
+// has. A fault that they allow is served here, without the handler: the block is mapped again. The serving
+// thread counts itself in that byte, and protect() waits until no thread that came under the old rights is
+// left. Such a thread holds nothing else, so that wait ends.
 //
-// The kernel may take a translation away that we made (it reclaims memory), so a byte a block says which rights V has; a fault that they
-// allow is served here, without the handler: the block is mapped again. Such a thread counts itself in that byte, and protect() waits until nobody who came
-// under the old rights is left; it holds nothing else, so that wait ends.
+// Delivery to a thread (mem/fault_threads.h) differs in three points. No run is shut out by markers, since
+// system calls would fail there. A fault that the rights allow is served by whichever of the two threads
+// receives it. A block that the handler calls wild, or for whose frame there is no memory, is closed
+// (mem/closed_blocks.h): the access, run again, then comes here in place, or its system call fails.
 //
-// Delivery to a thread (mem/fault_threads.h): the same but for three things. No run is shut out by markers, since system calls would fail there. A fault that the rights allow is served by
-// whichever of the two threads receives it. And what the handler calls wild, or has no memory for its frame, is closed (mem/closed_blocks.h), so that the access, run again, comes here in
-// place, or its system call fails.
-//
-// Invariants: the low bits of a byte change only in protect() and fill(), whose caller holds the block's busy bit. plain implies write. A registered block is mapped
-// with more than its rights only while one of these runs.
+// Invariants: the low bits of a byte change only in protect() and fill(), whose caller holds the block's busy
+// bit. plain implies write. A registered block is mapped with more than its rights only while one of these
+// runs.
 #include "mem/uffd_engine.h"
 
 #include <sched.h>
@@ -43,15 +46,16 @@
 namespace kasane::mem {
 namespace {
 
-// A block's byte.
+// The state of a block, a byte.
 constexpr std::uint8_t kRights = 3;     // an Access
 constexpr std::uint8_t kPlain = 4;      // not registered; without rights: shut out
 constexpr std::uint8_t kState = kRights | kPlain;
-constexpr std::uint8_t kServing = 8;    // one thread that maps it under its rights; up to 31
+constexpr std::uint8_t kServing = 8;   // a thread that maps the block under its rights; up to 31
 
 constexpr std::uint8_t state_of(Access access) { return static_cast<std::uint8_t>(access); }
 constexpr std::uint8_t kOpenPlain = state_of(Access::write) | kPlain, kShutOut = kPlain;
-constexpr std::uint64_t kMostShutOut = 16;   // blocks; a marker costs a page table entry, so long runs are registered
+// Blocks; a marker costs a page table entry, so long runs are registered
+constexpr std::uint64_t kMostShutOut = 16;
 
 class UffdEngine final : public FaultEngine, private FaultServer {
  public:
@@ -63,7 +67,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   Result<void> open() {
     if (const int result = uffd_.add(v_, bytes_); result != 0)
       return fail_errno(Errc::unsupported, "userfaultfd does not take a space of " + std::to_string(bytes_) + " bytes", result);
-    return let_in();   // only now: until here the protection of the whole map kept everybody out
+    return let_in();   // only now: until here the protection of the whole mapping kept all threads out
   }
 
   ~UffdEngine() override {
@@ -116,10 +120,11 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     return true;
   }
 
-  /// Dropping cached blocks would merge nothing: they split nothing.
+  /// Cached blocks split no mappings, so dropping them would merge none.
   bool crowded() const noexcept override { return false; }
 
-  // The bytes are there before anybody sees the frame, and rights follow: who came under them would make a frame of zeros where there is none yet.
+  // The bytes are in the frame before any thread sees it, and the rights follow: under rights given earlier a
+  // thread would make a frame of zeros where there is none yet.
   std::uint64_t fill(BlockRange run, const std::byte* from, Access right) noexcept override {
     const BlockRange alike = first_alike(run);
     if (state(raw(alike.first)) != state_of(Access::none) || !punched(alike)) return 0;
@@ -130,7 +135,8 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     return filled.count;
   }
 
-  // What was mapped protected has left markers, which keep the table. Nothing is mapped now, and a block that is mapped later gets the protection of its rights, so they can go.
+  // Blocks that were mapped protected have left markers, which keep the page table. Nothing is mapped now,
+  // and a block that is mapped later gets the protection of its rights, so the markers can go.
   void give_tables_back(BlockRange run) noexcept override {
     for (BlockRange rest = run; rest.count != 0;) {
       const BlockRange alike = first_alike(rest);
@@ -140,7 +146,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     drop_translations(v(run), bytes(run));
   }
 
-  // With guard markers in their place, threads were seen to store into pages that had been punched (Linux 6.18).
+  // Where blocks were shut out by guard markers, stores into punched pages were seen (Linux 6.18).
   void expect_punches(std::uint64_t offset, std::uint64_t bytes, std::uint64_t frame_bytes) noexcept override {
     small_frames_.store(frame_bytes == kBlockBytes);
     punched_bytes_.store(bytes);
@@ -151,7 +157,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   std::byte* v(BlockRange run) const noexcept { return v_ + offset_of(run.first); }
   static std::size_t bytes(BlockRange run) noexcept { return run.count * kBlockBytes; }
   std::atomic<std::uint8_t>& byte(std::uint64_t block) const noexcept { return blocks_[block]; }
-  // relaxed: the caller holds the busy bit, so the state is what the last protect() left.
+  // relaxed: the caller holds the busy bit, so the state is the one that the last protect() left.
   std::uint8_t state(std::uint64_t block) const noexcept { return byte(block).load(std::memory_order_relaxed) & kState; }
 
   BlockRange first_alike(BlockRange run) const noexcept {
@@ -161,19 +167,21 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     return {run.first, at - first};
   }
 
-  /// The blocks, all of one state, get another; returns when nobody maps one of them under the old rights any more.
+  /// Changes the state of the blocks, which all have the same; returns when no thread maps one of them under
+  /// the old rights.
   void set(BlockRange run, std::uint8_t to) noexcept {
     const std::uint64_t first = raw(run.first);
     const auto change = static_cast<std::uint8_t>(state(first) ^ to);
-    // Release, so that who comes under the new rights sees the bytes put into the frame before. seq_cst for closed_, which is looked at next.
+    // Release: a thread that comes under the new rights sees the bytes put into the frame before. seq_cst for
+    // closed_, which is read next.
     for (std::uint64_t b = first; b != first + run.count; ++b) byte(b).fetch_xor(change);
     for (std::uint64_t b = first; b != first + run.count; ++b) await_servers(b);
     if ((to & kRights) != 0) closed_.open(run);
   }
 
-  // Those of the new rights are waited for as well; they hold nothing.
+  // Waits also for threads that came under the new rights; they hold nothing.
   void await_servers(std::uint64_t block) const noexcept {
-    // acquire: what they mapped is mapped for whoever takes it away next.
+    // acquire: what they mapped is mapped before the caller takes it away.
     while (byte(block).load(std::memory_order_acquire) >= kServing) ::sched_yield();
   }
 
@@ -195,7 +203,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     return true;
   }
 
-  // relaxed: set before the first punch
+  // relaxed: set before the first punch.
   bool punched(BlockRange run) const noexcept {
     return offset_of(run.first) - punched_.load(std::memory_order_relaxed) < punched_bytes_.load(std::memory_order_relaxed);
   }
@@ -219,7 +227,8 @@ class UffdEngine final : public FaultEngine, private FaultServer {
       KASANE_CHECK(advise(run, MADV_GUARD_REMOVE));
       before = state_of(Access::none);
     } else if ((before & kPlain) != 0) {
-      // So that system calls can go on reading it: from now on nobody but us maps what is not mapped yet. Best effort, for the guard of a stack.
+      // So that system calls can go on reading it: from now on only this engine maps what is not mapped yet.
+      // Best effort, because of a stack's guard.
       advise(run, MADV_POPULATE_READ);
       if (!watch(run)) return false;
     }
@@ -250,15 +259,18 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     return true;
   }
 
-  /// Of registered blocks, writable, where frames come and go: a call for all, instead of a change of mappings, a fault of the kernel's for each, and another change when they
-  /// leave. False: elsewhere; or the kernel has no memory, and will say so to who touches them. Large frames are for the kernel to make.
+  /// For registered blocks, writable, where frames come and go. One call for all, instead of a change of
+  /// mappings, a fault in the kernel for each, and another change when they leave. False: not such blocks; or
+  /// the kernel has no memory, which a thread that touches them will find. The kernel makes large frames
+  /// itself.
   bool make_frames(BlockRange run) const noexcept {
-    if (!punched(run) || !small_frames_.load(std::memory_order_relaxed)) return false;   // relaxed: as in punched()
+    // relaxed: as in punched().
+    if (!punched(run) || !small_frames_.load(std::memory_order_relaxed)) return false;
     for (std::size_t at = 0; at != bytes(run);) {
       std::size_t done = 0;
       int result = uffd_.make(v(run) + at, bytes(run) - at, done);
       at += done;
-      if (result == EEXIST) {   // made by who puts or reads something there; and mapped, or so is it now
+      if (result == EEXIST) {   // A put or a read has made it there. It is mapped, or is mapped now.
         result = uffd_.map(v(run) + at, kBlockBytes, false, done);
         if (result == 0 || result == EEXIST) at += kBlockBytes;
       }
@@ -267,8 +279,9 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     return true;
   }
 
-  /// Maps registered blocks of equal rights. Those to be written: up to the first hole of M, and says how many that were. Those to be read: all that have a
-  /// frame. A hole gets none here: a guard's block must not, since it is a hole that keeps us from mapping over the guard.
+  /// Maps registered blocks of equal rights. Blocks to be written: up to the first hole of M; returns their
+  /// number. Blocks to be read: all that have a frame. Makes no frame for a hole: a guard's block must stay a
+  /// hole, which keeps us from mapping over the guard.
   std::uint64_t map(BlockRange run, Access access) noexcept {
     std::size_t at = 0;
     while (at != bytes(run)) {
@@ -277,9 +290,11 @@ class UffdEngine final : public FaultEngine, private FaultServer {
       at += done;
       if (result == 0) break;
       if (result == EEXIST || (result == EFAULT && access == Access::read)) {
-        at += kBlockBytes;   // somebody who faulted on it was faster; or it is mapped when it is touched
+        // Another thread that faulted on it was faster; or it is mapped when it is touched
+        at += kBlockBytes;
       } else {
-        break;   // likewise the rest. ENOENT: a guard of the kind that splits the map; ENOMEM: no page table
+        // Likewise the rest. ENOENT: a guard of the kind that splits the mapping; ENOMEM: no page table.
+        break;
       }
     }
     return at / kBlockBytes;
@@ -287,7 +302,8 @@ class UffdEngine final : public FaultEngine, private FaultServer {
 
   bool make_frame(std::uint64_t offset) const noexcept { return mem::advise(a_ + offset, kBlockBytes, MADV_POPULATE_WRITE); }
 
-  /// The blocks, writable, become plain; where mappings are crowded they stay registered, to be mapped as they are touched.
+  /// The blocks, writable, become plain. Where mappings are crowded they stay registered, and are mapped as
+  /// they are touched.
   void leave_to_kernel(BlockRange run) noexcept {
     if (mappings_.crowded()) return;
     mappings_.spend();
@@ -298,7 +314,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     }
   }
 
-  /// Faults of the run come to us again.
+  /// Registers the run: its faults come to us again.
   bool watch(BlockRange run) noexcept {
     mappings_.spend();
     const int result = uffd_.add(v(run), bytes(run));
@@ -313,7 +329,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     const auto offset = static_cast<std::uint64_t>(static_cast<std::byte*>(address) - engine.v_);
     const Access wanted = write ? Access::write : Access::read;
     const BlockId block = block_of(offset);
-    // A SIGSEGV is the guard of a stack, which no mapping cures, or a block that was closed.
+    // A SIGSEGV is the guard of a stack, which no mapping cures, or a closed block.
     const bool curable = signal == SIGBUS || engine.closed_.open({block, 1});
     if (curable && engine.enter(raw(block), wanted)) return engine.serve_and_leave(raw(block), wanted);
     return engine.handler_(engine.context_, offset, wanted, Served::in_place);
@@ -332,7 +348,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     return threads_->start();
   }
 
-  /// Nobody serves faults any more, so an access must not wait for that: V is closed until start().
+  /// No thread serves faults any more, so an access must not wait for that: V is closed until start().
   void stop_threads() noexcept {
     threads_->stop();
     stopped_ = true;
@@ -353,14 +369,15 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   }
 
   void answer(const UserFault& fault) noexcept override {
-    if (serve_allowed(fault)) return;   // by now
+    if (serve_allowed(fault)) return;   // allowed meanwhile
     const BlockId b = block(fault);
     if (!handler_(context_, static_cast<std::uint64_t>(fault.address - v_), wanted(fault), Served::for_another))
       closed_.close(b, [this, b] { return (byte(raw(b)).load() & kRights) != 0; });
     put_off(fault);
   }
 
-  // Everybody who sleeps for the block, whose faults come later, and find it served: one wake too many does no harm, one too few is a hang.
+  // Wakes all threads that sleep for the block; their faults come later, and find it served. One wake too
+  // many does no harm, one too few is a hang.
   void put_off(const UserFault& fault) noexcept override { uffd_.wake(v({block(fault), 1}), kBlockBytes); }
 
   /// Counts the caller in, unless the block's rights do not suffice.
@@ -372,7 +389,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
         old = byte(block).load(std::memory_order_relaxed);
         continue;
       }
-      // acquire: the bytes that whoever gave these rights put there.
+      // acquire: the bytes put there by the thread that gave these rights.
       if (byte(block).compare_exchange_weak(old, static_cast<std::uint8_t>(old + kServing), std::memory_order_acquire, std::memory_order_relaxed)) return true;
     }
     return false;
@@ -381,13 +398,15 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   /// False: there is no memory for the frame.
   bool serve_and_leave(std::uint64_t block, Access wanted) noexcept {
     const BlockRange run{BlockId{block}, 1};
-    const bool read_only = (byte(block).load(std::memory_order_relaxed) & kRights) == state_of(Access::read);   // relaxed: we came in under it
+    // relaxed: the caller entered under these rights.
+    const bool read_only = (byte(block).load(std::memory_order_relaxed) & kRights) == state_of(Access::read);
     std::size_t done = 0;
     int result = uffd_.map(v(run), kBlockBytes, read_only, done);
     if (result == EFAULT && make_frame(offset_of(run.first))) result = uffd_.map(v(run), kBlockBytes, read_only, done);
-    // Mapped by somebody else, but perhaps when it was read-only.
+    // Another thread mapped it, but perhaps when it was read-only.
     if (result == EEXIST) result = wanted == Access::write ? uffd_.protect(v(run), kBlockBytes, false) : 0;
-    // ENOENT, of any of these: it is plain by now, and will be mapped when the access runs again, unless there is no memory: then that would never end.
+    // ENOENT, of any of these: the block is plain now, and is mapped when the access runs again. Without
+    // memory that would never end.
     if (result == ENOENT) result = make_frame(offset_of(run.first)) ? 0 : EFAULT;
     byte(block).fetch_sub(kServing, std::memory_order_release);   // release: await_servers()
     return result == 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place with UFFD_USER_MODE_ONLY: it is allowed without privileges, and with delivery by SIGBUS a whole userfaultfd would give nothing more, since system calls
-// fail with EFAULT either way. To a thread without it, since that system calls wait is what it is for.
+// In place with UFFD_USER_MODE_ONLY, which is allowed without privileges; with delivery by SIGBUS a full
+// userfaultfd would give nothing more, since system calls fail with EFAULT either way. To a thread without
+// that flag, so that system calls wait.
 #include "mem/userfaultfd.h"
 
 #include <fcntl.h>
@@ -38,7 +39,8 @@ constexpr Feature delivery_feature(Delivery delivery) {
   return delivery == Delivery::in_place ? Feature{UFFD_FEATURE_SIGBUS, "SIGBUS (Linux 4.14)"} : Feature{UFFD_FEATURE_EXACT_ADDRESS, "EXACT_ADDRESS (Linux 5.18)"};
 }
 
-/// -1: errno says why not. The device is for those whom its file's mode lets, where the system call is for the privileged (Linux 6.1).
+/// -1 with errno. Where the system call is only for the privileged, the device serves those whom its file
+/// mode allows (Linux 6.1).
 int new_userfaultfd(Delivery delivery) {
   if (delivery == Delivery::in_place) return static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | kUserModeOnly));
   constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
@@ -47,11 +49,12 @@ int new_userfaultfd(Delivery delivery) {
   const int device = ::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
   const int made = device < 0 ? -1 : ::ioctl(device, USERFAULTFD_IOC_NEW, kFlags);
   if (device >= 0) ::close(device);
-  if (made < 0) errno = EPERM;   // of the two reasons the one that can be helped
+  if (made < 0) errno = EPERM;   // of the two reasons the one that the user can remedy
   return made;
 }
 
-// The first feature of ours that this kernel does not have, or null. A handshake that asks for more than there is fails, so a first one asks for nothing.
+// The first feature that we need and this kernel lacks, or null. A handshake that asks for a missing feature
+// fails, so this one asks for none.
 const char* missing_feature(Delivery delivery) {
   const int fd = new_userfaultfd(delivery);
   uffdio_api api{UFFD_API, 0, 0};
@@ -72,7 +75,8 @@ int call(int fd, unsigned long request, Argument& argument) noexcept {
   return result;
 }
 
-/// Calls once(at, part) from byte 0 on: errno, and where that is EAGAIN the bytes that were done, a part; the next call says what stands in the way.
+/// Calls once(at, part) from byte 0 on. It returns an errno; with EAGAIN, `part` bytes were done, and the
+/// next call tells what is in the way.
 template <class Once>
 int in_parts(std::size_t bytes, std::size_t& done, const Once& once) noexcept {
   done = 0;
@@ -87,7 +91,7 @@ int in_parts(std::size_t bytes, std::size_t& done, const Once& once) noexcept {
 
 uffdio_range range_of(std::byte* address, std::size_t bytes) noexcept { return {reinterpret_cast<std::uintptr_t>(address), bytes}; }
 
-// Maps a page that the file has, protected: the one thing that no feature bit tells.
+// Maps a page that the file has, protected: no feature bit tells whether the kernel can.
 int try_protected_map(const Userfaultfd& u, int file) {
   constexpr int kBoth = PROT_READ | PROT_WRITE;
   void* view = ::mmap(nullptr, kBlockBytes, kBoth, MAP_SHARED, file, 0);
@@ -172,7 +176,8 @@ int Userfaultfd::copy(std::byte* address, const std::byte* from, std::size_t byt
 int Userfaultfd::protect(std::byte* address, std::size_t bytes, bool on) const noexcept {
   uffdio_writeprotect w{};
   w.range = range_of(address, bytes);
-  w.mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : UFFDIO_WRITEPROTECT_MODE_DONTWAKE;   // not both: who takes away wakes nobody
+  // Not both: removing protection wakes no thread.
+  w.mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : UFFDIO_WRITEPROTECT_MODE_DONTWAKE;
   int result;
   while ((result = call(fd_, UFFDIO_WRITEPROTECT, w)) == EAGAIN) {
   }
@@ -184,7 +189,7 @@ std::size_t Userfaultfd::receive(std::span<UserFault> faults) const noexcept {
   const ssize_t got = ::read(fd_, messages.data(), std::min(faults.size(), messages.size()) * sizeof(uffd_msg));
   std::size_t n = 0;
   for (const uffd_msg& m : std::span(messages.data(), got > 0 ? static_cast<std::size_t>(got) / sizeof(uffd_msg) : 0)) {
-    if (m.event != UFFD_EVENT_PAGEFAULT) continue;   // others were not asked for
+    if (m.event != UFFD_EVENT_PAGEFAULT) continue;   // no other events were asked for
     constexpr std::uint64_t kWrite = UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP;
     faults[n++] = {reinterpret_cast<std::byte*>(m.arg.pagefault.address), (m.arg.pagefault.flags & kWrite) != 0};
   }
