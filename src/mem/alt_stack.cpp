@@ -10,7 +10,8 @@
 
 namespace kasane::mem {
 
-// The guard needs no protection beyond PROT_NONE: a thread has one alternate stack, so their number is bounded.
+// The guard needs no protection beyond PROT_NONE: a thread has one alternate stack, so their number is
+// bounded.
 Result<AltStack> AltStack::create(std::size_t bytes) {
   AltStack s;
   bytes = (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;

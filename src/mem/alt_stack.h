@@ -2,7 +2,7 @@
 // An alternate signal stack for the calling OS thread. Fault handlers run there, since the fault may be of
 // the running stack.
 //
-//   [ guard page | 256 KiB, grows down ]     a fault handler communicates, so the network library may run on it
+//   [ guard page | 256 KiB, grows down ]   a fault handler communicates, so the network library may run on it
 //
 // Thread safety: create() and the destructor run on the same OS thread, not in a signal handler; the object
 // may be moved between scopes.

@@ -2,9 +2,9 @@
 // Pages that have come into DRAM since the keeper last asked, and when they came: for the choice of what to
 // evict.
 //
-//   a thread that fills a frame     note(page)         a bit, and 16 bits of a clock
-//   the keeper                      take(f)            f(page) in the order in which the pages came
-//                                   just_came(page)    it stays for now: a thread that waited for the page must have time to use it
+//   a thread that fills a frame   note(page)        a bit, and 16 bits of a clock
+//   the keeper                    take(f)           f(page) in the order in which the pages came
+//                                 just_came(page)   keep it for now: its reader needs time to use it
 //
 // Thread safety: note() and just_came() from any thread, fault handlers too; take() by one thread. A page
 // that was never noted costs no memory.

@@ -2,15 +2,16 @@
 // Bounce buffers, through which blocks without a frame are read from the spill file. A block is read into a
 // buffer and copied from there into the memory file, which makes its frame.
 //
-//   spill file ──direct──▶ buffer ──pwrite──▶ frame             staged: the frame is not zeroed first, and gets no
-//                                                               translation in A that punching would have to remove
-//                                 ──fill()──▶ frame and view    likewise, and shown in V by the same call, where the
-//                                                               engine can and the blocks are to be used (View)
-//   spill file ──direct──▶ frame, through A                     in place: no copy; better where frames are large
-//                                                               (mem/large_frames.h), as many OS pages are made as one
+//   spill file ──direct──▶ buffer ──pwrite──▶ frame            staged: the frame is not zeroed first, and
+//                                                              punching need not remove a translation in A
+//                                 ──fill()──▶ frame and view   likewise, and shown in V by the same call, if the
+//                                                              engine can and the blocks are to be used
+//   spill file ──direct──▶ frame, through A                    in place: no copy; better where frames are
+//                                                              large: many OS pages are made as one
 //
-// Staged blocks have no other frames than their own, whatever frame size the kernel uses for mappings. No
-// large frame is made later where one of its blocks is.
+// View says which blocks are to be used; mem/large_frames.h when frames are large. Staged blocks have no
+// other frames than their own, whatever frame size the kernel uses for mappings. No large frame is made later
+// where one of its blocks is.
 //
 // The lowest free buffer is given first, and few are in use at once, so that they are still in the
 // processor's cache when they are copied. No thread waits for a buffer: without one, a read goes in place, so

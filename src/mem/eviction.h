@@ -2,9 +2,9 @@
 // Which page leaves DRAM next. A policy knows page numbers and nothing else. What it learns of accesses is
 // what a rank can observe at little cost:
 //
-//   a page comes in             a fault, or its first touch            enter()
-//   was it touched since …      arm(): V's translations are dropped;   touched(), asked when the policy examines the page
-//                               the next access faults and maps again
+//   a page comes in          a fault, or its first touch            enter()
+//   was it touched since …   arm(): V's translations are dropped;   touched(), when the page is examined
+//                            the next access faults and maps again
 //
 // Examining a page that is in use costs one soft fault, and nothing otherwise. Between arm() and touched(),
 // one touch or a million are the same. A page that was just brought in is mapped, not armed: the accesses

@@ -10,7 +10,7 @@
 //      └─▶ leave ─▶ gone; or, while the other thread answers, receive
 //
 // Pure: fault_threads.cpp carries out the acts; tests/model/fault_duty_test.cpp walks them in every order.
-// docs/design/mem.md, "Who receives, who answers", has the table.
+// docs/design/mem.md, "Receiving and answering faults", has the table.
 #pragma once
 
 #include <cstdint>

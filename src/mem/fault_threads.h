@@ -14,7 +14,7 @@
 // at every fault would cost more: with two, a fault costs one switch to here and one back.
 //
 // Why one thread answers at a time: nothing may depend on more. An answer must not wait for what only another
-// thread's fault brings about (docs/design/mem.md, "Who waits for whom").
+// thread's fault brings about (docs/design/mem.md, "What may wait for what").
 //
 // fault_duty.h decides what a thread does next; the code here carries it out.
 //

@@ -2,7 +2,9 @@
 // Frames that are larger than an OS page. Where the administrator allows them for shared memory, 16 OS pages
 // are made, mapped and punched as one, at a quarter of the cost.
 //
-//   /sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled    advise (Linux ≥ 6.10; by root; the kernel's default is never)
+//   /sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled   advise
+//
+// (Linux ≥ 6.10; set by root; the kernel's default is never.)
 //
 // Thread safety: plain functions over system calls.
 #pragma once

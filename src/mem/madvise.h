@@ -13,7 +13,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 #ifndef MADV_DONTNEED_LOCKED
-#define MADV_DONTNEED_LOCKED 24   // Linux 5.18: as MADV_DONTNEED, also where the program has locked its memory (mlockall)
+#define MADV_DONTNEED_LOCKED 24   // Linux 5.18: also where the program has locked its memory
 #endif
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102    // Linux 6.15 for memory files

@@ -2,13 +2,13 @@
 // What a large space costs beside its frames, counted: the kernel's page tables, and this rank's own tables
 // with an entry a block or page.
 //
-//   a range of 4 MiB is used here and was not known    note()       at once: kPresumed blocks for its page tables
-//                                                                   and one of the block table; the first time in
-//                                                                   16 MiB also the entries that stay
-//   the keeper, at intervals                           measure()    the kernel's number replaces the presumed one
-//   nothing of a range is here any more                give_back()  the range is not known any more. The caller frees
-//                                                                   its tables, and charges them until
-//                                                                   wait_until_tables_are_freed()
+//   a range of 4 MiB is used and was not known   note()       at once: kPresumed blocks for page tables and
+//                                                             one of the block table; once in 16 MiB also
+//                                                             the entries that stay
+//   the keeper, at intervals                     measure()    the kernel's number replaces the presumed one
+//   nothing of a range is here any more          give_back()  no longer known. The caller frees its tables, and
+//                                                             charges them until
+//                                                             wait_until_tables_are_freed()
 //
 // A range is what a page of the block table describes. Page tables are the process's (VmPTE), less those that
 // it had at the start: tables of V, A, T, other ranks' M, and the program's own memory. Mappings are those of

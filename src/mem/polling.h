@@ -4,10 +4,10 @@
 // A device that answers within tens of µs answers sooner than a sleeping thread can run: its core is idle,
 // takes an interrupt, and switches back. Polling occupies a core, so a thread
 //
-//   polls      while no more threads of the rank wait than it has cores, and recent reads took less than kShortNs;
-//              at most for twice the usual time of a read
-//   sleeps     else; and for kRepay times as long as a polling thread lost its core between two looks, since
-//              another thread or the host of a virtual machine needs the core
+//   polls    while no more threads of the rank wait than it has cores, and recent reads took less than
+//            kShortNs; at most for twice the usual time of a read
+//   sleeps   else; and for kRepay times as long as a polling thread lost its core between two looks, since
+//            another thread or the host of a virtual machine needs the core
 //
 // No clock is read here: times are passed in, in nanoseconds. Thread safety: everything from any thread,
 // fault handlers too; a Wait belongs to its thread.

@@ -3,18 +3,18 @@
 // handlers of SIGSEGV and SIGBUS. Signal actions belong to the process, so this table does too: it is the
 // exception to "no mutable globals".
 //
-//   fault ─► kernel ─► handler on the thread's alternate stack ─► range found ─► its function ─► true: the
-//                          │                                                        │            instruction runs again
-//                          └─ no range ─► the fallback (crash report, user's handler) ◄─ false
+//   fault ─► kernel ─► handler on the thread's alternate stack ─► range found ─► its function
+//                          │                             false ◄───┴──► true: the instruction runs again
+//                          └─ no range, or false ─► the fallback (crash report, user's handler)
 //
 // How the handlers are installed, and why:
-//   SA_ONSTACK   the running stack may be what faults (an overflow, a stack page that moved): see alt_stack.h.
-//   SA_NODEFER   a fault *inside* a fault function is our bug. With the signal blocked the kernel would end the
-//                process without a message. So it is delivered again, and goes to the fallback at once, never to a
-//                range: a function that waits for itself cannot hang.
-//   sa_mask      all signals but those of crashes are held back meanwhile: no handler of the user's runs in the
-//                middle of a protocol step, where its own access to the space would look like a fault inside a
-//                fault function.
+//   SA_ONSTACK   the running stack may be what faults (an overflow, a stack page that moved): see alt_stack.h
+//   SA_NODEFER   a fault *inside* a fault function is our bug. With the signal blocked the kernel would end
+//                the process without a message. So it is delivered again, and goes to the fallback at once,
+//                never to a range: a function that waits for itself cannot hang.
+//   sa_mask      all signals but those of crashes are held back meanwhile: no handler of the user's runs in
+//                the middle of a protocol step, where its own access to the space would look like a fault
+//                inside a fault function.
 //
 // Thread safety: registering takes a lock and must not be done in a handler; the lookup is lock-free and
 // async-signal-safe.

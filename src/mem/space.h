@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The geometry of the global space and this rank's views of it (design: V, M, A, T all at the same offset).
 //
-//   V  base … base+bytes   the coherent view: the user's pointers; maps M; without access until a FaultEngine arms it
+//   V  base … base+bytes   the coherent view: the user's pointers; maps M; no access until armed
 //   M  one sparse memfd    the DRAM tier: owned pages and cached copies alike at their offset
 //   A  another map of M    the runtime's alias, always read-write
 //   T  a sparse memfd      twins
 //
-// V and A may show frames of another file in a part (show). So the stacks of ranks on one host are one memory
-// (runtime/stacks.h).
+// A FaultEngine arms V. V and A may show frames of another file in a part (show). So the stacks of ranks on
+// one host are one memory (runtime/stacks.h).
 //
 // Thread safety: constant after create() and show(), which come before all other calls.
 #pragma once

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The disk under a spill directory, and the core on which the kernel completes its requests.
 //
-//   /sys/block/DISK/queue/rq_affinity    2: on the core that submitted the request (by root). The kernel's default,
-//                                        1: on any that shares a cache with it, often that of the disk's interrupt
+//   /sys/block/DISK/queue/rq_affinity   2: on the core that submitted the request (set by root). 1, the
+//                                       default: on any that shares a cache with it, often that of the
+//                                       disk's interrupt
 //
 // The completing core wakes the waiting thread, on or near itself: with 1, threads that read at random gather
 // on the core that takes the disk's interrupts.

@@ -2,9 +2,9 @@
 // How bytes are transferred between memory and a spill file: the contract of the two engines, and the choice
 // between them.
 //
-//   io_uring   one system call for many transfers, no threads     Linux ≥ 5.6 that allows it (seccomp filters of
-//                                                                 containers often do not)
-//   threads    pread and pwrite by a few threads                  any kernel
+//   io_uring   one system call for many transfers, no threads   Linux ≥ 5.6 that allows it (containers'
+//                                                               seccomp filters often do not)
+//   threads    pread and pwrite by a few threads                any kernel
 //
 // A transfer is named by a slot, a small number that the user passes and gets back with the result. Frames
 // are never registered: that would pin them, and they could not be punched any more (rule 9). The kernel

@@ -3,10 +3,10 @@
 //
 //   submit   ranges, sorted ─▶ blocks of zeros (write) or not stored (read) need no I/O
 //            ─▶ runs of neighbours, up to 1 MiB ─▶ a slot each ─▶ engine
-//            Reads to A go through bounce buffers, 64 KiB at a time, unless frames are large or no buffer is free;
-//            all else goes in place.
-//   poll     engine ─▶ slot ─▶ short? the rest is transferred at once ─▶ staged? copied to the memory file, or
-//            filled and shown ─▶ stored bits, counts ─▶ the batch's last run? finished
+//            Reads to A go through bounce buffers, 64 KiB at a time, unless frames are large or no buffer
+//            is free; all else goes in place.
+//   poll     engine ─▶ slot ─▶ short? the rest is transferred at once ─▶ staged? copied to the memory file,
+//            or filled and shown ─▶ stored bits, counts ─▶ the batch's last run? finished
 //
 // Memory and file are linear in the same offset, so neighbours in one are neighbours in the other: a run
 // needs no list of buffers.
@@ -33,11 +33,11 @@
 #include <utility>
 
 #include "base/bell.h"
+#include "mem/bounce_buffers.h"
 #include "mem/polling.h"
 #include "mem/spill_engine.h"
 #include "mem/spill_file.h"
 #include "mem/spill_range.h"
-#include "mem/bounce_buffers.h"
 
 namespace kasane::mem {
 

@@ -13,7 +13,8 @@ Result<std::unique_ptr<SpillReader>> SpillReader::create(SpillFile& file, std::b
   return made;
 }
 
-// seq_cst, all of it: a submitter adds its note, then rings; the reader reads the bell's count before it looks for notes, and sleeps on it.
+// seq_cst, all of it: a submitter adds its note, then rings; the reader reads the bell's count before it
+// looks for notes, and sleeps on it.
 bool SpillReader::submit(SpillRead& read) noexcept {
   if (stop_.load() || !noted_.add(&read)) return false;
   bell_.ring();

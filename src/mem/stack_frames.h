@@ -2,10 +2,10 @@
 // The number of frames that stacks of user-level threads have in this rank's memory file. Stacks cannot leave
 // DRAM, since threads run on them; a stack keeps its frames as long as it is kept.
 //
-//   a stack is used here for the first time    note()      kPresumed blocks (or all of a smaller stack), at once
-//   … has given its frames back                forget()    its next use is the first again
-//   at intervals                               measure()   the kernel's number for all stacks known here replaces
-//                                                          the presumed one
+//   a stack is used here for the first time   note()      kPresumed blocks (or all of a smaller stack)
+//   … has given its frames back               forget()    its next use is the first again
+//   at intervals                              measure()   the kernel's number for all known stacks replaces
+//                                                         the presumed one
 //
 // The kernel makes a frame when a thread's stack becomes deeper, and tells no thread. So frames are looked
 // up: mincore() of a shared mapping of a file says which pages the file has, whichever process touched them.

@@ -4,11 +4,11 @@
 // Faults come as SIGBUS in place ("uffd"), or to a thread while the faulting thread sleeps ("uffd-thread"),
 // so that system calls into absent memory wait, too.
 //
-//   rights    a registered block                       a plain block (own memory that no other rank has written yet)
-//   none      no translation: a fault                  -
-//   read      mapped protected: a store is a fault     -
-//   write     mapped                                   the kernel serves it: frames come with the first touch, in
-//                                                      user code and in system calls
+//   rights   a registered block                   a plain block (own memory that no other rank has written)
+//   none     no translation: a fault              -
+//   read     mapped protected: a store faults     -
+//   write    mapped                               the kernel serves it: frames come with the first touch, in
+//                                                 user code and in system calls
 //
 // Why plain blocks: without them each first touch of a fresh page would be a signal, and a system call into a
 // buffer just allocated would fail with EFAULT. When a run is made writable it becomes plain from its first

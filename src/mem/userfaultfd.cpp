@@ -39,7 +39,7 @@ constexpr Feature delivery_feature(Delivery delivery) {
   return delivery == Delivery::in_place ? Feature{UFFD_FEATURE_SIGBUS, "SIGBUS (Linux 4.14)"} : Feature{UFFD_FEATURE_EXACT_ADDRESS, "EXACT_ADDRESS (Linux 5.18)"};
 }
 
-/// -1 with errno. Where the system call is only for the privileged, the device serves those whom its file
+/// -1 with errno. Where the system call is only for the privileged, the device serves users that its file
 /// mode allows (Linux 6.1).
 int new_userfaultfd(Delivery delivery) {
   if (delivery == Delivery::in_place) return static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | kUserModeOnly));

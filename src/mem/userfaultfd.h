@@ -2,10 +2,10 @@
 // One userfaultfd(2) of this process over a shared mapping of a memory file: what the uffd engine calls, with
 // definitions that the headers of Debian 12 lack.
 //
-//   a page of a registered range       a load      a store
-//   no translation                     fault       fault       whether the file has the page (minor) or not (missing)
-//   mapped protected                   passes      fault
-//   mapped                             passes      passes
+//   a page of a registered range      a load   a store
+//   no translation                    fault    fault   whether the file has the page (minor) or not (missing)
+//   mapped protected                  passes   fault
+//   mapped                            passes   passes
 //
 //   a fault, by delivery    in user code                             in a system call
 //   in_place                SIGBUS                                   EFAULT

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two threads that serve faults (docs/design/mem.md, "Who receives, who answers") in every order of what they do to what they share: receiver, periods, the end, the noted ones under their lock.
+// The two threads that serve faults (docs/design/mem.md, "Receiving and answering faults") in every order of what they do to what they share: receiver, periods, the end, the noted ones under their lock.
 // The threads are mem::FaultDuty and mem::FaultAnswers as they ship; beside them the threads that fault, the kernel's queue, and a thread that calls stop() at any time.
 //
 // A fault is allowed (whoever receives it serves it), or it is answered; an answer may wait until another thread's allowed fault has been served. Patience ends at any time. A receiver that has

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a host that ask each other for room (docs/design/tiers.md, "Who asks, and who is rung"): mem::BasicRoom and mem::BasicBudget as they ship, every access to their words a step
+// The ranks of a host that ask each other for room (docs/design/tiers.md, "Asks and rings"): mem::BasicRoom and mem::BasicBudget as they ship, every access to their words a step
 // (accesses.h), driven by keepers that do what dsm::Keeper does in a turn, and by threads that wait, fill and empty. The keepers' bells, and what may leave, are the walk's own.
 //
 // Checked in each state: there is never more than the total. Where all threads have ended and all keepers sleep: nobody asks but for what he owes, and that nobody can give; nobody owes what could be

@@ -4,8 +4,8 @@
 // ranks in one process, and on one OS thread under a seeded schedule.
 //
 //   write(offset, …)   rights enough? ── yes ─► copy through A
-//        ▲                  └─ no ─► FaultHandler ─► preemption callback ─┐     another script may run there,
-//        └────────────────────────────────────────────────────────────────┘     and take the rights away again
+//        ▲                  └─ no ─► FaultHandler ─► preemption callback ─┐    another script may run there,
+//        └────────────────────────────────────────────────────────────────┘    and take the rights away again
 //
 // Thread safety: read(), write(), access() and protect() from any thread; start(), stop() and
 // set_preemption() while no other call runs. A piece within one block is copied under the rights that were

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A store needs more room than a view leaves, and cannot have it before the view ends; the view's thread has faults of its own meanwhile, and ends it after them. With
-// --faults uffd-thread one thread answers the faults of both, so the store's must be put off (docs/design/mem.md, "Who waits for whom"). On 2 or more ranks: a rank alone has no page that waits
+// --faults uffd-thread one thread answers the faults of both, so the store's must be put off (docs/design/mem.md, "What may wait for what"). On 2 or more ranks: a rank alone has no page that waits
 // for its first touch, which needs room for all of it.
 #include <gtest/gtest.h>
 

@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "mem/bounce_buffers.h"
 #include "mem/spill_engine.h"
 #include "mem/spill_file.h"
 #include "mem/spill_queue.h"
-#include "mem/bounce_buffers.h"
 #include "support/folder.h"
 
 namespace kasane::mem {
