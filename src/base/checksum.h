@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3 of xxHash, 64 bits: whether bytes are what they were. No protection from who wants to deceive, unless he does not know the seed.
+// XXH3 of xxHash, 64 bits: tells whether bytes have changed. No protection against intent, unless the seed is
+// secret.
 // Thread safety: a pure function; allocates nothing.
 #pragma once
 

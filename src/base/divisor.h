@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Division by a number that is known only at run time, without the processor's division (25 cycles and more where a multiplication takes 4): for the numbers of ranks
-// and the like, on the way of every access.
+// Division by a number that is known only at run time, without the processor's division (25 cycles and more,
+// where a multiplication takes 4): for the number of ranks and the like, in every access.
 //
 //   n / d = ((n + 1) · m) >> 64   with m = ⌊(2^64 − 1) / d⌋ = (2^64 − 1 − r) / d, r < d
 //
-// since (n + 1) · m / 2^64 = (n + 1) / d − (n + 1)(1 + r) / (d · 2^64): the second term is more than 0, so the quotient of n + 1 = (q + 1) · d becomes q; and at most 1 / d, the least
-// that (n + 1) / d has above q, as long as (n + 1) · d ≤ 2^64.
+// since (n + 1) · m / 2^64 = (n + 1) / d − (n + 1)(1 + r) / (d · 2^64). The second term is more than 0, so
+// the quotient of n + 1 = (q + 1) · d becomes q. It is at most 1 / d, the least that (n + 1) / d has above q,
+// as long as (n + 1) · d ≤ 2^64.
 //
 // Thread safety: constant.
 #pragma once

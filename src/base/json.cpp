@@ -6,7 +6,7 @@
 namespace kasane {
 namespace {
 
-// Both calls set errno on failure; the close is where a full disk may first be seen.
+// Both calls set errno on failure; a full disk may be reported only by the close.
 bool write_all(std::FILE* file, const std::string& text) {
   return std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
 }

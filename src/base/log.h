@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leveled messages to standard error, each a line with time, level, rank and thread:
+// Levelled messages to standard error, each a line with time, level, rank and thread:
 //
 //   12:00:01.123456 warning [rank 2 worker 1] spill: /tmp is on a tmpfs
 //
-// The message is complete, in memory of its own, before the logger is entered: an argument may lie in the coherent
-// view and fault while it is formatted, but never under the logger's lock (rule 10).
-// Not for signal handlers, fault handlers or service threads: those use KASANE_CHECK or keep silent.
+// The message is complete, in memory of its own, before the logger is entered. An argument may lie in the
+// coherent view and fault while it is formatted, but never under the logger's lock (rule 10). Not for signal
+// handlers, fault handlers or service threads: those use KASANE_CHECK or print nothing.
 // Thread safety: any.
 #pragma once
 

@@ -12,7 +12,7 @@
 namespace kasane {
 namespace {
 
-/// The limit is the process's, whoever raises it: the first saves it, the last puts it back.
+/// The limit belongs to the process: the first holder saves it, the last one restores it.
 struct {
   std::mutex mutex;
   unsigned holders = 0;

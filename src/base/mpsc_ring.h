@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bounded ring of equal cells: any number of producers, one consumer that may sleep, no locks. After Endo's command queue ("distributed
-// shared memory and user-level threads …", thesis, 2017, §4.4.1 and §4.4.2).
+// A bounded ring of equal cells: any number of producers, one consumer that may sleep, no locks. After Endo's
+// command queue ("distributed shared memory and user-level threads …", thesis, 2017, §4.4.1 and §4.4.2).
 //
-//   producers: room by head? ─▶ claim a position (compare-swap of tail) ─▶ fill its cell ─▶ publish (turn) ─▶ told to wake? ring the consumer's bell
-//   consumer:  published? (turn of the cell at head) ─▶ use it in place ─▶ next … ─▶ hand the cells back (head), several at once
+//   producers: room by head? ─▶ claim a position (compare-swap of tail) ─▶ fill its cell ─▶ publish (turn)
+//              ─▶ told to wake? ring the consumer's bell
+//   consumer:  published? (turn of the cell at head) ─▶ use it in place ─▶ next …
+//              ─▶ hand the cells back (head), several at once
 //
-// tail = 2 · positions claimed + (the consumer sleeps). Each push writes an even tail, so the one producer whose compare-swap takes the bit away, and
-// no other, learns by that very instruction that it has to wake. While the consumer is awake a push costs no look at anything else of it.
+// tail = 2 · positions claimed + (the consumer sleeps). Each push writes an even tail. So exactly one
+// producer's compare-swap clears the bit, and that producer learns by this very instruction that it has to
+// wake the consumer. While the consumer is awake, a push reads nothing else of it.
 //
-// turn of a cell: 1 + the last position that was published in it. The consumer never writes to a cell, and writes head seldom: cells travel one
-// way only, and a producer's look for room is mostly a hit in its own cache.
+// turn of a cell: 1 + the last position that was published in it. The consumer never writes to a cell, and
+// writes head seldom: cells travel one way only, and a producer's look for room mostly hits its own cache.
 //
-// **No wake-up is lost.** announce_sleep() is a compare-swap of tail from "nothing beyond head" to the same with the bit: all pushes and the announcement have one
-// order in tail. A push before it makes it fail. A push after it takes the bit away, and rings. So the consumer must do, in this order:
-// read its bell's count, find nothing, announce_sleep(), sleep on that count. (docs/design/comm_offload.md has the table.)
+// **No wake-up is lost.** announce_sleep() is a compare-swap of tail from "nothing beyond head" to the same
+// with the bit: all pushes and the announcement have one order in tail. A push before it makes it fail. A
+// push after it clears the bit, and rings. So the consumer must do, in this order: read its bell's count,
+// find nothing, announce_sleep(), sleep on that count. (docs/design/comm_offload.md has the table.)
 //
-// Thread safety: try_push(), try_fill() by anybody; the rest by one thread at a time (a hand-over between consumers needs its own synchronisation).
-// Invariants: head <= head_ <= tail / 2 <= head + capacity; positions only grow (63 bits do not wrap); the bit is set only while tail / 2 == head_.
+// Thread safety: try_push(), try_fill() by any thread; the rest by one thread at a time (a hand-over between
+// consumers needs its own synchronisation).
+// Invariants: head <= head_ <= tail / 2 <= head + capacity; positions only grow (63 bits do not wrap); the
+// bit is set only while tail / 2 == head_.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +37,8 @@
 
 namespace kasane {
 
-/// What became of a push. wake: it is in the ring, and the consumer sleeps or is about to: the caller must ring its bell.
+/// The result of a push. wake: it is in the ring, and the consumer sleeps or is about to; the caller must
+/// ring its bell.
 enum class [[nodiscard]] Push : std::uint8_t { full, done, wake };
 
 template <class T, class Atomics = StdAtomics>
@@ -47,49 +54,54 @@ class MpscRing {
   MpscRing(const MpscRing&) = delete;
   MpscRing& operator=(const MpscRing&) = delete;
 
-  /// Copies value into the ring. full: nothing happened. It is said when the ring holds capacity() values, and perhaps a little earlier (up to 16 or a
-  /// quarter of the cells) while the consumer is at it.
+  /// Copies value into the ring. full: nothing happened. That is the result when the ring holds capacity()
+  /// values, and perhaps a little earlier (up to 16 or a quarter of the cells) while the consumer works.
   Push try_push(const T& value) noexcept {
     return try_fill([&](T& cell) { cell = value; });
   }
 
-  /// As try_push(), but fill(T&) writes the cell in place. fill must not throw nor wait: the consumer waits for it.
+  /// As try_push(), but fill(T&) writes the cell in place. fill must not throw nor wait: the consumer waits
+  /// for it.
   template <class Fill>
   Push try_fill(const Fill& fill) noexcept {
     // relaxed: a first guess; the compare-swap checks it.
     std::uint64_t tail = tail_.load(std::memory_order_relaxed);
     for (;;) {
-      // acquire: pairs with hand_back(): the consumer is done with the cell that we will overwrite. Signed: head may be newer than our tail.
+      // acquire: pairs with hand_back(): the consumer has finished with the cell that we will overwrite.
+      // Signed: head may be newer than our tail.
       const std::uint64_t head = head_shared_.load(std::memory_order_acquire);
-      // Full now, and not only by our old tail, which can but be too small.
+      // Full now, not only by our old tail, which is never too large.
       if (static_cast<std::int64_t>((tail >> 1) - head) > static_cast<std::int64_t>(mask_)) return Push::full;
-      // relaxed: the claim orders nothing: the value is published by turn, and the bit is only ever compared with tail itself. A failure loads the newer tail.
+      // relaxed: the claim orders nothing: turn publishes the value, and the bit is only ever compared with
+      // tail itself. A failure loads the newer tail.
       if (tail_.compare_exchange_strong(tail, (tail | 1) + 1, std::memory_order_relaxed, std::memory_order_relaxed)) break;
     }
     const std::uint64_t position = tail >> 1;
     Cell& cell = cells_[position & mask_];
     fill(cell.value);
-    // release: who sees position + 1 sees the value.
+    // release: a thread that sees position + 1 sees the value.
     cell.turn.store(position + 1, std::memory_order_release);
     return (tail & 1) != 0 ? Push::wake : Push::done;
   }
 
-  /// Consumer. The oldest value, in place until pop(), or null: nothing is there, or its producer is not done yet.
+  /// Consumer. The oldest value, in place until pop(), or null: nothing is there, or its producer has not
+  /// finished.
   [[nodiscard]] T* front() noexcept {
     Cell& cell = cells_[head_ & mask_];
     // acquire: pairs with the release in try_fill().
     if (cell.turn.load(std::memory_order_acquire) == head_ + 1) return &cell.value;
-    hand_back();   // nothing is kept from the producers while the consumer waits for them
+    hand_back();   // the consumer keeps no free cells while it waits for producers
     return nullptr;
   }
 
-  /// Consumer, after front() returned a value: it is over with it.
+  /// Consumer, after front() returned a value: it has finished with it.
   void pop() noexcept {
     ++head_;
     if (head_ - handed_back_ >= hand_back_at_) hand_back();
   }
 
-  /// Consumer. Every cell that was popped is free for producers: to be called by who stops looking for a while.
+  /// Consumer. Frees every cell that was popped for the producers; called when the consumer stops polling for
+  /// a while.
   void hand_back() noexcept {
     if (handed_back_ == head_) return;
     handed_back_ = head_;
@@ -106,7 +118,8 @@ class MpscRing {
     return true;
   }
 
-  /// Consumer, before it sleeps: the next push will be told to wake it. False: something has been claimed that it has not popped; look again.
+  /// Consumer, before it sleeps: the next push is told to wake it. False: a position was claimed that it has
+  /// not popped; look again.
   [[nodiscard]] bool announce_sleep() noexcept {
     hand_back();
     std::uint64_t nothing_more = head_ << 1;
@@ -114,16 +127,17 @@ class MpscRing {
     return tail_.compare_exchange_strong(nothing_more, head_ << 1 | 1, std::memory_order_relaxed, std::memory_order_relaxed);
   }
 
-  /// Consumer, awake again (nothing was popped since): no push needs to wake it. Without it the next push rings in vain, no more.
+  /// Consumer, awake again (nothing was popped since): no push needs to wake it. Without this call the next
+  /// push only rings needlessly.
   void retract_sleep() noexcept {
     std::uint64_t announced = head_ << 1 | 1;
-    // relaxed: as above. A failure: a push took the bit away.
+    // relaxed: as above. It fails where a push has cleared the bit.
     tail_.compare_exchange_strong(announced, head_ << 1, std::memory_order_relaxed, std::memory_order_relaxed);
   }
 
   /// Any thread. How many positions have been claimed so far.
   [[nodiscard]] std::uint64_t claimed() const noexcept {
-    // relaxed: a thread sees its own pushes, and those it learnt of, by coherence.
+    // relaxed: a thread sees its own pushes, and those that it learnt of, by coherence.
     return tail_.load(std::memory_order_relaxed) >> 1;
   }
 
@@ -138,10 +152,12 @@ class MpscRing {
   };
 
   alignas(64) typename Atomics::template Atomic<std::uint64_t> tail_{0};          // producers'
-  alignas(64) typename Atomics::template Atomic<std::uint64_t> head_shared_{0};   // written by the consumer, read by producers
+  // Written by the consumer, read by producers
+  alignas(64) typename Atomics::template Atomic<std::uint64_t> head_shared_{0};
   alignas(64) std::uint64_t head_ = 0;                                            // the consumer's own
   std::uint64_t handed_back_ = 0;                                                 // = head_shared_
-  alignas(64) const std::uint64_t mask_;                                          // read by all, written by none
+  // Read by all, written by none
+  alignas(64) const std::uint64_t mask_;
   const std::uint64_t hand_back_at_;
   const std::unique_ptr<Cell[]> cells_;
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What handlers and fault handlers note for a service thread: a short list, first in, first out, that never blocks and never allocates.
-// Thread safety: every call from any thread, also in a handler that may not wait; the flag is held for a few instructions, never across a wait or a fault.
+// A bounded first-in-first-out list of notes that handlers and fault handlers leave for a service thread. It
+// never blocks and never allocates.
+// Thread safety: every call from any thread, also in a handler that may not wait; the flag is held for a few
+// instructions, never across a wait or a fault.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +23,9 @@ class Notes {
     const std::uint32_t n = count_.load(std::memory_order_relaxed);   // the flag is held
     if (n != kMost) {
       notes_[(first_ + n) % kMost] = note;
-      count_.store(n + 1);   // seq_cst: who adds rings a doorbell next, and who sleeps on it looks at any() before
+      // seq_cst: the adding thread rings a doorbell next, and the thread that sleeps on it calls any()
+      // before.
+      count_.store(n + 1);
     }
     unlock();
     return n != kMost;
@@ -43,7 +47,8 @@ class Notes {
 
  private:
   void lock() noexcept {
-    while (flag_.test_and_set(std::memory_order_acquire)) relax();   // acquire, release: the list as the last holder left it
+    // acquire, release: the list as the last holder left it.
+    while (flag_.test_and_set(std::memory_order_acquire)) relax();
   }
   void unlock() noexcept { flag_.clear(std::memory_order_release); }
 

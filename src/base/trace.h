@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread did when, for --trace: stretches of time in a log beside its counters (base/counters.h), in registered memory so that rank 0 can read it.
+// The intervals of a thread's work, for --trace: a log beside its counters (base/counters.h), in registered
+// memory so that rank 0 can read it.
 //
-//   { Timed timed(counters, counters.ns_fault, TraceKind::load_fault, offset); … }      // counted always, and written down where there is a log
-//   { Traced traced(counters, TraceKind::fetch, bytes); … }                             // costs a branch where there is none
+//   { Timed timed(counters, counters.ns_fault, TraceKind::load_fault, offset); … }    // counted always
+//   { Traced traced(counters, TraceKind::fetch, bytes); … }                           // a branch without a log
 //
-// Thread safety: add() from any thread, wait-free, async-signal-safe. A log is read by others while it grows: an entry counts once its kind is there.
+// Thread safety: add() from any thread, wait-free, async-signal-safe. Other threads read a log while it
+// grows: an entry counts once its kind is set.
 #pragma once
 
 #include <atomic>
@@ -16,7 +18,7 @@
 
 namespace kasane {
 
-// kind, its name, its category, what its number is
+// kind, its name, its category, the meaning of its number
 #define KASANE_TRACE_KINDS(X)                                   \
   X(load_fault, "load fault", "memory", "address")              \
   X(store_fault, "store fault", "memory", "address")            \
@@ -58,7 +60,8 @@ class alignas(64) TraceLog {
     e.begin_ns = begin_ns;
     e.end_ns = end_ns;
     e.number = number;
-    e.kind.store(kind, std::memory_order_release);   // with an acquire in for_each(): who sees the kind sees the rest
+    // With an acquire in for_each(): a reader that sees the kind sees the rest.
+    e.kind.store(kind, std::memory_order_release);
   }
 
   [[nodiscard]] std::uint64_t kept() const noexcept {
@@ -84,7 +87,7 @@ class alignas(64) TraceLog {
 };
 static_assert(sizeof(TraceLog) == 64 && sizeof(TraceLog::Event) == 32);
 
-/// Writes down how long it lives, where there is a log.
+/// Records its own lifetime, where there is a log.
 class Traced {
  public:
   Traced(const Counters* counters, TraceKind kind, std::uint64_t number = 0) noexcept
@@ -101,7 +104,7 @@ class Traced {
   std::uint64_t number_, begin_;
 };
 
-/// Adds how long it lives to a counter of nanoseconds, and writes it down where there is a log.
+/// Adds its lifetime to a counter of nanoseconds, and records it where there is a log.
 class Timed {
  public:
   Timed(const Counters& counters, std::atomic<std::uint64_t>& total, TraceKind kind, std::uint64_t number = 0) noexcept

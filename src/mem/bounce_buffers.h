@@ -4,8 +4,8 @@
 //
 //   spill file ──direct──▶ buffer ──pwrite──▶ frame            staged: the frame is not zeroed first, and
 //                                                              punching need not remove a translation in A
-//                                 ──fill()──▶ frame and view   likewise, and shown in V by the same call, if the
-//                                                              engine can and the blocks are to be used
+//                                 ──fill()──▶ frame and view   likewise, and shown in V by the same call, if
+//                                                              the engine can and the blocks are to be used
 //   spill file ──direct──▶ frame, through A                    in place: no copy; better where frames are
 //                                                              large: many OS pages are made as one
 //

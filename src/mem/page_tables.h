@@ -6,8 +6,8 @@
 //                                                             one of the block table; once in 16 MiB also
 //                                                             the entries that stay
 //   the keeper, at intervals                     measure()    the kernel's number replaces the presumed one
-//   nothing of a range is here any more          give_back()  no longer known. The caller frees its tables, and
-//                                                             charges them until
+//   nothing of a range is here any more          give_back()  no longer known. The caller frees its tables,
+//                                                             and charges them until
 //                                                             wait_until_tables_are_freed()
 //
 // A range is what a page of the block table describes. Page tables are the process's (VmPTE), less those that
