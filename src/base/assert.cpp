@@ -12,7 +12,8 @@
 namespace kasane {
 namespace {
 
-// A line in pieces, written at once without a limit on its length: nothing is copied, allocated or formatted by stdio.
+// A line in pieces, written by one call without a limit on its length: nothing is copied, allocated or
+// formatted by stdio.
 class Line {
  public:
   Line& operator<<(const char* text) noexcept {

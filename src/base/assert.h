@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two levels of assertion. KASANE_CHECK: in every build, against loss of data. KASANE_ASSERT: in debug builds
-// (KASANE_ASSERT_LEVEL 1).
-// A failure prints the expression, both operands of a comparison if given as KASANE_CHECK_OP, file and line, the
-// rank and thread, and aborts. It neither allocates nor takes a lock, so it may fail anywhere, also in a fault handler.
+// (KASANE_ASSERT_LEVEL 1). A failure prints the expression, both operands of a comparison (KASANE_CHECK_OP),
+// file and line, the rank and thread, and aborts. It neither allocates nor takes a lock, so it may fail
+// anywhere, also in a fault handler.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/checksum.h"
 
-#define XXH_INLINE_ALL   // no other object to load, which ranks would have to have in common (rule 14)
+#define XXH_INLINE_ALL   // no further library, which all ranks would have to load alike (rule 14)
 #include <xxhash.h>
 
 namespace kasane {

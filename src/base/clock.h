@@ -14,7 +14,7 @@ namespace kasane {
   return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
 }
 
-/// The calling thread hints the core that it spins.
+/// Tells the core that the calling thread spins.
 inline void relax() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Futexes between processes (never the private kind: the words lie in shared memory). Async-signal-safe: errno is kept,
-// because a fault handler may come through here between user code's system call and its look at errno.
+// Futexes between processes (never the private kind: the words lie in shared memory). Async-signal-safe:
+// errno is kept, because a fault handler may run between user code's system call and its look at errno.
 #pragma once
 
 #include <linux/futex.h>

@@ -14,7 +14,7 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? std::string(".") : path.substr(0, slash);
 }
 
-/// libkasane.so's folder, if that is what holds this code.
+/// libkasane.so's folder, if this code is in that library.
 std::string library_folder() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<const void*>(&library_folder), &info) == 0 || info.dli_fname == nullptr) return {};

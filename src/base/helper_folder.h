@@ -4,7 +4,7 @@
 // the running file:
 //
 //   PREFIX/lib[64|/MULTIARCH]/libkasane.so   PREFIX/lib…/kasane/…   beside the library
-//   PREFIX/bin/kasane                        likewise: ../lib/kasane, or the installation's own distance from bin
+//   PREFIX/bin/kasane                        likewise: ../lib/kasane, or as it was to be installed
 //   a program with a static libkasane        likewise, and the installation's folder
 //
 // Thread safety: any.

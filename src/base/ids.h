@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distinct integer types of the design's terms. A value of one never converts to another by accident;
-// raw() takes the number out.
+// The distinct integer types of the design's terms. A value of one type never converts to another by
+// accident; raw() returns the number.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace kasane {
 enum class Rank : std::uint32_t {};      ///< A process of the job, one coherence domain: 0 … ranks-1.
 enum class PageId : std::uint64_t {};    ///< in the order of their offsets, over all segments (mem/pages.h)
 enum class BlockId : std::uint64_t {};   ///< offset in the space / block size
-enum class SlotId : std::uint32_t {};    ///< a thread's control block, and so a thread, numbered over the whole job
+/// A thread's control block, and so a thread, numbered over the whole job
+enum class SlotId : std::uint32_t {};
 enum class StackId : std::uint32_t {};   ///< a call stack, numbered over the whole job
 
 inline constexpr Rank kNoRank{0xFFFFFFFFu};

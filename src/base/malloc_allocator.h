@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An allocator for standard containers inside the runtime that always takes libc's heap, even where operator new has been
-// given to global memory (rule 7: the runtime's state never lies in V).
+// An allocator for standard containers inside the runtime that always uses libc's heap, even where operator
+// new allocates global memory (rule 7: the runtime's state never lies in V).
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@ struct MallocAllocator {
   using value_type = T;
   MallocAllocator() = default;
   template <class U>
-  MallocAllocator(const MallocAllocator<U>&) noexcept {}   // NOLINT(google-explicit-constructor): the standard asks for it
+  // NOLINTNEXTLINE(google-explicit-constructor): the standard asks for it
+  MallocAllocator(const MallocAllocator<U>&) noexcept {}
 
   T* allocate(std::size_t n) {
     void* p = std::malloc(n * sizeof(T));

@@ -32,7 +32,7 @@ RaisedFileLimit::RaisedFileLimit() noexcept {
   g_raised.before = {RLIM_INFINITY, RLIM_INFINITY};
   if (::getrlimit(RLIMIT_FSIZE, &g_raised.before) != 0 || g_raised.before.rlim_cur == RLIM_INFINITY) return;
   const rlimit none{RLIM_INFINITY, RLIM_INFINITY}, most{g_raised.before.rlim_max, g_raised.before.rlim_max};
-  // the first only by privilege, as root has it
+  // the first limit only with privileges, as root has them
   if (::setrlimit(RLIMIT_FSIZE, &none) != 0) ::setrlimit(RLIMIT_FSIZE, &most);
 }
 
@@ -55,7 +55,7 @@ Result<void> check_file_limit(const std::string& what, std::size_t bytes) {
 
 Result<int> memory_file(const char* name, std::size_t bytes) {
   const std::string what = "the memory file " + std::string(name);
-  // asked for beforehand: beyond the limit the kernel sends SIGXFSZ
+  // checked beforehand: beyond the limit the kernel sends SIGXFSZ
   KASANE_TRY(check_file_limit(what, bytes));
   const int fd = ::memfd_create(name, MFD_CLOEXEC);
   if (fd < 0) return fail_errno(Errc::limit, what + " cannot be made (see ulimit -n)");

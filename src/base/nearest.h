@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which known word a mistyped one was meant to be: "rum" → "run".
+// Finds the known word that a mistyped one was meant to be: "rum" → "run".
 // Thread safety: any.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace kasane {
 
-/// The known word that takes the fewest letters changed, left out, put in or swapped with their neighbour: at most a third of the word's, or one. Empty: none
-/// is that near.
+/// The known word at the least distance: letters changed, left out, added or swapped with their neighbour. At
+/// most a third of the word's letters, or one. Empty: no word is so near.
 [[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
 /// "; did you mean run?", or nothing.

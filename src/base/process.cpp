@@ -10,8 +10,8 @@ namespace kasane {
 namespace {
 
 std::atomic<std::uint32_t> rank_of_process{raw(kNoRank)};
-// Read and written only in this file's functions, which are never left by a context switch (rule 13). initial-exec: no
-// allocation at the first touch, which may be in a signal handler.
+// Read and written only in this file's functions, in which no context switch happens (rule 13). initial-exec:
+// no allocation at the first access, which may be in a signal handler.
 [[gnu::tls_model("initial-exec")]] thread_local char role_of_thread[16] = {};
 
 struct Cursor {
@@ -35,11 +35,12 @@ struct Cursor {
 }  // namespace
 
 void set_process_rank(Rank rank) noexcept {
-  // relaxed: a name for messages; nothing else is read on the strength of it.
+  // relaxed: a name for messages; it orders nothing else.
   rank_of_process.store(raw(rank), std::memory_order_relaxed);
 }
 
-Rank process_rank() noexcept { return Rank{rank_of_process.load(std::memory_order_relaxed)}; }  // relaxed: as above
+// relaxed: as above.
+Rank process_rank() noexcept { return Rank{rank_of_process.load(std::memory_order_relaxed)}; }
 
 void set_thread_role(const char* role) noexcept {
   std::strncpy(role_of_thread, role, sizeof role_of_thread - 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Seeded pseudo-random numbers, equal on every machine: xoshiro256** (David Blackman, Sebastiano Vigna, "Scrambled linear
-// pseudorandom number generators") with its state filled by SplitMix64. Not for secrets.
+// Seeded pseudo-random numbers, equal on every machine: xoshiro256** (David Blackman, Sebastiano Vigna,
+// "Scrambled linear pseudorandom number generators") with its state filled by SplitMix64. Not for secrets.
 // Thread safety: an object belongs to one thread.
 #pragma once
 
@@ -38,7 +38,8 @@ class Random {
     return result;
   }
 
-  /// Uniform in [0, bound), without division (Daniel Lemire, "Fast random integer generation in an interval"; the bias, below bound / 2^64, is kept). bound > 0.
+  /// Uniform in [0, bound), without division (Daniel Lemire, "Fast random integer generation in an interval";
+  /// the bias, below bound / 2^64, is kept). bound > 0.
   constexpr std::uint64_t below(std::uint64_t bound) noexcept {
     __extension__ using Wide = unsigned __int128;
     return static_cast<std::uint64_t>((static_cast<Wide>((*this)()) * bound) >> 64);

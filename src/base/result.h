@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Result<T>: a value or an Error that says what happened, where, and what to do about it.
-// The caller's mistakes and the machine's state come back as Result; a bug of ours is a KASANE_CHECK (assert.h).
-// The place that first finds an error words it (with the value and errno); callers only pass it on.
+// Result<T>: a value or an Error that says what happened, where, and what to do about it. The caller's
+// mistakes and the machine's state are returned as Result; a bug of ours is a KASANE_CHECK (assert.h). The
+// code that first finds an error words it (with the value and errno); callers only pass it on.
 #pragma once
 
 #include <cerrno>
@@ -11,12 +11,12 @@
 
 namespace kasane {
 
-/// What must be replaced for the work to go on.
+/// What must be replaced before the work can go on.
 enum class Errc {
   invalid_argument,   ///< the call
   out_of_memory,      ///< the amount asked for
   out_of_range,       ///< the address or offset
-  busy,               ///< nothing: what is in the way goes away by itself, or the caller takes it away
+  busy,   ///< nothing: the obstacle goes away by itself, or the caller removes it
   limit,              ///< a limit of the machine or of the job (VMAs, descriptors, address bits)
   unsupported,        ///< the kernel, or the option
   peer_lost,          ///< the peer

@@ -2,8 +2,8 @@
 // The intervals of a thread's work, for --trace: a log beside its counters (base/counters.h), in registered
 // memory so that rank 0 can read it.
 //
-//   { Timed timed(counters, counters.ns_fault, TraceKind::load_fault, offset); … }    // counted always
-//   { Traced traced(counters, TraceKind::fetch, bytes); … }                           // a branch without a log
+//   { Timed timed(counters, counters.ns_fault, TraceKind::load_fault, offset); … }  // counted always
+//   { Traced traced(counters, TraceKind::fetch, bytes); … }                         // a branch without a log
 //
 // Thread safety: add() from any thread, wait-free, async-signal-safe. Other threads read a log while it
 // grows: an entry counts once its kind is set.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What went wrong with a checkpoint's file: an errno value, which programs act on, and one line for people.
+// An error of a checkpoint's file: an errno value for programs, and one line for people.
 #pragma once
 
 #include <string>

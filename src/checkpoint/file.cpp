@@ -39,7 +39,8 @@ const char* remedy(int number) {
   }
 }
 
-// fs.protected_symlinks, also where it is off: links are followed here and not by the kernel. s: of the link.
+// As fs.protected_symlinks, also where that is off: links are followed here, not by the kernel. s: of the
+// link.
 bool planted(const std::string& folder, const struct stat& s) {
   struct stat f {};
   return ::lstat(folder.c_str(), &f) == 0 && (f.st_mode & S_ISVTX) != 0 && (f.st_mode & S_IWOTH) != 0 && s.st_uid != f.st_uid && s.st_uid != ::geteuid();
@@ -62,7 +63,7 @@ FileResult<void> check_limit(const Layout& layout, const std::string& path) {
   return refuse_errno(EFBIG, fmt::format("cannot write {}, which needs {} bytes where ulimit -f allows {}", path, layout.file_bytes, limit.rlim_cur));
 }
 
-// All or an errno; 0 is success.
+// Writes all bytes. 0 or an errno.
 int write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offset) {
   while (!bytes.empty()) {
     const ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -75,7 +76,7 @@ int write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offset) {
   return 0;
 }
 
-// All, an errno, or -1 where the file ends before.
+// Reads all bytes. 0, an errno, or -1 where the file ends before.
 int read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset) {
   while (!bytes.empty()) {
     const ssize_t n = ::pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -93,7 +94,7 @@ std::string through_proc(pid_t process, int fd) { return fmt::format("/proc/{}/f
 bool is_there(const std::string& path, struct stat& s) { return ::lstat(path.c_str(), &s) == 0; }
 
 int open_new(const std::string& path, NewFile& file) {
-  // Who may see the file that it replaces is known at its end only (take_mode).
+  // The mode of the file that it replaces is applied only at the end (take_mode).
   struct stat old {};
   const mode_t mode = is_there(path, old) ? 0600 : 0666;
   if (!file.named) {
@@ -104,21 +105,23 @@ int open_new(const std::string& path, NewFile& file) {
   return ::open(temporary_name(path, file).c_str(), O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR | O_CLOEXEC, mode);
 }
 
-// The new file gets the owner, group and permissions of the one that it replaces, as far as this user may give them. 0 or an errno.
+// Gives the new file the owner, group and permissions of the one that it replaces, as far as this user may. 0
+// or an errno.
 int take_mode(int fd, const std::string& path) {
   struct stat old {}, now {};
   if (!is_there(path, old)) return errno == ENOENT ? 0 : errno;
   if (!S_ISREG(old.st_mode)) return EINVAL;
   if (::fstat(fd, &now) != 0) return errno;
-  if (now.st_uid != old.st_uid) (void)!::fchown(fd, old.st_uid, static_cast<gid_t>(-1));   // root alone may
+  if (now.st_uid != old.st_uid) (void)!::fchown(fd, old.st_uid, static_cast<gid_t>(-1));   // only root may
   bool same_group = now.st_gid == old.st_gid;
   if (!same_group) same_group = ::fchown(fd, static_cast<uid_t>(-1), old.st_gid) == 0;
   mode_t mode = old.st_mode & 0777;
-  if (!same_group) mode = (mode & ~mode_t{070}) | ((mode & 07) << 3);   // what was for one group is not for another
+  // Rights of one group are no rights of another
+  if (!same_group) mode = (mode & ~mode_t{070}) | ((mode & 07) << 3);
   return ::fchmod(fd, mode) == 0 ? 0 : errno;
 }
 
-// The last steps: 0 or an errno, and what was tried.
+// The last steps: 0 or an errno, and the step that failed.
 int take_name(const NewFile& file, const std::string& path, std::string& tried) {
   const std::string temporary = temporary_name(path, file);
   if (!file.named) {
@@ -136,7 +139,7 @@ FileResult<void> flush_folder(const std::string& path) {
   const int fd = ::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const int number = fd < 0 || ::fsync(fd) != 0 ? errno : 0;
   if (fd >= 0) ::close(fd);
-  if (number == 0 || number == EINVAL) return {};   // a file system that does not do this for directories
+  if (number == 0 || number == EINVAL) return {};   // a file system that cannot flush directories
   return refuse_errno(number, path + " is written and has its name, but the name may not survive a power failure: flushing its directory");
 }
 
@@ -191,7 +194,7 @@ FileResult<NewFile> create(const std::string& path, const Layout& layout, bool f
   file.named = for_hosts;
   file.holder = ::getpid();
   if (::getrandom(file.mark, sizeof file.mark, 0) != sizeof file.mark) return refuse_errno(EIO, fmt::format("cannot write {}: no random numbers", path));
-  ::unlink(temporary_name(path, file).c_str());   // what a job left that was killed
+  ::unlink(temporary_name(path, file).c_str());   // left behind by a killed job
   struct stat stays {};
   file.aside = is_there(temporary_name(path, file), stays);
   file.fd = open_new(path, file);
@@ -209,7 +212,8 @@ FileResult<NewFile> create(const std::string& path, const Layout& layout, bool f
 FileResult<int> open_same(const std::string& path, const Layout& layout, const NewFile& file) {
   if (auto allowed = check_limit(layout, path); !allowed) return tl::unexpected(allowed.error());
   const std::string name = file.named ? temporary_name(path, file) : through_proc(file.holder, file.fd);
-  const int fd = ::open(name.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (file.named ? O_NOFOLLOW : 0));   // /proc's are links
+  // /proc's are links
+  const int fd = ::open(name.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (file.named ? O_NOFOLLOW : 0));
   if (fd < 0) return refuse_errno(errno, "cannot open " + name);
   std::array<std::byte, sizeof file.mark> mark{};
   if (read_all(fd, mark, 0) == 0 && std::memcmp(mark.data(), file.mark, mark.size()) == 0) return fd;
@@ -262,10 +266,11 @@ void abandon(NewFile& file, const std::string& path) noexcept {
   ::close(std::exchange(file.fd, -1));
 }
 
-// ---- reading ------------------------------------------------------------------------------------------------------------------
+// ---- reading ----
 
 FileResult<OldFile> OldFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);   // a FIFO would wait for a writer
+  // A FIFO would wait for a writer
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   struct stat s {};
   if (fd < 0 || ::fstat(fd, &s) != 0) {
     const int number = errno;

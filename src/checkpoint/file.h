@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of checkpoints, as one rank sees them: system calls, and what is said when they fail. Ranks are joined in runtime/checkpoint.cpp.
+// The files of checkpoints, as one rank sees them: system calls, and the texts of their errors.
+// runtime/checkpoint.cpp joins the ranks.
 //
-//   create ─▶ write … ─▶ commit      the file takes its name at the very end, and the older one of that name is gone in the same instant
-//               └──────▶ abandon     nothing stays
+//   create ─▶ write … ─▶ commit    the file gets its name last, and replaces the older one in one step
+//               └──────▶ abandon   nothing stays
 //
-// While it is written the file has no name (O_TMPFILE), so whatever ends the process leaves nothing; other ranks of the host open it through /proc. Where the
-// file system cannot do that, or ranks of other hosts are to write, it is called NAME.kasane-new, and what a killed job leaves there the next one removes.
+// While it is written the file has no name (O_TMPFILE), so nothing stays, however the process ends; other
+// ranks of the host open it through /proc. Where the file system cannot do that, or ranks of other hosts are
+// to write, it is called NAME.kasane-new. The next job removes what a killed job leaves there.
 //
-// Thread safety: different objects independently; one file is written by many at different offsets. Not in a handler: these calls block.
+// Thread safety: different objects independently; several ranks write one file at different offsets. Not in a
+// handler: these calls block.
 #pragma once
 
 #include <sys/types.h>
@@ -22,34 +25,38 @@
 
 namespace kasane::checkpoint {
 
-/// A file that is being written. A plain value, which other ranks may read; the descriptor is the holder's.
+/// A file that is being written. A plain value, which other ranks may read; the descriptor is the holder's,
+/// the process that created the file.
 struct NewFile {
   int fd = -1;
   pid_t holder = 0;
   bool named = false;
   bool aside = false;           ///< another user's file or a directory lies at the usual temporary name
-  std::uint64_t mark[2] = {};   ///< stands in the header's place until commit(): by it others see that they have the same file
+  /// Stands in the header's place until commit(): other ranks recognise the file by it
+  std::uint64_t mark[2] = {};
 };
 
-/// The absolute name behind `path`, symbolic links followed: what is replaced is the file, not a link to it. Links of other users in directories like /tmp are
-/// refused, and so is what is no regular file.
+/// The absolute name behind `path`, symbolic links followed: the file is replaced, not a link to it. Refuses
+/// links of other users in directories like /tmp, and anything but regular files.
 [[nodiscard]] FileResult<std::string> resolve(const std::string& path);
-/// The name that a file has while it is written, if it has one.
+/// The name of the file while it is written, if it has one.
 [[nodiscard]] std::string temporary_name(const std::string& path, const NewFile&);
 
-/// A file for `layout`, to become `path` (resolved). for_hosts: ranks of other hosts are to open it.
+/// Makes a file for `layout`, to become `path` (resolved). for_hosts: ranks of other hosts are to open it.
 [[nodiscard]] FileResult<NewFile> create(const std::string& path, const Layout&, bool for_hosts);
-/// The same file for writing in another process: a descriptor. The error says why it cannot be seen there.
+/// A descriptor of the same file for writing in another process. The error says why the file cannot be seen
+/// there.
 [[nodiscard]] FileResult<int> open_same(const std::string& path, const Layout&, const NewFile&);
-/// All of `bytes`. chunk: for the error.
+/// Writes all of `bytes`. chunk: for the error.
 [[nodiscard]] FileResult<void> write(int fd, std::span<const std::byte> bytes, std::uint64_t chunk, const Layout&, const std::string& path);
-/// To the disk, what this process has written.
+/// Flushes what this process has written to the disk.
 [[nodiscard]] FileResult<void> flush(int fd, const std::string& path);
-/// Writes table and header, flushes and gives the file its name. Closes it; after an error nothing of it stays.
+/// Writes table and header, flushes, and gives the file its name. Closes it; after an error nothing of it
+/// stays.
 [[nodiscard]] FileResult<void> commit(NewFile&, const Contents&, std::span<const std::uint64_t> table, const std::string& path);
 void abandon(NewFile&, const std::string& path) noexcept;
 
-/// A checkpoint to be read, whose header and table are right.
+/// A checkpoint to be read, whose header and table were checked.
 class OldFile {
  public:
   [[nodiscard]] static FileResult<OldFile> open(const std::string& path);
@@ -59,7 +66,7 @@ class OldFile {
 
   [[nodiscard]] const Header& header() const noexcept { return header_; }
   [[nodiscard]] bool is_hole(std::uint64_t chunk) const noexcept { return table_[chunk] == 0; }
-  /// `bytes` gets chunks from `first` on; checks them.
+  /// Reads chunks from `first` on into `bytes`, and checks them.
   [[nodiscard]] FileResult<void> read(std::span<std::byte> bytes, std::uint64_t first) const;
 
  private:

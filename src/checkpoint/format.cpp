@@ -20,7 +20,7 @@ bool multiply_fits(std::uint64_t a, std::uint64_t b) noexcept {
 }  // namespace
 
 bool all_zero(const std::byte* bytes, std::size_t count) noexcept {
-  // The first byte is zero, and each equals the one before it.
+  // The first byte is zero, and each byte equals the one before it.
   return count == 0 || (bytes[0] == std::byte{0} && std::memcmp(bytes, bytes + 1, count - 1) == 0);
 }
 
@@ -52,7 +52,7 @@ FileResult<void> check(const Header& h, std::uint64_t file_bytes, const std::str
   if (file_bytes < kHeaderBytes || std::memcmp(h.magic, Header::kMagic, sizeof h.magic) != 0)
     return refuse(EINVAL, fmt::format("{} is no checkpoint of Kasane ({} bytes)", path, file_bytes));
   if (h.byte_order != Header::kByteOrder) {
-    // Version and order lie where every version has them.
+    // All versions have version and byte order at the same place.
     return refuse(EINVAL, h.byte_order == __builtin_bswap32(Header::kByteOrder) ? path + " was written by a machine of the other byte order"
                                                                                 : path + ": the header is damaged");
   }

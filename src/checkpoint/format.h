@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is in a checkpoint's file (docs/design/checkpoint.md):
+// The format of a checkpoint's file (docs/design/checkpoint.md):
 //
 //   0       header, 4 KiB          what it holds, and checksums of itself and of the table
 //   4 KiB   table                  a word a chunk: its checksum, or 0 if it is all zeros and so a hole
 //   data    chunk 0, chunk 1, …    64 KiB each but the last, at a multiple of 64 KiB
 //
-// Only where the bytes lie and whether they are right; file.h moves them. Numbers are those of the machine that wrote; the mark in the header tells.
+// Only where the bytes lie and whether they are right; file.h transfers them. Numbers have the byte order of
+// the machine that wrote, which the header names.
 // Thread safety: values and pure functions.
 #pragma once
 
@@ -19,19 +20,20 @@
 
 namespace kasane::checkpoint {
 
-inline constexpr std::uint64_t kChunkBytes = 64 << 10;   ///< as the page that most arrays have: a chunk then has one owner
+/// As the page of most arrays: a chunk then has one owner
+inline constexpr std::uint64_t kChunkBytes = 64 << 10;
 inline constexpr std::uint64_t kHeaderBytes = 4 << 10;
 
-/// What a program says of the bytes.
+/// What a program declares of the bytes.
 struct Contents {
   std::uint64_t count = 0, element_bytes = 1;
   std::uint64_t note = 0;     ///< the program's own
-  std::uint32_t type = 0;     ///< of an element: the program's own; 0: it does not say
+  std::uint32_t type = 0;   ///< of an element: the program's own; 0: not declared
 
   [[nodiscard]] std::uint64_t bytes() const noexcept { return count * element_bytes; }
 };
 
-/// Where things lie in the file of so many bytes of data.
+/// Where things lie in the file of data_bytes bytes of data.
 struct Layout {
   std::uint64_t bytes, chunks, data_offset, file_bytes;
 
@@ -62,13 +64,13 @@ struct Header {
 };
 static_assert(sizeof(Header) == 88 && offsetof(Header, element_bytes) == 16 && offsetof(Header, header_checksum) == 80);
 
-/// A chunk's word in the table. Never 0 unless all bytes are zero.
+/// A chunk's word in the table. 0 only if all bytes are zero.
 [[nodiscard]] std::uint64_t chunk_word(const std::byte* chunk, std::size_t bytes) noexcept;
 [[nodiscard]] bool all_zero(const std::byte* bytes, std::size_t count) noexcept;
 
 [[nodiscard]] Header make_header(const Contents&, std::span<const std::uint64_t> table) noexcept;
-/// Is it a header that this program can read, whole, and of a file of so many bytes? `path` is for the error: EINVAL where the file is no checkpoint or
-/// one that cannot be read here, EIO where it was one and is damaged.
+/// Is it a whole header that this program can read, of a file of file_bytes bytes? `path` is for the error:
+/// EINVAL where the file is no checkpoint or one that cannot be read here, EIO where it is damaged.
 [[nodiscard]] FileResult<void> check(const Header&, std::uint64_t file_bytes, const std::string& path);
 /// Does the file hold what the program asks for?
 [[nodiscard]] FileResult<void> check_wanted(const Header&, const Contents& wanted, const std::string& path);

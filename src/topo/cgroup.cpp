@@ -54,8 +54,8 @@ std::optional<GroupProcesses> read_pids(const std::string& folder) {
   return GroupProcesses{*most, *taken, limit};
 }
 
-// The group's own value and those of the groups that contain it. Inside a container the path may name folders that are not
-// mounted; the mount is then the container's own group.
+// The least value of the group and of those that contain it. Inside a container the path may name folders
+// that are not mounted; the mount is then the container's own group.
 template <class T>
 std::optional<T> least_upwards(const std::string& mount, std::string group, std::optional<T> (*read)(const std::string&)) {
   std::optional<T> value = read(mount);
@@ -66,7 +66,8 @@ std::optional<T> least_upwards(const std::string& mount, std::string group, std:
   return value;
 }
 
-// The least over the groups of a controller: by read_two in version 2, by read_one below its own mount in version 1.
+// The least value over the groups of a controller: by read_two in version 2, by read_one below its own mount
+// in version 1.
 template <class T>
 std::optional<T> least_of(const std::string& controller, const std::string& groups_file, const std::string& mount,
                           std::optional<T> (*read_two)(const std::string&), std::optional<T> (*read_one)(const std::string&)) {

@@ -21,7 +21,7 @@ std::string number_in(const char* file) {
 }  // namespace
 
 std::string full_process_limit() {
-  // Others of the group may have ended since, or have been refused as we were.
+  // Other processes of the group may have ended since, or may have been refused as well.
   const auto group = process_limit();
   if (group && group->room() <= group->most / 8) {
     return "the control group has " + std::to_string(group->taken) + " processes and threads and may have " +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts OS threads where the system may refuse: a limit of processes and threads is an error that names it.
+// Starts OS threads where the system may refuse them: then the error names the limit that was met.
 //
 // Thread safety: every call from any thread.
 #pragma once
@@ -13,8 +13,8 @@
 
 namespace kasane::topo {
 
-/// Which limit it is that the process just met when it made a process or a thread, with its number, and how
-/// to raise it.
+/// The limit that the process just met when it started a process or a thread, with its number, and how to
+/// raise it.
 std::string full_process_limit();
 
 /// what: "the service thread".

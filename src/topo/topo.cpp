@@ -84,7 +84,8 @@ std::vector<Core> find_cores(hwloc_topology_t topology, const std::vector<std::u
   return cores;
 }
 
-// First threads of physical cores before second ones; within that by NUMA node, so that neighbours share one.
+// First threads of physical cores before second ones; within that by NUMA node, so that neighbouring workers
+// share one.
 void order_for_workers(std::vector<Core>& cores) {
   std::map<std::uint32_t, unsigned> seen;
   std::vector<std::tuple<unsigned, std::uint32_t, std::size_t>> keys;
@@ -167,7 +168,8 @@ std::string Machine::describe() const {
 }
 
 Result<> bind_memory(void* at, std::size_t bytes, std::uint32_t numa_node) {
-  // Once, and only looked at afterwards; on a thread of its own, since hwloc needs more stack than a user-level thread may have.
+  // Loaded once, and only read afterwards. On a thread of its own, since hwloc needs more stack than a
+  // user-level thread may have.
   static const Result<Topology> topology = [] {
     std::optional<Result<Topology>> loaded;
     auto loader = start_thread("a thread that finds out the machine's NUMA nodes",
@@ -197,7 +199,7 @@ Result<> pin(std::span<const Core> cores) {
   for (const std::uint32_t cpu : wanted) set.add(cpu);
   const std::string named = fmt::format("{} {}", wanted.size() == 1 ? "core" : "cores", fmt::join(wanted, ", "));
   if (::sched_setaffinity(0, set.bytes(), set.get()) != 0) return fail_errno(Errc::limit, "cannot keep this thread on " + named);
-  // Asked back: a control group's cpuset may cut the mask without an error.
+  // Checked: a control group's cpuset may cut the mask without an error.
   const auto now = affinity();
   KASANE_TRY(now);
   if (*now != wanted) return fail(Errc::limit, fmt::format("this thread was to stay on {}, but the kernel gave it others", named));

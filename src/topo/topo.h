@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine is: the cores this process may use, their NUMA nodes, and how to keep a thread on one of them.
-// Only this folder knows hwloc.
+// The machine: the cores that this process may use, their NUMA nodes, and how to keep a thread on them. Only
+// this folder uses hwloc.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace kasane::topo {
 
-/// How many threads of this process run at once: the cores of its affinity mask, or fewer where a control group's quota
-/// allows less (rounded up); at least 1. Cheap: does not look at the topology.
+/// The number of threads of this process that run at once: the cores of its affinity mask, or fewer where a
+/// control group's quota allows less (rounded up); at least 1. Cheap: does not read the topology.
 [[nodiscard]] std::uint32_t usable_cores();
 
 /// A hardware thread that the operating system schedules on.
@@ -40,7 +40,8 @@ class Machine {
   [[nodiscard]] const std::vector<Core>& cores() const noexcept { return cores_; }
   [[nodiscard]] const std::vector<NumaNode>& numa_nodes() const noexcept { return numa_nodes_; }
 
-  /// "2 cores (1 physical), 1 NUMA node, L2 512K, L3 16M, 7.8 GiB, control group: 1.5 cores": for kasane info.
+  /// "2 cores (1 physical), 1 NUMA node, L2 512K, L3 16M, 7.8 GiB, control group: 1.5 cores": for kasane
+  /// info.
   [[nodiscard]] std::string describe() const;
 
  private:
@@ -50,15 +51,18 @@ class Machine {
   std::vector<std::uint64_t> cache_bytes_;  // of the largest cache at levels 1, 2, 3 …; 0: none seen
 };
 
-/// The NUMA node on which all threads of this process run, if they may run on no other. Cheap where the machine has one node, else takes some milliseconds.
+/// The NUMA node on which all threads of this process run, if they may run on no other. Cheap where the
+/// machine has one node, else takes some milliseconds.
 [[nodiscard]] std::optional<std::uint32_t> only_numa_node();
-/// Binds the memory behind [at, at + bytes) (whole OS pages, of a shared mapping: behind all of its maps) to a NUMA node, and moves there what is present.
-/// Error limit where the machine has no such node, or the kernel does not let this process bind.
+/// Binds the memory behind [at, at + bytes) (whole OS pages; of a shared mapping: behind all of its mappings)
+/// to a NUMA node, and moves pages that are present there. Errc::invalid_argument where the machine has no
+/// such node; Errc::limit where the kernel does not let this process bind.
 Result<> bind_memory(void* at, std::size_t bytes, std::uint32_t numa_node);
-/// Keeps the calling thread on these cores, one at least, and checks that it has them: Error limit if the process may not run on all of them.
+/// Keeps the calling thread on these cores, one at least, and checks that it runs on them: Errc::limit if the
+/// process may not use all of them.
 Result<> pin(std::span<const Core> cores);
 inline Result<> pin(const Core& core) { return pin({&core, 1}); }
-/// Operating system's numbers of the cores that the calling thread may run on.
+/// The operating system's numbers of the cores that the calling thread may run on.
 [[nodiscard]] Result<std::vector<std::uint32_t>> affinity();
 
 }  // namespace kasane::topo
