@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mem/arming.h: every page that was armed is laid to rest before it is looked at, once, and those that are looked at late many at once.
+// mem/arming.h: every armed page is retired once before it is examined; pages that are examined late are
+// retired in batches.
 #include "mem/arming.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +68,8 @@ TEST(Arming, RetiresAllThatWaitBeforeOneIsExamined) {
   EXPECT_EQ(retired.calls.size(), 1);
 }
 
-// Whatever the order: at a look a page rests as often as it was armed, but for what was armed again while it waited.
+// In any order: when a page is examined it has been retired as often as it was armed, but for arms while it
+// waited.
 TEST(Arming, HasRetiredEveryPageThatIsExamined) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Random random(seed);

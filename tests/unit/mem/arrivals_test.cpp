@@ -21,7 +21,7 @@ void let_time_pass() { std::this_thread::sleep_for(std::chrono::milliseconds(3))
 TEST(Arrivals, ComeInTheOrderOfTheirTimes) {
   auto arrivals = Arrivals::create(1000);
   ASSERT_TRUE(arrivals);
-  for (const std::uint64_t page : {700, 5, 320}) {   // as a sweep downwards, or none
+  for (const std::uint64_t page : {700, 5, 320}) {   // the order of a sweep downwards, or of none
     arrivals->note(PageId{page});
     let_time_pass();
   }
@@ -42,7 +42,8 @@ TEST(Arrivals, ArePastAfterAWhile) {
   auto arrivals = Arrivals::create(10);
   ASSERT_TRUE(arrivals);
   bool seen = false;
-  for (int attempt = 0; attempt < 1000 && !seen; ++attempt) {   // the core may be lost between the two
+  // The thread may lose its core between the two
+  for (int attempt = 0; attempt < 1000 && !seen; ++attempt) {
     arrivals->note(PageId{3});
     seen = arrivals->just_came(PageId{3});
     static_cast<void>(taken(*arrivals));
@@ -50,7 +51,7 @@ TEST(Arrivals, ArePastAfterAWhile) {
   EXPECT_TRUE(seen);
   let_time_pass();
   EXPECT_FALSE(arrivals->just_came(PageId{3}));
-  arrivals->note(PageId{3});   // more of it
+  arrivals->note(PageId{3});   // a further part of it
   EXPECT_EQ(taken(*arrivals), std::vector<std::uint64_t>{3});
 }
 

@@ -25,7 +25,8 @@ std::vector<std::uint64_t> members(const BlockSet& set) {
   return found;
 }
 
-// Words are locks, as in the coherence protocol: 0 is free, and changed only by a compare-swap. Whoever holds all of a page gives them back by dropping it.
+// Words are locks, as in the coherence protocol: 0 is free, and only a compare-swap changes it. A thread that
+// holds all words of a page frees them by drop().
 TEST(BlockTable, DroppingAPageGivesBackItsWordsAllAtOnce) {
   if (kThreadSanitized) GTEST_SKIP() << "it does not know that the kernel's taking of a page orders memory";
   constexpr std::uint64_t kWords = kBlockBytes / sizeof(std::uint32_t), kPages = 2, kTurns = 30'000;
@@ -41,7 +42,8 @@ TEST(BlockTable, DroppingAPageGivesBackItsWordsAllAtOnce) {
     threads.emplace_back([&, self] {
       Random random(self);
       while (!stop.load()) {
-        // It rests with nothing in its hands: a thread that loses its core while it holds a word keeps who wants the page waiting.
+        // Pauses while it holds nothing: a thread that loses its core while it holds a word delays the
+        // threads that want the page.
         std::this_thread::yield();
         for (int turn = 0; turn < 64; ++turn) {
           const std::uint64_t b = random.below(kPages * kWords);
@@ -144,8 +146,9 @@ TEST(BlockSet, AgreesWithAnOrdinarySet) {
   }
 }
 
-// A block that is in the set throughout a walk is met by it, however hard its neighbours in word and group come and go. Every thread puts
-// members of its own in, walks, and takes them out again; the words around are hers and the others'.
+// Every walk meets a member that stays throughout, however often its neighbours in word and group come and
+// go. Each thread inserts members of its own, walks, and erases them; the words around hold its own members
+// and others'.
 TEST(BlockSet, NoWalkMissesAMemberThatStays) {
   constexpr std::uint64_t kBlocks = 3 * 262144;
   const int rounds = kSanitized ? 400 : 40000;
@@ -154,7 +157,7 @@ TEST(BlockSet, NoWalkMissesAMemberThatStays) {
   auto churn = [&](std::uint64_t self) {
     Random random(self + 1);
     for (int round = 0; round < rounds; ++round) {
-      // Few places, so that words, groups and the levels above become empty and full all the time.
+      // Few places, so that words, groups and upper levels become empty and full all the time.
       const std::uint64_t stays = random.below(3) * 262144 + random.below(2) * 4096 + random.below(2) * 64 + self;
       set.insert(BlockId{stays});
       std::uint64_t last = 0;
@@ -177,7 +180,7 @@ TEST(BlockSet, NoWalkMissesAMemberThatStays) {
   EXPECT_TRUE(members(set).empty());
 }
 
-// After all the coming and going no count of the summaries is missing: what is left is found, from any side.
+// Afterwards no count of the summaries is missing: every member that is left is found, from any start.
 TEST(BlockSet, FindsWhatIsLeftOnceAllIsQuiet) {
   BlockSet set = make_set(1 << 20);
   std::vector<std::thread> threads;
@@ -185,7 +188,8 @@ TEST(BlockSet, FindsWhatIsLeftOnceAllIsQuiet) {
     threads.emplace_back([&set, self] {
       Random random(self + 7);
       for (int i = 0; i < (kSanitized ? 2000 : 40000); ++i) {
-        const BlockId b{random.below(1 << 20) / 4 * 4 + self};   // a residue of her own: the outcome is known
+        // A residue of the thread's own: the outcome is known.
+        const BlockId b{random.below(1 << 20) / 4 * 4 + self};
         if (random.below(2) != 0)
           set.insert(b);
         else

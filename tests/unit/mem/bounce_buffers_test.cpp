@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks that come from the spill file through buffers memory: who takes what of it, what comes into which frame, and what does not when something fails.
+// Blocks that are read through bounce buffers: which thread gets which buffer, which bytes reach which frame,
+// and what happens when something fails.
 #include "mem/bounce_buffers.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +54,7 @@ TEST(BounceBuffers, IsGivenUntilAllIsTaken) {
   for (const auto& piece : all) buffers->give_back(piece);
 }
 
-// Whoever has a piece has it alone.
+// A buffer belongs to one thread.
 TEST(BounceBuffers, ThreadsNeverShareAPiece) {
   const Frames frames;
   const auto buffers = frames.make_buffers();
@@ -61,7 +62,8 @@ TEST(BounceBuffers, ThreadsNeverShareAPiece) {
   const auto work = [&](int self) {
     Random random(static_cast<std::uint64_t>(self));
     const unsigned rounds = fewer_if_sanitized(3000u);
-    for (unsigned i = 0; i < rounds || (nothing_left == 0 && i < 1000 * rounds); ++i) {   // few may pass before the next thread begins
+    // Few may have passed before the next thread begins
+    for (unsigned i = 0; i < rounds || (nothing_left == 0 && i < 1000 * rounds); ++i) {
       std::vector<std::span<std::byte>> mine;
       for (std::uint64_t n = random.below(40); n-- != 0;) {
         const auto taken = buffers->take((1 + random.below(16)) * kBlockBytes);
@@ -81,7 +83,8 @@ TEST(BounceBuffers, ThreadsNeverShareAPiece) {
   EXPECT_GT(nothing_left, 0) << "the threads never met";
 }
 
-// Where the kernel gives large frames, those that a run covers are made in place; a part of one would make all of it.
+// Where the kernel makes large frames, those that a run covers are made in place. A part of one would make
+// all of it.
 TEST(BounceBuffers, WholeLargeFramesAreMadeInPlace) {
   constexpr std::uint64_t kLarge = 64u << 10;
   const Frames frames;
@@ -96,11 +99,12 @@ TEST(BounceBuffers, WholeLargeFramesAreMadeInPlace) {
   EXPECT_EQ(part(*with, kLarge, 3 * kLarge + kBlockBytes), std::pair(3 * kLarge, false));
   EXPECT_EQ(part(*with, 4 * kLarge, kBlockBytes), std::pair(std::uint64_t{kBlockBytes}, true));
   EXPECT_EQ(part(*with, kLarge - 2 * kBlockBytes, 2 * kLarge), std::pair(std::uint64_t{2 * kBlockBytes}, true));
-  const auto small_pages = frames.make_buffers(kBlockBytes, kLarge);   // they are punched one by one, so they were not advised
+  // They are punched one by one, so large frames were not advised
+  const auto small_pages = frames.make_buffers(kBlockBytes, kLarge);
   EXPECT_EQ(part(*small_pages, kLarge, kLarge), std::pair(kLarge, true));
 }
 
-// The blocks of a part, and no others, have frames whoever makes them: through a piece, or for want of one in place.
+// The blocks of a part, and no others, get frames: through a buffer, or in place where no buffer is free.
 TEST(BounceBuffers, APartOfALargeFrameMakesItsOwnBlocksOnly) {
   const std::uint64_t large = large_frame_bytes();
   if (large == 0 || large > kPageBytes) GTEST_SKIP() << "this machine gives shared memory no large frames (transparent_hugepage/hugepages-64kB/shmem_enabled)";
@@ -119,7 +123,7 @@ TEST(BounceBuffers, APartOfALargeFrameMakesItsOwnBlocksOnly) {
   buffers->make_small(of(2).offset, of(2).bytes);
   frames.fill(of(2), 8);
   EXPECT_TRUE(just(of(2)) && frames.holds(of(2), 8));
-  frames.fill({of(2).offset + of(2).bytes, 1}, 9);   // around what is small, frames are
+  frames.fill({of(2).offset + of(2).bytes, 1}, 9);   // the frames around the small ones exist
   EXPECT_TRUE(frames.empty({2 * large, kBlockBytes}) && frames.empty({of(2).offset + of(2).bytes + kBlockBytes, kBlockBytes}));
 }
 
@@ -139,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, StagedReadTest, ::testing::ValuesIn(staged_ways()
 
 int value_of(std::uint64_t block) { return static_cast<int>(block % 250 + 1); }
 
-// Runs of every length and place within a piece and around its end: their bytes, their frames and no others.
+// Runs of every length and place within a buffer and around its end: their bytes, their frames and no others.
 TEST_P(StagedReadTest, EveryLengthMakesItsFramesAndNoOthers) {
   for (std::uint64_t b = 0; b < 80; ++b) frames.fill(blocks(b), value_of(b));
   ASSERT_EQ(write({blocks(0, 80)}), 0);
@@ -155,7 +159,7 @@ TEST_P(StagedReadTest, EveryLengthMakesItsFramesAndNoOthers) {
   }
 }
 
-/// Fills every second block, and notes which it was asked for.
+/// Fills every second block, and notes the blocks that it was asked for.
 class EverySecond final : public FaultEngine {
  public:
   explicit EverySecond(const Frames& frames) : frames_(frames) {}
@@ -174,13 +178,13 @@ class EverySecond final : public FaultEngine {
   }
   std::vector<std::uint64_t> asked;
   Access wanted = Access::read;
-  std::uint64_t others = 0;   ///< asks for another one
+  std::uint64_t others = 0;   ///< requests for other blocks
 
  private:
   const Frames& frames_;
 };
 
-// Blocks that may be seen are the engine's to fill, but for those that may not; what it leaves comes as ever.
+// The engine fills the blocks that may be shown, and no others; what it leaves is copied as usual.
 TEST_P(StagedReadTest, TheEngineFillsWhatMayBeSeen) {
   for (std::uint64_t b = 0; b < 80; ++b) frames.fill(blocks(b), value_of(b));
   ASSERT_EQ(write({blocks(0, 80)}), 0);
@@ -204,7 +208,7 @@ TEST_P(StagedReadTest, TheEngineFillsWhatMayBeSeen) {
   }
 }
 
-// A frame that is there is written over.
+// A frame that exists is overwritten.
 TEST_P(StagedReadTest, FramesMayBeThere) {
   frames.fill(blocks(0, 32), 5);
   ASSERT_EQ(write({blocks(0, 32)}), 0);
@@ -216,12 +220,13 @@ TEST_P(StagedReadTest, FramesMayBeThere) {
   EXPECT_TRUE(frames.holds(blocks(0, 32), 5));
 }
 
-// More than all buffers memory, at once: what finds none travels in place; nobody waits.
+// More at once than the buffers hold: what finds no buffer is read in place; no read waits.
 TEST_P(StagedReadTest, MoreThanThereIsStagingFor) {
   for (std::uint64_t b = 0; b < kFramesBytes / kBlockBytes; ++b) frames.fill(blocks(b), value_of(b));
   ASSERT_EQ(write({{0, kFramesBytes}}), 0);
   frames.punch({0, kFramesBytes});
-  const auto other = make_queue(file);   // a queue has as many slots as there are pieces: one of them stays free
+  // A queue has as many slots as there are buffers: one buffer stays free.
+  const auto other = make_queue(file);
   std::vector<SpillRange> all[2]{{{0, kAllButOne}}, {{kAllButOne, kFramesBytes - kAllButOne}}};
   SpillBatch first{SpillOp::read, frames.base(), all[0]}, second{SpillOp::read, frames.base(), all[1]};
   ASSERT_TRUE(queue->submit(first));
@@ -233,7 +238,7 @@ TEST_P(StagedReadTest, MoreThanThereIsStagingFor) {
   for (std::uint64_t b = 0; b < kFramesBytes / kBlockBytes; ++b) ASSERT_TRUE(frames.holds(blocks(b), value_of(b))) << b;
 }
 
-// One queue has all the pieces but one, and nobody completes its reads: others go on.
+// One queue has all buffers but one, and no thread completes its reads: other queues go on.
 TEST_P(StagedReadTest, AQueueThatIsNotPolledHoldsUpNoOther) {
   frames.fill({0, kFramesBytes}, 6);
   ASSERT_EQ(write({{0, kFramesBytes}}), 0);
@@ -253,7 +258,7 @@ TEST_P(StagedReadTest, AQueueThatIsNotPolledHoldsUpNoOther) {
   EXPECT_TRUE(frames.holds({0, kAllButOne + BounceBuffers::kBytes}, 6));
 }
 
-// Nothing of it is visible: not a frame is made.
+// No effect is visible: no frame is made.
 TEST_P(StagedReadTest, AFailedReadMakesNoFrame) {
   frames.fill(blocks(0, 8), 3);
   ASSERT_EQ(write({blocks(0, 8)}), 0);
@@ -261,7 +266,7 @@ TEST_P(StagedReadTest, AFailedReadMakesNoFrame) {
   engine->fail(1, -EIO);
   EXPECT_EQ(read({blocks(0, 8)}), EIO);
   EXPECT_TRUE(frames.empty({0, kFramesBytes}));
-  // Short, and the rest cannot be had: the device has lost the end of the file.
+  // The transfer is short, and the rest cannot be read: the device has lost the end of the file.
   ASSERT_EQ(::ftruncate(file.fd(0), static_cast<off_t>(4 * kBlockBytes)), 0);
   EXPECT_EQ(read({blocks(0, 8)}), EIO);
   EXPECT_TRUE(frames.empty({0, kFramesBytes}));
@@ -270,7 +275,7 @@ TEST_P(StagedReadTest, AFailedReadMakesNoFrame) {
   EXPECT_TRUE(frames.holds(blocks(0, 4), 3));
 }
 
-// Memory that takes no frame: told as every failed read is.
+// Memory that takes no frame: reported like every failed read.
 TEST_P(StagedReadTest, AMemoryFileThatFailsIsTold) {
   frames.fill(blocks(0, 8), 3);
   ASSERT_EQ(write({blocks(0, 8)}), 0);
@@ -290,7 +295,8 @@ TEST_P(StagedReadTest, AMemoryFileThatFailsIsTold) {
   EXPECT_EQ(file.counts().reads, 0u);
 }
 
-// Where this user may lock less memory, the kernel refuses to register it: transfers go all the same.
+// Where this user may lock less memory, the kernel refuses to register the buffers; transfers work all the
+// same.
 TEST(StagingUnregistered, LessMemoryMayBeLocked) {
   const auto engines = spill_engines_here();
   if (std::find(engines.begin(), engines.end(), "io_uring") == engines.end()) GTEST_SKIP() << "there is no io_uring here";
@@ -299,12 +305,13 @@ TEST(StagingUnregistered, LessMemoryMayBeLocked) {
   SpillFile file = make_file(folder.path());
   const pid_t child = ::fork();
   if (child == 0) {
-    const rlimit less{BounceBuffers::kBytes / 2, BounceBuffers::kBytes / 2};   // enough for a ring, which is locked memory, too
+    // Enough for a ring, which is locked memory, too
+    const rlimit less{BounceBuffers::kBytes / 2, BounceBuffers::kBytes / 2};
     ::setrlimit(RLIMIT_MEMLOCK, &less);
-    if (::getuid() == 0 && ::setuid(65534) != 0) ::_exit(2);   // root may
+    if (::getuid() == 0 && ::setuid(65534) != 0) ::_exit(2);   // root is not limited
     const auto buffers = frames.make_buffers();
     auto engine = make_spill_engine("io_uring", SpillQueue::kDepth);
-    if (!engine) ::_exit(77);   // this user has others
+    if (!engine) ::_exit(77);   // this user has other locked memory
     if ((*engine)->register_memory(buffers->memory())) ::_exit(3);
     SpillQueue queue(file, std::move(*engine), buffers.get());
     frames.fill(blocks(0, 40), 4);

@@ -26,14 +26,14 @@ struct TwoRanks {
   TestRank a, b;
 
   [[nodiscard]] std::uint64_t used() const { return a.used(BudgetUse::owned) + b.used(BudgetUse::owned); }
-  /// Everything is somewhere, once.
+  /// Every block is counted once.
   [[nodiscard]] bool adds_up() {
     return a.used(BudgetUse::owned) + a.credit() == a.held() && b.used(BudgetUse::owned) + b.credit() == b.held() &&
            a.held() + b.held() + host->free.load(std::memory_order_relaxed) == host->total;
   }
 };
 
-// Three threads of two ranks want the two last blocks: two get one, and nobody gets more.
+// Three threads of two ranks want the last two blocks: two threads get one each.
 TEST(BudgetInterleave, NoBlockIsChargedTwice) {
   const std::uint64_t runs = explore(Reduction::commuting, [](Schedule& s) {
     TwoRanks t(2);
@@ -49,7 +49,8 @@ TEST(BudgetInterleave, NoBlockIsChargedTwice) {
   EXPECT_GT(runs, 100u);
 }
 
-// One rank has everything and gives it up, more than it may keep, while the other one asks for it: either the asker has it, or the giver was told to ring.
+// One rank has everything and gives it up, more than it may keep, while the other rank asks: either the asker
+// has it, or the giver was told to ring.
 TEST(BudgetInterleave, NoAskIsMissed) {
   explore(Reduction::commuting, [](Schedule& s) {
     TwoRanks t(4);
@@ -64,7 +65,8 @@ TEST(BudgetInterleave, NoAskIsMissed) {
     s.run();
     if (!had) {
       ASSERT_NE(answer, Ask::none);
-      // Either something was given after the ask, and the giver rings; or the asker found it; or its own ring makes the giver look.
+      // Either a block was given after the ask, and the giver rings; or the asker found it; or its own ring
+      // makes the giver look.
       EXPECT_TRUE(answer == Ask::free || ring || t.a.trim()) << "an ask that nobody sees";
       EXPECT_NE(t.b.charge(BudgetUse::owned, 1), Charge::none);
     }

@@ -20,7 +20,7 @@ struct TestHost {
   }
   Budget& operator[](std::size_t r) { return *budgets[r]; }
 
-  /// What the file's header promises; all of it only at rest.
+  /// What the file's header promises. All of it holds only when no call runs.
   void expect_invariants() {
     std::uint64_t held = host->free.load();
     for (const auto& b : budgets) {
@@ -37,7 +37,7 @@ struct TestHost {
   std::vector<std::unique_ptr<Budget>> budgets;
 };
 
-/// done: they are charged. evict: this rank has its share. asked: others owe some of them.
+/// done: the blocks are charged. evict: this rank has its share. asked: other ranks have to give some.
 enum class Got : std::uint8_t { done, evict, asked };
 Got charge(Budget& budget, BudgetUse use, std::uint64_t blocks) {
   for (;;) {
@@ -75,7 +75,8 @@ TEST(Budget, MuchThatIsUnusedGoesBack) {
   host.expect_invariants();
 }
 
-// The one who came first has all; another one asks, and gets its share, no more; what the first one discharges goes to it.
+// The first rank has all. Another one asks, and gets its share, no more: what the first one discharges goes
+// to it.
 TEST(Budget, AShareIsGivenBackWhenAskedFor) {
   TestHost host(1000, 2, 10);
   while (charge(host[0], BudgetUse::owned, 1) == Got::done) {}
@@ -123,7 +124,8 @@ TEST(Budget, HeadroomIsWhatIsMissing) {
   EXPECT_EQ(host[0].to_evict(40), 30u);
 }
 
-// Ranks that charge, discharge and ask at random, against a plain account of who has what. Whoever asks gets it once the others serve what they owe.
+// Ranks that charge, discharge and ask at random, against a plain account. A rank that asks gets its blocks
+// once the others give what they have to.
 TEST(Budget, RandomWalkMatchesAnOracle) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     Random random(seed);
@@ -151,7 +153,7 @@ TEST(Budget, RandomWalkMatchesAnOracle) {
           ASSERT_LE(all + n, total);
         } else if (answer == Got::asked) {
           ASSERT_LE(mine + n, total / ranks) << "asked for more than its share";
-          // The others do what they are told, and then it must succeed.
+          // The other ranks do what they are told; then it must succeed.
           for (std::uint32_t other = 0; other < ranks; ++other) {
             if (other == r) continue;
             (void)host[other].trim();
@@ -175,7 +177,8 @@ TEST(Budget, RandomWalkMatchesAnOracle) {
   }
 }
 
-// What it must have, where that is within its share and what it would have more is not; never more than the share.
+// A rank gets what it must have, where that is within its share and what it would like beyond is not; never
+// more than the share.
 TEST(Budget, AnAskIsWithinTheShare) {
   TestHost host(100, 2, 1);
   ASSERT_EQ(host[0].charge(BudgetUse::owned, 100), Charge::taken);
@@ -189,7 +192,7 @@ TEST(Budget, AnAskIsWithinTheShare) {
   EXPECT_EQ(host.host->asking.load(), 0u);
 }
 
-// An eighth of a share stays an idle rank's, unless it needs more to go on; the rest is the others', in equal parts.
+// An idle rank's share is an eighth, unless it needs more to run; the other ranks share the rest equally.
 TEST(Budget, AnIdleRankGivesWay) {
   TestHost host(2400, 3, 16);
   EXPECT_EQ(host[0].share(), 800u);
@@ -207,7 +210,7 @@ TEST(Budget, AnIdleRankGivesWay) {
   EXPECT_EQ(host[2].to_evict(0), 0u);
   EXPECT_TRUE(host[0].discharge(BudgetUse::owned, 10));
   EXPECT_EQ(charge(host[1], BudgetUse::owned, 10), Got::done);
-  // It gets its own back by asking.
+  // It gets its own share back by asking.
   EXPECT_TRUE(host[0].set_idle(false));
   EXPECT_EQ(host[1].share(), 800u);
   EXPECT_EQ(host[0].rightful(50), 10u);
@@ -246,7 +249,8 @@ TEST(Budget, APartIsWhatThereIs) {
   host.expect_invariants();
 }
 
-// Two threads a rank, three ranks: what is used never exceeds the total, and at the end everything is accounted for.
+// Two threads a rank, three ranks: what is used never exceeds the total, and at the end every block is
+// accounted for.
 TEST(Budget, ManyThreadsNeverExceedTheTotal) {
   constexpr std::uint64_t kTotal = 64;
   TestHost host(kTotal, 3, 4);
@@ -290,7 +294,8 @@ TEST(Budget, TheDefaultLeavesRanksTheirSlack) {
   EXPECT_EQ(default_budget(1024 * kMiB, std::nullopt, 4), 768 * kMiB);
   EXPECT_EQ(default_budget(1024 * kMiB, 2048 * kMiB, 4), 768 * kMiB);
   EXPECT_EQ(default_budget(1024 * kMiB, 512 * kMiB, 4), 384 * kMiB);
-  EXPECT_EQ(default_budget(1024 * kMiB, 64 * kMiB, 2), 40 * kMiB);   // three quarters would leave 8 MiB a rank
+  // Three quarters would leave 8 MiB a rank
+  EXPECT_EQ(default_budget(1024 * kMiB, 64 * kMiB, 2), 40 * kMiB);
   EXPECT_EQ(default_budget(1024 * kMiB, 40 * kMiB, 4), 0u);
 }
 

@@ -78,7 +78,8 @@ TEST_F(CheckedEngineTest, ARefusedAccessIsAnErrorAndStoresNothing) {
   EXPECT_FALSE(engine->read(3 * kPageBytes, &c, 1)) << "nobody to ask";
 }
 
-// Between the answer to a fault and the access another script may run and take the rights again: the fault is reported once more.
+// Between the answer to a fault and the access another script may run and take the rights away: the fault is
+// reported once more.
 TEST_F(CheckedEngineTest, AnAccessPreemptedAfterItsFaultFaultsAgain) {
   struct Thief {
     CheckedEngine* engine;
@@ -96,7 +97,8 @@ TEST_F(CheckedEngineTest, AnAccessPreemptedAfterItsFaultFaultsAgain) {
   EXPECT_EQ(*space.a(1), std::byte{'z'});
 }
 
-// After protect(read) has returned no store under the old rights lands: what is read through A then stays.
+// After protect(read) has returned, no store under the old rights takes effect: what is then read through A
+// stays.
 TEST(CheckedEngine, ProtectWaitsForStoresUnderWay) {
   Space space = make_space(kPageBytes);
   auto engine = CheckedEngine::create(space).value();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eviction policies: what every one of them promises, and what they keep, on the traces of kasane bench eviction.
+// Eviction policies: what each of them promises, and which pages they keep, on the traces of kasane bench
+// eviction.
 #include "mem/eviction.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, PolicyTest, ::testing::ValuesIn(bench::evicti
   return name;
 });
 
-/// Touched at random.
+/// Random answers.
 struct RandomProbe final : PageProbe {
   explicit RandomProbe(std::uint64_t seed) : random(seed) {}
   void arm(PageId, std::uint32_t) noexcept override {}
@@ -36,7 +37,8 @@ struct RandomProbe final : PageProbe {
   Random random;
 };
 
-// Pages that come, go by themselves, are evicted, or cannot be: what is evicted was in, and everything that is in can be evicted.
+// Pages come, leave by themselves, are evicted, or cannot be: a page that is evicted was in, and every page
+// that is in can be evicted.
 TEST_P(PolicyTest, EvictsWhatIsIn) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     Random random(seed);
@@ -68,7 +70,7 @@ TEST_P(PolicyTest, EvictsWhatIsIn) {
   }
 }
 
-// Where all else is pinned, the few that can go are named, however new they are and however few.
+// Where all other pages are pinned, the few that can leave are named, however new and few they are.
 TEST_P(PolicyTest, NamesEachPageWhereNothingElseCanGo) {
   struct Probe final : PageProbe {
     void arm(PageId, std::uint32_t) noexcept override {}
@@ -98,7 +100,7 @@ TEST_P(PolicyTest, NamesEachPageWhereNothingElseCanGo) {
   }
 }
 
-// Even where the program touches everything faster than it is looked at.
+// Even where the program touches all pages faster than they are examined.
 TEST_P(PolicyTest, EndsWhereEverythingIsInUse) {
   struct Busy final : PageProbe {
     void arm(PageId, std::uint32_t) noexcept override {}
@@ -111,7 +113,7 @@ TEST_P(PolicyTest, EndsWhereEverythingIsInUse) {
   }
 }
 
-/// What memory of three pages can hit at most, by trying everything.
+/// The most hits that a memory of three pages can have, by trying everything.
 std::uint64_t most_hits(const std::vector<std::uint32_t>& pages, std::size_t at, std::set<std::uint32_t> in) {
   if (at == pages.size()) return 0;
   if (in.contains(pages[at])) return 1 + most_hits(pages, at + 1, in);
@@ -138,9 +140,10 @@ TEST(PageTraces, TheBestIsTheBest) {
   }
 }
 
-// As shares of what is possible, a 16th of memory leaving at once, as in the runtime. What steady gives up where recent pages are the right ones is bounded, too; and s3-fifo, which the runtime
-// uses, keeps all but a hundredth of what it was seen to keep. (Without its memory of pages that are out, its test of new ones, a tenth of memory for them, or second chance in its main list at least
-// one of these fails.)
+// Hits as shares of the best possible, while a 16th of memory leaves at once, as in the runtime. The bounds
+// of steady include what it gives up where recent pages are the right ones. s3-fifo, which the runtime uses,
+// must reach its measured share less a hundredth. (At least one bound fails if s3-fifo loses its memory of
+// pages that are out, its test of new pages, their tenth of memory, or second chance in its main list.)
 TEST(Eviction, KeepsTheRightPages) {
   struct Least {
     double steady, s3_fifo;

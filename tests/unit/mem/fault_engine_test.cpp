@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every fault engine promises, on each that this kernel allows; then what is one engine's own.
+// What every fault engine promises, for each that this kernel allows; then what is specific to one engine.
 #include "mem/fault_engine.h"
 
 #include <fcntl.h>
@@ -30,7 +30,8 @@
 namespace kasane::mem {
 namespace {
 
-/// A space under the engine with the smallest handler that is right for many threads: a busy bit a block, rights that only grow in it.
+/// A space under the engine, with the smallest handler that is right for many threads: a busy bit a block,
+/// and rights that only grow under it.
 class World {
  public:
   World(std::string_view name, std::size_t bytes, std::uint64_t limit = 0)
@@ -38,7 +39,7 @@ class World {
     if (!engine->start(on_fault, this)) std::abort();
   }
   ~World() {
-    if (engine != nullptr) engine->stop();   // a thread that serves others may be on its way out of on_fault()
+    if (engine != nullptr) engine->stop();   // a thread that serves faults may still leave on_fault()
   }
 
   /// Changes the rights of one block under its busy bit.
@@ -121,7 +122,8 @@ TEST_P(EngineTest, TakesRightsOfWholeRunsBack) {
   EXPECT_TRUE(w.engine->protect({BlockId{w.space.blocks()}, 0}, Access::none)) << "an empty run at the end";
 }
 
-// A walk over a large space with little memory: each range is looked at, or changed, left alone, and its frames punched.
+// A walk over a large space with little memory: each range is read, or written, or left alone, and its frames
+// are punched.
 TEST_P(EngineTest, PageTablesOfWhatIsNotSeenAnyMoreGoBack) {
   if (kSanitized) GTEST_SKIP() << "the sanitizers' own memory changes the number of tables";
   if (!page_tables_go_back()) GTEST_SKIP() << "this kernel keeps page tables";
@@ -146,7 +148,7 @@ TEST_P(EngineTest, PageTablesOfWhatIsNotSeenAnyMoreGoBack) {
     }
     EXPECT_LE(page_table_bytes(), before + kRanges / 4 * kBlockBytes) << "round " << round;
   }
-  // Nothing has been opened by it.
+  // The access rights did not change.
   const std::uint64_t writes = w.writes;
   for (std::uint64_t r = 0; r < kRanges; ++r) {
     const std::uint64_t offset = r * PageTables::kTableBytes + (r % kBlocks) * kBlockBytes;
@@ -156,7 +158,7 @@ TEST_P(EngineTest, PageTablesOfWhatIsNotSeenAnyMoreGoBack) {
   EXPECT_EQ(w.writes, writes + kRanges) << "a first store is seen, after a load";
 }
 
-// Rule 10: the kernel does not wait for a handler on behalf of a system call, unless that is a thread's.
+// Rule 10: the kernel does not wait for a handler on behalf of a system call, unless a thread serves faults.
 TEST_P(EngineTest, ASystemCallIntoAProtectedBlockFailsWithoutAFault) {
   if (system_calls_wait()) GTEST_SKIP() << "see UffdThreadTest";
   World w(GetParam(), 4 * kPageBytes);
@@ -172,7 +174,7 @@ TEST_P(EngineTest, ASystemCallIntoAProtectedBlockFailsWithoutAFault) {
   ::close(ends[1]);
 }
 
-// Memory of our own that nobody touched yet: what a program hands to the kernel right after it was allocated.
+// Own memory that was never touched: what a program passes to the kernel right after it was allocated.
 TEST_P(EngineTest, ASystemCallFillsFreshWritableMemory) {
   World w(GetParam(), 64 * kPageBytes);
   ASSERT_TRUE(w.engine->protect({BlockId{16}, 16}, Access::write));    // as one page
@@ -196,7 +198,7 @@ TEST_P(EngineTest, ASystemCallFillsWhatMayBeWrittenAgain) {
   ASSERT_TRUE(w.engine->protect({BlockId{64}, 500}, Access::write));
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
-  // After another rank's turn with it.
+  // After another rank has owned it.
   ASSERT_TRUE(w.engine->protect({BlockId{64}, 500}, Access::none));
   ASSERT_EQ(::write(ends[1], "12345678", 8), 8);
   EXPECT_EQ(::read(ends[0], w.space.v(300 * kBlockBytes), 8), -1);
@@ -211,7 +213,8 @@ TEST_P(EngineTest, ASystemCallFillsWhatMayBeWrittenAgain) {
   ::close(ends[1]);
 }
 
-// Every change of rights there is, of blocks with and without a frame, alone and in runs: what a byte shows and what is reported follow the rights alone.
+// Every change of rights, of blocks with and without a frame, alone and in runs: what a byte shows and what
+// is reported follow from the rights alone.
 TEST_P(EngineTest, RightsFollowAModelUnderRandomRuns) {
   constexpr std::uint64_t kBlocks = 96;
   for (std::uint64_t limit : {0, 1}) {   // 1: crowded from the start
@@ -254,7 +257,8 @@ TEST_P(EngineTest, LeavesARunOpenWhoseverFramesItShows) {
   const Space theirs = make_space(8 * kPageBytes);
   ASSERT_TRUE(mine.show(3 * kPageBytes, kPageBytes, theirs.a(3 * kPageBytes)));
   const auto engine = make_engine(GetParam(), mine);
-  ASSERT_TRUE(engine->leave_open({block_of(2 * kPageBytes), 2 * kPageBytes / kBlockBytes}));   // a page of its own frames and the shown one
+  // A page of its own frames and the shown page
+  ASSERT_TRUE(engine->leave_open({block_of(2 * kPageBytes), 2 * kPageBytes / kBlockBytes}));
   struct Seen {
     FaultEngine& engine;
     std::atomic<unsigned> faults{0};
@@ -289,7 +293,8 @@ TEST_P(EngineTest, StartsAgainAfterAStop) {
   EXPECT_EQ(w.word(0), 5u);
 }
 
-// Threads fault on the same blocks and on different ones while another takes rights away all the time: every store arrives.
+// Threads fault on the same blocks and on different ones while another thread takes rights away all the time:
+// every store takes effect.
 TEST_P(EngineTest, NoStoreIsLostUnderManyFaultsAtOnce) {
   constexpr std::uint64_t kThreads = 4, kBlocks = 48;
   const std::uint64_t rounds = kSanitized ? 300 : 3000;
@@ -344,14 +349,15 @@ void open_while_others_store(World& w, std::uint64_t blocks) {
   }
 }
 
-// Stores to memory without a frame, while whoever opens it leaves it to the kernel: between a server's two looks it becomes plain.
+// Stores to memory without a frame while the thread that opens it leaves it to the kernel: the block becomes
+// plain while a server handles its fault.
 TEST_P(EngineTest, FreshMemoryIsOpenedWhileOthersStoreToIt) {
   const std::uint64_t blocks = kSanitized ? 1'600 : 10'000;  // whole pages
   World w(GetParam(), blocks * kBlockBytes);
   open_while_others_store(w, blocks);
 }
 
-// … and while he makes the frames.
+// … and while that thread makes the frames.
 TEST_P(EngineTest, FramesAreMadeWhileOthersStoreToThem) {
   const std::uint64_t blocks = kSanitized ? 1'600 : 10'000;  // whole pages
   World w(GetParam(), blocks * kBlockBytes);
@@ -359,7 +365,8 @@ TEST_P(EngineTest, FramesAreMadeWhileOthersStoreToThem) {
   open_while_others_store(w, blocks);
 }
 
-/// A run of blocks gets its bytes of `all`, and rights: what the engine does not fill comes by the memory file, as it does from the disk.
+/// A run of blocks gets its bytes of `all`, and rights: what the engine does not fill is written to the
+/// memory file, as a read from disk is.
 bool bring_run(FaultEngine& engine, const Space& space, BlockRange run, std::span<const std::byte> all, Access right) {
   const std::byte* const from = all.data() + offset_of(run.first);
   const std::uint64_t filled = engine.fill(run, from, right);
@@ -368,7 +375,8 @@ bool bring_run(FaultEngine& engine, const Space& space, BlockRange run, std::spa
   return engine.protect(run, right);
 }
 
-// Blocks are filled, and shown, taken away and punched again and again: who loads one meanwhile faults, or finds its bytes, never a frame without them.
+// Blocks are filled and shown, taken away and punched again and again: a load meanwhile faults, or finds the
+// bytes, never a frame without them.
 TEST_P(EngineTest, BlocksAreFilledWhileOthersLoadThem) {
   constexpr std::uint64_t kBlocks = 64, kRun = 16;
   const Space space = make_space(kBlocks * kBlockBytes);
@@ -402,7 +410,8 @@ TEST_P(EngineTest, BlocksAreFilledWhileOthersLoadThem) {
     EXPECT_EQ(::fallocate(space.frames_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(kBlocks * kBlockBytes)), 0);
   }
   stop = true;
-  for (std::uint64_t first = 0; first < kBlocks; first += kRun) EXPECT_TRUE(bring(first));   // for who waits
+  // For threads that wait
+  for (std::uint64_t first = 0; first < kBlocks; first += kRun) EXPECT_TRUE(bring(first));
   for (std::thread& loader : loaders) loader.join();
   engine->stop();
   EXPECT_EQ(wrong, 0u);
@@ -410,14 +419,16 @@ TEST_P(EngineTest, BlocksAreFilledWhileOthersLoadThem) {
   EXPECT_GT(faults, 0u);
 }
 
-// … and to be written: a store that passes as soon as the bytes are there is in the frame when the rights are gone. Who stores knows how often it did.
+// … and for writing: a store that passes as soon as the bytes are there is in the frame when the rights are
+// gone. Each storing thread counts its stores.
 TEST_P(EngineTest, BlocksAreFilledWhileOthersStoreToThem) {
   constexpr std::uint64_t kBlocks = 64, kRun = 16, kThreads = 2;
   const Space space = make_space(kBlocks * kBlockBytes);
   const auto engine = make_engine(GetParam(), space);
   engine->expect_punches(0, kBlocks * kBlockBytes, kBlockBytes);
-  ASSERT_TRUE(engine->start([](void*, std::uint64_t, Access, Served) { return true; }, nullptr));   // again, until it is there
-  std::vector<std::byte> away(kBlocks * kBlockBytes);   // where the bytes are meanwhile
+  // Again, until it is there
+  ASSERT_TRUE(engine->start([](void*, std::uint64_t, Access, Served) { return true; }, nullptr));
+  std::vector<std::byte> away(kBlocks * kBlockBytes);   // the bytes while they have no frame
   std::atomic<bool> stop{false};
   std::vector<std::vector<std::uint64_t>> stores(kThreads, std::vector<std::uint64_t>(kBlocks));
   std::vector<std::thread> storers;
@@ -427,7 +438,8 @@ TEST_P(EngineTest, BlocksAreFilledWhileOthersStoreToThem) {
       Random random(self);
       while (!stop) {
         const std::uint64_t b = random.below(kBlocks);
-        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(space.v(b * kBlockBytes + self * 8))).fetch_add(1, std::memory_order_relaxed);   // one instruction, which happens or not
+        // One instruction, which happens or not
+        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(space.v(b * kBlockBytes + self * 8))).fetch_add(1, std::memory_order_relaxed);
         ++stores[self][b];
       }
     });
@@ -439,7 +451,8 @@ TEST_P(EngineTest, BlocksAreFilledWhileOthersStoreToThem) {
     EXPECT_EQ(::fallocate(space.frames_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(kBlocks * kBlockBytes)), 0);
   }
   stop = true;
-  for (std::uint64_t first = 0; first < kBlocks; first += kRun) EXPECT_TRUE(bring(first));   // for who waits
+  // For threads that wait
+  for (std::uint64_t first = 0; first < kBlocks; first += kRun) EXPECT_TRUE(bring(first));
   for (std::thread& storer : storers) storer.join();
   engine->stop();
   std::uint64_t all = 0;
@@ -466,7 +479,8 @@ class MprotectEngineTest : public ::testing::Test {
   AltStack stack_ = alt_stack();
 };
 
-// Every other block armed: two mappings each, far more than the kernel allows. Who heeds crowded() never gets there.
+// Every other block armed: two mappings each, far more than the kernel allows. A caller that obeys crowded()
+// never reaches its limit.
 TEST_F(MprotectEngineTest, MappingsStayBoundedForWhoHeedsCrowded) {
   constexpr std::uint64_t kArmed = 40'000, kLimit = 8'000;
   World w("mprotect", ((2 * kArmed * kBlockBytes) / kPageBytes + 1) * kPageBytes, kLimit);
@@ -479,7 +493,7 @@ TEST_F(MprotectEngineTest, MappingsStayBoundedForWhoHeedsCrowded) {
     most = std::max(most, count_mappings());
     EXPECT_GE(count_mappings(), kLimit) << "crowded() is true only where it is exact";
     ASSERT_TRUE(w.engine->protect({BlockId{0}, 2 * i + 1}, Access::none));
-    // The verdict follows within an eighth of the limit.
+    // crowded() notices within an eighth of the limit.
     for (std::uint64_t n = 0; n < kLimit / 8 && w.engine->crowded(); ++n)
       ASSERT_TRUE(w.engine->protect({BlockId{0}, 1}, Access::none));
     EXPECT_FALSE(w.engine->crowded());
@@ -488,7 +502,7 @@ TEST_F(MprotectEngineTest, MappingsStayBoundedForWhoHeedsCrowded) {
   EXPECT_LE(most, kLimit + kLimit / 8 + 16);
 }
 
-// Neighbours merge: the cheap bound passes the limit again and again, the exact count never does.
+// Neighbours merge: the cheap bound passes the limit repeatedly, the exact count never does.
 TEST_F(MprotectEngineTest, ManySmallRunsThatMergeAreNotCrowded) {
   World w("mprotect", 512 * kPageBytes, 2'000);
   for (std::uint64_t b = 0; b < w.space.blocks(); ++b) {
@@ -532,7 +546,8 @@ TEST_F(UffdEngineTest, CachedBlocksMakeNoMappings) {
   EXPECT_LE(count_mappings(), before + 2);
 }
 
-// Pages of our own between those of others, none of them touched: plain as long as mappings are few, then served one by one.
+// Own pages between other ranks' pages, none of them touched: plain while mappings are few, then served one
+// by one.
 TEST_F(UffdEngineTest, MappingsOfOurOwnMemoryAreBounded) {
   constexpr std::uint64_t kLimit = 2'000, kPages = 8'192;
   World w("uffd", kPages * kPageBytes, kLimit);
@@ -546,7 +561,7 @@ TEST_F(UffdEngineTest, MappingsOfOurOwnMemoryAreBounded) {
   EXPECT_EQ(w.reads, 1u);
 }
 
-// Where frames come and go, a run gets all of its frames at once, but for those that it has: no mapping changes, and no store faults.
+// Where frames come and go, a run gets all missing frames at once: no mapping changes, and no store faults.
 TEST_F(UffdEngineTest, FramesThatComeAndGoAreMadeAtOnce) {
   constexpr std::uint64_t kPages = 64;
   World w("uffd", kPages * kPageBytes);
@@ -573,7 +588,8 @@ TEST_F(UffdEngineTest, FramesThatComeAndGoAreMadeAtOnce) {
   EXPECT_EQ(w.reads + w.writes, 0u);
 }
 
-// What has neither frames nor rights is filled, up to the first that has a frame, and may be read then; nothing elsewhere.
+// Blocks without frames and rights are filled, up to the first that has a frame, and may then be read;
+// elsewhere none are.
 TEST_F(UffdEngineTest, FillsWhatHasNeitherFramesNorRights) {
   World w("uffd", 4 * kPageBytes);
   std::vector<std::byte> bytes(8 * kBlockBytes);
@@ -607,7 +623,7 @@ TEST_F(UffdEngineTest, FillsWhatHasNeitherFramesNorRights) {
   EXPECT_EQ(static_cast<std::uint64_t>(file.st_blocks) * 512, (8 + 3 + 1 + 4 + 4 + 4) * kBlockBytes);
 }
 
-// The kernel may take a translation away as it likes: that is nobody's fault but ours to serve.
+// The kernel may drop a translation at any time: the engine serves that fault, not the handler.
 TEST_F(UffdEngineTest, WhatTheKernelReclaimsComesBackUnderItsRights) {
   World w("uffd", 4 * kPageBytes);
   for (std::uint64_t b = 0; b < 16; ++b) *w.space.a(b * kBlockBytes) = std::byte{static_cast<unsigned char>(b)};
@@ -622,7 +638,8 @@ TEST_F(UffdEngineTest, WhatTheKernelReclaimsComesBackUnderItsRights) {
   EXPECT_EQ(w.writes, 1u) << "still only to be read";
 }
 
-// Where the kernel has no guard markers, a guard is a mapping of its own in the middle of a run, which userfaultfd does not map across.
+// Where the kernel has no guard markers, a guard is a mapping of its own in the middle of a run, across which
+// userfaultfd does not map.
 TEST_F(UffdEngineTest, RunsGoOverAGuardThatSplitsTheMap) {
   World w("uffd", 4 * kPageBytes);
   constexpr BlockRange kSlot{BlockId{16}, 16};
@@ -640,7 +657,8 @@ TEST_F(UffdEngineTest, RunsGoOverAGuardThatSplitsTheMap) {
   }
 }
 
-/// Faults served by a thread. Where the kernel does not let this user have it, one message says what is missing.
+/// Faults served by a thread. Where the kernel does not allow this user that, one message says what is
+/// missing.
 class UffdThreadTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -689,7 +707,7 @@ TEST_F(UffdThreadTest, SystemCallsWaitForAbsentMemory) {
     EXPECT_EQ(w.reads, 38u);
     ::close(copy);
   }
-  // Into what may only be read.
+  // Into memory that may only be read.
   ASSERT_EQ(::pread(file.fd(), w.space.v(kAt), 100, 200), 100);
   EXPECT_EQ(w.writes, 39u);
   EXPECT_EQ(std::memcmp(w.space.a(kAt), file.bytes() + 200, 100), 0);
@@ -697,7 +715,8 @@ TEST_F(UffdThreadTest, SystemCallsWaitForAbsentMemory) {
 
 TEST_F(UffdThreadTest, OtherSystemCallsWait) {
   World w(kUffdThread, 64 * kPageBytes);
-  struct stat& info = *reinterpret_cast<struct stat*>(w.space.v(kBlockBytes - 8));   // over the end of a block
+  // Over the end of a block
+  struct stat& info = *reinterpret_cast<struct stat*>(w.space.v(kBlockBytes - 8));
   ASSERT_EQ(::stat("/proc/self/exe", &info), 0);
   EXPECT_TRUE(S_ISREG(info.st_mode));
   EXPECT_GT(::readlink("/proc/self/exe", reinterpret_cast<char*>(w.space.v(5 * kBlockBytes)), 100), 0);
@@ -720,7 +739,7 @@ TEST_F(UffdThreadTest, ADirectReadWaits) {
   ::close(file);
 }
 
-/// Calls all but one block wild, and is asked in place after it was asked for another.
+/// Calls all but one block wild, and must be called in place after it was called for another thread.
 struct Refusing {
   explicit Refusing(std::uint64_t good) : space(make_space(4 * kPageBytes)), engine(make_engine(kUffdThread, space)), allowed(good) {
     if (!engine->start(on_fault, this)) std::abort();
@@ -751,7 +770,7 @@ TEST_F(UffdThreadTest, AWildBufferIsEFAULTAndNobodyWaits) {
   EXPECT_EQ(r.for_another, 2u) << "closed since the first time";
   EXPECT_EQ(::pread(file.fd(), r.space.v(2 * kBlockBytes + 96), 2 * kBlockBytes, 0), static_cast<ssize_t>(kBlockBytes - 96)) << "what there is";
   EXPECT_EQ(std::memcmp(r.space.a(2 * kBlockBytes + 96), file.bytes(), kBlockBytes - 96), 0);
-  // Memory is allocated there: by its owner, or by who faults.
+  // Its owner, or the faulting thread, allocates memory there.
   ASSERT_TRUE(r.engine->protect({BlockId{5}, 1}, Access::write));
   EXPECT_EQ(::pread(file.fd(), r.space.v(5 * kBlockBytes), 100, 0), 100);
   r.allowed = 6;
@@ -760,7 +779,7 @@ TEST_F(UffdThreadTest, AWildBufferIsEFAULTAndNobodyWaits) {
   EXPECT_EQ(r.in_place + r.for_another, 3u);   // that of block 3
 }
 
-// More than are kept closed at once: the oldest are asked for again.
+// More than are kept closed at once: the handler is called again for the oldest.
 TEST_F(UffdThreadTest, AnyNumberOfWildBuffersIsEFAULT) {
   World ok(kUffdThread, kPageBytes);
   Space space = make_space(512 * kBlockBytes);
@@ -798,7 +817,7 @@ TEST_F(UffdThreadTest, AWildAccessIsReportedInPlaceWithItsAddress) {
   }
 }
 
-// What is answered "later", without rights, is asked for again.
+// A block for which the answer was "later", without rights, is reported again.
 TEST_F(UffdThreadTest, WhatIsPutOffComesAgain) {
   Space space = make_space(kPageBytes);
   struct Later {
@@ -836,7 +855,7 @@ struct SlowHandler {
   }
 };
 
-// A handler that waits does not keep those waiting whom V allows what they want: they may be who it waits for.
+// A waiting handler does not delay threads whose access V allows: the handler may wait for one of them.
 TEST_F(UffdThreadTest, AllowedAccessesAreServedWhileAHandlerWaits) {
   SlowHandler slow;
   Space space = make_space(4 * kPageBytes);
@@ -852,7 +871,8 @@ TEST_F(UffdThreadTest, AllowedAccessesAreServedWhileAHandlerWaits) {
     });
     while (!slow.asked) ::sched_yield();
     for (int i = 0; i < 3; ++i) {
-      ASSERT_EQ(::madvise(space.v(20 * kBlockBytes), kBlockBytes, MADV_DONTNEED), 0);   // as the kernel does
+      // As the kernel may do
+      ASSERT_EQ(::madvise(space.v(20 * kBlockBytes), kBlockBytes, MADV_DONTNEED), 0);
       EXPECT_EQ(*reinterpret_cast<volatile char*>(space.v(20 * kBlockBytes)), 9);
     }
     slow.go = true;
@@ -860,7 +880,8 @@ TEST_F(UffdThreadTest, AllowedAccessesAreServedWhileAHandlerWaits) {
   }
 }
 
-// Signals of the program's come while it waits: its handler runs, or waits for the end of the system call, and nothing is lost.
+// Signals for the program come while it waits: its handler runs, or waits for the end of the system call, and
+// nothing is lost.
 TEST_F(UffdThreadTest, SignalsDoNotEndAWait) {
   static std::atomic<unsigned> signals;
   signals = 0;
@@ -903,7 +924,8 @@ TEST_F(UffdThreadTest, SignalsDoNotEndAWait) {
   raw_sigaction(SIGUSR1, &before, nullptr);
 }
 
-// Whole files go in and out of blocks whose rights another thread takes away all the time, beside loads and stores.
+// Whole files go in and out of blocks whose rights another thread takes away all the time, beside loads and
+// stores.
 TEST_F(UffdThreadTest, NothingIsLostUnderSystemCallsAndFaultsAtOnce) {
   constexpr std::uint64_t kThreads = 4, kPart = 12;   // blocks of a thread
   World w(kUffdThread, kThreads * kPart * kBlockBytes);
@@ -963,7 +985,8 @@ TEST_F(UffdThreadTest, WhoFaultsAfterTheStopDoesNotWait) {
       ::testing::ExitedWithCode(42), "");
 }
 
-// The engine stops while a handler waits for somebody whose own access V allows: that one is served, or neither would end.
+// The engine stops while a handler waits for a thread whose own access V allows: that access is served, or
+// neither would end.
 TEST_F(UffdThreadTest, AllowedAccessesAreServedUntilTheLastAnswer) {
   for (int round = 0; round < 20; ++round) {
     SlowHandler slow;
@@ -971,13 +994,14 @@ TEST_F(UffdThreadTest, AllowedAccessesAreServedUntilTheLastAnswer) {
     const auto engine = make_engine(kUffdThread, space);
     ASSERT_TRUE(slow.start(*engine));
     ASSERT_TRUE(engine->protect({BlockId{4}, 1}, Access::read));
-    ASSERT_EQ(::madvise(space.v(4 * kBlockBytes), kBlockBytes, MADV_DONTNEED), 0);   // as the kernel does
-    // In system calls: who is too late for V finds it closed, which is an error there.
+    ASSERT_EQ(::madvise(space.v(4 * kBlockBytes), kBlockBytes, MADV_DONTNEED), 0);   // as the kernel may do
+    // In system calls: a thread that is too late for V finds it closed, which is an error there.
     const PatternFile file(8);
     std::thread faulter([&] { (void)!::pread(file.fd(), space.v(0), 8, 0); });
     while (!slow.asked) ::sched_yield();
     std::thread stops([&] { engine->stop(); });
-    if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3));   // both threads know, or only one
+    // Both threads know, or only one
+    if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3));
     int pipe[2];
     ASSERT_EQ(::pipe(pipe), 0);
     EXPECT_EQ(::write(pipe[1], space.v(4 * kBlockBytes), 8), 8);
@@ -989,7 +1013,7 @@ TEST_F(UffdThreadTest, AllowedAccessesAreServedUntilTheLastAnswer) {
   }
 }
 
-// A thread waits in the kernel, and the engine ends; the process ends.
+// A thread waits in the kernel, and the engine ends; the process must end.
 TEST_F(UffdThreadTest, WhoWaitsWhenItEndsIsReported) {
   EXPECT_EXIT(
       {
@@ -999,7 +1023,7 @@ TEST_F(UffdThreadTest, WhoWaitsWhenItEndsIsReported) {
         if (!engine->start(
                 [](void*, std::uint64_t, Access, Served) {
                   asked = true;
-                  return true;   // later, for ever
+                  return true;   // later, forever
                 },
                 nullptr))
           ::_exit(1);
@@ -1041,7 +1065,7 @@ TEST_F(UffdThreadTest, AProcessEndsThoughItsThreadsWait) {
 }
 
 int wishes_without_privileges() {
-  // As the kernel answers a program without privileges, and without the device's file.
+  // The kernel's answer to a program without privileges, and without the device's file.
   if (!refuse_system_call(SYS_userfaultfd, 0, O_CLOEXEC | O_NONBLOCK, EPERM) || !refuse_system_call(SYS_openat, 2, O_RDWR | O_CLOEXEC, EACCES)) return 1;
   const Space space = make_space(kPageBytes);
   const auto forced = make_fault_engine(space, kUffdThread);
@@ -1054,7 +1078,8 @@ int wishes_without_privileges() {
 
 TEST(UffdThreadDeathTest, WithoutPrivilegesItSaysWhatToDoAndAutoTakesAnother) { EXPECT_EXIT(::_exit(wishes_without_privileges()), ::testing::ExitedWithCode(42), ""); }
 
-/// What becomes of the wish for an engine in a process whose kernel refuses a system call: 42 if uffd is refused with that reason and auto takes mprotect.
+/// The result of choosing an engine in a process whose kernel refuses a system call: 42 if uffd is refused
+/// with that reason and auto takes mprotect.
 int wishes_under(long number, unsigned argument, std::uint32_t value, int error, const char* reason) {
   if (!refuse_system_call(number, argument, value, error)) return 1;
   const Space space = make_space(kPageBytes);

@@ -48,7 +48,7 @@ TEST(FingerprintsTest, BlocksWithTheSameBytesDifferEvenInOneSlot) {
   EXPECT_FALSE(prints.matches(BlockId{3 + kSlots}, zeros.data()));
   (void)prints.note(BlockId{3 + kSlots}, zeros.data());
   EXPECT_TRUE(prints.matches(BlockId{3 + kSlots}, zeros.data()));
-  EXPECT_FALSE(prints.matches(BlockId{3}, zeros.data()));   // its slot is another's
+  EXPECT_FALSE(prints.matches(BlockId{3}, zeros.data()));   // its slot has another block's
 }
 
 TEST(FingerprintsTest, NeighboursInFourTimesTheBudgetHaveASlotEach) {
@@ -60,7 +60,8 @@ TEST(FingerprintsTest, NeighboursInFourTimesTheBudgetHaveASlotEach) {
   for (std::uint64_t i = 0; i < 4 * kBudget; ++i) EXPECT_TRUE(prints.matches(BlockId{kFirst + i}, kinds[i % 8].data())) << i;
 }
 
-// 8 bytes a slot: each page of the table is told of once, and there are no more of them than four slots a block of the budget take.
+// 8 bytes a slot: each page of the table is reported once, and there are no more of them than four slots a
+// block of the budget take.
 TEST(FingerprintsTest, SaysWhatMemoryItTakes) {
   constexpr std::uint64_t kBudget = 4096;
   Fingerprints prints = Fingerprints::create(kBudget, kSpaceBlocks).value();
@@ -84,7 +85,8 @@ TEST(FingerprintsTest, ASpaceSmallerThanTheBudgetIsEnough) {
   EXPECT_TRUE(prints.matches(BlockId{2}, bytes.data()));
 }
 
-// Against an oracle of what "the file" has: whatever is written, noted and forgotten in whatever order, a match means that the file has these bytes.
+// Against an oracle of what "the file" has: after writes, notes and forgets in any order, a match means that
+// the file has these bytes.
 TEST(FingerprintsTest, NeverMatchesWhatTheFileHasNot) {
   constexpr std::uint64_t kBlocks = 6000;   // more than slots
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {

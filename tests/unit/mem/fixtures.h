@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of mem share: a space to play with.
+// What the tests of mem share: a space.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ inline Space make_space(std::size_t bytes) {
   return std::move(*space);
 }
 
-/// The engine of that name, with a limit of mappings of its own.
+/// The engine of that name, with its own limit of mappings.
 inline std::unique_ptr<FaultEngine> make_engine(std::string_view name, const Space& space, std::uint64_t mapping_limit = 0) {
   if (name == "mprotect") return make_mprotect_engine(space, mapping_limit);
   auto made = make_uffd_engine(space, name == kUffdThread ? Delivery::thread : Delivery::in_place, mapping_limit);
@@ -35,7 +35,7 @@ inline std::unique_ptr<FaultEngine> make_engine(std::string_view name, const Spa
   return std::move(*made);
 }
 
-/// The names of those that this kernel allows.
+/// The names of the engines that this kernel allows.
 inline std::vector<std::string> engines_here() {
   std::vector<std::string> names;
   for (const EngineInfo& e : engines())

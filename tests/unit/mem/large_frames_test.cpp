@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's settings of frame sizes, of a folder like its own.
+// The kernel's settings of frame sizes, read from a folder like the kernel's.
 #include "mem/large_frames.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a process see a kernel that lacks something. For processes of their own: there is no way back.
+// Makes a process see a kernel that lacks a feature. For processes of their own: it cannot be undone.
 #pragma once
 
 #include <linux/filter.h>
@@ -12,7 +12,8 @@
 
 namespace kasane::mem {
 
-/// From now on the system call fails with that errno where its argument (0 …) has this value in its low 32 bits.
+/// From now on the system call fails with that errno where its argument (0 …) has this value in its low 32
+/// bits.
 inline bool refuse_system_call(long number, unsigned argument, std::uint32_t value, int error) {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

@@ -32,7 +32,7 @@ PageTables make(std::uint64_t ranges, std::uint64_t page_bytes = kPageBytes) {
 
 BlockRange blocks(std::uint64_t first, std::uint64_t count) { return {BlockId{first}, count}; }
 
-/// So many tables.
+/// Makes so many tables.
 class Touched {
  public:
   explicit Touched(std::uint64_t tables)
@@ -160,7 +160,8 @@ TEST(PageTables, TranslationsThatAreDroppedComeBack) {
   ::munmap(got, kTable);
 }
 
-// Two ranks of a host, one of which owes and of which nobody waits: as long as it asks, the other gets no more than its share.
+// Two ranks of a host; one has debt, and none of its threads waits. As long as it asks, the other gets no
+// more than its share.
 class RoomOfTwo : public ::testing::Test {
  protected:
   static constexpr std::uint64_t kTotal = 2048;
@@ -171,7 +172,8 @@ class RoomOfTwo : public ::testing::Test {
       rank_[rank] = std::move(*made);
     }
     rank_[0]->fill({BlockId{0}, kTotal - PageTables::kRangeBlocks / 4});
-    for (std::uint64_t b = 0; rank_[0]->short_of(1) == 0; ++b) rank_[0]->fill_twin(BlockId{b});   // everything; rank 1 finds nothing
+    // Fills everything; rank 1 finds nothing
+    for (std::uint64_t b = 0; rank_[0]->short_of(1) == 0; ++b) rank_[0]->fill_twin(BlockId{b});
     const std::uint32_t rings = rank_[1]->rings();
     rank_[1]->fill_twin(BlockId{0});
     ASSERT_NE(rank_[1]->rings(), rings);
@@ -202,7 +204,7 @@ TEST_F(RoomOfTwo, WhoGivesIsToldToRing) {
 
 TEST_F(RoomOfTwo, AnAskEndsWithWhatWasOwed) {
   const std::uint32_t rings = rank_[1]->rings();
-  rank_[1]->empty({BlockId{0}, 1});   // its twin, which was owed
+  rank_[1]->empty({BlockId{0}, 1});   // its twin, which was debt
   EXPECT_EQ(rank_[1]->short_of(0), 0u);
   ASSERT_NE(rank_[1]->rings(), rings);
   EXPECT_FALSE(rank_[1]->balance(0));
@@ -247,7 +249,7 @@ TEST(PageTables, ThoseOnTheirWayToTheKernelStayCharged) {
   EXPECT_EQ(residency.leaving_tables(), 0u);
   EXPECT_EQ(residency.used(), used);
   EXPECT_TRUE(residency.admitted(kTotal));
-  residency.note_leaving_tables(2 * kTotal);   // more than there is: owed, then paid
+  residency.note_leaving_tables(2 * kTotal);   // more than there is: debt, then paid
   EXPECT_FALSE(residency.admitted(1));
   residency.see_off_tables();
   EXPECT_EQ(residency.used(), used);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every byte has one page, every page its bytes, whatever the page sizes; what lies outside has none.
+// Every byte has one page, every page its bytes, with all page sizes; a byte outside the space has none.
 #include "mem/pages.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,8 @@ TEST(Pages, OfSeveralSegmentsAreNumberedInARow) {
 class EveryPageSize : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Bytes, EveryPageSize, testing::Values(4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576, 2097152));
 
-// A segment of this size between two of 64 KiB: at each of its pages, first and last byte, blocks, neighbours.
+// A segment of this size between two of 64 KiB: at each of its pages, first and last byte, blocks,
+// neighbours.
 TEST_P(EveryPageSize, ItsPagesHaveTheirBytesAndNoOthers) {
   const std::uint64_t size = GetParam(), begin = 4 * kMiB, end = 12 * kMiB;
   const std::array segments{Pages::Segment{0, kPageBytes}, Pages::Segment{begin, size}, Pages::Segment{end, kPageBytes}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a thread that waits for the disk looks, and when it sleeps. Times are made up.
+// When a waiting thread polls the disk, and when it sleeps. Times are made up.
 #include "mem/polling.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ constexpr std::uint64_t kMicro = 1000, kMilli = 1'000'000;
 
 class PollingTest : public ::testing::Test {
  protected:
-  /// Reads of so long, one after another, that are looked for each µs while that is allowed; how long each was.
+  /// Reads of a given length, one after another, polled each µs while that is allowed; the time of each.
   std::uint64_t read(std::uint64_t takes) {
     Polling::Wait wait(polling, now);
     const std::uint64_t began = now;
@@ -65,7 +65,7 @@ TEST_F(PollingTest, WhoLosesItsCoreSleepsTenTimesAsLong) {
   {
     Polling::Wait wait(polling, now);
     EXPECT_TRUE(wait.looks_on(now));
-    now += 3 * kMilli;   // somebody else ran
+    now += 3 * kMilli;   // another thread had the core
     EXPECT_FALSE(wait.looks_on(now));
     wait.ended(now);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What counts against the budget of blocks that come to M: the frames that the kernel makes for them, each once.
+// The frames that count against the budget when blocks come to M: those that the kernel makes for them, each
+// once.
 #include "mem/residency.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@ namespace {
 
 class ResidencyTest : public ::testing::Test {
  protected:
-  static constexpr std::uint64_t kTotal = 4096, kLarge = 16;   // blocks; the latter of a large frame
+  static constexpr std::uint64_t kTotal = 4096, kLarge = 16;   // blocks; kLarge: of a large frame
   ResidencyTest() {
     make(kBlockBytes);
   }
@@ -43,7 +44,7 @@ TEST_F(ResidencyTest, EachBlockCountsOnceWhereFramesAreSmall) {
   EXPECT_EQ(residency_->used(), used - 3);
 }
 
-// What is touched gets a large frame; what is copied in gets its own blocks' and no more.
+// A touch makes a large frame; a copy makes the frames of its own blocks only.
 TEST_F(ResidencyTest, StagedBlocksCountAsThemselvesWhereFramesAreLarge) {
   make(kLarge * kBlockBytes);
   EXPECT_TRUE(residency_->large_frames());
@@ -53,9 +54,9 @@ TEST_F(ResidencyTest, StagedBlocksCountAsThemselvesWhereFramesAreLarge) {
   EXPECT_EQ(owned(), 3u);
   residency_->fill({BlockId{4 * kLarge + 5}, 1});
   EXPECT_EQ(owned(), 3 + kLarge);
-  residency_->fill_staged({BlockId{4 * kLarge}, 2});   // it is counted
+  residency_->fill_staged({BlockId{4 * kLarge}, 2});   // counted already
   EXPECT_EQ(owned(), 3 + kLarge);
-  residency_->fill({BlockId{2 * kLarge + 9}, 1});   // more than the kernel makes there, never less
+  residency_->fill({BlockId{2 * kLarge + 9}, 1});   // counts more than the kernel makes there, never less
   EXPECT_EQ(owned(), 2 * kLarge);
   const std::uint64_t used = residency_->used();
   residency_->empty({BlockId{0}, 16 * kLarge});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of spill files share: frames to fill, every way there is between them and a file, and an engine that fails on purpose.
+// What the tests of spill files share: frames to fill, every engine and route between them and a file, and an
+// engine that fails on request.
 #pragma once
 
 #include <fcntl.h>
@@ -24,7 +25,7 @@
 namespace kasane::mem {
 
 constexpr std::uint64_t kSpaceBytes = 1ull << 40;
-constexpr std::size_t kFramesBytes = 16u << 20;   // of the space, at its start
+constexpr std::size_t kFramesBytes = 16u << 20;   // of the space, from its start on
 
 constexpr SpillRange blocks(std::uint64_t first, std::uint64_t count = 1) { return {first * kBlockBytes, count * kBlockBytes}; }
 
@@ -59,7 +60,7 @@ class Frames {
     const off_t first = ::lseek(fd_, static_cast<off_t>(r.offset), SEEK_DATA);
     return first < 0 || static_cast<std::uint64_t>(first) >= r.offset + r.bytes;
   }
-  /// Has each of them one?
+  /// Has each block of the range a frame?
   [[nodiscard]] bool full(SpillRange r) const { return static_cast<std::uint64_t>(::lseek(fd_, static_cast<off_t>(r.offset), SEEK_HOLE)) >= r.offset + r.bytes; }
   [[nodiscard]] std::unique_ptr<BounceBuffers> make_buffers(std::uint64_t page_bytes = kPageBytes, std::uint64_t large_frame_bytes = 0) const {
     auto made = BounceBuffers::create({fd_, bytes_, *Pages::uniform(kSpaceBytes, page_bytes), large_frame_bytes});
@@ -86,18 +87,19 @@ inline std::vector<std::string> spill_engines_here() {
   return names;
 }
 
-/// Lets transfers pass but for the one that is told: that ends with a result of our own.
+/// An engine that passes transfers on, but for a chosen one, which ends with a given result.
 class Injecting final : public SpillEngine {
  public:
   explicit Injecting(std::unique_ptr<SpillEngine> real, bool registers = true) : real_(std::move(real)), registers_(registers) {}
-  /// The nth transfer from now on (from 1) ends with result; a short one moves as many bytes as it says.
+  /// The nth transfer from now on (from 1) ends with result. A short transfer moves as many bytes as the
+  /// result says.
   void fail(unsigned nth, std::int32_t result) { nth_ = nth, result_ = result; }
 
   bool register_memory(std::span<std::byte> memory) noexcept override { return registers_ && real_->register_memory(memory); }
   void start(std::uint32_t slot, const SpillTransfer& t) noexcept override {
     if (nth_ == 0 || --nth_ != 0) return real_->start(slot, t);
     if (result_ > 0) {
-      // Its first bytes travel: the rest must be asked for by who sees the short result.
+      // Moves the first bytes; the queue must transfer the rest.
       const auto bytes = static_cast<std::size_t>(result_);
       const auto at = static_cast<off_t>(t.offset);
       const ssize_t moved = t.op == SpillOp::read ? ::pread(t.fd, t.memory, bytes, at) : ::pwrite(t.fd, t.memory, bytes, at);
@@ -125,7 +127,7 @@ class Injecting final : public SpillEngine {
   std::int32_t result_ = 0;
 };
 
-/// A way between frames and a file.
+/// A route between frames and a file.
 struct Way {
   std::string engine;
   bool staged;
@@ -146,10 +148,10 @@ inline std::string way_name(const ::testing::TestParamInfo<Way>& way) {
   return way.param.engine + (way.param.staged ? "_staged" : "_in_place") + (way.param.registers ? "" : "_unregistered");
 }
 
-/// One file, frames, and a queue between them over an engine that can be told to fail.
+/// One file, frames, and a queue between them over an engine that fails on request.
 class SpillTest : public ::testing::TestWithParam<Way> {
  protected:
-  /// Over the way that is tested.
+  /// Over the route under test.
   std::unique_ptr<SpillQueue> make_queue(SpillFile& to, Injecting** told = nullptr) {
     auto made = make_spill_engine(GetParam().engine, SpillQueue::kDepth);
     if (!made) throw std::runtime_error(made.error().message);
