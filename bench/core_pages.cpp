@@ -27,7 +27,8 @@ using test::RankMemory;
 using mem::kBlockBytes;
 
 constexpr unsigned kMostSamples = 64;
-constexpr std::size_t kStride = 3, kWideStride = 20;   ///< blocks; the wide one in each page or every other
+/// Blocks; the wide stride has a block in each page or every other
+constexpr std::size_t kStride = 3, kWideStride = 20;
 
 /// What rank 1 measured, in memory shared by the ranks: microseconds or nanoseconds a repetition.
 struct Samples {
@@ -53,7 +54,7 @@ double us(std::uint64_t ns, std::size_t n) { return static_cast<double>(ns) / 1e
 
 std::byte* block_of(void* address) { return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(address) / kBlockBytes * kBlockBytes); }
 
-/// The kernel's part of a fault: a handler that only lets the access pass.
+/// The kernel's part of a fault: a handler that only allows the access.
 bool open_block(void*, void* address, bool, int) {
   return ::mprotect(block_of(address), kBlockBytes, PROT_READ | PROT_WRITE) == 0;
 }
@@ -63,7 +64,7 @@ bool map_block(void* uffd, void* address, bool write, int) {
   return static_cast<mem::Userfaultfd*>(uffd)->map(block_of(address), kBlockBytes, !write, done) == 0;
 }
 
-/// What the thread does that serves a fault: it only maps it.
+/// The serving thread only maps the page.
 class MappingServer final : public mem::FaultServer {
  public:
   explicit MappingServer(const mem::Userfaultfd& uffd) noexcept : uffd_(uffd) {}
@@ -140,7 +141,7 @@ void measure_copy(Results& results, RankMemory& m, std::uint64_t data, std::size
   results.copy.add(us(now_ns() - start, blocks));
 }
 
-/// Rank 1's repetition; rank 0 owns the data and sleeps in the barrier meanwhile.
+/// A repetition of rank 1; rank 0 owns the data and sleeps in the barrier meanwhile.
 void measure(Results& results, RankMemory& m, std::uint64_t data, std::size_t blocks, std::vector<std::size_t>& order) {
   auto& context = m.context();
   volatile char* bytes = m.at<volatile char>(data);
@@ -196,7 +197,7 @@ void measure(Results& results, RankMemory& m, std::uint64_t data, std::size_t bl
   m.coherence->release_all(context);
   results.release_page.add(us(now_ns() - start, blocks));
 
-  for (const std::size_t stride : {std::size_t{1}, kStride}) {   // with the release of what they changed
+  for (const std::size_t stride : {std::size_t{1}, kStride}) {   // with the release of the changed bytes
     m.coherence->acquire_all(context);
     start = now_ns();
     for (std::size_t b = 0; b < blocks; b += stride) bytes[b * kBlockBytes + 16] = static_cast<char>(b + results.stream.n);
@@ -214,7 +215,7 @@ void measure(Results& results, RankMemory& m, std::uint64_t data, std::size_t bl
   results.acquire_clean.add(us(now_ns() - start, kCalls) * 1e3);
 }
 
-/// The same over memory in pages of 4 KiB, upwards: loads; then stores, with the release of what they changed.
+/// The same in pages of 4 KiB, upwards: loads; then stores, with the release of the changed bytes.
 void measure_small(Results& results, RankMemory& m, std::uint64_t data, std::size_t blocks) {
   auto& context = m.context();
   volatile char* bytes = m.at<volatile char>(data);
@@ -246,7 +247,7 @@ void measure_false_sharing(Results& results, RankMemory& m, std::uint64_t data, 
   }
 }
 
-/// Rank 0's, whose blocks hold their numbers.
+/// The data of rank 0: each block holds its number.
 std::uint64_t make_data(RankMemory& m, std::size_t blocks) {
   const bool owner = raw(m.rank()) == 0;
   const std::uint64_t data = m.broadcast(Rank{0}, owner ? m.allocate(blocks * kBlockBytes) : 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane bench eviction: which policy keeps the right pages. Replays traces of page numbers and prints the share of accesses that hit, beside that of the best
-// policy there can be (docs/design/tiers.md).
+// kasane bench eviction: which policy keeps the right pages. Replays traces of page numbers and prints the
+// share of accesses that hit, beside that of the best possible policy (docs/design/tiers.md).
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -54,7 +54,8 @@ std::vector<Row> run(std::uint32_t pages, bool quick, const std::vector<std::str
 }  // namespace
 
 int main(int argc, char** argv) {
-  kasane::bench::CommandLine line("eviction", "shorter traces");   // no --repetitions: the figures do not vary
+  // No --repetitions: the figures do not vary.
+  kasane::bench::CommandLine line("eviction", "shorter traces");
   const auto policies = kasane::bench::eviction_policies();
   line.names("policies", {policies.begin(), policies.end()});
   unsigned pages = 1024;

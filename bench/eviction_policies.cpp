@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// clock: second chance. 2q: after T. Johnson and D. Shasha, "2Q: a low overhead high performance buffer management replacement
-// algorithm". steady: s3-fifo with a main list that is filled first and ages.
+// clock: second chance. 2q: after T. Johnson and D. Shasha, "2Q: a low overhead high performance buffer
+// management replacement algorithm". steady: s3-fifo with a main list that is filled first and ages.
 #include "eviction_policies.h"
 
 #include <algorithm>
@@ -25,7 +25,8 @@ class Clock final : public ListPolicy {
   }
 };
 
-/// New pages pass through a quarter of memory. Those that come back soon after they left are kept by second chance.
+/// New pages pass through a quarter of memory. Those that come back soon after they left are kept by second
+/// chance.
 class TwoQueues final : public ListPolicy {
  public:
   TwoQueues(std::uint32_t pages, PageProbe& probe) : ListPolicy(pages, pages, probe) {}
@@ -60,13 +61,15 @@ class TwoQueues final : public ListPolicy {
   static constexpr PageLists::List kIn = 0, kMain = 1, kOut = 2;
 };
 
-/// s3-fifo with four changes, for repeated sweeps over more data than fits, where a policy that keeps recent pages keeps none until its
-/// next use.
-/// (1) The main list is filled with new pages as long as it has room: nothing drives those pages out, and each sweep finds them.
+/// s3-fifo with four changes, for repeated sweeps over more data than fits, where a policy that keeps recent
+/// pages keeps none until its next use.
+/// (1) The main list is filled with new pages as long as it has room: nothing drives those pages out, and
+///     each sweep finds them.
 /// (2) A page that came back takes the place of the main list's oldest only if that one was not touched.
 /// (3) Every few evictions examine that oldest page, too, so that pages of a phase that is over make room.
-/// (4) The rank evicts many pages at once, now more, now fewer. As many as left count as if they were still on trial. The main list is
-///     left alone until those are half as many as they should be; then each eviction examines a few of its pages.
+/// (4) The rank evicts many pages at once, now more, now fewer. As many as left count as if they were still on
+///     trial. The main list is left alone until those are half as many as they should be; then each eviction
+///     examines a few of its pages.
 class Steady final : public ListPolicy {
  public:
   Steady(std::uint32_t pages, PageProbe& probe) : ListPolicy(pages, pages, probe) {}
@@ -117,10 +120,12 @@ class Steady final : public ListPolicy {
 
  private:
   static constexpr PageLists::List kYoung = 0, kOld = 1, kMain = 2, kOut = 3;
-  // One eviction of so many examines the main list's oldest page. Fewer: pages of a phase that is over stay longer. More: a page is
-  // examined before its next use comes, in a loop over several times memory, and most at the turn of a sweep to and fro.
+  // One eviction of so many examines the main list's oldest page. Fewer: pages of a phase that is over stay
+  // longer. More: a page is examined before its next use comes, in a loop over several times memory, and most
+  // at the turn of a sweep to and fro.
   static constexpr std::uint32_t kLooksOfEvictions = 16;
-  static constexpr std::uint32_t kMostLooks = 16;   ///< each but the last arms a page, which costs as much as an eviction
+  /// Each but the last arms a page, which costs as much as an eviction
+  static constexpr std::uint32_t kMostLooks = 16;
 
   [[nodiscard]] std::uint32_t on_trial() const noexcept { return lists_.size(kYoung) + lists_.size(kOld); }
   [[nodiscard]] std::uint32_t all() const noexcept { return on_trial() + lists_.size(kMain); }
@@ -144,7 +149,8 @@ class Steady final : public ListPolicy {
   }
 
   std::uint32_t evictions_ = 0;
-  std::uint32_t gone_ = 0;   ///< pages that left, and whose places no page has taken yet: what the lists lack of being full
+  /// Pages that left, and whose places no page has taken yet: what the lists lack of being full
+  std::uint32_t gone_ = 0;
   bool spares_new_ = false;
 };
 

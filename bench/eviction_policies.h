@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The eviction policies that kasane bench eviction compares: those of the runtime (mem/eviction.h) and others, which only this
-// comparison has.
+// The eviction policies that kasane bench eviction compares: those of the runtime (mem/eviction.h) and
+// others, which only this comparison has.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,8 @@ namespace {
 
 using Pages = std::vector<std::uint32_t>;
 
-/// A page that was among the last few is not noted again: no sampling sees such accesses, and no policy decides by them.
+/// A page that was among the last few is not recorded again: no sampling sees such accesses, and no policy
+/// depends on them.
 class Recorder {
  public:
   void note(std::uint32_t page) {
@@ -32,7 +33,7 @@ class Recorder {
   std::size_t next_ = 0;
 };
 
-/// An array that notes the pages of its elements.
+/// An array that records the pages of its elements.
 template <class T>
 class Recorded {
  public:
@@ -106,7 +107,8 @@ void sweep(Grid& from, Grid& to, std::size_t n) {
     }
 }
 
-// k steps of a band of rows at once: it comes in with k rows more on each side, and is computed in private memory.
+// k steps of a band of rows at once: it is read with k rows more on each side, and computed in private
+// memory.
 void block_of_steps(Grid& from, Grid& to, std::size_t n, std::size_t steps, std::size_t band) {
   for (std::size_t first = 1; first + 1 < n; first += band) {
     const std::size_t last = std::min(first + band, n - 1);
@@ -227,7 +229,8 @@ std::vector<PageTrace> page_traces(std::uint32_t memory_pages, bool quick) {
 std::uint64_t best_hits(const PageTrace& trace, std::uint32_t memory_pages) {
   const std::size_t n = trace.pages.size();
   const std::uint32_t pages = 1 + *std::max_element(trace.pages.begin(), trace.pages.end());
-  std::vector<std::size_t> next_use(n), next_of(pages, n), in_until(pages, 0);   // in_until: the next use by which a page that is in is known; 0: it is out
+  // The next use by which a page that is in is known; 0: it is out.
+  std::vector<std::size_t> next_use(n), next_of(pages, n), in_until(pages, 0);
   for (std::size_t i = n; i-- != 0;) next_use[i] = std::exchange(next_of[trace.pages[i]], i);
   std::set<std::pair<std::size_t, std::uint32_t>> in;   // by next use
   std::uint64_t hits = 0;
@@ -265,7 +268,7 @@ Replay replay(const PageTrace& trace, std::uint32_t memory_pages, const std::str
   if (!policy) throw std::runtime_error("no eviction policy is called " + policy_name);
   Replay result;
   std::uint32_t resident = 0;
-  std::vector<PageId> entered;   // since room was made last
+  std::vector<PageId> entered;   // since room was last made
   for (const std::uint32_t page : trace.pages) {
     if (memory.in[page]) {
       ++result.hits;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traces of page numbers for the comparison of eviction policies: synthetic ones, and those of algorithms that run on arrays which note what they touch.
+// Traces of page numbers for the comparison of eviction policies: synthetic ones, and those of algorithms
+// that run on arrays which record their accesses.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,12 @@ struct PageTrace {
   std::vector<std::uint32_t> pages;   ///< in the order of accesses; small numbers
 };
 
-/// For a memory of so many pages; data are about four times as much. The algorithms verify their results (std::runtime_error).
+/// For a memory of so many pages; data are about four times as much. The algorithms verify their results
+/// (std::runtime_error).
 [[nodiscard]] std::vector<PageTrace> page_traces(std::uint32_t memory_pages, bool quick);
 
-/// Hits of the best policy there can be, which knows the future: L. A. Belady, "A study of replacement algorithms for a virtual-storage computer".
+/// Hits of the best possible policy, which knows the future: L. A. Belady, "A study of replacement algorithms
+/// for a virtual-storage computer".
 [[nodiscard]] std::uint64_t best_hits(const PageTrace& trace, std::uint32_t memory_pages);
 
 struct Replay {
@@ -24,7 +27,7 @@ struct Replay {
   std::uint64_t soft_faults = 0;   ///< first touches after a page was armed
 };
 
-/// What the policy of that name does (eviction_policies.h).
+/// Replays the trace with the policy of that name (eviction_policies.h).
 [[nodiscard]] Replay replay(const PageTrace& trace, std::uint32_t memory_pages, const std::string& policy);
 
 }  // namespace kasane::bench

@@ -50,7 +50,7 @@ struct Settings {
 };
 
 constexpr std::uint64_t kChunk = 256u << 10;   // of a sweep
-// Chunks under way: for reads as many as there is buffers memory for.
+// Chunks under way; for reads as many as the bounce buffers hold.
 constexpr unsigned kAheadToRead = mem::BounceBuffers::kBytes / kChunk, kAheadToWrite = 32;
 
 [[noreturn]] void fail_with(const std::string& what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }

@@ -22,7 +22,7 @@ struct Memory {
   TestDeque& deque = *TestDeque::create(bytes, Capacity);
 };
 
-// The deque and what everybody saw of it. Values are 1, 2, 3 … in the order of pushes.
+// The deque and what each thread saw of it. Values are 1, 2, 3 … in the order of pushes.
 template <std::size_t Capacity>
 class Recorded {
  public:
@@ -78,7 +78,7 @@ class Recorded {
       return true;
     });
   }
-  /// As far as the limit that the last push() found.
+  /// Pushes up to the limit that the last push() found.
   bool push_below_limit() {
     std::uint64_t begin = 0;
     schedule_.begins_at(begin);
@@ -102,7 +102,7 @@ class Recorded {
     const Steal outcome = memory_.deque.steal(value);
     if (outcome == Steal::taken) note_taken(value);
     record(begin, [=](Serial& s) {
-      if (outcome == Steal::lost) return true;  // says only that somebody else had a hand in it
+      if (outcome == Steal::lost) return true;   // says only that another thread took part
       if (outcome == Steal::empty) return s.empty();
       if (s.empty() || s.front() != value) return false;
       s.pop_front();
@@ -130,8 +130,8 @@ class Recorded {
 
   Schedule& schedule_;
   Memory<Capacity> memory_;
-  InterleavedAtomics::Atomic<std::uint64_t> record_{0};   ///< what the compare-swap between two halves is on
-  std::uint64_t newest_ = 0;                              ///< of the values pushed before anybody popped
+  InterleavedAtomics::Atomic<std::uint64_t> record_{0};   ///< the word of the compare-swap between two halves
+  std::uint64_t newest_ = 0;   ///< of the values pushed before the first pop
   Serial before_;
   std::uint64_t last_ = 0;
   std::uint64_t pushed_ = 0;
@@ -218,7 +218,9 @@ TEST(DequeInterleaved, APushBelowTheLimitNeverOverwritesWhatAThiefReads) {
     s.thread([&] {
       EXPECT_TRUE(d.push_below_limit());
       EXPECT_FALSE(d.push_below_limit()) << "the limit was learnt when nothing had been stolen";
-      d.push();   // looks where thieves are; if one has been there, there is room for this, or for this and one more
+      // Compares with the last known top; if a thief has been there, there is room for this push, or for one
+      // more
+      d.push();
       second = d.push_below_limit();
     });
     s.thread([&] { d.steal(), d.steal(); });
@@ -246,7 +248,8 @@ TEST(DequeInterleaved, AShutDequeTakesNothingBelowItsLimit) {
   });
 }
 
-// Larger programs: commuting interleavings are skipped, so real-time order says nothing, but no value may be lost or doubled.
+// Larger programs: commuting interleavings are skipped, so real-time order says nothing, but no value may be
+// lost or doubled.
 TEST(DequeInterleaved, LargerProgramsLoseNothing) {
   const auto runs = explore(Reduction::commuting, [](Schedule& s) {
     Recorded<2> d(s, 1);

@@ -21,7 +21,8 @@ TEST(Divisor, DividesLikeTheProcessor) {
   }
 }
 
-// Multiples of the divisor and their neighbours are where rounding would show, most of all at the end of what is allowed.
+// Rounding would show at multiples of the divisor and their neighbours, most of all at the end of the allowed
+// range.
 TEST(Divisor, IsExactUpToTheEndOfItsRange) {
   std::mt19937_64 random(3);
   for (int i = 0; i < 200'000; ++i) {

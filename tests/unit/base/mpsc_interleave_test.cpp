@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The multi-producer ring under every interleaving of small programs: its values against a serial queue, its sleeping bit against a bell that must ring.
+// The multi-producer ring under every interleaving of small programs: its values against a serial queue, its
+// sleeping bit against a bell that must ring.
 #include <deque>
 #include <vector>
 
@@ -38,7 +39,7 @@ class Recorded {
     const bool popped = ring_.try_pop(value);
     const auto end = schedule_.clock();
     history_.push_back({begin, end, [=, this](Serial& s) {
-                          // Nothing at the head is also said while a producer is between claim and publish.
+                          // front() also returns null while a producer is between claim and publish.
                           if (!popped) return s.empty() || push_overlaps(begin, end);
                           if (s.empty() || s.front() != value) return false;
                           s.pop_front();
@@ -88,7 +89,7 @@ TEST(MpscInterleaved, ProducersAndConsumer) {
   });
 }
 
-// Positions go round the ring: cells are used again, and full is said exactly when it is.
+// Positions go round the ring: cells are used again, and full is reported exactly when it is.
 TEST(MpscInterleaved, ReusedCells) {
   explore(Reduction::none, [](Schedule& s) {
     Recorded r(s);

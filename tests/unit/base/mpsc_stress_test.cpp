@@ -44,7 +44,8 @@ TEST(MpscRing, TellsOnePushToWake) {
   EXPECT_EQ(ring.claimed(), 3u);
 }
 
-// Large rings hand cells back several at a time: never less than three quarters are usable, and all of them once the consumer has seen nothing.
+// Large rings hand cells back in groups: at least three quarters are always usable, and all of them once the
+// consumer has found nothing.
 TEST(MpscRing, HandsBackInGroups) {
   MpscRing<int> ring(64);
   int value = 0;

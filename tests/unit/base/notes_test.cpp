@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several threads note is taken once each, in the order in which each noted it; a full list says so.
+// Notes of several threads are taken once each, in the order in which each thread added them; a full list
+// refuses.
 #include "base/notes.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever ends or fails a process while it replaces a checkpoint, the file is wholly the old one or wholly the new one. Every case there is: a child
-// replaces it, traced, and is killed before its k-th system call, or has its k-th fail, for every k.
+// However a process ends or fails while it replaces a checkpoint, the file is wholly the old one or wholly
+// the new one. All cases: a traced child replaces it, and is killed before its k-th system call, or has its
+// k-th call fail, for every k.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -23,12 +24,12 @@ const Bytes kOld = pattern(2 * kChunkBytes + 1, 1), kNew = pattern(3 * kChunkByt
 /// Status of the child: 0: saved; 10 + errno: it failed with that.
 [[noreturn]] void replace(const std::string& path, bool named) {
   ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
-  ::raise(SIGSTOP);   // the parent takes over; counts from here
+  ::raise(SIGSTOP);   // the parent traces from here on, and counts the calls
   const auto saved = save(path, kNew, 2, named);
   ::_exit(saved ? 0 : saved.error().code == 0 || saved.error().text.empty() ? 9 : 10 + saved.error().code);
 }
 
-/// Lets the child go on to the next stop at a system call; false: it has ended.
+/// Lets the child run to the next stop at a system call; false: it has ended.
 bool next_stop(pid_t child, int& status) {
   ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
   return ::waitpid(child, &status, 0) == child && WIFSTOPPED(status);
@@ -36,7 +37,7 @@ bool next_stop(pid_t child, int& status) {
 
 struct Outcome {
   int status = 0;
-  long call = -1;   ///< what was killed or failed; -1: there was no k-th call
+  long call = -1;   ///< the call that was killed or failed; -1: there was no k-th call
 };
 
 /// number 0: the child is killed before its k-th call; else that call fails with `number`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint's file: what is written is what is read, or the reader says which part is wrong.
+// A checkpoint's file: what is read is what was written, or the reader says which part is wrong.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -182,7 +182,7 @@ TEST(CheckpointFile, TakesAwayWhatAKilledJobLeft) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"c"});
 }
 
-/// f in a thread that this user's other files do not belong to; only root may.
+/// Runs f in a thread of another user; only root may.
 template <class F>
 void as_user(uid_t user, F&& f) {
   std::thread([&] {
@@ -191,7 +191,7 @@ void as_user(uid_t user, F&& f) {
   }).join();
 }
 
-// Nobody must wait for a writer that never comes.
+// No call may wait for a writer that never comes.
 TEST(CheckpointFile, RefusesWhatIsNoRegularFileAtOnce) {
   const Folder folder;
   ASSERT_EQ(::mkfifo(folder.file("fifo").c_str(), 0600), 0);
@@ -202,7 +202,7 @@ TEST(CheckpointFile, RefusesWhatIsNoRegularFileAtOnce) {
   ASSERT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
   ::close(socket);
   const auto stuck = std::signal(SIGALRM, SIG_DFL);
-  ::alarm(20);   // ends the test where it waits
+  ::alarm(20);   // ends the test if it waits
   for (const std::string& path : {folder.file("fifo"), folder.file("socket"), folder.path(), std::string("/dev/zero")}) {
     const auto read = OldFile::open(path);
     ASSERT_FALSE(read) << path;
@@ -241,7 +241,7 @@ TEST(CheckpointFile, AFileThatIsReplacedKeepsItsMode) {
     EXPECT_EQ(mode(), 0400u);
     EXPECT_EQ(s.st_uid, 1234u);
     EXPECT_EQ(s.st_gid, 4321u);
-    // Another user may not give it that group: nor then the group's rights.
+    // Another user may not set that group: then the group gets no rights either.
     ASSERT_EQ(::chmod(folder.file().c_str(), 0664), 0);
     ASSERT_EQ(::chmod(folder.path().c_str(), 0777), 0);
     as_user(65534, [&] { EXPECT_TRUE(save(folder.file(), pattern(5, 4), 0, named)); });
@@ -282,7 +282,7 @@ TEST(CheckpointFile, FollowsNoLinkThatAnotherUserPlanted) {
   EXPECT_TRUE(resolve(folder.file("link"))) << "who may write here is trusted";
 }
 
-// Neither a link nor a file or directory at the temporary name keeps a checkpoint from being written, or is written through.
+// A link, file or directory at the temporary name neither prevents the checkpoint, nor is written through.
 TEST(CheckpointFile, WhatIsPlantedAtItsTemporaryNameHarmsNothing) {
   for (const bool named : {false, true}) {
     const Folder folder;
@@ -291,7 +291,8 @@ TEST(CheckpointFile, WhatIsPlantedAtItsTemporaryNameHarmsNothing) {
     ASSERT_EQ(::symlink(precious.c_str(), planted.c_str()), 0);
     ASSERT_TRUE(save(folder.file(), pattern(5, 1), 0, named));
     EXPECT_EQ(std::filesystem::file_size(precious), 8u);
-    ASSERT_EQ(::mkdir(planted.c_str(), 0700), 0);   // as what cannot be removed, also another user's file in /tmp
+    // Something that cannot be removed, as another user's file in /tmp
+    ASSERT_EQ(::mkdir(planted.c_str(), 0700), 0);
     const auto saved = save(folder.file(), pattern(5, 2), 0, named);
     ASSERT_TRUE(saved) << saved.error().text;
     EXPECT_EQ(*load(folder.file()), pattern(5, 2));

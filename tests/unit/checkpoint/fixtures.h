@@ -21,7 +21,7 @@ inline Bytes pattern(std::size_t bytes, unsigned seed) {
   return b;
 }
 
-/// As one rank would: create, write what is not zero, commit.
+/// As one rank does it: create, write what is not zero, commit.
 inline FileResult<void> save(const std::string& path, std::span<const std::byte> data, std::uint64_t note = 0, bool named = false) {
   const Contents contents{data.size(), 1, note, 3};
   const Layout layout(data.size());

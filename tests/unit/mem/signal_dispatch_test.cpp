@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults in ranges are answered, all others go to the fallback. Tests that must die do so in a process of their own.
+// Faults in registered ranges are served, all others go to the fallback. Tests that must die do so in a
+// process of their own.
 #include "mem/signal_dispatch.h"
 
 #include <sys/mman.h>
@@ -17,7 +18,7 @@
 namespace kasane::mem {
 namespace {
 
-/// Some inaccessible pages and the faults seen in them; each is answered by making its page accessible.
+/// Some inaccessible pages and the faults seen in them. Each fault makes its page accessible.
 class Pages {
  public:
   explicit Pages(std::size_t count = 4) : bytes(count * kBlockBytes) {
@@ -201,7 +202,7 @@ TEST_F(SignalDispatchDeathTest, AFaultInsideAFaultFunctionGoesToTheFallback) {
       ::testing::ExitedWithCode(42), "");
 }
 
-// A jump into the range: no access right makes it executable, so it must not be tried for ever.
+// A jump into the range: no access right makes it executable, so it must not be tried forever.
 TEST_F(SignalDispatchDeathTest, AJumpIntoARangeGoesToTheFallback) {
 #if defined(__x86_64__)
   EXPECT_EXIT(
@@ -243,7 +244,7 @@ TEST_F(SignalDispatchDeathTest, WithoutAFallbackTheProcessDiesOfTheFault) {
     foreign.base[1] = 1;
     ::_exit(0);
   };
-  // A sanitizer's own handler is what we found, so it reports and ends the process in its way.
+  // A sanitizer's own handler was installed before, so it reports and ends the process in its way.
   if (kSanitized) EXPECT_DEATH(wild(), "");
   else EXPECT_EXIT(wild(), ::testing::KilledBySignal(SIGSEGV), "");
 }
@@ -271,7 +272,7 @@ TEST_F(SignalDispatchDeathTest, AHandlerInstalledBeforeUsIsChained) {
         Pages watched;
         Pages foreign;
         if (!watched.watch()) ::_exit(1);
-        watched.base[1] = 1;   // ours first
+        watched.base[1] = 1;   // our handler first
         if (watched.faults != 1) ::_exit(2);
         foreign.base[1] = 1;
       },

@@ -58,7 +58,7 @@ TEST(Space, PopulatedFramesAreThereAndUnchanged) {
   populate(s.a(kPageBytes + 1), kPageBytes - 1);
   EXPECT_EQ(frames_in_use(s), kPageBytes / kBlockBytes);
   EXPECT_EQ(*s.a(kPageBytes + 100), std::byte{9});
-  populate(s.v(0), kPageBytes);   // not armed: no frame, no harm
+  populate(s.v(0), kPageBytes);   // not armed: makes no frame, and does no harm
   EXPECT_EQ(frames_in_use(s), kPageBytes / kBlockBytes);
 }
 

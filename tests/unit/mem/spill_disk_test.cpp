@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which disk a directory is on, and its setting, in folders like the kernel's.
+// The disk of a directory, and its setting, in folders like the kernel's.
 #include "mem/spill_disk.h"
 
 #include <fmt/format.h>

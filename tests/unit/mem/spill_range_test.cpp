@@ -30,10 +30,10 @@ TEST(SpillRanges, NeighboursAreJoinedAsTheyCome) {
   append(ranges, some(41, 5));   // whole runs too
   append(ranges, some(3));       // the fourth
   EXPECT_EQ(blocks_of(ranges.all()), (Blocks{{7, 3}, {20, 2}, {40, 6}, {3, 1}}));
-  append(ranges, some(4));       // full: a neighbour needs no room
+  append(ranges, some(4));   // full: a neighbour needs no further range
   EXPECT_EQ(blocks_of(ranges.all()).back(), (std::pair<std::uint64_t, std::uint64_t>{3, 2}));
   ranges.clear();
-  append(ranges, some(5));       // nothing is behind what was cleared
+  append(ranges, some(5));   // after clear() there is nothing to join
   EXPECT_EQ(blocks_of(ranges.all()), (Blocks{{5, 1}}));
 }
 
@@ -41,8 +41,8 @@ TEST(SpillRanges, OnlyTheEndOfTheLastIsJoined) {
   std::vector<SpillRange> ranges;
   append(ranges, some(10, 2));
   append(ranges, some(20));
-  append(ranges, some(12));   // behind the first: sorting is somebody else's
-  append(ranges, some(11));   // in front of the last
+  append(ranges, some(12));   // behind the first range: append() does not sort
+  append(ranges, some(11));   // in front of the last range
   EXPECT_EQ(blocks_of(ranges), (Blocks{{10, 2}, {20, 1}, {12, 1}, {11, 1}}));
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads for which no thread waits: each completes once, with its bytes, from whichever thread it was submitted and whenever the reader is stopped.
+// Reads for which no thread waits: each completes once, with its bytes, from whichever thread it was
+// submitted and whenever the reader is stopped.
 #include "mem/spill_reader.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +49,7 @@ class SpillReaderTest : public ::testing::Test {
 
   test::Folder folder;
   SpillFile file = SpillFile::create(folder.path(), std::uint64_t{1} << 40).value();
-  struct alignas(kBlockBytes) Block { std::byte bytes[kBlockBytes]; };   // as direct transfers need it
+  struct alignas(kBlockBytes) Block { std::byte bytes[kBlockBytes]; };   // as direct transfers need them
   std::vector<Block> frames{kBlocks};
   std::unique_ptr<SpillReader> reader = SpillReader::create(file, at(0), nullptr, nullptr).value();
   std::array<Counted, kBlocks / 2> reads;
@@ -60,12 +61,12 @@ TEST_F(SpillReaderTest, CompletesWhatSeveralThreadsSubmit) {
   for (std::uint64_t t = 0; t < 4; ++t) {
     submitters.emplace_back([&, t] {
       for (std::uint64_t i = t; i < reads.size(); i += 4) {
-        while (!reader->submit(reads[i])) std::this_thread::yield();   // there is room for so many at once
+        while (!reader->submit(reads[i])) std::this_thread::yield();   // the number of noted reads is bounded
       }
     });
   }
   for (std::thread& t : submitters) t.join();
-  reader->stop();   // what was taken completes all the same
+  reader->stop();   // reads that were taken complete all the same
   runner.join();
   reader->drain();
   expect_completed(0, reads.size());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The spill file and its queues, over every engine this kernel allows, and over one that fails on purpose.
+// The spill file and its queues, over every engine that this kernel allows, and over one that fails on
+// request.
 #include "mem/spill_queue.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +58,7 @@ TEST_P(SpillTest, ZerosCostNoTransfer) {
   EXPECT_TRUE(frames.holds(blocks(0, 100), 0));
 }
 
-// A block that holds zeros but for its last byte is not zero; and zeros replace what was stored before.
+// A block that is zero but for its last byte is stored; and zeros replace what was stored before.
 TEST_P(SpillTest, ZerosThatReplaceBytesAreWritten) {
   frames.base()[blocks(9).offset + kBlockBytes - 1] = std::byte{1};
   ASSERT_EQ(write({blocks(9)}), 0);
@@ -82,7 +83,8 @@ TEST_P(SpillTest, ForgottenBlocksReadAsZeros) {
 TEST_P(SpillTest, NeighboursTravelTogether) {
   frames.fill(blocks(0, 64), 2);
   std::vector<SpillRange> ranges;
-  for (std::uint64_t b = 0; b < 64; ++b) ranges.push_back(blocks(b * 37 % 64));   // every block once, in no order
+  // Every block once, in no order
+  for (std::uint64_t b = 0; b < 64; ++b) ranges.push_back(blocks(b * 37 % 64));
   ASSERT_EQ(write(ranges), 0);
   EXPECT_EQ(file.counts().writes, 1u);
   EXPECT_EQ(file.counts().bytes_written, 64 * kBlockBytes);
@@ -111,7 +113,7 @@ TEST_P(SpillTest, MoreRunsThanSlots) {
   for (const SpillRange& r : ranges) ASSERT_TRUE(frames.holds(r, static_cast<int>(r.offset / kBlockBytes % 251 + 1))) << r.offset / kBlockBytes;
 }
 
-// The lane's thread goes on with something else: another one completes its batch.
+// The submitting thread goes on with something else: another thread completes its batch.
 TEST_P(SpillTest, AnyThreadCompletes) {
   frames.fill(blocks(0, 4), 9);
   std::vector<SpillRange> ranges{blocks(0, 4)};
@@ -131,7 +133,7 @@ TEST_P(SpillTest, ABatchWithoutTransfersIsFinishedAtOnce) {
   EXPECT_TRUE(batch.finished());
 }
 
-// One leader sleeps for all; whoever of them is finished leaves.
+// One leader sleeps for all; a thread whose batch is finished leaves.
 TEST_P(SpillTest, ManyThreadsWaitOnOneQueue) {
   frames.fill({0, kFramesBytes}, 6);
   std::vector<SpillRange> everything{{0, kFramesBytes}};
@@ -153,7 +155,7 @@ TEST_P(SpillTest, ManyThreadsWaitOnOneQueue) {
   }
 }
 
-// Whether they look or sleep, and however long: each has its bytes when it goes on.
+// Whether they poll or sleep, and for any time: each thread has its bytes when it goes on.
 TEST_P(SpillTest, WhoLooksBeforeItSleepsGetsTheSame) {
   frames.fill({0, kFramesBytes}, 6);
   std::vector<SpillRange> everything{{0, kFramesBytes}};
@@ -181,7 +183,8 @@ TEST_P(SpillTest, WhoLooksBeforeItSleepsGetsTheSame) {
   }
 }
 
-// Random batches over three directories, each of two lanes in its half of the blocks, against what the blocks should hold.
+// Random batches over three directories, two queues for each half of the blocks, against what the blocks
+// should hold.
 TEST_P(SpillTest, RandomBatchesMatchAnOracle) {
   const Folder second, third;
   SpillFile striped = make_file(folder.path() + ":" + second.path() + ":" + third.path());
@@ -253,7 +256,8 @@ TEST_P(SpillTest, WhatIsShortOrInterruptedIsFinished) {
   }
 }
 
-// One run of three fails: the others are stored, it is not, and its frame is untouched, so nothing is lost.
+// One run of three fails. The others are stored. The failed one is not, and its frame is untouched, so
+// nothing is lost.
 TEST_P(SpillTest, AFailedWriteSaysWhichAndLosesNothing) {
   for (const int error : {EIO, ENOSPC, EDQUOT}) {
     file.forget(0, kFramesBytes);
@@ -286,14 +290,14 @@ TEST_P(SpillTest, AFailedReadIsToldAndTheRestArrives) {
   EXPECT_TRUE(frames.holds(blocks(10, 2), 8));
 }
 
-// A limit of file sizes that is lowered later: a write beyond it, or across it, is told as any other, instead of ending the process by SIGXFSZ; reads, which make frames of a memory
-// file, go on.
+// A limit of file sizes that is lowered later: a write beyond or across it is reported like any other error,
+// instead of ending the process by SIGXFSZ. Reads, which make frames of a memory file, still work.
 TEST_P(SpillTest, ALimitOfFileSizesThatIsLoweredLater) {
   for (const std::uint64_t b : {700, 720}) frames.fill(blocks(b, 8), 8);
   ASSERT_EQ(write({blocks(700, 8), blocks(720, 8)}), 0);
   for (const std::uint64_t b : {700, 720}) frames.punch(blocks(b, 8));
   for (const std::uint64_t b : {600, 800, 820}) frames.fill(blocks(b, 8), 9);
-  queue.reset();   // its threads would not come along
+  queue.reset();   // its threads do not exist in the child
   const pid_t child = ::fork();
   if (child == 0) {
     queue = make_queue(file);
@@ -309,7 +313,7 @@ TEST_P(SpillTest, ALimitOfFileSizesThatIsLoweredLater) {
     if (write({blocks(820, 8)}) != EFBIG || read({blocks(720, 8)}) != 0 || !frames.holds(blocks(720, 8), 8)) ::_exit(3);
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     if (file.error(SpillOp::write, EFBIG, blocks(800).offset, kBlockBytes).message.find("ulimit -f") == std::string::npos) ::_exit(4);
-    ::sigprocmask(SIG_BLOCK, nullptr, &before);   // a program's own is as ever
+    ::sigprocmask(SIG_BLOCK, nullptr, &before);   // the program's own mask must be unchanged
     ::_exit(::sigismember(&before, SIGXFSZ) == 0 ? 0 : 5);
   }
   int status = 0;
@@ -317,7 +321,7 @@ TEST_P(SpillTest, ALimitOfFileSizesThatIsLoweredLater) {
   EXPECT_EQ(status, 0) << (WIFSIGNALED(status) ? ::strsignal(WTERMSIG(status)) : "exit");
 }
 
-// Directories that cannot be used are told at the start.
+// Directories that cannot be used are reported at the start.
 
 std::string refusal(const std::string& directories) {
   const auto file = SpillFile::create(directories, kSpaceBytes);
@@ -334,7 +338,7 @@ TEST(SpillDirectory, MissingOrNone) {
   expect_words(refusal(folder.path() + ":" + folder.path() + "/nowhere"), {"nowhere"});
   expect_words(refusal("/proc/self/exe"), {"/proc/self/exe"});
   expect_words(refusal(folder.path() + ":"), {"empty name"});
-  // What a look says beforehand is what making the file would.
+  // check() gives the error that create() would.
   for (const std::string& directories : {folder.path() + "/nowhere", folder.path() + ":" + folder.path() + "/nowhere", std::string("/proc/self/exe"), folder.path() + ":"}) {
     const auto looked = SpillFile::check(directories, kSpaceBytes);
     ASSERT_FALSE(looked.has_value()) << directories;
@@ -354,7 +358,8 @@ TEST(SpillDirectory, LimitOfFileSizes) {
   ::setrlimit(RLIMIT_FSIZE, &before);
 }
 
-/// Runs body(directory) in a child that has a tmpfs with these mount options there; its exit status, or none where mounting is not allowed.
+/// Runs body(directory) in a child that has a tmpfs with these mount options there. Returns its exit status,
+/// or nothing where mounting is not allowed.
 constexpr int kNotAllowed = 77;
 int on_small_file_system(const std::string& options, unsigned long flags, const std::function<int(const std::string&)>& body) {
   const Folder folder;
@@ -394,7 +399,7 @@ TEST(SpillDirectory, FullFromTheStart) {
   EXPECT_EQ(status, 0);
 }
 
-// What could be stored is stored; what could not stays where it was; when space is given back, it goes on.
+// What fits is stored; what does not stays where it was; when space is given back, writing goes on.
 TEST(SpillDirectory, FullInMidRun) {
   for (const std::string& engine : spill_engines_here()) {
     const int status = on_small_file_system("size=1m", 0, [&](const std::string& path) {
@@ -403,7 +408,8 @@ TEST(SpillDirectory, FullInMidRun) {
       const auto buffers = frames.make_buffers();
       const auto queue = *SpillQueue::create(file, engine, buffers.get());
       frames.fill(blocks(0, 1024), 5);
-      // What is stored already is stored again in its place; of a batch that finds all free, whichever run comes first fits.
+      // Blocks that are stored already are stored again in place. Of a batch of new blocks, the run that
+      // comes first fits.
       std::vector<SpillRange> little{blocks(0, 64)}, all{blocks(0, 64), blocks(100, 512)};
       SpillBatch fits{SpillOp::write, frames.base(), little}, batch{SpillOp::write, frames.base(), all};
       queue->run(fits);

@@ -54,14 +54,14 @@ TEST_F(StackFramesTest, AStackIsPresumedOnceUntilItIsMeasured) {
   EXPECT_EQ(frames->presumed(), 2 * kOne);
   touch(7, 3);
   touch(8, 16);
-  touch(9, 5);   // nobody has said that it is used
+  touch(9, 5);   // without a note
   const auto first = frames->measure();
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(first->charged, 2 * kOne);
   EXPECT_EQ(first->now, 3u + 16u);
   EXPECT_EQ(frames->presumed(), 0u);
   EXPECT_EQ(frames->measured(), 3u + 16u);
-  touch(7, 6);   // it became deeper, and nobody was told
+  touch(7, 6);   // it became deeper
   const auto second = frames->measure();
   ASSERT_TRUE(second.has_value());
   EXPECT_EQ(second->charged, 3u + 16u);
@@ -74,7 +74,7 @@ TEST_F(StackFramesTest, SmallStacksArePresumedWhole) {
   EXPECT_EQ(frames->note(StackId{0}), kSmall / kBlockBytes);
 }
 
-// More than one look's, with some between that are not known, and the last one.
+// More stacks than one call of mincore covers, with some between that are not known, and the last one.
 TEST_F(StackFramesTest, AllThatAreKnownAreLookedAt) {
   const auto frames = make();
   std::uint64_t touched = 0;
@@ -127,7 +127,7 @@ TEST_F(StackFramesTest, WhoMakesRoomIsRungForTheFirstStackSinceItMaySleepForEver
   EXPECT_EQ(made->rings(), again) << "it wakes by itself";
 }
 
-// What is noted while another measures stays charged; nothing is charged twice for good.
+// A stack that is noted while another thread measures stays charged; none is charged twice in the end.
 TEST_F(StackFramesTest, ThreadsThatUseStacksTogetherChargeWhatThereIs) {
   const auto without = make_residency(0, nullptr);
   EXPECT_FALSE(without->stacks_due()) << "they are not counted";

@@ -42,7 +42,7 @@ TEST_P(StackGuard, AMarkerOutlivesChangesOfRights) {
         Space space = make_space(kPageBytes);
         auto engine = make_engine(GetParam(), space);
         if (!stack || !engine->start(refuse, nullptr)) ::_exit(1);
-        if (!install_guard(space.v(0))) ::_exit(2);   // over no rights at all
+        if (!install_guard(space.v(0))) ::_exit(2);   // without any access rights
         for (Access access : {Access::write, Access::read, Access::write})
           if (!engine->protect({BlockId{0}, space.blocks()}, access)) ::_exit(3);
         *space.a(0) = std::byte{1};                   // the alias is not guarded
@@ -54,7 +54,8 @@ TEST_P(StackGuard, AMarkerOutlivesChangesOfRights) {
       ::testing::ExitedWithCode(42), "");
 }
 
-// An engine may shut out by markers of its own, and takes all away when it lets in again: who arms a stack installs its guard again.
+// An engine may shut out by markers of its own, and removes all markers when it lets in again: the code that
+// arms a stack installs its guard again.
 TEST_P(StackGuard, AMarkerInstalledAfterArmingIsThere) {
   if (!guards_available()) GTEST_SKIP() << "no guard markers on this kernel";
   EXPECT_EXIT(
@@ -115,7 +116,7 @@ void* overflow(void*) {
   return reinterpret_cast<void*>(static_cast<std::intptr_t>(recurse(0)));
 }
 
-// A thread whose stack is a slot in V, and which never returns from its recursion.
+// A thread whose stack is a slot in V, and whose recursion never returns.
 TEST_P(StackGuard, AnOverflowIsFoundAtTheGuard) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's stacks are larger";
   EXPECT_EXIT(
