@@ -9,7 +9,7 @@
 //   examined while it waits ─▶ all pages that wait are retired first
 //
 // Why a quarter: several of those pages lie in each 2 MiB of memory, so one call serves them, and each page
-// is still watched for most of the time. Why an eighth a turn: the keeper must return soon to making room.
+// is still watched for most of the time. Why an eighth a turn: the pager must return soon to making room.
 // Why all are retired before a page that waits is examined: the policy would take it for touched, go on to
 // the next page, and come back again and again.
 //

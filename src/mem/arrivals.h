@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages that have come into DRAM since the keeper last asked, and when they came: for the choice of what to
+// Pages that have come into DRAM since the pager last asked, and when they came: for the choice of what to
 // evict.
 //
 //   a thread that fills a frame   note(page)        a bit, and 16 bits of a clock
-//   the keeper                    take(f)           f(page) in the order in which the pages came
+//   the pager                    take(f)           f(page) in the order in which the pages came
 //                                 just_came(page)   keep it for now: its reader needs time to use it
 //
 // Thread safety: note() and just_came() from any thread, fault handlers too; take() by one thread. A page

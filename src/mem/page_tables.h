@@ -5,7 +5,7 @@
 //   a range of 4 MiB is used and was not known   note()       at once: kPresumed blocks for page tables and
 //                                                             one of the block table; once in 16 MiB also
 //                                                             the entries that stay
-//   the keeper, at intervals                     measure()    the kernel's number replaces the presumed one
+//   the pager, at intervals                     measure()    the kernel's number replaces the presumed one
 //   nothing of a range is here any more          give_back()  no longer known. The caller frees its tables,
 //                                                             and charges them until
 //                                                             wait_until_tables_are_freed()

@@ -104,7 +104,7 @@ void Residency::use_stack(StackId stack) noexcept {
   if (presumed == 0) return;
   charge(BudgetUse::stacks, presumed);
   if (stacks_->many_presumed()) measure_stacks();
-  // After it was noted: from now on the keeper never sleeps without a limit.
+  // After it was noted: from now on the pager never sleeps without a limit.
   if (!stacks_used_.exchange(true)) ring();
 }
 
@@ -112,7 +112,7 @@ void Residency::measure_stacks() noexcept {
   if (const auto measured = stacks_->measure()) correct(BudgetUse::stacks, *measured);
 }
 
-// The keeper examines freed pages when it wakes. seq_cst: if it sees the flag, it sees the page in the set.
+// The pager examines freed pages when it wakes. seq_cst: if it sees the flag, it sees the page in the set.
 void Residency::note_freed(PageRange range) noexcept {
   if (range.first == range.last) return;
   bool more = false;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which frames a rank has, counted against its budget, and the bell of the keeper (docs/design/tiers.md).
+// Which frames a rank has, counted against its budget, and the bell of the pager (docs/design/tiers.md).
 //
 //   a thread that is about to fill frames   admitted(n)?   before it holds anything; else it rings and waits
 //   … fills them and holds their bits       fill()         never fails: what the budget lacks becomes debt
-//   the keeper                              empty()        punched and given back; the debt is paid first
+//   the pager                              empty()        punched and given back; the debt is paid first
 //                                           measure_tables()   fill() presumes page tables, and use_stack()
 //                                           measure_stacks()   stacks, until they are measured
 //
@@ -56,7 +56,7 @@ class Residency {
 
   /// May so many blocks be filled? False: want() them, and wait until they may.
   [[nodiscard]] bool admitted(std::uint64_t blocks) noexcept { return room_.admitted(blocks); }
-  /// Tells the keeper to make so much room. A waiting thread calls it repeatedly; the keeper is rung once.
+  /// Tells the pager to make so much room. A waiting thread calls it repeatedly; the pager is rung once.
   void want(std::uint64_t blocks) noexcept {
     if (room_.want(blocks)) ring();
   }
@@ -81,18 +81,18 @@ class Residency {
 
   /// Blocks that should be evicted so that `headroom` can be filled.
   [[nodiscard]] std::uint64_t short_of(std::uint64_t headroom) noexcept { return room_.short_of(headroom); }
-  /// When fewer blocks than this can be filled, the keeper is rung. It evicts until there are twice as many.
+  /// When fewer blocks than this can be filled, the pager is rung. It evicts until there are twice as many.
   [[nodiscard]] std::uint64_t low() const noexcept { return room_.low(); }
   /// Nothing can be spilled, and the user asked for no limit.
   void lift_limit() noexcept { room_.lift_limit(); }
   [[nodiscard]] bool limitless() const noexcept { return room_.limitless(); }
-  /// By the keeper; see mem/room.h.
+  /// By the pager; see mem/room.h.
   [[nodiscard]] bool take_relieved() noexcept { return room_.take_relieved(); }
   [[nodiscard]] std::uint64_t take_wanted() noexcept { return room_.take_wanted(); }
   [[nodiscard]] bool balance(std::uint64_t needed) noexcept { return room_.balance(needed); }
   [[nodiscard]] bool unsettled() const noexcept { return room_.unsettled(); }
 
-  /// Read-ahead was limited by a lack of room: the keeper makes room now, not only when less than `low` is
+  /// Read-ahead was limited by a lack of room: the pager makes room now, not only when less than `low` is
   /// left.
   void note_held_back() noexcept {
     if (!held_back_.exchange(true)) ring();
@@ -107,7 +107,7 @@ class Residency {
     bell_.sleep(rings, due < 0 || (timeout_ns >= 0 && timeout_ns < due) ? timeout_ns : due);
   }
 
-  /// How often the keeper found nothing to evict while threads were waiting.
+  /// How often the pager found nothing to evict while threads were waiting.
   [[nodiscard]] std::uint32_t times_stuck() const noexcept { return stuck_.load(); }
   void note_stuck() noexcept { stuck_.fetch_add(1); }
 
@@ -122,7 +122,7 @@ class Residency {
     for (std::uint64_t p = freed_.next(0); p != ~std::uint64_t{0}; p = freed_.next(p + 1)) f(PageId{p});
   }
 
-  // ---- page tables (mem/page_tables.h), by the keeper ----
+  // ---- page tables (mem/page_tables.h), by the pager ----
   /// Have many ranges been used since the last measurement, or is that long ago?
   [[nodiscard]] bool tables_due() const noexcept;
   /// Charges what they take now, in blocks.
@@ -175,7 +175,7 @@ class Residency {
   /// Blocks that were filled beyond the budget.
   [[nodiscard]] std::uint64_t debt() const noexcept { return room_.debt(); }
   [[nodiscard]] std::uint64_t credit() const noexcept { return room_.budget().credit(); }
-  /// By the keeper: do this rank's threads do nothing?
+  /// By the pager: do this rank's threads do nothing?
   void set_idle(bool idle) noexcept { room_.budget().set_idle(idle); }
   [[nodiscard]] bool idle() const noexcept { return room_.budget().idle(); }
   [[nodiscard]] std::uint64_t total() const noexcept { return total_; }

@@ -3,20 +3,20 @@
 // what the rank asks of other ranks.
 //
 //   a thread that waits     admitted(n)? ── no ──▶ want(n) ──ring──▶┐
-//                           yes, at last: note_relieved() ────ring──▶┤ the keeper: take_wanted(), balance():
+//                           yes, at last: note_relieved() ────ring──▶┤ the pager: take_wanted(), balance():
 //   a thread that fills     charge(n): may add debt ──────────ring──▶┤ asks for debt + need, or ends the ask;
 //   a thread that empties   pay(n): reduces the debt first ───ring──▶┘ rings other ranks: they give, or got;
 //                                                                      evicts, if less than `low` is left
 //                                                                      or other ranks ask for blocks
 //
-// **One thread asks**: the keeper. It computes the ask anew each time it is rung, so an ask ends when there
+// **One thread asks**: the pager. It computes the ask anew each time it is rung, so an ask ends when there
 // is no debt and no thread waits, whichever call brought that about. A call that changes what the ask depends
 // on only has to ring. An ask that stayed would keep every other rank to its share, whatever is free.
 //
 // Nothing here blocks, sleeps or rings: the answers say which thread is to be rung. The table is in
 // docs/design/tiers.md, "Asks and rings"; tests/model/room_test.cpp walks it, access by access.
 //
-// Thread safety: any thread of the rank, fault handlers too; the keeper's calls by one thread.
+// Thread safety: any thread of the rank, fault handlers too; the pager's calls by one thread.
 // Invariant: frames that have been charged and not paid for = used of the budget + debt.
 #pragma once
 
@@ -27,11 +27,11 @@
 
 namespace kasane::mem {
 
-/// What threads of the rank wait for, as the keeper knows it.
+/// What threads of the rank wait for, as the pager knows it.
 struct Need {
   std::uint64_t blocks = 0;
 
-  /// The keeper was rung. wanted: since it was rung before. relieved: a thread got its room meanwhile;
+  /// The pager was rung. wanted: since it was rung before. relieved: a thread got its room meanwhile;
   /// threads that still wait want theirs again. forgotten: no thread has wanted any for long (faults that
   /// were put off, and whose pages came otherwise).
   [[nodiscard]] constexpr Need next(std::uint64_t wanted, bool relieved, bool forgotten) const noexcept {
@@ -49,7 +49,7 @@ class BasicRoom {
   /// low: blocks that are kept free. batch: as of the budget.
   BasicRoom(Host& host, std::uint32_t rank, std::uint64_t low, std::uint64_t batch = 0) noexcept : budget_(host, rank, batch), low_(low) {}
 
-  // ---- any thread. A result of true means, where nothing else is said: ring the keeper ----
+  // ---- any thread. A result of true means, where nothing else is said: ring the pager ----
 
   /// May so many blocks be filled? False: want() them, and ask again.
   [[nodiscard]] bool admitted(std::uint64_t blocks) noexcept {
@@ -63,7 +63,7 @@ class BasicRoom {
     }
     return false;
   }
-  /// The thread that waited is admitted, whatever made the room. Ring the keeper in any case.
+  /// The thread that waited is admitted, whatever made the room. Ring the pager in any case.
   void note_relieved() noexcept { relieved_.store(true, std::memory_order_relaxed); }
   /// Blocks that are filled in any case: what the budget lacks becomes debt.
   [[nodiscard]] bool charge(BudgetUse use, std::uint64_t blocks) noexcept {
@@ -90,13 +90,13 @@ class BasicRoom {
   // rung.
   [[nodiscard]] bool limitless() const noexcept { return limitless_.load(std::memory_order_relaxed); }
 
-  // ---- the keeper ----
+  // ---- the pager ----
 
   /// Before take_wanted(): so what a relieved thread wanted is taken before, or with it.
   [[nodiscard]] bool take_relieved() noexcept { return relieved_.exchange(false, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t take_wanted() noexcept { return wanted_.exchange(0, std::memory_order_relaxed); }
 
-  /// By the keeper, when it was rung and when something was evicted. Pays the debt as far as blocks are free,
+  /// By the pager, when it was rung and when something was evicted. Pays the debt as far as blocks are free,
   /// asks other ranks for the rest and for what is needed, or ends the ask, and gives other ranks what they
   /// ask for. True: ring the other ranks.
   [[nodiscard]] bool balance(std::uint64_t needed) noexcept {
@@ -114,7 +114,7 @@ class BasicRoom {
   }
 
   /// The rank asks, or has debt. A rank that could give may not have been able to when it was rung, and is
-  /// not rung again. So the keeper checks again after a while.
+  /// not rung again. So the pager checks again after a while.
   [[nodiscard]] bool unsettled() const noexcept { return debt() != 0 || budget_.asks(); }
 
   [[nodiscard]] std::uint64_t debt() const noexcept { return debt_.load(std::memory_order_relaxed); }

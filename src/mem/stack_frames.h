@@ -14,7 +14,7 @@
 //
 //   when more than an eighth of what is known is presumed,   for the thread that notes a stack: the number of
 //   and kManyPresumed at least                               unmeasured stacks stays bounded
-//   after each_ns, or 50 times the last measurement's time   for the keeper: stacks that became deeper
+//   after each_ns, or 50 times the last measurement's time   for the pager: stacks that became deeper
 //
 // Thread safety: all from any thread, but not from fault handlers; create() comes first.
 #pragma once
