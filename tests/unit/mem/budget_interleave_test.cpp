@@ -67,7 +67,7 @@ TEST(BudgetInterleave, NoAskIsMissed) {
       ASSERT_NE(answer, Ask::none);
       // Either a block was given after the ask, and the giver rings; or the asker found it; or its own ring
       // makes the giver look.
-      EXPECT_TRUE(answer == Ask::free || ring || t.a.trim()) << "an ask that nobody sees";
+      EXPECT_TRUE(answer == Ask::free || ring || t.a.trim()) << "an ask that no rank sees";
       EXPECT_NE(t.b.charge(BudgetUse::owned, 1), Charge::none);
     }
     EXPECT_TRUE(t.adds_up());

@@ -163,7 +163,7 @@ TEST(Budget, RandomWalkMatchesAnOracle) {
               (void)host[other].discharge(static_cast<BudgetUse>(k), give);
               used[other][k] -= give, due -= give;
             }
-            ASSERT_EQ(due, 0u) << "it owes what it does not use";
+            ASSERT_EQ(due, 0u) << "it keeps what it does not use";
           }
           ASSERT_EQ(charge(host[r], use, n), Got::done) << "seed " << seed << " step " << step;
           used[r][u] += n;
@@ -204,7 +204,7 @@ TEST(Budget, AnIdleRankGivesWay) {
   EXPECT_EQ(host[1].share(), 1150u);
   EXPECT_EQ(host[2].share(), 1150u);
   EXPECT_EQ(host[0].fair(), 800u);
-  EXPECT_EQ(host[0].to_evict(0), 0u) << "nobody asks";
+  EXPECT_EQ(host[0].to_evict(0), 0u) << "no rank asks";
   EXPECT_EQ(charge(host[1], BudgetUse::owned, 10), Got::asked);
   EXPECT_EQ(host[0].to_evict(0), 10u);
   EXPECT_EQ(host[2].to_evict(0), 0u);

@@ -75,7 +75,7 @@ TEST_F(CheckedEngineTest, ARefusedAccessIsAnErrorAndStoresNothing) {
   EXPECT_EQ(engine->read(space.bytes(), &c, 1).error().code, Errc::out_of_range);
   EXPECT_EQ(engine->read(1, &c, ~std::size_t{0}).error().code, Errc::out_of_range);
   engine->stop();
-  EXPECT_FALSE(engine->read(3 * kPageBytes, &c, 1)) << "nobody to ask";
+  EXPECT_FALSE(engine->read(3 * kPageBytes, &c, 1)) << "no handler";
 }
 
 // Between the answer to a fault and the access another script may run and take the rights away: the fault is

@@ -595,7 +595,7 @@ TEST_F(UffdEngineTest, FillsWhatHasNeitherFramesNorRights) {
   std::vector<std::byte> bytes(8 * kBlockBytes);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte{static_cast<unsigned char>(1 + i / kBlockBytes)};
   const auto fill = [&](std::uint64_t first, std::uint64_t count, Access right = Access::read) { return w.engine->fill({BlockId{first}, count}, bytes.data(), right); };
-  EXPECT_EQ(fill(0, 8), 0u) << "nobody said that frames come and go";
+  EXPECT_EQ(fill(0, 8), 0u) << "frames do not come and go there";
   w.engine->expect_punches(0, 4 * kPageBytes, kBlockBytes);
   EXPECT_EQ(fill(0, 8), 8u);
   *w.space.a((16 + 3) * kBlockBytes) = std::byte{99};

@@ -178,7 +178,7 @@ class RoomOfTwo : public ::testing::Test {
     rank_[1]->fill_twin(BlockId{0});
     ASSERT_NE(rank_[1]->rings(), rings);
     ASSERT_TRUE(rank_[1]->balance(0)) << "others are to be rung";
-    ASSERT_EQ(rank_[1]->short_of(0), 1u) << "owed";
+    ASSERT_EQ(rank_[1]->short_of(0), 1u) << "debt";
     ASSERT_NE(rank_[0]->short_of(0), 0u) << "asked for";
   }
 
@@ -199,7 +199,7 @@ TEST_F(RoomOfTwo, WhoGivesIsToldToRing) {
   EXPECT_FALSE(rank_[0]->balance(0)) << "once";
   EXPECT_FALSE(rank_[1]->balance(0));
   EXPECT_EQ(rank_[1]->short_of(0), 0u);
-  EXPECT_TRUE(rank_[0]->admitted(1000)) << "above its share: nobody asks any more";
+  EXPECT_TRUE(rank_[0]->admitted(1000)) << "above its share: no rank asks any more";
 }
 
 TEST_F(RoomOfTwo, AnAskEndsWithWhatWasOwed) {
@@ -243,7 +243,7 @@ TEST(PageTables, ThoseOnTheirWayToTheKernelStayCharged) {
   residency.note_leaving_tables(kGone);
   EXPECT_EQ(residency.leaving_tables(), 2 * kGone);
   EXPECT_EQ(residency.used(), used + 2 * kGone);
-  EXPECT_FALSE(residency.admitted(kTotal - 2 * kGone + 1)) << "nobody else gets their room";
+  EXPECT_FALSE(residency.admitted(kTotal - 2 * kGone + 1)) << "no other use gets their room";
   EXPECT_TRUE(residency.admitted(kTotal - 2 * kGone));
   residency.see_off_tables();
   EXPECT_EQ(residency.leaving_tables(), 0u);
