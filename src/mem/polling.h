@@ -45,7 +45,7 @@ class Polling {
     Wait& operator=(const Wait&) = delete;
 
     /// Called before each look. False: this look is the last one; then sleep.
-    [[nodiscard]] bool looks_on(std::uint64_t now) noexcept {
+    [[nodiscard]] bool keeps_polling(std::uint64_t now) noexcept {
       if (const std::uint64_t lost = now - last_; lost >= kLostNs) {
         polling_.not_before_.store(now + kRepay * lost, std::memory_order_relaxed);
         until_ = now;

@@ -74,7 +74,7 @@ bool SpillQueue::submit(SpillBatch& batch) noexcept {
   }
   engine_->flush();
   held.reset();
-  if (all) batch.let_go();
+  if (all) batch.end_one_run();
   return all;
 }
 
@@ -109,7 +109,7 @@ SpillRange SpillQueue::next_run(SpillBatch& batch) noexcept {
       const std::uint64_t at = range.offset + batch.issued_;
       const bool joins = run.bytes == 0 || (at == run.offset + run.bytes && run.bytes < kMostRunBytes && at % kSpillStripeBytes != 0);
       if (!joins) return run;
-      if (!travels(batch, at)) continue;
+      if (!needs_io(batch, at)) continue;
       if (run.bytes == 0) run.offset = at;
       run.bytes += kBlockBytes;
     }
@@ -117,7 +117,7 @@ SpillRange SpillQueue::next_run(SpillBatch& batch) noexcept {
   return run;
 }
 
-bool SpillQueue::travels(const SpillBatch& batch, std::uint64_t offset) noexcept {
+bool SpillQueue::needs_io(const SpillBatch& batch, std::uint64_t offset) noexcept {
   if (file_.stored(block_of(offset))) return true;   // also a write of zeros: older bytes are there
   std::byte* const block = batch.base + offset;
   if (batch.op == SpillOp::write && !is_zero(block)) return true;
@@ -146,7 +146,7 @@ bool SpillQueue::wait(const SpillBatch& batch, Polling& polling) noexcept {
   wait_until([&] { return batch.finished(); }, [&] {
     bool here = false;
     for (bool more = true; more && !here; relax()) {
-      more = wait.looks_on(now_ns());   // first, as the run may have ended while this thread had no core
+      more = wait.keeps_polling(now_ns());   // first, as the run may have ended while this thread had no core
       here = engine_->ready();
     }
     if (!here) engine_->sleep();
@@ -159,8 +159,8 @@ bool SpillQueue::wait(const SpillBatch& batch, Polling& polling) noexcept {
 // No wake-up is lost: a follower that finds reaping_ taken has read rounds_ before, and the holder gives
 // reaping_ back before it rings (all of it seq_cst). No leader sleeps in vain: while it holds reaping_ its
 // condition is not reached, so one of its slots is still the engine's.
-template <class Reached, class Doze>
-void SpillQueue::wait_until(Reached&& reached, Doze&& doze) noexcept {
+template <class Reached, class Sleep>
+void SpillQueue::wait_until(Reached&& reached, Sleep&& sleep) noexcept {
   for (;;) {
     const std::uint32_t round = rounds_.activity();
     if (reached()) break;
@@ -168,7 +168,7 @@ void SpillQueue::wait_until(Reached&& reached, Doze&& doze) noexcept {
       rounds_.sleep(round, -1);
       continue;
     }
-    if (!reached()) doze();
+    if (!reached()) sleep();
     reap_and_give_back();
   }
 }
@@ -215,7 +215,7 @@ void SpillQueue::end_run(Slot& slot, std::int32_t result) noexcept {
   }
   // release: see submit().
   free_.fetch_or(std::uint64_t{1} << (&slot - slots_.data()), std::memory_order_release);
-  batch.let_go();
+  batch.end_one_run();
 }
 
 }  // namespace kasane::mem

@@ -67,7 +67,7 @@ struct SpillBatch {
  private:
   friend class SpillQueue;
   // One run less. After the last one the batch may be gone. release: what the run did, for finished().
-  void let_go() noexcept { pending_.fetch_sub(1, std::memory_order_release); }
+  void end_one_run() noexcept { pending_.fetch_sub(1, std::memory_order_release); }
   std::size_t range_ = 0;   // the first range that is not wholly issued,
   std::uint64_t issued_ = 0;   // the bytes of it that are issued,
   SpillRange rest_{0, 0};   // and of those the end of the last run that is not
@@ -118,10 +118,10 @@ class SpillQueue {
     std::atomic<bool> ready{false};   // hands the slot from the submitting to the reaping thread
   };
   SpillRange next_run(SpillBatch&) noexcept;
-  [[nodiscard]] bool travels(const SpillBatch&, std::uint64_t offset) noexcept;
+  [[nodiscard]] bool needs_io(const SpillBatch&, std::uint64_t offset) noexcept;
   void begin_run(SpillBatch&) noexcept;
-  template <class Reached, class Doze>
-  void wait_until(Reached&& reached, Doze&& doze) noexcept;
+  template <class Reached, class Sleep>
+  void wait_until(Reached&& reached, Sleep&& sleep) noexcept;
   template <class Reached>
   void wait_until(Reached&& reached) noexcept;
   unsigned reap_and_give_back() noexcept;

@@ -67,7 +67,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   Result<void> open() {
     if (const int result = uffd_.add(v_, bytes_); result != 0)
       return fail_errno(Errc::unsupported, "userfaultfd does not take a space of " + std::to_string(bytes_) + " bytes", result);
-    return let_in();   // only now: until here the protection of the whole mapping kept all threads out
+    return allow_all();   // only now: until here the protection of the whole mapping kept all threads out
   }
 
   ~UffdEngine() override {
@@ -189,7 +189,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     bool any = false;
     for (BlockRange rest = run; rest.count != 0;) {
       const BlockRange alike = first_alike(rest);
-      if (state(raw(alike.first)) == kOpenPlain && !shut_out(alike) && !watch(alike)) return false;
+      if (state(raw(alike.first)) == kOpenPlain && !shut_out(alike) && !register_run(alike)) return false;
       any |= (state(raw(alike.first)) & kRights) != 0;
       rest = {BlockId{raw(alike.first) + alike.count}, rest.count - alike.count};
     }
@@ -223,14 +223,14 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     std::uint8_t before = state(raw(run.first));
     if (before == state_of(Access::read)) return true;
     if (before == kShutOut) {
-      if (!watch(run)) return false;
+      if (!register_run(run)) return false;
       KASANE_CHECK(advise(run, MADV_GUARD_REMOVE));
       before = state_of(Access::none);
     } else if ((before & kPlain) != 0) {
       // So that system calls can go on reading it: from now on only this engine maps what is not mapped yet.
       // Best effort, because of a stack's guard.
       advise(run, MADV_POPULATE_READ);
-      if (!watch(run)) return false;
+      if (!register_run(run)) return false;
     }
     set(run, state_of(Access::read));
     if (before == state_of(Access::none)) {
@@ -315,7 +315,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   }
 
   /// Registers the run: its faults come to us again.
-  bool watch(BlockRange run) noexcept {
+  bool register_run(BlockRange run) noexcept {
     mappings_.spend();
     const int result = uffd_.add(v(run), bytes(run));
     if (result == 0) return true;
@@ -337,13 +337,13 @@ class UffdEngine final : public FaultEngine, private FaultServer {
 
   // ---- delivery to a thread ----
 
-  Result<void> let_in() noexcept {
+  Result<void> allow_all() noexcept {
     if (::mprotect(v_, bytes_, PROT_READ | PROT_WRITE) == 0) return {};
     return fail_errno(Errc::limit, "cannot make a space of " + std::to_string(bytes_) + " bytes accessible");
   }
 
   Result<void> start_threads() {
-    if (stopped_) KASANE_TRY(let_in());
+    if (stopped_) KASANE_TRY(allow_all());
     stopped_ = false;
     return threads_->start();
   }

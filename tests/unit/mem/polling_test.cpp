@@ -15,7 +15,7 @@ class PollingTest : public ::testing::Test {
   std::uint64_t read(std::uint64_t takes) {
     Polling::Wait wait(polling, now);
     const std::uint64_t began = now;
-    while (wait.looks_on(now) && now < began + takes) now += kMicro;
+    while (wait.keeps_polling(now) && now < began + takes) now += kMicro;
     const std::uint64_t looked = now - began;
     now = began + takes;
     wait.ended(now);
@@ -64,9 +64,9 @@ TEST_F(PollingTest, WhoLosesItsCoreSleepsTenTimesAsLong) {
   learn(50 * kMicro);
   {
     Polling::Wait wait(polling, now);
-    EXPECT_TRUE(wait.looks_on(now));
+    EXPECT_TRUE(wait.keeps_polling(now));
     now += 3 * kMilli;   // another thread had the core
-    EXPECT_FALSE(wait.looks_on(now));
+    EXPECT_FALSE(wait.keeps_polling(now));
     wait.ended(now);
   }
   const std::uint64_t again = now + 30 * kMilli;
@@ -78,29 +78,29 @@ TEST_F(PollingTest, WhoLosesItsCoreSleepsTenTimesAsLong) {
 TEST_F(PollingTest, InterruptsAreNoLoss) {
   learn(50 * kMicro);
   Polling::Wait wait(polling, now);
-  EXPECT_TRUE(wait.looks_on(now));
-  EXPECT_TRUE(wait.looks_on(now + 60 * kMicro));
+  EXPECT_TRUE(wait.keeps_polling(now));
+  EXPECT_TRUE(wait.keeps_polling(now + 60 * kMicro));
 }
 
 TEST_F(PollingTest, NoMoreLookThanThereAreCores) {
   learn(50 * kMicro);
   Polling::Wait first(polling, now);
-  EXPECT_TRUE(first.looks_on(now));
+  EXPECT_TRUE(first.keeps_polling(now));
   Polling::Wait second(polling, now);
-  EXPECT_TRUE(first.looks_on(now + kMicro));
-  EXPECT_TRUE(second.looks_on(now + kMicro));
+  EXPECT_TRUE(first.keeps_polling(now + kMicro));
+  EXPECT_TRUE(second.keeps_polling(now + kMicro));
   {
     Polling::Wait third(polling, now);
-    EXPECT_FALSE(third.looks_on(now + 2 * kMicro));
-    EXPECT_FALSE(first.looks_on(now + 2 * kMicro));
+    EXPECT_FALSE(third.keeps_polling(now + 2 * kMicro));
+    EXPECT_FALSE(first.keeps_polling(now + 2 * kMicro));
   }
-  EXPECT_TRUE(second.looks_on(now + 3 * kMicro));
+  EXPECT_TRUE(second.keeps_polling(now + 3 * kMicro));
 }
 
 TEST(Polling, WithoutACoreOfItsOwnARankSleeps) {
   Polling polling(0);
   Polling::Wait wait(polling, kMilli);
-  EXPECT_FALSE(wait.looks_on(kMilli));
+  EXPECT_FALSE(wait.keeps_polling(kMilli));
 }
 
 }  // namespace
