@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See network.h.
-#include "comm/sim/network.h"
+#include "support/sim/network.h"
 
 #include <algorithm>
 #include <cstring>

@@ -14,8 +14,8 @@
 #include <memory>
 #include <vector>
 
-#include "comm/sim/chance.h"
-#include "comm/sim/sim.h"
+#include "support/sim/chance.h"
+#include "support/sim/sim.h"
 #include "comm/transport.h"
 
 namespace kasane::comm::sim {
