@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/mailbox_replies.h"
 #include "comm/transport.h"
 
 namespace kasane::comm::shm {
@@ -28,15 +29,6 @@ inline constexpr std::uint32_t kNoReply = 0xFFFFFFFFu;
 static_assert((kRingCells & (kRingCells - 1)) == 0, "a position's cell is found by a mask");
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free,
               "atomics between processes must not use a lock table of one of them");
-
-/// Where the answer to one outstanding request arrives. The requester's rank hands slots out, the responder fills them.
-/// state = 2 × stamp: waiting (or free); 2 × stamp + 1: answered, value is valid. watched: the requester looks at state by itself, so the answer rings
-/// no doorbell.
-struct alignas(kLine) ReplySlot {
-  std::atomic<std::uint64_t> state;
-  std::atomic<std::uint64_t> value;
-  std::atomic<std::uint32_t> watched;
-};
 
 /// One message. turn of the cell of position p, with lap = p / kRingCells: 2 × lap: empty, for the producer that claims
 /// p; 2 × lap + 1: published, for the consumer; 2 × (lap + 1): consumed, that is, empty for p + kRingCells.
