@@ -94,6 +94,12 @@ class ReplySlots {
     return s.answer(stamp, value);
   }
 
+  /// The same from a network that carries no stamps; dropped if no request waits in the slot.
+  void answer_waiting(std::uint32_t index, std::uint64_t value) noexcept {
+    ReplySlot& s = slot(index);
+    (void)s.answer(s.state.load(std::memory_order_relaxed) / 2, value);   // relaxed: only the answer moves it on
+  }
+
   [[nodiscard]] bool answered(const PendingReply& pending) noexcept {
     KASANE_CHECK(pending.stamp != 0, "test() of a request that was not sent, or whose answer was taken already");
     // acquire: pairs with the answer. seq_cst on top: after `watched` was taken back (comm/shm), in one order with the answer.
@@ -119,6 +125,7 @@ class ReplySlots {
       return true;
     }
     if (!lost(pending.to)) return false;
+    slots_[pending.slot].state.store(pending.stamp * 2 + 1, std::memory_order_relaxed);   // relaxed: an answer that comes too late finds nothing that waits
     free_.put(pending.slot);
     pending = {.status = Status::peer_lost};
     return true;

@@ -171,10 +171,12 @@ ucp_rkey_h Lane::rkey(Endpoint& e, RegionId id) noexcept {
 /// The registration that contains [address, address + bytes), or null: UCX then does without. Spares UCX's own look-up, which takes a lock.
 ucp_mem_h Lane::handle_of(const void* address, std::size_t bytes) const noexcept {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
-  for (const auto& region : peers_.regions) {
-    const std::size_t size = region.bytes.load(std::memory_order_acquire);  // acquire: pairs with attach()'s release
-    const auto base = reinterpret_cast<std::uintptr_t>(region.local);
-    if (size != 0 && at >= base && at - base <= size && bytes <= size - (at - base)) return region.handle;
+  for (std::size_t i = 0; i < kMaxRegions; ++i) {
+    const AttachedRegion& region = (*peers_.attached)[i];
+    const std::size_t size = region.bytes.load(std::memory_order_acquire);  // acquire: pairs with publish()
+    if (size == 0) continue;
+    const auto base = reinterpret_cast<std::uintptr_t>(region.base[peers_.self]);
+    if (at >= base && at - base <= size && bytes <= size - (at - base)) return peers_.regions[i].handle;
   }
   return nullptr;
 }

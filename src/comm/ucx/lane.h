@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "comm/transport.h"
+#include "comm/mailbox.h"
 #include "comm/ucx/lane_lock.h"
 #include "comm/ucx/ucx_library.h"
 #include "comm/ucx/wire.h"
@@ -102,8 +102,6 @@ struct Endpoint {
 /// Where the lanes of a transport look up what they share. Constant while operations run, but for regions that become attached.
 struct Peers {
   struct Region {
-    std::atomic<std::size_t> bytes{0};      ///< 0: not attached. Published last.
-    std::byte* local = nullptr;
     ucp_mem_h handle = nullptr;
     std::vector<std::uint64_t> base;        ///< by rank
     std::vector<std::string> key;           ///< by rank, packed
@@ -114,7 +112,8 @@ struct Peers {
   std::uint32_t self = 0, ranks = 0;
   ucp_err_handling_mode_t error_mode = UCP_ERR_HANDLING_MODE_NONE;
   std::vector<std::string> address;         ///< of every rank's lane 0
-  std::array<Region, kMaxRegions> regions;
+  const AttachedRegions* attached = nullptr;
+  std::array<Region, kMaxRegions> regions;  ///< complete before they are attached
   std::unique_ptr<std::atomic<std::uint32_t>[]> lost;   ///< by rank: 1 once it has disappeared
   std::atomic<std::uint32_t> lost_count{0};
 };

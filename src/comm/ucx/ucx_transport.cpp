@@ -30,8 +30,10 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "comm/cpu_atomic.h"
 #include "comm/everybody.h"
+#include "comm/mailbox.h"
+#include "comm/mailbox_own.h"
+#include "comm/mailbox_replies.h"
 #include "comm/settings.h"
 #include "comm/shm_files.h"
 #include "comm/ucx/inbox.h"
@@ -88,10 +90,10 @@ struct PeerState {
   bool told_bye = false;                              ///< at the end
 };
 
-class UcxTransport final : public Transport {
+class UcxTransport final : public MailboxTransport {
  public:
   UcxTransport(OutOfBand& exchange, Bells& bells)
-      : Transport(exchange.rank(), exchange.ranks()), exchange_(exchange), bells_(bells), states_(exchange.ranks()) {}
+      : MailboxTransport(exchange.rank(), exchange.ranks(), bells), exchange_(exchange), states_(exchange.ranks()) {}
   ~UcxTransport() override;
 
   Result<void> start(const Options&);
@@ -102,7 +104,6 @@ class UcxTransport final : public Transport {
   }
 
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
-  std::byte* mapped(Rank rank, RegionId id) const noexcept override;
 
   Post read(RemoteAddr from, void* to, std::size_t bytes, Completion*) noexcept override;
   Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion*) noexcept override;
@@ -112,7 +113,6 @@ class UcxTransport final : public Transport {
               Width) noexcept override;
   Post fence(Rank target, Completion*) noexcept override;
 
-  void set_handler(HandlerId, Handler, void* context) noexcept override;
   Post send(Rank to, HandlerId, std::span<const std::byte> payload) noexcept override;
   Post request(Rank to, HandlerId, std::span<const std::byte> payload, PendingReply&) noexcept override;
   void reply(ReplyToken token, std::uint64_t value) noexcept override { reply_with(token, value, {}); }
@@ -125,15 +125,10 @@ class UcxTransport final : public Transport {
   }
 
   bool arm() noexcept override;
-  std::uint32_t activity(Doorbell d) const noexcept override { return bells_[raw(d)].activity(); }
   void sleep(Doorbell, std::uint32_t seen, std::int64_t timeout_ns) noexcept override;
   void wake(Rank, Doorbell) noexcept override;
 
  private:
-  struct HandlerEntry {
-    Handler fn = nullptr;
-    void* context = nullptr;
-  };
   struct Announcement;
 
   bool poll() noexcept override;
@@ -148,7 +143,6 @@ class UcxTransport final : public Transport {
   void describe();
   Result<std::string> announce(RegionId id, std::byte* local, std::size_t bytes);
 
-  [[nodiscard]] bool own(Rank r) const noexcept { return r == rank(); }
   /// The lane of this thread alone, or nearly so: lane 0 is everybody's.
   [[nodiscard]] std::uint32_t own_lane(std::uint32_t number) const noexcept {
     const auto others = static_cast<std::uint32_t>(lanes_.size()) - 1;
@@ -156,16 +150,13 @@ class UcxTransport final : public Transport {
     return others == 0 ? 0 : 1 + static_cast<std::uint32_t>(std::uint64_t{number * 0x9E3779B9u} * others >> 32);
   }
   [[nodiscard]] std::uint32_t lane_to_post_on() noexcept;
-  void check(RemoteAddr at, std::size_t bytes) const noexcept;
-  [[nodiscard]] std::byte* here(RemoteAddr at) const noexcept { return peers_.regions[raw(at.region)].local + at.offset; }
-  void ring_messages() noexcept { bells_[raw(Doorbell::messages)].ring(); }
   void unlock(Lane& lane) noexcept {
     if (lane.lock.unlock()) ring_messages();
   }
   template <class F>
   Post post(const F& on_lane) noexcept;
 
-  Post deliver(Rank to, Head head, std::span<const std::byte> payload) noexcept;
+  Post deliver(Rank to, Wire, HandlerId, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
   bool control(std::uint32_t to, const Head&, std::span<const std::byte> payload = {}) noexcept;
   bool answer(Rank requester, std::uint32_t slot, std::uint64_t stamp, std::uint64_t value, std::span<const std::byte> bytes = {}) noexcept;
   bool take_credit(std::uint32_t peer) noexcept;
@@ -182,9 +173,8 @@ class UcxTransport final : public Transport {
   void settle_suspects() noexcept;
   bool run_messages() noexcept;
   bool run_batch() noexcept;
-  void run(const Head&, std::span<const std::byte> payload) noexcept;
   [[nodiscard]] bool messages_wait() const noexcept {
-    return !inbox_.empty() || !own_messages_->empty();
+    return !inbox_.empty() || !own_messages_.empty();
   }
   static ucs_status_t on_message(void* self, const void*, std::size_t, void* data, std::size_t bytes, const ucp_am_recv_param_t*) noexcept;
   void arrived(const Head&, std::span<const std::byte> payload) noexcept;
@@ -199,7 +189,6 @@ class UcxTransport final : public Transport {
   void release() noexcept;
 
   OutOfBand& exchange_;
-  Bells& bells_;
   Peers peers_;
   const Library* ucx_ = nullptr;
   Paths paths_;
@@ -211,10 +200,9 @@ class UcxTransport final : public Transport {
   std::string detail_;
   bool copies_only_ = true;   ///< UCX may use nothing that has memory registered with a device, which then serves puts by itself
 
-  std::array<HandlerEntry, kMaxHandlers> handlers_{};
   Inbox inbox_;
-  std::unique_ptr<OwnMessages> own_messages_;
-  ReplySlots replies_;
+  OwnMessages own_messages_;
+  ReplySlots replies_{kReplySlots};
   std::unique_ptr<FenceSlot[]> fences_;
   LateReply* late_ = nullptr;
   std::size_t late_bytes_ = 0;
@@ -389,6 +377,7 @@ Result<void> UcxTransport::open_lanes(const Options& options) {
   peers_.ucx = ucx_;
   peers_.self = raw(rank());
   peers_.ranks = ranks();
+  peers_.attached = &regions();
   peers_.lost = std::make_unique<std::atomic<std::uint32_t>[]>(ranks());
   const std::uint32_t count = queues_.lanes;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -413,8 +402,7 @@ Result<void> UcxTransport::open_lanes(const Options& options) {
 /// Everything that operations will need, so that none of them allocates.
 Result<void> UcxTransport::reserve() {
   if (ranks() > 1 && !inbox_.create(std::size_t{ranks() - 1} * kCredits)) return fail_errno(Errc::out_of_memory, "no memory for messages of UCX");
-  if (!replies_.create()) return fail_errno(Errc::out_of_memory, "no memory for answers of UCX");
-  own_messages_ = std::make_unique<OwnMessages>();
+  if (!replies_.reserve_bytes()) return fail_errno(Errc::out_of_memory, "no memory for answers of UCX");
   fences_ = std::make_unique<FenceSlot[]>(kFences);
   late_bytes_ = std::size_t{ranks()} * kReplySlots * sizeof(LateReply);
   void* p = ::mmap(nullptr, late_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -514,7 +502,7 @@ bool UcxTransport::is_neighbour(std::uint32_t r) const noexcept {
 
 void UcxTransport::say_bye(std::uint32_t r) noexcept {
   if (states_[r].told_bye || gone(r)) return;
-  const Head bye{.from = raw(rank()), .kind = Wire::bye, .name = 0, .slot = 0, .unused = 0, .stamp = 0, .value = 0};
+  const Head bye{.from = raw(rank()), .kind = Wire::bye};
   // Over a connection that stands, if there is one.
   const auto known = std::find_if(lanes_.begin(), lanes_.end(), [r](const auto& lane) { return lane->connected(r); });
   Lane& lane = known != lanes_.end() ? **known : *lanes_[0];
@@ -583,14 +571,8 @@ Result<std::string> UcxTransport::announce(RegionId id, std::byte* local, std::s
 }
 
 Result<void> UcxTransport::attach(RegionId id, int, std::byte* local, std::size_t bytes) {
-  if (raw(id) >= kMaxRegions || bytes == 0 || local == nullptr) {
-    return fail(Errc::invalid_argument, "attach of region " + std::to_string(raw(id)) + " with " + std::to_string(bytes) +
-                                            " bytes: ids go up to " + std::to_string(kMaxRegions - 1) + ", bytes from 1");
-  }
+  KASANE_TRY(may_attach(id, local, bytes));
   auto& region = peers_.regions[raw(id)];
-  if (region.bytes.load(std::memory_order_relaxed) != 0) {  // relaxed: attaching one id twice at once is refused by contract
-    return fail(Errc::invalid_argument, "region " + std::to_string(raw(id)) + " is attached already");
-  }
   auto mine = announce(id, local, bytes);
   const Announcement bad{.good = 0, .base = 0, .bytes = bytes};
   auto all = exchange_.allgather(mine ? std::string_view(*mine) : std::string_view(reinterpret_cast<const char*>(&bad), sizeof(bad)));
@@ -610,29 +592,12 @@ Result<void> UcxTransport::attach(RegionId id, int, std::byte* local, std::size_
     region.base[r] = head.base;
     region.key[r] = (*all)[r].substr(sizeof(head));
   }
-  region.local = local;
-  region.bytes.store(bytes, std::memory_order_release);  // release: who sees the size sees the rest
+  (void)new_region(id, local);
+  publish(id, bytes);
   // Nobody returns before everybody can reach every region: a handler on any rank may use it at once.
   auto met = exchange_.allgather({});
   KASANE_TRY(met);
   return {};
-}
-
-std::byte* UcxTransport::mapped(Rank r, RegionId id) const noexcept {
-  KASANE_CHECK_OP(raw(r), <, ranks());
-  KASANE_CHECK_OP(raw(id), <, kMaxRegions);
-  const auto& region = peers_.regions[raw(id)];
-  // acquire: pairs with attach()'s release.
-  return region.bytes.load(std::memory_order_acquire) != 0 && own(r) ? region.local : nullptr;
-}
-
-void UcxTransport::check(RemoteAddr at, std::size_t bytes) const noexcept {
-  KASANE_CHECK_OP(raw(at.rank), <, ranks());
-  KASANE_CHECK_OP(raw(at.region), <, kMaxRegions);
-  const std::size_t size = peers_.regions[raw(at.region)].bytes.load(std::memory_order_acquire);  // acquire: pairs with attach()'s release
-  KASANE_CHECK(size != 0, "the region is not attached");
-  KASANE_CHECK_OP(at.offset, <=, size);
-  KASANE_CHECK_OP(bytes, <=, size - at.offset);
 }
 
 // ---- one-sided operations --------------------------------------------------------------------------------------------
@@ -670,44 +635,35 @@ Post UcxTransport::post(const F& on_lane) noexcept {
 }
 
 Post UcxTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion* done) noexcept {
-  check(from, bytes);
+  const std::byte* source = here(from, bytes);
   if (bytes == 0) return Post::done;
-  if (!own(from.rank)) return post([&](Lane& lane) { return lane.read(from, to, bytes, done); });
-  std::atomic_signal_fence(std::memory_order_acquire);
-  std::memcpy(to, here(from), bytes);
-  return Post::done;
+  if (own(from.rank)) return read_here(to, source, bytes);
+  return post([&](Lane& lane) { return lane.read(from, to, bytes, done); });
 }
 
 Post UcxTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Completion* done) noexcept {
-  check(to, bytes);
+  std::byte* target = here(to, bytes);
   if (bytes == 0) return Post::done;
-  if (!own(to.rank)) return post([&](Lane& lane) { return lane.write(to, from, bytes, done); });
-  std::memcpy(here(to), from, bytes);
-  return Post::done;
+  if (own(to.rank)) return write_here(target, from, bytes);
+  return post([&](Lane& lane) { return lane.write(to, from, bytes, done); });
 }
 
 Post UcxTransport::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
                                 Completion* done) noexcept {
-  KASANE_CHECK_OP(flag_offset % 8, ==, 0u);
-  const RemoteAddr flag{to.rank, to.region, flag_offset};
-  check(to, bytes);
-  check(flag, 8);
-  if (!own(to.rank)) return post([&](Lane& lane) { return lane.write_notify(to, from, bytes, flag_offset, value, done); });
-  if (bytes != 0) std::memcpy(here(to), from, bytes);
-  // release: who acquires the flag sees the bytes.
-  std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(here(flag))).store(value, std::memory_order_release);
-  return Post::done;
+  check_aligned(flag_offset, 8);
+  std::byte* target = here(to, bytes);
+  std::byte* flag = here({to.rank, to.region, flag_offset}, 8);
+  if (own(to.rank)) return write_notify_here(target, from, bytes, flag, value);
+  return post([&](Lane& lane) { return lane.write_notify(to, from, bytes, flag_offset, value, done); });
 }
 
 Post UcxTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
                           Completion* done, Width width) noexcept {
   const auto bytes = static_cast<std::size_t>(width);
-  KASANE_CHECK_OP(at.offset % bytes, ==, 0u);
-  check(at, bytes);
-  if (!own(at.rank)) return post([&](Lane& lane) { return lane.atomic(op, at, operand, compare, result, done, width); });
-  const std::uint64_t old = cpu_atomic(op, width, here(at), operand, compare);
-  if (result != nullptr) *result = old;
-  return Post::done;
+  check_aligned(at.offset, bytes);
+  std::byte* word = here(at, bytes);
+  if (own(at.rank)) return atomic_here(op, word, operand, compare, result, width);
+  return post([&](Lane& lane) { return lane.atomic(op, at, operand, compare, result, done, width); });
 }
 
 Post UcxTransport::fence(Rank target, Completion* done) noexcept {
@@ -746,11 +702,6 @@ Post UcxTransport::fence(Rank target, Completion* done) noexcept {
 
 // ---- messages ------------------------------------------------------------------------------------------------------
 
-void UcxTransport::set_handler(HandlerId id, Handler fn, void* context) noexcept {
-  KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
-  handlers_[raw(id)] = {fn, context};
-}
-
 bool UcxTransport::take_credit(std::uint32_t peer) noexcept {
   auto& credits = states_[peer].credits;
   std::uint32_t have = credits.load(std::memory_order_relaxed);   // relaxed: a number; the messages carry no order of their own
@@ -760,41 +711,29 @@ bool UcxTransport::take_credit(std::uint32_t peer) noexcept {
   return false;
 }
 
-Post UcxTransport::deliver(Rank to, Head head, std::span<const std::byte> payload) noexcept {
+Post UcxTransport::deliver(Rank to, Wire kind, HandlerId id, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
-  KASANE_CHECK_OP(head.name, <, kMaxHandlers);
-  KASANE_CHECK_OP(payload.size(), <=, kMaxPayload);
-  head.from = raw(rank());
+  check_message(id, payload);
   if (own(to)) {
-    if (!own_messages_->put(head, payload)) return Post::again;
+    if (!own_messages_.put(id, payload, slot, stamp)) return Post::again;
     ring_messages();
     return Post::done;
   }
   // Before its credits, which it gives back no more: a message ends here, and test() says of a request that its peer is lost.
   if (gone(raw(to))) return Post::done;
   if (!take_credit(raw(to))) return Post::again;
+  const Head head{.from = raw(rank()), .kind = kind, .name = static_cast<std::uint16_t>(raw(id)), .slot = slot, .stamp = stamp};
   const Post result = post([&](Lane& lane) { return lane.send(raw(to), head, payload); });
   if (result == Post::again) states_[raw(to)].credits.fetch_add(1, std::memory_order_relaxed);  // relaxed: as take_credit()
   return result;
 }
 
 Post UcxTransport::send(Rank to, HandlerId id, std::span<const std::byte> payload) noexcept {
-  return deliver(to, {.from = 0, .kind = Wire::message, .name = static_cast<std::uint16_t>(raw(id)), .slot = 0, .unused = 0, .stamp = 0, .value = 0},
-                 payload);
+  return deliver(to, Wire::message, id, payload, 0, 0);
 }
 
 Post UcxTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
-  std::uint64_t stamp = 0;
-  const std::uint32_t slot = replies_.claim(raw(to), stamp);
-  if (slot == ReplySlots::kNone) return Post::again;
-  // Filled before the message can be answered: another thread may be handed `pending` by then.
-  pending = {.slot = slot, .status = Status::ok, .stamp = stamp, .into = pending.into};
-  const Post sent = deliver(to, {.from = 0, .kind = Wire::request, .name = static_cast<std::uint16_t>(raw(id)), .slot = slot, .unused = 0,
-                                 .stamp = stamp, .value = 0}, payload);
-  if (sent != Post::again) return Post::pending;
-  pending = {.into = pending.into};
-  replies_.release(slot);
-  return Post::again;
+  return replies_.request(to, pending, [&](std::uint32_t slot, std::uint64_t stamp) { return deliver(to, Wire::request, id, payload, slot, stamp); });
 }
 
 bool UcxTransport::control(std::uint32_t to, const Head& head, std::span<const std::byte> payload) noexcept {
@@ -802,7 +741,7 @@ bool UcxTransport::control(std::uint32_t to, const Head& head, std::span<const s
 }
 
 bool UcxTransport::answer(Rank requester, std::uint32_t slot, std::uint64_t stamp, std::uint64_t value, std::span<const std::byte> bytes) noexcept {
-  return control(raw(requester), {.from = raw(rank()), .kind = Wire::reply, .name = 0, .slot = slot, .unused = 0, .stamp = stamp, .value = value}, bytes);
+  return control(raw(requester), {.from = raw(rank()), .kind = Wire::reply, .slot = slot, .stamp = stamp, .value = value}, bytes);
 }
 
 void UcxTransport::reply_with(ReplyToken token, std::uint64_t value, std::span<const std::byte> bytes) noexcept {
@@ -810,7 +749,7 @@ void UcxTransport::reply_with(ReplyToken token, std::uint64_t value, std::span<c
   KASANE_CHECK_OP(token.slot, <, kReplySlots);
   KASANE_CHECK_OP(raw(token.requester), <, ranks());
   if (own(token.requester)) {
-    replies_.answer(token.slot, token.stamp, value, bytes);
+    KASANE_CHECK(replies_.answer(token.slot, token.stamp, value, bytes), "a request was answered twice");
     return ring_messages();
   }
   if (answer(token.requester, token.slot, token.stamp, value, bytes)) return;
@@ -826,21 +765,8 @@ void UcxTransport::reply_with(ReplyToken token, std::uint64_t value, std::span<c
 }
 
 bool UcxTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
-  KASANE_CHECK(pending.stamp != 0, "test() of a request that was not sent, or whose answer was taken already");
-  const std::uint32_t slot = pending.slot;
-  if (replies_.answered(slot, pending.stamp)) {
-    if (value != nullptr) *value = replies_.value(slot);
-    const auto bytes = replies_.brought(slot).first(std::min(replies_.brought(slot).size(), pending.into.size()));
-    if (!bytes.empty()) std::memcpy(pending.into.data(), bytes.data(), bytes.size());
-    pending = {.brought = bytes.size()};
-  } else {
-    // acquire: an answer that came before its peer was called lost is seen by the look above the next time; this one says there is none.
-    const std::uint32_t peer = replies_.peer(slot);
-    if (peer == raw(rank()) || peers_.lost[peer].load(std::memory_order_acquire) == 0) return false;
-    pending = {.slot = 0, .status = Status::peer_lost, .stamp = 0};
-  }
-  replies_.release(slot);
-  return true;
+  // acquire: an answer that came before its peer was called lost is seen in the next test(); this one says that there is none.
+  return replies_.test(pending, value, [&](Rank r) { return !own(r) && peers_.lost[raw(r)].load(std::memory_order_acquire) != 0; });
 }
 
 /// Under lane 0's lock. Queues, or acts in place; see wire.h.
@@ -866,14 +792,14 @@ void UcxTransport::arrived(const Head& head, std::span<const std::byte> payload)
       return inbox_.put(head, payload);
     case Wire::reply:
       KASANE_CHECK_OP(payload.size(), <=, kMaxAnswer);
-      replies_.answer(head.slot, head.stamp, head.value, payload);
+      (void)replies_.answer(head.slot, head.stamp, head.value, payload);   // false: the peer was called lost too early, the request was given up
       return ring_messages();   // its requester may sleep while another thread came here
     case Wire::credit:
       states_[head.from].credits.fetch_add(static_cast<std::uint32_t>(head.value), std::memory_order_relaxed);  // relaxed: as take_credit()
       return;
     case Wire::ring:
       KASANE_CHECK_OP(head.name, <, 2);
-      return bells_[head.name].ring();
+      return bells()[head.name].ring();
     case Wire::bye:
       states_[head.from].leaving.store(1, std::memory_order_relaxed);   // relaxed: looked at by who holds this lane's lock after us
       return;
@@ -893,7 +819,7 @@ bool UcxTransport::give_credits(std::uint32_t peer) noexcept {
   // relaxed, here and below: a number that is passed on; the handlers' effects are ordered by nothing.
   const std::uint32_t count = owed.exchange(0, std::memory_order_relaxed);
   if (count == 0) return true;
-  if (control(peer, {.from = raw(rank()), .kind = Wire::credit, .name = 0, .slot = 0, .unused = 0, .stamp = 0, .value = count})) return true;
+  if (control(peer, {.from = raw(rank()), .kind = Wire::credit, .value = count})) return true;
   owed.fetch_add(count, std::memory_order_relaxed);
   return false;
 }
@@ -1018,29 +944,22 @@ bool UcxTransport::run_batch() noexcept {
   bool any = false;
   for (int n = 0; n < kBatch; ++n) {
     const Arrived* message = inbox_.front();
-    const Arrived* own_message = own_messages_->front();
+    const OwnMessage* own_message = own_messages_.front();
     if (message == nullptr && own_message == nullptr) return any;
     any = true;
     if (message != nullptr) {
-      run(message->head, {message->payload, message->bytes});
       const std::uint32_t from = message->head.from;
+      run_handler(message->head.name, from, {message->payload, message->bytes}, message->head.slot, message->head.stamp);
       inbox_.pop();
       // relaxed: as give_credits()
       if (states_[from].owed.fetch_add(1, std::memory_order_relaxed) + 1 >= kCreditBatch && !give_credits(from)) note_due();
     }
     if (own_message != nullptr) {
-      run(own_message->head, {own_message->payload, own_message->bytes});
-      own_messages_->pop();
+      run_handler(own_message->handler, raw(rank()), {own_message->payload, own_message->bytes}, own_message->slot, own_message->stamp);
+      own_messages_.pop();
     }
   }
   return any;
-}
-
-void UcxTransport::run(const Head& head, std::span<const std::byte> payload) noexcept {
-  const HandlerEntry& handler = handlers_[head.name];
-  KASANE_CHECK(handler.fn != nullptr, "a message for a handler that was never set");
-  const Rank from{head.from};
-  handler.fn(handler.context, Message{.from = from, .payload = payload, .token = {.requester = from, .slot = head.slot, .stamp = head.stamp}});
 }
 
 // ---- doorbells -----------------------------------------------------------------------------------------------------
@@ -1074,7 +993,7 @@ bool UcxTransport::arm() noexcept {
 }
 
 void UcxTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
-  Bell& bell = bells_[raw(d)];
+  Bell& bell = bells()[raw(d)];
   if (d != Doorbell::messages) return bell.sleep(seen, timeout_ns);
   // While others poll all the time, an armed lane would make the watcher and us run for each arrival that they take anyway.
   std::uint32_t polls = 0;
@@ -1090,8 +1009,8 @@ void UcxTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns
 
 void UcxTransport::wake(Rank to, Doorbell d) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
-  if (own(to)) return bells_[raw(d)].ring();
-  if (control(raw(to), {.from = raw(rank()), .kind = Wire::ring, .name = static_cast<std::uint16_t>(raw(d)), .slot = 0, .unused = 0, .stamp = 0, .value = 0})) return;
+  if (own(to)) return bells()[raw(d)].ring();
+  if (control(raw(to), {.from = raw(rank()), .kind = Wire::ring, .name = static_cast<std::uint16_t>(raw(d))})) return;
   states_[raw(to)].rings.fetch_or(std::uint32_t{1} << raw(d), std::memory_order_release);   // release: what is to be seen, before the ring
   note_due();
 }

@@ -27,11 +27,11 @@ enum class Wire : std::uint16_t { message, request, reply, credit, ring, bye };
 struct Head {
   std::uint32_t from;
   Wire kind;
-  std::uint16_t name;
-  std::uint32_t slot;
-  std::uint32_t unused;
-  std::uint64_t stamp;
-  std::uint64_t value;
+  std::uint16_t name = 0;
+  std::uint32_t slot = 0;
+  std::uint32_t unused = 0;
+  std::uint64_t stamp = 0;
+  std::uint64_t value = 0;
 };
 static_assert(sizeof(Head) == 32);
 
