@@ -9,7 +9,7 @@ namespace kasane::comm::mpi {
 namespace {
 
 constexpr int kSpins = 200;                     ///< looks at a taken lock; its holder is inside one MPI call
-constexpr std::size_t kFlightsTested = 8;       ///< sends on their way that one collect() asks after
+constexpr std::size_t kSendsTested = 8;       ///< sends on their way that one collect() asks after
 constexpr std::uint64_t kLeaveNs = 5'000'000'000;   ///< how long close() waits for peers that still take something
 constexpr std::size_t kSomeIdle = 4;            ///< receives are posted again in batches
 
@@ -22,7 +22,7 @@ Channel::Channel(Library& library, Communicator channel, std::vector<Peer>& peer
       outgoing_(kOut + kAnswers), mine_(library, channel), theirs_(library, channel), open_(peers.size(), kNoBuffer) {
   asks_.tag = kAskTag;
   answers_.tag = kAnswerTag;
-  flights_.reserve(kOut + kAnswers);
+  sends_.reserve(kOut + kAnswers);
   opened_.reserve(peers.size());
   starts_.reserve(BulkTable::kCapacity);
   for (Receives* r : {&asks_, &answers_}) {
@@ -44,11 +44,11 @@ bool Channel::close() noexcept {
   const std::uint64_t until = now_ns() + kLeaveNs;
   auto busy = [&] {
     drain();
-    test_flights();
+    test_sends();
     auto ignore = [](const Bulk&, int) {};
     mine_.poll(ignore);
     theirs_.poll(ignore);
-    return !flights_.empty() || !mine_.empty() || !theirs_.empty();
+    return !sends_.empty() || !mine_.empty() || !theirs_.empty();
   };
   bool left = library_.locked(busy);
   while (left && now_ns() < until) left = library_.locked(busy);
@@ -143,29 +143,29 @@ bool Channel::drain_one(std::uint32_t index) noexcept {
 
 void Channel::send_now(std::uint32_t index, std::uint32_t peer, std::uint32_t bytes, int tag) noexcept {
   if (lost(peer)) return release(index);
-  Flight flight{.request = {}, .buffer = static_cast<std::uint16_t>(index)};
+  PendingSend send{.request = {}, .buffer = static_cast<std::uint16_t>(index)};
   bool done = false;
-  int code = table_.send(channel_, out_[index].bytes, bytes, peer, tag, &flight.request);
-  if (code == 0) code = table_.test(&flight.request, &done, nullptr);  // most have left by now
+  int code = table_.send(channel_, out_[index].bytes, bytes, peer, tag, &send.request);
+  if (code == 0) code = table_.test(&send.request, &done, nullptr);  // most have left by now
   if (code != 0) lose(peer);
   if (code != 0 || done) {
     release(index);
   } else {
-    flights_.push_back(flight);  // reserved for every buffer: does not allocate
+    sends_.push_back(send);  // reserved for every buffer: does not allocate
   }
 }
 
-void Channel::test_flights() noexcept {
-  for (std::size_t i = 0, n = 0; i < flights_.size() && n < kFlightsTested; ++n) {
+void Channel::test_sends() noexcept {
+  for (std::size_t i = 0, n = 0; i < sends_.size() && n < kSendsTested; ++n) {
     bool done = false;
-    const int code = table_.test(&flights_[i].request, &done, nullptr);
-    if (code != 0) lose(outgoing_[flights_[i].buffer].peer);
+    const int code = table_.test(&sends_[i].request, &done, nullptr);
+    if (code != 0) lose(outgoing_[sends_[i].buffer].peer);
     if (code == 0 && !done) {
       ++i;
       continue;
     }
-    release(flights_[i].buffer);
-    flights_.erase(flights_.begin() + static_cast<std::ptrdiff_t>(i));  // keeps the oldest in front
+    release(sends_[i].buffer);
+    sends_.erase(sends_.begin() + static_cast<std::ptrdiff_t>(i));  // keeps the oldest in front
   }
 }
 
@@ -274,7 +274,7 @@ bool Channel::collect(Inbox& asks, Inbox& answers, std::vector<Ended>& ended) no
   hand_over_.begin_drain();
   drain();
   take_arrivals(asks, answers);
-  if (!flights_.empty()) test_flights();
+  if (!sends_.empty()) test_sends();
   auto note = [&](const Bulk& bulk, int code) {
     if (code != 0) lose(bulk.peer);
     ended.push_back({bulk, code != 0});

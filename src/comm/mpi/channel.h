@@ -8,7 +8,7 @@
 // Thread safety: claim, buffer, push, kick: any thread. collect, settle, repost, start: the thread in the transport's gate.
 // Invariants:
 // - what a poster pushed before kick() is handed to the MPI by it, by the lock's holder after it, or, if the MPI was out of room, by a later poll;
-// - a buffer has one owner: the pool, a poster, the queue, the MPI (flights_ or a posted receive), or the thread in the gate.
+// - a buffer has one owner: the pool, a poster, the queue, the MPI (sends_ or a posted receive), or the thread in the gate.
 #pragma once
 
 #include <array>
@@ -123,7 +123,7 @@ class Channel {
     std::uint32_t first = 0, posted = 0;
     std::vector<std::uint16_t> idle;             ///< to be posted again
   };
-  struct Flight {
+  struct PendingSend {
     Request request;
     std::uint16_t buffer;
   };
@@ -140,7 +140,7 @@ class Channel {
   void post_idle(Receives&) noexcept;
   void take_arrivals(Inbox& asks, Inbox& answers) noexcept;
   void take(Receives&, const Arrival&, Inbox&) noexcept;
-  void test_flights() noexcept;
+  void test_sends() noexcept;
 
   Library& library_;
   const Module& table_;
@@ -156,7 +156,7 @@ class Channel {
 
   // Under the lock:
   Receives asks_, answers_;
-  std::vector<Flight> flights_;
+  std::vector<PendingSend> sends_;
   BulkTable mine_, theirs_;
   std::uint32_t owed_left_ = AnswerStack<>::kEnd;   ///< taken from the stack and not sent yet
   std::vector<std::uint16_t> open_;               ///< by peer: the answer message being filled, or kNoBuffer

@@ -23,7 +23,9 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "comm/cpu_atomic.h"
+#include "comm/mailbox.h"
+#include "comm/mailbox_own.h"
+#include "comm/mailbox_replies.h"
 #include "comm/mpi/channel.h"
 #include "comm/mpi/op_ring.h"
 #include "comm/mpi/windows.h"
@@ -47,38 +49,17 @@ constexpr std::uint32_t slots_for(std::uint32_t ranks) noexcept {
   return std::clamp(std::bit_floor(kSlotsOfAll / ranks), kFewestSlots, kMostSlots);
 }
 
-// std::atomic_thread_fence by another name: GCC warns that the thread sanitizer does not model fences. That only makes it blind to orders which rest on
-// them, and ours also rest on atomics.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wtsan"
-#endif
-void fence_acquire() noexcept { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
-void fence_release() noexcept { __atomic_thread_fence(__ATOMIC_RELEASE); }
-void fence_seq_cst() noexcept { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
-
-/// Where the answer to one request arrives. state = 4 × stamp + phase.
-struct alignas(64) ReplySlot {
-  enum Phase : std::uint64_t { waiting = 0, answered = 1, lost = 2 };
-  std::atomic<std::uint64_t> state{0};
-  std::atomic<std::uint64_t> value{0};
-};
-
 /// The slots of one peer.
 struct Slots {
-  explicit Slots(std::uint32_t count) : operations(count), free_replies(count), replies(new ReplySlot[count]) {}
+  explicit Slots(std::uint32_t count) : operations(count), replies(count) {}
   OpRing<> operations;
-  IndexPool<> free_replies;
-  std::unique_ptr<ReplySlot[]> replies;
+  ReplySlots replies;
 };
 
-class MpiTransport final : public Transport, public Library::AtEnd {
+class MpiTransport final : public MailboxTransport, public Library::AtEnd {
  public:
   MpiTransport(std::shared_ptr<Library> library, Bells& bells, Communicator communicator)
-      : Transport(library->rank(), library->ranks()), library_(std::move(library)), bells_(bells), communicator_(communicator),
+      : MailboxTransport(library->rank(), library->ranks(), bells), library_(std::move(library)), communicator_(communicator),
         slot_count_(slots_for(ranks())), peers_(ranks()), owed_(ranks(), slot_count_), windows_(*library_, communicator),
         channel_(std::make_unique<Channel>(*library_, communicator, peers_, owed_)) {
     for (std::uint32_t r = 0; r < ranks(); ++r) slots_.push_back(std::make_unique<Slots>(slot_count_));
@@ -90,7 +71,6 @@ class MpiTransport final : public Transport, public Library::AtEnd {
 
   Facts facts() const noexcept override;
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
-  std::byte* mapped(Rank rank, RegionId id) const noexcept override;
 
   Post read(RemoteAddr from, void* to, std::size_t bytes, Completion*) noexcept override;
   Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion*) noexcept override;
@@ -99,7 +79,6 @@ class MpiTransport final : public Transport, public Library::AtEnd {
               Width) noexcept override;
   Post fence(Rank target, Completion*) noexcept override;
 
-  void set_handler(HandlerId, Handler, void* context) noexcept override;
   Post send(Rank to, HandlerId, std::span<const std::byte> payload) noexcept override;
   Post request(Rank to, HandlerId, std::span<const std::byte> payload, PendingReply&) noexcept override;
   void reply(ReplyToken, std::uint64_t value) noexcept override;
@@ -107,19 +86,10 @@ class MpiTransport final : public Transport, public Library::AtEnd {
 
   bool poll() noexcept override;
 
-  std::uint32_t activity(Doorbell) const noexcept override;
   void sleep(Doorbell, std::uint32_t seen, std::int64_t timeout_ns) noexcept override;
   void wake(Rank, Doorbell) noexcept override;
 
  private:
-  struct Region {
-    std::atomic<std::size_t> bytes{0};   ///< 0: not attached. Published last.
-    std::byte* base = nullptr;
-  };
-  struct HandlerEntry {
-    Handler fn = nullptr;
-    void* context = nullptr;
-  };
   /// What an operation is posted from: the buffer that asks for it, its slot filled but for the completion.
   struct Draft {
     std::uint32_t buffer = IndexPool<>::kNone;
@@ -127,21 +97,22 @@ class MpiTransport final : public Transport, public Library::AtEnd {
     explicit operator bool() const noexcept { return buffer != IndexPool<>::kNone; }
   };
 
-  [[nodiscard]] bool own(Rank r) const noexcept { return r == rank(); }
   [[nodiscard]] std::int64_t nap_ns() const noexcept;
-  std::byte* address(RemoteAddr at, std::size_t bytes) const noexcept;
   bool by_window(const RemoteAddr& at) const noexcept { return use_windows_ && windows_.has(static_cast<std::uint16_t>(raw(at.region))); }
   template <class Call>
   bool through_window(std::uint32_t peer, std::size_t bytes, const Call& call) noexcept;
 
   bool attentive(std::uint32_t peer, std::uint64_t now) const noexcept;
   void note_attention(std::uint32_t peer, std::uint64_t begin_ns, std::size_t bytes) noexcept;
-  Draft draft(RemoteAddr at, Ask kind, std::uint64_t bytes, Completion*, const Operation& rest) noexcept;
+  Draft draft(RemoteAddr at, Ask kind, std::uint64_t bytes, Completion*, const RmaOperation& rest) noexcept;
   Post post(RemoteAddr at, const Draft&, std::size_t inline_bytes) noexcept;
   Bulk bulk_for(RemoteAddr at, const Draft&, Bulk::Way, std::byte* memory, std::uint64_t bytes) const noexcept;
   Post write_by_message(RemoteAddr to, const void* from, std::size_t bytes, bool notify, std::uint64_t flag_offset, std::uint64_t value, Completion*) noexcept;
   Post ask_handler(Rank to, Ask kind, HandlerId, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
-  void set_flag(std::uint32_t region, std::uint64_t offset, std::uint64_t value) noexcept;
+  std::byte* flag_at(Rank r, RegionId region, std::uint64_t offset) const noexcept {
+    check_aligned(offset, 8);
+    return here({r, region, offset}, 8);
+  }
 
   // In the gate:
   bool run_self() noexcept;
@@ -154,14 +125,11 @@ class MpiTransport final : public Transport, public Library::AtEnd {
   bool run_ended() noexcept;
   bool run_fences() noexcept;
   bool run_losses() noexcept;
-  void run_handler(std::uint32_t name, Rank from, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
   void part_ended(std::uint32_t peer, std::uint16_t slot, Status) noexcept;
-  void end(std::uint32_t peer, std::uint16_t slot, Operation&, Status) noexcept;
+  void end(std::uint32_t peer, std::uint16_t slot, RmaOperation&, Status) noexcept;
   void credit(std::uint32_t peer) noexcept;
-  void answer_request(std::uint32_t peer, std::uint16_t slot, ReplySlot::Phase, std::uint64_t value) noexcept;
 
   std::shared_ptr<Library> library_;
-  Bells& bells_;
   Communicator communicator_;
   std::uint32_t slot_count_;
   std::vector<Peer> peers_;
@@ -171,9 +139,7 @@ class MpiTransport final : public Transport, public Library::AtEnd {
   std::string detail_;
   std::vector<std::unique_ptr<Slots>> slots_;   ///< by peer
   std::unique_ptr<Channel> channel_;
-  std::array<Region, kMaxRegions> regions_;
-  std::array<HandlerEntry, kMaxHandlers> handlers_{};
-  MpscRing<std::uint16_t> self_{2 * Channel::kOut};   ///< buffers with messages to ourselves; never full
+  OwnMessages own_messages_;
 
   alignas(64) std::atomic<std::uint32_t> gate_{0};     ///< 1 while a thread of this rank is in poll()
   std::atomic<std::uint32_t> fences_{0};               ///< fences that wait
@@ -246,14 +212,7 @@ Facts MpiTransport::facts() const noexcept {
 }
 
 Result<void> MpiTransport::attach(RegionId id, int, std::byte* local, std::size_t bytes) {
-  if (raw(id) >= kMaxRegions || bytes == 0 || local == nullptr) {
-    return fail(Errc::invalid_argument, "attach of region " + std::to_string(raw(id)) + " with " + std::to_string(bytes) +
-                                            " bytes: ids go up to " + std::to_string(kMaxRegions - 1) + ", bytes from 1");
-  }
-  Region& region = regions_[raw(id)];
-  if (region.bytes.load(std::memory_order_relaxed) != 0) {  // relaxed: attaching one id twice at once is refused by contract
-    return fail(Errc::invalid_argument, "region " + std::to_string(raw(id)) + " is attached already");
-  }
+  KASANE_TRY(may_attach(id, local, bytes));
   const std::string mine = std::to_string(raw(id)) + ":" + std::to_string(bytes);
   auto all = library_->out_of_band().allgather(mine);
   if (!all) return tl::unexpected<Error>(std::move(all).error());
@@ -262,32 +221,12 @@ Result<void> MpiTransport::attach(RegionId id, int, std::byte* local, std::size_
     return fail(Errc::invalid_argument, "ranks attach different regions (id:bytes): rank 0 " + (*all)[0] + ", rank " + std::to_string(r) + " " + (*all)[r]);
   }
   if (use_windows_) KASANE_TRY(windows_.open(id, local, bytes));
-  region.base = local;
-  region.bytes.store(bytes, std::memory_order_release);  // release: who sees the size sees base
+  (void)new_region(id, local);
+  publish(id, bytes);
   // Nobody's operation may come before the last rank knows its own region.
   all = library_->out_of_band().allgather("");
   if (!all) return tl::unexpected<Error>(std::move(all).error());
   return {};
-}
-
-std::byte* MpiTransport::mapped(Rank r, RegionId id) const noexcept {
-  KASANE_CHECK_OP(raw(r), <, ranks());
-  KASANE_CHECK_OP(raw(id), <, kMaxRegions);
-  const Region& region = regions_[raw(id)];
-  // acquire: pairs with attach()'s release.
-  return !own(r) || region.bytes.load(std::memory_order_acquire) == 0 ? nullptr : region.base;
-}
-
-/// Where at lies in the memory of the rank that it names, as an address of this rank's region of that size: regions are equal everywhere.
-std::byte* MpiTransport::address(RemoteAddr at, std::size_t bytes) const noexcept {
-  KASANE_CHECK_OP(raw(at.rank), <, ranks());
-  KASANE_CHECK_OP(raw(at.region), <, kMaxRegions);
-  const Region& region = regions_[raw(at.region)];
-  const std::size_t size = region.bytes.load(std::memory_order_acquire);  // acquire: pairs with attach()'s release
-  KASANE_CHECK(size != 0, "the region is not attached");
-  KASANE_CHECK_OP(at.offset, <=, size);
-  KASANE_CHECK_OP(bytes, <=, size - at.offset);
-  return region.base + at.offset;
 }
 
 // ---- one-sided operations, at the poster -----------------------------------------------------------------------------
@@ -331,7 +270,7 @@ bool MpiTransport::through_window(std::uint32_t peer, std::size_t bytes, const C
 }
 
 /// A buffer and a slot, both or none.
-MpiTransport::Draft MpiTransport::draft(RemoteAddr at, Ask kind, std::uint64_t bytes, Completion* completion, const Operation& rest) noexcept {
+MpiTransport::Draft MpiTransport::draft(RemoteAddr at, Ask kind, std::uint64_t bytes, Completion* completion, const RmaOperation& rest) noexcept {
   const std::uint32_t buffer = channel_->claim();
   if (buffer == IndexPool<>::kNone) return {};
   OpRing<>& ring = slots_[raw(at.rank)]->operations;
@@ -340,7 +279,7 @@ MpiTransport::Draft MpiTransport::draft(RemoteAddr at, Ask kind, std::uint64_t b
     channel_->release(buffer);
     return {};
   }
-  Operation& op = ring.at(*position);
+  RmaOperation& op = ring.at(*position);
   op = rest;
   op.completion = completion;
   channel_->head(buffer) = {.kind = kind,
@@ -381,14 +320,9 @@ Bulk MpiTransport::bulk_for(RemoteAddr at, const Draft& d, Bulk::Way way, std::b
 }
 
 Post MpiTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion* completion) noexcept {
-  const std::byte* here = address(from, bytes);
+  const std::byte* source = here(from, bytes);
   if (bytes == 0) return Post::done;
-  if (own(from.rank)) {
-    fence_acquire();  // as over shm: a flag read before orders these loads
-    std::memcpy(to, here, bytes);
-    fence_acquire();  // and what the caller loads next comes after
-    return Post::done;
-  }
+  if (own(from.rank)) return read_here(to, source, bytes);
   const std::uint32_t peer = raw(from.rank);
   const bool window = by_window(from);
   if (window && bytes <= kInlineWindow) {
@@ -414,13 +348,9 @@ Post MpiTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion
 }
 
 Post MpiTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Completion* completion) noexcept {
-  std::byte* here = address(to, bytes);
+  std::byte* target = here(to, bytes);
   if (bytes == 0) return Post::done;
-  if (own(to.rank)) {
-    std::memcpy(here, from, bytes);
-    fence_release();  // whatever flag this rank sets next is seen after the bytes
-    return Post::done;
-  }
+  if (own(to.rank)) return write_here(target, from, bytes);
   const std::uint32_t peer = raw(to.rank);
   // A large put through a window that needs its target could only be waited for (there is no test for the end of a flush): by message it need not.
   if (!by_window(to) || (bytes > kInlineWindow && !one_sided_)) return write_by_message(to, from, bytes, false, 0, 0, completion);
@@ -462,33 +392,20 @@ Post MpiTransport::write_by_message(RemoteAddr to, const void* from, std::size_t
   return post(to, d, 0);
 }
 
-void MpiTransport::set_flag(std::uint32_t region, std::uint64_t offset, std::uint64_t value) noexcept {
-  KASANE_CHECK_OP(offset % 8, ==, 0u);
-  auto* word = reinterpret_cast<std::uint64_t*>(address({rank(), RegionId{region}, offset}, 8));
-  std::atomic_ref<std::uint64_t>(*word).store(value, std::memory_order_release);  // release: who acquires the flag sees the bytes
-}
-
 Post MpiTransport::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
                                 Completion* completion) noexcept {
-  KASANE_CHECK_OP(flag_offset % 8, ==, 0u);
-  std::byte* here = address(to, bytes);
-  (void)address({to.rank, to.region, flag_offset}, 8);
-  if (!own(to.rank)) return write_by_message(to, from, bytes, true, flag_offset, value, completion);
-  if (bytes != 0) std::memcpy(here, from, bytes);
-  set_flag(raw(to.region), flag_offset, value);
-  return Post::done;
+  std::byte* target = here(to, bytes);
+  std::byte* flag = flag_at(to.rank, to.region, flag_offset);
+  if (own(to.rank)) return write_notify_here(target, from, bytes, flag, value);
+  return write_by_message(to, from, bytes, true, flag_offset, value, completion);
 }
 
 Post MpiTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Completion* completion,
                           Width width) noexcept {
   const auto bytes = static_cast<std::size_t>(width);
-  KASANE_CHECK_OP(at.offset % bytes, ==, 0u);
-  std::byte* here = address(at, bytes);
-  if (own(at.rank)) {
-    const std::uint64_t old = cpu_atomic(op, width, here, operand, compare);
-    if (result != nullptr) *result = old;
-    return Post::done;
-  }
+  check_aligned(at.offset, bytes);
+  std::byte* word = here(at, bytes);
+  if (own(at.rank)) return atomic_here(op, word, operand, compare, result, width);
   const Draft d = draft(at, Ask::atomic, bytes, completion, {.completion = nullptr, .to = nullptr, .result = result, .bytes = bytes, .parts = 1, .fence = false});
   if (!d) return Post::again;
   Head& head = channel_->head(d.buffer);
@@ -501,7 +418,7 @@ Post MpiTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std
 
 Post MpiTransport::fence(Rank target, Completion* completion) noexcept {
   KASANE_CHECK_OP(raw(target), <, ranks());
-  fence_seq_cst();  // also later loads come after the writes fenced here
+  fence_all();   // also later loads come after the writes fenced here
   OpRing<>& ring = slots_[raw(target)]->operations;
   if (ring.idle()) return Post::done;
   const auto position = ring.claim();
@@ -514,14 +431,13 @@ Post MpiTransport::fence(Rank target, Completion* completion) noexcept {
 
 // ---- messages --------------------------------------------------------------------------------------------------------
 
-void MpiTransport::set_handler(HandlerId id, Handler fn, void* context) noexcept {
-  KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
-  handlers_[raw(id)] = {fn, context};
-}
-
 Post MpiTransport::ask_handler(Rank to, Ask kind, HandlerId id, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept {
-  KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
-  KASANE_CHECK_OP(payload.size(), <=, kMaxPayload);
+  check_message(id, payload);
+  if (own(to)) {
+    if (!own_messages_.put(id, payload, slot, stamp)) return Post::again;
+    ring_messages();
+    return Post::done;
+  }
   const std::uint32_t buffer = channel_->claim();
   if (buffer == IndexPool<>::kNone) return Post::again;
   channel_->head(buffer) = {.kind = kind,
@@ -535,11 +451,6 @@ Post MpiTransport::ask_handler(Rank to, Ask kind, HandlerId id, std::span<const 
                             .first = stamp,
                             .second = 0};
   if (!payload.empty()) std::memcpy(channel_->buffer(buffer) + sizeof(Head), payload.data(), payload.size());
-  if (own(to)) {
-    KASANE_CHECK(self_.try_push(static_cast<std::uint16_t>(buffer)) != Push::full, "more messages to oneself than buffers");
-    bells_[raw(Doorbell::messages)].ring();
-    return Post::done;
-  }
   channel_->outgoing(buffer) = {.peer = raw(to), .bytes = static_cast<std::uint32_t>(sizeof(Head) + payload.size()), .bulk = {}};
   channel_->push(buffer);
   channel_->kick();
@@ -561,22 +472,8 @@ Post MpiTransport::send(Rank to, HandlerId id, std::span<const std::byte> payloa
 
 Post MpiTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
-  Slots& slots = *slots_[raw(to)];
-  const std::uint32_t index = slots.free_replies.take();
-  if (index == IndexPool<>::kNone) return Post::again;
-  ReplySlot& slot = slots.replies[index];
-  // relaxed: the slot is ours alone until the message that names it is queued (release).
-  const std::uint64_t stamp = slot.state.load(std::memory_order_relaxed) / 4 + 1;
-  slot.state.store(stamp * 4 + ReplySlot::waiting, std::memory_order_release);  // release: run_losses() looks at slots from aside
-  // Filled before the message can be answered: another thread may be handed `pending` by then.
-  pending = {.slot = raw(to) * slot_count_ + index, .status = Status::ok, .stamp = stamp};
-  if (ask_handler(to, Ask::request, id, payload, index, stamp) == Post::again) {
-    pending = {};
-    slot.state.store(stamp * 4 + ReplySlot::answered, std::memory_order_relaxed);  // relaxed: nobody waits for it
-    slots.free_replies.put(index);
-    return Post::again;
-  }
-  return Post::pending;
+  return slots_[raw(to)]->replies.request(
+      to, pending, [&](std::uint32_t slot, std::uint64_t stamp) { return ask_handler(to, Ask::request, id, payload, slot, stamp); });
 }
 
 void MpiTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
@@ -584,40 +481,16 @@ void MpiTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
   KASANE_CHECK_OP(peer, <, ranks());
   KASANE_CHECK_OP(token.slot, <, slot_count_);
   if (own(token.requester)) {
-    ReplySlot& slot = slots_[peer]->replies[token.slot];
-    // relaxed: the token reached us through the message that was queued after the slot was set to waiting.
-    KASANE_CHECK_OP(slot.state.load(std::memory_order_relaxed), ==, token.stamp * 4 + ReplySlot::waiting);  // else answered twice
-    answer_request(peer, static_cast<std::uint16_t>(token.slot), ReplySlot::answered, value);
-    bells_[raw(Doorbell::messages)].ring();
-    return;
+    KASANE_CHECK(slots_[peer]->replies.answer(token.slot, token.stamp, value), "a request was answered twice");
+    return ring_messages();
   }
   owed_.reply(peer, static_cast<std::uint16_t>(token.slot), value);
   channel_->kick();
 }
 
-/// The answer to the request in slot is here, or will never be.
-void MpiTransport::answer_request(std::uint32_t peer, std::uint16_t index, ReplySlot::Phase phase, std::uint64_t value) noexcept {
-  KASANE_CHECK_OP(index, <, slot_count_);
-  ReplySlot& slot = slots_[peer]->replies[index];
-  const std::uint64_t state = slot.state.load(std::memory_order_relaxed);  // relaxed: only who answers changes a waiting slot
-  if (state % 4 != ReplySlot::waiting) return;                             // given up as lost before
-  slot.value.store(value, std::memory_order_relaxed);                      // relaxed: published by the next line
-  slot.state.store(state + phase, std::memory_order_release);              // release: also what the handler did before
-}
-
 bool MpiTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
   KASANE_CHECK(pending.stamp != 0, "test() of a request that was not sent, or whose answer was taken already");
-  Slots& slots = *slots_[pending.slot / slot_count_];
-  const std::uint32_t index = pending.slot % slot_count_;
-  ReplySlot& slot = slots.replies[index];
-  const std::uint64_t state = slot.state.load(std::memory_order_acquire);  // acquire: pairs with answer_request()'s release
-  if (state == pending.stamp * 4 + ReplySlot::waiting) return false;
-  KASANE_CHECK_OP(state / 4, ==, pending.stamp);
-  const bool lost = state % 4 == ReplySlot::lost;
-  if (value != nullptr) *value = lost ? 0 : slot.value.load(std::memory_order_relaxed);  // relaxed: ordered by state
-  slots.free_replies.put(index);
-  pending = {.slot = 0, .status = lost ? Status::peer_lost : Status::ok, .stamp = 0};
-  return true;
+  return slots_[raw(pending.to)]->replies.test(pending, value, [this](Rank r) { return channel_->lost(raw(r)); });
 }
 
 // ---- progress --------------------------------------------------------------------------------------------------------
@@ -636,7 +509,7 @@ bool MpiTransport::poll() noexcept {
   gate_.store(0, std::memory_order_release);  // release: hands what the gate guards on
   if (any) {
     last_active_ns_.store(now_ns(), std::memory_order_relaxed);  // relaxed: a hint for naps
-    bells_[raw(Doorbell::messages)].ring();                      // others of this rank may sleep for what has just ended
+    ring_messages();                                             // others of this rank may sleep for what has just ended
   }
   return any;
 }
@@ -659,7 +532,7 @@ bool MpiTransport::run_answer(const Channel::Incoming& in) noexcept {
   at += sizeof(head);
   if (head.credits != 0) peers_[in.source].uncredited.fetch_sub(head.credits, std::memory_order_relaxed);  // relaxed: a count
   for (std::uint32_t d = 0; d < 2; ++d) {
-    if ((head.rings >> d & 1) != 0) bells_[d].ring();
+    if ((head.rings >> d & 1) != 0) bells()[d].ring();
   }
   for (std::uint32_t n = 0; n < head.records; ++n) {
     Record record;
@@ -667,10 +540,10 @@ bool MpiTransport::run_answer(const Channel::Incoming& in) noexcept {
     std::memcpy(&record, at, sizeof(record));
     at += sizeof(record);
     if (record.kind == Answer::reply) {
-      answer_request(in.source, record.slot, ReplySlot::answered, record.value);
+      slots_[in.source]->replies.answer_waiting(record.slot, record.value);
       continue;
     }
-    Operation* op = slots_[in.source]->operations.under_way(record.slot);
+    RmaOperation* op = slots_[in.source]->operations.under_way(record.slot);
     if (op == nullptr) continue;   // given up as lost before
     if (record.kind == Answer::data) {
       KASANE_CHECK(record.bytes == op->bytes && at + record.bytes <= last, "an answer with other data than was asked for");
@@ -685,12 +558,12 @@ bool MpiTransport::run_answer(const Channel::Incoming& in) noexcept {
 }
 
 void MpiTransport::part_ended(std::uint32_t peer, std::uint16_t slot, Status status) noexcept {
-  Operation* op = slots_[peer]->operations.under_way(slot);
+  RmaOperation* op = slots_[peer]->operations.under_way(slot);
   if (op == nullptr) return;  // given up as lost before
   if (--op->parts == 0) end(peer, slot, *op, status);
 }
 
-void MpiTransport::end(std::uint32_t peer, std::uint16_t slot, Operation& op, Status status) noexcept {
+void MpiTransport::end(std::uint32_t peer, std::uint16_t slot, RmaOperation& op, Status status) noexcept {
   Completion* completion = op.completion;
   slots_[peer]->operations.end(slot);   // before the completion: it may post into the slot
   if (completion == nullptr) return;
@@ -705,7 +578,7 @@ bool MpiTransport::run_ended() noexcept {
     if (b.mine) {
       part_ended(b.peer, b.slot, e.failed ? Status::peer_lost : Status::ok);
     } else if (b.way == Bulk::Way::receive && !e.failed) {   // what was sent is the poster's to note
-      if (b.notify) set_flag(b.region, b.flag_offset, b.flag_value);
+      if (b.notify) set_flag(flag_at(rank(), RegionId{b.region}, b.flag_offset), b.flag_value);
       owed_.operation(b.peer, b.slot, 0);
     }
   }
@@ -732,13 +605,10 @@ bool MpiTransport::run_fences() noexcept {
 bool MpiTransport::run_self() noexcept {
   bool any = false;
   for (std::uint32_t n = 0; n < Channel::kOut; ++n) {
-    const std::uint16_t* next = self_.front();
-    if (next == nullptr) return any;
-    const std::uint16_t buffer = *next;
-    self_.pop();
-    const Head& head = channel_->head(buffer);
-    run_handler(head.name, rank(), {channel_->buffer(buffer) + sizeof(Head), head.bytes}, head.slot, head.first);
-    channel_->release(buffer);
+    const OwnMessage* m = own_messages_.front();
+    if (m == nullptr) return any;
+    run_handler(m->handler, raw(rank()), {m->payload, m->bytes}, m->slot, m->stamp);
+    own_messages_.pop();
     any = true;
   }
   return any;
@@ -765,25 +635,25 @@ bool MpiTransport::run_ask(const Channel::Incoming& in) noexcept {
   const RemoteAddr at{rank(), RegionId{head.name}, head.offset};
   switch (head.kind) {
     case Ask::send:
-      run_handler(head.name, Rank{in.source}, data, 0, 0);
+      run_handler(head.name, in.source, data, 0, 0);
       credit(in.source);
       return true;
     case Ask::request:
       owed_.open(in.source, head.slot);
-      run_handler(head.name, Rank{in.source}, data, head.slot, head.first);
+      run_handler(head.name, in.source, data, head.slot, head.first);
       return true;
     case Ask::write:
     case Ask::write_notify:
       KASANE_CHECK_OP(head.bytes, ==, data.size());
-      if (!data.empty()) std::memcpy(address(at, data.size()), data.data(), data.size());
-      if (head.kind == Ask::write_notify) set_flag(head.name, head.first, head.second);
+      if (!data.empty()) std::memcpy(here(at, data.size()), data.data(), data.size());
+      if (head.kind == Ask::write_notify) set_flag(flag_at(rank(), RegionId{head.name}, head.first), head.second);
       owed_.operation(in.source, head.slot, 0);
       return true;
     case Ask::atomic: {
       const auto bytes = static_cast<std::size_t>(head.width);
       KASANE_CHECK(bytes == 4 || bytes == 8, "an atomic of an unknown width");
-      KASANE_CHECK_OP(head.offset % bytes, ==, 0u);
-      owed_.operation(in.source, head.slot, cpu_atomic(head.op, head.width, address(at, bytes), head.first, head.second));
+      check_aligned(head.offset, bytes);
+      owed_.operation(in.source, head.slot, cpu_atomic(head.op, head.width, here(at, bytes), head.first, head.second));
       return true;
     }
     case Ask::read: return answer_read(in.source, head);
@@ -797,7 +667,7 @@ bool MpiTransport::run_ask(const Channel::Incoming& in) noexcept {
 
 bool MpiTransport::answer_read(std::uint32_t peer, const Head& head) noexcept {
   KASANE_CHECK_OP(head.bytes, <=, kInline);
-  const std::byte* from = address({rank(), RegionId{head.name}, head.offset}, head.bytes);
+  const std::byte* from = here({rank(), RegionId{head.name}, head.offset}, head.bytes);
   const std::uint32_t buffer = channel_->claim_answer();
   if (buffer == IndexPool<>::kNone) return false;
   const AnswerHead answer{.credits = 0, .rings = 0, .records = 1};
@@ -817,7 +687,7 @@ bool MpiTransport::answer_bulk(std::uint32_t peer, const Head& head) noexcept {
   bulk.way = read ? Bulk::Way::send : Bulk::Way::receive;
   bulk.slot = head.slot;
   bulk.peer = peer;
-  bulk.at = address({rank(), RegionId{head.name}, head.offset}, head.bytes);
+  bulk.at = here({rank(), RegionId{head.name}, head.offset}, head.bytes);
   bulk.left = head.bytes;
   bulk.tag = bulk_tag(head.slot, read);
   bulk.notify = head.kind == Ask::bulk_write_notify;
@@ -825,14 +695,6 @@ bool MpiTransport::answer_bulk(std::uint32_t peer, const Head& head) noexcept {
   bulk.flag_offset = head.first;
   bulk.flag_value = head.second;
   return channel_->start_at_owner(bulk);
-}
-
-void MpiTransport::run_handler(std::uint32_t name, Rank from, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept {
-  KASANE_CHECK_OP(name, <, kMaxHandlers);
-  KASANE_CHECK_OP(payload.size(), <=, kMaxPayload);
-  const HandlerEntry& handler = handlers_[name];
-  KASANE_CHECK(handler.fn != nullptr, "a message for a handler that was never set");
-  handler.fn(handler.context, Message{.from = from, .payload = payload, .token = {.requester = from, .slot = slot, .stamp = stamp}});
 }
 
 /// One send of peer was consumed; it is told when it has used up half of what it may send.
@@ -843,7 +705,7 @@ void MpiTransport::credit(std::uint32_t peer) noexcept {
 
 // ---- loss ------------------------------------------------------------------------------------------------------------
 
-/// Ends what waits for peers that the MPI cannot reach any more, and again for what was posted since.
+/// Ends the operations towards peers that the MPI cannot reach any more, and again for what was posted since. test() looks after requests by itself.
 bool MpiTransport::run_losses() noexcept {
   if (!channel_->any_lost()) return false;
   bool any = false;
@@ -856,15 +718,9 @@ bool MpiTransport::run_losses() noexcept {
     }
     for (std::uint32_t slot = 0; slot < slot_count_; ++slot) {
       const auto index = static_cast<std::uint16_t>(slot);
-      Operation* op = slots_[peer]->operations.under_way(index);
+      RmaOperation* op = slots_[peer]->operations.under_way(index);
       if (op != nullptr && !op->fence) {
         end(peer, index, *op, Status::peer_lost);
-        any = true;
-      }
-      ReplySlot& reply = slots_[peer]->replies[slot];
-      const std::uint64_t state = reply.state.load(std::memory_order_acquire);  // acquire: pairs with request()
-      if (state != 0 && state % 4 == ReplySlot::waiting) {
-        answer_request(peer, index, ReplySlot::lost, 0);
         any = true;
       }
     }
@@ -875,8 +731,6 @@ bool MpiTransport::run_losses() noexcept {
 
 // ---- doorbells -------------------------------------------------------------------------------------------------------
 
-std::uint32_t MpiTransport::activity(Doorbell d) const noexcept { return bells_[raw(d)].activity(); }
-
 // Short while there is traffic.
 std::int64_t MpiTransport::nap_ns() const noexcept {
   const std::uint64_t last = last_active_ns_.load(std::memory_order_relaxed);  // relaxed: a hint. Before the clock is read, which is later then
@@ -886,12 +740,12 @@ std::int64_t MpiTransport::nap_ns() const noexcept {
 
 void MpiTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
   if (d == Doorbell::messages && ranks() > 1) timeout_ns = timeout_ns < 0 ? nap_ns() : std::min(timeout_ns, nap_ns());
-  bells_[raw(d)].sleep(seen, timeout_ns);
+  bells()[raw(d)].sleep(seen, timeout_ns);
 }
 
 void MpiTransport::wake(Rank to, Doorbell d) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
-  if (own(to)) return bells_[raw(d)].ring();
+  if (own(to)) return bells()[raw(d)].ring();
   peers_[raw(to)].rings.fetch_or(1u << raw(d), std::memory_order_seq_cst);  // seq_cst: before notes() looks, see there
   owed_.notes(raw(to));
   channel_->kick();

@@ -21,7 +21,7 @@
 
 namespace kasane::comm::mpi {
 
-struct Operation {
+struct RmaOperation {
   Completion* completion;
   void* to;                ///< read: where the data goes
   std::uint64_t* result;   ///< atomic: where the old value goes, or null
@@ -51,8 +51,8 @@ class OpRing {
       }
     }
   }
-  [[nodiscard]] Operation& at(std::uint64_t position) noexcept { return slot(position).op; }
-  [[nodiscard]] Operation& in_slot(std::uint16_t index) noexcept { return slots_[index].op; }
+  [[nodiscard]] RmaOperation& at(std::uint64_t position) noexcept { return slot(position).op; }
+  [[nodiscard]] RmaOperation& in_slot(std::uint16_t index) noexcept { return slots_[index].op; }
   [[nodiscard]] std::uint16_t index(std::uint64_t position) const noexcept { return static_cast<std::uint16_t>(position & mask_); }
   void publish(std::uint64_t position) noexcept {
     slot(position).turn.store(position + 1, std::memory_order_release);  // release: who sees it under way sees the operation
@@ -66,7 +66,7 @@ class OpRing {
   }
 
   /// Is there an operation under way in slot index? Then it is looked at in place.
-  [[nodiscard]] Operation* under_way(std::uint16_t index) noexcept {
+  [[nodiscard]] RmaOperation* under_way(std::uint16_t index) noexcept {
     KASANE_CHECK_OP(index, <=, mask_);
     Slot& s = slots_[index];
     const std::uint64_t turn = s.turn.load(std::memory_order_acquire);   // acquire: pairs with publish()
@@ -91,7 +91,7 @@ class OpRing {
  private:
   struct alignas(64) Slot {
     typename Atomics::template Atomic<std::uint64_t> turn;
-    Operation op;
+    RmaOperation op;
   };
   Slot& slot(std::uint64_t position) noexcept { return slots_[position & mask_]; }
   void skip_ended() noexcept {

@@ -164,7 +164,7 @@ TEST(OpRing, AFenceEndsAfterWhatWasPostedBeforeIt) {
     int ended = 0, fenced_after = -1;
     auto gate = [&] {
       for (std::uint16_t i = 0; i < 4; ++i) {
-        const Operation* op = ring.under_way(i);
+        const RmaOperation* op = ring.under_way(i);
         if (op == nullptr || op->fence) continue;
         ring.end(i);
         ++ended;
