@@ -96,6 +96,7 @@ class Network {
   std::vector<Event> under_way_;
   std::vector<std::size_t> eligible_;           ///< indices into under_way_
   std::map<std::uint64_t, Operation> operations_;
+  std::unique_ptr<Bells[]> bells_;              ///< by rank
   std::vector<std::unique_ptr<SimTransport>> transports_;
 };
 
