@@ -172,7 +172,7 @@ ucp_rkey_h Lane::rkey(Endpoint& e, RegionId id) noexcept {
 ucp_mem_h Lane::handle_of(const void* address, std::size_t bytes) const noexcept {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   for (std::size_t i = 0; i < kMaxRegions; ++i) {
-    const AttachedRegion& region = (*peers_.attached)[i];
+    const AttachedRegion& region = peers_.attached[i];
     const std::size_t size = region.bytes.load(std::memory_order_acquire);  // acquire: pairs with publish()
     if (size == 0) continue;
     const auto base = reinterpret_cast<std::uintptr_t>(region.base[peers_.self]);
@@ -444,15 +444,6 @@ Post Lane::send(std::uint32_t to, const Head& head, std::span<const std::byte> p
 
 // ---- flushes and fences --------------------------------------------------------------------------------------------
 
-void Lane::push_fence(Op& part) noexcept {
-  part.lane = this;
-  Op* head = inbox_.load(std::memory_order_relaxed);  // relaxed: a guess; the compare-swap decides
-  do {
-    part.next = head;
-    // release: the part is filled before turn() takes it.
-  } while (!inbox_.compare_exchange_weak(head, &part, std::memory_order_release, std::memory_order_relaxed));
-}
-
 void Lane::begin_flush(Endpoint& e) noexcept {
   Op& flush = *e.flush;
   if (flush.kind == Op::Kind::flush) return;   // its end looks at waiting again
@@ -560,16 +551,13 @@ void Lane::fail_waiting(Endpoint& e) noexcept {
 // ---- progress ------------------------------------------------------------------------------------------------------
 
 void Lane::turn(Turn& out) noexcept {
-  if (inbox_.load(std::memory_order_relaxed) != nullptr) {  // relaxed: a guess, the exchange decides
-    Op* part = inbox_.exchange(nullptr, std::memory_order_acquire);  // acquire: pairs with push_fence()
-    while (part != nullptr) {
-      Op* next = part->next;
-      part->endpoint = &endpoints_[part->peer];
-      part->parts = 0;
-      open_.store(open_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: as in take()
-      wait_for_flush(*part);
-      part = next;
-    }
+  for (Op* part = fences_.take_all(); part != nullptr;) {
+    Op* next = part->next;
+    part->endpoint = &endpoints_[part->peer];
+    part->parts = 0;
+    open_.store(open_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: as in take()
+    wait_for_flush(*part);
+    part = next;
   }
   // relaxed: only a shortcut; a peer that was lost meanwhile is seen in the next turn.
   if (lost_seen_ != peers_.lost_count.load(std::memory_order_relaxed)) abandon_lost();
@@ -605,7 +593,7 @@ void Lane::turn(Turn& out) noexcept {
 
 bool Lane::arm() noexcept {
   if (finished_.first != nullptr || any_failed_ || given_up_ != 0) return false;   // no event comes for orphans
-  if (inbox_.load(std::memory_order_relaxed) != nullptr) return false;  // relaxed: who pushes rings after that
+  if (!fences_.empty()) return false;
   if (ucx_.ucp_worker_progress(worker_) != 0) return false;
   return ucx_.ucp_worker_arm(worker_) == UCS_OK;
 }

@@ -25,6 +25,7 @@
 
 #include "base/result.h"
 #include "comm/mailbox.h"
+#include "comm/take_all_stack.h"
 #include "comm/ucx/lane_lock.h"
 #include "comm/ucx/ucx_library.h"
 #include "comm/ucx/wire.h"
@@ -106,13 +107,16 @@ struct Peers {
     std::vector<std::uint64_t> base;        ///< by rank
     std::vector<std::string> key;           ///< by rank, packed
   };
-  const Library* ucx = nullptr;
+  Peers(std::uint32_t own_rank, std::uint32_t rank_count, const AttachedRegions& regions_here)
+      : self(own_rank), ranks(rank_count), attached(regions_here), lost(new std::atomic<std::uint32_t>[rank_count]()) {}
+
+  const std::uint32_t self, ranks;
+  const AttachedRegions& attached;
+  const Library* ucx = nullptr;             ///< this and the next two: before the first lane
   ucp_context_h context = nullptr;
   std::size_t request_bytes = 0;
-  std::uint32_t self = 0, ranks = 0;
   ucp_err_handling_mode_t error_mode = UCP_ERR_HANDLING_MODE_NONE;
   std::vector<std::string> address;         ///< of every rank's lane 0
-  const AttachedRegions* attached = nullptr;
   std::array<Region, kMaxRegions> regions;  ///< complete before they are attached
   std::unique_ptr<std::atomic<std::uint32_t>[]> lost;   ///< by rank: 1 once it has disappeared
   std::atomic<std::uint32_t> lost_count{0};
@@ -151,7 +155,7 @@ class Lane {
   // ---- any time, no lock
   [[nodiscard]] bool busy() const noexcept {
     // relaxed: a hint where to look; who sleeps goes by the lock and the worker's events.
-    return open_.load(std::memory_order_relaxed) != 0 || inbox_.load(std::memory_order_relaxed) != nullptr;
+    return open_.load(std::memory_order_relaxed) != 0 || !fences_.empty();
   }
   [[nodiscard]] bool used() const noexcept { return used_.load(std::memory_order_relaxed); }   // relaxed: a hint, as busy()
   [[nodiscard]] std::uint32_t open_to(std::uint32_t peer) const noexcept {
@@ -159,7 +163,10 @@ class Lane {
   }
   [[nodiscard]] bool connected(std::uint32_t peer) const noexcept { return endpoints_[peer].ep != nullptr; }
   /// part.peer and part.fence are set. It is finished once all that was posted here to the peer before is.
-  void push_fence(Op& part) noexcept;
+  void push_fence(Op& part) noexcept {
+    part.lane = this;
+    fences_.push(&part);
+  }
   [[nodiscard]] int event_fd() const noexcept { return event_fd_; }
   [[nodiscard]] ucp_worker_h worker() const noexcept { return worker_; }
 
@@ -247,7 +254,7 @@ class Lane {
   std::vector<void*> ending_;             ///< requests of endpoints that are being closed, and of flushes at the end
   std::atomic<bool> used_{false};
   std::atomic<std::uint32_t> open_{0};    ///< ops under way or finished and not handed out; written under the lock
-  std::atomic<Op*> inbox_{nullptr};       ///< fence parts pushed by others
+  TakeAllStack<Op> fences_;               ///< parts pushed by other threads
 };
 
 }  // namespace kasane::comm::ucx

@@ -70,7 +70,7 @@ std::string text(const Library& ucx, ucs_status_t status) { return ucx.ucs_statu
 
 /// A reply that could not be sent yet; there is a place for every request that any peer can have open.
 struct LateReply {
-  std::atomic<LateReply*> next{nullptr};
+  LateReply* next = nullptr;
   std::uint64_t stamp = 0, value = 0;
 };
 
@@ -189,7 +189,7 @@ class UcxTransport final : public MailboxTransport {
   void release() noexcept;
 
   OutOfBand& exchange_;
-  Peers peers_;
+  Peers peers_{raw(rank()), ranks(), regions()};
   const Library* ucx_ = nullptr;
   Paths paths_;
   Queues queues_;
@@ -209,7 +209,7 @@ class UcxTransport final : public MailboxTransport {
 
   alignas(64) std::atomic<std::uint32_t> gate_{0};        ///< number + 1 of the thread that runs handlers
   alignas(64) std::atomic<std::uint32_t> due_{0};          ///< something that was refused waits to be sent
-  std::atomic<LateReply*> late_replies_{nullptr};
+  TakeAllStack<LateReply> late_replies_;
   std::atomic<std::uint32_t> suspects_{0};                 ///< 1: some peer is lost and not reported
   std::atomic<std::uint32_t> attention_{0};                ///< lanes (bits) that had an event
   std::atomic<std::uint32_t> inbound_user_{0};             ///< number + 1 of the thread that posts on lane 0
@@ -375,10 +375,6 @@ Result<void> UcxTransport::open_context() {
 
 Result<void> UcxTransport::open_lanes(const Options& options) {
   peers_.ucx = ucx_;
-  peers_.self = raw(rank());
-  peers_.ranks = ranks();
-  peers_.attached = &regions();
-  peers_.lost = std::make_unique<std::atomic<std::uint32_t>[]>(ranks());
   const std::uint32_t count = queues_.lanes;
   for (std::uint32_t i = 0; i < count; ++i) {
     auto lane = Lane::create(peers_, std::max<std::uint32_t>(options.outstanding, 4));
@@ -757,10 +753,7 @@ void UcxTransport::reply_with(ReplyToken token, std::uint64_t value, std::span<c
   LateReply& entry = late(raw(token.requester), token.slot);
   entry.stamp = token.stamp;
   entry.value = value;
-  LateReply* head = late_replies_.load(std::memory_order_relaxed);   // relaxed: a guess
-  do {
-    entry.next.store(head, std::memory_order_relaxed);               // relaxed: published by the next line
-  } while (!late_replies_.compare_exchange_weak(head, &entry, std::memory_order_release, std::memory_order_relaxed));
+  late_replies_.push(&entry);
   note_due();
 }
 
@@ -825,18 +818,14 @@ bool UcxTransport::give_credits(std::uint32_t peer) noexcept {
 }
 
 bool UcxTransport::retry_replies() noexcept {
-  LateReply* entry = late_replies_.exchange(nullptr, std::memory_order_acquire);   // acquire: pairs with reply()
   bool all = true;
-  while (entry != nullptr) {
-    LateReply* next = entry->next.load(std::memory_order_relaxed);   // relaxed: the list is ours
+  for (LateReply* entry = late_replies_.take_all(); entry != nullptr;) {
+    LateReply* next = entry->next;
     const auto index = static_cast<std::size_t>(entry - late_);
     const ReplyToken token{Rank{static_cast<std::uint32_t>(index / kReplySlots)}, static_cast<std::uint32_t>(index % kReplySlots), entry->stamp};
     if (!answer(token.requester, token.slot, token.stamp, entry->value)) {
       all = false;
-      LateReply* head = late_replies_.load(std::memory_order_relaxed);   // relaxed: a guess
-      do {
-        entry->next.store(head, std::memory_order_relaxed);              // relaxed: published by the next line
-      } while (!late_replies_.compare_exchange_weak(head, entry, std::memory_order_release, std::memory_order_relaxed));
+      late_replies_.push(entry);
     }
     entry = next;
   }
