@@ -73,9 +73,9 @@ class ReplySlots {
     slot.watched.store(ring_at_ns != 0, std::memory_order_relaxed);
     // Filled before the message can be answered: another thread may be handed `pending` by then.
     const PendingReply before = pending;
-    pending = {.slot = index, .stamp = stamp, .patience_ns = before.patience_ns, .to = to, .ring_at_ns = ring_at_ns, .into = before.into};
+    pending = {.slot = index, .stamp = stamp, .doorbell_delay_ns = before.doorbell_delay_ns, .to = to, .ring_at_ns = ring_at_ns, .into = before.into};
     if (send(index, stamp) != Post::again) return Post::pending;
-    pending = {.patience_ns = before.patience_ns, .into = before.into};
+    pending = {.doorbell_delay_ns = before.doorbell_delay_ns, .into = before.into};
     free_.put(index);
     return Post::again;
   }

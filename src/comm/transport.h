@@ -88,7 +88,7 @@ struct PendingReply {
   std::uint64_t stamp = 0;
   /// Set before request() by who will call test() again and again until the answer is there: so long no doorbell need ring, neither for the request, if a nudge
   /// can tell the target of it (Transport::set_nudge), nor for the answer. 0: they ring at once. Transports may ignore it.
-  std::uint32_t patience_ns = 0;
+  std::uint32_t doorbell_delay_ns = 0;
   Rank to = kNoRank;            ///< the rank that was asked; set by request()
   std::uint64_t ring_at_ns = 0;   ///< when test() ends the patience and rings that rank's doorbell; 0: it rang at once
   /// Where bytes that the answer brings along go; set before request(), by who can do without them (Facts::answers_bring). They are written in test().

@@ -15,12 +15,12 @@
 
 namespace kasane::comm::shm {
 
-class Patience {
+class DoorbellDelays {
  public:
-  explicit Patience(std::uint32_t ranks) : ranks_(ranks) {}
+  explicit DoorbellDelays(std::uint32_t ranks) : ranks_(ranks) {}
 
   /// Before a request that could be patient: should it be?
-  [[nodiscard]] bool pays(Rank to) noexcept {
+  [[nodiscard]] bool may_delay(Rank to) noexcept {
     Learnt& learnt = ranks_[raw(to)];
     // relaxed, here and below: a hint that orders nothing.
     const std::uint32_t left = learnt.left.load(std::memory_order_relaxed);
@@ -29,7 +29,7 @@ class Patience {
     return false;
   }
   void answered_in_time(Rank by) noexcept { ranks_[raw(by)].in_a_row.store(0, std::memory_order_relaxed); }
-  void in_vain(Rank to) noexcept {
+  void expired(Rank to) noexcept {
     Learnt& learnt = ranks_[raw(to)];
     const std::uint32_t row = std::clamp(learnt.in_a_row.load(std::memory_order_relaxed) * 2, 1u, kMost);
     learnt.in_a_row.store(row, std::memory_order_relaxed);

@@ -13,7 +13,7 @@
 //
 // Invariants:
 // - every position below head_ is consumed, every position in [head_, tail) is claimed;
-// - a published message is either followed by a ring of its target's doorbell, or by a progress() that runs it (that of a patient request within its
+// - a published message is either followed by a ring of its target's doorbell, or by a progress() that runs it (that of a delayed request within its
 //   patience, if its requester goes on testing);
 // - who leaves progress() never leaves a published head cell behind without ringing its own doorbell.
 #include "comm/shm/shm_transport.h"
@@ -34,7 +34,7 @@
 #include "comm/mailbox_replies.h"
 #include "comm/shm/exchange.h"
 #include "comm/shm/layout.h"
-#include "comm/shm/patience.h"
+#include "comm/shm/doorbell_delays.h"
 
 namespace kasane::comm::shm {
 namespace {
@@ -75,7 +75,7 @@ class ShmTransport final : public MailboxTransport {
         own_position_(position_in(host_, job.rank)),
         own_(rank_areas(shared_, plane_offset) + own_position_),
         replies_(kReplySlots, own_->replies),
-        patience_(job.ranks) {
+        doorbell_delays_(job.ranks) {
     for (std::size_t position = 0; position < host_.size(); ++position) {
       areas_[raw(host_[position])] = rank_areas(shared_, plane_offset) + position;
     }
@@ -126,7 +126,7 @@ class ShmTransport final : public MailboxTransport {
     return base + at.offset;
   }
   Post put(Rank to, HandlerId, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
-  void end_patience(PendingReply&) noexcept;
+  void end_delay(PendingReply&) noexcept;
   bool run_batch() noexcept;
 
   int shared_fd_;
@@ -141,7 +141,7 @@ class ShmTransport final : public MailboxTransport {
   RankArea* own_;
   std::array<Source, kMaxRegions> sources_;
   ReplySlots replies_;
-  Patience patience_;
+  DoorbellDelays doorbell_delays_;
   alignas(kLine) std::atomic<std::uint32_t> gate_{0};   ///< 1 while a thread of this rank consumes
   std::atomic<std::uint64_t> head_{0};                  ///< next position to consume; written inside the gate only
 };
@@ -264,11 +264,11 @@ Post ShmTransport::send(Rank to, HandlerId id, std::span<const std::byte> payloa
 }
 
 Post ShmTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
-  const bool patient = pending.patience_ns != 0 && can_nudge() && to != rank() && patience_.pays(to);
-  const std::uint64_t ring_at_ns = patient ? now_ns() + pending.patience_ns : 0;
+  const bool delayed = pending.doorbell_delay_ns != 0 && can_nudge() && to != rank() && doorbell_delays_.may_delay(to);
+  const std::uint64_t ring_at_ns = delayed ? now_ns() + pending.doorbell_delay_ns : 0;
   const auto send = [&](std::uint32_t slot, std::uint64_t stamp) { return put(to, id, payload, slot, stamp); };
   if (replies_.request(to, pending, send, ring_at_ns) == Post::again) return Post::again;
-  if (patient) {
+  if (delayed) {
     nudge(to);
   } else {
     wake(to, Doorbell::messages);
@@ -279,7 +279,7 @@ Post ShmTransport::request(Rank to, HandlerId id, std::span<const std::byte> pay
 void ShmTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
   KASANE_CHECK_OP(token.slot, <, kReplySlots);
   ReplySlot& slot = area(token.requester).replies[token.slot];
-  // seq_cst, both: either this thread sees that nothing watches, or the thread that stops watching sees the answer (end_patience).
+  // seq_cst, both: either this thread sees that nothing watches, or the thread that stops watching sees the answer (end_delay).
   KASANE_CHECK(slot.answer(token.stamp, value, std::memory_order_seq_cst), "a request was answered twice");
   if (slot.watched.load(std::memory_order_seq_cst) == 0) wake(token.requester, Doorbell::messages);
 }
@@ -287,19 +287,19 @@ void ShmTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
 bool ShmTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
   if (!replies_.answered(pending)) {
     if (pending.ring_at_ns == 0 || now_ns() < pending.ring_at_ns) return false;
-    end_patience(pending);
+    end_delay(pending);
     if (!replies_.answered(pending)) return false;
   }
-  if (pending.ring_at_ns != 0) patience_.answered_in_time(pending.to);
+  if (pending.ring_at_ns != 0) doorbell_delays_.answered_in_time(pending.to);
   replies_.take(pending, value);
   return true;
 }
 
 /// The request is still unanswered: from now on doorbells ring as for any other.
-void ShmTransport::end_patience(PendingReply& pending) noexcept {
+void ShmTransport::end_delay(PendingReply& pending) noexcept {
   replies_.slot(pending.slot).watched.store(0, std::memory_order_seq_cst);   // seq_cst: see reply()
   wake(pending.to, Doorbell::messages);
-  patience_.in_vain(pending.to);
+  doorbell_delays_.expired(pending.to);
   pending.ring_at_ns = 0;
 }
 
