@@ -27,7 +27,7 @@ class AnswerStack {
     typename Atomics::template Atomic<bool> open{false};   ///< replies: asked and not answered yet; a peer's notes: already in the stack
   };
   /// What a node says. slot: of the asker.
-  enum class About : std::uint8_t { reply, operation, notes };
+  enum class About : std::uint8_t { reply, operation, flow_control };
   struct Meaning {
     std::uint32_t peer;
     About about;
@@ -50,14 +50,14 @@ class AnswerStack {
   }
   void operation(std::uint32_t peer, std::uint16_t slot, std::uint64_t value) noexcept { push(peer * row_ + slots_ + slot, value); }
   /// There is something in the peer's credits or rings, which the caller has set before.
-  void notes(std::uint32_t peer) noexcept {
+  void flow_control(std::uint32_t peer) noexcept {
     const std::uint32_t id = peer * row_ + 2 * slots_;
-    // seq_cst: either this finds the node taken out, or who takes it out (forget_notes) sees what the caller has set.
+    // seq_cst: either this finds the node taken out, or who takes it out (take_flow_control) sees what the caller has set.
     if (!nodes_[id].open.exchange(true, std::memory_order_seq_cst)) push(id, 0);
   }
   /// Before the notes are read.
-  void forget_notes(std::uint32_t peer) noexcept {
-    nodes_[peer * row_ + 2 * slots_].open.store(false, std::memory_order_seq_cst);  // seq_cst: see notes()
+  void take_flow_control(std::uint32_t peer) noexcept {
+    nodes_[peer * row_ + 2 * slots_].open.store(false, std::memory_order_seq_cst);  // seq_cst: see flow_control()
   }
 
   [[nodiscard]] bool empty() const noexcept { return head_.load(std::memory_order_seq_cst) == kEnd; }  // seq_cst: as kick()'s look back
@@ -76,7 +76,7 @@ class AnswerStack {
   [[nodiscard]] Node& node(std::uint32_t id) noexcept { return nodes_[id]; }
   [[nodiscard]] Meaning meaning(std::uint32_t id) const noexcept {
     const std::uint32_t peer = id / row_, at = id % row_;
-    if (at == 2 * slots_) return {peer, About::notes, 0};
+    if (at == 2 * slots_) return {peer, About::flow_control, 0};
     return {peer, at < slots_ ? About::reply : About::operation, static_cast<std::uint16_t>(at % slots_)};
   }
 

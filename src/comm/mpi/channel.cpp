@@ -17,15 +17,15 @@ AnswerHead& answer_head(std::byte* buffer) noexcept { return *reinterpret_cast<A
 
 }  // namespace
 
-Channel::Channel(Library& library, Communicator channel, std::vector<Peer>& peers, AnswerStack<>& owed)
-    : library_(library), table_(library.table()), channel_(channel), peers_(peers), owed_(owed), out_(kOut + kAnswers),
+Channel::Channel(Library& library, Communicator channel, std::vector<Peer>& peers, AnswerStack<>& pending_answers)
+    : library_(library), table_(library.table()), channel_(channel), peers_(peers), pending_answers_(pending_answers), out_(kOut + kAnswers),
       outgoing_(kOut + kAnswers), mine_(library, channel), theirs_(library, channel), open_(peers.size(), kNoBuffer) {
-  asks_.tag = kAskTag;
+  requests_.tag = kRequestTag;
   answers_.tag = kAnswerTag;
   sends_.reserve(kOut + kAnswers);
   opened_.reserve(peers.size());
   starts_.reserve(BulkTable::kCapacity);
-  for (Receives* r : {&asks_, &answers_}) {
+  for (Receives* r : {&requests_, &answers_}) {
     r->idle.reserve(kPosted);
     for (std::uint16_t i = 0; i < kPosted; ++i) r->idle.push_back(i);
   }
@@ -33,9 +33,9 @@ Channel::Channel(Library& library, Communicator channel, std::vector<Peer>& peer
 
 Result<void> Channel::open() {
   const bool posted = library_.locked([&] {
-    post_idle(asks_);
+    post_idle(requests_);
     post_idle(answers_);
-    return asks_.idle.empty() && answers_.idle.empty();
+    return requests_.idle.empty() && answers_.idle.empty();
   });
   return posted ? Result<void>() : fail(Errc::io, std::string(library_.name()) + " refuses to receive");
 }
@@ -60,7 +60,7 @@ bool Channel::close() noexcept {
 }
 
 void Channel::take_back_receives() noexcept {
-  for (Receives* receives : {&asks_, &answers_}) {
+  for (Receives* receives : {&requests_, &answers_}) {
     Receives& r = *receives;
     for (std::uint32_t i = 0; i < r.posted; ++i) {
       Request& request = r.requests[r.order[(r.first + i) % kPosted]];
@@ -132,7 +132,7 @@ bool Channel::drain_one(std::uint32_t index) noexcept {
   int code = transfer.way == Bulk::Way::receive ? mine_.start(transfer) : 0;
   const std::uint32_t peer = o.peer;
   if (o.bytes != 0) {
-    send_now(index, peer, o.bytes, kAskTag);
+    send_now(index, peer, o.bytes, kRequestTag);
   } else {
     release(index);
   }
@@ -172,13 +172,13 @@ void Channel::test_sends() noexcept {
 // ---- answers ---------------------------------------------------------------------------------------------------------
 
 void Channel::drain_answers() noexcept {
-  if (owed_left_ == AnswerStack<>::kEnd && owed_.empty()) return;
+  if (taken_answers_ == AnswerStack<>::kEnd && pending_answers_.empty()) return;
   for (;;) {
-    if (owed_left_ == AnswerStack<>::kEnd) owed_left_ = owed_.take_all();
-    if (owed_left_ == AnswerStack<>::kEnd) break;
-    const std::uint32_t next = owed_.node(owed_left_).next;  // before: once packed, the node may be pushed again
-    if (!pack(owed_left_)) break;                            // out of buffers: the rest when some have left
-    owed_left_ = next;
+    if (taken_answers_ == AnswerStack<>::kEnd) taken_answers_ = pending_answers_.take_all();
+    if (taken_answers_ == AnswerStack<>::kEnd) break;
+    const std::uint32_t next = pending_answers_.node(taken_answers_).next;  // before: once packed, the node may be pushed again
+    if (!pack(taken_answers_)) break;                            // out of buffers: the rest when some have left
+    taken_answers_ = next;
   }
   for (const std::uint32_t peer : opened_) close_answer(peer);
   opened_.clear();
@@ -186,7 +186,7 @@ void Channel::drain_answers() noexcept {
 
 /// Adds what the node says to the message being filled for its peer.
 bool Channel::pack(std::uint32_t node) noexcept {
-  const auto meaning = owed_.meaning(node);
+  const auto meaning = pending_answers_.meaning(node);
   std::uint16_t& open = open_[meaning.peer];
   if (open == kNoBuffer) {
     const std::uint32_t fresh = claim_answer();
@@ -196,8 +196,8 @@ bool Channel::pack(std::uint32_t node) noexcept {
     answer_head(buffer(fresh)) = {};
     outgoing_[fresh] = {.peer = meaning.peer, .bytes = sizeof(AnswerHead), .bulk = {}};
   }
-  if (meaning.about == AnswerStack<>::About::notes) {
-    owed_.forget_notes(meaning.peer);  // close_answer() reads them
+  if (meaning.about == AnswerStack<>::About::flow_control) {
+    pending_answers_.take_flow_control(meaning.peer);  // close_answer() reads them
     return true;
   }
   Outgoing& o = outgoing_[open];
@@ -206,11 +206,11 @@ bool Channel::pack(std::uint32_t node) noexcept {
     std::erase(opened_, meaning.peer);
     return pack(node);
   }
-  const Record record{.kind = meaning.about == AnswerStack<>::About::reply ? Answer::reply : Answer::operation,
+  const Record record{.kind = meaning.about == AnswerStack<>::About::reply ? RecordKind::reply : RecordKind::operation,
                       .unused = 0,
                       .slot = meaning.slot,
                       .bytes = 0,
-                      .value = owed_.node(node).value};
+                      .value = pending_answers_.node(node).value};
   std::memcpy(buffer(open) + o.bytes, &record, sizeof(record));
   o.bytes += sizeof(record);
   ++answer_head(buffer(open)).records;
@@ -221,7 +221,7 @@ void Channel::close_answer(std::uint32_t peer) noexcept {
   const std::uint16_t index = open_[peer];
   open_[peer] = kNoBuffer;
   AnswerHead& head = answer_head(buffer(index));
-  // seq_cst: after forget_notes(), see AnswerStack<>::notes().
+  // seq_cst: after take_flow_control(), see AnswerStack<>::flow_control().
   head.credits = peers_[peer].consumed.exchange(0, std::memory_order_seq_cst);
   head.rings = static_cast<std::uint16_t>(peers_[peer].rings.exchange(0, std::memory_order_seq_cst));
   send_now(index, peer, outgoing_[index].bytes, kAnswerTag);
@@ -238,7 +238,7 @@ void Channel::post_idle(Receives& r) noexcept {
   }
 }
 
-void Channel::take(Receives& r, const Arrival& arrival, Inbox& inbox) noexcept {
+void Channel::take(Receives& r, const Arrival& arrival, ReceivedMessages& inbox) noexcept {
   const std::uint16_t b = r.order[r.first];
   r.first = (r.first + 1) % kPosted;
   --r.posted;
@@ -246,12 +246,12 @@ void Channel::take(Receives& r, const Arrival& arrival, Inbox& inbox) noexcept {
 }
 
 /// Receives of one tag are matched in the order they were posted in, so only the oldest of each is asked after.
-void Channel::take_arrivals(Inbox& asks, Inbox& answers) noexcept {
-  for (std::size_t n = 0; n < 2 * kTaken; ++n) {
+void Channel::take_arrivals(ReceivedMessages& requests, ReceivedMessages& answers) noexcept {
+  for (std::size_t n = 0; n < 2 * kMostCollected; ++n) {
     std::array<Request, 2> oldest{};
     std::array<Receives*, 2> whose{};
     int count = 0;
-    for (Receives* r : {&answers_, &asks_}) {
+    for (Receives* r : {&answers_, &requests_}) {
       if (r->posted == 0) continue;
       whose[static_cast<std::size_t>(count)] = r;
       oldest[static_cast<std::size_t>(count++)] = r->requests[r->order[r->first]];
@@ -265,15 +265,15 @@ void Channel::take_arrivals(Inbox& asks, Inbox& answers) noexcept {
     }
     if (index == kNothing) return;
     Receives& r = *whose[static_cast<std::size_t>(index)];
-    take(r, arrival, &r == &asks_ ? asks : answers);
+    take(r, arrival, &r == &requests_ ? requests : answers);
   }
 }
 
-bool Channel::collect(Inbox& asks, Inbox& answers, std::vector<Ended>& ended) noexcept {
+bool Channel::collect(ReceivedMessages& requests, ReceivedMessages& answers, std::vector<Ended>& ended) noexcept {
   if (!try_lock_briefly()) return false;
   hand_over_.begin_drain();
   drain();
-  take_arrivals(asks, answers);
+  take_arrivals(requests, answers);
   if (!sends_.empty()) test_sends();
   auto note = [&](const Bulk& bulk, int code) {
     if (code != 0) lose(bulk.peer);
@@ -293,13 +293,13 @@ bool Channel::start_at_owner(const Bulk& bulk) noexcept {
 }
 
 void Channel::settle() noexcept {
-  const bool receives = asks_.idle.size() >= kSomeIdle || answers_.idle.size() >= kSomeIdle;
-  if (starts_.empty() && !receives && owed_.empty()) return;
+  const bool receives = requests_.idle.size() >= kSomeIdle || answers_.idle.size() >= kSomeIdle;
+  if (starts_.empty() && !receives && pending_answers_.empty()) return;
   hand_over_.announce();   // if the lock stays taken, its holder drains
   if (!try_lock_briefly()) return;
   hand_over_.begin_drain();
   drain();
-  post_idle(asks_);
+  post_idle(requests_);
   post_idle(answers_);
   while (!starts_.empty() && !theirs_.full()) {
     if (theirs_.start(starts_.back()) != 0) lose(starts_.back().peer);

@@ -41,7 +41,7 @@ class Channel {
   static constexpr std::uint32_t kOut = 128;       ///< buffers for what posters send
   static constexpr std::uint32_t kAnswers = 64;    ///< buffers for answers
   static constexpr std::uint32_t kPosted = 32;     ///< receives posted ahead, for each of asks and answers
-  static constexpr std::size_t kTaken = 16;        ///< messages that one collect() takes of each
+  static constexpr std::size_t kMostCollected = 16;        ///< messages that one collect() takes of each
 
   /// What drain has to know about a queued buffer; the bytes lie in it.
   struct Outgoing {
@@ -55,7 +55,7 @@ class Channel {
     std::uint32_t bytes;
   };
   /// Messages that came and wait to be processed; there is room for every posted receive.
-  class Inbox {
+  class ReceivedMessages {
    public:
     [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
     [[nodiscard]] const Incoming& front() const noexcept { return all_[first_]; }
@@ -90,7 +90,7 @@ class Channel {
     return i == IndexPool<>::kNone ? i : i + kOut;
   }
   [[nodiscard]] std::byte* buffer(std::uint32_t index) noexcept { return out_[index].bytes; }
-  [[nodiscard]] Head& head(std::uint32_t index) noexcept { return *reinterpret_cast<Head*>(out_[index].bytes); }
+  [[nodiscard]] RequestHead& head(std::uint32_t index) noexcept { return *reinterpret_cast<RequestHead*>(out_[index].bytes); }
   [[nodiscard]] Outgoing& outgoing(std::uint32_t index) noexcept { return outgoing_[index]; }
   void push(std::uint32_t index) noexcept;
   /// See that what was pushed, or owed, goes out.
@@ -104,10 +104,10 @@ class Channel {
 
   // ---- the thread in the gate
   /// Lets the MPI progress and takes what has come. False if the lock was taken.
-  bool collect(Inbox& asks, Inbox& answers, std::vector<Ended>& ended) noexcept;
-  [[nodiscard]] const std::byte* ask(std::uint16_t buffer) const noexcept { return asks_.buffers[buffer].bytes; }
+  bool collect(ReceivedMessages& requests, ReceivedMessages& answers, std::vector<Ended>& ended) noexcept;
+  [[nodiscard]] const std::byte* request(std::uint16_t buffer) const noexcept { return requests_.buffers[buffer].bytes; }
   [[nodiscard]] const std::byte* answer(std::uint16_t buffer) const noexcept { return answers_.buffers[buffer].bytes; }
-  void repost_ask(std::uint16_t buffer) noexcept { asks_.idle.push_back(buffer); }
+  void repost_request(std::uint16_t buffer) noexcept { requests_.idle.push_back(buffer); }
   void repost_answer(std::uint16_t buffer) noexcept { answers_.idle.push_back(buffer); }
   /// False if there are as many as there may be.
   bool start_at_owner(const Bulk& bulk) noexcept;
@@ -138,15 +138,15 @@ class Channel {
   bool pack(std::uint32_t node) noexcept;
   void close_answer(std::uint32_t peer) noexcept;
   void post_idle(Receives&) noexcept;
-  void take_arrivals(Inbox& asks, Inbox& answers) noexcept;
-  void take(Receives&, const Arrival&, Inbox&) noexcept;
+  void take_arrivals(ReceivedMessages& requests, ReceivedMessages& answers) noexcept;
+  void take(Receives&, const Arrival&, ReceivedMessages&) noexcept;
   void test_sends() noexcept;
 
   Library& library_;
   const Module& table_;
   Communicator channel_;
   std::vector<Peer>& peers_;
-  AnswerStack<>& owed_;
+  AnswerStack<>& pending_answers_;
   std::vector<Buffer> out_;              // kOut, then kAnswers
   std::vector<Outgoing> outgoing_;
   IndexPool<> out_pool_{kOut}, answer_pool_{kAnswers};
@@ -155,10 +155,10 @@ class Channel {
   std::atomic<bool> any_lost_{false};
 
   // Under the lock:
-  Receives asks_, answers_;
+  Receives requests_, answers_;
   std::vector<PendingSend> sends_;
   BulkTable mine_, theirs_;
-  std::uint32_t owed_left_ = AnswerStack<>::kEnd;   ///< taken from the stack and not sent yet
+  std::uint32_t taken_answers_ = AnswerStack<>::kEnd;   ///< taken from the stack and not sent yet
   std::vector<std::uint16_t> open_;               ///< by peer: the answer message being filled, or kNoBuffer
   std::vector<std::uint32_t> opened_;             ///< the peers that have one
   // In the gate:

@@ -60,8 +60,8 @@ class MpiTransport final : public MailboxTransport, public Library::AtEnd {
  public:
   MpiTransport(std::shared_ptr<Library> library, Bells& bells, Communicator communicator)
       : MailboxTransport(library->rank(), library->ranks(), bells), library_(std::move(library)), communicator_(communicator),
-        slot_count_(slots_for(ranks())), peers_(ranks()), owed_(ranks(), slot_count_), windows_(*library_, communicator),
-        channel_(std::make_unique<Channel>(*library_, communicator, peers_, owed_)) {
+        slot_count_(slots_for(ranks())), peers_(ranks()), pending_answers_(ranks(), slot_count_), windows_(*library_, communicator),
+        channel_(std::make_unique<Channel>(*library_, communicator, peers_, pending_answers_)) {
     for (std::uint32_t r = 0; r < ranks(); ++r) slots_.push_back(std::make_unique<Slots>(slot_count_));
     ended_.reserve(2 * BulkTable::kCapacity);
   }
@@ -104,11 +104,11 @@ class MpiTransport final : public MailboxTransport, public Library::AtEnd {
 
   bool attentive(std::uint32_t peer, std::uint64_t now) const noexcept;
   void note_attention(std::uint32_t peer, std::uint64_t begin_ns, std::size_t bytes) noexcept;
-  Draft draft(RemoteAddr at, Ask kind, std::uint64_t bytes, Completion*, const RmaOperation& rest) noexcept;
+  Draft draft(RemoteAddr at, MessageKind kind, std::uint64_t bytes, Completion*, const RmaOperation& rest) noexcept;
   Post post(RemoteAddr at, const Draft&, std::size_t inline_bytes) noexcept;
   Bulk bulk_for(RemoteAddr at, const Draft&, Bulk::Way, std::byte* memory, std::uint64_t bytes) const noexcept;
   Post write_by_message(RemoteAddr to, const void* from, std::size_t bytes, bool notify, std::uint64_t flag_offset, std::uint64_t value, Completion*) noexcept;
-  Post ask_handler(Rank to, Ask kind, HandlerId, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
+  Post post_message(Rank to, MessageKind kind, HandlerId, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
   std::byte* flag_at(Rank r, RegionId region, std::uint64_t offset) const noexcept {
     check_aligned(offset, 8);
     return here({r, region, offset}, 8);
@@ -118,10 +118,10 @@ class MpiTransport final : public MailboxTransport, public Library::AtEnd {
   bool run_self() noexcept;
   bool run_answers() noexcept;
   bool run_answer(const Channel::Incoming&) noexcept;
-  bool run_asks() noexcept;
-  bool run_ask(const Channel::Incoming&) noexcept;
-  bool answer_read(std::uint32_t peer, const Head&) noexcept;
-  bool answer_bulk(std::uint32_t peer, const Head&) noexcept;
+  bool run_requests() noexcept;
+  bool run_request(const Channel::Incoming&) noexcept;
+  bool answer_read(std::uint32_t peer, const RequestHead&) noexcept;
+  bool answer_bulk(std::uint32_t peer, const RequestHead&) noexcept;
   bool run_ended() noexcept;
   bool run_fences() noexcept;
   bool run_losses() noexcept;
@@ -133,7 +133,7 @@ class MpiTransport final : public MailboxTransport, public Library::AtEnd {
   Communicator communicator_;
   std::uint32_t slot_count_;
   std::vector<Peer> peers_;
-  AnswerStack<> owed_;
+  AnswerStack<> pending_answers_;
   Windows windows_;
   bool use_windows_ = false, one_sided_ = false, pins_ = false;
   std::string detail_;
@@ -145,7 +145,7 @@ class MpiTransport final : public MailboxTransport, public Library::AtEnd {
   std::atomic<std::uint32_t> fences_{0};               ///< fences that wait
   std::atomic<std::uint64_t> last_active_ns_{0};       ///< when something last came, for the length of naps
   // In the gate:
-  Channel::Inbox asks_, answers_;
+  Channel::ReceivedMessages requests_, answers_;
   std::vector<Channel::Ended> ended_;
 };
 
@@ -270,7 +270,7 @@ bool MpiTransport::through_window(std::uint32_t peer, std::size_t bytes, const C
 }
 
 /// A buffer and a slot, both or none.
-MpiTransport::Draft MpiTransport::draft(RemoteAddr at, Ask kind, std::uint64_t bytes, Completion* completion, const RmaOperation& rest) noexcept {
+MpiTransport::Draft MpiTransport::draft(RemoteAddr at, MessageKind kind, std::uint64_t bytes, Completion* completion, const RmaOperation& rest) noexcept {
   const std::uint32_t buffer = channel_->claim();
   if (buffer == IndexPool<>::kNone) return {};
   OpRing<>& ring = slots_[raw(at.rank)]->operations;
@@ -292,7 +292,7 @@ MpiTransport::Draft MpiTransport::draft(RemoteAddr at, Ask kind, std::uint64_t b
                             .offset = at.offset,
                             .first = 0,
                             .second = 0};
-  channel_->outgoing(buffer) = {.peer = raw(at.rank), .bytes = sizeof(Head), .bulk = {}};
+  channel_->outgoing(buffer) = {.peer = raw(at.rank), .bytes = sizeof(RequestHead), .bulk = {}};
   return {.buffer = buffer, .position = *position};
 }
 
@@ -336,7 +336,7 @@ Post MpiTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion
     }
   }
   const bool small = bytes <= kInline;
-  const Draft d = draft(from, small ? Ask::read : Ask::bulk_read, bytes, completion, {.completion = nullptr, .to = to, .result = nullptr, .bytes = bytes, .parts = 1, .fence = false});
+  const Draft d = draft(from, small ? MessageKind::read : MessageKind::bulk_read, bytes, completion, {.completion = nullptr, .to = to, .result = nullptr, .bytes = bytes, .parts = 1, .fence = false});
   if (!d) return Post::again;
   if (!small) {
     Channel::Outgoing& o = channel_->outgoing(d.buffer);
@@ -365,7 +365,7 @@ Post MpiTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Com
     }
     return write_by_message(to, from, bytes, false, 0, 0, completion);
   }
-  const Draft d = draft(to, Ask::bulk_write, bytes, completion, {.completion = nullptr, .to = nullptr, .result = nullptr, .bytes = bytes, .parts = 1, .fence = false});
+  const Draft d = draft(to, MessageKind::bulk_write, bytes, completion, {.completion = nullptr, .to = nullptr, .result = nullptr, .bytes = bytes, .parts = 1, .fence = false});
   if (!d) return Post::again;
   Channel::Outgoing& o = channel_->outgoing(d.buffer);
   o.bytes = 0;
@@ -376,16 +376,16 @@ Post MpiTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Com
 Post MpiTransport::write_by_message(RemoteAddr to, const void* from, std::size_t bytes, bool notify, std::uint64_t flag_offset, std::uint64_t value,
                                     Completion* completion) noexcept {
   const bool small = bytes <= kInline;
-  const Ask kind = small ? (notify ? Ask::write_notify : Ask::write) : (notify ? Ask::bulk_write_notify : Ask::bulk_write);
+  const MessageKind kind = small ? (notify ? MessageKind::write_notify : MessageKind::write) : (notify ? MessageKind::bulk_write_notify : MessageKind::bulk_write);
   // In bulk: its data has left, and the owner says that it has arrived; the buffer is the MPI's until the first.
   const Draft d = draft(to, kind, bytes, completion,
                         {.completion = nullptr, .to = nullptr, .result = nullptr, .bytes = bytes, .parts = static_cast<std::uint8_t>(small ? 1 : 2), .fence = false});
   if (!d) return Post::again;
-  Head& head = channel_->head(d.buffer);
+  RequestHead& head = channel_->head(d.buffer);
   head.first = flag_offset;
   head.second = value;
   if (small) {
-    if (bytes != 0) std::memcpy(channel_->buffer(d.buffer) + sizeof(Head), from, bytes);
+    if (bytes != 0) std::memcpy(channel_->buffer(d.buffer) + sizeof(RequestHead), from, bytes);
     return post(to, d, bytes);
   }
   channel_->outgoing(d.buffer).bulk = bulk_for(to, d, Bulk::Way::send, static_cast<std::byte*>(const_cast<void*>(from)), bytes);
@@ -406,9 +406,9 @@ Post MpiTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std
   check_aligned(at.offset, bytes);
   std::byte* word = here(at, bytes);
   if (own(at.rank)) return atomic_here(op, word, operand, compare, result, width);
-  const Draft d = draft(at, Ask::atomic, bytes, completion, {.completion = nullptr, .to = nullptr, .result = result, .bytes = bytes, .parts = 1, .fence = false});
+  const Draft d = draft(at, MessageKind::atomic, bytes, completion, {.completion = nullptr, .to = nullptr, .result = result, .bytes = bytes, .parts = 1, .fence = false});
   if (!d) return Post::again;
-  Head& head = channel_->head(d.buffer);
+  RequestHead& head = channel_->head(d.buffer);
   head.op = op;
   head.width = width;
   head.first = operand;
@@ -431,7 +431,7 @@ Post MpiTransport::fence(Rank target, Completion* completion) noexcept {
 
 // ---- messages --------------------------------------------------------------------------------------------------------
 
-Post MpiTransport::ask_handler(Rank to, Ask kind, HandlerId id, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept {
+Post MpiTransport::post_message(Rank to, MessageKind kind, HandlerId id, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept {
   check_message(id, payload);
   if (own(to)) {
     if (!own_messages_.put(id, payload, slot, stamp)) return Post::again;
@@ -450,8 +450,8 @@ Post MpiTransport::ask_handler(Rank to, Ask kind, HandlerId id, std::span<const 
                             .offset = 0,
                             .first = stamp,
                             .second = 0};
-  if (!payload.empty()) std::memcpy(channel_->buffer(buffer) + sizeof(Head), payload.data(), payload.size());
-  channel_->outgoing(buffer) = {.peer = raw(to), .bytes = static_cast<std::uint32_t>(sizeof(Head) + payload.size()), .bulk = {}};
+  if (!payload.empty()) std::memcpy(channel_->buffer(buffer) + sizeof(RequestHead), payload.data(), payload.size());
+  channel_->outgoing(buffer) = {.peer = raw(to), .bytes = static_cast<std::uint32_t>(sizeof(RequestHead) + payload.size()), .bulk = {}};
   channel_->push(buffer);
   channel_->kick();
   return Post::done;
@@ -459,13 +459,13 @@ Post MpiTransport::ask_handler(Rank to, Ask kind, HandlerId id, std::span<const 
 
 Post MpiTransport::send(Rank to, HandlerId id, std::span<const std::byte> payload) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
-  if (own(to)) return ask_handler(to, Ask::send, id, payload, 0, 0);
+  if (own(to)) return post_message(to, MessageKind::send, id, payload, 0, 0);
   std::atomic<std::uint32_t>& uncredited = peers_[raw(to)].uncredited;
   if (uncredited.fetch_add(1, std::memory_order_relaxed) >= slot_count_) {  // relaxed: a count, it orders nothing
     uncredited.fetch_sub(1, std::memory_order_relaxed);                     // relaxed: as above
     return Post::again;
   }
-  const Post posted = ask_handler(to, Ask::send, id, payload, 0, 0);
+  const Post posted = post_message(to, MessageKind::send, id, payload, 0, 0);
   if (posted == Post::again) uncredited.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
   return posted;
 }
@@ -473,7 +473,7 @@ Post MpiTransport::send(Rank to, HandlerId id, std::span<const std::byte> payloa
 Post MpiTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
   return slots_[raw(to)]->replies.request(
-      to, pending, [&](std::uint32_t slot, std::uint64_t stamp) { return ask_handler(to, Ask::request, id, payload, slot, stamp); });
+      to, pending, [&](std::uint32_t slot, std::uint64_t stamp) { return post_message(to, MessageKind::request, id, payload, slot, stamp); });
 }
 
 void MpiTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
@@ -484,7 +484,7 @@ void MpiTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
     KASANE_CHECK(slots_[peer]->replies.answer(token.slot, token.stamp, value), "a request was answered twice");
     return ring_messages();
   }
-  owed_.reply(peer, static_cast<std::uint16_t>(token.slot), value);
+  pending_answers_.reply(peer, static_cast<std::uint16_t>(token.slot), value);
   channel_->kick();
 }
 
@@ -498,10 +498,10 @@ bool MpiTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
 bool MpiTransport::poll() noexcept {
   // relaxed: a look that saves the exchange; acquire: what the gate's last holder did; false if somebody is at it, perhaps this very thread.
   if (gate_.load(std::memory_order_relaxed) != 0 || gate_.exchange(1, std::memory_order_acquire) != 0) return false;
-  bool any = !channel_->collect(asks_, answers_, ended_);  // the lock was taken: look again before you sleep
+  bool any = !channel_->collect(requests_, answers_, ended_);  // the lock was taken: look again before you sleep
   any |= run_answers();
   any |= run_ended();
-  any |= run_asks();
+  any |= run_requests();
   any |= run_self();
   any |= run_fences();
   any |= run_losses();
@@ -539,13 +539,13 @@ bool MpiTransport::run_answer(const Channel::Incoming& in) noexcept {
     KASANE_CHECK(at + sizeof(record) <= last, "an answer that is shorter than it says");
     std::memcpy(&record, at, sizeof(record));
     at += sizeof(record);
-    if (record.kind == Answer::reply) {
+    if (record.kind == RecordKind::reply) {
       slots_[in.source]->replies.answer_waiting(record.slot, record.value);
       continue;
     }
     RmaOperation* op = slots_[in.source]->operations.under_way(record.slot);
     if (op == nullptr) continue;   // given up as lost before
-    if (record.kind == Answer::data) {
+    if (record.kind == RecordKind::data) {
       KASANE_CHECK(record.bytes == op->bytes && at + record.bytes <= last, "an answer with other data than was asked for");
       std::memcpy(op->to, at, record.bytes);
       at += padded(record.bytes);
@@ -579,7 +579,7 @@ bool MpiTransport::run_ended() noexcept {
       part_ended(b.peer, b.slot, e.failed ? Status::peer_lost : Status::ok);
     } else if (b.way == Bulk::Way::receive && !e.failed) {   // what was sent is the poster's to note
       if (b.notify) set_flag(flag_at(rank(), RegionId{b.region}, b.flag_offset), b.flag_value);
-      owed_.operation(b.peer, b.slot, 0);
+      pending_answers_.operation(b.peer, b.slot, 0);
     }
   }
   ended_.clear();
@@ -614,64 +614,64 @@ bool MpiTransport::run_self() noexcept {
   return any;
 }
 
-bool MpiTransport::run_asks() noexcept {
+bool MpiTransport::run_requests() noexcept {
   bool any = false;
-  for (; !asks_.empty(); asks_.pop()) {
-    if (!run_ask(asks_.front())) return any;  // no room for its answer: it and what came after it wait until answers have left
-    channel_->repost_ask(asks_.front().buffer);
+  for (; !requests_.empty(); requests_.pop()) {
+    if (!run_request(requests_.front())) return any;  // no room for its answer: it and what came after it wait until answers have left
+    channel_->repost_request(requests_.front().buffer);
     any = true;
   }
   return any;
 }
 
 /// A peer is another process: what it wrote is checked before it is used as an index, an offset or a length.
-bool MpiTransport::run_ask(const Channel::Incoming& in) noexcept {
+bool MpiTransport::run_request(const Channel::Incoming& in) noexcept {
   KASANE_CHECK_OP(in.source, <, ranks());
-  KASANE_CHECK_OP(in.bytes, >=, sizeof(Head));
-  Head head;
-  std::memcpy(&head, channel_->ask(in.buffer), sizeof(head));
-  const std::span<const std::byte> data{channel_->ask(in.buffer) + sizeof(Head), in.bytes - sizeof(Head)};
+  KASANE_CHECK_OP(in.bytes, >=, sizeof(RequestHead));
+  RequestHead head;
+  std::memcpy(&head, channel_->request(in.buffer), sizeof(head));
+  const std::span<const std::byte> data{channel_->request(in.buffer) + sizeof(RequestHead), in.bytes - sizeof(RequestHead)};
   KASANE_CHECK_OP(head.slot, <, slot_count_);
   const RemoteAddr at{rank(), RegionId{head.name}, head.offset};
   switch (head.kind) {
-    case Ask::send:
+    case MessageKind::send:
       run_handler(head.name, in.source, data, 0, 0);
       credit(in.source);
       return true;
-    case Ask::request:
-      owed_.open(in.source, head.slot);
+    case MessageKind::request:
+      pending_answers_.open(in.source, head.slot);
       run_handler(head.name, in.source, data, head.slot, head.first);
       return true;
-    case Ask::write:
-    case Ask::write_notify:
+    case MessageKind::write:
+    case MessageKind::write_notify:
       KASANE_CHECK_OP(head.bytes, ==, data.size());
       if (!data.empty()) std::memcpy(here(at, data.size()), data.data(), data.size());
-      if (head.kind == Ask::write_notify) set_flag(flag_at(rank(), RegionId{head.name}, head.first), head.second);
-      owed_.operation(in.source, head.slot, 0);
+      if (head.kind == MessageKind::write_notify) set_flag(flag_at(rank(), RegionId{head.name}, head.first), head.second);
+      pending_answers_.operation(in.source, head.slot, 0);
       return true;
-    case Ask::atomic: {
+    case MessageKind::atomic: {
       const auto bytes = static_cast<std::size_t>(head.width);
       KASANE_CHECK(bytes == 4 || bytes == 8, "an atomic of an unknown width");
       check_aligned(head.offset, bytes);
-      owed_.operation(in.source, head.slot, cpu_atomic(head.op, head.width, here(at, bytes), head.first, head.second));
+      pending_answers_.operation(in.source, head.slot, cpu_atomic(head.op, head.width, here(at, bytes), head.first, head.second));
       return true;
     }
-    case Ask::read: return answer_read(in.source, head);
-    case Ask::bulk_read:
-    case Ask::bulk_write:
-    case Ask::bulk_write_notify: return answer_bulk(in.source, head);
+    case MessageKind::read: return answer_read(in.source, head);
+    case MessageKind::bulk_read:
+    case MessageKind::bulk_write:
+    case MessageKind::bulk_write_notify: return answer_bulk(in.source, head);
   }
   KASANE_CHECK(false, "a message of an unknown kind");
   return true;
 }
 
-bool MpiTransport::answer_read(std::uint32_t peer, const Head& head) noexcept {
+bool MpiTransport::answer_read(std::uint32_t peer, const RequestHead& head) noexcept {
   KASANE_CHECK_OP(head.bytes, <=, kInline);
   const std::byte* from = here({rank(), RegionId{head.name}, head.offset}, head.bytes);
   const std::uint32_t buffer = channel_->claim_answer();
   if (buffer == IndexPool<>::kNone) return false;
   const AnswerHead answer{.credits = 0, .rings = 0, .records = 1};
-  const Record record{.kind = Answer::data, .unused = 0, .slot = head.slot, .bytes = static_cast<std::uint32_t>(head.bytes), .value = 0};
+  const Record record{.kind = RecordKind::data, .unused = 0, .slot = head.slot, .bytes = static_cast<std::uint32_t>(head.bytes), .value = 0};
   std::byte* to = channel_->buffer(buffer);
   std::memcpy(to, &answer, sizeof(answer));
   std::memcpy(to + sizeof(answer), &record, sizeof(record));
@@ -681,8 +681,8 @@ bool MpiTransport::answer_read(std::uint32_t peer, const Head& head) noexcept {
   return true;
 }
 
-bool MpiTransport::answer_bulk(std::uint32_t peer, const Head& head) noexcept {
-  const bool read = head.kind == Ask::bulk_read;
+bool MpiTransport::answer_bulk(std::uint32_t peer, const RequestHead& head) noexcept {
+  const bool read = head.kind == MessageKind::bulk_read;
   Bulk bulk;
   bulk.way = read ? Bulk::Way::send : Bulk::Way::receive;
   bulk.slot = head.slot;
@@ -690,7 +690,7 @@ bool MpiTransport::answer_bulk(std::uint32_t peer, const Head& head) noexcept {
   bulk.at = here({rank(), RegionId{head.name}, head.offset}, head.bytes);
   bulk.left = head.bytes;
   bulk.tag = bulk_tag(head.slot, read);
-  bulk.notify = head.kind == Ask::bulk_write_notify;
+  bulk.notify = head.kind == MessageKind::bulk_write_notify;
   bulk.region = head.name;
   bulk.flag_offset = head.first;
   bulk.flag_value = head.second;
@@ -699,8 +699,8 @@ bool MpiTransport::answer_bulk(std::uint32_t peer, const Head& head) noexcept {
 
 /// One send of peer was consumed; it is told when it has used up half of what it may send.
 void MpiTransport::credit(std::uint32_t peer) noexcept {
-  // seq_cst: before notes() looks whether they are on their way already.
-  if (peers_[peer].consumed.fetch_add(1, std::memory_order_seq_cst) + 1 >= slot_count_ / 2) owed_.notes(peer);
+  // seq_cst: before flow_control() looks whether they are on their way already.
+  if (peers_[peer].consumed.fetch_add(1, std::memory_order_seq_cst) + 1 >= slot_count_ / 2) pending_answers_.flow_control(peer);
 }
 
 // ---- loss ------------------------------------------------------------------------------------------------------------
@@ -746,8 +746,8 @@ void MpiTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns
 void MpiTransport::wake(Rank to, Doorbell d) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
   if (own(to)) return bells()[raw(d)].ring();
-  peers_[raw(to)].rings.fetch_or(1u << raw(d), std::memory_order_seq_cst);  // seq_cst: before notes() looks, see there
-  owed_.notes(raw(to));
+  peers_[raw(to)].rings.fetch_or(1u << raw(d), std::memory_order_seq_cst);  // seq_cst: before flow_control() looks, see there
+  pending_answers_.flow_control(raw(to));
   channel_->kick();
 }
 

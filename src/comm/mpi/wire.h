@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks send each other over MPI. Two channels, told apart by tag, with receives posted ahead for each:
 //
-//   asks      Head, data        from the poster of an operation to the owner of the memory or of the handler; one a message
+//   asks      RequestHead, data        from the poster of an operation to the owner of the memory or of the handler; one a message
 //   answers   AnswerHead, Record (data) …   back; as many as there are
 //
 // Answering never depends on asking: who takes answers sends nothing for it, so answers always move, so asks do (docs/design/comm_mpi.md).
@@ -22,10 +22,10 @@ namespace kasane::comm::mpi {
 inline constexpr std::size_t kInline = 8192;
 static_assert(kInline >= kMaxPayload);
 
-enum class Ask : std::uint8_t { send, request, write, write_notify, read, atomic, bulk_write, bulk_write_notify, bulk_read };
+enum class MessageKind : std::uint8_t { send, request, write, write_notify, read, atomic, bulk_write, bulk_write_notify, bulk_read };
 
-struct Head {
-  Ask kind;
+struct RequestHead {
+  MessageKind kind;
   AtomicOp op;
   Width width;
   std::uint8_t unused;
@@ -43,27 +43,27 @@ struct AnswerHead {
   std::uint16_t records;
 };
 
-enum class Answer : std::uint8_t { operation, reply, data };
+enum class RecordKind : std::uint8_t { operation, reply, data };
 
 struct Record {
-  Answer kind;
+  RecordKind kind;
   std::uint8_t unused;
   std::uint16_t slot;
   std::uint32_t bytes;     ///< data only: what follows, padded to 8
   std::uint64_t value;     ///< the old value of an atomic, or the reply
 };
 
-static_assert(sizeof(Head) == 40 && sizeof(AnswerHead) == 8 && sizeof(Record) == 16);
-static_assert(std::is_trivially_copyable_v<Head> && std::is_trivially_copyable_v<Record>);
+static_assert(sizeof(RequestHead) == 40 && sizeof(AnswerHead) == 8 && sizeof(Record) == 16);
+static_assert(std::is_trivially_copyable_v<RequestHead> && std::is_trivially_copyable_v<Record>);
 
 /// A message of either channel.
 struct alignas(64) Buffer {
-  std::byte bytes[sizeof(Head) + kInline];
+  std::byte bytes[sizeof(RequestHead) + kInline];
 };
 inline constexpr std::size_t kAnswerBytes = sizeof(Buffer);
 static_assert(sizeof(AnswerHead) + sizeof(Record) + kInline <= sizeof(Buffer));
 
-inline constexpr int kAskTag = 0, kAnswerTag = 1;
+inline constexpr int kRequestTag = 0, kAnswerTag = 1;
 /// Bulk data of the operation in slot; the direction tells two ranks' slots of one number apart. MPI promises tags up to 32767 at least.
 [[nodiscard]] constexpr int bulk_tag(std::uint16_t slot, bool to_poster) noexcept { return 2 + slot * 2 + (to_poster ? 1 : 0); }
 inline constexpr std::uint32_t kMostSlots = 512;

@@ -78,7 +78,7 @@ Result<void> Exchange::run(RegionId id, int fd, std::size_t bytes, std::vector<S
   return met;
 }
 
-Result<void> Exchange::nobody_failed(RegionId id) const {
+Result<void> Exchange::check_no_failure(RegionId id) const {
   if (area.failed.load(std::memory_order_acquire) == 0) return {};   // acquire: pairs with run()
   return fail(Errc::peer_lost, "attach of " + named(id) + ": another rank failed in it, see its message");
 }
@@ -105,15 +105,15 @@ Result<void> Exchange::lead(RegionId id, int fd, std::size_t bytes, std::vector<
   std::vector<int> table{fd};
   table.resize(host.size(), -1);
   for (std::size_t missing = host.size() - 1; missing > 0; --missing) {
-    auto parcel = receive(id);
-    KASANE_TRY(parcel);
-    const std::size_t position = parcel->note.first;
-    if (parcel->fds.size() != 1 || table[position] >= 0)
+    auto received = receive(id);
+    KASANE_TRY(received);
+    const std::size_t position = received->header.first;
+    if (received->fds.size() != 1 || table[position] >= 0)
       return fail(Errc::internal, named(id, host[position]) + " was offered twice");
-    auto map_of_it = map(id, position, parcel->fds[0].get(), bytes);
+    auto map_of_it = map(id, position, received->fds[0].get(), bytes);
     KASANE_TRY(map_of_it);
     peers[raw(host[position])] = std::move(*map_of_it);
-    collected[position] = std::move(parcel->fds[0]);
+    collected[position] = std::move(received->fds[0]);
     table[position] = collected[position].get();
   }
   for (std::size_t to = 1; to < host.size(); ++to) {
@@ -131,14 +131,14 @@ Result<void> Exchange::follow(RegionId id, int fd, std::size_t bytes, std::vecto
   const auto own = static_cast<std::size_t>(std::lower_bound(host.begin(), host.end(), self) - host.begin());
   KASANE_TRY(send(host.front(), {raw(id), static_cast<std::uint32_t>(own)}, std::span(&fd, 1)));
   for (std::size_t position = 0; position < host.size();) {
-    auto parcel = receive(id);
-    KASANE_TRY(parcel);
-    if (parcel->note.first != position || parcel->fds.size() > host.size() - position) {
+    auto received = receive(id);
+    KASANE_TRY(received);
+    if (received->header.first != position || received->fds.size() > host.size() - position) {
       return fail(Errc::internal, "a table of " + named(id) + " that begins at " +
-                                      std::to_string(parcel->note.first) + " instead of " +
+                                      std::to_string(received->header.first) + " instead of " +
                                       std::to_string(position));
     }
-    for (const OwnedFd& theirs : parcel->fds) {
+    for (const OwnedFd& theirs : received->fds) {
       if (position != own) {
         auto map_of_it = map(id, position, theirs.get(), bytes);
         KASANE_TRY(map_of_it);
@@ -154,8 +154,8 @@ Result<SharedMap> Exchange::map(RegionId id, std::size_t position, int fd, std::
   return SharedMap::map(fd, bytes, named(id, host[position]).c_str());
 }
 
-Result<void> Exchange::send(Rank to, const Note& note, std::span<const int> fds) {
-  Note copy = note;
+Result<void> Exchange::send(Rank to, const DescriptorHeader& header, std::span<const int> fds) {
+  DescriptorHeader copy = header;
   iovec part{.iov_base = &copy, .iov_len = sizeof(copy)};
   ControlBuffer control{};
   msghdr message{};
@@ -173,18 +173,18 @@ Result<void> Exchange::send(Rank to, const Note& note, std::span<const int> fds)
     // ETOOMANYREFS: too many descriptors are under way on this host; they arrive, then there is room.
     const bool full = errno == ENOBUFS || errno == ETOOMANYREFS;
     if (!full && errno != EAGAIN && errno != EINTR) {
-      return fail_errno(Errc::peer_lost, "cannot pass descriptors of " + named(RegionId{note.region}) +
+      return fail_errno(Errc::peer_lost, "cannot pass descriptors of " + named(RegionId{header.region}) +
                                              " to rank " + std::to_string(raw(to)));
     }
-    KASANE_TRY(nobody_failed(RegionId{note.region}));
+    KASANE_TRY(check_no_failure(RegionId{header.region}));
     if (full) ::poll(nullptr, 0, 1);
   }
   return {};
 }
 
-Result<Exchange::Parcel> Exchange::receive(RegionId id) {
-  Parcel parcel;
-  iovec part{.iov_base = &parcel.note, .iov_len = sizeof(parcel.note)};
+Result<Exchange::ReceivedDescriptors> Exchange::receive(RegionId id) {
+  ReceivedDescriptors received;
+  iovec part{.iov_base = &received.header, .iov_len = sizeof(received.header)};
   ControlBuffer control{};
   msghdr message{};
   message.msg_iov = &part;
@@ -192,11 +192,11 @@ Result<Exchange::Parcel> Exchange::receive(RegionId id) {
   message.msg_control = control.bytes;
   message.msg_controllen = sizeof(control.bytes);
   ssize_t n = -1;
-  // MSG_TRUNC: n is the size of what was sent, also where that is more than a note.
+  // MSG_TRUNC: n is the size of what was sent, also where that is more than a header.
   while ((n = ::recvmsg(postbox[raw(self)].in, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC)) < 0) {
     if (errno != EAGAIN && errno != EINTR)
       return fail_errno(Errc::io, "cannot receive descriptors from a peer");
-    KASANE_TRY(nobody_failed(id));
+    KASANE_TRY(check_no_failure(id));
     pollfd arrival{.fd = postbox[raw(self)].in, .events = POLLIN, .revents = 0};
     ::poll(&arrival, 1, kLookMs);
   }
@@ -206,18 +206,18 @@ Result<Exchange::Parcel> Exchange::receive(RegionId id) {
     const std::size_t count = std::min(fds.size(), (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int));
     std::memcpy(fds.data(), CMSG_DATA(rights), count * sizeof(int));
     std::transform(fds.begin(), fds.begin() + static_cast<std::ptrdiff_t>(count),
-                   std::back_inserter(parcel.fds), [](int fd) { return OwnedFd(fd); });
+                   std::back_inserter(received.fds), [](int fd) { return OwnedFd(fd); });
   }
-  if (n != sizeof(parcel.note) || parcel.note.region != raw(id) || parcel.note.first >= host.size()) {
+  if (n != sizeof(received.header) || received.header.region != raw(id) || received.header.first >= host.size()) {
     return fail(Errc::internal, "a malformed message of " + std::to_string(n) + " bytes about region " +
-                                    std::to_string(parcel.note.region) + " in attach of " + named(id));
+                                    std::to_string(received.header.region) + " in attach of " + named(id));
   }
-  if (parcel.fds.empty() || (message.msg_flags & MSG_CTRUNC) != 0) {
+  if (received.fds.empty() || (message.msg_flags & MSG_CTRUNC) != 0) {
     return fail(
         Errc::limit,
         "peers' regions arrived without all of their descriptors: raise the limit of open files (ulimit -n)");
   }
-  return parcel;
+  return received;
 }
 
 /// Nobody returns from attach() before everybody can reach every region: a handler on any rank may use them at once.
@@ -231,7 +231,7 @@ Result<void> Exchange::wait_for_all(RegionId id) {
     futex_wait(count, now, -1);
     now = count.load(std::memory_order_acquire);  // acquire: pairs with the others' fetch_add
   }
-  return (now & kFailed) != 0 ? nobody_failed(id) : Result<void>();
+  return (now & kFailed) != 0 ? check_no_failure(id) : Result<void>();
 }
 
 }  // namespace kasane::comm::shm

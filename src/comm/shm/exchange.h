@@ -75,11 +75,11 @@ struct Exchange {
 
  private:
   /// What goes before the descriptors of one message: those of the ranks in positions first, first + 1, …
-  struct Note {
+  struct DescriptorHeader {
     std::uint32_t region, first;
   };
-  struct Parcel {
-    Note note{};
+  struct ReceivedDescriptors {
+    DescriptorHeader header{};
     std::vector<OwnedFd> fds;
   };
 
@@ -87,10 +87,10 @@ struct Exchange {
   Result<void> lead(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers);
   Result<void> follow(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers);
   Result<void> wait_for_all(RegionId id);
-  Result<void> send(Rank to, const Note& note, std::span<const int> fds);
-  Result<Parcel> receive(RegionId id);
+  Result<void> send(Rank to, const DescriptorHeader& header, std::span<const int> fds);
+  Result<ReceivedDescriptors> receive(RegionId id);
   Result<SharedMap> map(RegionId id, std::size_t position, int fd, std::size_t bytes) const;
-  Result<void> nobody_failed(RegionId id) const;
+  Result<void> check_no_failure(RegionId id) const;
 };
 
 }  // namespace kasane::comm::shm

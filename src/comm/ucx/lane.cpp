@@ -144,7 +144,7 @@ bool Lane::connect(Endpoint& e) noexcept {
     return false;
   }
   used_.store(true, std::memory_order_relaxed);  // relaxed: a hint, see used()
-  news_ = true;
+  ring_needed_ = true;
   return true;
 }
 
@@ -472,7 +472,7 @@ void Lane::end_flush(Endpoint& e, bool ok) noexcept {
 
 /// UCX ends the flush that is under way with UCS_OK when it gives up an endpoint (seen with 1.13 over its shared memory), just before it says
 /// so. Whatever finished together with a failure cannot be believed.
-void Lane::doubt_finished() noexcept {
+void Lane::fail_doubtful() noexcept {
   for (Op* op = finished_.first; op != nullptr; op = op->next) {
     if (op->endpoint->failed && op->kind != Op::Kind::read && op->kind != Op::Kind::atomic) op->status = Status::peer_lost;
   }
@@ -550,7 +550,7 @@ void Lane::fail_waiting(Endpoint& e) noexcept {
 
 // ---- progress ------------------------------------------------------------------------------------------------------
 
-void Lane::turn(Turn& out) noexcept {
+void Lane::progress(CompletionBatch& out) noexcept {
   for (Op* part = fences_.take_all(); part != nullptr;) {
     Op* next = part->next;
     part->endpoint = &endpoints_[part->peer];
@@ -563,10 +563,10 @@ void Lane::turn(Turn& out) noexcept {
   if (lost_seen_ != peers_.lost_count.load(std::memory_order_relaxed)) abandon_lost();
   if (dirty_ != nullptr) flush_dirty();
   if (ucx_.ucp_worker_progress(worker_) != 0) out.moved = true;
-  if (any_failed_) [[unlikely]] doubt_finished();
+  if (any_failed_) [[unlikely]] fail_doubtful();
   if (given_up_ != 0) [[unlikely]] end_orphans();
   if (dirty_ != nullptr) flush_dirty();
-  while (out.count < Turn::kBatch) {
+  while (out.count < CompletionBatch::kBatch) {
     Op* op = finished_.pop();
     if (op == nullptr) break;
     Completion* done = op->done;
@@ -576,9 +576,9 @@ void Lane::turn(Turn& out) noexcept {
     const bool is_fence = op->kind == Op::Kind::fence;
     give(*op);
     if (is_fence) {
-      if (status != Status::ok) fence->lost.store(1, std::memory_order_relaxed);  // relaxed: ordered by one_less()
+      if (status != Status::ok) fence->lost.store(1, std::memory_order_relaxed);  // relaxed: ordered by part_ended()
       done = nullptr;
-      if (fence->one_less()) {
+      if (fence->part_ended()) {
         done = fence->done;
         status = fence->lost.load(std::memory_order_relaxed) != 0 ? Status::peer_lost : Status::ok;
         fence->claimed.store(0, std::memory_order_release);  // release: our reads of it are over

@@ -44,7 +44,7 @@ struct Fence {
   std::atomic<std::uint32_t> lost{0};          ///< some part ended with peer_lost
   Completion* done = nullptr;
   /// True for the last one.
-  bool one_less() noexcept { return left.fetch_sub(1, std::memory_order_acq_rel) == 1; }   // acq_rel: all parts before the last one's look
+  bool part_ended() noexcept { return left.fetch_sub(1, std::memory_order_acq_rel) == 1; }   // acq_rel: all parts before the last one's look
 };
 
 /// One operation under way. UCX's own request lies behind it, so posting takes no memory from anywhere.
@@ -123,7 +123,7 @@ struct Peers {
 };
 
 /// What a turn hands out, to be run after the lock was let go.
-struct Turn {
+struct CompletionBatch {
   static constexpr std::size_t kBatch = 64;
   struct Done {
     Completion* completion;
@@ -184,9 +184,9 @@ class Lane {
   Post send(std::uint32_t to, const Head&, std::span<const std::byte> payload) noexcept;
 
   /// True once after a post that left something for somebody else's look: a worker that nobody has armed yet, or a finished op.
-  bool take_news() noexcept { return std::exchange(news_, false) || finished_.first != nullptr; }
+  bool take_ring_needed() noexcept { return std::exchange(ring_needed_, false) || finished_.first != nullptr; }
   /// Makes progress once and takes out what has finished.
-  void turn(Turn&) noexcept;
+  void progress(CompletionBatch&) noexcept;
   /// Asks for an event; false if there may be something to do already.
   bool arm() noexcept;
   /// Has an endpoint of this lane failed that take_failed() has not told of?
@@ -213,7 +213,7 @@ class Lane {
   void abandon_lost() noexcept;
   void end_flush(Endpoint&, bool ok) noexcept;
   void fail_waiting(Endpoint&) noexcept;
-  void doubt_finished() noexcept;
+  void fail_doubtful() noexcept;
   void end_orphans() noexcept;
   void orphan(Endpoint&) noexcept;
   bool replace(std::uint32_t ops) noexcept;
@@ -248,7 +248,7 @@ class Lane {
   std::uint32_t given_up_ = 0;            ///< endpoints with given_up_ns
   struct Block;
   Block* blocks_ = nullptr;               ///< of ops made since, for those that are orphans
-  bool news_ = false;
+  bool ring_needed_ = false;
   std::uint32_t poster_ = 0;
   std::uint32_t lost_seen_ = 0;
   std::vector<void*> ending_;             ///< requests of endpoints that are being closed, and of flushes at the end

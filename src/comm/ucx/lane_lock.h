@@ -2,7 +2,7 @@
 // The lock of a lane, which is only ever tried, and the two flags by which nobody sleeps through what happens on it.
 //
 //   poller: try_lock ─▶ progress ─▶ unlock ─▶ wanted? ring              sleeper: lock free? arm, listen : want() ─▶ sleep
-//   watcher: event of an armed lane ─▶ heard() ─▶ ring
+//   watcher: event of an armed lane ─▶ event_taken() ─▶ ring
 //
 // **No wake-up is lost.** A sleeper reads the doorbell, looks for work, arms every lane, then sleeps unless the doorbell has moved.
 // (a) It got the lane's lock, made no progress and armed the lane: what comes later makes its event descriptor readable, and the watcher listens to it:
@@ -37,7 +37,7 @@ class LaneLock {
   }
 
   /// As try_lock(), but false means: who holds the lock rings when it lets go.
-  [[nodiscard]] bool lock_or_want() noexcept {
+  [[nodiscard]] bool lock_or_request_ring() noexcept {
     if (try_lock()) return true;
     wanted_.store(1, std::memory_order_seq_cst);                              // seq_cst, and claim(): (b) above
     return claim();
@@ -45,13 +45,13 @@ class LaneLock {
 
   /// Under the lock, after arming: true if the caller must enable the event descriptor again.
   [[nodiscard]] bool listen() noexcept {
-    if (listening_.load(std::memory_order_acquire) != 0) return false;        // acquire: pairs with heard()
+    if (listening_.load(std::memory_order_acquire) != 0) return false;        // acquire: pairs with event_taken()
     listening_.store(1, std::memory_order_relaxed);                           // relaxed: the descriptor's system call follows
     return true;
   }
 
   /// The watcher took the event off the descriptor, which is disabled now. Ring after this.
-  void heard() noexcept { listening_.store(0, std::memory_order_release); }   // release: the descriptor was disabled before
+  void event_taken() noexcept { listening_.store(0, std::memory_order_release); }   // release: the descriptor was disabled before
 
  private:
   bool claim() noexcept { return locked_.exchange(1, std::memory_order_seq_cst) == 0; }

@@ -93,7 +93,7 @@ std::vector<Interface> interfaces_here() {
 std::uint32_t network_of(const Interface& i) { return i.prefix == 0 ? 0 : i.address & ~std::uint32_t{0} << (32 - i.prefix); }
 
 /// The interface by which the kernel sends to an address; empty: no way there.
-std::string way_to(std::uint32_t address, const Place& here) {
+std::string way_to(std::uint32_t address, const RankLocation& here) {
   const Socket socket(SOCK_DGRAM);
   const sockaddr_in to = socket_address(address, 9);
   sockaddr_in from{};
@@ -107,10 +107,10 @@ std::string way_to(std::uint32_t address, const Place& here) {
 }
 
 /// What routes say: the interface by which a rank sends to rank 0's machine, and rank 0's by which it sends to the next machine.
-Result<std::vector<Network>> network_by_routes(OutOfBand& all, const std::vector<Place>& places) {
-  const Place& here = places[raw(all.rank())];
-  const std::vector<std::uint32_t> first = leaders(places);
-  const Place& there = places[here.machine == places[0].machine ? first[1] : 0];
+Result<std::vector<Network>> network_by_routes(OutOfBand& all, const std::vector<RankLocation>& locations) {
+  const RankLocation& here = locations[raw(all.rank())];
+  const std::vector<std::uint32_t> first = leaders(locations);
+  const RankLocation& there = locations[here.machine == locations[0].machine ? first[1] : 0];
   const auto is_here = [&](std::uint32_t a) { return std::any_of(here.interfaces.begin(), here.interfaces.end(), [a](const Interface& i) { return i.address == a; }); };
   std::string mine;
   for (const Interface& i : there.interfaces) {
@@ -119,8 +119,8 @@ Result<std::vector<Network>> network_by_routes(OutOfBand& all, const std::vector
   auto names = all.allgather(mine);
   KASANE_TRY(names);
   Network found{.text = "by routes", .why = "routes lead from it to the other hosts", .of_rank = {}};
-  for (std::uint32_t r = 0; r < places.size(); ++r) {
-    const auto& list = places[r].interfaces;
+  for (std::uint32_t r = 0; r < locations.size(); ++r) {
+    const auto& list = locations[r].interfaces;
     const auto i = std::find_if(list.begin(), list.end(), [&](const Interface& one) { return one.name == (*names)[r]; });
     if (i == list.end()) return std::vector<Network>{};
     found.of_rank.push_back(*i);
@@ -129,9 +129,9 @@ Result<std::vector<Network>> network_by_routes(OutOfBand& all, const std::vector
 }
 
 /// Collective. Every machine's first rank connects to every other's, over the network; the error is of all ranks, and names who fails.
-Result<void> try_network(OutOfBand& all, const std::vector<Place>& places, const Network& network) {
+Result<void> try_network(OutOfBand& all, const std::vector<RankLocation>& locations, const Network& network) {
   const std::uint32_t me = raw(all.rank());
-  const std::vector<std::uint32_t> first = leaders(places);
+  const std::vector<std::uint32_t> first = leaders(locations);
   const bool lead = std::find(first.begin(), first.end(), me) != first.end();
   const Socket listener(SOCK_STREAM);
   std::string port;
@@ -190,10 +190,10 @@ Result<void> try_network(OutOfBand& all, const std::vector<Place>& places, const
 
 }  // namespace
 
-// ---- places ------------------------------------------------------------------------------------------------------
+// ---- locations ------------------------------------------------------------------------------------------------------
 
-Place place_here() {
-  Place here;
+RankLocation location_here() {
+  RankLocation here;
   here.machine = first_line("/proc/sys/kernel/random/boot_id");
   for (const char* name : {"net", "pid", "ipc"}) here.machine += '.' + identity_of_namespace(name);
   struct statvfs shm{};
@@ -205,16 +205,16 @@ Place place_here() {
   return here;
 }
 
-std::string packed(const Place& p) {
+std::string packed(const RankLocation& p) {
   std::ostringstream out;
   out << p.machine << ' ' << p.free_shm << ' ' << p.user_names_transports << ' ' << p.user_names_devices << ' ' << p.rdma;
   for (const Interface& i : p.interfaces) out << ' ' << i.name << ' ' << i.address << ' ' << i.prefix << ' ' << i.megabits;
   return out.str();
 }
 
-Result<Place> unpacked(const std::string& text) {
+Result<RankLocation> unpacked(const std::string& text) {
   std::istringstream in(text);
-  Place p;
+  RankLocation p;
   if (!(in >> p.machine >> p.free_shm >> p.user_names_transports >> p.user_names_devices >> p.rdma)) {
     return fail(Errc::internal, "a rank does not say where it is: '" + text + "'");
   }
@@ -234,32 +234,32 @@ std::vector<std::string> rdma_ports() {
   return found;
 }
 
-std::vector<std::uint32_t> leaders(const std::vector<Place>& places) {
+std::vector<std::uint32_t> leaders(const std::vector<RankLocation>& locations) {
   std::vector<std::uint32_t> first;
   std::set<std::string> seen;
-  for (std::uint32_t r = 0; r < places.size(); ++r) {
-    if (seen.insert(places[r].machine).second) first.push_back(r);
+  for (std::uint32_t r = 0; r < locations.size(); ++r) {
+    if (seen.insert(locations[r].machine).second) first.push_back(r);
   }
   return first;
 }
 
 // ---- which network -----------------------------------------------------------------------------------------------
 
-std::vector<Network> common_networks(const std::vector<Place>& places) {
+std::vector<Network> common_networks(const std::vector<RankLocation>& locations) {
   std::vector<std::pair<std::uint32_t, Network>> found;   // the slowest rank's speed
-  const std::vector<std::uint32_t> first = leaders(places);
-  for (const Interface& i : places[0].interfaces) {
+  const std::vector<std::uint32_t> first = leaders(locations);
+  for (const Interface& i : locations[0].interfaces) {
     Network network{.text = address_text(network_of(i)) + "/" + std::to_string(i.prefix), .why = {}, .of_rank = {}};
     std::uint32_t slowest = ~std::uint32_t{0};
-    for (const Place& place : places) {
-      const auto same = std::find_if(place.interfaces.begin(), place.interfaces.end(), [&](const Interface& other) {
+    for (const RankLocation& location : locations) {
+      const auto same = std::find_if(location.interfaces.begin(), location.interfaces.end(), [&](const Interface& other) {
         return other.prefix == i.prefix && network_of(other) == network_of(i);
       });
-      if (same == place.interfaces.end()) break;
+      if (same == location.interfaces.end()) break;
       network.of_rank.push_back(*same);
       slowest = std::min(slowest, same->megabits);
     }
-    if (network.of_rank.size() != places.size()) continue;
+    if (network.of_rank.size() != locations.size()) continue;
     // Bridges of containers and virtual machines have one address on every host, and join none.
     std::set<std::uint32_t> addresses;
     for (const std::uint32_t r : first) addresses.insert(network.of_rank[r].address);
@@ -274,28 +274,28 @@ std::vector<Network> common_networks(const std::vector<Place>& places) {
   return networks;
 }
 
-Result<Network> choose_network(OutOfBand& all, const std::vector<Place>& places) {
-  auto candidates = common_networks(places);
+Result<Network> choose_network(OutOfBand& all, const std::vector<RankLocation>& locations) {
+  auto candidates = common_networks(locations);
   std::string why = "no network has an interface of each";
-  if (places.size() == 1) {   // kasane info: nobody to reach
+  if (locations.size() == 1) {   // kasane info: nobody to reach
     if (candidates.empty()) return fail(Errc::unsupported, "no interface but the loopback is up and has an IPv4 address");
     candidates[0].why = "it is the fastest here; a job takes the fastest network that all its hosts have";
     return std::move(candidates[0]);
   }
   for (const bool by_routes : {false, true}) {
     if (by_routes) {
-      auto routed = network_by_routes(all, places);
+      auto routed = network_by_routes(all, locations);
       KASANE_TRY(routed);
       candidates = std::move(*routed);
     }
     for (Network& network : candidates) {
-      const Result<void> works = try_network(all, places, network);
+      const Result<void> works = try_network(all, locations, network);
       if (works) return std::move(network);
       why = works.error().message;
     }
   }
   std::string here;
-  for (const Interface& i : places[raw(all.rank())].interfaces) here += (here.empty() ? "" : ", ") + text(i);
+  for (const Interface& i : locations[raw(all.rank())].interfaces) here += (here.empty() ? "" : ", ") + text(i);
   return fail(Errc::unsupported, "the hosts of the job do not reach each other by IPv4 (" + why + "); interfaces here: " +
                                      (here.empty() ? "none but the loopback" : here) + ". Open the firewall between them, or name what joins them: UCX_NET_DEVICES");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Over what UCX may join the ranks of a job: which are on one machine, and over which one network hosts reach each other.
 //
-//   Place (each rank's own) ── allgather ──▶ same machine?   all: shared memory, no socket that anybody could connect to
+//   RankLocation (each rank's own) ── allgather ──▶ same machine?   all: shared memory, no socket that anybody could connect to
 //                                       └──▶ networks that all machines have an interface on, fastest first ─▶ tried ─▶ one interface a rank
 //
 // UCX's TCP serves whoever connects: its first word is a constant, and then its messages may write anywhere (docs/design/comm_ucx.md). So as
@@ -28,7 +28,7 @@ struct Interface {
 };
 
 /// What a rank tells the others about where it is.
-struct Place {
+struct RankLocation {
   std::string machine;               ///< equal where processes share memory, process numbers and a network
   std::uint64_t free_shm = 0;        ///< bytes in /dev/shm
   bool user_names_transports = false, user_names_devices = false;   ///< UCX_TLS, UCX_NET_DEVICES
@@ -36,15 +36,15 @@ struct Place {
   std::vector<Interface> interfaces;   ///< but for the loopback
 };
 
-Place place_here();
-std::string packed(const Place&);
-Result<Place> unpacked(const std::string&);
+RankLocation location_here();
+std::string packed(const RankLocation&);
+Result<RankLocation> unpacked(const std::string&);
 
 /// Names of the devices whose ports are up, as UCX_NET_DEVICES takes them.
 std::vector<std::string> rdma_ports();
 
 /// The first rank of each machine.
-std::vector<std::uint32_t> leaders(const std::vector<Place>&);
+std::vector<std::uint32_t> leaders(const std::vector<RankLocation>&);
 
 /// One interface for each rank, all on one network or joined by routes.
 struct Network {
@@ -54,11 +54,11 @@ struct Network {
 };
 
 /// Networks on which every machine has an interface with an address that no other has; fastest first, else in rank 0's order.
-std::vector<Network> common_networks(const std::vector<Place>&);
+std::vector<Network> common_networks(const std::vector<RankLocation>&);
 
 /// Collective: the first of the common networks, or else of what the kernel's routes say, over which all machines reach each other, tried by
 /// connecting. The error names ranks and addresses that do not.
-Result<Network> choose_network(OutOfBand&, const std::vector<Place>&);
+Result<Network> choose_network(OutOfBand&, const std::vector<RankLocation>&);
 
 std::string address_text(std::uint32_t address);
 std::string text(const Interface&);   ///< "eth0 (10.0.0.5/24, 10000 Mb/s)"

@@ -30,8 +30,8 @@ struct Paths {
   std::vector<std::uint32_t> peers;    ///< addresses that may connect to us; empty: anybody's
 };
 
-/// Collective. places: of all ranks. within_hosts: UCX also joins ranks of one host. transports: in UCX_TLS's place, or empty.
-Result<Paths> choose_paths(OutOfBand&, const std::vector<Place>& places, bool within_hosts, const std::string& transports);
+/// Collective. locations: of all ranks. within_hosts: UCX also joins ranks of one host. transports: in UCX_TLS's place, or empty.
+Result<Paths> choose_paths(OutOfBand&, const std::vector<RankLocation>& locations, bool within_hosts, const std::string& transports);
 
 /// UCX's receive queues of a lane: entries, and buffers behind them.
 struct Queues {
@@ -39,6 +39,6 @@ struct Queues {
 };
 
 /// As many lanes, and as large queues, as all ranks of this machine can have in what is free in /dev/shm.
-Result<Queues> fit_queues(const std::vector<Place>& places, std::uint32_t rank, std::uint32_t lanes);
+Result<Queues> fit_queues(const std::vector<RankLocation>& locations, std::uint32_t rank, std::uint32_t lanes);
 
 }  // namespace kasane::comm::ucx

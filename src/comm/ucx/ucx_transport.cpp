@@ -69,8 +69,8 @@ std::string text(const Library& ucx, ucs_status_t status) { return ucx.ucs_statu
 }
 
 /// A reply that could not be sent yet; there is a place for every request that any peer can have open.
-struct LateReply {
-  LateReply* next = nullptr;
+struct UnsentReply {
+  UnsentReply* next = nullptr;
   std::uint64_t stamp = 0, value = 0;
 };
 
@@ -81,13 +81,13 @@ struct FenceSlot {
 
 struct PeerState {
   std::atomic<std::uint32_t> credits{kCredits};       ///< messages that we may still send
-  std::atomic<std::uint32_t> owed{0};                 ///< messages handled, not yet given back
+  std::atomic<std::uint32_t> unreturned{0};                 ///< messages handled, not yet given back
   std::atomic<std::uint32_t> rings{0};                ///< doorbells (bits) that it must still be told of
   std::atomic<std::uint32_t> leaving{0};              ///< it said bye
   std::atomic<std::uint32_t> suspect{0};              ///< lost, but not reported
   std::atomic<int> why{0};
-  std::atomic<std::uint32_t> heard{0};                ///< it has sent us something
-  bool told_bye = false;                              ///< at the end
+  std::atomic<std::uint32_t> has_sent{0};                ///< it has sent us something
+  bool sent_bye = false;                              ///< at the end
 };
 
 class UcxTransport final : public MailboxTransport {
@@ -121,7 +121,7 @@ class UcxTransport final : public MailboxTransport {
 
   bool lost(Rank r) const noexcept override {
     KASANE_CHECK_OP(raw(r), <, ranks());
-    return gone(raw(r));
+    return is_lost(raw(r));
   }
 
   bool arm() noexcept override;
@@ -160,17 +160,17 @@ class UcxTransport final : public MailboxTransport {
   bool control(std::uint32_t to, const Head&, std::span<const std::byte> payload = {}) noexcept;
   bool answer(Rank requester, std::uint32_t slot, std::uint64_t stamp, std::uint64_t value, std::span<const std::byte> bytes = {}) noexcept;
   bool take_credit(std::uint32_t peer) noexcept;
-  bool give_credits(std::uint32_t peer) noexcept;
+  bool return_credits(std::uint32_t peer) noexcept;
   void note_due() noexcept;
   bool retry_due() noexcept;
   bool retry_replies() noexcept;
-  [[nodiscard]] LateReply& late(std::uint32_t peer, std::uint32_t slot) const noexcept {
-    return late_[std::size_t{peer} * kReplySlots + slot];
+  [[nodiscard]] UnsentReply& unsent(std::uint32_t peer, std::uint32_t slot) const noexcept {
+    return unsent_[std::size_t{peer} * kReplySlots + slot];
   }
 
   bool visit(std::uint32_t index) noexcept;
   void take_failures(Lane&) noexcept;
-  void settle_suspects() noexcept;
+  void report_suspects() noexcept;
   bool run_messages() noexcept;
   bool run_batch() noexcept;
   [[nodiscard]] bool messages_wait() const noexcept {
@@ -180,9 +180,9 @@ class UcxTransport final : public MailboxTransport {
   void arrived(const Head&, std::span<const std::byte> payload) noexcept;
   static void on_event(void* self, std::uint32_t lane) noexcept;
 
-  [[nodiscard]] bool is_neighbour(std::uint32_t r) const noexcept;
-  [[nodiscard]] bool gone(std::uint32_t r) const noexcept { return peers_.lost[r].load(std::memory_order_relaxed) != 0; }  // relaxed: seen later
-  void say_bye(std::uint32_t r) noexcept;
+  [[nodiscard]] bool has_connection(std::uint32_t r) const noexcept;
+  [[nodiscard]] bool is_lost(std::uint32_t r) const noexcept { return peers_.lost[r].load(std::memory_order_relaxed) != 0; }  // relaxed: seen later
+  void send_bye(std::uint32_t r) noexcept;
   bool all_ended() noexcept;
   template <class F>
   void progress_until(const F& ready) noexcept;
@@ -204,14 +204,14 @@ class UcxTransport final : public MailboxTransport {
   OwnMessages own_messages_;
   ReplySlots replies_{kReplySlots};
   std::unique_ptr<FenceSlot[]> fences_;
-  LateReply* late_ = nullptr;
-  std::size_t late_bytes_ = 0;
+  UnsentReply* unsent_ = nullptr;
+  std::size_t unsent_bytes_ = 0;
 
   alignas(64) std::atomic<std::uint32_t> gate_{0};        ///< number + 1 of the thread that runs handlers
   alignas(64) std::atomic<std::uint32_t> due_{0};          ///< something that was refused waits to be sent
-  TakeAllStack<LateReply> late_replies_;
-  std::atomic<std::uint32_t> suspects_{0};                 ///< 1: some peer is lost and not reported
-  std::atomic<std::uint32_t> attention_{0};                ///< lanes (bits) that had an event
+  TakeAllStack<UnsentReply> unsent_replies_;
+  std::atomic<std::uint32_t> any_suspect_{0};                 ///< 1: some peer is lost and not reported
+  std::atomic<std::uint32_t> event_lanes_{0};                ///< lanes (bits) that had an event
   std::atomic<std::uint32_t> inbound_user_{0};             ///< number + 1 of the thread that posts on lane 0
 };
 
@@ -295,22 +295,22 @@ Result<void> UcxTransport::start(const Options& options) {
 
 /// Collective, and so is its failure.
 Result<void> UcxTransport::settle_paths(const Options& options) {
-  Place here = place_here();
+  RankLocation here = location_here();
   here.user_names_transports = here.user_names_transports || !options.tls.empty();
   auto all = exchange_.allgather(packed(here));
   KASANE_TRY(all);
-  std::vector<Place> places;
+  std::vector<RankLocation> locations;
   for (const std::string& one : *all) {
     auto place = unpacked(one);
     KASANE_TRY(place);
-    places.push_back(std::move(*place));
+    locations.push_back(std::move(*place));
   }
-  auto paths = choose_paths(exchange_, places, options.within_hosts, options.tls);
+  auto paths = choose_paths(exchange_, locations, options.within_hosts, options.tls);
   KASANE_TRY(paths);
   paths_ = std::move(*paths);
   queues_ = {.lanes = options.lanes == 0 ? default_lanes() : std::min(options.lanes, kMaxLanes)};
   if (!paths_.through_memory) return {};
-  auto queues = fit_queues(places, raw(rank()), queues_.lanes);
+  auto queues = fit_queues(locations, raw(rank()), queues_.lanes);
   KASANE_TRY(everybody(exchange_, queues ? Result<void>{} : Result<void>(tl::unexpected<Error>(queues.error())), "UCX"));
   queues_ = *queues;
   return {};
@@ -400,10 +400,10 @@ Result<void> UcxTransport::reserve() {
   if (ranks() > 1 && !inbox_.create(std::size_t{ranks() - 1} * kCredits)) return fail_errno(Errc::out_of_memory, "no memory for messages of UCX");
   if (!replies_.reserve_bytes()) return fail_errno(Errc::out_of_memory, "no memory for answers of UCX");
   fences_ = std::make_unique<FenceSlot[]>(kFences);
-  late_bytes_ = std::size_t{ranks()} * kReplySlots * sizeof(LateReply);
-  void* p = ::mmap(nullptr, late_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  unsent_bytes_ = std::size_t{ranks()} * kReplySlots * sizeof(UnsentReply);
+  void* p = ::mmap(nullptr, unsent_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return fail_errno(Errc::out_of_memory, "no memory for replies of UCX");
-  late_ = static_cast<LateReply*>(p);   // zeroed memory is a LateReply that waits for nothing
+  unsent_ = static_cast<UnsentReply*>(p);   // zeroed memory is a UnsentReply that waits for nothing
   return {};
 }
 
@@ -472,12 +472,12 @@ UcxTransport::~UcxTransport() {
   for (auto& lane : lanes_) lane->flush_all();
   progress_until([&] { return all_ended(); });
   for (std::uint32_t r = 0; r < ranks(); ++r) {
-    if (is_neighbour(r)) say_bye(r);
+    if (has_connection(r)) send_bye(r);
   }
   progress_until([&] {
     for (std::uint32_t r = 0; r < ranks(); ++r) {
-      if (!is_neighbour(r) || gone(r)) continue;
-      say_bye(r);   // to those that we have only heard of by their bye
+      if (!has_connection(r) || is_lost(r)) continue;
+      send_bye(r);   // to those that we have only heard of by their bye
       if (states_[r].leaving.load(std::memory_order_relaxed) == 0) return false;   // relaxed: this thread progresses lane 0
     }
     return true;
@@ -490,19 +490,19 @@ UcxTransport::~UcxTransport() {
   release();
 }
 
-bool UcxTransport::is_neighbour(std::uint32_t r) const noexcept {
+bool UcxTransport::has_connection(std::uint32_t r) const noexcept {
   if (r == raw(rank())) return false;
-  return states_[r].heard.load(std::memory_order_relaxed) != 0 ||   // relaxed: as above
+  return states_[r].has_sent.load(std::memory_order_relaxed) != 0 ||   // relaxed: as above
          std::any_of(lanes_.begin(), lanes_.end(), [r](const auto& lane) { return lane->connected(r); });
 }
 
-void UcxTransport::say_bye(std::uint32_t r) noexcept {
-  if (states_[r].told_bye || gone(r)) return;
+void UcxTransport::send_bye(std::uint32_t r) noexcept {
+  if (states_[r].sent_bye || is_lost(r)) return;
   const Head bye{.from = raw(rank()), .kind = Wire::bye};
   // Over a connection that stands, if there is one.
   const auto known = std::find_if(lanes_.begin(), lanes_.end(), [r](const auto& lane) { return lane->connected(r); });
   Lane& lane = known != lanes_.end() ? **known : *lanes_[0];
-  states_[r].told_bye = lane.send(r, bye, {}) == Post::done;
+  states_[r].sent_bye = lane.send(r, bye, {}) == Post::done;
 }
 
 bool UcxTransport::all_ended() noexcept {
@@ -518,10 +518,10 @@ void UcxTransport::progress_until(const F& ready) noexcept {
   for (int looks = 0; !ready() && (looks < kFewestLooks || now_ns() < deadline); ++looks) {   // it may be we who were not running all that time
     bool moved = false;
     for (auto& lane : lanes_) {
-      Turn turn;
-      lane->turn(turn);
+      CompletionBatch batch;
+      lane->progress(batch);
       take_failures(*lane);
-      moved = moved || turn.moved;
+      moved = moved || batch.moved;
     }
     if (!moved) ::sched_yield();   // the others must get there too
   }
@@ -532,7 +532,7 @@ void UcxTransport::release() noexcept {
     if (region.handle != nullptr) ucx_->ucp_mem_unmap(peers_.context, region.handle);
   }
   if (peers_.context != nullptr) ucx_->ucp_cleanup(peers_.context);
-  if (late_ != nullptr) ::munmap(late_, late_bytes_);
+  if (unsent_ != nullptr) ::munmap(unsent_, unsent_bytes_);
 }
 
 // ---- regions -------------------------------------------------------------------------------------------------------
@@ -620,9 +620,9 @@ Post UcxTransport::post(const F& on_lane) noexcept {
     if (lane.lock.try_lock()) {
       lane.set_poster(thread_number());
       const Post result = on_lane(lane);
-      const bool news = lane.take_news();
+      const bool ring = lane.take_ring_needed();
       unlock(lane);
-      if (news) ring_messages();   // who sleeps has not armed this lane, or must fetch what is finished
+      if (ring) ring_messages();   // who sleeps has not armed this lane, or must fetch what is finished
       return result;
     }
     if (++index == count) index = 0;
@@ -688,9 +688,9 @@ Post UcxTransport::fence(Rank target, Completion* done) noexcept {
     lanes_[i]->push_fence(part);
   }
   ring_messages();   // somebody must take the parts out
-  if (!slot->fence.one_less()) return Post::pending;
+  if (!slot->fence.part_ended()) return Post::pending;
   // Others have done all of it meanwhile, and have left the completion to us.
-  const bool lost = slot->fence.lost.load(std::memory_order_relaxed) != 0;   // relaxed: ordered by one_less()
+  const bool lost = slot->fence.lost.load(std::memory_order_relaxed) != 0;   // relaxed: ordered by part_ended()
   slot->fence.claimed.store(0, std::memory_order_release);                   // release: our reads are over
   if (!lost) return Post::done;
   return post([&](Lane& lane) { return lane.lost(done); });
@@ -716,7 +716,7 @@ Post UcxTransport::deliver(Rank to, Wire kind, HandlerId id, std::span<const std
     return Post::done;
   }
   // Before its credits, which it gives back no more: a message ends here, and test() says of a request that its peer is lost.
-  if (gone(raw(to))) return Post::done;
+  if (is_lost(raw(to))) return Post::done;
   if (!take_credit(raw(to))) return Post::again;
   const Head head{.from = raw(rank()), .kind = kind, .name = static_cast<std::uint16_t>(raw(id)), .slot = slot, .stamp = stamp};
   const Post result = post([&](Lane& lane) { return lane.send(raw(to), head, payload); });
@@ -750,10 +750,10 @@ void UcxTransport::reply_with(ReplyToken token, std::uint64_t value, std::span<c
   }
   if (answer(token.requester, token.slot, token.stamp, value, bytes)) return;
   // The request's place: nobody else uses it before this reply has arrived. It goes without its bytes.
-  LateReply& entry = late(raw(token.requester), token.slot);
+  UnsentReply& entry = unsent(raw(token.requester), token.slot);
   entry.stamp = token.stamp;
   entry.value = value;
-  late_replies_.push(&entry);
+  unsent_replies_.push(&entry);
   note_due();
 }
 
@@ -777,7 +777,7 @@ ucs_status_t UcxTransport::on_message(void* self, const void*, std::size_t, void
 
 void UcxTransport::arrived(const Head& head, std::span<const std::byte> payload) noexcept {
   // relaxed: for the end, when this thread is the only one.
-  if (states_[head.from].heard.load(std::memory_order_relaxed) == 0) states_[head.from].heard.store(1, std::memory_order_relaxed);
+  if (states_[head.from].has_sent.load(std::memory_order_relaxed) == 0) states_[head.from].has_sent.store(1, std::memory_order_relaxed);
   switch (head.kind) {
     case Wire::message:
     case Wire::request:
@@ -807,25 +807,25 @@ void UcxTransport::note_due() noexcept {
   ring_messages();
 }
 
-bool UcxTransport::give_credits(std::uint32_t peer) noexcept {
-  auto& owed = states_[peer].owed;
+bool UcxTransport::return_credits(std::uint32_t peer) noexcept {
+  auto& unreturned = states_[peer].unreturned;
   // relaxed, here and below: a number that is passed on; the handlers' effects are ordered by nothing.
-  const std::uint32_t count = owed.exchange(0, std::memory_order_relaxed);
+  const std::uint32_t count = unreturned.exchange(0, std::memory_order_relaxed);
   if (count == 0) return true;
   if (control(peer, {.from = raw(rank()), .kind = Wire::credit, .value = count})) return true;
-  owed.fetch_add(count, std::memory_order_relaxed);
+  unreturned.fetch_add(count, std::memory_order_relaxed);
   return false;
 }
 
 bool UcxTransport::retry_replies() noexcept {
   bool all = true;
-  for (LateReply* entry = late_replies_.take_all(); entry != nullptr;) {
-    LateReply* next = entry->next;
-    const auto index = static_cast<std::size_t>(entry - late_);
+  for (UnsentReply* entry = unsent_replies_.take_all(); entry != nullptr;) {
+    UnsentReply* next = entry->next;
+    const auto index = static_cast<std::size_t>(entry - unsent_);
     const ReplyToken token{Rank{static_cast<std::uint32_t>(index / kReplySlots)}, static_cast<std::uint32_t>(index % kReplySlots), entry->stamp};
     if (!answer(token.requester, token.slot, token.stamp, entry->value)) {
       all = false;
-      late_replies_.push(entry);
+      unsent_replies_.push(entry);
     }
     entry = next;
   }
@@ -838,7 +838,7 @@ bool UcxTransport::retry_due() noexcept {
   bool all = retry_replies();
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     if (r == raw(rank())) continue;
-    if (states_[r].owed.load(std::memory_order_relaxed) >= kCreditBatch) all = give_credits(r) && all;   // relaxed: as give_credits()
+    if (states_[r].unreturned.load(std::memory_order_relaxed) >= kCreditBatch) all = return_credits(r) && all;   // relaxed: as return_credits()
     const std::uint32_t rings = states_[r].rings.exchange(0, std::memory_order_acquire);                 // acquire: pairs with wake()
     for (std::uint32_t d = 0; d < 2; ++d) {
       if ((rings >> d & 1) != 0) wake(Rank{r}, Doorbell{d});   // notes itself again if it is refused
@@ -859,11 +859,11 @@ bool UcxTransport::poll() noexcept {
   // Everything comes to lane 0; another one has news only while something of its own is under way, or when a peer goes. Over TCP a look is a system call.
   if (mine != 0 && (lanes_[mine]->busy() || (number % kIdleLaneEvery == 0 && lanes_[mine]->used()))) any = visit(mine) || any;
   any = visit(0) || any;
-  const std::uint32_t attention = attention_.load(std::memory_order_relaxed);          // relaxed: a hint; arm() finds what is missed
+  const std::uint32_t event_lanes = event_lanes_.load(std::memory_order_relaxed);          // relaxed: a hint; arm() finds what is missed
   for (std::uint32_t i = 1; i < lanes_.size(); ++i) {
-    if (i != mine && (lanes_[i]->busy() || (attention >> i & 1) != 0)) any = visit(i) || any;
+    if (i != mine && (lanes_[i]->busy() || (event_lanes >> i & 1) != 0)) any = visit(i) || any;
   }
-  if (suspects_.load(std::memory_order_relaxed) != 0) settle_suspects();               // relaxed: seen in a later poll
+  if (any_suspect_.load(std::memory_order_relaxed) != 0) report_suspects();               // relaxed: seen in a later poll
   const bool ran = run_messages();
   // A handler that asks for progress is told that there was none, as over shared memory; its lanes were looked after all the same.
   if (gate_.load(std::memory_order_relaxed) == me + 1) return false;                    // relaxed: only our own number matters
@@ -874,15 +874,15 @@ bool UcxTransport::visit(std::uint32_t index) noexcept {
   Lane& lane = *lanes_[index];
   if (!lane.lock.try_lock()) return false;
   const std::uint32_t bit = std::uint32_t{1} << index;
-  if ((attention_.load(std::memory_order_relaxed) & bit) != 0) attention_.fetch_and(~bit, std::memory_order_relaxed);  // relaxed: a hint
-  Turn turn;
-  turn.runner = thread_number();
-  lane.turn(turn);
+  if ((event_lanes_.load(std::memory_order_relaxed) & bit) != 0) event_lanes_.fetch_and(~bit, std::memory_order_relaxed);  // relaxed: a hint
+  CompletionBatch batch;
+  batch.runner = thread_number();
+  lane.progress(batch);
   if (lane.any_failed()) [[unlikely]] take_failures(lane);
   unlock(lane);
-  turn.run();
-  if (turn.for_others) ring_messages();   // who posted it may sleep
-  return turn.moved;
+  batch.run();
+  if (batch.for_others) ring_messages();   // who posted it may sleep
+  return batch.moved;
 }
 
 /// Under the lane's lock.
@@ -892,25 +892,25 @@ void UcxTransport::take_failures(Lane& lane) noexcept {
     lane.abandon(raw(peer));
     // acq_rel: what arrived from it before, before; and the first to say so.
     if (peers_.lost[raw(peer)].exchange(1, std::memory_order_acq_rel) != 0) continue;
-    states_[raw(peer)].why.store(why, std::memory_order_relaxed);      // relaxed, both: published by suspects_
+    states_[raw(peer)].why.store(why, std::memory_order_relaxed);      // relaxed, both: published by any_suspect_
     states_[raw(peer)].suspect.store(1, std::memory_order_relaxed);
     peers_.lost_count.fetch_add(1, std::memory_order_release);         // release: the flag before its count
-    suspects_.store(1, std::memory_order_release);                     // release: as above
-    attention_.store(~std::uint32_t{0}, std::memory_order_relaxed);    // relaxed: a hint; every lane gives it up
+    any_suspect_.store(1, std::memory_order_release);                     // release: as above
+    event_lanes_.store(~std::uint32_t{0}, std::memory_order_relaxed);    // relaxed: a hint; every lane gives it up
     ring_messages();                                                   // who waits for an answer of it sleeps in vain
   }
 }
 
 /// Reports peers that are lost, unless they have said bye: that may still lie unread in lane 0.
-void UcxTransport::settle_suspects() noexcept {
+void UcxTransport::report_suspects() noexcept {
   Lane& inbound = *lanes_[0];
   if (!inbound.lock.try_lock()) return;
   for (int i = 0; i < kBatch && ucx_->ucp_worker_progress(inbound.worker()) != 0; ++i) {}
-  const bool some = suspects_.exchange(0, std::memory_order_acquire) != 0;   // acquire: pairs with take_failures()
+  const bool some = any_suspect_.exchange(0, std::memory_order_acquire) != 0;   // acquire: pairs with take_failures()
   unlock(inbound);
   if (!some) return;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
-    if (states_[r].suspect.exchange(0, std::memory_order_relaxed) == 0) continue;   // relaxed: ordered by suspects_
+    if (states_[r].suspect.exchange(0, std::memory_order_relaxed) == 0) continue;   // relaxed: ordered by any_suspect_
     if (states_[r].leaving.load(std::memory_order_relaxed) != 0) continue;          // relaxed: written under the lock that we held
     report_lost(Rank{r}, ucx_->ucs_status_string(static_cast<ucs_status_t>(states_[r].why.load(std::memory_order_relaxed))));
   }
@@ -940,8 +940,8 @@ bool UcxTransport::run_batch() noexcept {
       const std::uint32_t from = message->head.from;
       run_handler(message->head.name, from, {message->payload, message->bytes}, message->head.slot, message->head.stamp);
       inbox_.pop();
-      // relaxed: as give_credits()
-      if (states_[from].owed.fetch_add(1, std::memory_order_relaxed) + 1 >= kCreditBatch && !give_credits(from)) note_due();
+      // relaxed: as return_credits()
+      if (states_[from].unreturned.fetch_add(1, std::memory_order_relaxed) + 1 >= kCreditBatch && !return_credits(from)) note_due();
     }
     if (own_message != nullptr) {
       run_handler(own_message->handler, raw(rank()), {own_message->payload, own_message->bytes}, own_message->slot, own_message->stamp);
@@ -956,8 +956,8 @@ bool UcxTransport::run_batch() noexcept {
 /// In the watcher's thread.
 void UcxTransport::on_event(void* self, std::uint32_t index) noexcept {
   auto& transport = *static_cast<UcxTransport*>(self);
-  transport.attention_.fetch_or(std::uint32_t{1} << index, std::memory_order_relaxed);   // relaxed: the ring publishes it
-  transport.lanes_[index]->lock.heard();
+  transport.event_lanes_.fetch_or(std::uint32_t{1} << index, std::memory_order_relaxed);   // relaxed: the ring publishes it
+  transport.lanes_[index]->lock.event_taken();
   transport.ring_messages();
 }
 
@@ -968,14 +968,14 @@ bool UcxTransport::arm() noexcept {
   for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = *lanes_[i];
     if (i != 0 && !lane.used()) continue;       // its first endpoint rings
-    if (!lane.lock.lock_or_want()) continue;    // who holds it rings when it lets go
+    if (!lane.lock.lock_or_request_ring()) continue;    // who holds it rings when it lets go
     const bool armed = lane.arm();
     if (armed && lane.lock.listen()) watcher_.enable(lane.event_fd(), i);
     unlock(lane);
     if (armed) continue;
     // Arming takes events off the descriptor, maybe before the watcher has heard of them: who sleeps already, or is about to, is told in its place.
     ring_messages();
-    attention_.fetch_or(std::uint32_t{1} << i, std::memory_order_relaxed);   // relaxed: for this thread's own next poll
+    event_lanes_.fetch_or(std::uint32_t{1} << i, std::memory_order_relaxed);   // relaxed: for this thread's own next poll
     return false;
   }
   return !messages_wait();   // arming makes progress: what came with it has no event any more

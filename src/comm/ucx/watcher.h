@@ -14,15 +14,15 @@ namespace kasane::comm::ucx {
 
 class Watcher {
  public:
-  /// heard(context, index): descriptor `index` had an event and is disabled now.
-  using Heard = void (*)(void* context, std::uint32_t index) noexcept;
+  /// on_event(context, index): descriptor `index` had an event and is disabled now.
+  using OnEvent = void (*)(void* context, std::uint32_t index) noexcept;
 
   Watcher() = default;
   ~Watcher() { stop(); }
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
-  Result<void> start(Heard, void* context);
+  Result<void> start(OnEvent, void* context);
   void stop() noexcept;
   /// Adds fd, disabled.
   Result<void> add(int fd, std::uint32_t index);
@@ -32,7 +32,7 @@ class Watcher {
   void loop() const noexcept;
   int epoll_ = -1;
   int stop_ = -1;
-  Heard heard_ = nullptr;
+  OnEvent on_event_ = nullptr;
   void* context_ = nullptr;
   std::thread thread_;
 };
