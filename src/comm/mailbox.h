@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every transport needs to receive messages and to find memory, once for all of them: the table of handlers, the table of
-// attached regions, the calls of a rank to itself, and the checks of arguments. How bytes travel is the transport's.
+// What every transport needs to receive messages and to find memory, once for all of them: the table of
+// handlers, the table of attached regions, the operations of a rank on its own memory, and the checks of
+// arguments. Each transport adds how bytes travel.
 //
-//   attach()  ─▶ may_attach(), [the transport tells the other ranks], publish()      read, write, … ─▶ here() or checked()
-//   [a message arrives] ─▶ run_handler()                                             [to oneself]   ─▶ write_here(), atomic_here(), …
+//   attach()            ─▶ may_attach(), [the ranks exchange what they need], new_region(), publish()
+//   read, write, …      ─▶ checked() or here()      if it is mapped here ─▶ read_here(), write_here(), …
+//   [a message arrives] ─▶ run_handler()
 //
-// Thread safety: may_attach(), new_region(), publish() and set_handler(): one thread, at start. The rest: any thread, also a fault handler.
-// Invariants: a region's bases do not change once its size is published; a handler runs only for arguments that were checked.
+// Thread safety: may_attach(), new_region(), publish() and set_handler(): one thread, at start. The rest: any
+// thread, also a fault handler.
+// Invariants: a region's bases do not change once its size is published; a handler runs only after its
+// arguments were checked.
 #pragma once
 
 #include <array>
@@ -30,14 +34,15 @@ struct AttachedRegion {
 };
 using AttachedRegions = std::array<AttachedRegion, kMaxRegions>;
 
-/// A transport with the tables of handlers and regions; the base class of all that move bytes themselves.
+/// A transport with these tables; the base class of all transports that move bytes themselves.
 class MailboxTransport : public Transport {
  public:
   [[nodiscard]] std::byte* mapped(Rank r, RegionId id) const noexcept final {
     KASANE_CHECK_OP(raw(r), <, ranks());
     KASANE_CHECK_OP(raw(id), <, kMaxRegions);
     const AttachedRegion& region = regions_[raw(id)];
-    return region.bytes.load(std::memory_order_acquire) == 0 ? nullptr : region.base[raw(r)];   // acquire: pairs with publish()
+    // acquire: pairs with publish().
+    return region.bytes.load(std::memory_order_acquire) == 0 ? nullptr : region.base[raw(r)];
   }
   void set_handler(HandlerId id, Handler fn, void* context) noexcept final {
     KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
@@ -49,7 +54,7 @@ class MailboxTransport : public Transport {
   [[nodiscard]] Bells& bells() const noexcept { return bells_; }
 
  protected:
-  /// bells: this rank's; they outlive the transport.
+  /// bells: this rank's doorbells; they outlive the transport.
   MailboxTransport(Rank rank, std::uint32_t ranks, Bells& bells) noexcept : Transport(rank, ranks), bells_(bells) {}
 
   [[nodiscard]] bool own(Rank r) const noexcept { return r == rank(); }
@@ -58,16 +63,18 @@ class MailboxTransport : public Transport {
   // ---- regions
 
   [[nodiscard]] const AttachedRegions& regions() const noexcept { return regions_; }
-  /// Are these arguments of attach() good, and is id free?
+  /// Are these arguments of attach() valid, and is id free?
   [[nodiscard]] Result<void> may_attach(RegionId id, const std::byte* local, std::size_t bytes) const;
-  /// The bases of region id, null but for this rank's; to be completed before publish().
+  /// The bases of region id, null for all ranks but this one. Complete them before publish().
   std::vector<std::byte*>& new_region(RegionId id, std::byte* local);
   /// From now on the region is attached here.
   void publish(RegionId id, std::size_t bytes) noexcept {
-    regions_[raw(id)].bytes.store(bytes, std::memory_order_release);   // release: a thread that sees the size sees the bases
+    // release: a thread that sees the size sees the bases.
+    regions_[raw(id)].bytes.store(bytes, std::memory_order_release);
   }
 
-  /// The region of at, which is attached and contains [at.offset, at.offset + bytes): anything else is a bug of the caller.
+  /// The region of `at`. It is attached and contains [at.offset, at.offset + bytes): else the caller has a
+  /// bug.
   [[nodiscard]] const AttachedRegion& checked(const RemoteAddr& at, std::size_t bytes) const noexcept {
     KASANE_CHECK_OP(raw(at.rank), <, ranks());
     KASANE_CHECK_OP(raw(at.region), <, kMaxRegions);
@@ -115,7 +122,8 @@ class MailboxTransport : public Transport {
     KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
     KASANE_CHECK_OP(payload.size(), <=, kMaxPayload);
   }
-  /// The arguments come from another process: they are checked before they are used as an index or a length.
+  /// The arguments come from another process, so they are checked before they are used as an index or a
+  /// length.
   void run_handler(std::uint32_t name, std::uint32_t from, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) const noexcept {
     check_message(HandlerId{name}, payload);
     KASANE_CHECK_OP(from, <, ranks());

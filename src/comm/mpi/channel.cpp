@@ -8,10 +8,10 @@
 namespace kasane::comm::mpi {
 namespace {
 
-constexpr int kSpins = 200;                     ///< looks at a taken lock; its holder is inside one MPI call
-constexpr std::size_t kSendsTested = 8;       ///< sends on their way that one collect() asks after
-constexpr std::uint64_t kLeaveNs = 5'000'000'000;   ///< how long close() waits for peers that still take something
-constexpr std::size_t kSomeIdle = 4;            ///< receives are posted again in batches
+constexpr int kSpins = 200;                     ///< tries of a taken lock; its holder is inside one MPI call
+constexpr std::size_t kSendsTested = 8;         ///< outstanding sends that one collect() tests
+constexpr std::uint64_t kLeaveNs = 5'000'000'000;   ///< how long close() waits for outstanding sends
+constexpr std::size_t kSomeIdle = 4;            ///< receives are posted again in batches of so many
 
 AnswerHead& answer_head(std::byte* buffer) noexcept { return *reinterpret_cast<AnswerHead*>(buffer); }
 
@@ -73,7 +73,7 @@ void Channel::take_back_receives() noexcept {
   }
 }
 
-// ---- out -------------------------------------------------------------------------------------------------------------
+// ---- out --------------------------------------------------------------------------------------------------
 
 void Channel::push(std::uint32_t index) noexcept {
   KASANE_CHECK(queue_.try_push(static_cast<std::uint16_t>(index)) != Push::full, "more buffers are queued than there are");
@@ -98,12 +98,14 @@ bool Channel::try_lock_briefly() noexcept {
 
 void Channel::lose(std::uint32_t peer) noexcept {
   std::uint32_t expected = Peer::reachable;
-  peers_[peer].loss.compare_exchange_strong(expected, Peer::failed, std::memory_order_acq_rel);  // once; published by the next line
+  // once; published by the next line
+  peers_[peer].loss.compare_exchange_strong(expected, Peer::failed, std::memory_order_acq_rel);
   any_lost_.store(true, std::memory_order_release);
 }
 
 bool Channel::lost(std::uint32_t peer) const noexcept {
-  return any_lost() && peers_[peer].loss.load(std::memory_order_relaxed) != Peer::reachable;  // relaxed: ordered by any_lost()
+  // relaxed: ordered by any_lost()
+  return any_lost() && peers_[peer].loss.load(std::memory_order_relaxed) != Peer::reachable;
 }
 
 void Channel::drain() noexcept {
@@ -114,7 +116,7 @@ void Channel::drain() noexcept {
   drain_answers();
 }
 
-/// False if it has to wait for room.
+/// False if there is no room for it yet.
 bool Channel::drain_one(std::uint32_t index) noexcept {
   Outgoing& o = outgoing_[index];
   if (index >= kOut) {
@@ -123,12 +125,13 @@ bool Channel::drain_one(std::uint32_t index) noexcept {
   }
   const bool bulk = o.bulk.way != Bulk::Way::none;
   if (bulk && mine_.full()) return false;
-  if (lost(o.peer)) {  // what it was for has been told, or will be
+  if (lost(o.peer)) {  // the loss ends the operation
     release(index);
     return true;
   }
   const Bulk transfer = o.bulk;
-  // A receive is posted before what makes the peer send; a send follows what makes the peer receive.
+  // A receive is posted before the message that makes the peer send. A send follows the message that makes
+  // the peer receive.
   int code = transfer.way == Bulk::Way::receive ? mine_.start(transfer) : 0;
   const std::uint32_t peer = o.peer;
   if (o.bytes != 0) {
@@ -146,7 +149,7 @@ void Channel::send_now(std::uint32_t index, std::uint32_t peer, std::uint32_t by
   PendingSend send{.request = {}, .buffer = static_cast<std::uint16_t>(index)};
   bool done = false;
   int code = table_.send(channel_, out_[index].bytes, bytes, peer, tag, &send.request);
-  if (code == 0) code = table_.test(&send.request, &done, nullptr);  // most have left by now
+  if (code == 0) code = table_.test(&send.request, &done, nullptr);  // most sends have completed by now
   if (code != 0) lose(peer);
   if (code != 0 || done) {
     release(index);
@@ -169,22 +172,23 @@ void Channel::test_sends() noexcept {
   }
 }
 
-// ---- answers ---------------------------------------------------------------------------------------------------------
+// ---- answers ----------------------------------------------------------------------------------------------
 
 void Channel::drain_answers() noexcept {
   if (taken_answers_ == AnswerStack<>::kEnd && pending_answers_.empty()) return;
   for (;;) {
     if (taken_answers_ == AnswerStack<>::kEnd) taken_answers_ = pending_answers_.take_all();
     if (taken_answers_ == AnswerStack<>::kEnd) break;
-    const std::uint32_t next = pending_answers_.node(taken_answers_).next;  // before: once packed, the node may be pushed again
-    if (!pack(taken_answers_)) break;                            // out of buffers: the rest when some have left
+    // Read before: once packed, the node may be pushed again.
+    const std::uint32_t next = pending_answers_.node(taken_answers_).next;
+    if (!pack(taken_answers_)) break;   // no free buffer: the rest follows when some sends have completed
     taken_answers_ = next;
   }
   for (const std::uint32_t peer : opened_) close_answer(peer);
   opened_.clear();
 }
 
-/// Adds what the node says to the message being filled for its peer.
+/// Adds the node's answer to the message that is being filled for its peer.
 bool Channel::pack(std::uint32_t node) noexcept {
   const auto meaning = pending_answers_.meaning(node);
   std::uint16_t& open = open_[meaning.peer];
@@ -227,7 +231,7 @@ void Channel::close_answer(std::uint32_t peer) noexcept {
   send_now(index, peer, outgoing_[index].bytes, kAnswerTag);
 }
 
-// ---- in --------------------------------------------------------------------------------------------------------------
+// ---- in ---------------------------------------------------------------------------------------------------
 
 void Channel::post_idle(Receives& r) noexcept {
   while (!r.idle.empty()) {
@@ -245,7 +249,7 @@ void Channel::take(Receives& r, const Arrival& arrival, ReceivedMessages& inbox)
   inbox.push({.buffer = b, .source = arrival.source, .bytes = arrival.bytes});
 }
 
-/// Receives of one tag are matched in the order they were posted in, so only the oldest of each is asked after.
+/// Receives of one tag are matched in the order they were posted, so only the oldest of each tag is tested.
 void Channel::take_arrivals(ReceivedMessages& requests, ReceivedMessages& answers) noexcept {
   for (std::size_t n = 0; n < 2 * kMostCollected; ++n) {
     std::array<Request, 2> oldest{};
@@ -259,7 +263,7 @@ void Channel::take_arrivals(ReceivedMessages& requests, ReceivedMessages& answer
     int index = kNothing;
     Arrival arrival{};
     if (count == 0 || table_.test_any(oldest.data(), count, &index, &arrival) != 0) {
-      // A receive from anybody fails only when somebody is gone and the MPI cannot say who.
+      // A receive from any source fails only if a peer has gone and the MPI cannot say which.
       if (count != 0) library_.abort(1);
       return;
     }

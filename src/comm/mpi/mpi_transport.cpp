@@ -3,17 +3,21 @@
 //
 //   rank a                                                   rank b
 //   write(b, …) ─ window? put, flush: done
-//              └─ else ask {write, slot, data} ────────────► poll(): memcpy, owes an answer ─┐
-//   poll(): ends slot's operation, Completion ◄───────────── answers {slot, …} ◄─────────────┘
-//   send, request ─ ask {handler, payload} ────────────────► poll(): handler … reply(): owes an answer
+//              └─ else request {write, slot, data} ────────► poll(): memcpy, pushes an answer ──┐
+//   poll(): ends slot's operation, Completion ◄───────────── answers {slot, …} ◄────────────────┘
+//   send, request ─ request {handler, payload} ────────────► poll(): handler … reply(): pushes an answer
 //
-// Thread safety: any call from any thread of the rank, also from a fault handler. Posters take a buffer and a slot without locks and queue it (channel.h);
-// the gate, which is only ever tried, is held for the length of poll(), the library's lock inside it round MPI calls only. So handlers and completions
-// run in the gate and outside the lock: they may post and reply, and a nested progress() is told "nothing".
+// Thread safety: any call from any thread of the rank, also from a fault handler. A posting thread takes a
+// buffer and a slot without locks and queues the buffer (channel.h). The gate, which is only ever tried, is
+// held for the length of poll(); inside it the library's lock is held around MPI calls only. So handlers and
+// completions run in the gate and outside the lock: they may post and reply, and a nested progress() returns
+// false.
 //
 // Invariants:
-// - an operation's slot is held from its post to its end; its answer, bulk data and completion belong to it alone;
-// - what a peer may owe us is bounded by our slots, what we may send unasked by credits: an MPI's queue of unexpected messages stays bounded.
+// - an operation's slot is held from its post to its end; its answer, bulk data and completion belong to it
+//   alone;
+// - slots bound the answers that a peer must send to this rank, and credits bound the messages that this rank
+//   may send without an answer: so an MPI's queue of unexpected messages stays bounded.
 #include "comm/mpi/mpi_transport.h"
 
 #include <bit>
@@ -33,13 +37,19 @@
 namespace kasane::comm::mpi {
 namespace {
 
-constexpr std::size_t kInlineWindow = 64 * 1024;     ///< a put or get of this size is waited for: shorter than the way through a queue
-constexpr int kWindowSpins = 50;                     ///< looks at a taken lock before the message path is taken
-constexpr std::uint64_t kAttentiveNs = 30'000;       ///< a small put that took longer met a target outside the MPI (and a byte takes 1 ns at most)
-constexpr std::uint32_t kByMessageForUs = 100;        ///< how long that target is then reached by messages before a window is tried again:
-constexpr std::uint32_t kByMessageAtMostUs = 64'000; ///< twice as long after each failure, up to this, and half as long after each success
-// Arrivals ring nothing, so a nap is how late a sleeping rank may notice one: a part of the silence before, so that waiting for messages becomes slower by that
-// part at most. Each nap costs some 10 µs of CPU time.
+/// a put or get up to this size is awaited: faster than a queue
+constexpr std::size_t kInlineWindow = 64 * 1024;
+/// tries of a taken lock before a message is sent instead
+constexpr int kWindowSpins = 50;
+/// A small put that takes longer met a target outside the MPI. A byte takes 1 ns at most.
+constexpr std::uint64_t kAttentiveNs = 30'000;
+/// For so long that target is then reached by messages before a window is tried again: twice as long after
+/// each failure, up to the maximum, and half as long after each success.
+constexpr std::uint32_t kByMessageForUs = 100;
+constexpr std::uint32_t kByMessageAtMostUs = 64'000;
+// Arrivals ring no doorbell, so a nap is how late a sleeping rank may notice one. It is a fraction of the
+// silence before, so that waiting for messages becomes slower by that fraction at most. Each nap costs about
+// 10 µs of CPU time.
 constexpr std::int64_t kShortestNapNs = 20'000, kLongestNapNs = 10'000'000;
 constexpr std::uint64_t kNapPart = 32;
 constexpr std::uint32_t kSlotsOfAll = 32768;         ///< slots of one kind, shared by all peers
@@ -90,7 +100,8 @@ class MpiTransport final : public MailboxTransport, public Library::AtEnd {
   void wake(Rank, Doorbell) noexcept override;
 
  private:
-  /// What an operation is posted from: the buffer that asks for it, its slot filled but for the completion.
+  /// An operation that is being prepared: the buffer of its request, and its slot, filled but for the
+  /// completion.
   struct Draft {
     std::uint32_t buffer = IndexPool<>::kNone;
     std::uint64_t position = 0;
@@ -142,14 +153,14 @@ class MpiTransport final : public MailboxTransport, public Library::AtEnd {
   OwnMessages own_messages_;
 
   alignas(64) std::atomic<std::uint32_t> gate_{0};     ///< 1 while a thread of this rank is in poll()
-  std::atomic<std::uint32_t> fences_{0};               ///< fences that wait
-  std::atomic<std::uint64_t> last_active_ns_{0};       ///< when something last came, for the length of naps
+  std::atomic<std::uint32_t> fences_{0};               ///< number of outstanding fences
+  std::atomic<std::uint64_t> last_active_ns_{0};       ///< time of the last arrival; naps depend on it
   // In the gate:
   Channel::ReceivedMessages requests_, answers_;
   std::vector<Channel::Ended> ended_;
 };
 
-// ---- start and end ---------------------------------------------------------------------------------------------------
+// ---- start and end ----------------------------------------------------------------------------------------
 
 Result<void> MpiTransport::start(Options options) {
   WindowFindings found;
@@ -181,7 +192,7 @@ void MpiTransport::give_back() noexcept {
 
 MpiTransport::~MpiTransport() {
   std::erase(library_->at_end(), this);
-  // Collective: what is owed goes out, then all leave together.
+  // Collective: pending answers are sent, then all ranks leave together.
   channel_->kick();
   Request left{};
   library_->locked([&] { return library_->table().barrier(communicator_, &left); });
@@ -193,7 +204,7 @@ MpiTransport::~MpiTransport() {
     });
   }
   if (!together || !channel_->close()) {
-    (void)channel_.release();  // a peer must have gone, and the MPI still has the buffers: they stay
+    (void)channel_.release();  // a peer must have gone while the MPI has the buffers: they are never freed
     return;
   }
   library_->locked([&] { return library_->table().free_communicator(&communicator_); });
@@ -201,8 +212,9 @@ MpiTransport::~MpiTransport() {
 
 Facts MpiTransport::facts() const noexcept {
   return {.name = "mpi",
-          .target_cpu_needed = true,   // atomics and messages always, reads and writes unless by windows
-          .puts_need_target = true,    // write_notify is a message always
+          // for atomics and messages always, for reads and writes unless by windows
+          .target_cpu_needed = true,
+          .puts_need_target = true,    // write_notify is always a message
           .atomics_coherent_with_cpu = true,
           .completes_inline = false,
           .ordered = false,
@@ -223,21 +235,22 @@ Result<void> MpiTransport::attach(RegionId id, int, std::byte* local, std::size_
   if (use_windows_) KASANE_TRY(windows_.open(id, local, bytes));
   (void)new_region(id, local);
   publish(id, bytes);
-  // Nobody's operation may come before the last rank knows its own region.
+  // No rank may post an operation before the last rank knows its own region.
   all = library_->out_of_band().allgather("");
   if (!all) return tl::unexpected<Error>(std::move(all).error());
   return {};
 }
 
-// ---- one-sided operations, at the poster -----------------------------------------------------------------------------
+// ---- one-sided operations, at the poster ------------------------------------------------------------------
 
-/// Is a window the way to peer now?
+/// Can a window reach peer at present?
 bool MpiTransport::attentive(std::uint32_t peer, std::uint64_t now) const noexcept {
   // relaxed: a hint
   return one_sided_ || now >= peers_[peer].by_message_until_ns.load(std::memory_order_relaxed);
 }
 
-/// A put or get that began then is over: did the target have to be waited for? Threads may overwrite each other's notes: hints all of them, hence relaxed.
+/// To be called after a put or get that began at begin_ns: decides whether the target had to be waited for.
+/// relaxed, all: threads may overwrite each other's results, which are hints.
 void MpiTransport::note_attention(std::uint32_t peer, std::uint64_t begin_ns, std::size_t bytes) noexcept {
   std::atomic<std::uint32_t>& pause = peers_[peer].by_message_for_us;
   const std::uint32_t pause_us = std::max(pause.load(std::memory_order_relaxed), kByMessageForUs);
@@ -250,9 +263,10 @@ void MpiTransport::note_attention(std::uint32_t peer, std::uint64_t begin_ns, st
   peers_[peer].by_message_until_ns.store(end_ns + pause_us * std::uint64_t{1000}, std::memory_order_relaxed);
 }
 
-/// Runs call(table), which waits until the data is where it belongs, under the lock. False: go by message. That is so while the lock stays taken, and,
-/// where windows need the target inside the MPI, for a while after it was not there: then waiting for it, with the lock held, would last until
-/// its service thread wakes; a message lets this rank do something else meanwhile.
+/// Runs call(table), which waits until the data has arrived, under the lock. False: send a message instead.
+/// That is so while the lock stays taken. Where windows need the target inside the MPI, it is also so for a
+/// while after the target was outside: a put would wait, with the lock held, until the target's service
+/// thread wakes; with a message this rank can do other work meanwhile.
 template <class Call>
 bool MpiTransport::through_window(std::uint32_t peer, std::size_t bytes, const Call& call) noexcept {
   const std::uint64_t begin = one_sided_ ? 0 : now_ns();
@@ -269,7 +283,7 @@ bool MpiTransport::through_window(std::uint32_t peer, std::size_t bytes, const C
   return code == 0;
 }
 
-/// A buffer and a slot, both or none.
+/// Takes a buffer and a slot, or neither.
 MpiTransport::Draft MpiTransport::draft(RemoteAddr at, MessageKind kind, std::uint64_t bytes, Completion* completion, const RmaOperation& rest) noexcept {
   const std::uint32_t buffer = channel_->claim();
   if (buffer == IndexPool<>::kNone) return {};
@@ -352,7 +366,8 @@ Post MpiTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Com
   if (bytes == 0) return Post::done;
   if (own(to.rank)) return write_here(target, from, bytes);
   const std::uint32_t peer = raw(to.rank);
-  // A large put through a window that needs its target could only be waited for (there is no test for the end of a flush): by message it need not.
+  // A large put through a window that needs its target could only be awaited, since MPI has no test for the
+  // end of a flush. A message need not be awaited.
   if (!by_window(to) || (bytes > kInlineWindow && !one_sided_)) return write_by_message(to, from, bytes, false, 0, 0, completion);
   if (bytes <= kInlineWindow) {
     const Window w = windows_.of(static_cast<std::uint16_t>(raw(to.region)));
@@ -377,7 +392,8 @@ Post MpiTransport::write_by_message(RemoteAddr to, const void* from, std::size_t
                                     Completion* completion) noexcept {
   const bool small = bytes <= kInline;
   const MessageKind kind = small ? (notify ? MessageKind::write_notify : MessageKind::write) : (notify ? MessageKind::bulk_write_notify : MessageKind::bulk_write);
-  // In bulk: its data has left, and the owner says that it has arrived; the buffer is the MPI's until the first.
+  // Bulk: two parts. The data has left, and the owner says that it has arrived. Until the first, the MPI uses
+  // the buffer.
   const Draft d = draft(to, kind, bytes, completion,
                         {.completion = nullptr, .to = nullptr, .result = nullptr, .bytes = bytes, .parts = static_cast<std::uint8_t>(small ? 1 : 2), .fence = false});
   if (!d) return Post::again;
@@ -418,18 +434,18 @@ Post MpiTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std
 
 Post MpiTransport::fence(Rank target, Completion* completion) noexcept {
   KASANE_CHECK_OP(raw(target), <, ranks());
-  fence_all();   // also later loads come after the writes fenced here
+  fence_all();   // later loads, too, come after the writes fenced here
   OpRing<>& ring = slots_[raw(target)]->operations;
   if (ring.idle()) return Post::done;
   const auto position = ring.claim();
   if (!position) return Post::again;
   ring.at(*position) = {.completion = completion, .to = nullptr, .result = nullptr, .bytes = 0, .parts = 1, .fence = true};
   ring.publish(*position);
-  fences_.fetch_add(1, std::memory_order_release);  // release: who sees it sees the fence
+  fences_.fetch_add(1, std::memory_order_release);  // release: a thread that sees the count sees the fence
   return Post::pending;
 }
 
-// ---- messages --------------------------------------------------------------------------------------------------------
+// ---- messages ---------------------------------------------------------------------------------------------
 
 Post MpiTransport::post_message(Rank to, MessageKind kind, HandlerId id, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept {
   check_message(id, payload);
@@ -461,7 +477,8 @@ Post MpiTransport::send(Rank to, HandlerId id, std::span<const std::byte> payloa
   KASANE_CHECK_OP(raw(to), <, ranks());
   if (own(to)) return post_message(to, MessageKind::send, id, payload, 0, 0);
   std::atomic<std::uint32_t>& uncredited = peers_[raw(to)].uncredited;
-  if (uncredited.fetch_add(1, std::memory_order_relaxed) >= slot_count_) {  // relaxed: a count, it orders nothing
+  // relaxed: a count, it orders nothing
+  if (uncredited.fetch_add(1, std::memory_order_relaxed) >= slot_count_) {
     uncredited.fetch_sub(1, std::memory_order_relaxed);                     // relaxed: as above
     return Post::again;
   }
@@ -493,12 +510,14 @@ bool MpiTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
   return slots_[raw(pending.to)]->replies.test(pending, value, [this](Rank r) { return channel_->lost(raw(r)); });
 }
 
-// ---- progress --------------------------------------------------------------------------------------------------------
+// ---- progress ---------------------------------------------------------------------------------------------
 
 bool MpiTransport::poll() noexcept {
-  // relaxed: a look that saves the exchange; acquire: what the gate's last holder did; false if somebody is at it, perhaps this very thread.
+  // relaxed: a look that saves the exchange. acquire: what the gate's last holder did. False if another
+  // thread, or an outer frame of this one, is inside.
   if (gate_.load(std::memory_order_relaxed) != 0 || gate_.exchange(1, std::memory_order_acquire) != 0) return false;
-  bool any = !channel_->collect(requests_, answers_, ended_);  // the lock was taken: look again before you sleep
+  // the lock was taken: poll again before sleeping
+  bool any = !channel_->collect(requests_, answers_, ended_);
   any |= run_answers();
   any |= run_ended();
   any |= run_requests();
@@ -506,10 +525,11 @@ bool MpiTransport::poll() noexcept {
   any |= run_fences();
   any |= run_losses();
   channel_->settle();
-  gate_.store(0, std::memory_order_release);  // release: hands what the gate guards on
+  gate_.store(0, std::memory_order_release);  // release: hands on what the gate guards
   if (any) {
     last_active_ns_.store(now_ns(), std::memory_order_relaxed);  // relaxed: a hint for naps
-    ring_messages();                                             // others of this rank may sleep for what has just ended
+    // other threads may sleep until what has just ended
+    ring_messages();
   }
   return any;
 }
@@ -530,7 +550,8 @@ bool MpiTransport::run_answer(const Channel::Incoming& in) noexcept {
   AnswerHead head;
   std::memcpy(&head, at, sizeof(head));
   at += sizeof(head);
-  if (head.credits != 0) peers_[in.source].uncredited.fetch_sub(head.credits, std::memory_order_relaxed);  // relaxed: a count
+  // relaxed: a count
+  if (head.credits != 0) peers_[in.source].uncredited.fetch_sub(head.credits, std::memory_order_relaxed);
   for (std::uint32_t d = 0; d < 2; ++d) {
     if ((head.rings >> d & 1) != 0) bells()[d].ring();
   }
@@ -544,7 +565,7 @@ bool MpiTransport::run_answer(const Channel::Incoming& in) noexcept {
       continue;
     }
     RmaOperation* op = slots_[in.source]->operations.under_way(record.slot);
-    if (op == nullptr) continue;   // given up as lost before
+    if (op == nullptr) continue;   // ended before, as lost
     if (record.kind == RecordKind::data) {
       KASANE_CHECK(record.bytes == op->bytes && at + record.bytes <= last, "an answer with other data than was asked for");
       std::memcpy(op->to, at, record.bytes);
@@ -559,13 +580,13 @@ bool MpiTransport::run_answer(const Channel::Incoming& in) noexcept {
 
 void MpiTransport::part_ended(std::uint32_t peer, std::uint16_t slot, Status status) noexcept {
   RmaOperation* op = slots_[peer]->operations.under_way(slot);
-  if (op == nullptr) return;  // given up as lost before
+  if (op == nullptr) return;  // ended before, as lost
   if (--op->parts == 0) end(peer, slot, *op, status);
 }
 
 void MpiTransport::end(std::uint32_t peer, std::uint16_t slot, RmaOperation& op, Status status) noexcept {
   Completion* completion = op.completion;
-  slots_[peer]->operations.end(slot);   // before the completion: it may post into the slot
+  slots_[peer]->operations.end(slot);   // before the completion, which may post into the slot
   if (completion == nullptr) return;
   completion->status = status;
   if (completion->fn != nullptr) completion->fn(completion);
@@ -577,7 +598,8 @@ bool MpiTransport::run_ended() noexcept {
     const Bulk& b = e.bulk;
     if (b.mine) {
       part_ended(b.peer, b.slot, e.failed ? Status::peer_lost : Status::ok);
-    } else if (b.way == Bulk::Way::receive && !e.failed) {   // what was sent is the poster's to note
+    } else if (b.way == Bulk::Way::receive && !e.failed) {
+      // nothing to do after a send: the poster notes its end
       if (b.notify) set_flag(flag_at(rank(), RegionId{b.region}, b.flag_offset), b.flag_value);
       pending_answers_.operation(b.peer, b.slot, 0);
     }
@@ -600,7 +622,7 @@ bool MpiTransport::run_fences() noexcept {
   return any;
 }
 
-// ---- what others ask of this rank ------------------------------------------------------------------------------------
+// ---- requests of other ranks ------------------------------------------------------------------------------
 
 bool MpiTransport::run_self() noexcept {
   bool any = false;
@@ -617,14 +639,16 @@ bool MpiTransport::run_self() noexcept {
 bool MpiTransport::run_requests() noexcept {
   bool any = false;
   for (; !requests_.empty(); requests_.pop()) {
-    if (!run_request(requests_.front())) return any;  // no room for its answer: it and what came after it wait until answers have left
+    // no room for its answer: it and the later ones wait for a free buffer
+    if (!run_request(requests_.front())) return any;
     channel_->repost_request(requests_.front().buffer);
     any = true;
   }
   return any;
 }
 
-/// A peer is another process: what it wrote is checked before it is used as an index, an offset or a length.
+/// The sender is another process, so what it wrote is checked before it is used as an index, an offset or a
+/// length.
 bool MpiTransport::run_request(const Channel::Incoming& in) noexcept {
   KASANE_CHECK_OP(in.source, <, ranks());
   KASANE_CHECK_OP(in.bytes, >=, sizeof(RequestHead));
@@ -697,22 +721,24 @@ bool MpiTransport::answer_bulk(std::uint32_t peer, const RequestHead& head) noex
   return channel_->start_at_owner(bulk);
 }
 
-/// One send of peer was consumed; it is told when it has used up half of what it may send.
+/// Counts one consumed send of peer. The peer is told when it has used half of its credits.
 void MpiTransport::credit(std::uint32_t peer) noexcept {
-  // seq_cst: before flow_control() looks whether they are on their way already.
+  // seq_cst: before flow_control() looks whether a message about credits is pending already.
   if (peers_[peer].consumed.fetch_add(1, std::memory_order_seq_cst) + 1 >= slot_count_ / 2) pending_answers_.flow_control(peer);
 }
 
-// ---- loss ------------------------------------------------------------------------------------------------------------
+// ---- loss -------------------------------------------------------------------------------------------------
 
-/// Ends the operations towards peers that the MPI cannot reach any more, and again for what was posted since. test() looks after requests by itself.
+/// Ends the outstanding operations towards peers that the MPI cannot reach any more; called again for those
+/// posted since. test() ends requests by itself.
 bool MpiTransport::run_losses() noexcept {
   if (!channel_->any_lost()) return false;
   bool any = false;
   for (std::uint32_t peer = 0; peer < ranks(); ++peer) {
     std::atomic<std::uint32_t>& loss = peers_[peer].loss;
     if (loss.load(std::memory_order_acquire) == Peer::reachable) continue;  // acquire: pairs with lose()
-    if (loss.exchange(Peer::reported, std::memory_order_acq_rel) == Peer::failed) {  // once: the gate is held
+    // once: this thread holds the gate
+    if (loss.exchange(Peer::reported, std::memory_order_acq_rel) == Peer::failed) {
       report_lost(Rank{peer}, detail_);
       any = true;
     }
@@ -729,11 +755,12 @@ bool MpiTransport::run_losses() noexcept {
   return any;
 }
 
-// ---- doorbells -------------------------------------------------------------------------------------------------------
+// ---- doorbells --------------------------------------------------------------------------------------------
 
-// Short while there is traffic.
+// Naps are short while there is traffic.
 std::int64_t MpiTransport::nap_ns() const noexcept {
-  const std::uint64_t last = last_active_ns_.load(std::memory_order_relaxed);  // relaxed: a hint. Before the clock is read, which is later then
+  // relaxed: a hint. It is read before the clock, so the clock's time is later.
+  const std::uint64_t last = last_active_ns_.load(std::memory_order_relaxed);
   const std::uint64_t quiet_ns = now_ns() - last;
   return std::clamp(static_cast<std::int64_t>(quiet_ns / kNapPart), kShortestNapNs, kLongestNapNs);
 }
@@ -746,7 +773,8 @@ void MpiTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns
 void MpiTransport::wake(Rank to, Doorbell d) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
   if (own(to)) return bells()[raw(d)].ring();
-  peers_[raw(to)].rings.fetch_or(1u << raw(d), std::memory_order_seq_cst);  // seq_cst: before flow_control() looks, see there
+  // seq_cst: before flow_control() looks, see there
+  peers_[raw(to)].rings.fetch_or(1u << raw(d), std::memory_order_seq_cst);
   pending_answers_.flow_control(raw(to));
   channel_->kick();
 }

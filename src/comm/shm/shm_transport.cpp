@@ -3,19 +3,20 @@
 //
 //   rank a                                   rank b
 //   write(b, …)  ── memcpy ───────────────►  region of b, mapped in a
-//   send(b, …)   ── claim, fill, publish ──► ring of b ──► b's progress(): handler ──► reply(): reply slot of a
+//   send(b, …)   ── claim, fill, publish ──► ring of b ──► b's progress(): handler ──► reply(): slot of a
 //                ── ring ──────────────────► doorbell of b               └── ring ──► doorbell of a
 //
-// Thread safety: any call from any thread of the rank, also from a fault handler. No locks: producers claim ring cells by compare-swap;
-// the consumer's side is guarded by a gate that is only ever tried, so a thread that interrupts itself inside
-// progress() gets false instead of a deadlock. Between the claim and the publication of a cell only the payload is
-// read: it must not lie in armed memory (rule 10), for a fault there would wait behind its own unpublished cell.
+// Thread safety: any call from any thread of the rank, also from a fault handler. No locks: producers claim
+// ring cells by compare-swap. A gate guards the consumer's side. It is only ever tried, so a thread that
+// interrupts itself inside progress() gets false instead of a deadlock. Between the claim and the publication
+// of a cell the producer reads only the payload. The payload must not lie in armed memory (rule 10): a fault
+// there would wait behind its own unpublished cell.
 //
 // Invariants:
 // - every position below head_ is consumed, every position in [head_, tail) is claimed;
-// - a published message is either followed by a ring of its target's doorbell, or by a progress() that runs it (that of a delayed request within its
-//   patience, if its requester goes on testing);
-// - who leaves progress() never leaves a published head cell behind without ringing its own doorbell.
+// - after a message is published, its target's doorbell rings or a progress() of the target runs it; for a
+//   request with a delayed doorbell within the delay, if its requester goes on testing;
+// - a thread that leaves progress() while the head cell is published rings its own rank's doorbell.
 #include "comm/shm/shm_transport.h"
 
 #include <fcntl.h>
@@ -39,15 +40,16 @@
 namespace kasane::comm::shm {
 namespace {
 
-/// Messages a progress() runs at most before it returns to its caller, who may be waiting for something else.
+/// The most messages that one progress() runs before it returns to its caller, which may wait for something
+/// else.
 constexpr int kBatch = 64;
 
 constexpr std::size_t kOsPage = 4096;
 constexpr std::size_t whole_pages(std::size_t bytes) noexcept {
   return (bytes + kOsPage - 1) / kOsPage * kOsPage;
 }
-/// Regions of the control plane lie so much further in the job's file: the planes do not know how much of it
-/// the other has.
+/// Regions of the control plane lie at this offset in the job's file: neither plane knows how much of the
+/// file the other one uses.
 constexpr std::uint64_t kControlRegions = std::uint64_t{1} << 60;
 
 RankArea* rank_areas(const SharedMap& shared, std::size_t plane_offset) noexcept {
@@ -62,7 +64,7 @@ RankArea& own_area(const Job& job, const SharedMap& shared, std::size_t plane_of
 
 class ShmTransport final : public MailboxTransport {
  public:
-  /// plane_offset: where in shared this transport's JobArea lies.
+  /// plane_offset: of this transport's JobArea in shared.
   ShmTransport(const Job& job, SharedMap shared, std::size_t plane_offset)
       : MailboxTransport(job.rank, job.ranks, own_area(job, shared, plane_offset).bells),
         shared_fd_(job.shared_fd),
@@ -107,10 +109,11 @@ class ShmTransport final : public MailboxTransport {
   void wake(Rank, Doorbell) noexcept override;
 
  private:
-  /// Where the memory of a region came from.
+  /// Where a region's memory comes from.
   struct Source {
-    std::byte* made = nullptr;       ///< make_memory(): the memory of all ranks of this host, by position
-    std::vector<SharedMap> peers;    ///< else, by rank: what this rank mapped, to be unmapped
+    /// from make_memory(): the memory of all ranks of this host, by position
+    std::byte* made = nullptr;
+    std::vector<SharedMap> peers;    ///< else, by rank: the mappings of this process
   };
 
   RankArea& area(Rank r) const noexcept {
@@ -130,7 +133,7 @@ class ShmTransport final : public MailboxTransport {
   bool run_batch() noexcept;
 
   int shared_fd_;
-  /// where the next region's memory begins in that file, the same on all ranks
+  /// where the next region's memory begins in that file; the same on all ranks
   std::uint64_t file_end_;
   std::vector<Job::Postbox> postbox_;
   std::vector<Rank> host_;           ///< the ranks of this host, ascending
@@ -143,13 +146,14 @@ class ShmTransport final : public MailboxTransport {
   ReplySlots replies_;
   DoorbellDelays doorbell_delays_;
   alignas(kLine) std::atomic<std::uint32_t> gate_{0};   ///< 1 while a thread of this rank consumes
-  std::atomic<std::uint64_t> head_{0};                  ///< next position to consume; written inside the gate only
+  /// next position to consume; written inside the gate only
+  std::atomic<std::uint64_t> head_{0};
 };
 
 constexpr std::uint64_t empty_turn(std::uint64_t position) noexcept { return position / kRingCells * 2; }
 constexpr std::uint64_t full_turn(std::uint64_t position) noexcept { return position / kRingCells * 2 + 1; }
 
-// ---- regions -----------------------------------------------------------------------------------------------------
+// ---- regions ----------------------------------------------------------------------------------------------
 
 Result<std::byte*> ShmTransport::make_memory(RegionId id, std::size_t bytes) {
   if (raw(id) >= kMaxRegions || bytes == 0 || sources_[raw(id)].made != nullptr) {
@@ -161,7 +165,8 @@ Result<std::byte*> ShmTransport::make_memory(RegionId id, std::size_t bytes) {
   const std::size_t each = whole_pages(bytes), all = each * host_.size();
   KASANE_TRY(check_file_limit("the job's shared memory with region " + std::to_string(raw(id)), file_end_ + all));
   const RaisedFileLimit raised;
-  // Unlike ftruncate, which a rank that is late would shorten the file with, this only lengthens it. Its last page is populated by it.
+  // fallocate only lengthens the file; with ftruncate a late rank would shorten it. It populates the last
+  // page.
   if (::fallocate(shared_fd_, 0, static_cast<off_t>(file_end_ + all - kOsPage), kOsPage) != 0) {
     return fail_errno(Errc::limit, "the job's shared memory cannot have " + std::to_string(all) +
                                        " bytes more for region " + std::to_string(raw(id)) +
@@ -170,8 +175,8 @@ Result<std::byte*> ShmTransport::make_memory(RegionId id, std::size_t bytes) {
   auto map = SharedMap::map(shared_fd_, all, "memory of the host's ranks", file_end_);
   KASANE_TRY(map);
   file_end_ += all;
-  // Neighbours' memory would share huge pages, and sparse memory be committed 512 times faster than it is
-  // used.
+  // With huge pages neighbours would share a page, and sparse memory would be committed 512 times faster than
+  // it is used.
   (void)::madvise(map->data(), all, MADV_NOHUGEPAGE);
   sources_[raw(id)].made = std::move(*map).keep();
   return sources_[raw(id)].made + own_position_ * each;
@@ -197,7 +202,7 @@ Result<void> ShmTransport::attach(RegionId id, int fd, std::byte* local, std::si
   return {};
 }
 
-// ---- one-sided operations: complete before they return -----------------------------------------------------------
+// ---- one-sided operations: complete before they return ----------------------------------------------------
 
 Post ShmTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion*) noexcept {
   return read_here(to, address(from, bytes), bytes);
@@ -222,11 +227,11 @@ Post ShmTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std
 
 Post ShmTransport::fence(Rank target, Completion*) noexcept {
   KASANE_CHECK_OP(raw(target), <, ranks());
-  fence_all();   // everything completed inline; later loads come after it, too
+  fence_all();   // all operations completed inline; later loads must come after them, too
   return Post::done;
 }
 
-// ---- messages ----------------------------------------------------------------------------------------------------
+// ---- messages ---------------------------------------------------------------------------------------------
 
 Post ShmTransport::put(Rank to, HandlerId id, std::span<const std::byte> payload, std::uint32_t slot,
                        std::uint64_t stamp) noexcept {
@@ -236,15 +241,17 @@ Post ShmTransport::put(Rank to, HandlerId id, std::span<const std::byte> payload
   Cell* cell;
   for (;;) {
     cell = &target.cells[position & (kRingCells - 1)];
-    // acquire: pairs with the consumer's release, so its handler has finished with the payload that we overwrite.
+    // acquire: pairs with the consumer's release, so its handler has finished with the payload to be
+    // overwritten.
     const std::uint64_t turn = cell->turn.load(std::memory_order_acquire);
     if (turn == empty_turn(position)) {
       // relaxed: claims the cell; its content is published by turn.
       if (target.tail.compare_exchange_weak(position, position + 1, std::memory_order_relaxed)) break;
     } else if (turn < empty_turn(position)) {
-      return Post::again;  // still holds the message of one lap ago: the ring is full
+      return Post::again;  // the cell still holds the message of one lap before: the ring is full
     } else {
-      position = target.tail.load(std::memory_order_relaxed);  // relaxed: someone else claimed it, look anew
+      // relaxed: another thread claimed it; try the next
+      position = target.tail.load(std::memory_order_relaxed);
     }
   }
   cell->from = raw(rank());
@@ -279,7 +286,8 @@ Post ShmTransport::request(Rank to, HandlerId id, std::span<const std::byte> pay
 void ShmTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
   KASANE_CHECK_OP(token.slot, <, kReplySlots);
   ReplySlot& slot = area(token.requester).replies[token.slot];
-  // seq_cst, both: either this thread sees that nothing watches, or the thread that stops watching sees the answer (end_delay).
+  // seq_cst, both: either this thread sees that the requester does not watch, or the requester, which stops
+  // watching, sees the answer (end_delay).
   KASANE_CHECK(slot.answer(token.stamp, value, std::memory_order_seq_cst), "a request was answered twice");
   if (slot.watched.load(std::memory_order_seq_cst) == 0) wake(token.requester, Doorbell::messages);
 }
@@ -295,7 +303,7 @@ bool ShmTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
   return true;
 }
 
-/// The request is still unanswered: from now on doorbells ring as for any other.
+/// The request is still unanswered: from now on doorbells ring as for other requests.
 void ShmTransport::end_delay(PendingReply& pending) noexcept {
   replies_.slot(pending.slot).watched.store(0, std::memory_order_seq_cst);   // seq_cst: see reply()
   wake(pending.to, Doorbell::messages);
@@ -303,24 +311,28 @@ void ShmTransport::end_delay(PendingReply& pending) noexcept {
   pending.ring_at_ns = 0;
 }
 
-// ---- progress ----------------------------------------------------------------------------------------------------
+// ---- progress ---------------------------------------------------------------------------------------------
 
-// No message is left lying. Let M be a message that was published, and its doorbell rung, before some thread S read the
-// doorbell's activity and called progress(), which returned false; S then sleeps. Either
-// (a) S found the head cell in its empty turn. All before head is consumed, so M lies behind a cell that is claimed but
-//     not published; its producer will ring after publishing it. (A stale head_ cannot look empty: its cell was consumed,
-//     so its turn has moved on.) Or
-// (b) S found the gate taken, by an exchange that W's leaving exchange reads or follows in the release sequence: so W,
-//     after it left, sees M's cell published. If the head cell W left is published, W rings and S wakes. If not, M lies behind an
-//     unpublished cell (as in a), or another thread entered after W and consumes from there on; it leaves by the same rule.
+// No message is left unprocessed. Let M be a message that was published, and its doorbell rung, before some
+// thread S read the doorbell's activity and called progress(), which returned false; S then sleeps. Either
+// (a) S found the head cell in its empty turn. All cells before head are consumed, so M lies behind a cell
+//     that is claimed but not published; its producer will ring after publishing it. (A stale head_ cannot
+//     look empty: its cell was consumed, so its turn has moved on.) Or
+// (b) S found the gate taken, by an exchange that the leaving exchange of the gate's holder W reads or
+//     follows in the release sequence: so W, after it left, sees M's cell published. If the head cell that W
+//     left is published, W rings and S wakes. If not, M lies behind an unpublished cell (as in a), or another
+//     thread entered after W and consumes from there on; it leaves by the same rule.
 bool ShmTransport::poll() noexcept {
-  const std::uint64_t head = head_.load(std::memory_order_relaxed);  // relaxed: a stale head is caught, see (a)
-  if (own_cell(head).turn.load(std::memory_order_acquire) == empty_turn(head)) return false;  // acquire: as in run_batch()
+  // relaxed: a stale head is caught, see (a)
+  const std::uint64_t head = head_.load(std::memory_order_relaxed);
+  // acquire: as in run_batch()
+  if (own_cell(head).turn.load(std::memory_order_acquire) == empty_turn(head)) return false;
   // acquire: what the last consumer did; release: see (b).
   if (gate_.exchange(1, std::memory_order_acq_rel) != 0) return false;
   const bool any = run_batch();
-  const std::uint64_t left_at = head_.load(std::memory_order_relaxed);  // relaxed: we wrote it
-  gate_.exchange(0, std::memory_order_acq_rel);  // release: our consumption; acquire: see (b)
+  const std::uint64_t left_at = head_.load(std::memory_order_relaxed);  // relaxed: this thread wrote it
+  gate_.exchange(0, std::memory_order_acq_rel);  // release: what this thread consumed; acquire: see (b)
+  // acquire: as in run_batch().
   if (own_cell(left_at).turn.load(std::memory_order_acquire) == full_turn(left_at)) wake(rank(), Doorbell::messages);
   return any;
 }
@@ -332,13 +344,14 @@ bool ShmTransport::run_batch() noexcept {
     // acquire: pairs with put()'s publication.
     if (cell.turn.load(std::memory_order_acquire) != full_turn(head)) return n != 0;
     run_handler(cell.handler, cell.from, {cell.payload, cell.bytes}, cell.reply_slot, cell.reply_stamp);
-    cell.turn.store(empty_turn(head + kRingCells), std::memory_order_release);  // release: we are done with the payload
+    // release: this thread has finished with the payload.
+    cell.turn.store(empty_turn(head + kRingCells), std::memory_order_release);
     head_.store(++head, std::memory_order_relaxed);  // relaxed: ordered by the gate; outside it only a hint
   }
   return true;
 }
 
-// ---- doorbells ---------------------------------------------------------------------------------------------------
+// ---- doorbells --------------------------------------------------------------------------------------------
 
 void ShmTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
   bells()[raw(d)].sleep(seen, timeout_ns);

@@ -27,7 +27,8 @@ struct Arrived {
   alignas(8) std::byte payload[kMaxPayload];
 };
 
-/// A ring of pointers to copied messages. Buffers are taken last in, first out, so that memory which was never needed is never touched.
+/// A ring of indices of copied messages. Buffers are taken last in, first out, so buffers that were never
+/// needed are never touched.
 class Inbox {
  public:
   Inbox() = default;
@@ -37,7 +38,7 @@ class Inbox {
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
 
-  /// Room for `messages`; false if there is no memory.
+  /// Allocates room for `messages`; false if there is no memory.
   bool create(std::size_t messages) noexcept {
     slots_ = std::bit_ceil(messages + 1);
     const std::size_t ring = slots_ * sizeof(std::uint32_t);
@@ -55,29 +56,32 @@ class Inbox {
     c.message.head = head;
     c.message.bytes = static_cast<std::uint32_t>(payload.size());
     if (!payload.empty()) std::memcpy(c.message.payload, payload.data(), payload.size());
-    const std::uint64_t tail = tail_.load(std::memory_order_relaxed);  // relaxed: ours alone
+    const std::uint64_t tail = tail_.load(std::memory_order_relaxed);  // relaxed: only this thread writes it
     ring()[tail & (slots_ - 1)] = index;
     tail_.store(tail + 1, std::memory_order_release);  // release: the consumer sees the message
   }
 
   [[nodiscard]] bool empty() const noexcept {
-    // head before tail, which only grows: never empty by mistake. seq_cst: who leaves the gate looks here after it (run_messages).
+    // head before tail, which only grows: never empty by mistake. seq_cst: a thread that leaves the gate
+    // looks here afterwards (run_messages).
     const std::uint64_t head = head_.load(std::memory_order_seq_cst);
     return head == tail_.load(std::memory_order_seq_cst);
   }
   const Arrived* front() noexcept {
-    const std::uint64_t head = head_.load(std::memory_order_relaxed);             // relaxed: ordered by the gate
+    // relaxed: ordered by the gate
+    const std::uint64_t head = head_.load(std::memory_order_relaxed);
     if (head == tail_.load(std::memory_order_acquire)) return nullptr;            // acquire: pairs with put()
     return &cell(ring()[head & (slots_ - 1)]).message;
   }
   void pop() noexcept {
-    const std::uint64_t head = head_.load(std::memory_order_relaxed);             // relaxed: ordered by the gate
+    // relaxed: ordered by the gate
+    const std::uint64_t head = head_.load(std::memory_order_relaxed);
     const std::uint32_t index = ring()[head & (slots_ - 1)];
     head_.store(head + 1, std::memory_order_release);                             // release: only for empty()
     std::uint32_t top = returned_.load(std::memory_order_relaxed);                // relaxed: a guess
     do {
       cell(index).next = top;
-      // release: our reads of the payload are over before it is overwritten.
+      // release: this thread has read the payload before it is overwritten.
     } while (!returned_.compare_exchange_weak(top, index + 1, std::memory_order_release, std::memory_order_relaxed));
   }
 
@@ -89,7 +93,8 @@ class Inbox {
   Cell& cell(std::uint32_t index) noexcept { return reinterpret_cast<Cell*>(memory_)[index]; }
   std::uint32_t* ring() noexcept { return reinterpret_cast<std::uint32_t*>(memory_ + messages_ * sizeof(Cell)); }
 
-  /// Ours, then what was returned (all at once, so nobody else pops and no ABA), then one that was never used.
+  /// First from the producer's own list, then from the returned ones (all at once, so there is no ABA), then
+  /// one that was never used.
   std::uint32_t take() noexcept {
     if (mine_ == 0) mine_ = returned_.exchange(0, std::memory_order_acquire);     // acquire: pairs with pop()
     if (mine_ != 0) {
@@ -103,7 +108,7 @@ class Inbox {
 
   std::byte* memory_ = nullptr;
   std::size_t bytes_ = 0, slots_ = 0, messages_ = 0;
-  std::uint32_t mine_ = 0, untouched_ = 0;                        ///< the producer's
+  std::uint32_t mine_ = 0, untouched_ = 0;                        ///< used by the producer only
   std::atomic<std::uint32_t> returned_{0};
   alignas(64) std::atomic<std::uint64_t> tail_{0};
   alignas(64) std::atomic<std::uint64_t> head_{0};

@@ -31,7 +31,7 @@
 namespace kasane::comm::ucx {
 namespace {
 
-constexpr std::int64_t kTryNs = 5'000'000'000;   ///< how long a connection may take between two hosts
+constexpr std::int64_t kTryNs = 5'000'000'000;   ///< time limit of a connection between two hosts
 
 class Socket {
  public:
@@ -80,7 +80,8 @@ std::vector<Interface> interfaces_here() {
     // UCX takes an interface's first address.
     if (std::any_of(found.begin(), found.end(), [&](const Interface& f) { return f.name == i->ifa_name; })) continue;
     const auto word = [](const sockaddr* a) { return ntohl(reinterpret_cast<const sockaddr_in*>(a)->sin_addr.s_addr); };
-    const int speed = std::atoi(first_line("/sys/class/net/" + std::string(i->ifa_name) + "/speed").c_str());   // -1, or an error: unknown
+    // -1, or an error: unknown
+    const int speed = std::atoi(first_line("/sys/class/net/" + std::string(i->ifa_name) + "/speed").c_str());
     found.push_back({.name = i->ifa_name,
                      .address = word(i->ifa_addr),
                      .prefix = static_cast<std::uint32_t>(std::popcount(word(i->ifa_netmask))),
@@ -92,13 +93,14 @@ std::vector<Interface> interfaces_here() {
 
 std::uint32_t network_of(const Interface& i) { return i.prefix == 0 ? 0 : i.address & ~std::uint32_t{0} << (32 - i.prefix); }
 
-/// The interface by which the kernel sends to an address; empty: no way there.
+/// The interface through which the kernel sends to an address; empty: there is no route.
 std::string way_to(std::uint32_t address, const RankLocation& here) {
   const Socket socket(SOCK_DGRAM);
   const sockaddr_in to = socket_address(address, 9);
   sockaddr_in from{};
   socklen_t bytes = sizeof from;
-  if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) return {};   // of a datagram socket: sends nothing
+  // of a datagram socket: sends nothing
+  if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) return {};
   if (::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&from), &bytes) != 0) return {};
   for (const Interface& i : here.interfaces) {
     if (i.address == ntohl(from.sin_addr.s_addr)) return i.name;
@@ -106,7 +108,8 @@ std::string way_to(std::uint32_t address, const RankLocation& here) {
   return {};
 }
 
-/// What routes say: the interface by which a rank sends to rank 0's machine, and rank 0's by which it sends to the next machine.
+/// The interfaces that the kernel's routes name: of a rank, the one through which it sends to rank 0's
+/// machine; of rank 0, the one through which it sends to the next machine.
 Result<std::vector<Network>> network_by_routes(OutOfBand& all, const std::vector<RankLocation>& locations) {
   const RankLocation& here = locations[raw(all.rank())];
   const std::vector<std::uint32_t> first = leaders(locations);
@@ -128,7 +131,8 @@ Result<std::vector<Network>> network_by_routes(OutOfBand& all, const std::vector
   return std::vector<Network>{std::move(found)};
 }
 
-/// Collective. Every machine's first rank connects to every other's, over the network; the error is of all ranks, and names who fails.
+/// Collective. Every machine's first rank connects to every other's over the network. All ranks return the
+/// same error, which names the ranks that fail.
 Result<void> try_network(OutOfBand& all, const std::vector<RankLocation>& locations, const Network& network) {
   const std::uint32_t me = raw(all.rank());
   const std::vector<std::uint32_t> first = leaders(locations);
@@ -159,7 +163,7 @@ Result<void> try_network(OutOfBand& all, const std::vector<RankLocation>& locati
   for (const std::uint32_t to : first) {
     if (!lead || to == me) continue;
     Socket socket(SOCK_STREAM);
-    // From the address that UCX will have, whatever other interfaces there are.
+    // Bound to the address that UCX will use, whatever other interfaces there are.
     const sockaddr_in from = socket_address(network.of_rank[me].address, 0);
     const sockaddr_in at = socket_address(network.of_rank[to].address, static_cast<std::uint16_t>(std::atoi((*ports)[to].c_str())));
     if (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&from), sizeof from) != 0) {
@@ -185,12 +189,13 @@ Result<void> try_network(OutOfBand& all, const std::vector<RankLocation>& locati
   }
   Result<void> mine;
   if (!failures.empty()) mine = fail(Errc::unsupported, failures);
-  return everybody(all, mine, "connecting over " + network.text);   // also a barrier: listeners stay until all have tried
+  // also a barrier: listeners stay until all have tried
+  return everybody(all, mine, "connecting over " + network.text);
 }
 
 }  // namespace
 
-// ---- locations ------------------------------------------------------------------------------------------------------
+// ---- locations --------------------------------------------------------------------------------------------
 
 RankLocation location_here() {
   RankLocation here;
@@ -243,7 +248,7 @@ std::vector<std::uint32_t> leaders(const std::vector<RankLocation>& locations) {
   return first;
 }
 
-// ---- which network -----------------------------------------------------------------------------------------------
+// ---- which network ----------------------------------------------------------------------------------------
 
 std::vector<Network> common_networks(const std::vector<RankLocation>& locations) {
   std::vector<std::pair<std::uint32_t, Network>> found;   // the slowest rank's speed
@@ -260,7 +265,7 @@ std::vector<Network> common_networks(const std::vector<RankLocation>& locations)
       slowest = std::min(slowest, same->megabits);
     }
     if (network.of_rank.size() != locations.size()) continue;
-    // Bridges of containers and virtual machines have one address on every host, and join none.
+    // Bridges of containers and virtual machines have one address on every host, and join no hosts.
     std::set<std::uint32_t> addresses;
     for (const std::uint32_t r : first) addresses.insert(network.of_rank[r].address);
     if (addresses.size() == first.size()) found.emplace_back(slowest, std::move(network));
@@ -277,7 +282,7 @@ std::vector<Network> common_networks(const std::vector<RankLocation>& locations)
 Result<Network> choose_network(OutOfBand& all, const std::vector<RankLocation>& locations) {
   auto candidates = common_networks(locations);
   std::string why = "no network has an interface of each";
-  if (locations.size() == 1) {   // kasane info: nobody to reach
+  if (locations.size() == 1) {   // kasane info: there is no peer
     if (candidates.empty()) return fail(Errc::unsupported, "no interface but the loopback is up and has an IPv4 address");
     candidates[0].why = "it is the fastest here; a job takes the fastest network that all its hosts have";
     return std::move(candidates[0]);
@@ -300,7 +305,7 @@ Result<Network> choose_network(OutOfBand& all, const std::vector<RankLocation>& 
                                      (here.empty() ? "none but the loopback" : here) + ". Open the firewall between them, or name what joins them: UCX_NET_DEVICES");
 }
 
-// ---- words -------------------------------------------------------------------------------------------------------
+// ---- words ------------------------------------------------------------------------------------------------
 
 std::string address_text(std::uint32_t address) {
   char text[INET_ADDRSTRLEN] = {};
@@ -313,11 +318,12 @@ std::string text(const Interface& i) {
   return i.name + " (" + address_text(i.address) + "/" + std::to_string(i.prefix) + (i.megabits == 0 ? "" : ", " + std::to_string(i.megabits) + " Mb/s") + ")";
 }
 
-// ---- who may connect ---------------------------------------------------------------------------------------------
+// ---- which peers may connect ------------------------------------------------------------------------------
 
 namespace {
 
-/// Lets packets pass whose source is one of peers. For sockets: the offset SKF_NET_OFF is that of the IP header.
+/// Lets packets pass whose source is one of peers. For sockets: the offset SKF_NET_OFF is that of the IP
+/// header.
 std::vector<sock_filter> filter_of(const std::vector<std::uint32_t>& peers) {
   constexpr std::uint32_t kSource = static_cast<std::uint32_t>(SKF_NET_OFF) + 12;
   std::vector<sock_filter> code{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kSource)};

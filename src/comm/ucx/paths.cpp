@@ -12,7 +12,8 @@ namespace {
 constexpr std::uint32_t kMostPeers = 2000;            ///< of a filter (4096 instructions)
 constexpr std::uint32_t kMostEntries = 64, kFewestEntries = 8;
 constexpr std::uint64_t kBufferBytes = 9 << 10;       ///< UCX_POSIX_SEG_SIZE, 8256, and UCX's heads
-constexpr std::uint64_t kLaneBytes = 64 << 10;        ///< what else a lane has there: the entries, whole pages
+/// what else a lane has there: the entries, whole pages
+constexpr std::uint64_t kLaneBytes = 64 << 10;
 
 bool starts_in_memory(const std::string& transport) {
   for (const char* name : {"posix", "sysv", "mm", "sm", "shm", "all", "^"}) {
@@ -21,7 +22,7 @@ bool starts_in_memory(const std::string& transport) {
   return false;
 }
 
-/// Of a list as UCX_TLS takes it.
+/// Does a list of transports, as UCX_TLS takes it, allow shared memory?
 bool names_memory(const std::string& transports) {
   std::istringstream words(transports);
   for (std::string word; std::getline(words, word, ',');) {
@@ -43,7 +44,8 @@ std::string user_setting(const char* name) {
 
 bool share_a_machine(const std::vector<RankLocation>& locations) { return leaders(locations).size() < locations.size(); }
 
-/// Addresses from which ranks of other machines may connect to rank me, and those of its own machine where TCP may join those too.
+/// Addresses from which ranks of other machines may connect to rank me, and those of its own machine where
+/// TCP may join those too.
 std::vector<std::uint32_t> peers_of(const std::vector<RankLocation>& locations, std::uint32_t me, bool own_too) {
   std::vector<std::uint32_t> addresses;
   for (const std::uint32_t r : leaders(locations)) {
@@ -86,7 +88,7 @@ Result<Paths> choose_paths(OutOfBand& all, const std::vector<RankLocation>& loca
     paths.text += (paths.text.empty() ? "" : "; ") + user_setting("UCX_NET_DEVICES");
     if (!one_machine) paths.peers = peers_of(locations, me, /*own_too=*/within_hosts);
   } else if (one_machine) {
-    // Only for those who ask for a network by UCX_TLS.
+    // Only if the user asks for a network by UCX_TLS.
     std::vector<std::string> devices = rdma_ports();
     devices.emplace_back("lo");
     paths.devices = joined(devices);
@@ -100,7 +102,8 @@ Result<Paths> choose_paths(OutOfBand& all, const std::vector<RankLocation>& loca
     devices.push_back(network->of_rank[me].name);
     paths.devices = joined(devices);
     paths.text += (paths.text.empty() ? "" : "; ") + std::string("between hosts: ") + text(network->of_rank[me]) + ", because " + network->why;
-    // All of a host's addresses: what comes by a route may have another than the one that it is sent to.
+    // All of a host's addresses: a packet that comes by a route may have another source than the address that
+    // this rank sends to.
     paths.peers = peers_of(locations, me, /*own_too=*/memory_too);
   }
   return paths;

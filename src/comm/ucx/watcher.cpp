@@ -72,7 +72,8 @@ void Watcher::loop() const noexcept {
     const int n = ::epoll_wait(epoll_, events, 8, -1);
     for (int i = 0; i < n; ++i) {
       if (events[i].data.u64 == kStop) return;
-      // An event without EPOLLIN (a descriptor added but not enabled reports errors too) disabled it just the same.
+      // Every event disabled the descriptor, also one without EPOLLIN (an error on a descriptor that was
+      // added but not enabled).
       on_event_(context_, static_cast<std::uint32_t>(events[i].data.u64));
     }
   }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread that turns events of UCX's descriptors into rings of the messages doorbell, so that one sleep serves both. It sleeps in
-// epoll_wait; a descriptor is reported once and then disabled until somebody who goes to sleep enables it again (lane_lock.h).
+// The thread that rings the messages doorbell when a descriptor of UCX has an event, so that one sleep serves
+// both. It sleeps in epoll_wait. A descriptor is reported once and is then disabled until a thread that goes
+// to sleep enables it again (lane_lock.h).
 //
-// Thread safety: enable() from any thread, async-signal-safe. The thread blocks all signals and does nothing but system calls and atomics.
+// Thread safety: enable() from any thread, async-signal-safe. The thread blocks all signals and uses only
+// system calls and atomics.
 #pragma once
 
 #include <cstdint>
