@@ -31,7 +31,6 @@
 #include "base/options.h"
 #include "comm/bootstrap/job.h"
 #include "comm/shm/shm_transport.h"
-#include "comm/sim/sim.h"
 #include "comm/ucx/ucx_transport.h"
 #include "mem/budget.h"
 #include "mem/engines.h"
@@ -186,8 +185,6 @@ void say_transports(Report& report) {
   }
   say_ucx(report);
   say_mpi(report);
-  comm::sim::World world(1, 1);
-  say_transport(report, world.transport(Rank{0}).facts(), "simulated ranks in one process, for tests");
 }
 
 /// A line for each of several ways, and their list in order of preference.

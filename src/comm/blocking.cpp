@@ -88,8 +88,8 @@ void Blocking::send(Rank to, HandlerId handler, std::span<const std::byte> paylo
   (void)accepted(waiter_, [&] { return transport_.send(to, handler, payload); });
 }
 
-std::uint64_t Blocking::request(Rank to, HandlerId handler, std::span<const std::byte> payload, std::uint32_t patience_ns) {
-  PendingReply pending{.patience_ns = patience_ns};
+std::uint64_t Blocking::request(Rank to, HandlerId handler, std::span<const std::byte> payload, std::uint32_t doorbell_delay_ns) {
+  PendingReply pending{.doorbell_delay_ns = doorbell_delay_ns};
   (void)accepted(waiter_, [&] { return transport_.request(to, handler, payload, pending); });
   std::uint64_t value = 0;
   bool answered = false;

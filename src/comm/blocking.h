@@ -25,8 +25,8 @@ class Blocking {
   /// Returns the old value: equal to expected if and only if desired was stored.
   std::uint64_t compare_swap(RemoteAddr at, std::uint64_t expected, std::uint64_t desired);
   void send(Rank to, HandlerId handler, std::span<const std::byte> payload);
-  /// patience_ns: see PendingReply; for waiters that poll.
-  std::uint64_t request(Rank to, HandlerId handler, std::span<const std::byte> payload, std::uint32_t patience_ns = 0);
+  /// doorbell_delay_ns: see PendingReply; for waiters that poll.
+  std::uint64_t request(Rank to, HandlerId handler, std::span<const std::byte> payload, std::uint32_t doorbell_delay_ns = 0);
 
   /// Counts a one-sided operation, if the target is not mapped here.
   void count_trip(RemoteAddr at) noexcept {

@@ -21,8 +21,8 @@ struct AnswerPlace {
 
 class Requests {
  public:
-  /// patience_ns: of each (PendingReply).
-  explicit Requests(Blocking& io, std::uint32_t patience_ns = 0) noexcept : io_(io), patience_ns_(patience_ns) {}
+  /// doorbell_delay_ns: of each (PendingReply).
+  explicit Requests(Blocking& io, std::uint32_t doorbell_delay_ns = 0) noexcept : io_(io), doorbell_delay_ns_(doorbell_delay_ns) {}
   Requests(const Requests&) = delete;
   Requests& operator=(const Requests&) = delete;
   ~Requests() { await(); }
@@ -35,7 +35,7 @@ class Requests {
       collect();
       for (Open& open : open_) {
         if (open.taken) continue;
-        open.pending = PendingReply{.patience_ns = patience_ns_, .into = answer.into};
+        open.pending = PendingReply{.doorbell_delay_ns = doorbell_delay_ns_, .into = answer.into};
         posted = open.taken = io_.transport().request(to, handler, payload, open.pending) != Post::again;
         open.answer = answer;
         open_count_ += posted ? 1 : 0;
@@ -73,7 +73,7 @@ class Requests {
   }
 
   Blocking& io_;
-  const std::uint32_t patience_ns_;
+  const std::uint32_t doorbell_delay_ns_;
   std::array<Open, kAtOnce> open_{};
   std::size_t open_count_ = 0;
 };

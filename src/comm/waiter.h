@@ -29,9 +29,9 @@ class Waiter {
   virtual void wait(bool (*ready)(const void*), const void* arg) = 0;
 };
 
-/// The patience (PendingReply) of who waits with a PollWaiter: more than a rank at work takes to its next fork and its answer, less than the waiter spins, since
+/// The delay of doorbells (PendingReply) of a thread that waits with a PollWaiter: more than a rank at work takes to its next fork and its answer, less than the waiter spins, since
 /// from then on he wants to be woken; and less than waking a service thread takes.
-inline constexpr std::uint32_t kPatienceNs = 15'000;
+inline constexpr std::uint32_t kDoorbellDelayNs = 15'000;
 
 /// Polls; async-signal-safe, so it is also the fault handler's. spin_ns: how long before it sleeps on the messages
 /// doorbell (bounded naps, since a block's busy bit rings no bell).

@@ -11,7 +11,7 @@ void Coherence::ask_release(ThreadContext& ctx, Rank source) {
   if (source == transport_.rank()) return release_all(ctx);
   // The fact was fixed before we look. What was changed before it counts until its bytes have arrived and its readers were told.
   if (sharing_.nothing_to_release(ctx.io, source)) return;
-  ctx.io.request(source, gas::kReleaseHandler, {}, comm::kPatienceNs);
+  ctx.io.request(source, gas::kReleaseHandler, {}, comm::kDoorbellDelayNs);
 }
 
 void Coherence::on_release(void* self, const comm::Message& message) noexcept {

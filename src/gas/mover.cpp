@@ -237,7 +237,7 @@ void Mover::ask_to_yield(comm::Blocking& io, comm::Requests& requests, Trip& t) 
 /// An owner whose answer brings the page along is asked after that: until all have answered, puts may land in it.
 void Mover::recall(comm::Blocking& io, std::span<Trip> trips) {
   comm::Batch batch(io);
-  comm::Requests requests(io, comm::kPatienceNs);
+  comm::Requests requests(io, comm::kDoorbellDelayNs);
   for (Trip& t : trips) {
     if (t.claimed() && !t.holders_taken) directory_.take_holders(batch, t.page, t.step.claimed.version + 1, &t.taken);
   }

@@ -2,7 +2,7 @@
 // One rank over the simulator: the shipping gas and dsm above mem's checked engine, which scripts' loads and stores go through. All ranks live
 // in one OS thread; each has a space of its own at the same offsets.
 //
-// Thread safety: none (comm/sim). Invariant: `current` is the context of the scripted thread that runs in the engine just now.
+// Thread safety: none (as the simulator). Invariant: `current` is the context of the scripted thread that runs in the engine just now.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,11 +13,11 @@
 #include <optional>
 
 #include "base/assert.h"
-#include "comm/sim/sim.h"
 #include "dsm/coherence.h"
 #include "gas/heap.h"
 #include "gas/sharing.h"
 #include "support/checked_engine.h"
+#include "support/sim/sim.h"
 
 namespace kasane::stress {
 

@@ -2,20 +2,15 @@
 // See composed.h and docs/design/comm_composed.md.
 #include "comm/composed/composed.h"
 
-#include <array>
 #include <atomic>
 #include <string>
 #include <utility>
 
 #include "base/assert.h"
 #include "comm/everybody.h"
-#include "comm/index_pool.h"
 
 namespace kasane::comm::composed {
 namespace {
-
-constexpr std::uint32_t kFarSlot = std::uint32_t{1} << 31;
-constexpr std::uint32_t kFarRequests = 1024;   ///< of the network part, outstanding
 
 /// While the near part has work and the network had none, look at the network only every so many times: a look costs more than a near message.
 constexpr std::uint32_t kFarEvery = 16;
@@ -57,12 +52,14 @@ class ComposedTransport final : public Transport {
     far_->set_handler(id, fn, context);
   }
   Post send(Rank to, HandlerId id, std::span<const std::byte> payload) noexcept override { return part(to).send(to, id, payload); }
-  Post request(Rank to, HandlerId, std::span<const std::byte> payload, PendingReply&) noexcept override;
+  Post request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept override {
+    return part(to).request(to, id, payload, pending);
+  }
   void reply(ReplyToken token, std::uint64_t value) noexcept override { part(token.requester).reply(token, value); }
   void reply_with(ReplyToken token, std::uint64_t value, std::span<const std::byte> bytes) noexcept override {
     part(token.requester).reply_with(token, value, bytes);
   }
-  bool test(PendingReply&, std::uint64_t* value) noexcept override;
+  bool test(PendingReply& pending, std::uint64_t* value) noexcept override { return part(pending.to).test(pending, value); }
 
   bool arm() noexcept override { return far_->arm(); }
   std::uint32_t activity(Doorbell d) const noexcept override { return near_->activity(d); }
@@ -97,9 +94,6 @@ class ComposedTransport final : public Transport {
   const Facts near_facts_, far_facts_;
   const bool atomics_by_far_;
   const std::string detail_;
-  // Outstanding requests of the network part. An entry belongs to that part, and to whoever tests it, from its taking until the answer was taken.
-  IndexPool<> free_far_requests_{kFarRequests};
-  std::array<PendingReply, kFarRequests> far_requests_{};
   std::atomic<std::uint32_t> far_skipped_{0};   ///< looks at the network left out in a row
   std::atomic<bool> far_quiet_{false};          ///< the last look at it found nothing
 };
@@ -141,30 +135,6 @@ Post ComposedTransport::fence(Rank target, Completion* c) noexcept {
   if (!is_near(target)) return far_->fence(target, c);
   const Post inline_done = near_->fence(target, c);   // always done: near completes inline
   return atomics_by_far_ ? far_->fence(target, c) : inline_done;
-}
-
-Post ComposedTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
-  if (is_near(to)) return near_->request(to, id, payload, pending);
-  const std::uint32_t entry = free_far_requests_.take();
-  if (entry == IndexPool<>::kNone) return Post::again;
-  // Filled before the message leaves: another thread may be handed `pending` by then. Any stamp but 0 says that it was sent.
-  pending = {.slot = kFarSlot | entry, .stamp = 1, .into = pending.into};
-  far_requests_[entry] = {.into = pending.into};
-  const Post sent = far_->request(to, id, payload, far_requests_[entry]);
-  if (sent != Post::again) return sent;
-  pending = {.into = pending.into};
-  free_far_requests_.put(entry);
-  return Post::again;
-}
-
-bool ComposedTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
-  if ((pending.slot & kFarSlot) == 0) return near_->test(pending, value);
-  const std::uint32_t entry = pending.slot & ~kFarSlot;
-  KASANE_CHECK_OP(entry, <, kFarRequests);
-  if (!far_->test(far_requests_[entry], value)) return false;
-  pending = {.status = far_requests_[entry].status, .brought = far_requests_[entry].brought};
-  free_far_requests_.put(entry);
-  return true;
 }
 
 // ---- progress and sleep ------------------------------------------------------------------------------------------

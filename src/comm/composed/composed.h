@@ -7,9 +7,6 @@
 // **Atomics** of near and far ranks on one word must be atomic towards each other. If the network's are not coherent with the CPU's (facts), all of
 // them go by network, also those on this rank's own memory (rule 15); fence() towards a near rank then asks the network too.
 //
-// **Requests.** A near request keeps its slot. A far one is named by an entry of a table here (top bit of PendingReply::slot): the name must stand before
-// the message leaves, since whoever the message reaches may let another thread test() it.
-//
 // Thread safety: as every transport. Handlers may run in two threads of a rank at once, one in each part's progress().
 #pragma once
 

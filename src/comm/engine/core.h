@@ -25,8 +25,8 @@
 #include "comm/engine/gate.h"
 #include "comm/index_pool.h"
 #include "comm/engine/operation.h"
-#include "comm/engine/take_all_stack.h"
 #include "comm/offload/offloader.h"
+#include "comm/take_all_stack.h"
 
 namespace kasane::comm {
 

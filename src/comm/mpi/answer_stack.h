@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this rank owes its peers: answers to their requests and operations, credits, rings. Every answer has a node of its own, made with the
-// transport, because the asker's slot that it belongs to can be owed one answer at a time: so answering never fails and never allocates.
+// What this rank must send to its peers: answers to their requests and operations, credits, rings. Every
+// answer has a node of its own, made with the transport, because the requester's slot has at most one answer
+// outstanding: so answering never fails and never allocates.
 //
-//   reply(), handlers, wake() ── push ──► stack ── take_all ──► whoever holds the MPI's lock packs them into messages
+//   reply(), handlers, wake() ── push ──► stack ── take_all ──► the lock's holder packs them into messages
 //
-// Thread safety: push() and owe() from any thread, also a fault handler's; take_all() by one thread at a time.
-// Invariant: a node is in the stack, or with who took it, at most once.
+// Thread safety: open(), reply(), operation(), flow_control() from any thread, also a fault handler's;
+// take_all() by one thread at a time.
+// Invariant: a node is in the stack, or with the thread that took it, at most once.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +26,11 @@ class AnswerStack {
   struct Node {
     std::uint64_t value = 0;
     std::uint32_t next = kEnd;
-    typename Atomics::template Atomic<bool> open{false};   ///< replies: asked and not answered yet; a peer's notes: already in the stack
+    /// a reply's: requested and not answered yet; a peer's flow control: in the stack already
+    typename Atomics::template Atomic<bool> open{false};
   };
-  /// What a node says. slot: of the asker.
-  enum class About : std::uint8_t { reply, operation, notes };
+  /// What a node says. slot: of the requester.
+  enum class About : std::uint8_t { reply, operation, flow_control };
   struct Meaning {
     std::uint32_t peer;
     About about;
@@ -37,31 +40,34 @@ class AnswerStack {
   AnswerStack(std::uint32_t peers, std::uint32_t slots)
       : slots_(slots), row_(2 * slots + 1), nodes_(new Node[std::size_t{peers} * row_]) {}
 
-  /// A request came: one reply is owed.
+  /// A request came: one reply must follow.
   void open(std::uint32_t peer, std::uint16_t slot) noexcept {
-    // relaxed: the token that leads to reply() is passed on by the handler, which comes after.
+    // relaxed: the handler, which runs later, passes on the token that leads to reply().
     nodes_[reply_node(peer, slot)].open.store(true, std::memory_order_relaxed);
   }
   void reply(std::uint32_t peer, std::uint16_t slot, std::uint64_t value) noexcept {
     const std::uint32_t id = reply_node(peer, slot);
-    // relaxed: see open(); the exchange only finds a second answer.
+    // relaxed: see open(); the exchange only detects a second answer.
     KASANE_CHECK(nodes_[id].open.exchange(false, std::memory_order_relaxed), "a request was answered twice");
     push(id, value);
   }
   void operation(std::uint32_t peer, std::uint16_t slot, std::uint64_t value) noexcept { push(peer * row_ + slots_ + slot, value); }
-  /// There is something in the peer's credits or rings, which the caller has set before.
-  void notes(std::uint32_t peer) noexcept {
+  /// The caller has changed the peer's credits or rings before: they are to be sent.
+  void flow_control(std::uint32_t peer) noexcept {
     const std::uint32_t id = peer * row_ + 2 * slots_;
-    // seq_cst: either this finds the node taken out, or who takes it out (forget_notes) sees what the caller has set.
+    // seq_cst: either this finds the node taken out, or the thread that takes it out (take_flow_control) sees
+    // what the caller has set.
     if (!nodes_[id].open.exchange(true, std::memory_order_seq_cst)) push(id, 0);
   }
-  /// Before the notes are read.
-  void forget_notes(std::uint32_t peer) noexcept {
-    nodes_[peer * row_ + 2 * slots_].open.store(false, std::memory_order_seq_cst);  // seq_cst: see notes()
+  /// To be called before credits and rings are read.
+  void take_flow_control(std::uint32_t peer) noexcept {
+    // seq_cst: see flow_control()
+    nodes_[peer * row_ + 2 * slots_].open.store(false, std::memory_order_seq_cst);
   }
 
-  [[nodiscard]] bool empty() const noexcept { return head_.load(std::memory_order_seq_cst) == kEnd; }  // seq_cst: as kick()'s look back
-  /// The nodes owed so far, oldest first, as a list through next.
+  // seq_cst: as in HandOver::look_back().
+  [[nodiscard]] bool empty() const noexcept { return head_.load(std::memory_order_seq_cst) == kEnd; }
+  /// The nodes pushed so far, oldest first, as a list linked by next.
   [[nodiscard]] std::uint32_t take_all() noexcept {
     std::uint32_t newest = head_.exchange(kEnd, std::memory_order_acquire);  // acquire: pairs with push()
     std::uint32_t oldest = kEnd;
@@ -76,7 +82,7 @@ class AnswerStack {
   [[nodiscard]] Node& node(std::uint32_t id) noexcept { return nodes_[id]; }
   [[nodiscard]] Meaning meaning(std::uint32_t id) const noexcept {
     const std::uint32_t peer = id / row_, at = id % row_;
-    if (at == 2 * slots_) return {peer, About::notes, 0};
+    if (at == 2 * slots_) return {peer, About::flow_control, 0};
     return {peer, at < slots_ ? About::reply : About::operation, static_cast<std::uint16_t>(at % slots_)};
   }
 
@@ -85,7 +91,7 @@ class AnswerStack {
     KASANE_CHECK_OP(slot, <, slots_);
     return peer * row_ + slot;
   }
-  // Taken as a whole only, so a node that comes back meanwhile does no harm (no ABA).
+  // Nodes are only taken all at once, so a node that is pushed again meanwhile does no harm (no ABA).
   void push(std::uint32_t id, std::uint64_t value) noexcept {
     Node& n = nodes_[id];
     n.value = value;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data too large for a message, under way straight between the memories of two ranks: by a send and a receive that find each other by tag, or by
-// a put or get through a window. MPI counts bytes in an int, so a transfer goes in parts, each started when the one before has ended.
+// Transfers of data too large for a message, straight between the memories of two ranks: by a send and a
+// receive that match by tag, or by a put or get through a window. MPI counts bytes in an int, so a transfer
+// goes in parts, each started when the one before has ended.
 //
 // Thread safety: under the library's lock.
 // Invariant: both ends cut a transfer into the same parts, in the same order.
@@ -21,11 +22,11 @@ struct Bulk {
   std::uint16_t slot = 0;          ///< of the poster
   std::uint32_t peer = 0;
   std::byte* at = nullptr;
-  std::uint64_t left = 0;          ///< bytes that are not under way yet
+  std::uint64_t left = 0;          ///< bytes whose transfer has not begun
   Window window{};
   std::uint64_t offset = 0;        ///< in the window
   int tag = 0;
-  // At the owner: what follows the data.
+  // At the owner: the flag to be set after the data.
   bool notify = false;
   std::uint16_t region = 0;
   std::uint64_t flag_offset = 0, flag_value = 0;
@@ -46,7 +47,7 @@ class BulkTable {
     if (code != 0) active_.pop_back();
     return code;
   }
-  /// Moves everything on; ended(const Bulk&, int code) for what is over.
+  /// Makes progress on all transfers; calls ended(const Bulk&, int code) for each that has ended.
   template <class Ended>
   void poll(const Ended& ended) noexcept {
     for (std::size_t i = 0; i < active_.size();) {
@@ -63,7 +64,8 @@ class BulkTable {
       const Bulk bulk = active_[i].bulk;
       active_[i] = active_.back();
       active_.pop_back();
-      if (code == 0 && bulk.way == Bulk::Way::put) code = table_.flush(bulk.window, bulk.peer);  // so far it has only left
+      // A request's end says only that the data has left.
+      if (code == 0 && bulk.way == Bulk::Way::put) code = table_.flush(bulk.window, bulk.peer);
       ended(bulk, code);
     }
   }

@@ -8,24 +8,24 @@
 namespace kasane::comm::mpi {
 namespace {
 
-constexpr int kSpins = 200;                     ///< looks at a taken lock; its holder is inside one MPI call
-constexpr std::size_t kFlightsTested = 8;       ///< sends on their way that one collect() asks after
-constexpr std::uint64_t kLeaveNs = 5'000'000'000;   ///< how long close() waits for peers that still take something
-constexpr std::size_t kSomeIdle = 4;            ///< receives are posted again in batches
+constexpr int kSpins = 200;                     ///< tries of a taken lock; its holder is inside one MPI call
+constexpr std::size_t kSendsTested = 8;         ///< outstanding sends that one collect() tests
+constexpr std::uint64_t kLeaveNs = 5'000'000'000;   ///< how long close() waits for outstanding sends
+constexpr std::size_t kSomeIdle = 4;            ///< receives are posted again in batches of so many
 
 AnswerHead& answer_head(std::byte* buffer) noexcept { return *reinterpret_cast<AnswerHead*>(buffer); }
 
 }  // namespace
 
-Channel::Channel(Library& library, Communicator channel, std::vector<Peer>& peers, AnswerStack<>& owed)
-    : library_(library), table_(library.table()), channel_(channel), peers_(peers), owed_(owed), out_(kOut + kAnswers),
+Channel::Channel(Library& library, Communicator channel, std::vector<Peer>& peers, AnswerStack<>& pending_answers)
+    : library_(library), table_(library.table()), channel_(channel), peers_(peers), pending_answers_(pending_answers), out_(kOut + kAnswers),
       outgoing_(kOut + kAnswers), mine_(library, channel), theirs_(library, channel), open_(peers.size(), kNoBuffer) {
-  asks_.tag = kAskTag;
+  requests_.tag = kRequestTag;
   answers_.tag = kAnswerTag;
-  flights_.reserve(kOut + kAnswers);
+  sends_.reserve(kOut + kAnswers);
   opened_.reserve(peers.size());
   starts_.reserve(BulkTable::kCapacity);
-  for (Receives* r : {&asks_, &answers_}) {
+  for (Receives* r : {&requests_, &answers_}) {
     r->idle.reserve(kPosted);
     for (std::uint16_t i = 0; i < kPosted; ++i) r->idle.push_back(i);
   }
@@ -33,9 +33,9 @@ Channel::Channel(Library& library, Communicator channel, std::vector<Peer>& peer
 
 Result<void> Channel::open() {
   const bool posted = library_.locked([&] {
-    post_idle(asks_);
+    post_idle(requests_);
     post_idle(answers_);
-    return asks_.idle.empty() && answers_.idle.empty();
+    return requests_.idle.empty() && answers_.idle.empty();
   });
   return posted ? Result<void>() : fail(Errc::io, std::string(library_.name()) + " refuses to receive");
 }
@@ -44,11 +44,11 @@ bool Channel::close() noexcept {
   const std::uint64_t until = now_ns() + kLeaveNs;
   auto busy = [&] {
     drain();
-    test_flights();
+    test_sends();
     auto ignore = [](const Bulk&, int) {};
     mine_.poll(ignore);
     theirs_.poll(ignore);
-    return !flights_.empty() || !mine_.empty() || !theirs_.empty();
+    return !sends_.empty() || !mine_.empty() || !theirs_.empty();
   };
   bool left = library_.locked(busy);
   while (left && now_ns() < until) left = library_.locked(busy);
@@ -60,7 +60,7 @@ bool Channel::close() noexcept {
 }
 
 void Channel::take_back_receives() noexcept {
-  for (Receives* receives : {&asks_, &answers_}) {
+  for (Receives* receives : {&requests_, &answers_}) {
     Receives& r = *receives;
     for (std::uint32_t i = 0; i < r.posted; ++i) {
       Request& request = r.requests[r.order[(r.first + i) % kPosted]];
@@ -73,7 +73,7 @@ void Channel::take_back_receives() noexcept {
   }
 }
 
-// ---- out -------------------------------------------------------------------------------------------------------------
+// ---- out --------------------------------------------------------------------------------------------------
 
 void Channel::push(std::uint32_t index) noexcept {
   KASANE_CHECK(queue_.try_push(static_cast<std::uint16_t>(index)) != Push::full, "more buffers are queued than there are");
@@ -98,12 +98,14 @@ bool Channel::try_lock_briefly() noexcept {
 
 void Channel::lose(std::uint32_t peer) noexcept {
   std::uint32_t expected = Peer::reachable;
-  peers_[peer].loss.compare_exchange_strong(expected, Peer::failed, std::memory_order_acq_rel);  // once; published by the next line
+  // once; published by the next line
+  peers_[peer].loss.compare_exchange_strong(expected, Peer::failed, std::memory_order_acq_rel);
   any_lost_.store(true, std::memory_order_release);
 }
 
 bool Channel::lost(std::uint32_t peer) const noexcept {
-  return any_lost() && peers_[peer].loss.load(std::memory_order_relaxed) != Peer::reachable;  // relaxed: ordered by any_lost()
+  // relaxed: ordered by any_lost()
+  return any_lost() && peers_[peer].loss.load(std::memory_order_relaxed) != Peer::reachable;
 }
 
 void Channel::drain() noexcept {
@@ -114,7 +116,7 @@ void Channel::drain() noexcept {
   drain_answers();
 }
 
-/// False if it has to wait for room.
+/// False if there is no room for it yet.
 bool Channel::drain_one(std::uint32_t index) noexcept {
   Outgoing& o = outgoing_[index];
   if (index >= kOut) {
@@ -123,16 +125,17 @@ bool Channel::drain_one(std::uint32_t index) noexcept {
   }
   const bool bulk = o.bulk.way != Bulk::Way::none;
   if (bulk && mine_.full()) return false;
-  if (lost(o.peer)) {  // what it was for has been told, or will be
+  if (lost(o.peer)) {  // the loss ends the operation
     release(index);
     return true;
   }
   const Bulk transfer = o.bulk;
-  // A receive is posted before what makes the peer send; a send follows what makes the peer receive.
+  // A receive is posted before the message that makes the peer send. A send follows the message that makes
+  // the peer receive.
   int code = transfer.way == Bulk::Way::receive ? mine_.start(transfer) : 0;
   const std::uint32_t peer = o.peer;
   if (o.bytes != 0) {
-    send_now(index, peer, o.bytes, kAskTag);
+    send_now(index, peer, o.bytes, kRequestTag);
   } else {
     release(index);
   }
@@ -143,50 +146,51 @@ bool Channel::drain_one(std::uint32_t index) noexcept {
 
 void Channel::send_now(std::uint32_t index, std::uint32_t peer, std::uint32_t bytes, int tag) noexcept {
   if (lost(peer)) return release(index);
-  Flight flight{.request = {}, .buffer = static_cast<std::uint16_t>(index)};
+  PendingSend send{.request = {}, .buffer = static_cast<std::uint16_t>(index)};
   bool done = false;
-  int code = table_.send(channel_, out_[index].bytes, bytes, peer, tag, &flight.request);
-  if (code == 0) code = table_.test(&flight.request, &done, nullptr);  // most have left by now
+  int code = table_.send(channel_, out_[index].bytes, bytes, peer, tag, &send.request);
+  if (code == 0) code = table_.test(&send.request, &done, nullptr);  // most sends have completed by now
   if (code != 0) lose(peer);
   if (code != 0 || done) {
     release(index);
   } else {
-    flights_.push_back(flight);  // reserved for every buffer: does not allocate
+    sends_.push_back(send);  // reserved for every buffer: does not allocate
   }
 }
 
-void Channel::test_flights() noexcept {
-  for (std::size_t i = 0, n = 0; i < flights_.size() && n < kFlightsTested; ++n) {
+void Channel::test_sends() noexcept {
+  for (std::size_t i = 0, n = 0; i < sends_.size() && n < kSendsTested; ++n) {
     bool done = false;
-    const int code = table_.test(&flights_[i].request, &done, nullptr);
-    if (code != 0) lose(outgoing_[flights_[i].buffer].peer);
+    const int code = table_.test(&sends_[i].request, &done, nullptr);
+    if (code != 0) lose(outgoing_[sends_[i].buffer].peer);
     if (code == 0 && !done) {
       ++i;
       continue;
     }
-    release(flights_[i].buffer);
-    flights_.erase(flights_.begin() + static_cast<std::ptrdiff_t>(i));  // keeps the oldest in front
+    release(sends_[i].buffer);
+    sends_.erase(sends_.begin() + static_cast<std::ptrdiff_t>(i));  // keeps the oldest in front
   }
 }
 
-// ---- answers ---------------------------------------------------------------------------------------------------------
+// ---- answers ----------------------------------------------------------------------------------------------
 
 void Channel::drain_answers() noexcept {
-  if (owed_left_ == AnswerStack<>::kEnd && owed_.empty()) return;
+  if (taken_answers_ == AnswerStack<>::kEnd && pending_answers_.empty()) return;
   for (;;) {
-    if (owed_left_ == AnswerStack<>::kEnd) owed_left_ = owed_.take_all();
-    if (owed_left_ == AnswerStack<>::kEnd) break;
-    const std::uint32_t next = owed_.node(owed_left_).next;  // before: once packed, the node may be pushed again
-    if (!pack(owed_left_)) break;                            // out of buffers: the rest when some have left
-    owed_left_ = next;
+    if (taken_answers_ == AnswerStack<>::kEnd) taken_answers_ = pending_answers_.take_all();
+    if (taken_answers_ == AnswerStack<>::kEnd) break;
+    // Read before: once packed, the node may be pushed again.
+    const std::uint32_t next = pending_answers_.node(taken_answers_).next;
+    if (!pack(taken_answers_)) break;   // no free buffer: the rest follows when some sends have completed
+    taken_answers_ = next;
   }
   for (const std::uint32_t peer : opened_) close_answer(peer);
   opened_.clear();
 }
 
-/// Adds what the node says to the message being filled for its peer.
+/// Adds the node's answer to the message that is being filled for its peer.
 bool Channel::pack(std::uint32_t node) noexcept {
-  const auto meaning = owed_.meaning(node);
+  const auto meaning = pending_answers_.meaning(node);
   std::uint16_t& open = open_[meaning.peer];
   if (open == kNoBuffer) {
     const std::uint32_t fresh = claim_answer();
@@ -196,8 +200,8 @@ bool Channel::pack(std::uint32_t node) noexcept {
     answer_head(buffer(fresh)) = {};
     outgoing_[fresh] = {.peer = meaning.peer, .bytes = sizeof(AnswerHead), .bulk = {}};
   }
-  if (meaning.about == AnswerStack<>::About::notes) {
-    owed_.forget_notes(meaning.peer);  // close_answer() reads them
+  if (meaning.about == AnswerStack<>::About::flow_control) {
+    pending_answers_.take_flow_control(meaning.peer);  // close_answer() reads them
     return true;
   }
   Outgoing& o = outgoing_[open];
@@ -206,11 +210,11 @@ bool Channel::pack(std::uint32_t node) noexcept {
     std::erase(opened_, meaning.peer);
     return pack(node);
   }
-  const Record record{.kind = meaning.about == AnswerStack<>::About::reply ? Answer::reply : Answer::operation,
+  const Record record{.kind = meaning.about == AnswerStack<>::About::reply ? RecordKind::reply : RecordKind::operation,
                       .unused = 0,
                       .slot = meaning.slot,
                       .bytes = 0,
-                      .value = owed_.node(node).value};
+                      .value = pending_answers_.node(node).value};
   std::memcpy(buffer(open) + o.bytes, &record, sizeof(record));
   o.bytes += sizeof(record);
   ++answer_head(buffer(open)).records;
@@ -221,13 +225,13 @@ void Channel::close_answer(std::uint32_t peer) noexcept {
   const std::uint16_t index = open_[peer];
   open_[peer] = kNoBuffer;
   AnswerHead& head = answer_head(buffer(index));
-  // seq_cst: after forget_notes(), see AnswerStack<>::notes().
+  // seq_cst: after take_flow_control(), see AnswerStack<>::flow_control().
   head.credits = peers_[peer].consumed.exchange(0, std::memory_order_seq_cst);
   head.rings = static_cast<std::uint16_t>(peers_[peer].rings.exchange(0, std::memory_order_seq_cst));
   send_now(index, peer, outgoing_[index].bytes, kAnswerTag);
 }
 
-// ---- in --------------------------------------------------------------------------------------------------------------
+// ---- in ---------------------------------------------------------------------------------------------------
 
 void Channel::post_idle(Receives& r) noexcept {
   while (!r.idle.empty()) {
@@ -238,20 +242,20 @@ void Channel::post_idle(Receives& r) noexcept {
   }
 }
 
-void Channel::take(Receives& r, const Arrival& arrival, Inbox& inbox) noexcept {
+void Channel::take(Receives& r, const Arrival& arrival, ReceivedMessages& inbox) noexcept {
   const std::uint16_t b = r.order[r.first];
   r.first = (r.first + 1) % kPosted;
   --r.posted;
   inbox.push({.buffer = b, .source = arrival.source, .bytes = arrival.bytes});
 }
 
-/// Receives of one tag are matched in the order they were posted in, so only the oldest of each is asked after.
-void Channel::take_arrivals(Inbox& asks, Inbox& answers) noexcept {
-  for (std::size_t n = 0; n < 2 * kTaken; ++n) {
+/// Receives of one tag are matched in the order they were posted, so only the oldest of each tag is tested.
+void Channel::take_arrivals(ReceivedMessages& requests, ReceivedMessages& answers) noexcept {
+  for (std::size_t n = 0; n < 2 * kMostCollected; ++n) {
     std::array<Request, 2> oldest{};
     std::array<Receives*, 2> whose{};
     int count = 0;
-    for (Receives* r : {&answers_, &asks_}) {
+    for (Receives* r : {&answers_, &requests_}) {
       if (r->posted == 0) continue;
       whose[static_cast<std::size_t>(count)] = r;
       oldest[static_cast<std::size_t>(count++)] = r->requests[r->order[r->first]];
@@ -259,22 +263,22 @@ void Channel::take_arrivals(Inbox& asks, Inbox& answers) noexcept {
     int index = kNothing;
     Arrival arrival{};
     if (count == 0 || table_.test_any(oldest.data(), count, &index, &arrival) != 0) {
-      // A receive from anybody fails only when somebody is gone and the MPI cannot say who.
+      // A receive from any source fails only if a peer has gone and the MPI cannot say which.
       if (count != 0) library_.abort(1);
       return;
     }
     if (index == kNothing) return;
     Receives& r = *whose[static_cast<std::size_t>(index)];
-    take(r, arrival, &r == &asks_ ? asks : answers);
+    take(r, arrival, &r == &requests_ ? requests : answers);
   }
 }
 
-bool Channel::collect(Inbox& asks, Inbox& answers, std::vector<Ended>& ended) noexcept {
+bool Channel::collect(ReceivedMessages& requests, ReceivedMessages& answers, std::vector<Ended>& ended) noexcept {
   if (!try_lock_briefly()) return false;
   hand_over_.begin_drain();
   drain();
-  take_arrivals(asks, answers);
-  if (!flights_.empty()) test_flights();
+  take_arrivals(requests, answers);
+  if (!sends_.empty()) test_sends();
   auto note = [&](const Bulk& bulk, int code) {
     if (code != 0) lose(bulk.peer);
     ended.push_back({bulk, code != 0});
@@ -293,13 +297,13 @@ bool Channel::start_at_owner(const Bulk& bulk) noexcept {
 }
 
 void Channel::settle() noexcept {
-  const bool receives = asks_.idle.size() >= kSomeIdle || answers_.idle.size() >= kSomeIdle;
-  if (starts_.empty() && !receives && owed_.empty()) return;
+  const bool receives = requests_.idle.size() >= kSomeIdle || answers_.idle.size() >= kSomeIdle;
+  if (starts_.empty() && !receives && pending_answers_.empty()) return;
   hand_over_.announce();   // if the lock stays taken, its holder drains
   if (!try_lock_briefly()) return;
   hand_over_.begin_drain();
   drain();
-  post_idle(asks_);
+  post_idle(requests_);
   post_idle(answers_);
   while (!starts_.empty() && !theirs_.full()) {
     if (theirs_.start(starts_.back()) != 0) lose(starts_.back().peer);

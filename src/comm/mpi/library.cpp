@@ -20,7 +20,7 @@
 namespace kasane::comm::mpi {
 namespace {
 
-// ---- which MPI, and where its module lies ----------------------------------------------------------------------------
+// ---- which MPI, and where its module lies -----------------------------------------------------------------
 
 Result<std::string> resolve(std::string_view which) {
   if (which == "openmpi" || which == "mpich") return std::string(which);
@@ -45,7 +45,8 @@ Result<const Module*> open_module(const std::string& name) {
     for (const std::string& folder : helper_folders()) tried += (tried.empty() ? "" : ", ") + folder;
     return fail(Errc::unsupported, file + " is not in " + tried + ": build Kasane where this MPI's development package is installed");
   }
-  // Global: plug-ins that Open MPI loads later look for its symbols there. Never closed: MPIs leave threads' keys and handlers behind.
+  // Global: plug-ins that Open MPI loads later look for its symbols there. Never closed: MPIs leave
+  // thread-specific keys and handlers behind.
   void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (module == nullptr) return fail(Errc::unsupported, "cannot load " + path + ": " + ::dlerror());
   const auto* table = static_cast<const Module*>(::dlsym(module, kModuleSymbol));
@@ -55,23 +56,27 @@ Result<const Module*> open_module(const std::string& name) {
   return table;
 }
 
-// ---- what the MPI must leave alone -----------------------------------------------------------------------------------
+// ---- what the MPI must leave alone ------------------------------------------------------------------------
 
-/// Defaults of ours, where the user has not said otherwise.
+/// Defaults, where the user has set nothing else.
 void prepare_environment() noexcept {
   constexpr int kKeep = 0;
-  ::setenv("OMPI_MCA_opal_signal", "", kKeep);        // no stack-trace handlers on SIGSEGV: faults are ours
-  ::setenv("OMPI_MCA_memory", "^patcher", kKeep);     // no hooks in mmap and munmap, which the runtime calls all the time
+  // no stack-trace handlers on SIGSEGV: Kasane handles faults
+  ::setenv("OMPI_MCA_opal_signal", "", kKeep);
+  // no hooks in mmap and munmap, which the runtime calls all the time
+  ::setenv("OMPI_MCA_memory", "^patcher", kKeep);
   if (void* loaded = ::dlopen("libucs.so.0", RTLD_LAZY | RTLD_NOLOAD)) {
-    ::dlclose(loaded);                                // too late for UCX: it read its environment when it was loaded
+    // too late for UCX: it read its environment when it was loaded
+    ::dlclose(loaded);
     return;
   }
-  ::setenv("UCX_HANDLE_ERRORS", "none", kKeep);       // the same two for UCX, on which both may stand …
+  ::setenv("UCX_HANDLE_ERRORS", "none", kKeep);       // the same two for UCX, on which both MPIs may stand …
   ::setenv("UCX_DEBUG_SIGNO", "0", kKeep);            // … and which would take SIGHUP
   ::setenv("UCX_MEM_EVENTS", "n", kKeep);
 }
 
-/// While it starts. On one host its ranks need nothing to which others could connect.
+/// Settings while the MPI starts. On one host its ranks need no sockets that other processes could connect
+/// to.
 void prepare_start(Settings& settings, const std::optional<ShmFolder>& folder) {
   if (folder) settings.set("UCX_POSIX_DIR", folder->path());
   const Place here = place(environ);
@@ -80,7 +85,7 @@ void prepare_start(Settings& settings, const std::optional<ShmFolder>& folder) {
   settings.set("UCX_TLS", "posix,cma,self");
 }
 
-/// Puts the dispositions of the synchronous signals back, whatever a library did to them.
+/// Restores the dispositions of the synchronous signals after a library may have changed them.
 class KeepSignals {
  public:
   KeepSignals() noexcept {
@@ -97,7 +102,7 @@ class KeepSignals {
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 
-// ---- out of band -----------------------------------------------------------------------------------------------------
+// ---- out of band ------------------------------------------------------------------------------------------
 
 class OverMpi final : public OutOfBand {
  public:
@@ -139,7 +144,7 @@ class OverMpi final : public OutOfBand {
 
 }  // namespace
 
-// ---- Library ---------------------------------------------------------------------------------------------------------
+// ---- Library ----------------------------------------------------------------------------------------------
 
 bool Library::launched() noexcept { return place(environ).launched(); }
 
@@ -155,7 +160,7 @@ tl::unexpected<Error> Library::failed(int code, std::string_view what) {
 }
 
 void Library::abort(int status) noexcept {
-  // Without the lock: its holder may be what went wrong, and nothing comes after this.
+  // Without the lock: its holder may be the cause of the error, and nothing comes after this.
   table_->abort(status);
   std::abort();
 }
@@ -174,7 +179,7 @@ Library::~Library() { end(); }
 
 void Library::end() noexcept {
   if (std::exchange(ended_, true)) return;
-  while (!lock_.try_lock()) yield();   // never given back
+  while (!lock_.try_lock()) yield();   // never unlocked
   for (AtEnd* user : at_end_) user->give_back();
   if (out_of_band_ != nullptr) table_->free_communicator(&out_of_band_channel_);
   if (finalize_) table_->finalize();
@@ -188,10 +193,11 @@ Result<std::shared_ptr<Library>> load(std::string_view which, int* argc, char***
   if (!name) return tl::unexpected<Error>(std::move(name).error());
   prepare_environment();
   std::optional<ShmFolder> folder;
-  if (auto made = ShmFolder::create()) folder.emplace(std::move(*made));   // without one UCX does without
+  // otherwise UCX uses its own default
+  if (auto made = ShmFolder::create()) folder.emplace(std::move(*made));
   Settings settings;
   prepare_start(settings, folder);
-  const KeepSignals keep;   // round dlopen too: libraries install handlers when they are loaded
+  const KeepSignals keep;   // around dlopen too: libraries install handlers when they are loaded
   auto table = open_module(*name);
   if (!table) return tl::unexpected<Error>(std::move(table).error());
   bool ours = false, level_ok = false;
@@ -210,7 +216,8 @@ Result<std::shared_ptr<Library>> load(std::string_view which, int* argc, char***
     joined = library->join();
   }
   if (joined) return library;
-  // The others may go on, and MPI_Finalize would wait for them: without it mpirun ends the job when this process ends.
+  // Other ranks may go on, and MPI_Finalize would wait for them. Without it mpirun ends the job when this
+  // process ends.
   library->ended_ = true;
   return tl::unexpected<Error>(std::move(joined).error());
 }

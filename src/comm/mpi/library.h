@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The MPI library that started this process, loaded at run time: which one is not known when Kasane is built, and both may be installed.
+// The MPI library that started this process, loaded at run time: which one is not known when Kasane is built,
+// and several may be installed.
 //
-//   load("auto") ── environment says Open MPI ──► kasane-mpi-openmpi.so ──► libmpi.so      MPI_Init_thread(SERIALIZED), MPI_Finalize
+//   load("auto") ── environment says Open MPI ──► kasane-mpi-openmpi.so ──► libmpi.so
 //                └─ environment says MPICH ─────► kasane-mpi-mpich.so   ──► libmpich.so
+//                                                 MPI_Init_thread(SERIALIZED), MPI_Finalize
 //
-// Thread safety: everything but out_of_band() (see there) from any thread. MPI calls are serialised by lock(), which is only ever tried: it is
-// held for the length of MPI calls that do not wait, so whoever finds it taken comes back, or leaves its work to the holder.
-// Invariant: no handler, completion or other code that is not ours runs while the lock is held.
+// Thread safety: everything but out_of_band() (see there) from any thread. lock() serialises MPI calls and is
+// only ever tried. It is held for the length of MPI calls that do not wait. A thread that finds it taken
+// comes back, or leaves its work to the holder.
+// Invariant: no handler, completion or other code of users runs while the lock is held.
 #pragma once
 
 #include <memory>
@@ -23,7 +26,7 @@
 
 namespace kasane::comm::mpi {
 
-/// What an experiment with a window on scratch memory has shown (windows.h); the same on every rank.
+/// What an experiment with a window on scratch memory has shown (windows.h). It is the same on every rank.
 struct WindowFindings {
   bool created = false;     ///< windows can be made at all
   bool pins = false;        ///< making one populated the memory under it
@@ -32,7 +35,7 @@ struct WindowFindings {
 
 class Library {
  public:
-  /// end(), if nobody has called it. Collective: every transport is gone, every rank is here.
+  /// Calls end() unless it was called. Collective: every transport is gone, every rank is here.
   ~Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
@@ -41,12 +44,13 @@ class Library {
   [[nodiscard]] std::uint32_t ranks() const noexcept { return ranks_; }
   [[nodiscard]] std::string_view name() const noexcept { return table_->name; }       ///< "Open MPI", "MPICH"
   [[nodiscard]] std::string_view version() const noexcept { return version_; }        ///< "4.1.4"
-  /// Over the MPI: other threads of the rank may use transports of it meanwhile.
+  /// Over the MPI. Other threads of the rank may use transports of this library meanwhile.
   [[nodiscard]] OutOfBand& out_of_band() noexcept { return *out_of_band_; }
 
   /// Is this process one of those that an mpirun started? Reads the environment only (place.h).
   [[nodiscard]] static bool launched() noexcept;
-  /// Finalises the MPI if load() initialised it. Collective. Transports of it may still be there, and threads that use them: they find the lock taken for good.
+  /// Finalises the MPI if load() initialised it. Collective. Transports, and threads that use them, may still
+  /// exist: they find the lock taken for ever.
   void end() noexcept;
   /// Ends the whole job with status, also on ranks that wait for this one.
   [[noreturn]] void abort(int status) noexcept;
@@ -54,9 +58,10 @@ class Library {
   // For the transport.
   [[nodiscard]] const Module& table() const noexcept { return *table_; }
   [[nodiscard]] TryLock<>& lock() noexcept { return lock_; }
-  /// Nothing until the experiment was made. At start only.
+  /// Empty until the experiment was made. At start only.
   [[nodiscard]] std::optional<WindowFindings>& window_findings() noexcept { return window_findings_; }
-  /// Called by end(), with the lock: take back what the MPI would complain of. At start and end only, in the same order on all ranks.
+  /// Called by end() under the lock: releases what the MPI would complain about. Changed at start and end
+  /// only, in the same order on all ranks.
   struct AtEnd {
     virtual void give_back() noexcept = 0;
 
@@ -64,9 +69,10 @@ class Library {
     ~AtEnd() = default;
   };
   [[nodiscard]] std::vector<AtEnd*>& at_end() noexcept { return at_end_; }
-  /// An error naming what, with the MPI's own words. Not while the lock is held.
+  /// An error that names `what`, with the MPI's own words. Not while the lock is held.
   [[nodiscard]] tl::unexpected<Error> failed(int code, std::string_view what);
-  /// Waits for request, letting others at the lock, and what else there is to do, in between. For start and end only.
+  /// Waits for request. In between it lets other threads have the lock, and calls meanwhile(). For start and
+  /// end only.
   template <class Meanwhile>
   Result<void> finish(Request& request, std::string_view what, const Meanwhile& meanwhile) {
     for (;;) {
@@ -94,7 +100,7 @@ class Library {
   static void yield() noexcept;
 
   const Module* table_;
-  std::optional<ShmFolder> ucx_folder_;   ///< in which the MPI's UCX may make queues as long as it runs
+  std::optional<ShmFolder> ucx_folder_;   ///< where the MPI's UCX makes its queues as long as it runs
   bool finalize_, ended_ = false;
   std::uint32_t rank_ = 0, ranks_ = 1;
   std::string version_;
@@ -105,9 +111,10 @@ class Library {
   std::unique_ptr<OutOfBand> out_of_band_;
 };
 
-/// which: "openmpi", "mpich", or "auto": what the launcher's environment says. Initialises the MPI unless the program has done so; then the program's thread
-/// level must be SERIALIZED or above. The signal dispositions that the MPI sets are put back. Call it early, from the main thread. After an error this process can only
-/// end, and so the job: no leave is taken of the MPI.
+/// which: "openmpi", "mpich", or "auto": what the launcher's environment says. Initialises the MPI unless the
+/// program has done so; then the program's thread level must be SERIALIZED or above. Restores the signal
+/// dispositions that the MPI changes. Call it early, from the main thread. After an error this process can
+/// only end, and with it the job: the MPI is not finalised.
 Result<std::shared_ptr<Library>> load(std::string_view which, int* argc = nullptr, char*** argv = nullptr);
 
 }  // namespace kasane::comm::mpi

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-// The boundary to an MPI library: one table of C functions, which a module (kasane-mpi-openmpi.so, kasane-mpi-mpich.so) fills. MPI has no
-// binary interface of its own, so the same source is built against each MPI, and mpi.h is seen by that source alone.
+// The boundary to an MPI library: one table of C functions, which a module (kasane-mpi-openmpi.so,
+// kasane-mpi-mpich.so) fills. MPI has no binary interface of its own, so the same source is built against
+// each MPI, and only that source includes mpi.h.
 //
-// Functions that return int return 0, or the MPI's error code (see error_text). Handles are the MPI's own, widened to 64 bits.
+// Functions that return int return 0, or the MPI's error code (see error_text). Handles are the MPI's own,
+// widened to 64 bits.
 //
-// Thread safety: none. The MPI is initialised for MPI_THREAD_SERIALIZED: Library's lock is held round every call.
+// Thread safety: none. The MPI is initialised for MPI_THREAD_SERIALIZED: Library's lock is held around every
+// call.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +15,7 @@
 
 namespace kasane::comm::mpi {
 
-/// Raised whenever the table changes: a module of another build is refused instead of misread.
+/// Increased whenever the table changes: a module of another build is refused instead of misread.
 inline constexpr std::uint32_t kModuleAbi = 1;
 inline constexpr const char* kModuleSymbol = "kasane_mpi_module";
 
@@ -35,7 +38,8 @@ struct Module {
   std::uint32_t bytes;   ///< sizeof(Module)
   const char* name;      ///< "Open MPI", "MPICH"
 
-  /// Initialises the MPI unless somebody has. *ours: finalize() is to be called by us. *level_ok: calls from changing threads are allowed.
+  /// Initialises the MPI unless the program has done so. *ours: Kasane must call finalize(). *level_ok: calls
+  /// from changing threads are allowed.
   int (*init)(int* argc, char*** argv, bool* ours, bool* level_ok);
   int (*finalize)();
   void (*version)(char* text, std::size_t bytes);
@@ -49,21 +53,23 @@ struct Module {
   int (*send)(Communicator, const void* from, std::uint32_t bytes, std::uint32_t to, int tag, Request*);
   int (*receive)(Communicator, void* to, std::uint32_t bytes, int from, int tag, Request*);
   int (*test)(Request*, bool* done, Arrival*);
-  /// Tests count ≤ kMostTested requests; *index of one that has finished, or kNothing. Makes the MPI progress once.
+  /// Tests count ≤ kMostTested requests. *index: of one that has finished, or kNothing. Makes the MPI
+  /// progress once.
   int (*test_any)(Request*, int count, int* index, Arrival*);
-  int (*cancel)(Request*);   ///< test it afterwards all the same
+  int (*cancel)(Request*);   ///< the request must still be tested afterwards
   int (*barrier)(Communicator, Request*);
   /// counts and offsets by rank, in bytes; they and the buffers stay valid until the request has finished.
   int (*allgather)(Communicator, const void* mine, int bytes, void* all, const int* counts, const int* offsets, Request*);
 
-  /// A window over [base, base + bytes), opened to everybody for good. Collective, and it may wait for the others.
+  /// A window over [base, base + bytes), open to all ranks until it is freed. Collective; it may wait for the
+  /// others.
   int (*window)(Communicator, void* base, std::uint64_t bytes, Window*);
   int (*free_window)(Window*);   ///< collective
   int (*put)(Window, const void* from, std::uint32_t bytes, std::uint32_t to, std::uint64_t offset);
   int (*get)(Window, void* to, std::uint32_t bytes, std::uint32_t from, std::uint64_t offset);
   int (*request_put)(Window, const void* from, std::uint32_t bytes, std::uint32_t to, std::uint64_t offset, Request*);
   int (*request_get)(Window, void* to, std::uint32_t bytes, std::uint32_t from, std::uint64_t offset, Request*);
-  /// Puts and gets to target have completed here and, puts, there.
+  /// Waits until puts and gets to target have completed here and, for puts, also there.
   int (*flush)(Window, std::uint32_t target);
 };
 

@@ -3,17 +3,21 @@
 //
 //   rank a                                                   rank b
 //   write(b, …) ─ window? put, flush: done
-//              └─ else ask {write, slot, data} ────────────► poll(): memcpy, owes an answer ─┐
-//   poll(): ends slot's operation, Completion ◄───────────── answers {slot, …} ◄─────────────┘
-//   send, request ─ ask {handler, payload} ────────────────► poll(): handler … reply(): owes an answer
+//              └─ else request {write, slot, data} ────────► poll(): memcpy, pushes an answer ──┐
+//   poll(): ends slot's operation, Completion ◄───────────── answers {slot, …} ◄────────────────┘
+//   send, request ─ request {handler, payload} ────────────► poll(): handler … reply(): pushes an answer
 //
-// Thread safety: any call from any thread of the rank, also from a fault handler. Posters take a buffer and a slot without locks and queue it (channel.h);
-// the gate, which is only ever tried, is held for the length of poll(), the library's lock inside it round MPI calls only. So handlers and completions
-// run in the gate and outside the lock: they may post and reply, and a nested progress() is told "nothing".
+// Thread safety: any call from any thread of the rank, also from a fault handler. A posting thread takes a
+// buffer and a slot without locks and queues the buffer (channel.h). The gate, which is only ever tried, is
+// held for the length of poll(); inside it the library's lock is held around MPI calls only. So handlers and
+// completions run in the gate and outside the lock: they may post and reply, and a nested progress() returns
+// false.
 //
 // Invariants:
-// - an operation's slot is held from its post to its end; its answer, bulk data and completion belong to it alone;
-// - what a peer may owe us is bounded by our slots, what we may send unasked by credits: an MPI's queue of unexpected messages stays bounded.
+// - an operation's slot is held from its post to its end; its answer, bulk data and completion belong to it
+//   alone;
+// - slots bound the answers that a peer must send to this rank, and credits bound the messages that this rank
+//   may send without an answer: so an MPI's queue of unexpected messages stays bounded.
 #include "comm/mpi/mpi_transport.h"
 
 #include <bit>
@@ -23,7 +27,9 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "comm/cpu_atomic.h"
+#include "comm/mailbox.h"
+#include "comm/mailbox_own.h"
+#include "comm/mailbox_replies.h"
 #include "comm/mpi/channel.h"
 #include "comm/mpi/op_ring.h"
 #include "comm/mpi/windows.h"
@@ -31,13 +37,19 @@
 namespace kasane::comm::mpi {
 namespace {
 
-constexpr std::size_t kInlineWindow = 64 * 1024;     ///< a put or get of this size is waited for: shorter than the way through a queue
-constexpr int kWindowSpins = 50;                     ///< looks at a taken lock before the message path is taken
-constexpr std::uint64_t kAttentiveNs = 30'000;       ///< a small put that took longer met a target outside the MPI (and a byte takes 1 ns at most)
-constexpr std::uint32_t kByMessageForUs = 100;        ///< how long that target is then reached by messages before a window is tried again:
-constexpr std::uint32_t kByMessageAtMostUs = 64'000; ///< twice as long after each failure, up to this, and half as long after each success
-// Arrivals ring nothing, so a nap is how late a sleeping rank may notice one: a part of the silence before, so that waiting for messages becomes slower by that
-// part at most. Each nap costs some 10 µs of CPU time.
+/// a put or get up to this size is awaited: faster than a queue
+constexpr std::size_t kInlineWindow = 64 * 1024;
+/// tries of a taken lock before a message is sent instead
+constexpr int kWindowSpins = 50;
+/// A small put that takes longer met a target outside the MPI. A byte takes 1 ns at most.
+constexpr std::uint64_t kAttentiveNs = 30'000;
+/// For so long that target is then reached by messages before a window is tried again: twice as long after
+/// each failure, up to the maximum, and half as long after each success.
+constexpr std::uint32_t kByMessageForUs = 100;
+constexpr std::uint32_t kByMessageAtMostUs = 64'000;
+// Arrivals ring no doorbell, so a nap is how late a sleeping rank may notice one. It is a fraction of the
+// silence before, so that waiting for messages becomes slower by that fraction at most. Each nap costs about
+// 10 µs of CPU time.
 constexpr std::int64_t kShortestNapNs = 20'000, kLongestNapNs = 10'000'000;
 constexpr std::uint64_t kNapPart = 32;
 constexpr std::uint32_t kSlotsOfAll = 32768;         ///< slots of one kind, shared by all peers
@@ -47,40 +59,19 @@ constexpr std::uint32_t slots_for(std::uint32_t ranks) noexcept {
   return std::clamp(std::bit_floor(kSlotsOfAll / ranks), kFewestSlots, kMostSlots);
 }
 
-// std::atomic_thread_fence by another name: GCC warns that the thread sanitizer does not model fences. That only makes it blind to orders which rest on
-// them, and ours also rest on atomics.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wtsan"
-#endif
-void fence_acquire() noexcept { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
-void fence_release() noexcept { __atomic_thread_fence(__ATOMIC_RELEASE); }
-void fence_seq_cst() noexcept { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
-
-/// Where the answer to one request arrives. state = 4 × stamp + phase.
-struct alignas(64) ReplySlot {
-  enum Phase : std::uint64_t { waiting = 0, answered = 1, lost = 2 };
-  std::atomic<std::uint64_t> state{0};
-  std::atomic<std::uint64_t> value{0};
-};
-
 /// The slots of one peer.
 struct Slots {
-  explicit Slots(std::uint32_t count) : operations(count), free_replies(count), replies(new ReplySlot[count]) {}
+  explicit Slots(std::uint32_t count) : operations(count), replies(count) {}
   OpRing<> operations;
-  IndexPool<> free_replies;
-  std::unique_ptr<ReplySlot[]> replies;
+  ReplySlots replies;
 };
 
-class MpiTransport final : public Transport, public Library::AtEnd {
+class MpiTransport final : public MailboxTransport, public Library::AtEnd {
  public:
   MpiTransport(std::shared_ptr<Library> library, Bells& bells, Communicator communicator)
-      : Transport(library->rank(), library->ranks()), library_(std::move(library)), bells_(bells), communicator_(communicator),
-        slot_count_(slots_for(ranks())), peers_(ranks()), owed_(ranks(), slot_count_), windows_(*library_, communicator),
-        channel_(std::make_unique<Channel>(*library_, communicator, peers_, owed_)) {
+      : MailboxTransport(library->rank(), library->ranks(), bells), library_(std::move(library)), communicator_(communicator),
+        slot_count_(slots_for(ranks())), peers_(ranks()), pending_answers_(ranks(), slot_count_), windows_(*library_, communicator),
+        channel_(std::make_unique<Channel>(*library_, communicator, peers_, pending_answers_)) {
     for (std::uint32_t r = 0; r < ranks(); ++r) slots_.push_back(std::make_unique<Slots>(slot_count_));
     ended_.reserve(2 * BulkTable::kCapacity);
   }
@@ -90,7 +81,6 @@ class MpiTransport final : public Transport, public Library::AtEnd {
 
   Facts facts() const noexcept override;
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
-  std::byte* mapped(Rank rank, RegionId id) const noexcept override;
 
   Post read(RemoteAddr from, void* to, std::size_t bytes, Completion*) noexcept override;
   Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion*) noexcept override;
@@ -99,7 +89,6 @@ class MpiTransport final : public Transport, public Library::AtEnd {
               Width) noexcept override;
   Post fence(Rank target, Completion*) noexcept override;
 
-  void set_handler(HandlerId, Handler, void* context) noexcept override;
   Post send(Rank to, HandlerId, std::span<const std::byte> payload) noexcept override;
   Post request(Rank to, HandlerId, std::span<const std::byte> payload, PendingReply&) noexcept override;
   void reply(ReplyToken, std::uint64_t value) noexcept override;
@@ -107,83 +96,71 @@ class MpiTransport final : public Transport, public Library::AtEnd {
 
   bool poll() noexcept override;
 
-  std::uint32_t activity(Doorbell) const noexcept override;
   void sleep(Doorbell, std::uint32_t seen, std::int64_t timeout_ns) noexcept override;
   void wake(Rank, Doorbell) noexcept override;
 
  private:
-  struct Region {
-    std::atomic<std::size_t> bytes{0};   ///< 0: not attached. Published last.
-    std::byte* base = nullptr;
-  };
-  struct HandlerEntry {
-    Handler fn = nullptr;
-    void* context = nullptr;
-  };
-  /// What an operation is posted from: the buffer that asks for it, its slot filled but for the completion.
+  /// An operation that is being prepared: the buffer of its request, and its slot, filled but for the
+  /// completion.
   struct Draft {
     std::uint32_t buffer = IndexPool<>::kNone;
     std::uint64_t position = 0;
     explicit operator bool() const noexcept { return buffer != IndexPool<>::kNone; }
   };
 
-  [[nodiscard]] bool own(Rank r) const noexcept { return r == rank(); }
   [[nodiscard]] std::int64_t nap_ns() const noexcept;
-  std::byte* address(RemoteAddr at, std::size_t bytes) const noexcept;
   bool by_window(const RemoteAddr& at) const noexcept { return use_windows_ && windows_.has(static_cast<std::uint16_t>(raw(at.region))); }
   template <class Call>
   bool through_window(std::uint32_t peer, std::size_t bytes, const Call& call) noexcept;
 
   bool attentive(std::uint32_t peer, std::uint64_t now) const noexcept;
   void note_attention(std::uint32_t peer, std::uint64_t begin_ns, std::size_t bytes) noexcept;
-  Draft draft(RemoteAddr at, Ask kind, std::uint64_t bytes, Completion*, const Operation& rest) noexcept;
+  Draft draft(RemoteAddr at, MessageKind kind, std::uint64_t bytes, Completion*, const RmaOperation& rest) noexcept;
   Post post(RemoteAddr at, const Draft&, std::size_t inline_bytes) noexcept;
   Bulk bulk_for(RemoteAddr at, const Draft&, Bulk::Way, std::byte* memory, std::uint64_t bytes) const noexcept;
   Post write_by_message(RemoteAddr to, const void* from, std::size_t bytes, bool notify, std::uint64_t flag_offset, std::uint64_t value, Completion*) noexcept;
-  Post ask_handler(Rank to, Ask kind, HandlerId, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
-  void set_flag(std::uint32_t region, std::uint64_t offset, std::uint64_t value) noexcept;
+  Post post_message(Rank to, MessageKind kind, HandlerId, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
+  std::byte* flag_at(Rank r, RegionId region, std::uint64_t offset) const noexcept {
+    check_aligned(offset, 8);
+    return here({r, region, offset}, 8);
+  }
 
   // In the gate:
   bool run_self() noexcept;
   bool run_answers() noexcept;
   bool run_answer(const Channel::Incoming&) noexcept;
-  bool run_asks() noexcept;
-  bool run_ask(const Channel::Incoming&) noexcept;
-  bool answer_read(std::uint32_t peer, const Head&) noexcept;
-  bool answer_bulk(std::uint32_t peer, const Head&) noexcept;
+  bool run_requests() noexcept;
+  bool run_request(const Channel::Incoming&) noexcept;
+  bool answer_read(std::uint32_t peer, const RequestHead&) noexcept;
+  bool answer_bulk(std::uint32_t peer, const RequestHead&) noexcept;
   bool run_ended() noexcept;
   bool run_fences() noexcept;
   bool run_losses() noexcept;
-  void run_handler(std::uint32_t name, Rank from, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
   void part_ended(std::uint32_t peer, std::uint16_t slot, Status) noexcept;
-  void end(std::uint32_t peer, std::uint16_t slot, Operation&, Status) noexcept;
+  void end(std::uint32_t peer, std::uint16_t slot, RmaOperation&, Status) noexcept;
   void credit(std::uint32_t peer) noexcept;
-  void answer_request(std::uint32_t peer, std::uint16_t slot, ReplySlot::Phase, std::uint64_t value) noexcept;
 
   std::shared_ptr<Library> library_;
-  Bells& bells_;
   Communicator communicator_;
   std::uint32_t slot_count_;
   std::vector<Peer> peers_;
-  AnswerStack<> owed_;
+  AnswerStack<> pending_answers_;
   Windows windows_;
   bool use_windows_ = false, one_sided_ = false, pins_ = false;
   std::string detail_;
   std::vector<std::unique_ptr<Slots>> slots_;   ///< by peer
   std::unique_ptr<Channel> channel_;
-  std::array<Region, kMaxRegions> regions_;
-  std::array<HandlerEntry, kMaxHandlers> handlers_{};
-  MpscRing<std::uint16_t> self_{2 * Channel::kOut};   ///< buffers with messages to ourselves; never full
+  OwnMessages own_messages_;
 
   alignas(64) std::atomic<std::uint32_t> gate_{0};     ///< 1 while a thread of this rank is in poll()
-  std::atomic<std::uint32_t> fences_{0};               ///< fences that wait
-  std::atomic<std::uint64_t> last_active_ns_{0};       ///< when something last came, for the length of naps
+  std::atomic<std::uint32_t> fences_{0};               ///< number of outstanding fences
+  std::atomic<std::uint64_t> last_active_ns_{0};       ///< time of the last arrival; naps depend on it
   // In the gate:
-  Channel::Inbox asks_, answers_;
+  Channel::ReceivedMessages requests_, answers_;
   std::vector<Channel::Ended> ended_;
 };
 
-// ---- start and end ---------------------------------------------------------------------------------------------------
+// ---- start and end ----------------------------------------------------------------------------------------
 
 Result<void> MpiTransport::start(Options options) {
   WindowFindings found;
@@ -215,7 +192,7 @@ void MpiTransport::give_back() noexcept {
 
 MpiTransport::~MpiTransport() {
   std::erase(library_->at_end(), this);
-  // Collective: what is owed goes out, then all leave together.
+  // Collective: pending answers are sent, then all ranks leave together.
   channel_->kick();
   Request left{};
   library_->locked([&] { return library_->table().barrier(communicator_, &left); });
@@ -227,7 +204,7 @@ MpiTransport::~MpiTransport() {
     });
   }
   if (!together || !channel_->close()) {
-    (void)channel_.release();  // a peer must have gone, and the MPI still has the buffers: they stay
+    (void)channel_.release();  // a peer must have gone while the MPI has the buffers: they are never freed
     return;
   }
   library_->locked([&] { return library_->table().free_communicator(&communicator_); });
@@ -235,8 +212,9 @@ MpiTransport::~MpiTransport() {
 
 Facts MpiTransport::facts() const noexcept {
   return {.name = "mpi",
-          .target_cpu_needed = true,   // atomics and messages always, reads and writes unless by windows
-          .puts_need_target = true,    // write_notify is a message always
+          // for atomics and messages always, for reads and writes unless by windows
+          .target_cpu_needed = true,
+          .puts_need_target = true,    // write_notify is always a message
           .atomics_coherent_with_cpu = true,
           .completes_inline = false,
           .ordered = false,
@@ -246,14 +224,7 @@ Facts MpiTransport::facts() const noexcept {
 }
 
 Result<void> MpiTransport::attach(RegionId id, int, std::byte* local, std::size_t bytes) {
-  if (raw(id) >= kMaxRegions || bytes == 0 || local == nullptr) {
-    return fail(Errc::invalid_argument, "attach of region " + std::to_string(raw(id)) + " with " + std::to_string(bytes) +
-                                            " bytes: ids go up to " + std::to_string(kMaxRegions - 1) + ", bytes from 1");
-  }
-  Region& region = regions_[raw(id)];
-  if (region.bytes.load(std::memory_order_relaxed) != 0) {  // relaxed: attaching one id twice at once is refused by contract
-    return fail(Errc::invalid_argument, "region " + std::to_string(raw(id)) + " is attached already");
-  }
+  KASANE_TRY(may_attach(id, local, bytes));
   const std::string mine = std::to_string(raw(id)) + ":" + std::to_string(bytes);
   auto all = library_->out_of_band().allgather(mine);
   if (!all) return tl::unexpected<Error>(std::move(all).error());
@@ -262,43 +233,24 @@ Result<void> MpiTransport::attach(RegionId id, int, std::byte* local, std::size_
     return fail(Errc::invalid_argument, "ranks attach different regions (id:bytes): rank 0 " + (*all)[0] + ", rank " + std::to_string(r) + " " + (*all)[r]);
   }
   if (use_windows_) KASANE_TRY(windows_.open(id, local, bytes));
-  region.base = local;
-  region.bytes.store(bytes, std::memory_order_release);  // release: who sees the size sees base
-  // Nobody's operation may come before the last rank knows its own region.
+  (void)new_region(id, local);
+  publish(id, bytes);
+  // No rank may post an operation before the last rank knows its own region.
   all = library_->out_of_band().allgather("");
   if (!all) return tl::unexpected<Error>(std::move(all).error());
   return {};
 }
 
-std::byte* MpiTransport::mapped(Rank r, RegionId id) const noexcept {
-  KASANE_CHECK_OP(raw(r), <, ranks());
-  KASANE_CHECK_OP(raw(id), <, kMaxRegions);
-  const Region& region = regions_[raw(id)];
-  // acquire: pairs with attach()'s release.
-  return !own(r) || region.bytes.load(std::memory_order_acquire) == 0 ? nullptr : region.base;
-}
+// ---- one-sided operations, at the poster ------------------------------------------------------------------
 
-/// Where at lies in the memory of the rank that it names, as an address of this rank's region of that size: regions are equal everywhere.
-std::byte* MpiTransport::address(RemoteAddr at, std::size_t bytes) const noexcept {
-  KASANE_CHECK_OP(raw(at.rank), <, ranks());
-  KASANE_CHECK_OP(raw(at.region), <, kMaxRegions);
-  const Region& region = regions_[raw(at.region)];
-  const std::size_t size = region.bytes.load(std::memory_order_acquire);  // acquire: pairs with attach()'s release
-  KASANE_CHECK(size != 0, "the region is not attached");
-  KASANE_CHECK_OP(at.offset, <=, size);
-  KASANE_CHECK_OP(bytes, <=, size - at.offset);
-  return region.base + at.offset;
-}
-
-// ---- one-sided operations, at the poster -----------------------------------------------------------------------------
-
-/// Is a window the way to peer now?
+/// Can a window reach peer at present?
 bool MpiTransport::attentive(std::uint32_t peer, std::uint64_t now) const noexcept {
   // relaxed: a hint
   return one_sided_ || now >= peers_[peer].by_message_until_ns.load(std::memory_order_relaxed);
 }
 
-/// A put or get that began then is over: did the target have to be waited for? Threads may overwrite each other's notes: hints all of them, hence relaxed.
+/// To be called after a put or get that began at begin_ns: decides whether the target had to be waited for.
+/// relaxed, all: threads may overwrite each other's results, which are hints.
 void MpiTransport::note_attention(std::uint32_t peer, std::uint64_t begin_ns, std::size_t bytes) noexcept {
   std::atomic<std::uint32_t>& pause = peers_[peer].by_message_for_us;
   const std::uint32_t pause_us = std::max(pause.load(std::memory_order_relaxed), kByMessageForUs);
@@ -311,9 +263,10 @@ void MpiTransport::note_attention(std::uint32_t peer, std::uint64_t begin_ns, st
   peers_[peer].by_message_until_ns.store(end_ns + pause_us * std::uint64_t{1000}, std::memory_order_relaxed);
 }
 
-/// Runs call(table), which waits until the data is where it belongs, under the lock. False: go by message. That is so while the lock stays taken, and,
-/// where windows need the target inside the MPI, for a while after it was not there: then waiting for it, with the lock held, would last until
-/// its service thread wakes; a message lets this rank do something else meanwhile.
+/// Runs call(table), which waits until the data has arrived, under the lock. False: send a message instead.
+/// That is so while the lock stays taken. Where windows need the target inside the MPI, it is also so for a
+/// while after the target was outside: a put would wait, with the lock held, until the target's service
+/// thread wakes; with a message this rank can do other work meanwhile.
 template <class Call>
 bool MpiTransport::through_window(std::uint32_t peer, std::size_t bytes, const Call& call) noexcept {
   const std::uint64_t begin = one_sided_ ? 0 : now_ns();
@@ -330,8 +283,8 @@ bool MpiTransport::through_window(std::uint32_t peer, std::size_t bytes, const C
   return code == 0;
 }
 
-/// A buffer and a slot, both or none.
-MpiTransport::Draft MpiTransport::draft(RemoteAddr at, Ask kind, std::uint64_t bytes, Completion* completion, const Operation& rest) noexcept {
+/// Takes a buffer and a slot, or neither.
+MpiTransport::Draft MpiTransport::draft(RemoteAddr at, MessageKind kind, std::uint64_t bytes, Completion* completion, const RmaOperation& rest) noexcept {
   const std::uint32_t buffer = channel_->claim();
   if (buffer == IndexPool<>::kNone) return {};
   OpRing<>& ring = slots_[raw(at.rank)]->operations;
@@ -340,7 +293,7 @@ MpiTransport::Draft MpiTransport::draft(RemoteAddr at, Ask kind, std::uint64_t b
     channel_->release(buffer);
     return {};
   }
-  Operation& op = ring.at(*position);
+  RmaOperation& op = ring.at(*position);
   op = rest;
   op.completion = completion;
   channel_->head(buffer) = {.kind = kind,
@@ -353,7 +306,7 @@ MpiTransport::Draft MpiTransport::draft(RemoteAddr at, Ask kind, std::uint64_t b
                             .offset = at.offset,
                             .first = 0,
                             .second = 0};
-  channel_->outgoing(buffer) = {.peer = raw(at.rank), .bytes = sizeof(Head), .bulk = {}};
+  channel_->outgoing(buffer) = {.peer = raw(at.rank), .bytes = sizeof(RequestHead), .bulk = {}};
   return {.buffer = buffer, .position = *position};
 }
 
@@ -381,14 +334,9 @@ Bulk MpiTransport::bulk_for(RemoteAddr at, const Draft& d, Bulk::Way way, std::b
 }
 
 Post MpiTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion* completion) noexcept {
-  const std::byte* here = address(from, bytes);
+  const std::byte* source = here(from, bytes);
   if (bytes == 0) return Post::done;
-  if (own(from.rank)) {
-    fence_acquire();  // as over shm: a flag read before orders these loads
-    std::memcpy(to, here, bytes);
-    fence_acquire();  // and what the caller loads next comes after
-    return Post::done;
-  }
+  if (own(from.rank)) return read_here(to, source, bytes);
   const std::uint32_t peer = raw(from.rank);
   const bool window = by_window(from);
   if (window && bytes <= kInlineWindow) {
@@ -402,7 +350,7 @@ Post MpiTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion
     }
   }
   const bool small = bytes <= kInline;
-  const Draft d = draft(from, small ? Ask::read : Ask::bulk_read, bytes, completion, {.completion = nullptr, .to = to, .result = nullptr, .bytes = bytes, .parts = 1, .fence = false});
+  const Draft d = draft(from, small ? MessageKind::read : MessageKind::bulk_read, bytes, completion, {.completion = nullptr, .to = to, .result = nullptr, .bytes = bytes, .parts = 1, .fence = false});
   if (!d) return Post::again;
   if (!small) {
     Channel::Outgoing& o = channel_->outgoing(d.buffer);
@@ -414,15 +362,12 @@ Post MpiTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion
 }
 
 Post MpiTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Completion* completion) noexcept {
-  std::byte* here = address(to, bytes);
+  std::byte* target = here(to, bytes);
   if (bytes == 0) return Post::done;
-  if (own(to.rank)) {
-    std::memcpy(here, from, bytes);
-    fence_release();  // whatever flag this rank sets next is seen after the bytes
-    return Post::done;
-  }
+  if (own(to.rank)) return write_here(target, from, bytes);
   const std::uint32_t peer = raw(to.rank);
-  // A large put through a window that needs its target could only be waited for (there is no test for the end of a flush): by message it need not.
+  // A large put through a window that needs its target could only be awaited, since MPI has no test for the
+  // end of a flush. A message need not be awaited.
   if (!by_window(to) || (bytes > kInlineWindow && !one_sided_)) return write_by_message(to, from, bytes, false, 0, 0, completion);
   if (bytes <= kInlineWindow) {
     const Window w = windows_.of(static_cast<std::uint16_t>(raw(to.region)));
@@ -435,7 +380,7 @@ Post MpiTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Com
     }
     return write_by_message(to, from, bytes, false, 0, 0, completion);
   }
-  const Draft d = draft(to, Ask::bulk_write, bytes, completion, {.completion = nullptr, .to = nullptr, .result = nullptr, .bytes = bytes, .parts = 1, .fence = false});
+  const Draft d = draft(to, MessageKind::bulk_write, bytes, completion, {.completion = nullptr, .to = nullptr, .result = nullptr, .bytes = bytes, .parts = 1, .fence = false});
   if (!d) return Post::again;
   Channel::Outgoing& o = channel_->outgoing(d.buffer);
   o.bytes = 0;
@@ -446,52 +391,40 @@ Post MpiTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Com
 Post MpiTransport::write_by_message(RemoteAddr to, const void* from, std::size_t bytes, bool notify, std::uint64_t flag_offset, std::uint64_t value,
                                     Completion* completion) noexcept {
   const bool small = bytes <= kInline;
-  const Ask kind = small ? (notify ? Ask::write_notify : Ask::write) : (notify ? Ask::bulk_write_notify : Ask::bulk_write);
-  // In bulk: its data has left, and the owner says that it has arrived; the buffer is the MPI's until the first.
+  const MessageKind kind = small ? (notify ? MessageKind::write_notify : MessageKind::write) : (notify ? MessageKind::bulk_write_notify : MessageKind::bulk_write);
+  // Bulk: two parts. The data has left, and the owner says that it has arrived. Until the first, the MPI uses
+  // the buffer.
   const Draft d = draft(to, kind, bytes, completion,
                         {.completion = nullptr, .to = nullptr, .result = nullptr, .bytes = bytes, .parts = static_cast<std::uint8_t>(small ? 1 : 2), .fence = false});
   if (!d) return Post::again;
-  Head& head = channel_->head(d.buffer);
+  RequestHead& head = channel_->head(d.buffer);
   head.first = flag_offset;
   head.second = value;
   if (small) {
-    if (bytes != 0) std::memcpy(channel_->buffer(d.buffer) + sizeof(Head), from, bytes);
+    if (bytes != 0) std::memcpy(channel_->buffer(d.buffer) + sizeof(RequestHead), from, bytes);
     return post(to, d, bytes);
   }
   channel_->outgoing(d.buffer).bulk = bulk_for(to, d, Bulk::Way::send, static_cast<std::byte*>(const_cast<void*>(from)), bytes);
   return post(to, d, 0);
 }
 
-void MpiTransport::set_flag(std::uint32_t region, std::uint64_t offset, std::uint64_t value) noexcept {
-  KASANE_CHECK_OP(offset % 8, ==, 0u);
-  auto* word = reinterpret_cast<std::uint64_t*>(address({rank(), RegionId{region}, offset}, 8));
-  std::atomic_ref<std::uint64_t>(*word).store(value, std::memory_order_release);  // release: who acquires the flag sees the bytes
-}
-
 Post MpiTransport::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
                                 Completion* completion) noexcept {
-  KASANE_CHECK_OP(flag_offset % 8, ==, 0u);
-  std::byte* here = address(to, bytes);
-  (void)address({to.rank, to.region, flag_offset}, 8);
-  if (!own(to.rank)) return write_by_message(to, from, bytes, true, flag_offset, value, completion);
-  if (bytes != 0) std::memcpy(here, from, bytes);
-  set_flag(raw(to.region), flag_offset, value);
-  return Post::done;
+  std::byte* target = here(to, bytes);
+  std::byte* flag = flag_at(to.rank, to.region, flag_offset);
+  if (own(to.rank)) return write_notify_here(target, from, bytes, flag, value);
+  return write_by_message(to, from, bytes, true, flag_offset, value, completion);
 }
 
 Post MpiTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Completion* completion,
                           Width width) noexcept {
   const auto bytes = static_cast<std::size_t>(width);
-  KASANE_CHECK_OP(at.offset % bytes, ==, 0u);
-  std::byte* here = address(at, bytes);
-  if (own(at.rank)) {
-    const std::uint64_t old = cpu_atomic(op, width, here, operand, compare);
-    if (result != nullptr) *result = old;
-    return Post::done;
-  }
-  const Draft d = draft(at, Ask::atomic, bytes, completion, {.completion = nullptr, .to = nullptr, .result = result, .bytes = bytes, .parts = 1, .fence = false});
+  check_aligned(at.offset, bytes);
+  std::byte* word = here(at, bytes);
+  if (own(at.rank)) return atomic_here(op, word, operand, compare, result, width);
+  const Draft d = draft(at, MessageKind::atomic, bytes, completion, {.completion = nullptr, .to = nullptr, .result = result, .bytes = bytes, .parts = 1, .fence = false});
   if (!d) return Post::again;
-  Head& head = channel_->head(d.buffer);
+  RequestHead& head = channel_->head(d.buffer);
   head.op = op;
   head.width = width;
   head.first = operand;
@@ -501,27 +434,26 @@ Post MpiTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std
 
 Post MpiTransport::fence(Rank target, Completion* completion) noexcept {
   KASANE_CHECK_OP(raw(target), <, ranks());
-  fence_seq_cst();  // also later loads come after the writes fenced here
+  fence_all();   // later loads, too, come after the writes fenced here
   OpRing<>& ring = slots_[raw(target)]->operations;
   if (ring.idle()) return Post::done;
   const auto position = ring.claim();
   if (!position) return Post::again;
   ring.at(*position) = {.completion = completion, .to = nullptr, .result = nullptr, .bytes = 0, .parts = 1, .fence = true};
   ring.publish(*position);
-  fences_.fetch_add(1, std::memory_order_release);  // release: who sees it sees the fence
+  fences_.fetch_add(1, std::memory_order_release);  // release: a thread that sees the count sees the fence
   return Post::pending;
 }
 
-// ---- messages --------------------------------------------------------------------------------------------------------
+// ---- messages ---------------------------------------------------------------------------------------------
 
-void MpiTransport::set_handler(HandlerId id, Handler fn, void* context) noexcept {
-  KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
-  handlers_[raw(id)] = {fn, context};
-}
-
-Post MpiTransport::ask_handler(Rank to, Ask kind, HandlerId id, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept {
-  KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
-  KASANE_CHECK_OP(payload.size(), <=, kMaxPayload);
+Post MpiTransport::post_message(Rank to, MessageKind kind, HandlerId id, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept {
+  check_message(id, payload);
+  if (own(to)) {
+    if (!own_messages_.put(id, payload, slot, stamp)) return Post::again;
+    ring_messages();
+    return Post::done;
+  }
   const std::uint32_t buffer = channel_->claim();
   if (buffer == IndexPool<>::kNone) return Post::again;
   channel_->head(buffer) = {.kind = kind,
@@ -534,13 +466,8 @@ Post MpiTransport::ask_handler(Rank to, Ask kind, HandlerId id, std::span<const 
                             .offset = 0,
                             .first = stamp,
                             .second = 0};
-  if (!payload.empty()) std::memcpy(channel_->buffer(buffer) + sizeof(Head), payload.data(), payload.size());
-  if (own(to)) {
-    KASANE_CHECK(self_.try_push(static_cast<std::uint16_t>(buffer)) != Push::full, "more messages to oneself than buffers");
-    bells_[raw(Doorbell::messages)].ring();
-    return Post::done;
-  }
-  channel_->outgoing(buffer) = {.peer = raw(to), .bytes = static_cast<std::uint32_t>(sizeof(Head) + payload.size()), .bulk = {}};
+  if (!payload.empty()) std::memcpy(channel_->buffer(buffer) + sizeof(RequestHead), payload.data(), payload.size());
+  channel_->outgoing(buffer) = {.peer = raw(to), .bytes = static_cast<std::uint32_t>(sizeof(RequestHead) + payload.size()), .bulk = {}};
   channel_->push(buffer);
   channel_->kick();
   return Post::done;
@@ -548,35 +475,22 @@ Post MpiTransport::ask_handler(Rank to, Ask kind, HandlerId id, std::span<const 
 
 Post MpiTransport::send(Rank to, HandlerId id, std::span<const std::byte> payload) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
-  if (own(to)) return ask_handler(to, Ask::send, id, payload, 0, 0);
+  if (own(to)) return post_message(to, MessageKind::send, id, payload, 0, 0);
   std::atomic<std::uint32_t>& uncredited = peers_[raw(to)].uncredited;
-  if (uncredited.fetch_add(1, std::memory_order_relaxed) >= slot_count_) {  // relaxed: a count, it orders nothing
+  // relaxed: a count, it orders nothing
+  if (uncredited.fetch_add(1, std::memory_order_relaxed) >= slot_count_) {
     uncredited.fetch_sub(1, std::memory_order_relaxed);                     // relaxed: as above
     return Post::again;
   }
-  const Post posted = ask_handler(to, Ask::send, id, payload, 0, 0);
+  const Post posted = post_message(to, MessageKind::send, id, payload, 0, 0);
   if (posted == Post::again) uncredited.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
   return posted;
 }
 
 Post MpiTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
-  Slots& slots = *slots_[raw(to)];
-  const std::uint32_t index = slots.free_replies.take();
-  if (index == IndexPool<>::kNone) return Post::again;
-  ReplySlot& slot = slots.replies[index];
-  // relaxed: the slot is ours alone until the message that names it is queued (release).
-  const std::uint64_t stamp = slot.state.load(std::memory_order_relaxed) / 4 + 1;
-  slot.state.store(stamp * 4 + ReplySlot::waiting, std::memory_order_release);  // release: run_losses() looks at slots from aside
-  // Filled before the message can be answered: another thread may be handed `pending` by then.
-  pending = {.slot = raw(to) * slot_count_ + index, .status = Status::ok, .stamp = stamp};
-  if (ask_handler(to, Ask::request, id, payload, index, stamp) == Post::again) {
-    pending = {};
-    slot.state.store(stamp * 4 + ReplySlot::answered, std::memory_order_relaxed);  // relaxed: nobody waits for it
-    slots.free_replies.put(index);
-    return Post::again;
-  }
-  return Post::pending;
+  return slots_[raw(to)]->replies.request(
+      to, pending, [&](std::uint32_t slot, std::uint64_t stamp) { return post_message(to, MessageKind::request, id, payload, slot, stamp); });
 }
 
 void MpiTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
@@ -584,59 +498,38 @@ void MpiTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
   KASANE_CHECK_OP(peer, <, ranks());
   KASANE_CHECK_OP(token.slot, <, slot_count_);
   if (own(token.requester)) {
-    ReplySlot& slot = slots_[peer]->replies[token.slot];
-    // relaxed: the token reached us through the message that was queued after the slot was set to waiting.
-    KASANE_CHECK_OP(slot.state.load(std::memory_order_relaxed), ==, token.stamp * 4 + ReplySlot::waiting);  // else answered twice
-    answer_request(peer, static_cast<std::uint16_t>(token.slot), ReplySlot::answered, value);
-    bells_[raw(Doorbell::messages)].ring();
-    return;
+    KASANE_CHECK(slots_[peer]->replies.answer(token.slot, token.stamp, value), "a request was answered twice");
+    return ring_messages();
   }
-  owed_.reply(peer, static_cast<std::uint16_t>(token.slot), value);
+  pending_answers_.reply(peer, static_cast<std::uint16_t>(token.slot), value);
   channel_->kick();
-}
-
-/// The answer to the request in slot is here, or will never be.
-void MpiTransport::answer_request(std::uint32_t peer, std::uint16_t index, ReplySlot::Phase phase, std::uint64_t value) noexcept {
-  KASANE_CHECK_OP(index, <, slot_count_);
-  ReplySlot& slot = slots_[peer]->replies[index];
-  const std::uint64_t state = slot.state.load(std::memory_order_relaxed);  // relaxed: only who answers changes a waiting slot
-  if (state % 4 != ReplySlot::waiting) return;                             // given up as lost before
-  slot.value.store(value, std::memory_order_relaxed);                      // relaxed: published by the next line
-  slot.state.store(state + phase, std::memory_order_release);              // release: also what the handler did before
 }
 
 bool MpiTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
   KASANE_CHECK(pending.stamp != 0, "test() of a request that was not sent, or whose answer was taken already");
-  Slots& slots = *slots_[pending.slot / slot_count_];
-  const std::uint32_t index = pending.slot % slot_count_;
-  ReplySlot& slot = slots.replies[index];
-  const std::uint64_t state = slot.state.load(std::memory_order_acquire);  // acquire: pairs with answer_request()'s release
-  if (state == pending.stamp * 4 + ReplySlot::waiting) return false;
-  KASANE_CHECK_OP(state / 4, ==, pending.stamp);
-  const bool lost = state % 4 == ReplySlot::lost;
-  if (value != nullptr) *value = lost ? 0 : slot.value.load(std::memory_order_relaxed);  // relaxed: ordered by state
-  slots.free_replies.put(index);
-  pending = {.slot = 0, .status = lost ? Status::peer_lost : Status::ok, .stamp = 0};
-  return true;
+  return slots_[raw(pending.to)]->replies.test(pending, value, [this](Rank r) { return channel_->lost(raw(r)); });
 }
 
-// ---- progress --------------------------------------------------------------------------------------------------------
+// ---- progress ---------------------------------------------------------------------------------------------
 
 bool MpiTransport::poll() noexcept {
-  // relaxed: a look that saves the exchange; acquire: what the gate's last holder did; false if somebody is at it, perhaps this very thread.
+  // relaxed: a look that saves the exchange. acquire: what the gate's last holder did. False if another
+  // thread, or an outer frame of this one, is inside.
   if (gate_.load(std::memory_order_relaxed) != 0 || gate_.exchange(1, std::memory_order_acquire) != 0) return false;
-  bool any = !channel_->collect(asks_, answers_, ended_);  // the lock was taken: look again before you sleep
+  // the lock was taken: poll again before sleeping
+  bool any = !channel_->collect(requests_, answers_, ended_);
   any |= run_answers();
   any |= run_ended();
-  any |= run_asks();
+  any |= run_requests();
   any |= run_self();
   any |= run_fences();
   any |= run_losses();
   channel_->settle();
-  gate_.store(0, std::memory_order_release);  // release: hands what the gate guards on
+  gate_.store(0, std::memory_order_release);  // release: hands on what the gate guards
   if (any) {
     last_active_ns_.store(now_ns(), std::memory_order_relaxed);  // relaxed: a hint for naps
-    bells_[raw(Doorbell::messages)].ring();                      // others of this rank may sleep for what has just ended
+    // other threads may sleep until what has just ended
+    ring_messages();
   }
   return any;
 }
@@ -657,22 +550,23 @@ bool MpiTransport::run_answer(const Channel::Incoming& in) noexcept {
   AnswerHead head;
   std::memcpy(&head, at, sizeof(head));
   at += sizeof(head);
-  if (head.credits != 0) peers_[in.source].uncredited.fetch_sub(head.credits, std::memory_order_relaxed);  // relaxed: a count
+  // relaxed: a count
+  if (head.credits != 0) peers_[in.source].uncredited.fetch_sub(head.credits, std::memory_order_relaxed);
   for (std::uint32_t d = 0; d < 2; ++d) {
-    if ((head.rings >> d & 1) != 0) bells_[d].ring();
+    if ((head.rings >> d & 1) != 0) bells()[d].ring();
   }
   for (std::uint32_t n = 0; n < head.records; ++n) {
     Record record;
     KASANE_CHECK(at + sizeof(record) <= last, "an answer that is shorter than it says");
     std::memcpy(&record, at, sizeof(record));
     at += sizeof(record);
-    if (record.kind == Answer::reply) {
-      answer_request(in.source, record.slot, ReplySlot::answered, record.value);
+    if (record.kind == RecordKind::reply) {
+      slots_[in.source]->replies.answer_waiting(record.slot, record.value);
       continue;
     }
-    Operation* op = slots_[in.source]->operations.under_way(record.slot);
-    if (op == nullptr) continue;   // given up as lost before
-    if (record.kind == Answer::data) {
+    RmaOperation* op = slots_[in.source]->operations.under_way(record.slot);
+    if (op == nullptr) continue;   // ended before, as lost
+    if (record.kind == RecordKind::data) {
       KASANE_CHECK(record.bytes == op->bytes && at + record.bytes <= last, "an answer with other data than was asked for");
       std::memcpy(op->to, at, record.bytes);
       at += padded(record.bytes);
@@ -685,14 +579,14 @@ bool MpiTransport::run_answer(const Channel::Incoming& in) noexcept {
 }
 
 void MpiTransport::part_ended(std::uint32_t peer, std::uint16_t slot, Status status) noexcept {
-  Operation* op = slots_[peer]->operations.under_way(slot);
-  if (op == nullptr) return;  // given up as lost before
+  RmaOperation* op = slots_[peer]->operations.under_way(slot);
+  if (op == nullptr) return;  // ended before, as lost
   if (--op->parts == 0) end(peer, slot, *op, status);
 }
 
-void MpiTransport::end(std::uint32_t peer, std::uint16_t slot, Operation& op, Status status) noexcept {
+void MpiTransport::end(std::uint32_t peer, std::uint16_t slot, RmaOperation& op, Status status) noexcept {
   Completion* completion = op.completion;
-  slots_[peer]->operations.end(slot);   // before the completion: it may post into the slot
+  slots_[peer]->operations.end(slot);   // before the completion, which may post into the slot
   if (completion == nullptr) return;
   completion->status = status;
   if (completion->fn != nullptr) completion->fn(completion);
@@ -704,9 +598,10 @@ bool MpiTransport::run_ended() noexcept {
     const Bulk& b = e.bulk;
     if (b.mine) {
       part_ended(b.peer, b.slot, e.failed ? Status::peer_lost : Status::ok);
-    } else if (b.way == Bulk::Way::receive && !e.failed) {   // what was sent is the poster's to note
-      if (b.notify) set_flag(b.region, b.flag_offset, b.flag_value);
-      owed_.operation(b.peer, b.slot, 0);
+    } else if (b.way == Bulk::Way::receive && !e.failed) {
+      // nothing to do after a send: the poster notes its end
+      if (b.notify) set_flag(flag_at(rank(), RegionId{b.region}, b.flag_offset), b.flag_value);
+      pending_answers_.operation(b.peer, b.slot, 0);
     }
   }
   ended_.clear();
@@ -727,81 +622,80 @@ bool MpiTransport::run_fences() noexcept {
   return any;
 }
 
-// ---- what others ask of this rank ------------------------------------------------------------------------------------
+// ---- requests of other ranks ------------------------------------------------------------------------------
 
 bool MpiTransport::run_self() noexcept {
   bool any = false;
   for (std::uint32_t n = 0; n < Channel::kOut; ++n) {
-    const std::uint16_t* next = self_.front();
-    if (next == nullptr) return any;
-    const std::uint16_t buffer = *next;
-    self_.pop();
-    const Head& head = channel_->head(buffer);
-    run_handler(head.name, rank(), {channel_->buffer(buffer) + sizeof(Head), head.bytes}, head.slot, head.first);
-    channel_->release(buffer);
+    const OwnMessage* m = own_messages_.front();
+    if (m == nullptr) return any;
+    run_handler(m->handler, raw(rank()), {m->payload, m->bytes}, m->slot, m->stamp);
+    own_messages_.pop();
     any = true;
   }
   return any;
 }
 
-bool MpiTransport::run_asks() noexcept {
+bool MpiTransport::run_requests() noexcept {
   bool any = false;
-  for (; !asks_.empty(); asks_.pop()) {
-    if (!run_ask(asks_.front())) return any;  // no room for its answer: it and what came after it wait until answers have left
-    channel_->repost_ask(asks_.front().buffer);
+  for (; !requests_.empty(); requests_.pop()) {
+    // no room for its answer: it and the later ones wait for a free buffer
+    if (!run_request(requests_.front())) return any;
+    channel_->repost_request(requests_.front().buffer);
     any = true;
   }
   return any;
 }
 
-/// A peer is another process: what it wrote is checked before it is used as an index, an offset or a length.
-bool MpiTransport::run_ask(const Channel::Incoming& in) noexcept {
+/// The sender is another process, so what it wrote is checked before it is used as an index, an offset or a
+/// length.
+bool MpiTransport::run_request(const Channel::Incoming& in) noexcept {
   KASANE_CHECK_OP(in.source, <, ranks());
-  KASANE_CHECK_OP(in.bytes, >=, sizeof(Head));
-  Head head;
-  std::memcpy(&head, channel_->ask(in.buffer), sizeof(head));
-  const std::span<const std::byte> data{channel_->ask(in.buffer) + sizeof(Head), in.bytes - sizeof(Head)};
+  KASANE_CHECK_OP(in.bytes, >=, sizeof(RequestHead));
+  RequestHead head;
+  std::memcpy(&head, channel_->request(in.buffer), sizeof(head));
+  const std::span<const std::byte> data{channel_->request(in.buffer) + sizeof(RequestHead), in.bytes - sizeof(RequestHead)};
   KASANE_CHECK_OP(head.slot, <, slot_count_);
   const RemoteAddr at{rank(), RegionId{head.name}, head.offset};
   switch (head.kind) {
-    case Ask::send:
-      run_handler(head.name, Rank{in.source}, data, 0, 0);
+    case MessageKind::send:
+      run_handler(head.name, in.source, data, 0, 0);
       credit(in.source);
       return true;
-    case Ask::request:
-      owed_.open(in.source, head.slot);
-      run_handler(head.name, Rank{in.source}, data, head.slot, head.first);
+    case MessageKind::request:
+      pending_answers_.open(in.source, head.slot);
+      run_handler(head.name, in.source, data, head.slot, head.first);
       return true;
-    case Ask::write:
-    case Ask::write_notify:
+    case MessageKind::write:
+    case MessageKind::write_notify:
       KASANE_CHECK_OP(head.bytes, ==, data.size());
-      if (!data.empty()) std::memcpy(address(at, data.size()), data.data(), data.size());
-      if (head.kind == Ask::write_notify) set_flag(head.name, head.first, head.second);
-      owed_.operation(in.source, head.slot, 0);
+      if (!data.empty()) std::memcpy(here(at, data.size()), data.data(), data.size());
+      if (head.kind == MessageKind::write_notify) set_flag(flag_at(rank(), RegionId{head.name}, head.first), head.second);
+      pending_answers_.operation(in.source, head.slot, 0);
       return true;
-    case Ask::atomic: {
+    case MessageKind::atomic: {
       const auto bytes = static_cast<std::size_t>(head.width);
       KASANE_CHECK(bytes == 4 || bytes == 8, "an atomic of an unknown width");
-      KASANE_CHECK_OP(head.offset % bytes, ==, 0u);
-      owed_.operation(in.source, head.slot, cpu_atomic(head.op, head.width, address(at, bytes), head.first, head.second));
+      check_aligned(head.offset, bytes);
+      pending_answers_.operation(in.source, head.slot, cpu_atomic(head.op, head.width, here(at, bytes), head.first, head.second));
       return true;
     }
-    case Ask::read: return answer_read(in.source, head);
-    case Ask::bulk_read:
-    case Ask::bulk_write:
-    case Ask::bulk_write_notify: return answer_bulk(in.source, head);
+    case MessageKind::read: return answer_read(in.source, head);
+    case MessageKind::bulk_read:
+    case MessageKind::bulk_write:
+    case MessageKind::bulk_write_notify: return answer_bulk(in.source, head);
   }
   KASANE_CHECK(false, "a message of an unknown kind");
   return true;
 }
 
-bool MpiTransport::answer_read(std::uint32_t peer, const Head& head) noexcept {
+bool MpiTransport::answer_read(std::uint32_t peer, const RequestHead& head) noexcept {
   KASANE_CHECK_OP(head.bytes, <=, kInline);
-  const std::byte* from = address({rank(), RegionId{head.name}, head.offset}, head.bytes);
+  const std::byte* from = here({rank(), RegionId{head.name}, head.offset}, head.bytes);
   const std::uint32_t buffer = channel_->claim_answer();
   if (buffer == IndexPool<>::kNone) return false;
   const AnswerHead answer{.credits = 0, .rings = 0, .records = 1};
-  const Record record{.kind = Answer::data, .unused = 0, .slot = head.slot, .bytes = static_cast<std::uint32_t>(head.bytes), .value = 0};
+  const Record record{.kind = RecordKind::data, .unused = 0, .slot = head.slot, .bytes = static_cast<std::uint32_t>(head.bytes), .value = 0};
   std::byte* to = channel_->buffer(buffer);
   std::memcpy(to, &answer, sizeof(answer));
   std::memcpy(to + sizeof(answer), &record, sizeof(record));
@@ -811,60 +705,48 @@ bool MpiTransport::answer_read(std::uint32_t peer, const Head& head) noexcept {
   return true;
 }
 
-bool MpiTransport::answer_bulk(std::uint32_t peer, const Head& head) noexcept {
-  const bool read = head.kind == Ask::bulk_read;
+bool MpiTransport::answer_bulk(std::uint32_t peer, const RequestHead& head) noexcept {
+  const bool read = head.kind == MessageKind::bulk_read;
   Bulk bulk;
   bulk.way = read ? Bulk::Way::send : Bulk::Way::receive;
   bulk.slot = head.slot;
   bulk.peer = peer;
-  bulk.at = address({rank(), RegionId{head.name}, head.offset}, head.bytes);
+  bulk.at = here({rank(), RegionId{head.name}, head.offset}, head.bytes);
   bulk.left = head.bytes;
   bulk.tag = bulk_tag(head.slot, read);
-  bulk.notify = head.kind == Ask::bulk_write_notify;
+  bulk.notify = head.kind == MessageKind::bulk_write_notify;
   bulk.region = head.name;
   bulk.flag_offset = head.first;
   bulk.flag_value = head.second;
   return channel_->start_at_owner(bulk);
 }
 
-void MpiTransport::run_handler(std::uint32_t name, Rank from, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept {
-  KASANE_CHECK_OP(name, <, kMaxHandlers);
-  KASANE_CHECK_OP(payload.size(), <=, kMaxPayload);
-  const HandlerEntry& handler = handlers_[name];
-  KASANE_CHECK(handler.fn != nullptr, "a message for a handler that was never set");
-  handler.fn(handler.context, Message{.from = from, .payload = payload, .token = {.requester = from, .slot = slot, .stamp = stamp}});
-}
-
-/// One send of peer was consumed; it is told when it has used up half of what it may send.
+/// Counts one consumed send of peer. The peer is told when it has used half of its credits.
 void MpiTransport::credit(std::uint32_t peer) noexcept {
-  // seq_cst: before notes() looks whether they are on their way already.
-  if (peers_[peer].consumed.fetch_add(1, std::memory_order_seq_cst) + 1 >= slot_count_ / 2) owed_.notes(peer);
+  // seq_cst: before flow_control() looks whether a message about credits is pending already.
+  if (peers_[peer].consumed.fetch_add(1, std::memory_order_seq_cst) + 1 >= slot_count_ / 2) pending_answers_.flow_control(peer);
 }
 
-// ---- loss ------------------------------------------------------------------------------------------------------------
+// ---- loss -------------------------------------------------------------------------------------------------
 
-/// Ends what waits for peers that the MPI cannot reach any more, and again for what was posted since.
+/// Ends the outstanding operations towards peers that the MPI cannot reach any more; called again for those
+/// posted since. test() ends requests by itself.
 bool MpiTransport::run_losses() noexcept {
   if (!channel_->any_lost()) return false;
   bool any = false;
   for (std::uint32_t peer = 0; peer < ranks(); ++peer) {
     std::atomic<std::uint32_t>& loss = peers_[peer].loss;
     if (loss.load(std::memory_order_acquire) == Peer::reachable) continue;  // acquire: pairs with lose()
-    if (loss.exchange(Peer::reported, std::memory_order_acq_rel) == Peer::failed) {  // once: the gate is held
+    // once: this thread holds the gate
+    if (loss.exchange(Peer::reported, std::memory_order_acq_rel) == Peer::failed) {
       report_lost(Rank{peer}, detail_);
       any = true;
     }
     for (std::uint32_t slot = 0; slot < slot_count_; ++slot) {
       const auto index = static_cast<std::uint16_t>(slot);
-      Operation* op = slots_[peer]->operations.under_way(index);
+      RmaOperation* op = slots_[peer]->operations.under_way(index);
       if (op != nullptr && !op->fence) {
         end(peer, index, *op, Status::peer_lost);
-        any = true;
-      }
-      ReplySlot& reply = slots_[peer]->replies[slot];
-      const std::uint64_t state = reply.state.load(std::memory_order_acquire);  // acquire: pairs with request()
-      if (state != 0 && state % 4 == ReplySlot::waiting) {
-        answer_request(peer, index, ReplySlot::lost, 0);
         any = true;
       }
     }
@@ -873,27 +755,27 @@ bool MpiTransport::run_losses() noexcept {
   return any;
 }
 
-// ---- doorbells -------------------------------------------------------------------------------------------------------
+// ---- doorbells --------------------------------------------------------------------------------------------
 
-std::uint32_t MpiTransport::activity(Doorbell d) const noexcept { return bells_[raw(d)].activity(); }
-
-// Short while there is traffic.
+// Naps are short while there is traffic.
 std::int64_t MpiTransport::nap_ns() const noexcept {
-  const std::uint64_t last = last_active_ns_.load(std::memory_order_relaxed);  // relaxed: a hint. Before the clock is read, which is later then
+  // relaxed: a hint. It is read before the clock, so the clock's time is later.
+  const std::uint64_t last = last_active_ns_.load(std::memory_order_relaxed);
   const std::uint64_t quiet_ns = now_ns() - last;
   return std::clamp(static_cast<std::int64_t>(quiet_ns / kNapPart), kShortestNapNs, kLongestNapNs);
 }
 
 void MpiTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
   if (d == Doorbell::messages && ranks() > 1) timeout_ns = timeout_ns < 0 ? nap_ns() : std::min(timeout_ns, nap_ns());
-  bells_[raw(d)].sleep(seen, timeout_ns);
+  bells()[raw(d)].sleep(seen, timeout_ns);
 }
 
 void MpiTransport::wake(Rank to, Doorbell d) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
-  if (own(to)) return bells_[raw(d)].ring();
-  peers_[raw(to)].rings.fetch_or(1u << raw(d), std::memory_order_seq_cst);  // seq_cst: before notes() looks, see there
-  owed_.notes(raw(to));
+  if (own(to)) return bells()[raw(d)].ring();
+  // seq_cst: before flow_control() looks, see there
+  peers_[raw(to)].rings.fetch_or(1u << raw(d), std::memory_order_seq_cst);
+  pending_answers_.flow_control(raw(to));
   channel_->kick();
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one-sided operations that this rank has under way to one peer, in the order in which they were posted: a ring, so that a fence is just one
-// more operation, which completes when everything before it has.
+// The outstanding one-sided operations of this rank to one peer, in the order in which they were posted. They
+// form a ring, so that a fence is one more operation, which completes when all operations before it have.
 //
-//        low                            tail
-//   … ──►│ done │ under way │ done │ fence │──► …          position p lies in slot p mod capacity
+//        low                                 tail
+//   … ──►│ done │ outstanding │ done │ fence │──► …          position p lies in slot p mod capacity
 //
-// turn of the slot of position p: p free, for who claims p; p + 1 under way; p + capacity ended, that is, free for p + capacity.
+// turn of the slot of position p is p: free, for the thread that claims p; p + 1: outstanding; p + capacity:
+// ended, that is, free for position p + capacity.
 //
-// Thread safety: claim() and publish() by any thread; end(), take_fence() and low() inside the transport's gate.
+// Thread safety: claim() and publish() by any thread; end() and take_fence() inside the transport's gate.
 // Invariant: low ≤ tail; every position below low has ended.
 #pragma once
 
@@ -21,12 +22,13 @@
 
 namespace kasane::comm::mpi {
 
-struct Operation {
+struct RmaOperation {
   Completion* completion;
   void* to;                ///< read: where the data goes
   std::uint64_t* result;   ///< atomic: where the old value goes, or null
-  std::uint64_t bytes;     ///< read: how many are expected
-  std::uint8_t parts;      ///< events that have to happen yet; owned by the gate once published
+  std::uint64_t bytes;     ///< read: how many bytes are expected
+  /// events that must still happen; only the gate's holder changes it once published
+  std::uint8_t parts;
   bool fence;
 };
 
@@ -34,39 +36,43 @@ template <class Atomics = StdAtomics>
 class OpRing {
  public:
   explicit OpRing(std::uint32_t capacity) : mask_(capacity - 1), slots_(new Slot[capacity]) {
-    for (std::uint32_t i = 0; i < capacity; ++i) slots_[i].turn.store(i, std::memory_order_relaxed);  // relaxed: not shared yet
+    // relaxed: not shared yet
+    for (std::uint32_t i = 0; i < capacity; ++i) slots_[i].turn.store(i, std::memory_order_relaxed);
   }
 
-  /// A position to fill and publish, or nothing if all slots are taken.
+  /// A position to fill and publish, or none if all slots are in use.
   [[nodiscard]] std::optional<std::uint64_t> claim() noexcept {
     std::uint64_t p = tail_.load(std::memory_order_relaxed);  // relaxed: a guess, checked below
     for (;;) {
-      // acquire: pairs with end(): the operation that lay there is over.
+      // acquire: pairs with end(): the slot's last operation has ended.
       const auto ahead = static_cast<std::int64_t>(slot(p).turn.load(std::memory_order_acquire) - p);
       if (ahead < 0) return std::nullopt;
       if (ahead > 0) {
-        p = tail_.load(std::memory_order_relaxed);  // relaxed: somebody took p, look anew
+        p = tail_.load(std::memory_order_relaxed);  // relaxed: another thread took p; try the next
       } else if (tail_.compare_exchange_strong(p, p + 1, std::memory_order_seq_cst, std::memory_order_relaxed)) {
-        return p;   // seq_cst: idle() compares tail with low; failure only reloads the guess
+        return p;   // seq_cst: idle() compares tail with low. A failure only loads a new guess.
       }
     }
   }
-  [[nodiscard]] Operation& at(std::uint64_t position) noexcept { return slot(position).op; }
-  [[nodiscard]] Operation& in_slot(std::uint16_t index) noexcept { return slots_[index].op; }
+  [[nodiscard]] RmaOperation& at(std::uint64_t position) noexcept { return slot(position).op; }
+  [[nodiscard]] RmaOperation& in_slot(std::uint16_t index) noexcept { return slots_[index].op; }
   [[nodiscard]] std::uint16_t index(std::uint64_t position) const noexcept { return static_cast<std::uint16_t>(position & mask_); }
   void publish(std::uint64_t position) noexcept {
-    slot(position).turn.store(position + 1, std::memory_order_release);  // release: who sees it under way sees the operation
+    // release: a thread that sees the operation outstanding sees its content.
+    slot(position).turn.store(position + 1, std::memory_order_release);
   }
 
-  /// Everything claimed so far has ended. Any thread.
+  /// Have all operations claimed so far ended? Any thread.
   [[nodiscard]] bool idle() const noexcept {
-    // low first: it never passes tail, so equality says that there was a moment with nothing under way.
+    // low first: it never exceeds tail, so if they are equal, nothing was outstanding at some moment in
+    // between.
     const std::uint64_t low = low_.load(std::memory_order_seq_cst);
-    return tail_.load(std::memory_order_seq_cst) == low;   // seq_cst: fences of two threads agree on an order with claim()
+    // seq_cst: fences of two threads agree on an order with claim()
+    return tail_.load(std::memory_order_seq_cst) == low;
   }
 
-  /// Is there an operation under way in slot index? Then it is looked at in place.
-  [[nodiscard]] Operation* under_way(std::uint16_t index) noexcept {
+  /// The operation in slot index if it is outstanding, in place; else null.
+  [[nodiscard]] RmaOperation* under_way(std::uint16_t index) noexcept {
     KASANE_CHECK_OP(index, <=, mask_);
     Slot& s = slots_[index];
     const std::uint64_t turn = s.turn.load(std::memory_order_acquire);   // acquire: pairs with publish()
@@ -75,28 +81,32 @@ class OpRing {
   /// The operation in slot index has ended; its slot can be claimed again.
   void end(std::uint16_t index) noexcept {
     Slot& s = slots_[index];
-    const std::uint64_t position = s.turn.load(std::memory_order_relaxed) - 1;  // relaxed: under way, hence ours
-    s.turn.store(position + mask_ + 1, std::memory_order_release);              // release: our use of op is over
+    // relaxed: outstanding, so only we change it
+    const std::uint64_t position = s.turn.load(std::memory_order_relaxed) - 1;
+    // release: our use of op is over
+    s.turn.store(position + mask_ + 1, std::memory_order_release);
     skip_ended();
   }
-  /// The slot of a fence that nothing is before any more, to be ended by the caller.
+  /// The slot of a fence for which all operations before it have ended. The caller ends it.
   [[nodiscard]] std::optional<std::uint16_t> take_fence() noexcept {
     skip_ended();
     const std::uint64_t low = low_.load(std::memory_order_relaxed);  // relaxed: written in the gate only
     Slot& s = slot(low);
-    if (s.turn.load(std::memory_order_acquire) != low + 1 || !s.op.fence) return std::nullopt;  // acquire: pairs with publish()
+    // acquire: pairs with publish()
+    if (s.turn.load(std::memory_order_acquire) != low + 1 || !s.op.fence) return std::nullopt;
     return index(low);
   }
 
  private:
   struct alignas(64) Slot {
     typename Atomics::template Atomic<std::uint64_t> turn;
-    Operation op;
+    RmaOperation op;
   };
   Slot& slot(std::uint64_t position) noexcept { return slots_[position & mask_]; }
   void skip_ended() noexcept {
     std::uint64_t low = low_.load(std::memory_order_relaxed);  // relaxed: written in the gate only
-    // ≥: the slot may be taken for its next position already. acquire: pairs with end() by an earlier holder of the gate.
+    // ≥: the slot may be in use for its next position already. acquire: pairs with end() by an earlier holder
+    // of the gate.
     while (slot(low).turn.load(std::memory_order_acquire) >= low + mask_ + 1) ++low;
     low_.store(low, std::memory_order_seq_cst);  // seq_cst: see idle()
   }

@@ -16,7 +16,7 @@ bool is_number(const char* text) noexcept {
   return std::all_of(text, text + std::strlen(text), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// 0 if it is none.
+/// 0 if it is no number.
 std::uint32_t number(const char* text) noexcept { return is_number(text) ? static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10)) : 0; }
 
 struct Names {
@@ -51,7 +51,8 @@ Place place(char* const* environment) noexcept {
 }
 
 Result<void> refuse_unjoined_tasks(char* const* environment) {
-  // Of the step, not of the allocation (SLURM_NTASKS): a batch script and salloc's shell run in an allocation of many tasks, but are one process.
+  // Of the step, not of the allocation (SLURM_NTASKS): a batch script and salloc's shell run in an allocation
+  // of many tasks, but are one process.
   const std::uint32_t tasks = number(find_variable(environment, "SLURM_STEP_NUM_TASKS"));
   if (tasks < 2 || place(environment).launched() || has_borrowed_rights()) return {};
   const char* task = find_variable(environment, "SLURM_PROCID");

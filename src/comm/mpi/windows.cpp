@@ -15,10 +15,11 @@
 namespace kasane::comm::mpi {
 namespace {
 
-// The experiment's times. They decide between two ways that are both right, so a machine that was busy just then costs speed at most.
+// The experiment's times. They decide between two ways that are both correct, so on a busy machine only speed
+// is at stake.
 constexpr std::uint64_t kTargetSleepsNs = 6'000'000;
-constexpr std::uint64_t kProberTriesNs = 2'000'000;    // well inside the target's sleep
-constexpr std::uint64_t kOneSidedNs = 1'000'000;       // no single operation took longer
+constexpr std::uint64_t kProberTriesNs = 2'000'000;    // much shorter than the target's sleep
+constexpr std::uint64_t kOneSidedNs = 1'000'000;       // one-sided: no single operation took longer
 constexpr int kRounds = 3;
 constexpr std::size_t kScratchBytes = std::size_t{2} << 20;
 
@@ -60,7 +61,7 @@ void sleep_ns(std::uint64_t ns) noexcept {
   ::nanosleep(&t, nullptr);
 }
 
-/// Puts and gets a word for a while; the longest single one decides.
+/// Puts and gets a word repeatedly; the longest single operation decides.
 bool quick(Library& library, Window window, std::uint32_t target) {
   std::uint64_t word = 1, longest = 0;
   const std::uint64_t begin = now_ns();
@@ -80,7 +81,7 @@ bool quick(Library& library, Window window, std::uint32_t target) {
   return longest < kOneSidedNs;
 }
 
-/// Even ranks try their next while odd ones sleep, then the other way round.
+/// Even ranks put to the next rank while odd ones sleep, then the other way round.
 Result<bool> one_sided(Library& library, Window window) {
   const std::uint32_t me = raw(library.rank()), next = (me + 1) % library.ranks();
   if (library.ranks() == 1) return true;
@@ -90,7 +91,8 @@ Result<bool> one_sided(Library& library, Window window) {
       KASANE_TRY(everywhere(library, true));  // all start together
       if (me % 2 != turn) {
         sleep_ns(kTargetSleepsNs);
-      } else if (next % 2 != turn) {          // else, with an odd number of ranks, the last one's next does not sleep
+      } else if (next % 2 != turn) {
+        // with an odd number of ranks the last rank's next one does not sleep
         good = quick(library, window, next) && good;
       }
     }
@@ -140,13 +142,15 @@ Result<void> Windows::open(RegionId id, std::byte* base, std::size_t bytes) {
   auto all = everywhere(library_, code == 0);
   if (!all) return tl::unexpected<Error>(std::move(all).error());
   windows_[raw(id)] = window;
-  open_[raw(id)].store(*all, std::memory_order_release);  // release: who sees it open sees the handle
+  // release: a thread that sees it open sees the handle
+  open_[raw(id)].store(*all, std::memory_order_release);
   return {};
 }
 
 void Windows::close_locked() noexcept {
   for (std::size_t i = 0; i < windows_.size(); ++i) {
-    if (open_[i].exchange(false, std::memory_order_acq_rel)) library_.table().free_window(&windows_[i]);   // nobody can use it: any order would do
+    // No thread uses it any more, so any order would do.
+    if (open_[i].exchange(false, std::memory_order_acq_rel)) library_.table().free_window(&windows_[i]);
   }
 }
 

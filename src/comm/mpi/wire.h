@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks send each other over MPI. Two channels, told apart by tag, with receives posted ahead for each:
 //
-//   asks      Head, data        from the poster of an operation to the owner of the memory or of the handler; one a message
-//   answers   AnswerHead, Record (data) …   back; as many as there are
+//   requests   RequestHead, data           from the poster to the owner of memory or handler; one a message
+//   answers    AnswerHead, Record (data) … back; as many as are pending
 //
-// Answering never depends on asking: who takes answers sends nothing for it, so answers always move, so asks do (docs/design/comm_mpi.md).
-// Large data travels besides, straight from memory to memory, under a tag of its operation's slot.
+// Sending answers never depends on receiving requests: a thread that takes answers sends nothing in return.
+// So answers always progress, and therefore requests do (docs/design/comm_mpi.md). Large data travels
+// separately, from memory to memory, under a tag of its operation's slot.
 //
-// All ranks run one build on one kind of machine (rule 14): the structs are sent as they lie in memory.
+// All ranks run one build on one kind of machine (rule 14), so the structs are sent as they lie in memory.
 #pragma once
 
 #include <cstddef>
@@ -18,20 +19,21 @@
 
 namespace kasane::comm::mpi {
 
-/// Data up to this many bytes travels in the message itself; a block of the DSM does, the largest payload of a message too.
+/// Data up to this many bytes travels in the message itself. A block of the DSM fits, and the largest payload
+/// of a message.
 inline constexpr std::size_t kInline = 8192;
 static_assert(kInline >= kMaxPayload);
 
-enum class Ask : std::uint8_t { send, request, write, write_notify, read, atomic, bulk_write, bulk_write_notify, bulk_read };
+enum class MessageKind : std::uint8_t { send, request, write, write_notify, read, atomic, bulk_write, bulk_write_notify, bulk_read };
 
-struct Head {
-  Ask kind;
+struct RequestHead {
+  MessageKind kind;
   AtomicOp op;
   Width width;
   std::uint8_t unused;
   std::uint16_t slot;      ///< of the poster's operation or reply; its answer names it
   std::uint16_t name;      ///< handler or region
-  std::uint64_t bytes;     ///< of the data: inline, or in bulk
+  std::uint64_t bytes;     ///< of the data, which is inline or in bulk
   std::uint64_t offset;    ///< in the region
   std::uint64_t first;     ///< operand | flag offset | the request's stamp
   std::uint64_t second;    ///< compare | flag value
@@ -39,32 +41,33 @@ struct Head {
 
 struct AnswerHead {
   std::uint32_t credits;   ///< sends of the receiver that were consumed since the last answer
-  std::uint16_t rings;     ///< a bit a doorbell that is to be rung
+  std::uint16_t rings;     ///< doorbells to be rung, a bit each
   std::uint16_t records;
 };
 
-enum class Answer : std::uint8_t { operation, reply, data };
+enum class RecordKind : std::uint8_t { operation, reply, data };
 
 struct Record {
-  Answer kind;
+  RecordKind kind;
   std::uint8_t unused;
   std::uint16_t slot;
   std::uint32_t bytes;     ///< data only: what follows, padded to 8
   std::uint64_t value;     ///< the old value of an atomic, or the reply
 };
 
-static_assert(sizeof(Head) == 40 && sizeof(AnswerHead) == 8 && sizeof(Record) == 16);
-static_assert(std::is_trivially_copyable_v<Head> && std::is_trivially_copyable_v<Record>);
+static_assert(sizeof(RequestHead) == 40 && sizeof(AnswerHead) == 8 && sizeof(Record) == 16);
+static_assert(std::is_trivially_copyable_v<RequestHead> && std::is_trivially_copyable_v<Record>);
 
 /// A message of either channel.
 struct alignas(64) Buffer {
-  std::byte bytes[sizeof(Head) + kInline];
+  std::byte bytes[sizeof(RequestHead) + kInline];
 };
 inline constexpr std::size_t kAnswerBytes = sizeof(Buffer);
 static_assert(sizeof(AnswerHead) + sizeof(Record) + kInline <= sizeof(Buffer));
 
-inline constexpr int kAskTag = 0, kAnswerTag = 1;
-/// Bulk data of the operation in slot; the direction tells two ranks' slots of one number apart. MPI promises tags up to 32767 at least.
+inline constexpr int kRequestTag = 0, kAnswerTag = 1;
+/// The tag of the bulk data of the operation in slot. The direction tells equal slots of the two ranks apart.
+/// MPI guarantees tags up to 32767.
 [[nodiscard]] constexpr int bulk_tag(std::uint16_t slot, bool to_poster) noexcept { return 2 + slot * 2 + (to_poster ? 1 : 0); }
 inline constexpr std::uint32_t kMostSlots = 512;
 static_assert(bulk_tag(kMostSlots, true) <= 32767);

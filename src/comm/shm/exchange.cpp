@@ -21,11 +21,11 @@
 namespace kasane::comm::shm {
 namespace {
 
-/// A peer may fail without waking us: look again that often.
+/// A peer may fail without a wake-up for the others, so waiting ranks check that often.
 constexpr int kLookMs = 50;
-/// In one message. The kernel takes 253.
+/// The most descriptors in one message. The kernel's limit is 253.
 constexpr std::size_t kMostDescriptors = 250;
-/// The bit of JobArea::attached that says that some rank failed. Ranks are fewer.
+/// The bit of JobArea::attached that says that some rank failed. There are fewer ranks.
 constexpr std::uint32_t kFailed = 1u << 31;
 
 struct alignas(cmsghdr) ControlBuffer {
@@ -40,7 +40,7 @@ std::string named(RegionId id, Rank rank) { return named(id) + " of rank " + std
 Result<SharedMap> SharedMap::map(int fd, std::size_t bytes, const char* what, std::uint64_t offset) {
   struct stat st{};
   if (::fstat(fd, &st) != 0) return fail_errno(Errc::invalid_argument, std::string(what) + ": fstat of its descriptor " + std::to_string(fd));
-  // Beyond the file's end a mapping raises SIGBUS at the first touch; better to hear of it here.
+  // Beyond the file's end a mapping raises SIGBUS at the first access. An error here is easier to understand.
   if (static_cast<std::uint64_t>(st.st_size) < offset + bytes) {
     return fail(Errc::invalid_argument, std::string(what) + ": its file has " + std::to_string(st.st_size) + " bytes, " +
                                             std::to_string(offset + bytes) + " were promised");
@@ -51,7 +51,7 @@ Result<SharedMap> SharedMap::map(int fd, std::size_t bytes, const char* what, st
     return fail_errno(Errc::limit, std::string(what) + ": cannot map " + std::to_string(bytes) +
                                        " bytes (ranks times --space must fit 47 bits of address)");
   }
-  // A core dump of this rank should not walk its peers' memory. Advice only: failure changes nothing.
+  // Keep peers' memory out of core dumps of this rank. Advice only: a failure changes nothing.
   leave_out_of_core(p, bytes);
   return SharedMap(static_cast<std::byte*>(p), bytes);
 }
@@ -71,23 +71,24 @@ Result<void> Exchange::run(RegionId id, int fd, std::size_t bytes, std::vector<S
   Result<void> met = agree(id, fd, bytes);
   if (met && fd >= 0) met = self == host.front() ? lead(id, fd, bytes, peers) : follow(id, fd, bytes, peers);
   if (met) return wait_for_all(id);
-  // release: pairs with the acquire loads of who waits; the job cannot go on without this rank.
+  // release: pairs with the acquire loads of waiting ranks; the job cannot go on without this rank.
   area.failed.store(1, std::memory_order_release);
   area.attached[raw(id)].fetch_or(kFailed, std::memory_order_release);
   futex_wake_all(area.attached[raw(id)]);
   return met;
 }
 
-Result<void> Exchange::nobody_failed(RegionId id) const {
+Result<void> Exchange::check_no_failure(RegionId id) const {
   if (area.failed.load(std::memory_order_acquire) == 0) return {};   // acquire: pairs with run()
   return fail(Errc::peer_lost, "attach of " + named(id) + ": another rank failed in it, see its message");
 }
 
-/// Whoever comes first says how large the region is, and whether descriptors are passed.
+/// The first rank that comes stores how large the region is, and whether descriptors are passed; the others
+/// compare.
 Result<void> Exchange::agree(RegionId id, int fd, std::size_t bytes) {
   const std::uint64_t ours = std::uint64_t{bytes} << 1 | (fd >= 0);
   std::uint64_t first = 0;
-  // relaxed: the word is all that is looked at.
+  // relaxed: no other data depends on the word.
   if (area.agreed[raw(id)].compare_exchange_strong(first, ours, std::memory_order_relaxed) || first == ours)
     return {};
   if (first >> 1 == bytes)
@@ -99,21 +100,21 @@ Result<void> Exchange::agree(RegionId id, int fd, std::size_t bytes) {
                                           ": sizes must be equal");
 }
 
-/// The host's first rank: collects all descriptors, and passes the table to each.
+/// The host's first rank: collects all descriptors, and sends the table to each other rank.
 Result<void> Exchange::lead(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers) {
   std::vector<OwnedFd> collected(host.size());
   std::vector<int> table{fd};
   table.resize(host.size(), -1);
   for (std::size_t missing = host.size() - 1; missing > 0; --missing) {
-    auto parcel = receive(id);
-    KASANE_TRY(parcel);
-    const std::size_t position = parcel->note.first;
-    if (parcel->fds.size() != 1 || table[position] >= 0)
+    auto received = receive(id);
+    KASANE_TRY(received);
+    const std::size_t position = received->header.first;
+    if (received->fds.size() != 1 || table[position] >= 0)
       return fail(Errc::internal, named(id, host[position]) + " was offered twice");
-    auto map_of_it = map(id, position, parcel->fds[0].get(), bytes);
+    auto map_of_it = map(id, position, received->fds[0].get(), bytes);
     KASANE_TRY(map_of_it);
     peers[raw(host[position])] = std::move(*map_of_it);
-    collected[position] = std::move(parcel->fds[0]);
+    collected[position] = std::move(received->fds[0]);
     table[position] = collected[position].get();
   }
   for (std::size_t to = 1; to < host.size(); ++to) {
@@ -126,19 +127,19 @@ Result<void> Exchange::lead(RegionId id, int fd, std::size_t bytes, std::vector<
   return {};
 }
 
-/// Any other: gives its descriptor, and maps all others as they come.
+/// Any other rank: sends its descriptor, and maps those of the table as they come.
 Result<void> Exchange::follow(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers) {
   const auto own = static_cast<std::size_t>(std::lower_bound(host.begin(), host.end(), self) - host.begin());
   KASANE_TRY(send(host.front(), {raw(id), static_cast<std::uint32_t>(own)}, std::span(&fd, 1)));
   for (std::size_t position = 0; position < host.size();) {
-    auto parcel = receive(id);
-    KASANE_TRY(parcel);
-    if (parcel->note.first != position || parcel->fds.size() > host.size() - position) {
+    auto received = receive(id);
+    KASANE_TRY(received);
+    if (received->header.first != position || received->fds.size() > host.size() - position) {
       return fail(Errc::internal, "a table of " + named(id) + " that begins at " +
-                                      std::to_string(parcel->note.first) + " instead of " +
+                                      std::to_string(received->header.first) + " instead of " +
                                       std::to_string(position));
     }
-    for (const OwnedFd& theirs : parcel->fds) {
+    for (const OwnedFd& theirs : received->fds) {
       if (position != own) {
         auto map_of_it = map(id, position, theirs.get(), bytes);
         KASANE_TRY(map_of_it);
@@ -154,8 +155,8 @@ Result<SharedMap> Exchange::map(RegionId id, std::size_t position, int fd, std::
   return SharedMap::map(fd, bytes, named(id, host[position]).c_str());
 }
 
-Result<void> Exchange::send(Rank to, const Note& note, std::span<const int> fds) {
-  Note copy = note;
+Result<void> Exchange::send(Rank to, const DescriptorHeader& header, std::span<const int> fds) {
+  DescriptorHeader copy = header;
   iovec part{.iov_base = &copy, .iov_len = sizeof(copy)};
   ControlBuffer control{};
   msghdr message{};
@@ -168,23 +169,23 @@ Result<void> Exchange::send(Rank to, const Note& note, std::span<const int> fds)
   rights->cmsg_type = SCM_RIGHTS;
   rights->cmsg_len = CMSG_LEN(fds.size_bytes());
   std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
-  // Waits for room, but not for long (create_job).
+  // Waits for room, with a time limit (create_job).
   while (::sendmsg(postbox[raw(to)].out, &message, MSG_NOSIGNAL) < 0) {
-    // ETOOMANYREFS: too many descriptors are under way on this host; they arrive, then there is room.
+    // ETOOMANYREFS: too many descriptors are in flight on this host. They arrive, then there is room.
     const bool full = errno == ENOBUFS || errno == ETOOMANYREFS;
     if (!full && errno != EAGAIN && errno != EINTR) {
-      return fail_errno(Errc::peer_lost, "cannot pass descriptors of " + named(RegionId{note.region}) +
+      return fail_errno(Errc::peer_lost, "cannot pass descriptors of " + named(RegionId{header.region}) +
                                              " to rank " + std::to_string(raw(to)));
     }
-    KASANE_TRY(nobody_failed(RegionId{note.region}));
+    KASANE_TRY(check_no_failure(RegionId{header.region}));
     if (full) ::poll(nullptr, 0, 1);
   }
   return {};
 }
 
-Result<Exchange::Parcel> Exchange::receive(RegionId id) {
-  Parcel parcel;
-  iovec part{.iov_base = &parcel.note, .iov_len = sizeof(parcel.note)};
+Result<Exchange::ReceivedDescriptors> Exchange::receive(RegionId id) {
+  ReceivedDescriptors received;
+  iovec part{.iov_base = &received.header, .iov_len = sizeof(received.header)};
   ControlBuffer control{};
   msghdr message{};
   message.msg_iov = &part;
@@ -192,11 +193,11 @@ Result<Exchange::Parcel> Exchange::receive(RegionId id) {
   message.msg_control = control.bytes;
   message.msg_controllen = sizeof(control.bytes);
   ssize_t n = -1;
-  // MSG_TRUNC: n is the size of what was sent, also where that is more than a note.
+  // MSG_TRUNC: n is the size of what was sent, also where that exceeds the header.
   while ((n = ::recvmsg(postbox[raw(self)].in, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC)) < 0) {
     if (errno != EAGAIN && errno != EINTR)
       return fail_errno(Errc::io, "cannot receive descriptors from a peer");
-    KASANE_TRY(nobody_failed(id));
+    KASANE_TRY(check_no_failure(id));
     pollfd arrival{.fd = postbox[raw(self)].in, .events = POLLIN, .revents = 0};
     ::poll(&arrival, 1, kLookMs);
   }
@@ -206,32 +207,34 @@ Result<Exchange::Parcel> Exchange::receive(RegionId id) {
     const std::size_t count = std::min(fds.size(), (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int));
     std::memcpy(fds.data(), CMSG_DATA(rights), count * sizeof(int));
     std::transform(fds.begin(), fds.begin() + static_cast<std::ptrdiff_t>(count),
-                   std::back_inserter(parcel.fds), [](int fd) { return OwnedFd(fd); });
+                   std::back_inserter(received.fds), [](int fd) { return OwnedFd(fd); });
   }
-  if (n != sizeof(parcel.note) || parcel.note.region != raw(id) || parcel.note.first >= host.size()) {
+  if (n != sizeof(received.header) || received.header.region != raw(id) || received.header.first >= host.size()) {
     return fail(Errc::internal, "a malformed message of " + std::to_string(n) + " bytes about region " +
-                                    std::to_string(parcel.note.region) + " in attach of " + named(id));
+                                    std::to_string(received.header.region) + " in attach of " + named(id));
   }
-  if (parcel.fds.empty() || (message.msg_flags & MSG_CTRUNC) != 0) {
+  if (received.fds.empty() || (message.msg_flags & MSG_CTRUNC) != 0) {
     return fail(
         Errc::limit,
         "peers' regions arrived without all of their descriptors: raise the limit of open files (ulimit -n)");
   }
-  return parcel;
+  return received;
 }
 
-/// Nobody returns from attach() before everybody can reach every region: a handler on any rank may use them at once.
+/// No rank returns from attach() before every rank can reach every region: a handler on any rank may use one
+/// at once.
 Result<void> Exchange::wait_for_all(RegionId id) {
   std::atomic<std::uint32_t>& count = area.attached[raw(id)];
-  // acq_rel: our mapping comes before our count; all that others did before theirs comes before our return.
+  // acq_rel: this rank's mapping comes before its count; the other ranks' work before their counts comes
+  // before the return.
   std::uint32_t now = count.fetch_add(1, std::memory_order_acq_rel) + 1;
-  // the last one alone, and who fails: else each arrival would wake all who wait
+  // Only the last rank, or a rank that fails, wakes the others: else each arrival would wake all of them.
   if (now == host.size()) futex_wake_all(count);
   while (now < host.size()) {
     futex_wait(count, now, -1);
     now = count.load(std::memory_order_acquire);  // acquire: pairs with the others' fetch_add
   }
-  return (now & kFailed) != 0 ? nobody_failed(id) : Result<void>();
+  return (now & kFailed) != 0 ? check_no_failure(id) : Result<void>();
 }
 
 }  // namespace kasane::comm::shm

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks of a host come to reach each other's regions. Memory that the transport made lies in the job's
-// file, which all have: nothing is passed. Of memory with a file of its own the host's first rank collects all
-// descriptors (SCM_RIGHTS through its datagram socket), and passes the table of them to each other one: two
-// messages a rank. Either way nobody returns before all ranks have mapped all.
+// How the ranks of a host map each other's regions. Memory that the transport made lies in the job's file,
+// which all ranks have: nothing is passed. For memory with a file of its own, the host's first rank collects
+// all descriptors (SCM_RIGHTS through its datagram socket) and passes the table of them to each other rank:
+// two messages a rank. In both cases no rank returns before all ranks have mapped all regions.
 //
 //   rank r ── descriptor of r ──▶ first rank ── descriptors of all, by position ──▶ rank r
 //
-// The first rank's socket queues few messages (net.unix.max_dgram_qlen, 10 by default): senders wait for room
-// in sendmsg(), where one is woken at a time.
+// The first rank's socket queues few messages (net.unix.max_dgram_qlen, 10 by default). Senders wait for room
+// in sendmsg(), which wakes one of them at a time.
 //
 // Thread safety: one thread a rank (attach is collective). Runs at start only: allocates, and waits in system
 // calls.
@@ -38,7 +38,7 @@ class SharedMap {
   }
   ~SharedMap();
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
-  /// Leaves it mapped for as long as the process lives.
+  /// Gives the mapping up: it stays for as long as the process lives.
   std::byte* keep() && noexcept { return std::exchange(data_, nullptr); }
 
  private:
@@ -65,21 +65,22 @@ class OwnedFd {
 
 struct Exchange {
   Rank self;
-  const std::vector<Rank>& host;                 ///< the ranks that take part: those of this host, ascending, self among them
+  const std::vector<Rank>& host;                 ///< the ranks of this host, ascending, self among them
   const std::vector<Job::Postbox>& postbox;      ///< by rank of the job
   JobArea& area;
 
-  /// Collective among the host's ranks. fd < 0: made memory, nothing is passed; else fills peers[r] with rank
-  /// r's mapping (none for our own, and for other hosts'). On failure every participant's call fails.
+  /// Collective among the host's ranks. fd < 0: memory from make_memory(), nothing is passed. Else fills
+  /// peers[r] with rank r's mapping; those of this rank and of other hosts stay empty. If one rank fails, the
+  /// call fails on all of them.
   Result<void> run(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers);
 
  private:
-  /// What goes before the descriptors of one message: those of the ranks in positions first, first + 1, …
-  struct Note {
+  /// Precedes the descriptors in one message: they belong to the ranks in positions first, first + 1, …
+  struct DescriptorHeader {
     std::uint32_t region, first;
   };
-  struct Parcel {
-    Note note{};
+  struct ReceivedDescriptors {
+    DescriptorHeader header{};
     std::vector<OwnedFd> fds;
   };
 
@@ -87,10 +88,10 @@ struct Exchange {
   Result<void> lead(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers);
   Result<void> follow(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers);
   Result<void> wait_for_all(RegionId id);
-  Result<void> send(Rank to, const Note& note, std::span<const int> fds);
-  Result<Parcel> receive(RegionId id);
+  Result<void> send(Rank to, const DescriptorHeader& header, std::span<const int> fds);
+  Result<ReceivedDescriptors> receive(RegionId id);
   Result<SharedMap> map(RegionId id, std::size_t position, int fd, std::size_t bytes) const;
-  Result<void> nobody_failed(RegionId id) const;
+  Result<void> check_no_failure(RegionId id) const;
 };
 
 }  // namespace kasane::comm::shm

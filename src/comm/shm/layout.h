@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies in the memory that the ranks of a job share. Zeroed memory is the valid start state of everything here,
-// because no rank is first: each may be written to before its process has run at all.
+// The layout of the memory that the ranks of a host share. Zeroed memory is a valid start state of everything
+// here, because no rank is first: peers may write to a rank's area before its process has run.
 //
-//   JobArea                  how far attach() has come
-//   RankArea of position 0   doorbells | reply slots | ring of message cells          position: of a rank among those of this host
-//   RankArea of position 1 …
+//   JobArea                  progress of attach()
+//   RankArea of position 0   doorbells | reply slots | ring of message cells
+//   RankArea of position 1 …                                   position: of a rank among those of this host
 //   … and all of it a second time, for the control plane
 //   region: memory of position 0, of position 1, …      as make_memory() was asked; one mapping shows all
 //   next region …
@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/mailbox_replies.h"
 #include "comm/transport.h"
 
 namespace kasane::comm::shm {
@@ -29,17 +30,9 @@ static_assert((kRingCells & (kRingCells - 1)) == 0, "a position's cell is found 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free,
               "atomics between processes must not use a lock table of one of them");
 
-/// Where the answer to one outstanding request arrives. The requester's rank hands slots out, the responder fills them.
-/// state = 2 × stamp: waiting (or free); 2 × stamp + 1: answered, value is valid. watched: the requester looks at state by itself, so the answer rings
-/// no doorbell.
-struct alignas(kLine) ReplySlot {
-  std::atomic<std::uint64_t> state;
-  std::atomic<std::uint64_t> value;
-  std::atomic<std::uint32_t> watched;
-};
-
-/// One message. turn of the cell of position p, with lap = p / kRingCells: 2 × lap: empty, for the producer that claims
-/// p; 2 × lap + 1: published, for the consumer; 2 × (lap + 1): consumed, that is, empty for p + kRingCells.
+/// One message. For the cell of position p, with lap = p / kRingCells, turn is 2 × lap: empty, for the
+/// producer that claims p; 2 × lap + 1: published, for the consumer; 2 × (lap + 1): consumed, that is, empty
+/// for p + kRingCells.
 struct alignas(kLine) Cell {
   std::atomic<std::uint64_t> turn;
   std::uint32_t from;
@@ -55,16 +48,17 @@ static_assert(sizeof(Cell) % kLine == 0 && sizeof(Cell) == 3648);
 
 struct alignas(4096) RankArea {
   Bells bells;
-  alignas(kLine) std::atomic<std::uint64_t> tail;   ///< position that the next producer claims
+  alignas(kLine) std::atomic<std::uint64_t> tail;   ///< the position that the next producer claims
   ReplySlot replies[kReplySlots];
   Cell cells[kRingCells];
 };
 
 struct alignas(4096) JobArea {
-  std::atomic<std::uint32_t> failed;                  ///< some rank's attach failed: nobody waits any longer
-  /// ranks that have mapped everybody's region; the top bit: some rank failed in it
+  /// attach() failed on some rank: no rank may wait any longer
+  std::atomic<std::uint32_t> failed;
+  /// number of ranks that have mapped all peers' regions; the top bit: some rank failed in it
   std::atomic<std::uint32_t> attached[kMaxRegions];
-  /// 2 × its bytes, + 1 where descriptors are passed; by whoever came first
+  /// 2 × the region's bytes, + 1 where descriptors are passed; written by the first rank that comes
   std::atomic<std::uint64_t> agreed[kMaxRegions];
 };
 

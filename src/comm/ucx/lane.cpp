@@ -18,7 +18,8 @@ namespace {
 constexpr std::size_t kLine = 64;
 constexpr std::uint32_t kSendBuffers = 128;
 constexpr std::size_t kSendBufferBytes = (kMaxWire + kLine - 1) / kLine * kLine;
-constexpr std::uint64_t kOrphanNs = 200'000'000;   ///< what UCX has not ended so long after a peer was given up, it has forgotten
+/// an op that UCX has not ended so long after its peer was given up is an orphan
+constexpr std::uint64_t kOrphanNs = 200'000'000;
 
 constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -36,14 +37,14 @@ ucp_atomic_op_t of_ucx(AtomicOp op) noexcept {
 
 }  // namespace
 
-/// In front of ops that were mapped later.
+/// Precedes ops that were mapped later.
 struct Lane::Block {
   Block* next;
   std::size_t bytes;
   std::uint32_t ops;
 };
 
-// ---- life --------------------------------------------------------------------------------------------------------
+// ---- life -------------------------------------------------------------------------------------------------
 
 Lane::Lane(Peers& peers, std::uint32_t outstanding)
     : peers_(peers), ucx_(*peers.ucx), outstanding_(outstanding), endpoints_(peers.ranks) {
@@ -99,7 +100,8 @@ Lane::~Lane() {
       if (key != nullptr) ucx_.ucp_rkey_destroy(key);
     }
   }
-  for (void* request : ending_) ucx_.ucp_request_free(request);   // of who took too long; UCX aborts if it meets one that is still ours
+  // Requests that took too long. UCX aborts if its worker goes while a request was not given back.
+  for (void* request : ending_) ucx_.ucp_request_free(request);
   if (worker_ != nullptr) ucx_.ucp_worker_destroy(worker_);
   for (Block* block = blocks_; block != nullptr;) {
     Block* next = block->next;
@@ -118,13 +120,13 @@ std::byte* Lane::buffer(std::int32_t index) const noexcept {
   return memory_ + (std::size_t{outstanding_} + peers_.ranks) * op_bytes_ + static_cast<std::size_t>(index) * kSendBufferBytes;
 }
 
-// ---- endpoints and keys --------------------------------------------------------------------------------------------
+// ---- endpoints and keys -----------------------------------------------------------------------------------
 
-/// Null if the peer is lost, or UCX cannot connect to it (which then is the same).
+/// Null if the peer is lost, or if UCX cannot connect to it, which is treated alike.
 Endpoint* Lane::endpoint(std::uint32_t peer) noexcept {
   Endpoint& e = endpoints_[peer];
   if (e.ep != nullptr && !e.failed) [[likely]] return &e;
-  // relaxed: only a shortcut; whoever sees it late gets the same from the endpoint.
+  // relaxed: only a shortcut; a thread that reads an old value gets the same result from the endpoint.
   if (e.failed || peers_.lost[peer].load(std::memory_order_relaxed) != 0) return nullptr;
   return connect(e) ? &e : nullptr;
 }
@@ -144,7 +146,7 @@ bool Lane::connect(Endpoint& e) noexcept {
     return false;
   }
   used_.store(true, std::memory_order_relaxed);  // relaxed: a hint, see used()
-  news_ = true;
+  ring_needed_ = true;
   return true;
 }
 
@@ -163,23 +165,26 @@ ucp_rkey_h Lane::rkey(Endpoint& e, RegionId id) noexcept {
   const ucs_status_t status = ucx_.ucp_ep_rkey_unpack(e.ep, peers_.regions[raw(id)].key[e.peer].data(), &key);
   if (status != UCS_OK) {
     key = nullptr;
-    on_error(&e, nullptr, status);   // memory that cannot be named is memory of a peer that cannot be reached
+    on_error(&e, nullptr, status);   // without a key the peer's memory cannot be reached: treat it as lost
   }
   return key;
 }
 
-/// The registration that contains [address, address + bytes), or null: UCX then does without. Spares UCX's own look-up, which takes a lock.
+/// The registration that contains [address, address + bytes), or null: UCX then does without. With it UCX
+/// does not search its own table, which takes a lock.
 ucp_mem_h Lane::handle_of(const void* address, std::size_t bytes) const noexcept {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
-  for (const auto& region : peers_.regions) {
-    const std::size_t size = region.bytes.load(std::memory_order_acquire);  // acquire: pairs with attach()'s release
-    const auto base = reinterpret_cast<std::uintptr_t>(region.local);
-    if (size != 0 && at >= base && at - base <= size && bytes <= size - (at - base)) return region.handle;
+  for (std::size_t i = 0; i < kMaxRegions; ++i) {
+    const AttachedRegion& region = peers_.attached[i];
+    const std::size_t size = region.bytes.load(std::memory_order_acquire);  // acquire: pairs with publish()
+    if (size == 0) continue;
+    const auto base = reinterpret_cast<std::uintptr_t>(region.base[peers_.self]);
+    if (at >= base && at - base <= size && bytes <= size - (at - base)) return peers_.regions[i].handle;
   }
   return nullptr;
 }
 
-// ---- ops -----------------------------------------------------------------------------------------------------------
+// ---- ops --------------------------------------------------------------------------------------------------
 
 Op* Lane::take(Op::Kind kind, Endpoint& e, Completion* done) noexcept {
   Op* op = free_.pop();
@@ -191,16 +196,17 @@ Op* Lane::take(Op::Kind kind, Endpoint& e, Completion* done) noexcept {
   op->parts = 0;
   op->counted = false;
   op->status = Status::ok;
-  // relaxed: written under the lock; readers take it as a hint.
+  // relaxed: written under the lock; readers use it as a hint.
   open_.store(open_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return op;
 }
 
-/// Back to the free list; the op is in nobody's hands.
+/// Returns the op to the free list. Neither UCX nor a list has it.
 void Lane::give(Op& op) noexcept {
   if (op.buffer >= 0) free_buffers_.push_back(op.buffer);
   op.buffer = -1;
-  // release: whoever sees the count without it comes after its completion's effects on memory (fence). relaxed: as in take().
+  // release: a thread that reads the count without this op comes after its effects on memory (fence).
+  // relaxed: as in take().
   if (op.counted) op.endpoint->open.fetch_sub(1, std::memory_order_release);
   op.counted = false;
   open_.store(open_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
@@ -212,7 +218,7 @@ void Lane::part_done(Op& op) noexcept {
 }
 
 void Lane::finish(Op& op) noexcept {
-  if (op.kind == Op::Kind::send) return give(op);   // nobody waits for it
+  if (op.kind == Op::Kind::send) return give(op);   // no completion waits for it
   if (op.kind == Op::Kind::atomic && op.status == Status::ok && op.result != nullptr) {
     *op.result = op.width == Width::eight ? op.word[1] : static_cast<std::uint32_t>(op.word[1]);
   }
@@ -230,14 +236,14 @@ void Lane::wait_for_flush(Op& op) noexcept {
   }
 }
 
-/// Begins a flush for every endpoint where something waits and none is under way. Also right after a post, since its poster may go away
-/// without a poll: from here on only events of UCX are needed.
+/// Begins a flush for every endpoint where ops wait and no flush is outstanding. Also called right after a
+/// post, since the posting thread may not poll again: from here on UCX's events suffice.
 void Lane::flush_dirty() noexcept {
   Endpoint* dirty = std::exchange(dirty_, nullptr);
   while (dirty != nullptr) {
     Endpoint* next = dirty->next_dirty;
     begin_flush(*dirty);
-    if (dirty->dirty) {   // a flush is under way; its end comes back here
+    if (dirty->dirty) {   // a flush is outstanding; its end comes back here
       dirty->next_dirty = dirty_;
       dirty_ = dirty;
     }
@@ -287,7 +293,7 @@ void Lane::on_done(void*, ucs_status_t status, void* user) noexcept {
   op.lane->part_done(op);
 }
 
-// ---- one-sided -----------------------------------------------------------------------------------------------------
+// ---- one-sided --------------------------------------------------------------------------------------------
 
 Post Lane::read(RemoteAddr from, void* to, std::size_t bytes, Completion* done) noexcept {
   Endpoint* e = endpoint(raw(from.rank));
@@ -316,7 +322,7 @@ Post Lane::write(RemoteAddr to, const void* from, std::size_t bytes, Completion*
   if (op == nullptr) return Post::again;
   const auto p = params(*op, from, bytes);
   const std::uint64_t address = peers_.regions[raw(to.region)].base[e->peer] + to.offset;
-  op->parts = 1;   // in UCX's hands; the callback may not run before this
+  op->parts = 1;   // UCX has it; the callback may not run before this
   const int result = outcome(*e, ucx_.ucp_put_nbx(e->ep, from, bytes, address, key, &p));
   if (result == -1) {
     give(*op);
@@ -328,7 +334,8 @@ Post Lane::write(RemoteAddr to, const void* from, std::size_t bytes, Completion*
   }
   if (result == 0) op->parts = 0;
   op->counted = true;
-  e->open.fetch_add(1, std::memory_order_relaxed);  // relaxed: fences posted after this by who knows of it see it
+  // relaxed: a fence posted later by a thread that knows of this write sees it
+  e->open.fetch_add(1, std::memory_order_relaxed);
   wait_for_flush(*op);
   flush_dirty();
   return Post::pending;
@@ -340,7 +347,7 @@ Post Lane::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std:
   if (e == nullptr) return lost(done);
   ucp_rkey_h key = rkey(*e, to.region);
   if (key == nullptr) return lost(done);
-  // Two ops are taken before anything is sent: bytes without their flag would be bytes that were never posted.
+  // Both ops are taken before anything is sent: after Post::again neither bytes nor flag may have been sent.
   Op* flag = take(Op::Kind::write, *e, done);
   Op* data = flag == nullptr || bytes == 0 ? nullptr : take(Op::Kind::write, *e, nullptr);
   if (flag == nullptr || (data == nullptr && bytes != 0)) {
@@ -360,7 +367,7 @@ Post Lane::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std:
     if (result == 0) data->parts = 0;
     data->counted = true;
     e->open.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in write()
-    wait_for_flush(*data);                            // the buffer is the caller's until then
+    wait_for_flush(*data);                            // until then the buffer must stay as it is
   }
   flag->word[0] = value;
   const auto p = params(*flag, flag->word, 8);
@@ -370,7 +377,7 @@ Post Lane::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std:
   int result = ucx_.ucp_worker_fence(worker_) == UCS_OK ? 0 : -2;
   if (result == 0) result = outcome(*e, ucx_.ucp_put_nbx(e->ep, flag->word, 8, base + flag_offset, key, &p));
   if (result < 0) {
-    // The bytes may be on their way already, so this cannot be taken back: without its flag the peer is as good as lost.
+    // The bytes may be on their way, so this cannot be undone. Without its flag the peer is treated as lost.
     on_error(e, nullptr, UCS_ERR_NO_MEMORY);
     flag->status = Status::peer_lost;
   }
@@ -388,7 +395,8 @@ Post Lane::atomic(AtomicOp what, RemoteAddr at, std::uint64_t operand, std::uint
   if (key == nullptr) return lost(done);
   Op* op = take(Op::Kind::atomic, *e, done);
   if (op == nullptr) return Post::again;
-  // UCX: a compare-swap is given the expected value, and finds the new one where it leaves the old.
+  // UCX takes a compare-swap's expected value as operand, and the new value in the buffer where it stores the
+  // old one.
   const bool swaps_if = what == AtomicOp::compare_swap;
   op->word[0] = swaps_if ? compare : operand;
   op->word[1] = swaps_if ? operand : 0;
@@ -406,7 +414,7 @@ Post Lane::atomic(AtomicOp what, RemoteAddr at, std::uint64_t operand, std::uint
     case 1: return Post::pending;
     case 0:
       op->parts = 0;
-      finish(*op);   // its turn comes in turn(), as for all others
+      finish(*op);   // progress() completes it, as all others
       return Post::pending;
     case -1: give(*op); return Post::again;
     default: give(*op); return lost(done);
@@ -440,20 +448,11 @@ Post Lane::send(std::uint32_t to, const Head& head, std::span<const std::byte> p
   }
 }
 
-// ---- flushes and fences --------------------------------------------------------------------------------------------
-
-void Lane::push_fence(Op& part) noexcept {
-  part.lane = this;
-  Op* head = inbox_.load(std::memory_order_relaxed);  // relaxed: a guess; the compare-swap decides
-  do {
-    part.next = head;
-    // release: the part is filled before turn() takes it.
-  } while (!inbox_.compare_exchange_weak(head, &part, std::memory_order_release, std::memory_order_relaxed));
-}
+// ---- flushes and fences -----------------------------------------------------------------------------------
 
 void Lane::begin_flush(Endpoint& e) noexcept {
   Op& flush = *e.flush;
-  if (flush.kind == Op::Kind::flush) return;   // its end looks at waiting again
+  if (flush.kind == Op::Kind::flush) return;   // when it ends, waiting is looked at again
   if (e.ep == nullptr || e.failed) return fail_waiting(e);
   e.covered = e.waiting;
   e.waiting = {};
@@ -477,15 +476,16 @@ void Lane::end_flush(Endpoint& e, bool ok) noexcept {
   }
 }
 
-/// UCX ends the flush that is under way with UCS_OK when it gives up an endpoint (seen with 1.13 over its shared memory), just before it says
-/// so. Whatever finished together with a failure cannot be believed.
-void Lane::doubt_finished() noexcept {
+/// When UCX gives up an endpoint, it first ends the outstanding flush with UCS_OK and then reports the
+/// failure (seen with 1.13 over its shared memory). So ops that finished together with a failure count as
+/// lost.
+void Lane::fail_doubtful() noexcept {
   for (Op* op = finished_.first; op != nullptr; op = op->next) {
     if (op->endpoint->failed && op->kind != Op::Kind::read && op->kind != Op::Kind::atomic) op->status = Status::peer_lost;
   }
 }
 
-// ---- ops that UCX forgets --------------------------------------------------------------------------------------------
+// ---- ops that UCX forgets ---------------------------------------------------------------------------------
 
 template <class F>
 void Lane::for_each_op(const F& f) noexcept {
@@ -495,8 +495,8 @@ void Lane::for_each_op(const F& f) noexcept {
   }
 }
 
-/// UCX 1.13 does not call back for all that it has when an endpoint is closed by force (what waited for room in a queue of its shared memory, some atomics
-/// over TCP). Who posted it must hear of it all the same.
+/// UCX 1.13 does not call back for all ops when an endpoint is closed by force (those that waited for room in
+/// a queue of its shared memory, some atomics over TCP). Their completions must run all the same.
 void Lane::end_orphans() noexcept {
   const std::uint64_t now = now_ns();
   for (Endpoint& e : endpoints_) {
@@ -513,7 +513,7 @@ void Lane::orphan(Endpoint& e) noexcept {
   OpList waiting[] = {std::exchange(e.covered, {}), std::exchange(e.waiting, {})};
   for (OpList& list : waiting) {
     while (Op* op = list.pop()) {
-      if (op->kind != Op::Kind::fence) continue;   // the others are found below
+      if (op->kind != Op::Kind::fence) continue;   // other kinds are found below
       op->status = Status::peer_lost;
       part_done(*op);
     }
@@ -527,10 +527,11 @@ void Lane::orphan(Endpoint& e) noexcept {
     finish(op);
     ++orphans;
   });
-  if (orphans != 0) (void)replace(orphans);   // without memory fewer operations can be under way from here on
+  // without memory fewer operations can be outstanding from here on
+  if (orphans != 0) (void)replace(orphans);
 }
 
-/// New ops for the free list. Mapped, so that a fault handler may come here.
+/// Adds new ops to the free list. They are mapped, so a fault handler may call this.
 bool Lane::replace(std::uint32_t ops) noexcept {
   const std::size_t bytes = round_up((std::size_t{ops} + 1) * op_bytes_, 4096);
   static_assert(sizeof(Block) <= sizeof(Op), "the block's head takes the place of an op");
@@ -555,28 +556,26 @@ void Lane::fail_waiting(Endpoint& e) noexcept {
   }
 }
 
-// ---- progress ------------------------------------------------------------------------------------------------------
+// ---- progress ---------------------------------------------------------------------------------------------
 
-void Lane::turn(Turn& out) noexcept {
-  if (inbox_.load(std::memory_order_relaxed) != nullptr) {  // relaxed: a guess, the exchange decides
-    Op* part = inbox_.exchange(nullptr, std::memory_order_acquire);  // acquire: pairs with push_fence()
-    while (part != nullptr) {
-      Op* next = part->next;
-      part->endpoint = &endpoints_[part->peer];
-      part->parts = 0;
-      open_.store(open_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // relaxed: as in take()
-      wait_for_flush(*part);
-      part = next;
-    }
+void Lane::progress(CompletionBatch& out) noexcept {
+  for (Op* part = fences_.take_all(); part != nullptr;) {
+    Op* next = part->next;
+    part->endpoint = &endpoints_[part->peer];
+    part->parts = 0;
+    // relaxed: as in take()
+    open_.store(open_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    wait_for_flush(*part);
+    part = next;
   }
-  // relaxed: only a shortcut; a peer that was lost meanwhile is seen in the next turn.
+  // relaxed: only a shortcut; the next call sees a peer that was lost meanwhile.
   if (lost_seen_ != peers_.lost_count.load(std::memory_order_relaxed)) abandon_lost();
   if (dirty_ != nullptr) flush_dirty();
   if (ucx_.ucp_worker_progress(worker_) != 0) out.moved = true;
-  if (any_failed_) [[unlikely]] doubt_finished();
+  if (any_failed_) [[unlikely]] fail_doubtful();
   if (given_up_ != 0) [[unlikely]] end_orphans();
   if (dirty_ != nullptr) flush_dirty();
-  while (out.count < Turn::kBatch) {
+  while (out.count < CompletionBatch::kBatch) {
     Op* op = finished_.pop();
     if (op == nullptr) break;
     Completion* done = op->done;
@@ -586,12 +585,13 @@ void Lane::turn(Turn& out) noexcept {
     const bool is_fence = op->kind == Op::Kind::fence;
     give(*op);
     if (is_fence) {
-      if (status != Status::ok) fence->lost.store(1, std::memory_order_relaxed);  // relaxed: ordered by one_less()
+      // relaxed: ordered by part_ended()
+      if (status != Status::ok) fence->lost.store(1, std::memory_order_relaxed);
       done = nullptr;
-      if (fence->one_less()) {
+      if (fence->part_ended()) {
         done = fence->done;
         status = fence->lost.load(std::memory_order_relaxed) != 0 ? Status::peer_lost : Status::ok;
-        fence->claimed.store(0, std::memory_order_release);  // release: our reads of it are over
+        fence->claimed.store(0, std::memory_order_release);  // release: this thread has finished reading it
       }
     }
     out.moved = true;
@@ -602,20 +602,20 @@ void Lane::turn(Turn& out) noexcept {
 }
 
 bool Lane::arm() noexcept {
-  if (finished_.first != nullptr || any_failed_ || given_up_ != 0) return false;   // no event comes for orphans
-  if (inbox_.load(std::memory_order_relaxed) != nullptr) return false;  // relaxed: who pushes rings after that
+  if (finished_.first != nullptr || any_failed_ || given_up_ != 0) return false;   // orphans cause no event
+  if (!fences_.empty()) return false;
   if (ucx_.ucp_worker_progress(worker_) != 0) return false;
   return ucx_.ucp_worker_arm(worker_) == UCS_OK;
 }
 
-// ---- the end -------------------------------------------------------------------------------------------------------
+// ---- the end ----------------------------------------------------------------------------------------------
 
 Rank Lane::take_failed(ucs_status_t& why) noexcept {
   if (!any_failed_) [[likely]] return kNoRank;
   for (Endpoint& e : endpoints_) {
     if (!e.failed || e.why == UCS_OK) continue;
     why = e.why;
-    e.why = UCS_OK;   // taken
+    e.why = UCS_OK;   // marks it as returned
     return Rank{e.peer};
   }
   any_failed_ = false;
@@ -631,16 +631,19 @@ void Lane::abandon(std::uint32_t peer) noexcept {
     ucp_request_param_t p{};
     p.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     p.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    ucs_status_ptr_t request = ucx_.ucp_ep_close_nbx(std::exchange(e.ep, nullptr), &p);   // ends what UCX holds, by callbacks
+    // UCX ends its ops by callbacks.
+    ucs_status_ptr_t request = ucx_.ucp_ep_close_nbx(std::exchange(e.ep, nullptr), &p);
     if (UCS_PTR_IS_PTR(request)) ending_.push_back(request);
   }
-  // What waits here for a flush is in the dirty list, or covered by the flush that UCX has just ended: turn() finishes it.
+  // Ops that wait here for a flush are in the dirty list, or covered by the flush that UCX has just ended.
+  // progress() finishes them.
 }
 
 void Lane::abandon_lost() noexcept {
   lost_seen_ = peers_.lost_count.load(std::memory_order_acquire);   // acquire: the flags that it counts
   for (Endpoint& e : endpoints_) {
-    if (e.ep != nullptr && peers_.lost[e.peer].load(std::memory_order_relaxed) != 0) abandon(e.peer);  // relaxed: as above
+    // relaxed: as above
+    if (e.ep != nullptr && peers_.lost[e.peer].load(std::memory_order_relaxed) != 0) abandon(e.peer);
   }
 }
 

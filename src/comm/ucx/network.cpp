@@ -31,7 +31,7 @@
 namespace kasane::comm::ucx {
 namespace {
 
-constexpr std::int64_t kTryNs = 5'000'000'000;   ///< how long a connection may take between two hosts
+constexpr std::int64_t kTryNs = 5'000'000'000;   ///< time limit of a connection between two hosts
 
 class Socket {
  public:
@@ -80,7 +80,8 @@ std::vector<Interface> interfaces_here() {
     // UCX takes an interface's first address.
     if (std::any_of(found.begin(), found.end(), [&](const Interface& f) { return f.name == i->ifa_name; })) continue;
     const auto word = [](const sockaddr* a) { return ntohl(reinterpret_cast<const sockaddr_in*>(a)->sin_addr.s_addr); };
-    const int speed = std::atoi(first_line("/sys/class/net/" + std::string(i->ifa_name) + "/speed").c_str());   // -1, or an error: unknown
+    // -1, or an error: unknown
+    const int speed = std::atoi(first_line("/sys/class/net/" + std::string(i->ifa_name) + "/speed").c_str());
     found.push_back({.name = i->ifa_name,
                      .address = word(i->ifa_addr),
                      .prefix = static_cast<std::uint32_t>(std::popcount(word(i->ifa_netmask))),
@@ -92,13 +93,14 @@ std::vector<Interface> interfaces_here() {
 
 std::uint32_t network_of(const Interface& i) { return i.prefix == 0 ? 0 : i.address & ~std::uint32_t{0} << (32 - i.prefix); }
 
-/// The interface by which the kernel sends to an address; empty: no way there.
-std::string way_to(std::uint32_t address, const Place& here) {
+/// The interface through which the kernel sends to an address; empty: there is no route.
+std::string way_to(std::uint32_t address, const RankLocation& here) {
   const Socket socket(SOCK_DGRAM);
   const sockaddr_in to = socket_address(address, 9);
   sockaddr_in from{};
   socklen_t bytes = sizeof from;
-  if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) return {};   // of a datagram socket: sends nothing
+  // of a datagram socket: sends nothing
+  if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) return {};
   if (::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&from), &bytes) != 0) return {};
   for (const Interface& i : here.interfaces) {
     if (i.address == ntohl(from.sin_addr.s_addr)) return i.name;
@@ -106,11 +108,12 @@ std::string way_to(std::uint32_t address, const Place& here) {
   return {};
 }
 
-/// What routes say: the interface by which a rank sends to rank 0's machine, and rank 0's by which it sends to the next machine.
-Result<std::vector<Network>> network_by_routes(OutOfBand& all, const std::vector<Place>& places) {
-  const Place& here = places[raw(all.rank())];
-  const std::vector<std::uint32_t> first = leaders(places);
-  const Place& there = places[here.machine == places[0].machine ? first[1] : 0];
+/// The interfaces that the kernel's routes name: of a rank, the one through which it sends to rank 0's
+/// machine; of rank 0, the one through which it sends to the next machine.
+Result<std::vector<Network>> network_by_routes(OutOfBand& all, const std::vector<RankLocation>& locations) {
+  const RankLocation& here = locations[raw(all.rank())];
+  const std::vector<std::uint32_t> first = leaders(locations);
+  const RankLocation& there = locations[here.machine == locations[0].machine ? first[1] : 0];
   const auto is_here = [&](std::uint32_t a) { return std::any_of(here.interfaces.begin(), here.interfaces.end(), [a](const Interface& i) { return i.address == a; }); };
   std::string mine;
   for (const Interface& i : there.interfaces) {
@@ -119,8 +122,8 @@ Result<std::vector<Network>> network_by_routes(OutOfBand& all, const std::vector
   auto names = all.allgather(mine);
   KASANE_TRY(names);
   Network found{.text = "by routes", .why = "routes lead from it to the other hosts", .of_rank = {}};
-  for (std::uint32_t r = 0; r < places.size(); ++r) {
-    const auto& list = places[r].interfaces;
+  for (std::uint32_t r = 0; r < locations.size(); ++r) {
+    const auto& list = locations[r].interfaces;
     const auto i = std::find_if(list.begin(), list.end(), [&](const Interface& one) { return one.name == (*names)[r]; });
     if (i == list.end()) return std::vector<Network>{};
     found.of_rank.push_back(*i);
@@ -128,10 +131,11 @@ Result<std::vector<Network>> network_by_routes(OutOfBand& all, const std::vector
   return std::vector<Network>{std::move(found)};
 }
 
-/// Collective. Every machine's first rank connects to every other's, over the network; the error is of all ranks, and names who fails.
-Result<void> try_network(OutOfBand& all, const std::vector<Place>& places, const Network& network) {
+/// Collective. Every machine's first rank connects to every other's over the network. All ranks return the
+/// same error, which names the ranks that fail.
+Result<void> try_network(OutOfBand& all, const std::vector<RankLocation>& locations, const Network& network) {
   const std::uint32_t me = raw(all.rank());
-  const std::vector<std::uint32_t> first = leaders(places);
+  const std::vector<std::uint32_t> first = leaders(locations);
   const bool lead = std::find(first.begin(), first.end(), me) != first.end();
   const Socket listener(SOCK_STREAM);
   std::string port;
@@ -159,7 +163,7 @@ Result<void> try_network(OutOfBand& all, const std::vector<Place>& places, const
   for (const std::uint32_t to : first) {
     if (!lead || to == me) continue;
     Socket socket(SOCK_STREAM);
-    // From the address that UCX will have, whatever other interfaces there are.
+    // Bound to the address that UCX will use, whatever other interfaces there are.
     const sockaddr_in from = socket_address(network.of_rank[me].address, 0);
     const sockaddr_in at = socket_address(network.of_rank[to].address, static_cast<std::uint16_t>(std::atoi((*ports)[to].c_str())));
     if (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&from), sizeof from) != 0) {
@@ -185,15 +189,16 @@ Result<void> try_network(OutOfBand& all, const std::vector<Place>& places, const
   }
   Result<void> mine;
   if (!failures.empty()) mine = fail(Errc::unsupported, failures);
-  return everybody(all, mine, "connecting over " + network.text);   // also a barrier: listeners stay until all have tried
+  // also a barrier: listeners stay until all have tried
+  return everybody(all, mine, "connecting over " + network.text);
 }
 
 }  // namespace
 
-// ---- places ------------------------------------------------------------------------------------------------------
+// ---- locations --------------------------------------------------------------------------------------------
 
-Place place_here() {
-  Place here;
+RankLocation location_here() {
+  RankLocation here;
   here.machine = first_line("/proc/sys/kernel/random/boot_id");
   for (const char* name : {"net", "pid", "ipc"}) here.machine += '.' + identity_of_namespace(name);
   struct statvfs shm{};
@@ -205,16 +210,16 @@ Place place_here() {
   return here;
 }
 
-std::string packed(const Place& p) {
+std::string packed(const RankLocation& p) {
   std::ostringstream out;
   out << p.machine << ' ' << p.free_shm << ' ' << p.user_names_transports << ' ' << p.user_names_devices << ' ' << p.rdma;
   for (const Interface& i : p.interfaces) out << ' ' << i.name << ' ' << i.address << ' ' << i.prefix << ' ' << i.megabits;
   return out.str();
 }
 
-Result<Place> unpacked(const std::string& text) {
+Result<RankLocation> unpacked(const std::string& text) {
   std::istringstream in(text);
-  Place p;
+  RankLocation p;
   if (!(in >> p.machine >> p.free_shm >> p.user_names_transports >> p.user_names_devices >> p.rdma)) {
     return fail(Errc::internal, "a rank does not say where it is: '" + text + "'");
   }
@@ -234,33 +239,33 @@ std::vector<std::string> rdma_ports() {
   return found;
 }
 
-std::vector<std::uint32_t> leaders(const std::vector<Place>& places) {
+std::vector<std::uint32_t> leaders(const std::vector<RankLocation>& locations) {
   std::vector<std::uint32_t> first;
   std::set<std::string> seen;
-  for (std::uint32_t r = 0; r < places.size(); ++r) {
-    if (seen.insert(places[r].machine).second) first.push_back(r);
+  for (std::uint32_t r = 0; r < locations.size(); ++r) {
+    if (seen.insert(locations[r].machine).second) first.push_back(r);
   }
   return first;
 }
 
-// ---- which network -----------------------------------------------------------------------------------------------
+// ---- which network ----------------------------------------------------------------------------------------
 
-std::vector<Network> common_networks(const std::vector<Place>& places) {
+std::vector<Network> common_networks(const std::vector<RankLocation>& locations) {
   std::vector<std::pair<std::uint32_t, Network>> found;   // the slowest rank's speed
-  const std::vector<std::uint32_t> first = leaders(places);
-  for (const Interface& i : places[0].interfaces) {
+  const std::vector<std::uint32_t> first = leaders(locations);
+  for (const Interface& i : locations[0].interfaces) {
     Network network{.text = address_text(network_of(i)) + "/" + std::to_string(i.prefix), .why = {}, .of_rank = {}};
     std::uint32_t slowest = ~std::uint32_t{0};
-    for (const Place& place : places) {
-      const auto same = std::find_if(place.interfaces.begin(), place.interfaces.end(), [&](const Interface& other) {
+    for (const RankLocation& location : locations) {
+      const auto same = std::find_if(location.interfaces.begin(), location.interfaces.end(), [&](const Interface& other) {
         return other.prefix == i.prefix && network_of(other) == network_of(i);
       });
-      if (same == place.interfaces.end()) break;
+      if (same == location.interfaces.end()) break;
       network.of_rank.push_back(*same);
       slowest = std::min(slowest, same->megabits);
     }
-    if (network.of_rank.size() != places.size()) continue;
-    // Bridges of containers and virtual machines have one address on every host, and join none.
+    if (network.of_rank.size() != locations.size()) continue;
+    // Bridges of containers and virtual machines have one address on every host, and join no hosts.
     std::set<std::uint32_t> addresses;
     for (const std::uint32_t r : first) addresses.insert(network.of_rank[r].address);
     if (addresses.size() == first.size()) found.emplace_back(slowest, std::move(network));
@@ -274,33 +279,33 @@ std::vector<Network> common_networks(const std::vector<Place>& places) {
   return networks;
 }
 
-Result<Network> choose_network(OutOfBand& all, const std::vector<Place>& places) {
-  auto candidates = common_networks(places);
+Result<Network> choose_network(OutOfBand& all, const std::vector<RankLocation>& locations) {
+  auto candidates = common_networks(locations);
   std::string why = "no network has an interface of each";
-  if (places.size() == 1) {   // kasane info: nobody to reach
+  if (locations.size() == 1) {   // kasane info: there is no peer
     if (candidates.empty()) return fail(Errc::unsupported, "no interface but the loopback is up and has an IPv4 address");
     candidates[0].why = "it is the fastest here; a job takes the fastest network that all its hosts have";
     return std::move(candidates[0]);
   }
   for (const bool by_routes : {false, true}) {
     if (by_routes) {
-      auto routed = network_by_routes(all, places);
+      auto routed = network_by_routes(all, locations);
       KASANE_TRY(routed);
       candidates = std::move(*routed);
     }
     for (Network& network : candidates) {
-      const Result<void> works = try_network(all, places, network);
+      const Result<void> works = try_network(all, locations, network);
       if (works) return std::move(network);
       why = works.error().message;
     }
   }
   std::string here;
-  for (const Interface& i : places[raw(all.rank())].interfaces) here += (here.empty() ? "" : ", ") + text(i);
+  for (const Interface& i : locations[raw(all.rank())].interfaces) here += (here.empty() ? "" : ", ") + text(i);
   return fail(Errc::unsupported, "the hosts of the job do not reach each other by IPv4 (" + why + "); interfaces here: " +
                                      (here.empty() ? "none but the loopback" : here) + ". Open the firewall between them, or name what joins them: UCX_NET_DEVICES");
 }
 
-// ---- words -------------------------------------------------------------------------------------------------------
+// ---- words ------------------------------------------------------------------------------------------------
 
 std::string address_text(std::uint32_t address) {
   char text[INET_ADDRSTRLEN] = {};
@@ -313,11 +318,12 @@ std::string text(const Interface& i) {
   return i.name + " (" + address_text(i.address) + "/" + std::to_string(i.prefix) + (i.megabits == 0 ? "" : ", " + std::to_string(i.megabits) + " Mb/s") + ")";
 }
 
-// ---- who may connect ---------------------------------------------------------------------------------------------
+// ---- which peers may connect ------------------------------------------------------------------------------
 
 namespace {
 
-/// Lets packets pass whose source is one of peers. For sockets: the offset SKF_NET_OFF is that of the IP header.
+/// Lets packets pass whose source is one of peers. For sockets: the offset SKF_NET_OFF is that of the IP
+/// header.
 std::vector<sock_filter> filter_of(const std::vector<std::uint32_t>& peers) {
   constexpr std::uint32_t kSource = static_cast<std::uint32_t>(SKF_NET_OFF) + 12;
   std::vector<sock_filter> code{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kSource)};

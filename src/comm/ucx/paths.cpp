@@ -12,7 +12,8 @@ namespace {
 constexpr std::uint32_t kMostPeers = 2000;            ///< of a filter (4096 instructions)
 constexpr std::uint32_t kMostEntries = 64, kFewestEntries = 8;
 constexpr std::uint64_t kBufferBytes = 9 << 10;       ///< UCX_POSIX_SEG_SIZE, 8256, and UCX's heads
-constexpr std::uint64_t kLaneBytes = 64 << 10;        ///< what else a lane has there: the entries, whole pages
+/// what else a lane has there: the entries, whole pages
+constexpr std::uint64_t kLaneBytes = 64 << 10;
 
 bool starts_in_memory(const std::string& transport) {
   for (const char* name : {"posix", "sysv", "mm", "sm", "shm", "all", "^"}) {
@@ -21,7 +22,7 @@ bool starts_in_memory(const std::string& transport) {
   return false;
 }
 
-/// Of a list as UCX_TLS takes it.
+/// Does a list of transports, as UCX_TLS takes it, allow shared memory?
 bool names_memory(const std::string& transports) {
   std::istringstream words(transports);
   for (std::string word; std::getline(words, word, ',');) {
@@ -41,14 +42,15 @@ std::string user_setting(const char* name) {
   return value == nullptr ? std::string() : std::string(name) + "=" + value;
 }
 
-bool share_a_machine(const std::vector<Place>& places) { return leaders(places).size() < places.size(); }
+bool share_a_machine(const std::vector<RankLocation>& locations) { return leaders(locations).size() < locations.size(); }
 
-/// Addresses from which ranks of other machines may connect to rank me, and those of its own machine where TCP may join those too.
-std::vector<std::uint32_t> peers_of(const std::vector<Place>& places, std::uint32_t me, bool own_too) {
+/// Addresses from which ranks of other machines may connect to rank me, and those of its own machine where
+/// TCP may join those too.
+std::vector<std::uint32_t> peers_of(const std::vector<RankLocation>& locations, std::uint32_t me, bool own_too) {
   std::vector<std::uint32_t> addresses;
-  for (const std::uint32_t r : leaders(places)) {
-    if (!own_too && places[r].machine == places[me].machine) continue;
-    for (const Interface& i : places[r].interfaces) addresses.push_back(i.address);
+  for (const std::uint32_t r : leaders(locations)) {
+    if (!own_too && locations[r].machine == locations[me].machine) continue;
+    for (const Interface& i : locations[r].interfaces) addresses.push_back(i.address);
   }
   if (addresses.size() > kMostPeers) addresses.clear();
   return addresses;
@@ -56,19 +58,19 @@ std::vector<std::uint32_t> peers_of(const std::vector<Place>& places, std::uint3
 
 }  // namespace
 
-Result<Paths> choose_paths(OutOfBand& all, const std::vector<Place>& places, bool within_hosts, const std::string& transports) {
+Result<Paths> choose_paths(OutOfBand& all, const std::vector<RankLocation>& locations, bool within_hosts, const std::string& transports) {
   const std::uint32_t me = raw(all.rank());
-  const auto any = [&](bool Place::* what) { return std::any_of(places.begin(), places.end(), [what](const Place& p) { return p.*what; }); };
-  const bool one_machine = leaders(places).size() == 1 && (places.size() > 1 || within_hosts);
-  const bool memory_too = within_hosts && share_a_machine(places);
-  const bool users_transports = any(&Place::user_names_transports), users_devices = any(&Place::user_names_devices);
-  const bool rdma = !one_machine && std::all_of(places.begin(), places.end(), [](const Place& p) { return p.rdma; });
+  const auto any = [&](bool RankLocation::* what) { return std::any_of(locations.begin(), locations.end(), [what](const RankLocation& p) { return p.*what; }); };
+  const bool one_machine = leaders(locations).size() == 1 && (locations.size() > 1 || within_hosts);
+  const bool memory_too = within_hosts && share_a_machine(locations);
+  const bool users_transports = any(&RankLocation::user_names_transports), users_devices = any(&RankLocation::user_names_devices);
+  const bool rdma = !one_machine && std::all_of(locations.begin(), locations.end(), [](const RankLocation& p) { return p.rdma; });
   const std::string asked = transports.empty() ? user_setting("UCX_TLS") : "UCX_TLS=" + transports;
 
   Paths paths;
-  paths.other = static_cast<std::uint32_t>((me + 1) % places.size());
-  for (const std::uint32_t r : leaders(places)) {
-    if (places[r].machine != places[me].machine) paths.other = r;
+  paths.other = static_cast<std::uint32_t>((me + 1) % locations.size());
+  for (const std::uint32_t r : leaders(locations)) {
+    if (locations[r].machine != locations[me].machine) paths.other = r;
   }
   if (users_transports) {
     paths.transports = transports;
@@ -84,9 +86,9 @@ Result<Paths> choose_paths(OutOfBand& all, const std::vector<Place>& places, boo
 
   if (users_devices) {
     paths.text += (paths.text.empty() ? "" : "; ") + user_setting("UCX_NET_DEVICES");
-    if (!one_machine) paths.peers = peers_of(places, me, /*own_too=*/within_hosts);
+    if (!one_machine) paths.peers = peers_of(locations, me, /*own_too=*/within_hosts);
   } else if (one_machine) {
-    // Only for those who ask for a network by UCX_TLS.
+    // Only if the user asks for a network by UCX_TLS.
     std::vector<std::string> devices = rdma_ports();
     devices.emplace_back("lo");
     paths.devices = joined(devices);
@@ -94,23 +96,24 @@ Result<Paths> choose_paths(OutOfBand& all, const std::vector<Place>& places, boo
     paths.devices = joined(rdma_ports());
     paths.text = "between hosts: " + paths.devices + ", because every host has RDMA";
   } else {
-    auto network = choose_network(all, places);
+    auto network = choose_network(all, locations);
     KASANE_TRY(network);
     std::vector<std::string> devices = users_transports ? rdma_ports() : std::vector<std::string>{};
     devices.push_back(network->of_rank[me].name);
     paths.devices = joined(devices);
     paths.text += (paths.text.empty() ? "" : "; ") + std::string("between hosts: ") + text(network->of_rank[me]) + ", because " + network->why;
-    // All of a host's addresses: what comes by a route may have another than the one that it is sent to.
-    paths.peers = peers_of(places, me, /*own_too=*/memory_too);
+    // All of a host's addresses: a packet that comes by a route may have another source than the address that
+    // this rank sends to.
+    paths.peers = peers_of(locations, me, /*own_too=*/memory_too);
   }
   return paths;
 }
 
-Result<Queues> fit_queues(const std::vector<Place>& places, std::uint32_t rank, std::uint32_t lanes) {
+Result<Queues> fit_queues(const std::vector<RankLocation>& locations, std::uint32_t rank, std::uint32_t lanes) {
   std::uint64_t free = ~std::uint64_t{0}, here = 0;
-  for (const Place& place : places) {
-    if (place.machine != places[rank].machine) continue;
-    free = std::min(free, place.free_shm);
+  for (const RankLocation& location : locations) {
+    if (location.machine != locations[rank].machine) continue;
+    free = std::min(free, location.free_shm);
     ++here;
   }
   const auto bytes = [](std::uint32_t entries) { return std::uint64_t{2} * entries * kBufferBytes + kLaneBytes; };

@@ -18,21 +18,24 @@ namespace {
 
 constexpr const char* kFile = "libucp.so.0";
 
-/// What UCX reads from its environment while it is being loaded. A user's own settings stand.
+/// Settings that UCX reads from the environment while it is loaded. A user's own settings are kept.
 void set_environment() {
-  ::setenv("UCX_HANDLE_ERRORS", "none", 0);    // no handlers for SIGSEGV, SIGBUS, …: those are ours
+  ::setenv("UCX_HANDLE_ERRORS", "none", 0);    // no handlers for SIGSEGV, SIGBUS, …: Kasane handles those
   ::setenv("UCX_ERROR_SIGNALS", "", 0);
   ::setenv("UCX_DEBUG_SIGNO", "0", 0);         // SIGHUP ends a job; UCX would take it to raise its log level
-  ::setenv("UCX_MEM_EVENTS", "n", 0);          // mmap and munmap stay as they are: registrations are explicit
-  ::setenv("UCX_LOG_LEVEL", "fatal", 0);       // it would print about every peer that has gone, and from inside our calls; report_lost() tells
+  ::setenv("UCX_MEM_EVENTS", "n", 0);          // no hooks in mmap and munmap: registrations are explicit
+  // UCX would print a line about every peer that has gone, inside our calls; report_lost() tells the program.
+  ::setenv("UCX_LOG_LEVEL", "fatal", 0);
   ::setenv("UCX_WARN_UNUSED_ENV_VARS", "n", 0);
-  // Its shared memory tells of lost peers only if asked to, and without that UCX would not use it at all for endpoints that must tell.
+  // UCX's shared memory reports lost peers only if asked to. Without that UCX would not use it for endpoints
+  // that must report them.
   ::setenv("UCX_POSIX_ERROR_HANDLING", "y", 0);
   ::setenv("UCX_SYSV_ERROR_HANDLING", "y", 0);
-  ::setenv("UCX_VFS_ENABLE", "n", 0);          // no thread that serves its state as files
+  ::setenv("UCX_VFS_ENABLE", "n", 0);          // no thread that shows UCX's state as files
 }
 
-/// Gives back the signals that UCX took when another library loaded it; handlers that were set after that stay.
+/// Removes the signal handlers that UCX installed when another library loaded it. Handlers that were set
+/// after that stay.
 void take_signals_back(void* library) {
   const auto disable = reinterpret_cast<void (*)(int)>(::dlsym(library, "ucs_debug_disable_signal"));
   const auto set = reinterpret_cast<int (*)(const char*, const char*)>(::dlsym(library, "ucs_global_opts_set_value"));
@@ -42,7 +45,8 @@ void take_signals_back(void* library) {
   get("LOG_LEVEL", level, sizeof level);
   set("LOG_LEVEL", "fatal");   // it would warn of each signal that it has not taken
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGHUP}) {
-    if (number == SIGHUP && std::string_view(std::getenv("UCX_DEBUG_SIGNO")) != "0") continue;   // the user's choice
+    // the user's choice
+    if (number == SIGHUP && std::string_view(std::getenv("UCX_DEBUG_SIGNO")) != "0") continue;
     struct sigaction before{};
     ::sigaction(number, nullptr, &before);
     Dl_info owner{};

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // UCX, loaded when a job asks for it: the functions that the transport calls, by their own names.
 //
-// Not linked, because libucs starts itself when it is loaded: it installs handlers for SIGSEGV and others, starts a thread, and may patch mmap.
-// Kasane owns SIGSEGV and maps memory all the time, and most jobs never use UCX. load() tells UCX to leave all that alone, and takes its signal
-// handlers away again if somebody else (an MPI library) had loaded it before.
+// Not linked, because libucs starts itself when it is loaded: it installs handlers for SIGSEGV and other
+// signals, starts a thread, and may patch mmap. Kasane handles SIGSEGV and maps memory all the time, and most
+// jobs never use UCX. load() tells UCX to do none of that, and removes its signal handlers if another library
+// (an MPI) had loaded it before.
 //
-// Thread safety: load() from one thread at a time, before the program has threads that fault; the table is constant.
+// Thread safety: load() from one thread at a time, before the program has threads that fault; the table is
+// constant.
 #pragma once
 
 #include <ucp/api/ucp.h>
 
 #include "base/result.h"
 
-// ucs_status_string and ucs_debug_disable_signal live in libucs, which libucp brings along.
+// ucs_status_string and ucs_debug_disable_signal are in libucs, which libucp loads.
 #define KASANE_UCX_FUNCTIONS(X)                                                                                            \
   X(ucp_get_version_string) X(ucp_config_read) X(ucp_config_modify) X(ucp_config_release) X(ucp_init_version)               \
   X(ucp_cleanup) X(ucp_context_query) X(ucp_context_print_info) X(ucp_worker_create) X(ucp_worker_destroy)                  \

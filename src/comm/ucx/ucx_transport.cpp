@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ucx transport: what the lanes share. See ucx_transport.h, and docs/design/comm_ucx.md for the state tables.
+// The ucx transport: what the lanes share. See ucx_transport.h, and docs/design/comm_ucx.md for the state
+// tables.
 //
-// Thread safety: every call from any thread. Locks (a lane's, the gate) are tried, never waited for; who finds all lanes taken is told again.
-// What must not fail (replies, credits, rings) is noted where it was refused and tried again by whoever polls next.
+// Thread safety: every call from any thread. Locks (a lane's, the gate) are tried, never waited for. A thread
+// that finds all lanes taken returns Post::again. What must not fail (replies, credits, rings) is recorded
+// when a lane refuses it, and the next thread that polls tries again.
 //
 // Invariants:
 // - handlers run one at a time, through the gate; completions run outside every lock;
-// - a peer has at most kCredits messages of ours on the way or unhandled, so its inbox never overflows;
-// - who leaves the gate or a lane's lock never leaves behind what a sleeper could have missed without ringing.
+// - a peer has at most kCredits messages of this rank in flight or unhandled, so its inbox never overflows;
+// - a thread that leaves the gate or a lane's lock rings if it leaves something that a sleeper could have
+//   missed.
 #if defined(KASANE_HAVE_UCX)
 #include "comm/ucx/ucx_transport.h"
 
@@ -30,8 +33,10 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "comm/cpu_atomic.h"
 #include "comm/everybody.h"
+#include "comm/mailbox.h"
+#include "comm/mailbox_own.h"
+#include "comm/mailbox_replies.h"
 #include "comm/settings.h"
 #include "comm/shm_files.h"
 #include "comm/ucx/inbox.h"
@@ -43,32 +48,35 @@
 namespace kasane::comm::ucx {
 namespace {
 
-constexpr int kBatch = 64;                              ///< messages that a progress() runs at most
+constexpr int kBatch = 64;                              ///< the most messages that one progress() runs
 constexpr std::uint32_t kFences = 64;
-constexpr std::uint32_t kBusyPolls = 16;                ///< as many polls of others during one nap: they look after arrivals
-constexpr std::uint32_t kIdleLaneEvery = 64;            ///< a thread looks at its lane that often while nothing is under way there
+/// more polls of other threads during a nap: they poll all the time
+constexpr std::uint32_t kBusyPolls = 16;
+/// a thread polls its lane so seldom while nothing is outstanding there
+constexpr std::uint32_t kIdleLaneEvery = 64;
 constexpr std::int64_t kNapNs = 100'000;
-constexpr std::uint64_t kCloseNs = 1'000'000'000;       ///< how long the end waits for peers that may have gone
-constexpr int kFewestLooks = 256;                       ///< … and how often it looks after them at least
+constexpr std::uint64_t kCloseNs = 1'000'000'000;       ///< how long each step of the end waits for peers
+constexpr int kFewestLooks = 256;                       ///< … and how often it polls at least
 
 std::string text(const Library& ucx, ucs_status_t status) { return ucx.ucs_status_string(status); }
 
-/// Numbers threads in the order of their first call.
+/// Numbers the threads in the order of their first call.
 [[gnu::noinline]] std::uint32_t thread_number() noexcept {
   static std::atomic<std::uint32_t> next{0};
-  thread_local const std::uint32_t mine = next.fetch_add(1, std::memory_order_relaxed);  // relaxed: any number will do
+  // relaxed: any unique number will do
+  thread_local const std::uint32_t mine = next.fetch_add(1, std::memory_order_relaxed);
   return mine;
 }
 
-/// How much others had polled when this thread last went to sleep.
+/// The number of other threads' polls when this thread last went to sleep.
 [[gnu::noinline]] std::uint32_t& polls_seen() noexcept {
   thread_local std::uint32_t seen = 0;
   return seen;
 }
 
-/// A reply that could not be sent yet; there is a place for every request that any peer can have open.
-struct LateReply {
-  std::atomic<LateReply*> next{nullptr};
+/// A reply that no lane has accepted yet. There is one for every request that any peer can have outstanding.
+struct UnsentReply {
+  UnsentReply* next = nullptr;
   std::uint64_t stamp = 0, value = 0;
 };
 
@@ -78,20 +86,22 @@ struct FenceSlot {
 };
 
 struct PeerState {
-  std::atomic<std::uint32_t> credits{kCredits};       ///< messages that we may still send
-  std::atomic<std::uint32_t> owed{0};                 ///< messages handled, not yet given back
-  std::atomic<std::uint32_t> rings{0};                ///< doorbells (bits) that it must still be told of
-  std::atomic<std::uint32_t> leaving{0};              ///< it said bye
+  std::atomic<std::uint32_t> credits{kCredits};       ///< messages that this rank may still send to the peer
+  /// the peer's messages that were handled, credits not yet returned
+  std::atomic<std::uint32_t> unreturned{0};
+  /// doorbells (bits) of the peer that are still to be rung
+  std::atomic<std::uint32_t> rings{0};
+  std::atomic<std::uint32_t> leaving{0};              ///< it has sent bye
   std::atomic<std::uint32_t> suspect{0};              ///< lost, but not reported
   std::atomic<int> why{0};
-  std::atomic<std::uint32_t> heard{0};                ///< it has sent us something
-  bool told_bye = false;                              ///< at the end
+  std::atomic<std::uint32_t> has_sent{0};             ///< at least one message of it has arrived
+  bool sent_bye = false;                              ///< this rank has sent bye to it
 };
 
-class UcxTransport final : public Transport {
+class UcxTransport final : public MailboxTransport {
  public:
   UcxTransport(OutOfBand& exchange, Bells& bells)
-      : Transport(exchange.rank(), exchange.ranks()), exchange_(exchange), bells_(bells), states_(exchange.ranks()) {}
+      : MailboxTransport(exchange.rank(), exchange.ranks(), bells), exchange_(exchange), states_(exchange.ranks()) {}
   ~UcxTransport() override;
 
   Result<void> start(const Options&);
@@ -102,7 +112,6 @@ class UcxTransport final : public Transport {
   }
 
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
-  std::byte* mapped(Rank rank, RegionId id) const noexcept override;
 
   Post read(RemoteAddr from, void* to, std::size_t bytes, Completion*) noexcept override;
   Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion*) noexcept override;
@@ -112,7 +121,6 @@ class UcxTransport final : public Transport {
               Width) noexcept override;
   Post fence(Rank target, Completion*) noexcept override;
 
-  void set_handler(HandlerId, Handler, void* context) noexcept override;
   Post send(Rank to, HandlerId, std::span<const std::byte> payload) noexcept override;
   Post request(Rank to, HandlerId, std::span<const std::byte> payload, PendingReply&) noexcept override;
   void reply(ReplyToken token, std::uint64_t value) noexcept override { reply_with(token, value, {}); }
@@ -121,19 +129,14 @@ class UcxTransport final : public Transport {
 
   bool lost(Rank r) const noexcept override {
     KASANE_CHECK_OP(raw(r), <, ranks());
-    return gone(raw(r));
+    return is_lost(raw(r));
   }
 
   bool arm() noexcept override;
-  std::uint32_t activity(Doorbell d) const noexcept override { return bells_[raw(d)].activity(); }
   void sleep(Doorbell, std::uint32_t seen, std::int64_t timeout_ns) noexcept override;
   void wake(Rank, Doorbell) noexcept override;
 
  private:
-  struct HandlerEntry {
-    Handler fn = nullptr;
-    void* context = nullptr;
-  };
   struct Announcement;
 
   bool poll() noexcept override;
@@ -148,59 +151,56 @@ class UcxTransport final : public Transport {
   void describe();
   Result<std::string> announce(RegionId id, std::byte* local, std::size_t bytes);
 
-  [[nodiscard]] bool own(Rank r) const noexcept { return r == rank(); }
-  /// The lane of this thread alone, or nearly so: lane 0 is everybody's.
+  /// The lane that this thread shares with few others or none. All threads share lane 0.
   [[nodiscard]] std::uint32_t own_lane(std::uint32_t number) const noexcept {
     const auto others = static_cast<std::uint32_t>(lanes_.size()) - 1;
-    // A multiple of the golden ratio, scaled: neighbours mostly get different lanes, and each look is spared a division.
+    // Multiplying by the golden ratio gives neighbouring numbers different lanes mostly, and needs no
+    // division.
     return others == 0 ? 0 : 1 + static_cast<std::uint32_t>(std::uint64_t{number * 0x9E3779B9u} * others >> 32);
   }
   [[nodiscard]] std::uint32_t lane_to_post_on() noexcept;
-  void check(RemoteAddr at, std::size_t bytes) const noexcept;
-  [[nodiscard]] std::byte* here(RemoteAddr at) const noexcept { return peers_.regions[raw(at.region)].local + at.offset; }
-  void ring_messages() noexcept { bells_[raw(Doorbell::messages)].ring(); }
   void unlock(Lane& lane) noexcept {
     if (lane.lock.unlock()) ring_messages();
   }
   template <class F>
   Post post(const F& on_lane) noexcept;
 
-  Post deliver(Rank to, Head head, std::span<const std::byte> payload) noexcept;
+  Post deliver(Rank to, Wire, HandlerId, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
   bool control(std::uint32_t to, const Head&, std::span<const std::byte> payload = {}) noexcept;
   bool answer(Rank requester, std::uint32_t slot, std::uint64_t stamp, std::uint64_t value, std::span<const std::byte> bytes = {}) noexcept;
   bool take_credit(std::uint32_t peer) noexcept;
-  bool give_credits(std::uint32_t peer) noexcept;
+  bool return_credits(std::uint32_t peer) noexcept;
   void note_due() noexcept;
   bool retry_due() noexcept;
   bool retry_replies() noexcept;
-  [[nodiscard]] LateReply& late(std::uint32_t peer, std::uint32_t slot) const noexcept {
-    return late_[std::size_t{peer} * kReplySlots + slot];
+  [[nodiscard]] UnsentReply& unsent(std::uint32_t peer, std::uint32_t slot) const noexcept {
+    return unsent_[std::size_t{peer} * kReplySlots + slot];
   }
 
   bool visit(std::uint32_t index) noexcept;
   void take_failures(Lane&) noexcept;
-  void settle_suspects() noexcept;
+  void report_suspects() noexcept;
   bool run_messages() noexcept;
   bool run_batch() noexcept;
-  void run(const Head&, std::span<const std::byte> payload) noexcept;
   [[nodiscard]] bool messages_wait() const noexcept {
-    return !inbox_.empty() || !own_messages_->empty();
+    return !inbox_.empty() || !own_messages_.empty();
   }
   static ucs_status_t on_message(void* self, const void*, std::size_t, void* data, std::size_t bytes, const ucp_am_recv_param_t*) noexcept;
   void arrived(const Head&, std::span<const std::byte> payload) noexcept;
   static void on_event(void* self, std::uint32_t lane) noexcept;
 
-  [[nodiscard]] bool is_neighbour(std::uint32_t r) const noexcept;
-  [[nodiscard]] bool gone(std::uint32_t r) const noexcept { return peers_.lost[r].load(std::memory_order_relaxed) != 0; }  // relaxed: seen later
-  void say_bye(std::uint32_t r) noexcept;
+  [[nodiscard]] bool has_connection(std::uint32_t r) const noexcept;
+  [[nodiscard]] bool is_lost(std::uint32_t r) const noexcept {
+    return peers_.lost[r].load(std::memory_order_relaxed) != 0;   // relaxed: a later call sees it
+  }
+  void send_bye(std::uint32_t r) noexcept;
   bool all_ended() noexcept;
   template <class F>
   void progress_until(const F& ready) noexcept;
   void release() noexcept;
 
   OutOfBand& exchange_;
-  Bells& bells_;
-  Peers peers_;
+  Peers peers_{raw(rank()), ranks(), regions()};
   const Library* ucx_ = nullptr;
   Paths paths_;
   Queues queues_;
@@ -209,27 +209,27 @@ class UcxTransport final : public Transport {
   std::vector<PeerState> states_;
   Watcher watcher_;
   std::string detail_;
-  bool copies_only_ = true;   ///< UCX may use nothing that has memory registered with a device, which then serves puts by itself
+  /// UCX may use only transports that copy; others register memory and serve puts by themselves
+  bool copies_only_ = true;
 
-  std::array<HandlerEntry, kMaxHandlers> handlers_{};
   Inbox inbox_;
-  std::unique_ptr<OwnMessages> own_messages_;
-  ReplySlots replies_;
+  OwnMessages own_messages_;
+  ReplySlots replies_{kReplySlots};
   std::unique_ptr<FenceSlot[]> fences_;
-  LateReply* late_ = nullptr;
-  std::size_t late_bytes_ = 0;
+  UnsentReply* unsent_ = nullptr;
+  std::size_t unsent_bytes_ = 0;
 
   alignas(64) std::atomic<std::uint32_t> gate_{0};        ///< number + 1 of the thread that runs handlers
-  alignas(64) std::atomic<std::uint32_t> due_{0};          ///< something that was refused waits to be sent
-  std::atomic<LateReply*> late_replies_{nullptr};
-  std::atomic<std::uint32_t> suspects_{0};                 ///< 1: some peer is lost and not reported
-  std::atomic<std::uint32_t> attention_{0};                ///< lanes (bits) that had an event
+  alignas(64) std::atomic<std::uint32_t> due_{0};          ///< 1: something that was refused waits to be sent
+  TakeAllStack<UnsentReply> unsent_replies_;
+  std::atomic<std::uint32_t> any_suspect_{0};                 ///< 1: some peer is lost and not reported
+  std::atomic<std::uint32_t> event_lanes_{0};              ///< lanes (bits) that had an event
   std::atomic<std::uint32_t> inbound_user_{0};             ///< number + 1 of the thread that posts on lane 0
 };
 
-// ---- start ---------------------------------------------------------------------------------------------------------
+// ---- start ------------------------------------------------------------------------------------------------
 
-/// Threads that UCX starts inherit this: the program's signals are not theirs.
+/// Blocks all signals: threads that UCX starts inherit that, so they do not take the program's signals.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -249,13 +249,13 @@ std::uint32_t default_lanes() noexcept {
   return std::min<std::uint32_t>(static_cast<std::uint32_t>(cores) + 1, kMaxLanes);
 }
 
-/// UCX aborts where it gets no thread. So all ranks of a host hold as many as they will need, at once, before
-/// any of them opens it.
+/// UCX aborts if it cannot start a thread. So all ranks of a host first hold as many threads as they will
+/// need, at once, before any of them opens UCX.
 Result<void> UcxTransport::find_room_for_threads() {
   std::atomic<bool> end{false};
   std::vector<std::thread> held;
   Result<void> mine;
-  for (int i = 0; mine && i < 2; ++i) {   // UCX's own, and the watcher
+  for (int i = 0; mine && i < 2; ++i) {   // UCX's thread, and the watcher
     auto thread = topo::start_thread("the threads of UCX", [&end] { end.wait(false); });
     if (thread) held.push_back(std::move(*thread));
     else mine = tl::unexpected(std::move(thread.error()));
@@ -277,7 +277,7 @@ Result<void> UcxTransport::start(const Options& options) {
     ready = open(options);
   }
   if (ready) ready = reserve();
-  // One rank's failure is everybody's: all exchange, then all look.
+  // If one rank fails, all must: so all exchange, then all look.
   std::string mine(1, ready ? '+' : '-');
   if (ready) {
     ucp_address_t* address = nullptr;
@@ -305,24 +305,24 @@ Result<void> UcxTransport::start(const Options& options) {
   return {};
 }
 
-/// Collective, and so is its failure.
+/// Collective; it succeeds or fails on all ranks.
 Result<void> UcxTransport::settle_paths(const Options& options) {
-  Place here = place_here();
+  RankLocation here = location_here();
   here.user_names_transports = here.user_names_transports || !options.tls.empty();
   auto all = exchange_.allgather(packed(here));
   KASANE_TRY(all);
-  std::vector<Place> places;
+  std::vector<RankLocation> locations;
   for (const std::string& one : *all) {
     auto place = unpacked(one);
     KASANE_TRY(place);
-    places.push_back(std::move(*place));
+    locations.push_back(std::move(*place));
   }
-  auto paths = choose_paths(exchange_, places, options.within_hosts, options.tls);
+  auto paths = choose_paths(exchange_, locations, options.within_hosts, options.tls);
   KASANE_TRY(paths);
   paths_ = std::move(*paths);
   queues_ = {.lanes = options.lanes == 0 ? default_lanes() : std::min(options.lanes, kMaxLanes)};
   if (!paths_.through_memory) return {};
-  auto queues = fit_queues(places, raw(rank()), queues_.lanes);
+  auto queues = fit_queues(locations, raw(rank()), queues_.lanes);
   KASANE_TRY(everybody(exchange_, queues ? Result<void>{} : Result<void>(tl::unexpected<Error>(queues.error())), "UCX"));
   queues_ = *queues;
   return {};
@@ -340,12 +340,12 @@ Result<void> UcxTransport::open(const Options& options) {
     }
     settings.set("UCX_POSIX_FIFO_SIZE", std::to_string(queues_.entries));
     settings.set("UCX_POSIX_RX_BUFS_GROW", std::to_string(queues_.buffers));
-    settings.set("UCX_ALLOC_PRIO", "thp,mmap,heap");   // everything else that UCX allocates is for its process alone
+    settings.set("UCX_ALLOC_PRIO", "thp,mmap,heap");   // all other memory of UCX is for this process alone
   }
   const std::vector<int> listening_before = paths_.peers.empty() ? std::vector<int>{} : listening_sockets();
   KASANE_TRY(open_context());
   KASANE_TRY(open_lanes(options));
-  if (folder_) folder_->vanish();   // the queues are made, and have no names any more
+  if (folder_) folder_->vanish();   // UCX has made the queues and removed their names
   if (paths_.peers.empty()) return {};
   std::vector<int> listening = listening_sockets(), ours;
   std::set_difference(listening.begin(), listening.end(), listening_before.begin(), listening_before.end(), std::back_inserter(ours));
@@ -356,10 +356,11 @@ Result<void> UcxTransport::open_context() {
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucx_->ucp_config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return fail(Errc::invalid_argument, "UCX cannot read its configuration (UCX_… in the environment): " + text(*ucx_, status));
-  // Directory words and the like are changed by their owner's CPU too: atomics must be the CPU's at the target (rule 15).
+  // The owner's CPU changes directory words and the like too, so atomics must be the CPU's at the target
+  // (rule 15).
   status = ucx_->ucp_config_modify(config, "ATOMIC_MODE", "cpu");
-  // The newer selection of protocols (default since UCX 1.16) finds none for atomics within a host where peers are only
-  // mapped. Unknown to older ones, and the user's word stands.
+  // UCX's newer selection of protocols (default since 1.16) finds none for atomics within a host where peers
+  // are only mapped. Older versions do not know the option. A user's own setting is kept.
   if (std::getenv("UCX_PROTO_ENABLE") == nullptr) (void)ucx_->ucp_config_modify(config, "PROTO_ENABLE", "n");
   if (status == UCS_OK && !paths_.transports.empty()) status = ucx_->ucp_config_modify(config, "TLS", paths_.transports.c_str());
   if (status == UCS_OK && !paths_.devices.empty()) status = ucx_->ucp_config_modify(config, "NET_DEVICES", paths_.devices.c_str());
@@ -387,9 +388,6 @@ Result<void> UcxTransport::open_context() {
 
 Result<void> UcxTransport::open_lanes(const Options& options) {
   peers_.ucx = ucx_;
-  peers_.self = raw(rank());
-  peers_.ranks = ranks();
-  peers_.lost = std::make_unique<std::atomic<std::uint32_t>[]>(ranks());
   const std::uint32_t count = queues_.lanes;
   for (std::uint32_t i = 0; i < count; ++i) {
     auto lane = Lane::create(peers_, std::max<std::uint32_t>(options.outstanding, 4));
@@ -410,20 +408,20 @@ Result<void> UcxTransport::open_lanes(const Options& options) {
   return {};
 }
 
-/// Everything that operations will need, so that none of them allocates.
+/// Allocates everything that operations need, so that no operation allocates.
 Result<void> UcxTransport::reserve() {
   if (ranks() > 1 && !inbox_.create(std::size_t{ranks() - 1} * kCredits)) return fail_errno(Errc::out_of_memory, "no memory for messages of UCX");
-  if (!replies_.create()) return fail_errno(Errc::out_of_memory, "no memory for answers of UCX");
-  own_messages_ = std::make_unique<OwnMessages>();
+  if (!replies_.reserve_bytes()) return fail_errno(Errc::out_of_memory, "no memory for answers of UCX");
   fences_ = std::make_unique<FenceSlot[]>(kFences);
-  late_bytes_ = std::size_t{ranks()} * kReplySlots * sizeof(LateReply);
-  void* p = ::mmap(nullptr, late_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  unsent_bytes_ = std::size_t{ranks()} * kReplySlots * sizeof(UnsentReply);
+  void* p = ::mmap(nullptr, unsent_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return fail_errno(Errc::out_of_memory, "no memory for replies of UCX");
-  late_ = static_cast<LateReply*>(p);   // zeroed memory is a LateReply that waits for nothing
+  unsent_ = static_cast<UnsentReply*>(p);   // zeroed memory is a valid UnsentReply
   return {};
 }
 
-/// UCX notices lost peers only where all transports that it may choose can; ranks must agree on that, since both ends of an endpoint do.
+/// UCX notices lost peers only if all transports that it may choose can. Both ends of an endpoint must use
+/// the same error mode, so the ranks agree on it.
 Result<void> UcxTransport::agree_on_errors() {
   if (ranks() == 1) return {};
   const SignalsBlocked blocked;
@@ -467,7 +465,7 @@ void UcxTransport::describe() {
     const auto begin = line.rfind(' ', slash) + 1;
     const std::string transport = line.substr(begin, slash - begin);
     detail_ += " " + line.substr(begin);
-    // Those that only copy; every other kind registers memory with its device.
+    // These only copy; every other transport registers memory with its device.
     const std::string_view copying[] = {"self", "tcp", "sysv", "posix", "cma"};
     if (std::find(std::begin(copying), std::end(copying), transport) == std::end(copying)) copies_only_ = false;
   }
@@ -475,10 +473,11 @@ void UcxTransport::describe() {
   if (peers_.error_mode != UCP_ERR_HANDLING_MODE_PEER && ranks() > 1) detail_ += " (does not notice lost peers)";
 }
 
-// ---- the end -------------------------------------------------------------------------------------------------------
+// ---- the end ----------------------------------------------------------------------------------------------
 
-// Ranks leave at different times. UCX takes it badly if a worker goes while a peer still connects to it, so neighbours say goodbye:
-// flush everything (then all our connections stand), say bye, await theirs, close. Those that have gone answer nothing: each step is bounded.
+// Ranks leave at different times, and UCX may abort if a worker goes while a peer still connects to it. So
+// connected ranks flush everything (then all connections are established), send bye, await the peers' bye,
+// and close. A peer that has gone does not answer, so each step has a time limit.
 UcxTransport::~UcxTransport() {
   watcher_.stop();
   if (lanes_.empty()) {
@@ -488,13 +487,14 @@ UcxTransport::~UcxTransport() {
   for (auto& lane : lanes_) lane->flush_all();
   progress_until([&] { return all_ended(); });
   for (std::uint32_t r = 0; r < ranks(); ++r) {
-    if (is_neighbour(r)) say_bye(r);
+    if (has_connection(r)) send_bye(r);
   }
   progress_until([&] {
     for (std::uint32_t r = 0; r < ranks(); ++r) {
-      if (!is_neighbour(r) || gone(r)) continue;
-      say_bye(r);   // to those that we have only heard of by their bye
-      if (states_[r].leaving.load(std::memory_order_relaxed) == 0) return false;   // relaxed: this thread progresses lane 0
+      if (!has_connection(r) || is_lost(r)) continue;
+      send_bye(r);   // to peers that connected to this rank only to say bye
+      // relaxed: this thread polls lane 0
+      if (states_[r].leaving.load(std::memory_order_relaxed) == 0) return false;
     }
     return true;
   });
@@ -506,19 +506,19 @@ UcxTransport::~UcxTransport() {
   release();
 }
 
-bool UcxTransport::is_neighbour(std::uint32_t r) const noexcept {
+bool UcxTransport::has_connection(std::uint32_t r) const noexcept {
   if (r == raw(rank())) return false;
-  return states_[r].heard.load(std::memory_order_relaxed) != 0 ||   // relaxed: as above
+  return states_[r].has_sent.load(std::memory_order_relaxed) != 0 ||   // relaxed: as above
          std::any_of(lanes_.begin(), lanes_.end(), [r](const auto& lane) { return lane->connected(r); });
 }
 
-void UcxTransport::say_bye(std::uint32_t r) noexcept {
-  if (states_[r].told_bye || gone(r)) return;
-  const Head bye{.from = raw(rank()), .kind = Wire::bye, .name = 0, .slot = 0, .unused = 0, .stamp = 0, .value = 0};
-  // Over a connection that stands, if there is one.
+void UcxTransport::send_bye(std::uint32_t r) noexcept {
+  if (states_[r].sent_bye || is_lost(r)) return;
+  const Head bye{.from = raw(rank()), .kind = Wire::bye};
+  // Over an established connection, if there is one.
   const auto known = std::find_if(lanes_.begin(), lanes_.end(), [r](const auto& lane) { return lane->connected(r); });
   Lane& lane = known != lanes_.end() ? **known : *lanes_[0];
-  states_[r].told_bye = lane.send(r, bye, {}) == Post::done;
+  states_[r].sent_bye = lane.send(r, bye, {}) == Post::done;
 }
 
 bool UcxTransport::all_ended() noexcept {
@@ -527,19 +527,20 @@ bool UcxTransport::all_ended() noexcept {
   return all;
 }
 
-/// At the end, when there are no other threads: looks after all lanes until ready(), or until it has taken too long.
+/// At the end, when there are no other threads: polls all lanes until ready(), or until the time limit.
 template <class F>
 void UcxTransport::progress_until(const F& ready) noexcept {
   const std::uint64_t deadline = now_ns() + kCloseNs;
-  for (int looks = 0; !ready() && (looks < kFewestLooks || now_ns() < deadline); ++looks) {   // it may be we who were not running all that time
+  // The number of polls counts too: it may be this rank that did not run for the whole time.
+  for (int looks = 0; !ready() && (looks < kFewestLooks || now_ns() < deadline); ++looks) {
     bool moved = false;
     for (auto& lane : lanes_) {
-      Turn turn;
-      lane->turn(turn);
+      CompletionBatch batch;
+      lane->progress(batch);
       take_failures(*lane);
-      moved = moved || turn.moved;
+      moved = moved || batch.moved;
     }
-    if (!moved) ::sched_yield();   // the others must get there too
+    if (!moved) ::sched_yield();   // the peers must reach this point too
   }
 }
 
@@ -548,10 +549,10 @@ void UcxTransport::release() noexcept {
     if (region.handle != nullptr) ucx_->ucp_mem_unmap(peers_.context, region.handle);
   }
   if (peers_.context != nullptr) ucx_->ucp_cleanup(peers_.context);
-  if (late_ != nullptr) ::munmap(late_, late_bytes_);
+  if (unsent_ != nullptr) ::munmap(unsent_, unsent_bytes_);
 }
 
-// ---- regions -------------------------------------------------------------------------------------------------------
+// ---- regions ----------------------------------------------------------------------------------------------
 
 /// What a rank tells the others about its region, before its packed key.
 struct UcxTransport::Announcement {
@@ -565,7 +566,8 @@ Result<std::string> UcxTransport::announce(RegionId id, std::byte* local, std::s
   params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
   params.address = local;
   params.length = bytes;
-  params.flags = UCP_MEM_MAP_NONBLOCK;   // pages come when they are used, where the device can do that
+  // pages are populated when they are used, where the device supports that
+  params.flags = UCP_MEM_MAP_NONBLOCK;
   ucs_status_t status = ucx_->ucp_mem_map(peers_.context, &params, &region.handle);
   if (status != UCS_OK) {
     region.handle = nullptr;
@@ -583,14 +585,8 @@ Result<std::string> UcxTransport::announce(RegionId id, std::byte* local, std::s
 }
 
 Result<void> UcxTransport::attach(RegionId id, int, std::byte* local, std::size_t bytes) {
-  if (raw(id) >= kMaxRegions || bytes == 0 || local == nullptr) {
-    return fail(Errc::invalid_argument, "attach of region " + std::to_string(raw(id)) + " with " + std::to_string(bytes) +
-                                            " bytes: ids go up to " + std::to_string(kMaxRegions - 1) + ", bytes from 1");
-  }
+  KASANE_TRY(may_attach(id, local, bytes));
   auto& region = peers_.regions[raw(id)];
-  if (region.bytes.load(std::memory_order_relaxed) != 0) {  // relaxed: attaching one id twice at once is refused by contract
-    return fail(Errc::invalid_argument, "region " + std::to_string(raw(id)) + " is attached already");
-  }
   auto mine = announce(id, local, bytes);
   const Announcement bad{.good = 0, .base = 0, .bytes = bytes};
   auto all = exchange_.allgather(mine ? std::string_view(*mine) : std::string_view(reinterpret_cast<const char*>(&bad), sizeof(bad)));
@@ -610,46 +606,30 @@ Result<void> UcxTransport::attach(RegionId id, int, std::byte* local, std::size_
     region.base[r] = head.base;
     region.key[r] = (*all)[r].substr(sizeof(head));
   }
-  region.local = local;
-  region.bytes.store(bytes, std::memory_order_release);  // release: who sees the size sees the rest
-  // Nobody returns before everybody can reach every region: a handler on any rank may use it at once.
+  (void)new_region(id, local);
+  publish(id, bytes);
+  // No rank returns before all ranks can reach every region: a handler on any rank may use it at once.
   auto met = exchange_.allgather({});
   KASANE_TRY(met);
   return {};
 }
 
-std::byte* UcxTransport::mapped(Rank r, RegionId id) const noexcept {
-  KASANE_CHECK_OP(raw(r), <, ranks());
-  KASANE_CHECK_OP(raw(id), <, kMaxRegions);
-  const auto& region = peers_.regions[raw(id)];
-  // acquire: pairs with attach()'s release.
-  return region.bytes.load(std::memory_order_acquire) != 0 && own(r) ? region.local : nullptr;
-}
+// ---- one-sided operations ---------------------------------------------------------------------------------
 
-void UcxTransport::check(RemoteAddr at, std::size_t bytes) const noexcept {
-  KASANE_CHECK_OP(raw(at.rank), <, ranks());
-  KASANE_CHECK_OP(raw(at.region), <, kMaxRegions);
-  const std::size_t size = peers_.regions[raw(at.region)].bytes.load(std::memory_order_acquire);  // acquire: pairs with attach()'s release
-  KASANE_CHECK(size != 0, "the region is not attached");
-  KASANE_CHECK_OP(at.offset, <=, size);
-  KASANE_CHECK_OP(bytes, <=, size - at.offset);
-}
-
-// ---- one-sided operations --------------------------------------------------------------------------------------------
-
-/// Lane 0, unless another thread has something under way there; then this thread's own. Everything that comes in comes to lane 0, so who posts there has
-/// one worker to look at while it waits; and a peer that does likewise answers on the connection on which it was asked: over TCP each segment of a
-/// one-way connection costs an acknowledgement by itself, on the path of who reads it.
+/// Lane 0, unless another thread has operations outstanding there; then this thread's own lane. All messages
+/// arrive on lane 0, so a thread that posts there polls one worker while it waits. If the peer does the same,
+/// it answers on the connection on which it was asked. Over TCP that matters: on a one-way connection each
+/// segment costs a separate acknowledgement, which the reader sends before it gets the data.
 std::uint32_t UcxTransport::lane_to_post_on() noexcept {
   const std::uint32_t me = thread_number();
-  // relaxed, all: hints; every lane will do.
+  // relaxed, all: hints; every lane is correct.
   if (inbound_user_.load(std::memory_order_relaxed) == me + 1) return 0;
   if (lanes_[0]->busy()) return own_lane(me);
   inbound_user_.store(me + 1, std::memory_order_relaxed);
   return 0;
 }
 
-/// Posts on the lane that suits this thread best, or on another whose lock is free.
+/// Posts on the lane that suits this thread best, or on the next one whose lock is free.
 template <class F>
 Post UcxTransport::post(const F& on_lane) noexcept {
   const auto count = static_cast<std::uint32_t>(lanes_.size());
@@ -659,9 +639,10 @@ Post UcxTransport::post(const F& on_lane) noexcept {
     if (lane.lock.try_lock()) {
       lane.set_poster(thread_number());
       const Post result = on_lane(lane);
-      const bool news = lane.take_news();
+      const bool ring = lane.take_ring_needed();
       unlock(lane);
-      if (news) ring_messages();   // who sleeps has not armed this lane, or must fetch what is finished
+      // a sleeping thread has not armed this lane, or must fetch what has finished
+      if (ring) ring_messages();
       return result;
     }
     if (++index == count) index = 0;
@@ -670,55 +651,46 @@ Post UcxTransport::post(const F& on_lane) noexcept {
 }
 
 Post UcxTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion* done) noexcept {
-  check(from, bytes);
+  const std::byte* source = here(from, bytes);
   if (bytes == 0) return Post::done;
-  if (!own(from.rank)) return post([&](Lane& lane) { return lane.read(from, to, bytes, done); });
-  std::atomic_signal_fence(std::memory_order_acquire);
-  std::memcpy(to, here(from), bytes);
-  return Post::done;
+  if (own(from.rank)) return read_here(to, source, bytes);
+  return post([&](Lane& lane) { return lane.read(from, to, bytes, done); });
 }
 
 Post UcxTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Completion* done) noexcept {
-  check(to, bytes);
+  std::byte* target = here(to, bytes);
   if (bytes == 0) return Post::done;
-  if (!own(to.rank)) return post([&](Lane& lane) { return lane.write(to, from, bytes, done); });
-  std::memcpy(here(to), from, bytes);
-  return Post::done;
+  if (own(to.rank)) return write_here(target, from, bytes);
+  return post([&](Lane& lane) { return lane.write(to, from, bytes, done); });
 }
 
 Post UcxTransport::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
                                 Completion* done) noexcept {
-  KASANE_CHECK_OP(flag_offset % 8, ==, 0u);
-  const RemoteAddr flag{to.rank, to.region, flag_offset};
-  check(to, bytes);
-  check(flag, 8);
-  if (!own(to.rank)) return post([&](Lane& lane) { return lane.write_notify(to, from, bytes, flag_offset, value, done); });
-  if (bytes != 0) std::memcpy(here(to), from, bytes);
-  // release: who acquires the flag sees the bytes.
-  std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(here(flag))).store(value, std::memory_order_release);
-  return Post::done;
+  check_aligned(flag_offset, 8);
+  std::byte* target = here(to, bytes);
+  std::byte* flag = here({to.rank, to.region, flag_offset}, 8);
+  if (own(to.rank)) return write_notify_here(target, from, bytes, flag, value);
+  return post([&](Lane& lane) { return lane.write_notify(to, from, bytes, flag_offset, value, done); });
 }
 
 Post UcxTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
                           Completion* done, Width width) noexcept {
   const auto bytes = static_cast<std::size_t>(width);
-  KASANE_CHECK_OP(at.offset % bytes, ==, 0u);
-  check(at, bytes);
-  if (!own(at.rank)) return post([&](Lane& lane) { return lane.atomic(op, at, operand, compare, result, done, width); });
-  const std::uint64_t old = cpu_atomic(op, width, here(at), operand, compare);
-  if (result != nullptr) *result = old;
-  return Post::done;
+  check_aligned(at.offset, bytes);
+  std::byte* word = here(at, bytes);
+  if (own(at.rank)) return atomic_here(op, word, operand, compare, result, width);
+  return post([&](Lane& lane) { return lane.atomic(op, at, operand, compare, result, done, width); });
 }
 
 Post UcxTransport::fence(Rank target, Completion* done) noexcept {
   KASANE_CHECK_OP(raw(target), <, ranks());
   if (own(target)) return Post::done;
-  std::uint32_t open = 0;   // lanes (bits) with something under way to target
+  std::uint32_t open = 0;   // lanes (bits) with operations to target outstanding
   for (std::uint32_t i = 0; i < lanes_.size(); ++i) open |= static_cast<std::uint32_t>(lanes_[i]->open_to(raw(target)) != 0) << i;
   if (open == 0) return Post::done;
   FenceSlot* slot = nullptr;
   for (std::uint32_t i = 0; i < kFences && slot == nullptr; ++i) {
-    // acquire: pairs with the release when its last part was done.
+    // acquire: pairs with the release when the fence's last part was done.
     if (fences_[i].fence.claimed.exchange(1, std::memory_order_acquire) == 0) slot = &fences_[i];
   }
   if (slot == nullptr) return Post::again;
@@ -735,66 +707,52 @@ Post UcxTransport::fence(Rank target, Completion* done) noexcept {
     part.status = Status::ok;
     lanes_[i]->push_fence(part);
   }
-  ring_messages();   // somebody must take the parts out
-  if (!slot->fence.one_less()) return Post::pending;
-  // Others have done all of it meanwhile, and have left the completion to us.
-  const bool lost = slot->fence.lost.load(std::memory_order_relaxed) != 0;   // relaxed: ordered by one_less()
+  ring_messages();   // some thread must take the parts out
+  if (!slot->fence.part_ended()) return Post::pending;
+  // All parts were done meanwhile by other threads, which have left the completion to this one.
+  // relaxed: ordered by part_ended()
+  const bool lost = slot->fence.lost.load(std::memory_order_relaxed) != 0;
   slot->fence.claimed.store(0, std::memory_order_release);                   // release: our reads are over
   if (!lost) return Post::done;
   return post([&](Lane& lane) { return lane.lost(done); });
 }
 
-// ---- messages ------------------------------------------------------------------------------------------------------
-
-void UcxTransport::set_handler(HandlerId id, Handler fn, void* context) noexcept {
-  KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
-  handlers_[raw(id)] = {fn, context};
-}
+// ---- messages ---------------------------------------------------------------------------------------------
 
 bool UcxTransport::take_credit(std::uint32_t peer) noexcept {
   auto& credits = states_[peer].credits;
-  std::uint32_t have = credits.load(std::memory_order_relaxed);   // relaxed: a number; the messages carry no order of their own
+  std::uint32_t have = credits.load(std::memory_order_relaxed);   // relaxed: a count; it orders no messages
   while (have != 0) {
     if (credits.compare_exchange_weak(have, have - 1, std::memory_order_relaxed)) return true;
   }
   return false;
 }
 
-Post UcxTransport::deliver(Rank to, Head head, std::span<const std::byte> payload) noexcept {
+Post UcxTransport::deliver(Rank to, Wire kind, HandlerId id, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
-  KASANE_CHECK_OP(head.name, <, kMaxHandlers);
-  KASANE_CHECK_OP(payload.size(), <=, kMaxPayload);
-  head.from = raw(rank());
+  check_message(id, payload);
   if (own(to)) {
-    if (!own_messages_->put(head, payload)) return Post::again;
+    if (!own_messages_.put(id, payload, slot, stamp)) return Post::again;
     ring_messages();
     return Post::done;
   }
-  // Before its credits, which it gives back no more: a message ends here, and test() says of a request that its peer is lost.
-  if (gone(raw(to))) return Post::done;
+  // Before the credits, which a lost peer does not return: the message is dropped, and test() ends a request
+  // with peer_lost.
+  if (is_lost(raw(to))) return Post::done;
   if (!take_credit(raw(to))) return Post::again;
+  const Head head{.from = raw(rank()), .kind = kind, .name = static_cast<std::uint16_t>(raw(id)), .slot = slot, .stamp = stamp};
   const Post result = post([&](Lane& lane) { return lane.send(raw(to), head, payload); });
-  if (result == Post::again) states_[raw(to)].credits.fetch_add(1, std::memory_order_relaxed);  // relaxed: as take_credit()
+  // relaxed: as take_credit()
+  if (result == Post::again) states_[raw(to)].credits.fetch_add(1, std::memory_order_relaxed);
   return result;
 }
 
 Post UcxTransport::send(Rank to, HandlerId id, std::span<const std::byte> payload) noexcept {
-  return deliver(to, {.from = 0, .kind = Wire::message, .name = static_cast<std::uint16_t>(raw(id)), .slot = 0, .unused = 0, .stamp = 0, .value = 0},
-                 payload);
+  return deliver(to, Wire::message, id, payload, 0, 0);
 }
 
 Post UcxTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
-  std::uint64_t stamp = 0;
-  const std::uint32_t slot = replies_.claim(raw(to), stamp);
-  if (slot == ReplySlots::kNone) return Post::again;
-  // Filled before the message can be answered: another thread may be handed `pending` by then.
-  pending = {.slot = slot, .status = Status::ok, .stamp = stamp, .into = pending.into};
-  const Post sent = deliver(to, {.from = 0, .kind = Wire::request, .name = static_cast<std::uint16_t>(raw(id)), .slot = slot, .unused = 0,
-                                 .stamp = stamp, .value = 0}, payload);
-  if (sent != Post::again) return Post::pending;
-  pending = {.into = pending.into};
-  replies_.release(slot);
-  return Post::again;
+  return replies_.request(to, pending, [&](std::uint32_t slot, std::uint64_t stamp) { return deliver(to, Wire::request, id, payload, slot, stamp); });
 }
 
 bool UcxTransport::control(std::uint32_t to, const Head& head, std::span<const std::byte> payload) noexcept {
@@ -802,7 +760,7 @@ bool UcxTransport::control(std::uint32_t to, const Head& head, std::span<const s
 }
 
 bool UcxTransport::answer(Rank requester, std::uint32_t slot, std::uint64_t stamp, std::uint64_t value, std::span<const std::byte> bytes) noexcept {
-  return control(raw(requester), {.from = raw(rank()), .kind = Wire::reply, .name = 0, .slot = slot, .unused = 0, .stamp = stamp, .value = value}, bytes);
+  return control(raw(requester), {.from = raw(rank()), .kind = Wire::reply, .slot = slot, .stamp = stamp, .value = value}, bytes);
 }
 
 void UcxTransport::reply_with(ReplyToken token, std::uint64_t value, std::span<const std::byte> bytes) noexcept {
@@ -810,43 +768,29 @@ void UcxTransport::reply_with(ReplyToken token, std::uint64_t value, std::span<c
   KASANE_CHECK_OP(token.slot, <, kReplySlots);
   KASANE_CHECK_OP(raw(token.requester), <, ranks());
   if (own(token.requester)) {
-    replies_.answer(token.slot, token.stamp, value, bytes);
+    KASANE_CHECK(replies_.answer(token.slot, token.stamp, value, bytes), "a request was answered twice");
     return ring_messages();
   }
   if (answer(token.requester, token.slot, token.stamp, value, bytes)) return;
-  // The request's place: nobody else uses it before this reply has arrived. It goes without its bytes.
-  LateReply& entry = late(raw(token.requester), token.slot);
+  // This entry belongs to the request, so no other reply uses it before this one has arrived. It is sent
+  // without its bytes.
+  UnsentReply& entry = unsent(raw(token.requester), token.slot);
   entry.stamp = token.stamp;
   entry.value = value;
-  LateReply* head = late_replies_.load(std::memory_order_relaxed);   // relaxed: a guess
-  do {
-    entry.next.store(head, std::memory_order_relaxed);               // relaxed: published by the next line
-  } while (!late_replies_.compare_exchange_weak(head, &entry, std::memory_order_release, std::memory_order_relaxed));
+  unsent_replies_.push(&entry);
   note_due();
 }
 
 bool UcxTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
-  KASANE_CHECK(pending.stamp != 0, "test() of a request that was not sent, or whose answer was taken already");
-  const std::uint32_t slot = pending.slot;
-  if (replies_.answered(slot, pending.stamp)) {
-    if (value != nullptr) *value = replies_.value(slot);
-    const auto bytes = replies_.brought(slot).first(std::min(replies_.brought(slot).size(), pending.into.size()));
-    if (!bytes.empty()) std::memcpy(pending.into.data(), bytes.data(), bytes.size());
-    pending = {.brought = bytes.size()};
-  } else {
-    // acquire: an answer that came before its peer was called lost is seen by the look above the next time; this one says there is none.
-    const std::uint32_t peer = replies_.peer(slot);
-    if (peer == raw(rank()) || peers_.lost[peer].load(std::memory_order_acquire) == 0) return false;
-    pending = {.slot = 0, .status = Status::peer_lost, .stamp = 0};
-  }
-  replies_.release(slot);
-  return true;
+  // acquire: if an answer arrived before the peer was marked lost, the next test() sees it; this one returns
+  // false.
+  return replies_.test(pending, value, [&](Rank r) { return !own(r) && peers_.lost[raw(r)].load(std::memory_order_acquire) != 0; });
 }
 
-/// Under lane 0's lock. Queues, or acts in place; see wire.h.
+/// Under lane 0's lock. Queues the message, or acts at once; see wire.h.
 ucs_status_t UcxTransport::on_message(void* self, const void*, std::size_t, void* data, std::size_t bytes, const ucp_am_recv_param_t*) noexcept {
   auto& transport = *static_cast<UcxTransport*>(self);
-  // A peer is another process: what it wrote is checked before it is used as an index or a length.
+  // The sender is another process, so what it wrote is checked before it is used as an index or a length.
   KASANE_CHECK_OP(bytes, >=, sizeof(Head));
   KASANE_CHECK_OP(bytes, <=, kMaxWire);
   Head head;
@@ -857,8 +801,8 @@ ucs_status_t UcxTransport::on_message(void* self, const void*, std::size_t, void
 }
 
 void UcxTransport::arrived(const Head& head, std::span<const std::byte> payload) noexcept {
-  // relaxed: for the end, when this thread is the only one.
-  if (states_[head.from].heard.load(std::memory_order_relaxed) == 0) states_[head.from].heard.store(1, std::memory_order_relaxed);
+  // relaxed: read at the end only, when this thread is the only one.
+  if (states_[head.from].has_sent.load(std::memory_order_relaxed) == 0) states_[head.from].has_sent.store(1, std::memory_order_relaxed);
   switch (head.kind) {
     case Wire::message:
     case Wire::request:
@@ -866,92 +810,99 @@ void UcxTransport::arrived(const Head& head, std::span<const std::byte> payload)
       return inbox_.put(head, payload);
     case Wire::reply:
       KASANE_CHECK_OP(payload.size(), <=, kMaxAnswer);
-      replies_.answer(head.slot, head.stamp, head.value, payload);
-      return ring_messages();   // its requester may sleep while another thread came here
+      // false: the peer was marked lost too early, and the request was given up.
+      (void)replies_.answer(head.slot, head.stamp, head.value, payload);
+      return ring_messages();   // the requester may sleep while another thread runs this
     case Wire::credit:
-      states_[head.from].credits.fetch_add(static_cast<std::uint32_t>(head.value), std::memory_order_relaxed);  // relaxed: as take_credit()
+      // relaxed: as take_credit()
+      states_[head.from].credits.fetch_add(static_cast<std::uint32_t>(head.value), std::memory_order_relaxed);
       return;
     case Wire::ring:
       KASANE_CHECK_OP(head.name, <, 2);
-      return bells_[head.name].ring();
+      return bells()[head.name].ring();
     case Wire::bye:
-      states_[head.from].leaving.store(1, std::memory_order_relaxed);   // relaxed: looked at by who holds this lane's lock after us
+      // relaxed: readers hold this lane's lock after us
+      states_[head.from].leaving.store(1, std::memory_order_relaxed);
       return;
   }
   KASANE_CHECK(false, "a message of a kind that does not exist");
 }
 
-// ---- what was refused and must not be lost ---------------------------------------------------------------------------
+// ---- sends that were refused and are tried again ----------------------------------------------------------
 
 void UcxTransport::note_due() noexcept {
-  due_.store(1, std::memory_order_release);   // release: what is due, before the flag
+  due_.store(1, std::memory_order_release);   // release: what is due comes before the flag
   ring_messages();
 }
 
-bool UcxTransport::give_credits(std::uint32_t peer) noexcept {
-  auto& owed = states_[peer].owed;
-  // relaxed, here and below: a number that is passed on; the handlers' effects are ordered by nothing.
-  const std::uint32_t count = owed.exchange(0, std::memory_order_relaxed);
+bool UcxTransport::return_credits(std::uint32_t peer) noexcept {
+  auto& unreturned = states_[peer].unreturned;
+  // relaxed, here and below: a count; it orders nothing.
+  const std::uint32_t count = unreturned.exchange(0, std::memory_order_relaxed);
   if (count == 0) return true;
-  if (control(peer, {.from = raw(rank()), .kind = Wire::credit, .name = 0, .slot = 0, .unused = 0, .stamp = 0, .value = count})) return true;
-  owed.fetch_add(count, std::memory_order_relaxed);
+  if (control(peer, {.from = raw(rank()), .kind = Wire::credit, .value = count})) return true;
+  unreturned.fetch_add(count, std::memory_order_relaxed);
   return false;
 }
 
 bool UcxTransport::retry_replies() noexcept {
-  LateReply* entry = late_replies_.exchange(nullptr, std::memory_order_acquire);   // acquire: pairs with reply()
   bool all = true;
-  while (entry != nullptr) {
-    LateReply* next = entry->next.load(std::memory_order_relaxed);   // relaxed: the list is ours
-    const auto index = static_cast<std::size_t>(entry - late_);
+  for (UnsentReply* entry = unsent_replies_.take_all(); entry != nullptr;) {
+    UnsentReply* next = entry->next;
+    const auto index = static_cast<std::size_t>(entry - unsent_);
     const ReplyToken token{Rank{static_cast<std::uint32_t>(index / kReplySlots)}, static_cast<std::uint32_t>(index % kReplySlots), entry->stamp};
     if (!answer(token.requester, token.slot, token.stamp, entry->value)) {
       all = false;
-      LateReply* head = late_replies_.load(std::memory_order_relaxed);   // relaxed: a guess
-      do {
-        entry->next.store(head, std::memory_order_relaxed);              // relaxed: published by the next line
-      } while (!late_replies_.compare_exchange_weak(head, entry, std::memory_order_release, std::memory_order_relaxed));
+      unsent_replies_.push(entry);
     }
     entry = next;
   }
   return all;
 }
 
-/// True if something went out.
+/// True if something was sent.
 bool UcxTransport::retry_due() noexcept {
   if (due_.exchange(0, std::memory_order_acquire) == 0) return false;   // acquire: pairs with note_due()
   bool all = retry_replies();
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     if (r == raw(rank())) continue;
-    if (states_[r].owed.load(std::memory_order_relaxed) >= kCreditBatch) all = give_credits(r) && all;   // relaxed: as give_credits()
-    const std::uint32_t rings = states_[r].rings.exchange(0, std::memory_order_acquire);                 // acquire: pairs with wake()
+    // relaxed: as return_credits()
+    if (states_[r].unreturned.load(std::memory_order_relaxed) >= kCreditBatch) all = return_credits(r) && all;
+    // acquire: pairs with wake()
+    const std::uint32_t rings = states_[r].rings.exchange(0, std::memory_order_acquire);
     for (std::uint32_t d = 0; d < 2; ++d) {
-      if ((rings >> d & 1) != 0) wake(Rank{r}, Doorbell{d});   // notes itself again if it is refused
+      if ((rings >> d & 1) != 0) wake(Rank{r}, Doorbell{d});   // records the ring again if it is refused
     }
   }
-  if (!all) due_.store(1, std::memory_order_release);   // release: as note_due(), but whoever polls is awake
+  if (!all) due_.store(1, std::memory_order_release);   // release: as note_due(); the polling thread is awake
   return all;
 }
 
-// ---- progress ------------------------------------------------------------------------------------------------------
+// ---- progress ---------------------------------------------------------------------------------------------
 
 bool UcxTransport::poll() noexcept {
   const std::uint32_t me = thread_number(), mine = own_lane(me);
   auto& polls = lanes_[mine]->polls;
   const std::uint32_t number = polls.load(std::memory_order_relaxed) + 1;
-  polls.store(number, std::memory_order_relaxed);                                      // relaxed: a hint, may miss some
-  bool any = due_.load(std::memory_order_relaxed) != 0 && retry_due();                 // relaxed: a hint; retry_due() looks properly
-  // Everything comes to lane 0; another one has news only while something of its own is under way, or when a peer goes. Over TCP a look is a system call.
+  // relaxed: a hint, may miss some
+  polls.store(number, std::memory_order_relaxed);
+  // relaxed: a hint; retry_due() checks
+  bool any = due_.load(std::memory_order_relaxed) != 0 && retry_due();
+  // All messages arrive on lane 0. Another lane has events only while operations are outstanding there, or
+  // when a peer goes. Over TCP a poll is a system call.
   if (mine != 0 && (lanes_[mine]->busy() || (number % kIdleLaneEvery == 0 && lanes_[mine]->used()))) any = visit(mine) || any;
   any = visit(0) || any;
-  const std::uint32_t attention = attention_.load(std::memory_order_relaxed);          // relaxed: a hint; arm() finds what is missed
+  // relaxed: a hint; arm() finds the rest
+  const std::uint32_t event_lanes = event_lanes_.load(std::memory_order_relaxed);
   for (std::uint32_t i = 1; i < lanes_.size(); ++i) {
-    if (i != mine && (lanes_[i]->busy() || (attention >> i & 1) != 0)) any = visit(i) || any;
+    if (i != mine && (lanes_[i]->busy() || (event_lanes >> i & 1) != 0)) any = visit(i) || any;
   }
-  if (suspects_.load(std::memory_order_relaxed) != 0) settle_suspects();               // relaxed: seen in a later poll
+  // relaxed: a later poll sees it
+  if (any_suspect_.load(std::memory_order_relaxed) != 0) report_suspects();
   const bool ran = run_messages();
-  // A handler that asks for progress is told that there was none, as over shared memory; its lanes were looked after all the same.
-  if (gate_.load(std::memory_order_relaxed) == me + 1) return false;                    // relaxed: only our own number matters
+  // Inside a handler progress() returns false, as over shared memory. Its lanes were polled all the same.
+  // relaxed: only this thread's number matters
+  if (gate_.load(std::memory_order_relaxed) == me + 1) return false;
   return ran || any;
 }
 
@@ -959,15 +910,16 @@ bool UcxTransport::visit(std::uint32_t index) noexcept {
   Lane& lane = *lanes_[index];
   if (!lane.lock.try_lock()) return false;
   const std::uint32_t bit = std::uint32_t{1} << index;
-  if ((attention_.load(std::memory_order_relaxed) & bit) != 0) attention_.fetch_and(~bit, std::memory_order_relaxed);  // relaxed: a hint
-  Turn turn;
-  turn.runner = thread_number();
-  lane.turn(turn);
+  // relaxed, both: a hint
+  if ((event_lanes_.load(std::memory_order_relaxed) & bit) != 0) event_lanes_.fetch_and(~bit, std::memory_order_relaxed);
+  CompletionBatch batch;
+  batch.runner = thread_number();
+  lane.progress(batch);
   if (lane.any_failed()) [[unlikely]] take_failures(lane);
   unlock(lane);
-  turn.run();
-  if (turn.for_others) ring_messages();   // who posted it may sleep
-  return turn.moved;
+  batch.run();
+  if (batch.for_others) ring_messages();   // the thread that posted it may sleep
+  return batch.moved;
 }
 
 /// Under the lane's lock.
@@ -975,34 +927,41 @@ void UcxTransport::take_failures(Lane& lane) noexcept {
   ucs_status_t why = UCS_OK;
   for (Rank peer = lane.take_failed(why); peer != kNoRank; peer = lane.take_failed(why)) {
     lane.abandon(raw(peer));
-    // acq_rel: what arrived from it before, before; and the first to say so.
+    // acq_rel: what arrived from the peer comes before; and only the first thread reports it.
     if (peers_.lost[raw(peer)].exchange(1, std::memory_order_acq_rel) != 0) continue;
-    states_[raw(peer)].why.store(why, std::memory_order_relaxed);      // relaxed, both: published by suspects_
+    // relaxed, both: published by any_suspect_
+    states_[raw(peer)].why.store(why, std::memory_order_relaxed);
     states_[raw(peer)].suspect.store(1, std::memory_order_relaxed);
     peers_.lost_count.fetch_add(1, std::memory_order_release);         // release: the flag before its count
-    suspects_.store(1, std::memory_order_release);                     // release: as above
-    attention_.store(~std::uint32_t{0}, std::memory_order_relaxed);    // relaxed: a hint; every lane gives it up
-    ring_messages();                                                   // who waits for an answer of it sleeps in vain
+    any_suspect_.store(1, std::memory_order_release);                     // release: as above
+    // relaxed: a hint; every lane closes its endpoint
+    event_lanes_.store(~std::uint32_t{0}, std::memory_order_relaxed);
+    // threads that wait for an answer of it must wake
+    ring_messages();
   }
 }
 
-/// Reports peers that are lost, unless they have said bye: that may still lie unread in lane 0.
-void UcxTransport::settle_suspects() noexcept {
+/// Reports peers that are lost, unless they have sent bye. A bye may still be unread in lane 0.
+void UcxTransport::report_suspects() noexcept {
   Lane& inbound = *lanes_[0];
   if (!inbound.lock.try_lock()) return;
   for (int i = 0; i < kBatch && ucx_->ucp_worker_progress(inbound.worker()) != 0; ++i) {}
-  const bool some = suspects_.exchange(0, std::memory_order_acquire) != 0;   // acquire: pairs with take_failures()
+  // acquire: pairs with take_failures()
+  const bool some = any_suspect_.exchange(0, std::memory_order_acquire) != 0;
   unlock(inbound);
   if (!some) return;
   for (std::uint32_t r = 0; r < ranks(); ++r) {
-    if (states_[r].suspect.exchange(0, std::memory_order_relaxed) == 0) continue;   // relaxed: ordered by suspects_
-    if (states_[r].leaving.load(std::memory_order_relaxed) != 0) continue;          // relaxed: written under the lock that we held
+    // relaxed: ordered by any_suspect_
+    if (states_[r].suspect.exchange(0, std::memory_order_relaxed) == 0) continue;
+    // relaxed: written under the lock held above
+    if (states_[r].leaving.load(std::memory_order_relaxed) != 0) continue;
     report_lost(Rank{r}, ucx_->ucs_status_string(static_cast<ucs_status_t>(states_[r].why.load(std::memory_order_relaxed))));
   }
 }
 
-// No message is left lying: as in the shared-memory transport. Who finds the gate taken, and sleeps, does so with an activity that it read before;
-// who leaves the gate looks at both queues after it, and rings if one is not empty. Gate and queues are sequentially consistent.
+// No message is left unprocessed, as in the shared-memory transport. A thread that finds the gate taken, and
+// sleeps, has read the activity before. A thread that leaves the gate then looks at both queues, and rings if
+// one is not empty. Gate and queues are sequentially consistent.
 bool UcxTransport::run_messages() noexcept {
   if (!messages_wait()) return false;
   std::uint32_t nobody = 0;
@@ -1018,65 +977,62 @@ bool UcxTransport::run_batch() noexcept {
   bool any = false;
   for (int n = 0; n < kBatch; ++n) {
     const Arrived* message = inbox_.front();
-    const Arrived* own_message = own_messages_->front();
+    const OwnMessage* own_message = own_messages_.front();
     if (message == nullptr && own_message == nullptr) return any;
     any = true;
     if (message != nullptr) {
-      run(message->head, {message->payload, message->bytes});
       const std::uint32_t from = message->head.from;
+      run_handler(message->head.name, from, {message->payload, message->bytes}, message->head.slot, message->head.stamp);
       inbox_.pop();
-      // relaxed: as give_credits()
-      if (states_[from].owed.fetch_add(1, std::memory_order_relaxed) + 1 >= kCreditBatch && !give_credits(from)) note_due();
+      // relaxed: as return_credits()
+      if (states_[from].unreturned.fetch_add(1, std::memory_order_relaxed) + 1 >= kCreditBatch && !return_credits(from)) note_due();
     }
     if (own_message != nullptr) {
-      run(own_message->head, {own_message->payload, own_message->bytes});
-      own_messages_->pop();
+      run_handler(own_message->handler, raw(rank()), {own_message->payload, own_message->bytes}, own_message->slot, own_message->stamp);
+      own_messages_.pop();
     }
   }
   return any;
 }
 
-void UcxTransport::run(const Head& head, std::span<const std::byte> payload) noexcept {
-  const HandlerEntry& handler = handlers_[head.name];
-  KASANE_CHECK(handler.fn != nullptr, "a message for a handler that was never set");
-  const Rank from{head.from};
-  handler.fn(handler.context, Message{.from = from, .payload = payload, .token = {.requester = from, .slot = head.slot, .stamp = head.stamp}});
-}
-
-// ---- doorbells -----------------------------------------------------------------------------------------------------
+// ---- doorbells --------------------------------------------------------------------------------------------
 
 /// In the watcher's thread.
 void UcxTransport::on_event(void* self, std::uint32_t index) noexcept {
   auto& transport = *static_cast<UcxTransport*>(self);
-  transport.attention_.fetch_or(std::uint32_t{1} << index, std::memory_order_relaxed);   // relaxed: the ring publishes it
-  transport.lanes_[index]->lock.heard();
+  // relaxed: the ring publishes it
+  transport.event_lanes_.fetch_or(std::uint32_t{1} << index, std::memory_order_relaxed);
+  transport.lanes_[index]->lock.event_taken();
   transport.ring_messages();
 }
 
 bool UcxTransport::arm() noexcept {
   if (due_.load(std::memory_order_acquire) != 0) return false;   // acquire: pairs with note_due()
-  // relaxed: whoever holds the gate looks again when it leaves it.
+  // relaxed: the thread that holds the gate looks again when it leaves it.
   if (messages_wait() && gate_.load(std::memory_order_relaxed) == 0) return false;
   for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = *lanes_[i];
     if (i != 0 && !lane.used()) continue;       // its first endpoint rings
-    if (!lane.lock.lock_or_want()) continue;    // who holds it rings when it lets go
+    if (!lane.lock.lock_or_request_ring()) continue;    // the lock's holder rings when it unlocks
     const bool armed = lane.arm();
     if (armed && lane.lock.listen()) watcher_.enable(lane.event_fd(), i);
     unlock(lane);
     if (armed) continue;
-    // Arming takes events off the descriptor, maybe before the watcher has heard of them: who sleeps already, or is about to, is told in its place.
+    // Arming takes events off the descriptor, maybe before the watcher has seen them. So this thread rings in
+    // the watcher's place, for threads that sleep or are about to.
     ring_messages();
-    attention_.fetch_or(std::uint32_t{1} << i, std::memory_order_relaxed);   // relaxed: for this thread's own next poll
+    // relaxed: for this thread's next poll
+    event_lanes_.fetch_or(std::uint32_t{1} << i, std::memory_order_relaxed);
     return false;
   }
-  return !messages_wait();   // arming makes progress: what came with it has no event any more
+  return !messages_wait();   // arming makes progress; messages that it received cause no further event
 }
 
 void UcxTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
-  Bell& bell = bells_[raw(d)];
+  Bell& bell = bells()[raw(d)];
   if (d != Doorbell::messages) return bell.sleep(seen, timeout_ns);
-  // While others poll all the time, an armed lane would make the watcher and us run for each arrival that they take anyway.
+  // While other threads poll all the time, they take the arrivals anyway. An armed lane would only make the
+  // watcher and this thread run for each of them.
   std::uint32_t polls = 0;
   const std::uint32_t mine = own_lane(thread_number());
   for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
@@ -1090,9 +1046,10 @@ void UcxTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns
 
 void UcxTransport::wake(Rank to, Doorbell d) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
-  if (own(to)) return bells_[raw(d)].ring();
-  if (control(raw(to), {.from = raw(rank()), .kind = Wire::ring, .name = static_cast<std::uint16_t>(raw(d)), .slot = 0, .unused = 0, .stamp = 0, .value = 0})) return;
-  states_[raw(to)].rings.fetch_or(std::uint32_t{1} << raw(d), std::memory_order_release);   // release: what is to be seen, before the ring
+  if (own(to)) return bells()[raw(d)].ring();
+  if (control(raw(to), {.from = raw(rank()), .kind = Wire::ring, .name = static_cast<std::uint16_t>(raw(d))})) return;
+  // release: what the woken thread must see comes before the ring.
+  states_[raw(to)].rings.fetch_or(std::uint32_t{1} << raw(d), std::memory_order_release);
   note_due();
 }
 

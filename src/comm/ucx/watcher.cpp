@@ -23,8 +23,8 @@ constexpr std::uint64_t kStop = ~std::uint64_t{0};
 
 }  // namespace
 
-Result<void> Watcher::start(Heard heard, void* context) {
-  heard_ = heard;
+Result<void> Watcher::start(OnEvent on_event, void* context) {
+  on_event_ = on_event;
   context_ = context;
   epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
   stop_ = ::eventfd(0, EFD_CLOEXEC);
@@ -72,8 +72,9 @@ void Watcher::loop() const noexcept {
     const int n = ::epoll_wait(epoll_, events, 8, -1);
     for (int i = 0; i < n; ++i) {
       if (events[i].data.u64 == kStop) return;
-      // An event without EPOLLIN (a descriptor added but not enabled reports errors too) disabled it just the same.
-      heard_(context_, static_cast<std::uint32_t>(events[i].data.u64));
+      // Every event disabled the descriptor, also one without EPOLLIN (an error on a descriptor that was
+      // added but not enabled).
+      on_event_(context_, static_cast<std::uint32_t>(events[i].data.u64));
     }
   }
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread that turns events of UCX's descriptors into rings of the messages doorbell, so that one sleep serves both. It sleeps in
-// epoll_wait; a descriptor is reported once and then disabled until somebody who goes to sleep enables it again (lane_lock.h).
+// The thread that rings the messages doorbell when a descriptor of UCX has an event, so that one sleep serves
+// both. It sleeps in epoll_wait. A descriptor is reported once and is then disabled until a thread that goes
+// to sleep enables it again (lane_lock.h).
 //
-// Thread safety: enable() from any thread, async-signal-safe. The thread blocks all signals and does nothing but system calls and atomics.
+// Thread safety: enable() from any thread, async-signal-safe. The thread blocks all signals and uses only
+// system calls and atomics.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +16,15 @@ namespace kasane::comm::ucx {
 
 class Watcher {
  public:
-  /// heard(context, index): descriptor `index` had an event and is disabled now.
-  using Heard = void (*)(void* context, std::uint32_t index) noexcept;
+  /// on_event(context, index): descriptor `index` had an event and is disabled now.
+  using OnEvent = void (*)(void* context, std::uint32_t index) noexcept;
 
   Watcher() = default;
   ~Watcher() { stop(); }
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
-  Result<void> start(Heard, void* context);
+  Result<void> start(OnEvent, void* context);
   void stop() noexcept;
   /// Adds fd, disabled.
   Result<void> add(int fd, std::uint32_t index);
@@ -32,7 +34,7 @@ class Watcher {
   void loop() const noexcept;
   int epoll_ = -1;
   int stop_ = -1;
-  Heard heard_ = nullptr;
+  OnEvent on_event_ = nullptr;
   void* context_ = nullptr;
   std::thread thread_;
 };

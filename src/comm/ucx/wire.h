@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks say to each other in active messages of UCX: a head, then the payload, in one piece.
+// The active messages that ranks send each other over UCX: a head, then the payload, in one piece.
 //
-// | kind    | name (handler, slot)      | stamp, value           | who acts on it, where                                             |
-// |---------|---------------------------|------------------------|-------------------------------------------------------------------|
-// | message | handler                   |                        | copied; the handler runs later, through the gate; costs a credit  |
-// | request | handler, slot of requester| stamp                  | as message; the token is (from, slot, stamp)                      |
-// | reply   | slot                      | stamp; value = answer  | in place: the slot is filled, the messages doorbell rung; the     |
-// |         |                           |                        | payload are bytes that the answer brings along                    |
-// | credit  |                           | value = messages       | in place: that many more may be sent                              |
-// | ring    | doorbell                  |                        | in place                                                          |
-// | bye     |                           |                        | in place: the sender closes its endpoints; no failure             |
+// | kind    | name             | stamp, value          | what the receiver does                            |
+// |---------|------------------|-----------------------|---------------------------------------------------|
+// | message | handler          |                       | copies it; the handler runs later, through the    |
+// |         |                  |                       | gate; costs a credit                              |
+// | request | handler          | stamp; with the slot  | as message; the token is (from, slot, stamp)      |
+// | reply   | (slot)           | stamp; value = answer | at once: fills the slot, rings the messages       |
+// |         |                  |                       | doorbell; the payload are the answer's bytes      |
+// | credit  |                  | value = messages      | at once: it may send that many more               |
+// | ring    | doorbell         |                       | at once                                           |
+// | bye     |                  |                       | at once: the sender closes its endpoints; this is |
+// |         |                  |                       | no failure                                        |
 //
-// "In place" is under the inbound lane's lock and never needs the gate: a fault handler that interrupted a message handler gets its answer.
+// "At once" is under lane 0's lock and never needs the gate, so a fault handler that interrupted a message
+// handler gets its answer.
 #pragma once
 
 #include <algorithm>
@@ -27,19 +30,20 @@ enum class Wire : std::uint16_t { message, request, reply, credit, ring, bye };
 struct Head {
   std::uint32_t from;
   Wire kind;
-  std::uint16_t name;
-  std::uint32_t slot;
-  std::uint32_t unused;
-  std::uint64_t stamp;
-  std::uint64_t value;
+  std::uint16_t name = 0;
+  std::uint32_t slot = 0;
+  std::uint32_t unused = 0;
+  std::uint64_t stamp = 0;
+  std::uint64_t value = 0;
 };
 static_assert(sizeof(Head) == 32);
 
 inline constexpr std::size_t kMaxWire = sizeof(Head) + std::max(kMaxPayload, kMaxAnswer);
 
-/// Messages and requests that one rank may have on the way to another, or waiting there for their handlers.
+/// The most messages and requests of one rank that are in flight to another, or wait there for their
+/// handlers.
 inline constexpr std::uint32_t kCredits = 256;
-/// Credits are given back so many at a time.
+/// Credits are returned in batches of so many.
 inline constexpr std::uint32_t kCreditBatch = kCredits / 4;
 inline constexpr std::uint32_t kReplySlots = 1024;
 

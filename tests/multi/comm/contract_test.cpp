@@ -544,8 +544,8 @@ TEST_P(Contract, APatientRequestIsAnsweredOnce) {
     env.all.barrier();
     auto ops = env.blocking();
     const auto payload = pattern(100, env.me());
-    for (const std::uint32_t patience_ns : {0u, 1u, kPatienceNs}) {
-      for (std::uint32_t r = 0; r < env.ranks(); ++r) EXPECT_EQ(ops.request(Rank{r}, kEcho, payload, patience_ns), checksum(payload));
+    for (const std::uint32_t doorbell_delay_ns : {0u, 1u, kDoorbellDelayNs}) {
+      for (std::uint32_t r = 0; r < env.ranks(); ++r) EXPECT_EQ(ops.request(Rank{r}, kEcho, payload, doorbell_delay_ns), checksum(payload));
     }
     if (env.kind == Kind::shm) {   // one for each that is patient with another rank; of the last two, the second is not where the first was in vain
       EXPECT_GE(nudges.load(), env.ranks() - 1);

@@ -22,10 +22,10 @@
 #include "comm/collectives.h"
 #include "comm/out_of_band.h"
 #include "comm/shm/shm_transport.h"
-#include "comm/sim/sim.h"
 #include "comm/ucx/ucx_transport.h"
 #include "support/multi_rank.h"
 #include "support/service_thread.h"
+#include "support/sim/sim.h"
 
 namespace kasane::comm::test {
 

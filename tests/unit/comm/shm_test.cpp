@@ -196,7 +196,7 @@ TEST_F(ShmDeathTest, ARequestIsAnsweredOnce) {
   }, transport_.get());
   PendingReply pending;
   ASSERT_EQ(transport_->request(Rank{0}, kEcho, {}, pending), Post::pending);
-  EXPECT_DEATH(transport_->progress(), "state");
+  EXPECT_DEATH(transport_->progress(), "answered twice");
 }
 
 TEST_F(ShmDeathTest, AnAnswerIsTakenOnce) {

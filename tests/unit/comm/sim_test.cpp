@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "comm/batch.h"
 #include "comm/blocking.h"
 #include "comm/collectives.h"
 #include "comm/requests.h"
-#include "comm/sim/sim.h"
-#include "comm/batch.h"
+#include "support/sim/sim.h"
 
 namespace kasane::comm::sim {
 namespace {

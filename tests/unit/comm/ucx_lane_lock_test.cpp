@@ -26,7 +26,7 @@ struct Rank {
   Word<std::uint32_t> readable{0};
   Word<std::uint32_t> enabled{0};     ///< the watcher's epoll listens
   std::uint32_t taken = 0;            ///< under the lock
-  bool rings_when_unlocked = true, rings_when_heard = true, rings_when_busy = true, wants = true;
+  bool rings_when_unlocked = true, rings_when_event_taken = true, rings_when_busy = true, wants = true;
 
   void ring() { bell.fetch_add(1, kOrder); }
   void unlock() {
@@ -42,8 +42,8 @@ struct Rank {
   /// One look of the watcher: epoll_wait reports a descriptor that is readable and enabled, and disables it.
   void watcher() {
     if (readable.load(kOrder) == 0 || enabled.exchange(0, kOrder) == 0) return;
-    if (rings_when_heard) {
-      lock.heard();
+    if (rings_when_event_taken) {
+      lock.event_taken();
       ring();
     }
   }
@@ -56,7 +56,7 @@ struct Rank {
   bool goes_to_sleep(std::uint32_t& seen) {
     seen = bell.load(kOrder);
     poller();
-    if (wants ? lock.lock_or_want() : lock.try_lock()) {
+    if (wants ? lock.lock_or_request_ring() : lock.try_lock()) {
       const std::uint32_t before = taken;
       progress();
       bool ready = taken == before;
@@ -143,7 +143,7 @@ bool some_schedule_loses(void (*spoil)(Rank&)) {
 
 TEST(LaneLock, WithoutAnyOfItsPartsAnArrivalIsLost) {
   EXPECT_TRUE(some_schedule_loses([](Rank& r) { r.rings_when_unlocked = false; }));
-  EXPECT_TRUE(some_schedule_loses([](Rank& r) { r.rings_when_heard = false; }));
+  EXPECT_TRUE(some_schedule_loses([](Rank& r) { r.rings_when_event_taken = false; }));
   EXPECT_TRUE(some_schedule_loses([](Rank& r) { r.wants = false; }));
   EXPECT_TRUE(some_schedule_loses([](Rank& r) { r.rings_when_busy = false; }));
 }
@@ -152,13 +152,13 @@ TEST(LaneLock, IsTriedAndTellsWhoeverLetsGo) {
   LaneLock<> lock;
   EXPECT_TRUE(lock.try_lock());
   EXPECT_FALSE(lock.try_lock());
-  EXPECT_FALSE(lock.lock_or_want());
+  EXPECT_FALSE(lock.lock_or_request_ring());
   EXPECT_TRUE(lock.unlock());
-  EXPECT_TRUE(lock.lock_or_want());
+  EXPECT_TRUE(lock.lock_or_request_ring());
   EXPECT_FALSE(lock.unlock());
   EXPECT_TRUE(lock.listen());
   EXPECT_FALSE(lock.listen());
-  lock.heard();
+  lock.event_taken();
   EXPECT_TRUE(lock.listen());
 }
 

@@ -86,7 +86,7 @@ TEST(AnswerStack, NotesThatAreSetAreReadByWhoeverTakesTheNode) {
     auto take = [&] {
       for (std::uint32_t id = owed.take_all(); id != owed.kEnd;) {
         const std::uint32_t next = owed.node(id).next;
-        owed.forget_notes(0);
+        owed.take_flow_control(0);
         read += credits.exchange(0, std::memory_order_seq_cst);
         id = next;
       }
@@ -94,7 +94,7 @@ TEST(AnswerStack, NotesThatAreSetAreReadByWhoeverTakesTheNode) {
     for (int i = 0; i < 2; ++i) {
       s.thread([&] {
         credits.fetch_add(1, std::memory_order_seq_cst);
-        owed.notes(0);
+        owed.flow_control(0);
       });
     }
     s.thread([&] { take(); });
@@ -129,13 +129,13 @@ TEST(AnswerStack, ANodeSaysWhomItAnswers) {
   owed.open(2, 5);
   owed.reply(2, 5, 77);
   owed.operation(1, 7, 78);
-  owed.notes(0);
+  owed.flow_control(0);
   std::vector<AnswerStack<>::Meaning> all;
   for (std::uint32_t id = owed.take_all(); id != owed.kEnd; id = owed.node(id).next) all.push_back(owed.meaning(id));
   ASSERT_EQ(all.size(), 3u);
   EXPECT_TRUE(all[0].peer == 2 && all[0].about == AnswerStack<>::About::reply && all[0].slot == 5);
   EXPECT_TRUE(all[1].peer == 1 && all[1].about == AnswerStack<>::About::operation && all[1].slot == 7);
-  EXPECT_TRUE(all[2].peer == 0 && all[2].about == AnswerStack<>::About::notes);
+  EXPECT_TRUE(all[2].peer == 0 && all[2].about == AnswerStack<>::About::flow_control);
 }
 
 TEST(AnswerStackDeathTest, ASecondAnswerToARequestIsABug) {
@@ -164,7 +164,7 @@ TEST(OpRing, AFenceEndsAfterWhatWasPostedBeforeIt) {
     int ended = 0, fenced_after = -1;
     auto gate = [&] {
       for (std::uint16_t i = 0; i < 4; ++i) {
-        const Operation* op = ring.under_way(i);
+        const RmaOperation* op = ring.under_way(i);
         if (op == nullptr || op->fence) continue;
         ring.end(i);
         ++ended;

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/assert.h"
-#include "comm/sim/sim.h"
 #include "support/sanitized.h"
+#include "support/sim/sim.h"
 #include "unit/gas/counting_transport.h"
 #include "unit/gas/sim_job.h"
 

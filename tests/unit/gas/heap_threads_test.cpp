@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/assert.h"
-#include "comm/sim/sim.h"
 #include "gas/heap.h"
+#include "support/sim/sim.h"
 
 namespace kasane::gas {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job of ranks over the simulated network for tests of gas: frames, directory, address cache, mover, giver and direct access, without coherence.
-// Thread safety: none (comm/sim).
+// Thread safety: none (as the simulator).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/assert.h"
-#include "comm/sim/sim.h"
 #include "gas/access.h"
 #include "gas/giver.h"
+#include "support/sim/sim.h"
 #include "unit/gas/counting_transport.h"
 
 namespace kasane::gas::test {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of comm/mpi/module.h over one MPI. Nothing but MPI and the table: no other part of Kasane is linked in.
+// The table of comm/mpi/module.h over one MPI. It contains nothing but MPI calls: no other part of Kasane is
+// linked in.
 #include "comm/mpi/module.h"
 
 #include <mpi.h>
@@ -9,20 +10,22 @@
 #include <type_traits>
 
 #if defined(OMPI_MAJOR_VERSION)
-/// Open MPI's own (opal/runtime/opal_progress.h): whether it gives the core away when it finds nothing to do, and did before. Weak: without it nothing is changed.
+/// Open MPI's own (opal/runtime/opal_progress.h): sets whether a call that finds nothing to do yields the
+/// core, and returns the old setting. Weak: without it nothing is changed.
 extern "C" [[gnu::weak]] bool opal_progress_set_yield_when_idle(bool);
 #endif
 
 namespace kasane::comm::mpi {
 namespace {
 
-// Where ranks are more than cores Open MPI gives the core away in every call that finds nothing. Ours are made under a lock: whoever then runs instead waits for it. So it must not;
-// Kasane's waiters do so themselves, without the lock. But calls that wait for other ranks should.
+// Where there are more ranks than cores, Open MPI yields the core in every call that finds nothing. Kasane
+// calls it under a lock, for which the thread that runs instead would wait. So it must not yield; Kasane's
+// waiters yield by themselves, without the lock. Calls that wait for other ranks should yield.
 
-/// True: Open MPI was told so, by its launcher or the user.
+/// True: the launcher or the user told Open MPI to yield.
 bool g_may_yield = false;   // written before the table is used, under the library's lock
 
-/// What it was.
+/// The old setting.
 bool set_yield([[maybe_unused]] bool to) noexcept {
 #if defined(OMPI_MAJOR_VERSION)
   if (&opal_progress_set_yield_when_idle != nullptr) return opal_progress_set_yield_when_idle(to);
@@ -30,7 +33,7 @@ bool set_yield([[maybe_unused]] bool to) noexcept {
   return false;
 }
 
-/// Round calls that wait for other ranks.
+/// Around calls that wait for other ranks.
 struct Yielding {
   Yielding() noexcept {
     if (g_may_yield) set_yield(true);
@@ -64,7 +67,7 @@ int count_of(std::uint32_t bytes) noexcept { return static_cast<int>(bytes); }
 int rank_of(std::uint32_t rank) noexcept { return static_cast<int>(rank); }
 MPI_Aint place_of(std::uint64_t offset) noexcept { return static_cast<MPI_Aint>(offset); }
 
-/// Keeps the request that call(MPI_Request*) starts.
+/// Stores the request that call(MPI_Request*) starts.
 template <class Call>
 int start(Request* request, const Call& call) noexcept {
   MPI_Request native_request = MPI_REQUEST_NULL;
@@ -85,7 +88,8 @@ int init(int* argc, char*** argv, bool* ours_to_end, bool* level_ok) {
   *ours_to_end = initialised == 0;
   const int code = initialised == 0 ? MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level) : MPI_Query_thread(&level);
   *level_ok = level >= MPI_THREAD_SERIALIZED;
-  if (*ours_to_end) g_may_yield = set_yield(false);   // a program that has initialised the MPI itself calls it, too
+  // not if the program initialised the MPI: then it calls it, too
+  if (*ours_to_end) g_may_yield = set_yield(false);
   return code;
 }
 
@@ -193,7 +197,7 @@ int window(Communicator c, void* base, std::uint64_t bytes, Window* out) {
   MPI_Win win = MPI_WIN_NULL;
   int code = MPI_Win_create(base, place_of(bytes), 1, MPI_INFO_NULL, of(c), &win);
   if (code == MPI_SUCCESS) code = MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
-  // Nothing else ever locks it: no conflict to check for.
+  // No other origin ever locks it, so there is no conflict to check for.
   if (code == MPI_SUCCESS) code = MPI_Win_lock_all(MPI_MODE_NOCHECK, win);
   *out = ours<Window>(win);
   return code;
@@ -241,7 +245,8 @@ constexpr const char* kName = "MPI";
 }  // namespace
 
 extern "C" {
-[[gnu::visibility("default")]] extern const Module kasane_mpi_module;   // a constant has internal linkage otherwise
+  // A constant has internal linkage otherwise.
+  [[gnu::visibility("default")]] extern const Module kasane_mpi_module;
 const Module kasane_mpi_module = {
     .abi = kModuleAbi,
     .bytes = sizeof(Module),

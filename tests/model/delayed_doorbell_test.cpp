@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A patient request (docs/design/sched.md, "Asking a rank at work") in every order of every access: the requester sends, nudges, watches for its answer and
+// A request with a delayed doorbell (docs/design/sched.md, "Asking a rank at work") in every order of every access: the requester sends, nudges, watches for its answer and
 // at last rings; a worker of the other rank answers at a fork, or never forks again; its service thread sleeps; and another of its threads, which waits for
 // something else, runs handlers but serves nothing. The accesses are those of comm/shm (request,
 // test, reply), sched::Scheduler::answer and dsm::Coherence (on_release, answer, serve), one step each; all are sequentially consistent there.
@@ -18,7 +18,7 @@ namespace {
 
 enum class Without : std::uint8_t {
   none,
-  ring_after_patience,   ///< the requester goes on watching for ever
+  ring_after_delay,   ///< the requester goes on watching for ever
   stop_before_look,      ///< it stops watching only after its last look
   state_before_watched,  ///< the responder looks who watches before it answers
   note_before_look,      ///< the handler looks for somebody who will serve before it notes what is asked
@@ -30,7 +30,7 @@ struct Server {
   std::uint8_t at, seen, saw, unwatched;
 };
 
-struct Patient {
+struct DelayedDoorbell {
   Without without = Without::none;
 
   struct State {
@@ -79,12 +79,12 @@ struct Patient {
         n.asked_bit = 1;
         n.requester = kWatch;
         return emit(n, step);
-      case kWatch:   // patience ends at some time
+      case kWatch:   // the delay ends at some time
         if (s.answered) {
           n.requester = kDone;
           return emit(n, step);
         }
-        if (without == Without::ring_after_patience) return;
+        if (without == Without::ring_after_delay) return;
         n.requester = without == Without::stop_before_look ? kRing : kStop;
         return emit(n, step);
       case kStop:
@@ -179,21 +179,21 @@ struct Patient {
 };
 
 Outcome walk(Without without) {
-  const Outcome o = explore(Patient{without}, {});
+  const Outcome o = explore(DelayedDoorbell{without}, {});
   std::cout << o.report() << "\n";
   return o;
 }
 
-TEST(PatientRequest, IsAnsweredWhateverTheWorkerDoes) {
+TEST(DelayedDoorbellRequest, IsAnsweredWhateverTheWorkerDoes) {
   const Outcome o = walk(Without::none);
   EXPECT_TRUE(o.ok());
   EXPECT_GE(o.endings, 1u);
 }
 
-class PatientRequestWithout : public testing::TestWithParam<Without> {};
-TEST_P(PatientRequestWithout, MayNeverBeAnswered) { EXPECT_EQ(walk(GetParam()).verdict, Verdict::deadlock); }
-INSTANTIATE_TEST_SUITE_P(Rules, PatientRequestWithout,
-                         testing::Values(Without::ring_after_patience, Without::stop_before_look, Without::state_before_watched, Without::note_before_look,
+class DelayedDoorbellWithout : public testing::TestWithParam<Without> {};
+TEST_P(DelayedDoorbellWithout, MayNeverBeAnswered) { EXPECT_EQ(walk(GetParam()).verdict, Verdict::deadlock); }
+INSTANTIATE_TEST_SUITE_P(Rules, DelayedDoorbellWithout,
+                         testing::Values(Without::ring_after_delay, Without::stop_before_look, Without::state_before_watched, Without::note_before_look,
                                          Without::word_before_serve));
 
 }  // namespace

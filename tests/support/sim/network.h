@@ -14,8 +14,8 @@
 #include <memory>
 #include <vector>
 
-#include "comm/sim/chance.h"
-#include "comm/sim/sim.h"
+#include "support/sim/chance.h"
+#include "support/sim/sim.h"
 #include "comm/transport.h"
 
 namespace kasane::comm::sim {
@@ -96,6 +96,7 @@ class Network {
   std::vector<Event> under_way_;
   std::vector<std::size_t> eligible_;           ///< indices into under_way_
   std::map<std::uint64_t, Operation> operations_;
+  std::unique_ptr<Bells[]> bells_;              ///< by rank
   std::vector<std::unique_ptr<SimTransport>> transports_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See network.h.
-#include "comm/sim/network.h"
+#include "support/sim/network.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,21 +9,24 @@
 
 #include "base/assert.h"
 #include "comm/cpu_atomic.h"
+#include "comm/mailbox.h"
+#include "comm/mailbox_replies.h"
 
 namespace kasane::comm::sim {
 
 /// What one rank sees of the network, and what waits at it.
-class SimTransport final : public Transport {
+class SimTransport final : public MailboxTransport {
  public:
-  SimTransport(Network& net, Rank rank, std::uint32_t ranks, const SimOptions& options)
-      : Transport(rank, ranks), net_(net), by_messages_(options.says_by_messages), slots_(options.reply_slots) {}
+  SimTransport(Network& net, Rank rank, std::uint32_t ranks, Bells& bells, const SimOptions& options)
+      : MailboxTransport(rank, ranks, bells), net_(net), by_messages_(options.says_by_messages), replies_(options.reply_slots) {
+    KASANE_CHECK(replies_.reserve_bytes(), "no memory for answers");
+  }
 
   Facts facts() const noexcept override {
     return {.name = "sim", .target_cpu_needed = by_messages_, .puts_need_target = by_messages_, .atomics_coherent_with_cpu = true, .completes_inline = false,
             .answers_bring = true};
   }
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
-  std::byte* mapped(Rank r, RegionId id) const noexcept override;
   Post read(RemoteAddr from, void* to, std::size_t bytes, Completion* done) noexcept override;
   Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion* done) noexcept override;
   Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
@@ -31,61 +34,42 @@ class SimTransport final : public Transport {
   Post atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
               Completion* done, Width width) noexcept override;
   Post fence(Rank target, Completion* done) noexcept override;
-  void set_handler(HandlerId, Handler, void* context) noexcept override;
   Post send(Rank to, HandlerId, std::span<const std::byte> payload) noexcept override;
   Post request(Rank to, HandlerId, std::span<const std::byte> payload, PendingReply&) noexcept override;
   void reply(ReplyToken token, std::uint64_t value) noexcept override { reply_with(token, value, {}); }
   void reply_with(ReplyToken, std::uint64_t value, std::span<const std::byte> bytes) noexcept override;
   bool test(PendingReply&, std::uint64_t* value) noexcept override;
   bool poll() noexcept override;
-  std::uint32_t activity(Doorbell d) const noexcept override { return activity_[raw(d)]; }
   void sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept override;
   void wake(Rank r, Doorbell d) noexcept override;
 
  private:
   friend class Network;
-  struct Region {
-    std::byte* local = nullptr;
-    std::size_t bytes = 0;
-  };
-  struct HandlerEntry {
-    Handler fn = nullptr;
-    void* context = nullptr;
-  };
-  struct Slot {
-    enum class State : std::uint8_t { free, waiting, replying, answered } state = State::free;
-    std::uint64_t stamp = 0;
-    std::uint64_t value = 0;
-    std::vector<std::byte> brought;
-  };
-
   SimTransport& peer(Rank r) const noexcept {
     KASANE_CHECK_OP(raw(r), <, ranks());
     return *net_.transports_[raw(r)];
   }
-  std::byte* address(RemoteAddr at, std::size_t bytes) const noexcept;
+  std::byte* address(RemoteAddr at, std::size_t bytes) const noexcept { return peer(at.rank).here(at, bytes); }
   Post put(Rank to, HandlerId, std::span<const std::byte> payload, ReplyToken token) noexcept;
   void receive(Event event);
   void run(Event& event) const;
-  Slot& slot(std::uint32_t index, std::uint64_t stamp) noexcept;
 
   Network& net_;
   const bool by_messages_;
-  std::array<Region, kMaxRegions> regions_{};
-  std::array<HandlerEntry, kMaxHandlers> handlers_{};
-  std::vector<Slot> slots_;
+  ReplySlots replies_;
   std::deque<Event> due_;              ///< completions and messages that have arrived
   std::uint32_t incoming_ = 0;         ///< messages under way to us or due
   std::uint32_t operations_ = 0;       ///< posted by us, not completed
-  std::uint32_t activity_[2] = {0, 0};
   bool in_progress_ = false;
 };
 
 // ---- the network -------------------------------------------------------------------------------------------------
 
 Network::Network(std::uint32_t ranks, const SimOptions& options, Dice& dice, Trace& trace, Sleeper& sleeper)
-    : options_(options), dice_(dice), trace_(trace), sleeper_(sleeper) {
-  for (std::uint32_t r = 0; r < ranks; ++r) transports_.push_back(std::make_unique<SimTransport>(*this, Rank{r}, ranks, options_));
+    : options_(options), dice_(dice), trace_(trace), sleeper_(sleeper), bells_(new Bells[ranks]()) {
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    transports_.push_back(std::make_unique<SimTransport>(*this, Rank{r}, ranks, bells_[r], options_));
+  }
 }
 
 Network::~Network() = default;
@@ -193,12 +177,9 @@ void Network::happen(Event& event) {
     case Event::Kind::message: return transports_[event.to]->receive(std::move(event));
     case Event::Kind::reply: {
       SimTransport& requester = *transports_[event.to];
-      SimTransport::Slot& slot = requester.slot(event.token.slot, event.token.stamp);
-      slot.state = SimTransport::Slot::State::answered;
-      slot.value = event.operand;
       const auto* const bytes = reinterpret_cast<const std::byte*>(event.payload.data());
-      slot.brought.assign(bytes, bytes + event.bytes);
-      ++requester.activity_[raw(Doorbell::messages)];
+      KASANE_CHECK(requester.replies_.answer(event.token.slot, event.token.stamp, event.operand, {bytes, event.bytes}), "a request was answered twice");
+      requester.ring_messages();
       return;
     }
   }
@@ -229,27 +210,10 @@ void Network::finish_piece(const Event& event) {
 // ---- one rank ----------------------------------------------------------------------------------------------------
 
 Result<void> SimTransport::attach(RegionId id, int /*fd*/, std::byte* local, std::size_t bytes) {
-  if (raw(id) >= kMaxRegions || bytes == 0 || local == nullptr || regions_[raw(id)].bytes != 0) {
-    return fail(Errc::invalid_argument, "attach of region " + std::to_string(raw(id)) + " with " + std::to_string(bytes) +
-                                            " bytes: out of range, empty or attached already");
-  }
-  regions_[raw(id)] = {.local = local, .bytes = bytes};
+  KASANE_TRY(may_attach(id, local, bytes));
+  (void)new_region(id, local);   // no peer's, though it would be reachable: who uses the network must feel it
+  publish(id, bytes);
   return {};
-}
-
-std::byte* SimTransport::mapped(Rank r, RegionId id) const noexcept {
-  KASANE_CHECK_OP(raw(id), <, kMaxRegions);
-  // Never a peer's, though it would be reachable: who uses the network must feel it.
-  return r == rank() ? regions_[raw(id)].local : nullptr;
-}
-
-std::byte* SimTransport::address(RemoteAddr at, std::size_t bytes) const noexcept {
-  KASANE_CHECK_OP(raw(at.region), <, kMaxRegions);
-  const Region& region = peer(at.rank).regions_[raw(at.region)];
-  KASANE_CHECK(region.bytes != 0, "the region is not attached");
-  KASANE_CHECK_OP(at.offset, <=, region.bytes);
-  KASANE_CHECK_OP(bytes, <=, region.bytes - at.offset);
-  return region.local + at.offset;
 }
 
 Post SimTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion* done) noexcept {
@@ -291,14 +255,8 @@ Post SimTransport::fence(Rank target, Completion* done) noexcept {
   return Post::pending;
 }
 
-void SimTransport::set_handler(HandlerId id, Handler fn, void* context) noexcept {
-  KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
-  handlers_[raw(id)] = {fn, context};
-}
-
 Post SimTransport::put(Rank to, HandlerId id, std::span<const std::byte> payload, ReplyToken token) noexcept {
-  KASANE_CHECK_OP(raw(id), <, kMaxHandlers);
-  KASANE_CHECK_OP(payload.size(), <=, kMaxPayload);
+  check_message(id, payload);
   SimTransport& target = peer(to);
   if (net_.refuse(target.incoming_ >= net_.options_.ring_capacity)) return Post::again;
   ++target.incoming_;
@@ -315,28 +273,14 @@ Post SimTransport::send(Rank to, HandlerId id, std::span<const std::byte> payloa
 }
 
 Post SimTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
-  const auto free = std::find_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.state == Slot::State::free; });
-  if (free == slots_.end()) return Post::again;
-  const auto index = static_cast<std::uint32_t>(free - slots_.begin());
-  if (put(to, id, payload, {.requester = rank(), .slot = index, .stamp = free->stamp + 1}) == Post::again) return Post::again;
-  free->state = Slot::State::waiting;
-  ++free->stamp;
-  pending = {.slot = index, .stamp = free->stamp, .into = pending.into};
-  return Post::pending;
-}
-
-SimTransport::Slot& SimTransport::slot(std::uint32_t index, std::uint64_t stamp) noexcept {
-  KASANE_CHECK_OP(index, <, slots_.size());
-  KASANE_CHECK_OP(slots_[index].stamp, ==, stamp);
-  return slots_[index];
+  return replies_.request(to, pending, [&](std::uint32_t slot, std::uint64_t stamp) {
+    return put(to, id, payload, {.requester = rank(), .slot = slot, .stamp = stamp});
+  });
 }
 
 void SimTransport::reply_with(ReplyToken token, std::uint64_t value, std::span<const std::byte> bytes) noexcept {
   KASANE_CHECK_OP(bytes.size(), <=, kMaxAnswer);
   if (!bytes.empty() && net_.dice_.permille(net_.options_.answer_alone_permille)) bytes = {};
-  Slot& slot = peer(token.requester).slot(token.slot, token.stamp);
-  KASANE_CHECK(slot.state == Slot::State::waiting, "a request was answered twice");
-  slot.state = Slot::State::replying;
   Event event{.kind = Event::Kind::reply, .from = raw(rank()), .to = raw(token.requester), .bytes = bytes.size(), .operand = value, .token = token, .payload = {}};
   event.payload.resize((bytes.size() + 7) / 8);
   if (!bytes.empty()) std::memcpy(event.payload.data(), bytes.data(), bytes.size());
@@ -344,22 +288,15 @@ void SimTransport::reply_with(ReplyToken token, std::uint64_t value, std::span<c
 }
 
 bool SimTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
-  KASANE_CHECK(pending.stamp != 0, "test() of a request that was not sent, or whose answer was taken already");
-  Slot& s = slot(pending.slot, pending.stamp);
-  KASANE_CHECK(s.state != Slot::State::free);
-  if (s.state != Slot::State::answered) return false;
-  if (value != nullptr) *value = s.value;
-  s.state = Slot::State::free;
-  const std::size_t brought = std::min(s.brought.size(), pending.into.size());
-  if (brought != 0) std::memcpy(pending.into.data(), s.brought.data(), brought);
-  pending = {.brought = brought};
+  if (!replies_.answered(pending)) return false;
+  replies_.take(pending, value);
   ++net_.changes_;
   return true;
 }
 
 void SimTransport::receive(Event event) {
   due_.push_back(std::move(event));
-  ++activity_[raw(Doorbell::messages)];
+  ring_messages();
 }
 
 bool SimTransport::poll() noexcept {
@@ -386,19 +323,15 @@ void SimTransport::run(Event& event) const {
     if (event.done != nullptr) event.done->fn(event.done);
     return;
   }
-  const HandlerEntry& handler = handlers_[raw(event.handler)];
-  KASANE_CHECK(handler.fn != nullptr, "a message for a handler that was never set");
-  handler.fn(handler.context, Message{.from = Rank{event.from},
-                                      .payload = {reinterpret_cast<const std::byte*>(event.payload.data()), event.bytes},
-                                      .token = event.token});
+  run_handler(raw(event.handler), event.from, {reinterpret_cast<const std::byte*>(event.payload.data()), event.bytes}, event.token.slot, event.token.stamp);
 }
 
 void SimTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
-  if (activity_[raw(d)] == seen) net_.sleeper_.sleep(*this, d, seen, timeout_ns);
+  if (activity(d) == seen) net_.sleeper_.sleep(*this, d, seen, timeout_ns);
 }
 
 void SimTransport::wake(Rank r, Doorbell d) noexcept {
-  ++peer(r).activity_[raw(d)];
+  peer(r).bells()[raw(d)].ring();
   ++net_.changes_;
 }
 

@@ -2,16 +2,16 @@
 // The World: whose turn it is. At each step one of these is drawn, each with the same chance: an event that is due, a thread that
 // can run, a thread that waits and has not looked since something last happened, a service thread with something due.
 // If there is none of them while threads still wait, they wait for each other.
-#include "comm/sim/sim.h"
+#include "support/sim/sim.h"
 
 #include <exception>
 #include <string>
 #include <vector>
 
 #include "base/assert.h"
-#include "comm/sim/chance.h"
-#include "comm/sim/context.h"
-#include "comm/sim/network.h"
+#include "support/sim/chance.h"
+#include "support/sim/context.h"
+#include "support/sim/network.h"
 
 namespace kasane::comm::sim {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See context.h.
-#include "comm/sim/context.h"
+#include "support/sim/context.h"
 
 #include <sys/mman.h>
 
