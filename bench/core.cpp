@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane bench core: what the core operations cost, each beside its peers or its physical limit in the same run (docs/performance.md).
+// kasane bench core: what the core operations cost, each beside its peers or its physical limit in the same
+// run (docs/performance.md).
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -49,8 +50,8 @@ int main(int argc, char** argv) {
       append(rows, kasane::bench::core_apps(quick, repetitions, kasane::bench::kasane_command(), kasane::bench::apps_folder()));
     }
     if (line.wants("fork-join")) {
-      std::fputs("fork-join: fib beside a call, oneTBB and OpenMP (and libfork and MassiveThreads, if they were found) …\n", stderr);
-      append(rows, kasane::bench::core_fork_join(quick, repetitions));
+      std::fputs("fork-join: two recursions by parallel_invoke, beside plain calls, oneTBB, OpenMP and what else was found …\n", stderr);
+      append(rows, kasane::bench::core_fork_join(quick, repetitions, kasane::bench::kasane_command(), here));
     }
     if (line.json() != "-") print(rows);
     write(line.json(), rows);

@@ -6,8 +6,8 @@
 //      thieves: compare-swap                 owner: push, pop
 //
 // It lies in memory that the caller provides (the threads region of a rank), with a fixed layout, so that
-// another process steals from it too: through its own mapping by steal(), or word by word with remote atomics
-// by steal_through(). Orders after N. M. Lê, A. Pop, A. Cohen, F. Zappa Nardelli, "Correct and efficient
+// another process steals from it, too: through its own mapping by steal(), or word by word by remote atomics
+// (sched/steal.h). Memory orders after N. M. Lê, A. Pop, A. Cohen, F. Zappa Nardelli, "Correct and efficient
 // work-stealing for weak memory models" (PPoPP 2013), with its two full fences replaced by sequentially
 // consistent accesses of top and bottom: the same cost on x86-64 (one xchg in pop), and provable from C++20's
 // single total order S. The bounded ring needs no resizing.
@@ -23,18 +23,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
-#include <optional>
 
 #include "base/assert.h"
 #include "base/atomics.h"
 
 namespace kasane {
 
-/// The result of a steal.
+/// What a look at the top of a deque brought.
 enum class [[nodiscard]] Steal : std::uint8_t {
   taken,  ///< the value is the caller's
   empty,  ///< there was nothing
-  lost,   ///< another thread took it; there may be more
+  lost,   ///< another thread took it: there may be more
 };
 
 template <class Atomics = StdAtomics>
@@ -69,36 +68,31 @@ class Deque {
 
   /// Owner. False, and nothing happened, if capacity values are in it.
   [[nodiscard]] bool push(std::uint64_t value) noexcept {
-    // acquire: pairs with the release in the thief's compare-swap. The thief has read the slots below, which
-    // pushes may now overwrite.
+    // acquire: pairs with the release in the thief's compare-swap; it has read the slots below, which pushes
+    // may now overwrite.
     limit_ = top_.load(std::memory_order_acquire) + capacity();
     return push_below_limit(value);
   }
-  /// Owner. The same, but it compares with the top that push() last read, or with the shut() that came since:
-  /// false may be wrong, true is not. For hot paths, with push() for the rest: it reads nothing that thieves
-  /// write.
+  /// Owner. The same, but it checks only how far thieves had come at the last push(), and whether shut() came
+  /// since: false may be wrong, true is not. For hot paths, with push() for the rest: it reads nothing that
+  /// thieves write.
   [[nodiscard]] bool push_below_limit(std::uint64_t value) noexcept {
     // relaxed: only the owner writes bottom.
     const std::uint64_t b = bottom_.load(std::memory_order_relaxed);
-    if (b == limit_) [[unlikely]] return false;   // the bottom never passes the limit, so equality is enough
+    if (b == limit_) [[unlikely]] return false;   // the bottom passes no limit, so equality is enough
     // relaxed: published by bottom.
     slot(b).store(value, std::memory_order_relaxed);
-    // release: a thread that reads b + 1 also reads the value, and all that was written before it (the
-    // suspended thread's registers).
+    // release: a reader of b + 1 also reads the value, and everything written before it (the suspended
+    // thread's registers).
     bottom_.store(b + 1, std::memory_order_release);
     return true;
   }
   /// Owner. Until the next push() or a pop, push_below_limit() fails.
-  // relaxed: only the owner writes bottom.
+  // relaxed: only the owner writes bottom
   void shut() noexcept { limit_ = bottom_.load(std::memory_order_relaxed); }
 
-  /// Owner. The newest value, or nothing.
-  [[nodiscard]] std::optional<std::uint64_t> pop() noexcept {
-    std::uint64_t value;
-    return pop(value) ? std::optional(value) : std::nullopt;
-  }
-  /// The same; fills value only if it returns true. For hot paths: an optional's two parts may be written
-  /// separately and read together, which stalls.
+  /// Owner. Takes the newest value; fills value only if it returns true. No std::optional: its two parts may
+  /// be written apart and read together, which stalls.
   [[nodiscard]] bool pop(std::uint64_t& value) noexcept {
     return pop_with([&](std::uint64_t b) {
       // relaxed: we wrote it ourselves, and no other thread writes slots.
@@ -106,13 +100,13 @@ class Deque {
     });
   }
   /// The same in two halves, for an owner that knows which value it is, if any, and has a sequentially
-  /// consistent compare-swap of its own to do. Done between the halves, it replaces the one that a pop does.
-  /// The order is begin_pop(), that compare-swap, successful or not, and end_pop(), with nothing else
-  /// between. value() returns the value, where assertions are compiled.
+  /// consistent compare-swap of its own to do: done between the halves it replaces the one of a pop.
+  /// begin_pop(), that compare-swap, successful or not, and then end_pop(), with nothing else between.
+  /// value() says what the value is, where assertions are compiled.
   [[nodiscard]] std::uint64_t begin_pop() noexcept {
     // relaxed, both: only the owner writes it. Where begin_pop() is used (x86-64) the compare-swap is a full
-    // fence. As in pop_with(), either this store is before a thief's load of bottom, or the thief's earlier
-    // load of top is before ours. C++20's order S does not include a relaxed store, hence:
+    // fence: as in pop_with(), either this store is before a thief's load of bottom, or the thief's earlier
+    // load of top is before ours. C++20's order S does not say so of a store that is not in it, hence:
 #if !defined(__x86_64__)
 #error "kasane: a pop in two halves needs a compare-swap that is a full fence; give begin_pop() a fence here"
 #endif
@@ -142,24 +136,10 @@ class Deque {
     return Steal::taken;
   }
 
-  /// The same steal by a thief that has no mapping: words.load(offset) and words.compare_swap(offset,
-  /// expected, desired) (returns the old value) are sequentially consistent atomics on the word at offset
-  /// from the deque's first byte, each complete when it returns.
-  template <class Words>
-  static Steal steal_through(Words&& words, std::uint64_t capacity, std::uint64_t& value) {
-    const std::uint64_t t = words.load(kTopOffset);
-    const std::uint64_t b = words.load(kBottomOffset);
-    if (static_cast<std::int64_t>(b - t) <= 0) return Steal::empty;
-    const std::uint64_t candidate = words.load(slot_offset(t, capacity));
-    if (words.compare_swap(kTopOffset, t, t + 1) != t) return Steal::lost;
-    value = candidate;
-    return Steal::taken;
-  }
-
-  /// The number of values at some recent time: a hint for thieves, exact for the owner while no thread
+  /// How many values are in it, at some recent time: a hint for thieves, exact for the owner while no thread
   /// steals.
   [[nodiscard]] std::uint64_t size_hint() const noexcept {
-    // acquire: a look, no claim. It keeps the two loads in order, so that the answer errs only by what
+    // acquire: a look, no claim; acquire keeps the two loads in order, so that the answer errs by what
     // happened between them.
     const std::uint64_t t = top_.load(std::memory_order_acquire);
     const std::uint64_t b = bottom_.load(std::memory_order_acquire);
@@ -169,7 +149,7 @@ class Deque {
  private:
   explicit Deque(std::uint64_t capacity) noexcept : mask_(capacity - 1), limit_(capacity) {}
 
-  // take(index) reads the popped value.
+  // take(index) reads what was popped.
   template <class Take>
   bool pop_with(Take&& take) noexcept {
     // relaxed: only the owner writes it.
@@ -192,10 +172,10 @@ class Deque {
     }
     bool mine = false;
     if (left == 0) {
-      // The last value: thieves may try to take it too, so it is taken at the top like theirs.
-      // seq_cst: a step of top in S like the thief's. Failure relaxed: nothing is read because of it.
+      // The last one: thieves may be after it too, so it is taken at the top like theirs.
+      // seq_cst: a step of top in S like the thief's. Failure relaxed: nothing is read on the strength of it.
       mine = top_.compare_exchange_strong(t, t + 1, std::memory_order_seq_cst, std::memory_order_relaxed);
-      if (mine) take(b);   // still in its place: only the owner writes slots
+      if (mine) take(b);   // still in its place: only the owner, this thread, writes slots
     }
     // relaxed: back to bottom = top, which is empty; a thief that reads it with an older top fails its
     // compare-swap.
@@ -210,11 +190,11 @@ class Deque {
   alignas(128) Word top_{0};
   alignas(128) Word bottom_{0};
   const std::uint64_t mask_;
-  std::uint64_t limit_;   ///< the owner's: a top that it has read, plus capacity, or less
+  std::uint64_t limit_;   ///< the owner's: a top that it has seen, plus capacity, or less
   // Behind the object: Word ring[capacity].
 
  public:
-  /// Compiled, never called: checks that the offsets above are the object's.
+  /// Compiled, never called: the offsets above are the object's.
   static constexpr bool layout_holds() noexcept {
     return offsetof(Deque, top_) == kTopOffset && offsetof(Deque, bottom_) == kBottomOffset &&
            sizeof(Deque) == kRingOffset;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The insides of a Pool: its workers, how one finds its next thread, and what it does for a thread that has left.
-// Public calls are in pool.cpp, the scheduler in scheduler.cpp.
+// The implementation of a Pool: its workers, how a worker finds its next thread, and what it does for a
+// thread that has left. Public calls are in pool.cpp, the rest in worker_loop.cpp.
 //
-// Thread safety: as noted. Invariant: a thread is in exactly one of: running on a worker, one run queue, one ready list, the hands
-// of a synchronisation object, ended.
+// Thread safety: as noted. Invariant: a thread is in exactly one of these states: running on a worker, in one
+// run queue, in one ready list, held by a synchronisation object, ended.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "ult/controls.h"
-#include "ult/idlers.h"
+#include "ult/idle_workers.h"
 #include "ult/join_record.h"
 #include "ult/pool.h"
 #include "ult/slots.h"
@@ -28,9 +28,7 @@ class OwnWords final : public Words {
   explicit OwnWords(std::byte* region) noexcept : region_(region) {}
   std::uint64_t load(Rank, std::uint64_t offset) override;
   void store(Rank, std::uint64_t offset, std::uint64_t value) override;
-  std::uint64_t swap(Rank, std::uint64_t offset, std::uint64_t value) override;
   std::uint64_t compare_swap(Rank, std::uint64_t offset, std::uint64_t expected, std::uint64_t desired) override;
-  std::uint64_t fetch_add(Rank, std::uint64_t offset, std::uint64_t operand) override;
   std::uint64_t fetch_or(Rank, std::uint64_t offset, std::uint64_t operand) override;
   std::uint64_t fetch_and(Rank, std::uint64_t offset, std::uint64_t operand) override;
 
@@ -52,23 +50,26 @@ class PoolCore {
     worker.queue.push(controls, continuation);
     pushed();
   }
-  /// Something has become available here: wake somebody if that is wanted.
+  /// After something has become available here: wakes a sleeper if one is to be woken.
   void pushed() {
     if (wake_wanted()) [[unlikely]] wake_for_push();
   }
-  /// After a push: does somebody want to know, here or on another rank?
+  /// After a push: whether a sleeper is to be woken, here or on another rank.
   [[nodiscard]] bool wake_wanted() noexcept {
-    // relaxed: a hint for the other ranks' sleepers, who look again after a membarrier as our own do (ult/idlers.h).
-    return idlers.wanted() || hungry().load(std::memory_order_relaxed) != 0;
+    // relaxed: a hint for sleepers of other ranks. They look again after a membarrier, as ours do
+    // (ult/idle_workers.h).
+    return idle_workers.wanted() || idle_ranks().load(std::memory_order_relaxed) != 0;
   }
   /// The same, coarser and cheaper.
   [[nodiscard]] bool wake_perhaps_wanted() const noexcept {
-    return (idlers.perhaps_wanted() | hungry().load(std::memory_order_relaxed)) != 0;   // relaxed: as above
+    // relaxed: as above
+    return (idle_workers.perhaps_wanted() | idle_ranks().load(std::memory_order_relaxed)) != 0;
   }
   void wake_for_push();
   /// Answers what other ranks ask, if they do. Only where the worker holds nothing.
   void answer_if_asked() {
-    if (hungry().load(std::memory_order_relaxed) & kAsked) [[unlikely]] answer();   // relaxed: a hint; answer() reads it again
+    // relaxed: a hint; answer() reads it again
+    if (idle_ranks().load(std::memory_order_relaxed) & kRequestPending) [[unlikely]] answer();
   }
   [[gnu::noinline]] void answer();
   void make_ready(SlotId slot, Rank rank);
@@ -77,11 +78,12 @@ class PoolCore {
 
   // ---- on a thread ----
 
-  /// Leaves the thread for the worker's own stack, where publish(context, slot) runs. Returns on whatever worker resumes it.
+  /// Leaves the thread for the worker's own stack, where publish(context, slot) runs. Returns on the worker
+  /// that resumes the thread.
   void suspend(Worker& worker, AfterSwitch after);
   /// The thread is over: publishes its exit from the worker's own stack.
   [[noreturn]] void leave_for_good(Worker& worker);
-  /// The same for a thread whose end is known already, so that its control block is another's now.
+  /// The same for a thread whose end is known already: its control block may be another thread's now.
   [[noreturn]] void leave_ended(Worker& worker, Word stack_end);
   void save_exceptions(Worker& worker);
   void restore_exceptions(Worker& worker);
@@ -93,7 +95,7 @@ class PoolCore {
   /// Runs function as a new thread without a parent; returns when it has left.
   void start_root(Worker& worker, SlotId slot, void* argument, void (*function)(void*));
 
-  /// The exit of a thread whose stack is free of us. worker: the calling one.
+  /// The exit of a thread whose stack the worker has left. worker: the calling one.
   void end_thread(Worker& worker, SlotId slot);
   /// Takes what the thread exited with (the caller collects or frees it).
   [[nodiscard]] std::exception_ptr take_exception(SlotId slot);
@@ -103,7 +105,7 @@ class PoolCore {
   OwnWords own_words;
   Controls controls;
   Slots slots;
-  Idlers idlers;
+  IdleWorkers idle_workers;
   Timers timers;
   std::atomic<bool> stopping{false};
   std::vector<std::unique_ptr<Worker>> workers;
@@ -111,20 +113,19 @@ class PoolCore {
   std::uint16_t x87;
 
  private:
-  [[nodiscard]] std::atomic_ref<Word> hungry() const noexcept { return atomic(controls.own_word(Layout::hungry())); }
+  [[nodiscard]] std::atomic_ref<Word> idle_ranks() const noexcept { return atomic(controls.own_word(Layout::idle_ranks())); }
   [[nodiscard]] bool finished(SlotId root) const;
   SlotId find_work(Worker& worker, SlotId root);
   SlotId take_ready(Worker& worker);
   void take_over(SlotId slot);
   SlotId take_waiting(Worker& worker, bool only_ready);
   SlotId steal_here(Worker& worker);
-  SlotId steal_outside(Worker& worker);
   SlotId look_around(Worker& worker);
   /// Rings those that are due. One relaxed load where there is none.
-  void ring_timers() {
-    if (timers.earliest() != Timers::kNever) [[unlikely]] ring_due_timers();
+  void fire_timers() {
+    if (timers.earliest() != Timers::kNever) [[unlikely]] fire_due_timers();
   }
-  [[gnu::noinline]] void ring_due_timers();
+  [[gnu::noinline]] void fire_due_timers();
   [[nodiscard]] std::int64_t until_next_timer_ns() const noexcept;
   [[gnu::noinline]] SlotId search(Worker& worker, SlotId root);
   [[nodiscard]] bool something_to_do(Worker& worker, SlotId root);

@@ -35,7 +35,7 @@ SlotControl& Slots::refill(SlotCache& cache) {
     if (refill_from_free(cache)) return *cache.pop();
     if (SlotControl* fresh = take_never_used()) return *fresh;
   }
-  // Outside the section: the exception is the user's and may travel.
+  // OtherRanks the section: the exception is the user's and may travel.
   throw std::runtime_error("rank " + std::to_string(raw(config_.rank)) + " has no place left for another thread: all " +
                            std::to_string(config_.slots_per_rank) +
                            " run, or have ended and were not joined; join threads sooner, or give each rank more (kasane run --slots, or KASANE_SLOTS)");
@@ -120,7 +120,7 @@ Word Slots::refill(StackCache& cache) {
     if (const Word trimmed = take_trimmed_stack(); trimmed != 0) return trimmed;
     if (const Word fresh = take_never_used_stack(); fresh != 0) return fresh;
   }
-  // Outside the section, as above.
+  // OtherRanks the section, as above.
   throw std::runtime_error("rank " + std::to_string(raw(config_.rank)) + " has no call stack left for another thread: all " +
                            std::to_string(config_.stacks_per_rank) +
                            " are in use by threads that have not ended; fork less deeply, or give each rank more (kasane run --slots, or KASANE_SLOTS)");
@@ -132,7 +132,7 @@ bool Slots::refill_from_free(StackCache& cache) {
   return !cache.empty();
 }
 
-/// One, since whoever uses it waits for room. Or one that was freed meanwhile; 0: there is none.
+/// One, since the thread that uses it waits for room. Or one that was freed meanwhile. 0: there is none.
 Word Slots::take_trimmed_stack() {
   Word end;
   {
@@ -150,7 +150,8 @@ std::uint32_t Slots::trim(std::uint32_t most) {
   if (config_.trim_stack == nullptr) return 0;
   std::uint32_t n = 0;
   for (; n < most; ++n) {
-    std::scoped_lock lock(mutex_);   // a stack at a time: whoever needs a batch waits for one system call
+    // a stack at a time: a worker that needs a batch waits for one system call
+    std::scoped_lock lock(mutex_);
     if (trimmed_stacks_ == free_stack_count_) break;
     config_.trim_stack(config_.stack_context, stack_at(free_stacks_[trimmed_stacks_++] - 1));
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several ranks that run threads without dsm: the stacks, and all data of the test program, lie in one mapping that every rank shares
-// at the same address, so nothing has to be made coherent. Edges and StackMover only count, and check that whoever runs a thread owns its
-// stack. What is left is exactly sched: steals, wake-ups, idling, and where fences are asked for.
+// Several ranks that run threads without dsm: the stacks, and all data of the test program, lie in one
+// mapping that every rank shares at the same address, so nothing has to be made coherent. Edges and
+// StackMover only count, and check that the rank that runs a thread owns its stack. What is left is exactly
+// sched: steals, wake-ups, idling, and where fences are asked for.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,7 +33,9 @@ inline constexpr std::size_t kSlotBytes = 64 * 1024, kArenaBytes = std::size_t{1
 /// What the doubles counted, a set a rank; any worker of the rank adds.
 struct Tally {
   std::atomic<std::uint64_t> cross{0}, ask_release{0}, release{0}, acquire{0}, adopt{0}, surrender{0}, reclaim{0};
-  std::atomic<std::uint64_t> wrong{0};          ///< a stack was adopted, surrendered or reclaimed by who may not
+  std::atomic<std::uint64_t> rank_stores{0};    ///< of SlotControl::rank, by words
+  /// a stack was adopted, surrendered or reclaimed by a rank that may not
+  std::atomic<std::uint64_t> wrong{0};
   std::atomic<std::uint64_t> out_of_order{0};   ///< a steal that did not go release, adopt, acquire
 };
 
@@ -40,7 +43,8 @@ struct Tally {
 struct Shared {
   Tally tally[kMostRanks];
   Counters counters[kMostRanks][kMostWorkers];
-  std::atomic<std::uint32_t> owner[kMostRanks * kSlots];   ///< 1 + rank that owns the stack's pages; 0: its birth rank
+  /// 1 + rank that owns the stack's pages; 0: its birth rank
+  std::atomic<std::uint32_t> owner[kMostRanks * kSlots];
   alignas(64) std::byte arena[kArenaBytes];                ///< the program's data
 
   [[nodiscard]] std::uint64_t sum(std::atomic<std::uint64_t> Tally::*field) const {
@@ -54,6 +58,26 @@ struct Shared {
       for (const auto& c : rank) n += (c.*field).load();
     return n;
   }
+};
+
+/// The words of all regions, of which it counts the stores to SlotControl::rank.
+class CountingWords final : public ult::Words {
+ public:
+  CountingWords(comm::Transport& transport, Tally& tally, const ult::Layout& layout) : words_(transport), tally_(tally), layout_(layout) {}
+  std::uint64_t load(Rank r, std::uint64_t o) override { return words_.load(r, o); }
+  void store(Rank r, std::uint64_t o, std::uint64_t v) override {
+    const bool in_slots = o >= layout_.controls() && o < layout_.sync_records();
+    if (in_slots && (o - layout_.controls()) % sizeof(ult::SlotControl) == offsetof(ult::SlotControl, rank)) ++tally_.rank_stores;
+    words_.store(r, o, v);
+  }
+  std::uint64_t compare_swap(Rank r, std::uint64_t o, std::uint64_t e, std::uint64_t d) override { return words_.compare_swap(r, o, e, d); }
+  std::uint64_t fetch_or(Rank r, std::uint64_t o, std::uint64_t v) override { return words_.fetch_or(r, o, v); }
+  std::uint64_t fetch_and(Rank r, std::uint64_t o, std::uint64_t v) override { return words_.fetch_and(r, o, v); }
+
+ private:
+  RegionWords words_;
+  Tally& tally_;
+  const ult::Layout layout_;
 };
 
 class CountingEdges final : public ult::Edges {
@@ -132,14 +156,14 @@ class RankOfThreads {
     config_.stacks = slots;
     config_.counters = shared.counters[raw(job.rank)];
     attach_region();
-    words_ = std::make_unique<RegionWords>(*transport_);
+    words_ = std::make_unique<CountingWords>(*transport_, shared.tally[raw(job.rank)], ult::Layout(workers, kSlots));
     edges_ = std::make_unique<CountingEdges>(shared, job.rank);
     mover_ = std::make_unique<CountingMover>(shared, job.rank, *edges_, config_);
     scheduler_ = std::make_unique<Scheduler>(*transport_, *words_, *edges_, *mover_, config_, std::vector(config_.ranks, Distance::host), seed);
     config_.words = words_.get();
     config_.edges = edges_.get();
     config_.mover = mover_.get();
-    config_.outside = scheduler_.get();
+    config_.other_ranks = scheduler_.get();
     auto pool = ult::Pool::create(config_);
     if (!pool) throw std::runtime_error(pool.error().message);
     pool_ = std::move(*pool);
@@ -195,7 +219,7 @@ class RankOfThreads {
   comm::PollWaiter waiter_;
   comm::Collectives all_;
   ult::Config config_;
-  std::unique_ptr<RegionWords> words_;
+  std::unique_ptr<CountingWords> words_;
   std::unique_ptr<CountingEdges> edges_;
   std::unique_ptr<CountingMover> mover_;
   std::unique_ptr<Scheduler> scheduler_;
@@ -211,7 +235,8 @@ class Cluster {
     const auto raw_slots = reinterpret_cast<std::uintptr_t>(map(slots_bytes() + kSlotBytes));
     slots_ = reinterpret_cast<std::byte*>((raw_slots + kSlotBytes - 1) & ~(kSlotBytes - 1));
   }
-  ~Cluster() { ::munmap(shared, sizeof(Shared)); }   // the stacks' mapping lives as long as the test program: a few MiB touched
+  // the stacks' mapping lives as long as the test program: a few MiB touched
+  ~Cluster() { ::munmap(shared, sizeof(Shared)); }
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three ranks in one process: a pool each, one set of stacks that all of them can run, words of other ranks by address. So every path for
-// threads born elsewhere runs, and the edges that ult must ask for can be counted; the memory behind them is coherent anyway.
+// Three ranks in one process: a pool each, one set of stacks that all of them can run, words of other ranks
+// by address. So every path for threads born elsewhere runs, and the edges that ult must ask for can be
+// counted; the memory behind them is coherent anyway.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -26,12 +27,10 @@ class JobWords final : public Words {
   explicit JobWords(Job& job) : job_(job) {}
   std::uint64_t load(Rank r, std::uint64_t o) override { return at(r, o).load(); }
   void store(Rank r, std::uint64_t o, std::uint64_t v) override { at(r, o).store(v); }
-  std::uint64_t swap(Rank r, std::uint64_t o, std::uint64_t v) override { return at(r, o).exchange(v); }
   std::uint64_t compare_swap(Rank r, std::uint64_t o, std::uint64_t e, std::uint64_t d) override {
     at(r, o).compare_exchange_strong(e, d);
     return e;
   }
-  std::uint64_t fetch_add(Rank r, std::uint64_t o, std::uint64_t v) override { return at(r, o).fetch_add(v); }
   std::uint64_t fetch_or(Rank r, std::uint64_t o, std::uint64_t v) override { return at(r, o).fetch_or(v); }
   std::uint64_t fetch_and(Rank r, std::uint64_t o, std::uint64_t v) override { return at(r, o).fetch_and(v); }
 
@@ -41,7 +40,7 @@ class JobWords final : public Words {
 };
 
 /// What one rank needs; counts what ult asks for.
-class Member final : public Edges, public StackMover, public Outside {
+class Member final : public Edges, public StackMover, public OtherRanks {
  public:
   Member(Job& job, Rank rank) : job_(job), rank_(rank), region(threads_region_bytes(kWorkers, kSlots)) {}
 
@@ -52,7 +51,8 @@ class Member final : public Edges, public StackMover, public Outside {
   void release() override {}
   void acquire() override {}
 
-  // Who owns the pages of a stack; a switch to a stack that is not owned would be a crash with real memory.
+  // Which rank owns the pages of a stack; a switch to a stack that is not owned would be a crash with real
+  // memory.
   void adopt(StackId stack, std::uintptr_t lo, std::uintptr_t hi, Rank) override;
   void surrender(StackId stack) override;
   void reclaim(StackId stack) override;
@@ -60,7 +60,7 @@ class Member final : public Edges, public StackMover, public Outside {
   SlotId steal(std::uint32_t) override;
   bool work_elsewhere(std::uint32_t) override;
   void announce_idle(std::uint32_t) override;
-  void feed() override;
+  void wake_idle_rank() override;
   void ring(Rank rank) override;
   std::uint32_t activity() override { return events.load(); }
   void sleep(std::uint32_t seen, std::int64_t) override { events.wait(seen); }
@@ -94,7 +94,7 @@ class Job {
       c.words = &words;
       c.edges = m.get();
       c.mover = m.get();
-      c.outside = m.get();
+      c.other_ranks = m.get();
       c.prepare_stack = [](void* p, StackId) { static_cast<Job*>(p)->prepared.fetch_add(1); };
       c.stack_context = this;
       auto made = Pool::create(c);
@@ -161,6 +161,7 @@ SlotId Member::steal(std::uint32_t) {
       const auto first = reinterpret_cast<std::uintptr_t>(job_.stacks_.data());
       const StackId stack{static_cast<std::uint32_t>((sp - first) / kSlotBytes)};
       adopt(stack, sp, first + (raw(stack) + 1) * kSlotBytes, victim.rank_);
+      job_.words.store(job_.layout.birth_rank(slot), job_.layout.word(slot, offsetof(SlotControl, rank)), raw(rank_));
       stolen.fetch_add(1);
       return slot;
     }
@@ -175,10 +176,10 @@ bool Member::work_elsewhere(std::uint32_t) {
 }
 void Member::announce_idle(std::uint32_t) {
   for (std::uint32_t r = 0; r < kRanks; ++r)
-    if (r != raw(rank_)) job_.words.fetch_or(Rank{r}, Layout::hungry(), 1u << raw(rank_));
+    if (r != raw(rank_)) job_.words.fetch_or(Rank{r}, Layout::idle_ranks(), 1u << raw(rank_));
 }
-void Member::feed() {
-  const Word bits = job_.words.swap(rank_, Layout::hungry(), 0);
+void Member::wake_idle_rank() {
+  const Word bits = job_.words.fetch_and(rank_, Layout::idle_ranks(), 0);
   for (std::uint32_t r = 0; r < kRanks; ++r)
     if (bits & (1u << r)) ring(Rank{r});
 }
@@ -242,7 +243,8 @@ TEST_F(SeveralRanks, SlotsOfMovedThreadsComeHome) {
   Job job;
   std::atomic<unsigned> away{0};
   job.run([&] {
-    // Each thread moves to another rank and ends there: its stack must be surrendered, returned and reclaimed, or slots run out.
+    // Each thread moves to another rank and ends there: its stack must be surrendered, returned and
+    // reclaimed, or slots run out.
     const std::uint64_t deadline = now_ns() + 60'000'000'000u;
     for (unsigned i = 0; (i < 4 * kSlots || job.sum(&Member::reclaimed) == 0) && now_ns() < deadline; ++i) {
       const ThreadId child = fork([&] {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Permits (semaphore, shared mutex) and the latch: every order of every access of two to four threads, and of the timers of those that wait with a deadline,
-// which may ring at any moment. Nobody waits for ever, never more is taken than there is, no permit is lost, a wake-up goes to a thread that waits, and
-// nobody touches the record once the thread that is to destroy it may go on.
+// Permits (semaphore, shared mutex) and the latch: every order of every access of two to four threads, and of
+// the timers of those that wait with a deadline, which may fire at any moment. No thread waits for ever,
+// never more is taken than there is, no permit is lost, a wake-up goes to a thread that waits, and no thread
+// touches the record once the thread that is to destroy it may go on.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -10,7 +11,7 @@
 
 #include "model/explorer.h"
 #include "ult/latch_record.h"
-#include "ult/permits_record.h"
+#include "ult/semaphore_record.h"
 #include "ult/timed_wait.h"
 #include "unit/ult_sync/machine_step.h"
 
@@ -20,7 +21,7 @@ namespace {
 constexpr std::uint32_t kThreads = 4;
 
 struct Op {
-  /// take_timed: where it expires, the next op is left out. destroy: the object must be idle; nobody uses it any more
+  /// take_timed: where it expires, the next op is left out. destroy: the object must be idle and unused
   enum Kind : std::uint32_t { take, take_timed, give, count_down, wait, destroy, end };
   Kind kind = end;
   std::uint32_t amount = 0;
@@ -31,18 +32,18 @@ using Script = std::vector<Op>;
 enum class Mutation {
   none, fifo_not_stored, notes_lost, wake_dropped, links_lost,
   leave_not_noted,   ///< a timer that finds a server does not tell it
-  goes_at_once,      ///< who is settled goes on although its timer is not done
+  goes_at_once,      ///< a settled thread goes on although its timer is not done
   grant_forgotten,   ///< granted while the timer asks: taken for expired
-  all_leave,         ///< the server lets waiters go whose timers did not ask
-  none_leave,        ///< … nobody
+  all_leave,         ///< the server also lets waiters go that have no expired timer
+  none_leave,        ///< … no waiter
 };
 
 struct ModelThread {
   enum Status : std::uint32_t { running, machine, suspended };
   std::uint32_t op, status, ready, pad;
   std::uint64_t result;
-  PermitsTake take;
-  PermitsGive give;
+  SemaphoreAcquire take;
+  SemaphoreRelease give;
   LatchWait wait;
   LatchCount count;
 };
@@ -111,8 +112,8 @@ class Model {
   enum Wrong : std::uint64_t { not_waiting = 1, twice, refused, used_late, in_use };
 
   bool nothing_lost(const State& s) const {
-    const PermitsWord w = PermitsWord::unpack(s.word);
-    return w.available + s.held == PermitsWord::unpack(initial_).available && !w.waited_for();
+    const SemaphoreWord w = SemaphoreWord::unpack(s.word);
+    return w.available + s.held == SemaphoreWord::unpack(initial_).available && !w.waited_for();
   }
   const Op& op(const State& s, std::uint32_t i) const { return scripts_[i][s.threads[i].op]; }
 
@@ -140,8 +141,8 @@ class Model {
     if (mutation_ == Mutation::links_lost && step.kind == SyncStep::Kind::store && step.field == SyncField::next) word = old;
     if (step.kind == SyncStep::Kind::compare_swap && old == step.expected) {
       word = step.value;
-      PermitsWord w = PermitsWord::unpack(word);
-      const PermitsWord before = PermitsWord::unpack(old);
+      SemaphoreWord w = SemaphoreWord::unpack(word);
+      const SemaphoreWord before = SemaphoreWord::unpack(old);
       if (mutation_ == Mutation::leave_not_noted && before.serving && w.leaving && !before.leaving) {
         w.leaving = false;
         word = w.pack();
@@ -167,16 +168,16 @@ class Model {
     return turn(s, i, TimedWord::unpack(s.timed[i]), event, round);
   }
 
-  // A timer whose thread has gone on, and waits again, may still ring: its round is over then.
+  // A timer whose thread has gone on, and waits again, may still fire: its round is over then.
   void step_timer(State& s, std::uint32_t i) const {
     ModelTimer& t = s.timers[i];
     switch (t.doing) {
       case ModelTimer::set: {
-        const bool ask = turn(s, i, TimedEvent::ring, t.round) == TimedAction::ask;
+        const bool ask = turn(s, i, TimedEvent::due, t.round) == TimedAction::ask;
         t = ModelTimer{};
         if (!ask) return;
         t.doing = ModelTimer::asking;
-        s.threads[i].give = PermitsGive::leave();
+        s.threads[i].give = SemaphoreRelease::leave();
         return;
       }
       case ModelTimer::asking:
@@ -213,19 +214,20 @@ class Model {
     t.result = 0;
     t.status = ModelThread::machine;
     switch (o.kind) {
-      case Op::take: t.take = PermitsTake(self, o.amount, true); break;
+      case Op::take: t.take = SemaphoreAcquire(self, o.amount, true); break;
       case Op::take_timed:
         turn(s, i, TimedEvent::arm);
-        t.take = PermitsTake(self, o.amount, true, true);
+        t.take = SemaphoreAcquire(self, o.amount, true, true);
         break;
       case Op::give:
         s.held -= o.amount;
-        t.give = PermitsGive(o.amount, most_);
+        t.give = SemaphoreRelease(o.amount, most_);
         break;
       case Op::count_down: t.count = LatchCount(o.amount); break;
       case Op::wait: t.wait = LatchWait(self, true); break;
       case Op::destroy:
-        // Who destroys knows that all others are done with it, or about to return from their last call.
+        // The destroying thread knows that all others are done with it, or about to return from their last
+        // call.
         if (s.word != o.amount || s.fifo != 0) s.broken = in_use;
         s.destroyed = 1;
         t.status = ModelThread::running;
@@ -240,10 +242,10 @@ class Model {
     switch (op(s, i).kind) {
       case Op::take:
         if (!advance(s, t.take, t.result)) return;
-        return t.result == static_cast<Word>(PermitsAction::taken) ? go_on(s, i) : suspend(t);
+        return t.result == static_cast<Word>(SemaphoreAction::taken) ? go_on(s, i) : suspend(t);
       case Op::take_timed: {
         if (!advance(s, t.take, t.result)) return;
-        const bool taken = t.result == static_cast<Word>(PermitsAction::taken);
+        const bool taken = t.result == static_cast<Word>(SemaphoreAction::taken);
         suspend(t);
         if (taken) turn(s, i, TimedEvent::grant);
         else s.timers[i] = {.doing = ModelTimer::set, .pad = 0, .round = TimedWord::unpack(s.timed[i]).round};
@@ -251,7 +253,7 @@ class Model {
       }
       case Op::give:
         if (!advance(s, t.give, t.result)) return;
-        if (t.result == static_cast<Word>(PermitsAction::refuse)) s.broken = refused;
+        if (t.result == static_cast<Word>(SemaphoreAction::refuse)) s.broken = refused;
         return go_on(s, i);
       case Op::count_down:
         if (!advance(s, t.count, t.result)) return;
@@ -301,25 +303,25 @@ Script times(int n, const Script& body) {
   for (int i = 0; i < n; ++i) s.insert(s.end(), body.begin(), body.end());
   return s;
 }
-Word permits(std::uint32_t n) { return PermitsWord{kNoSlot, n}.pack(); }
+Word permits(std::uint32_t n) { return SemaphoreWord{kNoSlot, n}.pack(); }
 
 constexpr std::uint32_t kAll = 3;   // what a writer takes here
 const Script kReader{{Op::take, 1}, {Op::give, 1}}, kWriter{{Op::take, kAll}, {Op::give, kAll}};
 
-TEST(PermitsWord, PacksEveryField) {
+TEST(SemaphoreWord, PacksEveryField) {
   for (const SlotId newest : {kNoSlot, SlotId{0}, SlotId{0xFFFFFFFEu}})
-    for (const std::uint32_t available : {0u, 1u, kMostPermits})
+    for (const std::uint32_t available : {0u, 1u, kMaxPermits})
       for (const bool second : {false, true})
         for (const bool serving : {false, true}) {
-          const PermitsWord w{newest, available, second && !serving, serving, second && serving};
-          EXPECT_EQ(PermitsWord::unpack(w.pack()), w);
+          const SemaphoreWord w{newest, available, second && !serving, serving, second && serving};
+          EXPECT_EQ(SemaphoreWord::unpack(w.pack()), w);
         }
-  EXPECT_EQ(PermitsWord{}.pack(), 0u);
+  EXPECT_EQ(SemaphoreWord{}.pack(), 0u);
 }
 
-TEST(PermitsWord, RefusesMoreThanThereAre) {
-  EXPECT_EQ(next({kNoSlot, 2}, PermitsEvent::give, 2, kNoSlot, 3).action, PermitsAction::refuse);
-  EXPECT_EQ(next({kNoSlot, 1}, PermitsEvent::give, kMostPermits).action, PermitsAction::refuse);
+TEST(SemaphoreWord, RefusesMoreThanThereAre) {
+  EXPECT_EQ(next({kNoSlot, 2}, SemaphoreEvent::give, 2, kNoSlot, 3).action, SemaphoreAction::refuse);
+  EXPECT_EQ(next({kNoSlot, 1}, SemaphoreEvent::give, kMaxPermits).action, SemaphoreAction::refuse);
 }
 
 TEST(PermitsWalk, SemaphoreOfOne) {
@@ -347,20 +349,23 @@ TEST(PermitsWalk, FindsMutants) {
   }
 }
 
-// With deadlines. A round that a thread waits in vain leaves its `give` out, so whatever is not there in the end was lost.
+// With deadlines. A round that a thread waits in vain leaves its `give` out, so whatever is not there in the
+// end was lost.
 const Script kTimedReader{{Op::take_timed, 1}, {Op::give, 1}}, kTimedWriter{{Op::take_timed, kAll}, {Op::give, kAll}};
 
 TEST(PermitsWalk, DeadlinesOfASemaphore) {
   expect_exhausted(walk({times(2, kTimedReader), kReader, kReader}, permits(1), 1));
   expect_exhausted(walk({kTimedReader, kTimedReader, kReader}, permits(1), 1));
-  expect_exhausted(walk({kTimedReader, kTimedReader, kTimedReader}, permits(0), 0));   // nobody gives
-  expect_exhausted(walk({{{Op::give, 1}}, kTimedReader, {{Op::take, 1}}}, permits(0), ~0u));   // the untimed one gets it in the end
+  expect_exhausted(walk({kTimedReader, kTimedReader, kTimedReader}, permits(0), 0));   // no thread gives
+  // the untimed one gets it in the end
+  expect_exhausted(walk({{{Op::give, 1}}, kTimedReader, {{Op::take, 1}}}, permits(0), ~0u));
 }
 TEST(PermitsWalk, DeadlinesOfReadersAndWriters) {
-  expect_exhausted(walk({kReader, kTimedWriter, kReader}, permits(kAll), kAll));   // readers behind a writer that gives up
+  // readers behind a writer that gives up
+  expect_exhausted(walk({kReader, kTimedWriter, kReader}, permits(kAll), kAll));
   expect_exhausted(walk({kWriter, kTimedWriter, kTimedReader}, permits(kAll), kAll));
 }
-// Nobody else uses it then: the one that waited may destroy it, whether it was granted or let go.
+// No other thread uses it then: the one that waited may destroy it, whether it was granted or let go.
 TEST(PermitsWalk, WhoWaitedWithADeadlineMayDestroyIt) {
   const Op destroy{Op::destroy, static_cast<std::uint32_t>(permits(0))};
   expect_exhausted(walk({{{Op::give, 1}}, {{Op::take_timed, 1}, destroy}}, permits(0), ~0u));
@@ -373,7 +378,7 @@ TEST(PermitsWalk, FindsMutantsOfDeadlines) {
                                        std::pair{Mutation::grant_forgotten, "grant_forgotten"}, std::pair{Mutation::all_leave, "all_leave"},
                                        std::pair{Mutation::none_leave, "none_leave"}, std::pair{Mutation::links_lost, "links_lost"},
                                        std::pair{Mutation::notes_lost, "notes_lost"}}) {
-    // Where a time-out is lost only those notice who never get a permit.
+    // Where a time-out is lost, only threads that never get a permit notice it.
     const bool never = mutation == Mutation::leave_not_noted || mutation == Mutation::none_leave;
     const auto o = never ? walk({kTimedReader, kTimedReader}, permits(0), 0, mutation) : walk(semaphore, permits(1), 1, mutation);
     EXPECT_FALSE(o.ok()) << name;
