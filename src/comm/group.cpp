@@ -66,7 +66,6 @@ Rank Group::member(std::uint32_t number) const noexcept {
   KASANE_CHECK_OP(number, <, size());
   return state_.member(number);
 }
-void Group::set_waiter(Waiter& waiter) noexcept { waiter_ = &waiter; }
 
 Ticket Group::start(Plan plan) {
   plan.me = rank();

@@ -74,9 +74,6 @@ class Group {
   /// that they are not in: several groups can be made at once.
   [[nodiscard]] std::unique_ptr<Group> subset(std::span<const std::uint32_t> numbers);
 
-  /// How this group's blocking calls wait (and its tickets, unless they are told otherwise).
-  void set_waiter(Waiter&) noexcept;
-
   Ticket start_barrier();
   Ticket start_broadcast(std::uint32_t root, std::span<std::byte> bytes);
   /// In place at the root; the others' values are only read.

@@ -145,11 +145,9 @@ Result<Rank> Supervisor::fork_ranks() {
 }
 
 void Supervisor::hold_signals() {
-  sigset_t all, old;
+  sigset_t all;
   ::sigfillset(&all);
-  ::sigprocmask(SIG_SETMASK, &all, &old);
-  const auto* bytes = reinterpret_cast<const unsigned char*>(&old);
-  old_mask_.assign(bytes, bytes + sizeof old);
+  ::sigprocmask(SIG_SETMASK, &all, &old_mask_);
   // Were it ignored, the kernel would reap the ranks for us and keep how they ended. Before the forks: this discards what is pending.
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
@@ -169,9 +167,7 @@ void Supervisor::become_rank(Rank rank, pid_t supervisor) {
   g_supervisor = supervisor;
   if (raw(rank) != 0 && !options_.main_in_every_rank) let_signals_for_main_pass();
   if (child_signal_ignored_) ::signal(SIGCHLD, SIG_IGN);
-  sigset_t old;
-  std::copy(old_mask_.begin(), old_mask_.end(), reinterpret_cast<unsigned char*>(&old));
-  ::sigprocmask(SIG_SETMASK, &old, nullptr);
+  ::sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
 }
 
 void Supervisor::become_supervisor() {

@@ -15,6 +15,7 @@
 // Thread safety: one thread; the process must have no other (fork). Invariant: a rank's pid is valid until it is reaped here.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -55,7 +56,6 @@ class Supervisor {
     pid_t pid = 0;
     bool alive = false;
   };
-  using SavedSignals = std::vector<unsigned char>;
 
   Supervisor(JobStatus status, SupervisorOptions options) : status_(status), options_(options) {}
 
@@ -83,7 +83,7 @@ class Supervisor {
   SupervisorOptions options_;
   std::optional<OutputPump> pump_;
   std::vector<Child> children_;
-  SavedSignals old_mask_;                   ///< the signal mask the program was started with
+  sigset_t old_mask_{};                     ///< the signal mask the program was started with
   bool child_signal_ignored_ = false;       ///< so was SIGCHLD
   int signals_ = -1;                        ///< signalfd
   std::vector<int> received_;               ///< signals that were sent to the job

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to hand an operation as its callback when one only wants to know later: small objects on the engine's callbacks, no part of the engine.
+// What to pass an operation as its callback when the caller only wants to know later how it ended: small objects on the
+// engine's callbacks, no part of the engine.
 //
-//   Counter writes;                                                    Pending<std::uint64_t> old;
-//   for (…) post(engine.try_write_async({…, writes.callback()}));      post(engine.try_atomic_async({…, .result = old.place(), .on_complete = old.callback()}));
-//   writes.wait(waiter, n);                                            use(old.get(waiter));
+//   Counter writes;
+//   for (…) post(engine.try_write_async({…, writes.callback()}));
+//   writes.wait(waiter, n);
 //
-// Thread safety: callbacks complete on any thread; wait() and get() on the one that owns the object. The callback's last touch of the object is the store that
-// the waiting thread sees, so the object may go as soon as wait() has returned.
+// Thread safety: callbacks complete on any thread; wait() on the thread that owns the object. The callback's last access to
+// the object is the store that the waiting thread sees, so the object may be destroyed as soon as wait() has returned.
 #pragma once
 
 #include <atomic>
@@ -64,27 +65,6 @@ class Counter {
   }
   std::atomic<std::uint64_t> count_{0};
   std::atomic<Status> worst_{Status::ok};
-};
-
-/// A value on its way, like a future.
-///   Pending<std::uint64_t> old;  while (!engine.try_atomic_async({…, .result = old.place(), .on_complete = old.callback()})) …;
-///   std::uint64_t before = old.get(waiter);
-template <class T>
-class Pending {
- public:
-  [[nodiscard]] T* place() noexcept { return &value_; }
-  [[nodiscard]] Callback callback() noexcept { return done_.callback(); }
-  [[nodiscard]] bool ready() const noexcept { return done_.ready(); }
-  /// After ready(), or get().
-  [[nodiscard]] Status status() const noexcept { return done_.status(); }
-  const T& get(Waiter& waiter) const {
-    done_.wait(waiter);
-    return value_;
-  }
-
- private:
-  T value_{};
-  Flag done_;
 };
 
 }  // namespace kasane::comm

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/engine/awaited.h"
 #include "comm/engine/engine.h"
 #include "multi/comm/every_transport.h"
+#include "multi/comm_engine/awaited.h"
 #include "multi/comm_engine/hidden_memory.h"
 
 namespace kasane::comm::test {

@@ -16,7 +16,7 @@
 #include "comm/engine/engine.h"
 #include "comm/waiter.h"
 
-namespace kasane::comm {
+namespace kasane::comm::test {
 
 class Awaited {
  public:
@@ -67,4 +67,4 @@ class Awaited {
   Waiter& waiter_;
 };
 
-}  // namespace kasane::comm
+}  // namespace kasane::comm::test
