@@ -64,8 +64,6 @@ const std::vector<System>& systems() {
       {"ring", true, {}},
       {"direct", false, {.mode = Mode::direct}},
       {"offload", false, {.mode = Mode::offload}},
-      {"offload-completer", false, {.mode = Mode::offload, .separate_completer = true}},
-      {"offload-2", false, {.mode = Mode::offload, .executors = 2}},
   };
   return all;
 }
@@ -201,7 +199,7 @@ class Reader final : public Issuer {
 
 void measure_ring(Transport& host, Memory& memory, bool quick, Sample& sample) {
   Reader reader(host, memory.bytes);
-  const auto offloader = must(Offloader::start(host, reader, {}));
+  const auto offloader = must(Offloader::start(host, reader, EngineOptions{}.ring_commands));
   const auto post = [&](std::uint32_t requester, std::atomic<std::uint64_t>& done) noexcept {
     Command c{};
     c.kind = Command::Kind::read;

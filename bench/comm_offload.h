@@ -10,7 +10,7 @@
 namespace kasane::bench {
 
 /// Forks: call it while the process has one thread. Rows: case offload-issue-cpu (ns), offload-latency (us), offload-rate (M/s); systems ring (the ring and
-/// its executor alone, reading over shared memory), direct, offload, offload-completer, offload-2. Throws where there is no UCX or a rank fails.
+/// its executor alone, reading over shared memory), direct, offload. Throws where there is no UCX or a rank fails.
 std::vector<Row> comm_offload(bool quick);
 
 }  // namespace kasane::bench

@@ -2,7 +2,7 @@
 // Plays Kasane: Session for the ranks, Engine for the operations, as any program on comm would.
 //   --transport shm|ucx|mpi    what runs between the two ranks; mpi: started by mpirun, else the two ranks are forked here
 //   --mpi openmpi|mpich        whose mpirun that was
-// KASANE_ISSUE says whose threads issue and complete: the caller's (direct, if nothing is said), the engine's own, or those that the engine prefers.
+// KASANE_ISSUE says whose threads issue and complete: the caller's (direct, if nothing is said), or the engine's own.
 // Completions set a flag of their operation's slot: no two threads store to one word, whoever completes what.
 #include <signal.h>
 #include <sys/mman.h>
@@ -170,10 +170,7 @@ class KasaneSystem {
     comm::Transport& transport = session_->transport();
     transport.set_handler(kRequest, [](void* t, const comm::Message& m) noexcept { static_cast<comm::Transport*>(t)->reply(m.token, 1); }, &transport);
     transport.set_handler(kSend, [](void*, const comm::Message&) noexcept {}, nullptr);
-    comm::EngineOptions options;
-    options.mode = comm::Mode::direct;
-    options.busy_threads = 2 * window.lanes() + options.executors;   // every lane of both ranks, and the peer's executors
-    engine_ = take(comm::Engine::create(transport, take(comm::engine_options_from_environment(options), "the engine's options")), "the engine");
+    engine_ = take(comm::Engine::create(transport, take(comm::engine_options_from_environment(), "the engine's options")), "the engine");
     attach(window.bytes());
     mapped_ = transport.mapped(Rank{1 - rank()}, kRegion) != nullptr;
     for (unsigned t = 0; t < window.lanes(); ++t) lanes_.emplace_back(window, *engine_, mine_, mapped_, t);

@@ -71,7 +71,7 @@ Launch forked(const std::string& player, Words how, const Variables& variables) 
 std::vector<Known> in_each_mode(const std::vector<Known>& rows) {
   const struct {
     const char *suffix, *mode, *description;
-  } modes[] = {{"", "direct", nullptr}, {"-offload", "offload", "… its engine in offload mode"}, {"-auto", "automatic", "… its engine in automatic mode"}};
+  } modes[] = {{"", "direct", nullptr}, {"-offload", "offload", "… its engine in offload mode"}};
   std::vector<Known> all;
   for (const Known& row : rows) {
     if (!row.ours) {

@@ -79,8 +79,7 @@ Result<void> Engine::Core::attach_locks() {
 }
 
 Result<void> Engine::Core::start_offload(const EngineOptions& o) {
-  auto started = Offloader::start(transport_, *this,
-                                  {.executors = o.executors, .separate_completer = o.separate_completer, .ring_commands = o.ring_commands});
+  auto started = Offloader::start(transport_, *this, o.ring_commands);
   if (!started) return tl::unexpected<Error>(std::move(started).error());
   offloader_ = std::move(*started);
   return {};
@@ -185,7 +184,10 @@ Issued Engine::Core::issue(const Command& c) noexcept {
   const bool counted = c.epoch != Command::kUncounted;
   if (c.kind == Command::Kind::prepared) {
     Operation& op = operations_[c.record];
-    if (op.kind == Operation::Kind::flush) return issue_flush(op);
+    if (op.kind == Operation::Kind::flush) {
+      continue_flush(op);   // everything posted before it has left the ring, and has been counted
+      return Issued::done;
+    }
     op.epoch = counted ? c.epoch : count(op.peer);
     start(op);   // what is full is tried again from the hook
     return Issued::done;
@@ -364,29 +366,15 @@ bool Engine::Core::try_flush(const FlushParams& p) noexcept {
   op->peer = peer;
   op->all = all;
   op->on_complete = p.on_complete;
-  op->ring = 0;
   if (offloader_ == nullptr) {
     continue_flush(*op);
-  } else if (!push_flush(*op)) {
-    put(*op);
-    return false;
+    return true;
   }
-  return true;
-}
-
-/// Behind everything that its ring holds. In the name of this rank, so that a peer that takes nothing does not hold it up: what is held counts.
-bool Engine::Core::push_flush(const Operation& op) noexcept { return offloader_->try_push(prepared(op, engine_.me_), op.ring); }
-
-/// Out of one ring, into the next; behind the last one everything posted before it has been counted.
-Issued Engine::Core::issue_flush(Operation& op) noexcept {
-  if (op.ring + 1 == offloader_->executors()) {
-    continue_flush(op);
-    return Issued::done;
-  }
-  ++op.ring;
-  if (push_flush(op)) return Issued::done;   // it is the next executor's now
-  --op.ring;
-  return Issued::again;
+  // Behind everything that the ring holds. The command names this rank as its peer, so that a closed peer does not stop the
+  // flush: commands that are held have been counted.
+  if (offloader_->try_push(prepared(*op, engine_.me_))) return true;
+  put(*op);
+  return false;
 }
 
 /// Goes through the ranks until one still has something under way, and waits there.

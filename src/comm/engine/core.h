@@ -15,7 +15,6 @@
 // its ring, until its callback has run.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <span>
@@ -30,16 +29,10 @@
 
 namespace kasane::comm {
 
-/// Mode::automatic over a network: do the offloader's threads find cores of their own? Else they take the callers', and add a hop (docs/design/comm_offload.md).
-[[nodiscard]] constexpr bool cores_to_spare(const EngineOptions& o, std::uint32_t cores) noexcept {
-  return o.busy_threads != 0 && std::uint64_t{o.busy_threads} + o.executors + (o.separate_completer ? 1 : 0) <= cores;
-}
-
 /// As many operations may count towards one rank at once: those with a record, and what the offloader holds until it can be issued.
-[[nodiscard]] constexpr std::uint64_t most_counted(const EngineOptions& o, bool offloads, std::uint32_t ranks) noexcept {
+[[nodiscard]] constexpr std::uint64_t most_counted(const EngineOptions& o, std::uint32_t ranks) noexcept {
   const std::uint64_t records = std::uint64_t{2} * o.operations;
-  const std::uint64_t held = std::min<std::uint64_t>(offload::Executor::most_held(o.ring_commands, ranks), 1u << 20);   // enough to be refused
-  return offloads ? records + o.executors * held : records;
+  return o.mode == Mode::offload ? records + Offloader::most_held(o.ring_commands, ranks) : records;
 }
 /// FlushState counts to 65535. What is left is for what counts without being under way: calls that will be refused, callbacks that post.
 inline constexpr std::uint64_t kMostCounted = 65535 - 8191;
@@ -130,8 +123,6 @@ class Engine::Core final : public Issuer {
   void ring() noexcept { transport_.wake(transport_.rank(), Doorbell::messages); }
 
   // ---- flush (core.cpp)
-  Issued issue_flush(Operation&) noexcept;
-  [[nodiscard]] bool push_flush(const Operation&) noexcept;
   void continue_flush(Operation&) noexcept;
   void resume_flushes(Rank) noexcept;
 
@@ -163,7 +154,6 @@ class Engine::Core final : public Issuer {
   Went drive_pieces(Operation&) noexcept;
   Went drive_piece(Operation&, Piece) noexcept;
   Went post_piece(Operation&, const Piece&) noexcept;
-  Went drive_accumulate(Operation&) noexcept;
   Went drive_copy(Operation&) noexcept;
   Went drive_request(Operation&) noexcept;
   Went drive_send(Operation&) noexcept;

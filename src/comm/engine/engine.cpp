@@ -8,7 +8,6 @@
 #include "comm/engine/accumulate.h"
 #include "comm/engine/core.h"
 #include "comm/engine/refusal.h"
-#include "topo/topo.h"
 
 namespace kasane::comm {
 namespace {
@@ -23,12 +22,6 @@ bool refused(const Callback& c) noexcept {
 bool completed(const Callback& c) noexcept {
   if (c.fn != nullptr) c.fn(c.context, Status::ok);
   return true;
-}
-
-Mode decide(const Transport& transport, const EngineOptions& o) noexcept {
-  if (o.mode != Mode::automatic) return o.mode;
-  // Mapped memory is never offloaded.
-  return !transport.facts().completes_inline && cores_to_spare(o, topo::usable_cores()) ? Mode::offload : Mode::direct;
 }
 
 Command command(Command::Kind kind, RemoteAddr remote, const Callback& on_complete) noexcept {
@@ -70,7 +63,7 @@ Engine::Engine(Transport& transport, const EngineOptions& options)
       ranks_(transport.ranks()),
       me_(transport.rank()),
       cpu_atomics_(transport.facts().atomics_coherent_with_cpu),
-      mode_(decide(transport, options)),
+      mode_(options.mode),
       paths_(std::make_unique<Path[]>(std::size_t{transport.ranks()} * kMaxRegions)),
       own_paths_(&paths_[std::size_t{raw(transport.rank())} * kMaxRegions]) {
   core_ = std::make_unique<Core>(*this, options);
@@ -84,15 +77,15 @@ Result<std::unique_ptr<Engine>> Engine::create(Transport& transport, const Engin
                                             std::to_string(o.parcels) + " parcels: 2 to " + std::to_string(kMostOperations) +
                                             " operations and at least one of the others are needed");
   }
-  const bool offloads = decide(transport, o) == Mode::offload;
-  if (const std::uint64_t counted = most_counted(o, offloads, transport.ranks()); counted > kMostCounted) {
-    return fail(Errc::invalid_argument, "an engine of " + std::to_string(o.operations) + " operations and " + std::to_string(o.executors) + " rings of " +
+  if (const std::uint64_t counted = most_counted(o, transport.ranks()); counted > kMostCounted) {
+    return fail(Errc::invalid_argument, "an engine of " + std::to_string(o.operations) + " operations and a ring of " +
                                             std::to_string(o.ring_commands) + " commands: " + std::to_string(counted) +
-                                            " operations could be under way towards one rank, and " + std::to_string(kMostCounted) + " can be");
+                                            " operations could be outstanding towards one rank, and " +
+                                            std::to_string(kMostCounted) + " can be");
   }
   std::unique_ptr<Engine> engine(new Engine(transport, o));
   KASANE_TRY(engine->core_->attach_locks());
-  if (engine->mode_ == Mode::offload) KASANE_TRY(engine->core_->start_offload(o));
+  if (o.mode == Mode::offload) KASANE_TRY(engine->core_->start_offload(o));
   return engine;
 }
 

@@ -4,7 +4,7 @@
 //
 //   try_read_async(params) ─ mapped here? ──────────── yes ─▶ loads and stores, callback, true      (no request, no queue, no lock)
 //                          └ no ─ direct ──▶ Transport, by the caller ─▶ progress() of any thread ─▶ callback
-//                               └ offload ─▶ command ring ─▶ executor: packs and posts ─▶ completer: polls ─▶ callback
+//                               └ offload ─▶ command ring ─▶ executor: packs and posts, polls ─▶ callback
 //
 // **What every try_*_async promises.** false: a queue is full and nothing happened; try again later (nothing is dropped, nothing waits).
 // true: accepted; on_complete runs exactly once, on whichever thread completes it, perhaps before the call returns. Wrong
@@ -40,14 +40,12 @@ inline constexpr std::uint32_t kFirstEngineHandler = 48;
 /// The engine attaches this region by itself: the locks of accumulate. Operations on it are refused.
 inline constexpr RegionId kLockRegion{kMaxRegions - 1};
 
-enum class Mode : std::uint8_t { direct, offload, automatic };
+/// Who issues operations that go over a network: the calling thread, or the engine's executor (comm/offload).
+enum class Mode : std::uint8_t { direct, offload };
 
 struct EngineOptions {
-  Mode mode = Mode::automatic;         ///< automatic: offload only where a core is idle and the path is a network
-  std::uint32_t busy_threads = 0;      ///< automatic: threads on this host that want a core to themselves; 0: not known, hence direct
-  std::uint32_t executors = 1;         ///< offload: threads that issue, each with a ring of its own
-  bool separate_completer = false;     ///< offload: completions on a thread of their own, else on the executor's
-  std::uint32_t ring_commands = 1024;  ///< offload: capacity of a ring, a power of two, at least 2; with operations, executors: see create()
+  Mode mode = Mode::direct;
+  std::uint32_t ring_commands = 1024;  ///< offload: capacity of the ring, a power of two, at least 2; with operations: see create()
   std::uint32_t operations = 4096;     ///< outstanding operations that are not inline, 2 … 16384, and as many of several steps; more: false
   std::uint32_t packs = 64;            ///< messages under way that carry pieces of several operations, at least 1
   std::uint32_t parcels = 64;          ///< operations under way whose pieces, head or payload had to be kept (kMaxPayload bytes each), at least 1
@@ -62,7 +60,7 @@ class Engine {
 
   /// One engine a transport; create it on every rank before the transport's first message and before other threads make progress. Collective: it attaches
   /// kLockRegion. Regions are attached through the engine. In mode offload its threads make progress from here on: set all handlers before.
-  /// Errors: options without room to count (2 · operations + executors · (ring_commands + 1024) ≤ 57344 always does), no memory, no threads.
+  /// Errors: options without room to count (2 · operations + ring_commands + 1024 ≤ 57344 always does), no memory, no threads.
   static Result<std::unique_ptr<Engine>> create(Transport&, const EngineOptions& = {});
   ~Engine();   ///< after everything has completed (flush) and a barrier, when no other thread makes progress
   Engine(const Engine&) = delete;
@@ -118,9 +116,9 @@ class Engine {
   [[nodiscard]] bool try_flush_async(const FlushParams&) noexcept;
 
   /// The transport, whose progress() also moves the engine on (Transport::set_poll_hook), so that whoever waits by a Waiter completes operations;
-  /// in offload mode the engine's own threads do it too, and sleep when there is nothing.
+  /// in offload mode the executor does it too, and sleeps when there is nothing.
   [[nodiscard]] Transport& transport() const noexcept { return transport_; }
-  [[nodiscard]] Mode mode() const noexcept { return mode_; }   ///< direct or offload: what automatic came to
+  [[nodiscard]] Mode mode() const noexcept { return mode_; }
   /// Why the last operation that this thread posted was refused.
   [[nodiscard]] static const std::string& explain_refusal() noexcept;
 
@@ -170,7 +168,7 @@ class Engine {
   std::uint32_t ranks_;
   Rank me_;
   bool cpu_atomics_;
-  Mode mode_ = Mode::direct;
+  Mode mode_;
   std::unique_ptr<Path[]> paths_;   ///< by rank, then region
   Path* own_paths_;                 ///< of this rank
   std::unique_ptr<Core> core_;

@@ -63,7 +63,6 @@ struct Operation : Completion, Awaiting {
   HandlerId handler{};
   std::uint64_t* answer = nullptr;
   std::uint32_t generation = 0;           ///< flush: what it waits for at peer
-  std::uint32_t ring = 0;                 ///< flush: the offloader's ring that it is in, or the last one that it went through
   bool all = false;                       ///< flush: the ranks after peer too
 };
 
