@@ -15,8 +15,8 @@ class Batch {
   explicit Batch(Blocking& io) noexcept : io_(io) {
     done_.batch = this;
     done_.fn = [](Completion* c) noexcept {
-      // release: what the operation brought is visible to who sees the count at zero.
-      static_cast<Done*>(c)->batch->outstanding_.fetch_sub(1, std::memory_order_release);
+      // release: what the operation brought is visible to the thread that sees the count.
+      static_cast<Done*>(c)->batch->completed_.fetch_add(1, std::memory_order_release);
     };
   }
   Batch(const Batch&) = delete;
@@ -38,7 +38,7 @@ class Batch {
 
   /// Returns when all that was posted has completed. More may be posted afterwards.
   void await() {
-    io_.waiter().until([this] { return outstanding_.load(std::memory_order_acquire) == 0; });   // acquire: pairs with fn
+    io_.waiter().until([this] { return completed_.load(std::memory_order_acquire) == posted_; });   // acquire: pairs with fn
   }
   [[nodiscard]] Blocking& io() const noexcept { return io_; }
 
@@ -49,19 +49,18 @@ class Batch {
 
   template <class F>
   void post(const F& operation) {
-    // relaxed: counted before the operation can complete; its completion is what orders.
-    outstanding_.fetch_add(1, std::memory_order_relaxed);
     Post result = Post::again;
     io_.waiter().until([&] {   // may be called again after it was true
       if (result == Post::again) result = operation();
       return result != Post::again;
     });
-    if (result == Post::done) outstanding_.fetch_sub(1, std::memory_order_relaxed);
+    if (result == Post::pending) ++posted_;
   }
 
   Blocking& io_;
   Done done_;
-  std::atomic<std::uint32_t> outstanding_{0};
+  std::uint32_t posted_ = 0;                   // that did not complete inline
+  std::atomic<std::uint32_t> completed_{0};
 };
 
 }  // namespace kasane::comm
