@@ -101,7 +101,7 @@ bool run_kasane(std::uint32_t ranks, bool region, Times& times) {
   while (std::fscanf(in, "%31s %zu %lf", name, &bytes, &us) == 3) times[{name, bytes}] = us;
   std::fclose(in);
   ::close(job->shared_fd);
-  for (const auto& box : job->postbox) {
+  for (const auto& box : job->sockets) {
     ::close(box.in);
     ::close(box.out);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several one-sided operations of one thread under way at once: posted one after the other, awaited together.
-// Thread safety: an object belongs to one thread. Nothing allocates. What an operation reads or writes must live until await() has returned.
+// Several outstanding one-sided operations of one thread: posted one after the other, awaited together.
+// Thread safety: an object belongs to one thread. Nothing allocates. The memory that an operation reads or
+// writes must live until await() has returned.
 #pragma once
 
 #include <atomic>
@@ -24,21 +25,22 @@ class Batch {
   ~Batch() { await(); }
 
   void read(RemoteAddr from, void* to, std::size_t bytes) {
-    io_.count_trip(from);
+    io_.count_round_trip(from);
     post([&] { return io_.transport().read(from, to, bytes, &done_); });
   }
   void write(RemoteAddr to, const void* from, std::size_t bytes) {
-    io_.count_trip(to);
+    io_.count_round_trip(to);
     post([&] { return io_.transport().write(to, from, bytes, &done_); });
   }
   void atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result) {
-    io_.count_trip(at);
+    io_.count_round_trip(at);
     post([&] { return io_.transport().atomic(op, at, operand, compare, result, &done_); });
   }
 
-  /// Returns when all that was posted has completed. More may be posted afterwards.
+  /// Returns when everything posted has completed. More may be posted afterwards.
   void await() {
-    io_.waiter().until([this] { return completed_.load(std::memory_order_acquire) == posted_; });   // acquire: pairs with fn
+    // acquire: pairs with fn
+    io_.waiter().until([this] { return completed_.load(std::memory_order_acquire) == posted_; });
   }
   [[nodiscard]] Blocking& io() const noexcept { return io_; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocking: post until accepted, then await the completion. Each predicate given to the waiter may be called again after it
-// was true, so each remembers that it has posted.
+// Blocking: post until accepted, then await the completion. Each predicate given to the waiter may be called
+// again after it was true, so each remembers that it has posted.
 #include "comm/blocking.h"
 
 #include "comm/batch.h"
@@ -30,7 +30,7 @@ void Blocking::read(RemoteAddr from, void* to, std::size_t bytes) { Batch(*this)
 
 void Blocking::write(RemoteAddr to, const void* from, std::size_t bytes) { Batch(*this).write(to, from, bytes); }
 
-// An addition of nothing: the contract has no atomic load, and a plain read may be torn.
+// Adds 0: the contract has no atomic load, and a plain read may be torn.
 std::uint64_t Blocking::load(RemoteAddr at) { return rmw(*this, AtomicOp::fetch_add, at, 0); }
 
 void Blocking::store(RemoteAddr at, std::uint64_t value) { rmw(*this, AtomicOp::swap, at, value); }

@@ -27,8 +27,8 @@ struct EngineSettings {
 /// Adds the variable, bound to settings, which must outlive the table. It has no flag.
 OptionTable& add_engine_settings(OptionTable& table, EngineSettings& settings);
 
-/// options, changed by what the environment sets. A value that cannot be used is an error that names the variable, the
-/// value and what would be accepted.
+/// options, changed by what the environment sets. A value that cannot be used is an error that names the
+/// variable, the value and what would be accepted.
 Result<EngineOptions> engine_options_from_environment(const EngineOptions& options = {});
 
 }  // namespace kasane::comm

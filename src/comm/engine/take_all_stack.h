@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records handed from many threads to whoever takes them all at once. No ABA: nobody pops a single one.
-// Thread safety: everything from any thread. A record is linked by its member `next`, and lies on one stack at a time.
+// Records passed from many threads to a thread that takes them all at once. No ABA problem: no thread pops a
+// single one.
+// Thread safety: everything from any thread. A record is linked by its member `next`, and lies on one stack
+// at a time.
 #pragma once
 
 #include <atomic>
@@ -14,13 +16,15 @@ class TakeAllStack {
     Record* head = head_.load(std::memory_order_relaxed);  // relaxed: nothing is read through it
     do {
       record->next = head;
-      // seq_cst: release for the record's content; and a pusher that looks at something else next must not look before it has pushed (flush).
+      // seq_cst: release for the record's content; and a pusher that looks at something else next must not
+      // look before it has pushed (flush).
     } while (!head_.compare_exchange_weak(head, record, std::memory_order_seq_cst, std::memory_order_relaxed));
   }
   /// Oldest first, linked by next.
   [[nodiscard]] Record* take_all() noexcept {
     if (empty()) return nullptr;
-    Record* newest = head_.exchange(nullptr, std::memory_order_seq_cst);  // acquire: their contents; seq_cst: as in push()
+    // acquire: their contents; seq_cst: as in push()
+    Record* newest = head_.exchange(nullptr, std::memory_order_seq_cst);
     Record* oldest = nullptr;
     while (newest != nullptr) {
       Record* below = newest->next;

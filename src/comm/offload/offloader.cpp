@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor: its start and end, and its loop: look (retry, take, poll), and rest when a look finds nothing.
+// The executor: its start and end, and its loop: run_once() (retry, take, poll), and rest() when that found
+// nothing.
 #include "comm/offload/offloader.h"
 
 #include <pthread.h>
@@ -19,9 +20,9 @@ namespace {
 
 using offload::Idle;
 
-// While it lives, the calling thread blocks the signals that are meant for the program; threads made meanwhile inherit the
-// mask. Signals that a thread's own faults raise stay open: if they were blocked, the kernel would end the process without
-// the crash report.
+// While it lives, the calling thread blocks the signals that are meant for the program; threads made
+// meanwhile inherit the mask. Signals that a thread's own faults raise stay open: if they were blocked, the
+// kernel would end the process without the crash report.
 class BlockSignals {
  public:
   BlockSignals() noexcept {
@@ -51,7 +52,7 @@ struct MessagesBell {
 
 }  // namespace
 
-// ---- start and end -----------------------------------------------------------------------------------------------
+// ---- start and end ----------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Offloader>> Offloader::start(Transport& transport, Issuer& issuer, std::uint32_t ring_commands) {
   if (!std::has_single_bit(ring_commands) || ring_commands < 2) {
@@ -90,14 +91,16 @@ Offloader::~Offloader() {
   thread_.join();
 }
 
-// ---- the loop ----------------------------------------------------------------------------------------------------
+// ---- the loop ---------------------------------------------------------------------------------------------
 
 void Offloader::run() noexcept {
   for (Idle idle(one_core());;) {
-    // Both before the look: what rings afterwards ends the sleep below, and what was pushed before stop was set is found.
+    // Both before run_once(): what rings afterwards ends the sleep below, and what was pushed before stop was
+    // set is found.
     const std::uint32_t seen = transport_.activity(Doorbell::messages);
-    const bool stopping = stop_.load(std::memory_order_acquire);   // acquire: pairs with the store in ~Offloader
-    if (look()) {
+    // acquire: pairs with the store in ~Offloader
+    const bool stopping = stop_.load(std::memory_order_acquire);
+    if (run_once()) {
       idle.moved();
       unpublished_ = 0;
     } else if (stopping && held_.empty() && taken_ == ring_.claimed()) {
@@ -108,7 +111,7 @@ void Offloader::run() noexcept {
   }
 }
 
-bool Offloader::look() noexcept {
+bool Offloader::run_once() noexcept {
   bool moved = retry_held();
   moved = take() != 0 || moved;
   moved = transport_.progress() || moved;
@@ -155,7 +158,8 @@ bool Offloader::take_one(const Command& command) noexcept {
 void Offloader::hold(const Command& command) noexcept {
   issuer_.hold(held_.hold(command, taken_));
   if (held_.held(command.remote.rank) >= kPeerQuota) {
-    closed_[raw(command.remote.rank)].store(true, std::memory_order_relaxed);   // relaxed: a hint to requesters
+    // relaxed: a hint to requesters
+    closed_[raw(command.remote.rank)].store(true, std::memory_order_relaxed);
   }
 }
 
@@ -169,12 +173,13 @@ void Offloader::publish_issued() noexcept {
 
 void Offloader::rest(Idle& idle, std::uint32_t seen) noexcept {
   if (idle.step() != Idle::Step::sleep) return;
-  // No transport announces that a blocked peer accepts something again: then the executor sleeps shortly, and looks.
+  // No transport announces that a blocked peer accepts something again: then the executor sleeps shortly, and
+  // looks.
   const std::int64_t limit_ns = held_.empty() ? offload::kNoLimit : idle.next_nap_ns();
   MessagesBell bell{transport_};
   if (offload::nap(ring_, bell, seen, limit_ns)) return;
-  // Commands are there that cannot be taken (held_ is full), or a producer was interrupted between its claim and its
-  // publication.
+  // Commands are there that cannot be taken (held_ is full), or a producer was interrupted between its claim
+  // and its publication.
   if (!held_.full() && unpublished_++ < kUnpublishedLooks) {
     ::sched_yield();
   } else {

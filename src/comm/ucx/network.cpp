@@ -26,7 +26,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "comm/everybody.h"
+#include "comm/agree.h"
 
 namespace kasane::comm::ucx {
 namespace {
@@ -185,7 +185,7 @@ Result<void> try_network(OutOfBand& all, const std::vector<Place>& places, const
   }
   Result<void> mine;
   if (!failures.empty()) mine = fail(Errc::unsupported, failures);
-  return everybody(all, mine, "connecting over " + network.text);   // also a barrier: listeners stay until all have tried
+  return agree(all, mine, "connecting over " + network.text);   // also a barrier: listeners stay until all have tried
 }
 
 }  // namespace

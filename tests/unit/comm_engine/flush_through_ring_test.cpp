@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Offloaded, an operation is counted by the executor, and a flush goes through the ring behind what was posted before it.
-// Walked over the shipping steps of the counters (FlushEpochs' next): a ring, a transport that answers again at any time,
-// room to hold two commands. In every reachable state no flush is over before what was posted before it; and each broken
-// rule is found.
+// Offloaded, an operation is counted by the executor, and a flush goes through the ring behind what was
+// posted before it. Walked over the shipping steps of the counters (FlushEpochs' next): a ring, a transport
+// that answers again at any time, room to hold two commands. In every reachable state no flush is over before
+// what was posted before it; and each broken rule is found.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -30,7 +30,7 @@ constexpr int kFlush = 0;
 
 struct State {
   std::vector<Queued> ring, held;
-  std::vector<Queued> under_way;
+  std::vector<Queued> outstanding;
   std::uint64_t word = 0;
   int posted = 0;
   bool flushed = false;                      ///< the flush was posted
@@ -61,7 +61,7 @@ class Walk {
  private:
   static bool over(const State& s) { return s.generation && generation_over(unpack(s.word).finished(), *s.generation); }
   static bool idle(const State& s) {
-    return s.ring.empty() && s.held.empty() && s.under_way.empty();
+    return s.ring.empty() && s.held.empty() && s.outstanding.empty();
   }
   static const char* check(const State& s) {
     if (over(s) && !s.before.empty()) return "a flush is over before what was posted before it";
@@ -80,10 +80,10 @@ class Walk {
     if (!s.ring.empty()) take(s, todo);
     if (!s.held.empty()) retry(s, todo);
     if (!s.flushed) post_flush(s, todo);
-    for (std::size_t i = 0; i < s.under_way.size(); ++i) {
+    for (std::size_t i = 0; i < s.outstanding.size(); ++i) {
       State after = s;
-      const Queued done = s.under_way[i];
-      after.under_way.erase(after.under_way.begin() + static_cast<std::ptrdiff_t>(i));
+      const Queued done = s.outstanding[i];
+      after.outstanding.erase(after.outstanding.begin() + static_cast<std::ptrdiff_t>(i));
       std::erase(after.before, done.operation);
       after.word = step(after.word, FlushEvent::complete, done.epoch).word;
       todo.push_back(std::move(after));
@@ -93,7 +93,7 @@ class Walk {
   void post_flush(const State& s, std::vector<State>& todo) const {
     State after = s;
     after.flushed = true;
-    for (const auto* queue : {&s.ring, &s.held, &s.under_way})
+    for (const auto* queue : {&s.ring, &s.held, &s.outstanding})
       for (const Queued& q : *queue) after.before.push_back(q.operation);
     if (broken_ == Broken::flush_past_the_ring) {
       ask(after);
@@ -103,7 +103,8 @@ class Walk {
     todo.push_back(std::move(after));
   }
 
-  /// The executor looks at its oldest command: it is issued; or held; or there is no room to hold it, and it stays.
+  /// The executor looks at its oldest command: it is issued; or held; or there is no room to hold it, and it
+  /// stays.
   void take(const State& s, std::vector<State>& todo) const {
     State popped = s;
     const Queued command = s.ring.front();
@@ -137,7 +138,7 @@ class Walk {
       s.word = word;
       command.epoch = epoch;
     }
-    s.under_way.push_back(command);
+    s.outstanding.push_back(command);
     todo.push_back(std::move(s));
   }
   static void ask(State& s) {

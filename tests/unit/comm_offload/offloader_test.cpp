@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The offloader over shared memory, with rings of 2 to 1024 commands: every command once, whoever completes it; full rings and blocked peers are answered,
-// never lost; idle threads sleep.
+// The offloader over shared memory, with rings of 2 to 1024 commands: every command once, in whichever thread
+// it completes; full rings and blocked peers are answered, never lost; idle threads sleep.
 #include "comm/offload/offloader.h"
 
 #include <dirent.h>
@@ -52,9 +52,10 @@ TEST(Offloader, RefusesWhatItCannotBe) {
   for (const std::uint32_t bad : {0u, 1u, 48u}) EXPECT_FALSE(Offloader::start(job.transport(), issuer, bad));
 }
 
-// ---- random programs against an oracle ---------------------------------------------------------------------------
+// ---- random programs against an oracle --------------------------------------------------------------------
 
-/// One operation at a time on words of its own, so that what each must return is known; many lanes are in flight at once.
+/// One operation at a time on words of its own, so that what each must return is known; many lanes are in
+/// flight at once.
 class Lane {
  public:
   Lane(ThreeRanks& job, TestIssuer& issuer, std::uint32_t index, Random random) : job_(job), index_(index), random_(random) {
@@ -119,7 +120,8 @@ class Lane {
       case 3:
         job_.word(0, local()).store(value_, std::memory_order_relaxed);
         return make_transfer(Command::Kind::write, peer_, remote(), local(), 8, callback());
-      default: return make_atomic(AtomicOp::fetch_add, 1, 0, value_, nullptr, callback());   // a word that all lanes share
+      // a word that all lanes share
+      default: return make_atomic(AtomicOp::fetch_add, 1, 0, value_, nullptr, callback());
     }
   }
   void accept() {
@@ -184,10 +186,11 @@ TEST(OffloaderStress, RandomProgramsOverANetwork) {
   for (const std::uint32_t ring_commands : kRings) random_program(test::Over::ucx_tcp, ring_commands, seed++, 60);
 }
 
-// ---- back-pressure -----------------------------------------------------------------------------------------------
+// ---- back-pressure ----------------------------------------------------------------------------------------
 
-// A peer that takes nothing is closed after some commands; the other goes on as if nothing were; then everything arrives.
-TEST(Offloader, ABlockedPeerBlocksNobodyElse) {
+// A peer that takes nothing is closed after some commands; the other goes on as if nothing were; then
+// everything arrives.
+TEST(Offloader, ABlockedPeerBlocksNoOtherPeer) {
   for (const std::uint32_t ring_commands : kRings) {
     SCOPED_TRACE(describe(ring_commands));
     ThreeRanks job;
@@ -195,7 +198,7 @@ TEST(Offloader, ABlockedPeerBlocksNobodyElse) {
     auto offloader = start(job, issuer, ring_commands);
     std::atomic<std::uint64_t> blocked_done{0}, free_done{0};
     job.hold(1, true);
-    // The issuer has 12 operations under way to a peer; the rest is held.
+    // The issuer has 12 outstanding operations towards a peer; the rest is held.
     std::uint64_t blocked = 0, refused = 0;
     while (refused < 60) {
       if (offloader->try_push(make_add(1, 64, 1, 1, count_in(blocked_done)))) {
@@ -222,7 +225,7 @@ TEST(Offloader, ABlockedPeerBlocksNobodyElse) {
   }
 }
 
-// ---- starting, issuing, stopping ---------------------------------------------------------------------------------
+// ---- starting, issuing, stopping --------------------------------------------------------------------------
 
 TEST(Offloader, IssuedEverythingMeansIssued) {
   for (const std::uint32_t ring_commands : kRings) {
@@ -283,7 +286,8 @@ TEST(Offloader, CallbacksMayPost) {
     auto offloader = start(job, issuer, ring_commands);
     Chain chain{*offloader, {1000}};
     chain.post();
-    // With two cells the consumer's own cell is one of them: the callback may find the ring full; then it is our turn.
+    // With two cells the consumer's own cell is one of them: the callback may find the ring full; then it is
+    // our turn.
     wait_until([&] {
       if (chain.stuck.exchange(false, std::memory_order_acq_rel)) chain.post();
       return chain.left.load(std::memory_order_acquire) <= 0;
@@ -292,7 +296,7 @@ TEST(Offloader, CallbacksMayPost) {
   }
 }
 
-// Each push finds everybody asleep: if a wake-up can be lost, one of these hangs.
+// Each push finds the executor asleep: if a wake-up can be lost, one of these hangs.
 void wake_every_time(test::Over over, int rounds) {
   for (const std::uint32_t ring_commands : kRings) {
     SCOPED_TRACE(describe(ring_commands));
@@ -307,7 +311,8 @@ void wake_every_time(test::Over over, int rounds) {
       ASSERT_TRUE(offloader->try_push(make_add(1, 64, 1, 1, count_in(done))));
       while (done.load(std::memory_order_acquire) == 0) std::this_thread::yield();
       EXPECT_EQ(answer, i);
-      std::this_thread::sleep_for(std::chrono::microseconds(random.below(240)));   // about as long as they poll before they sleep
+      // about as long as they poll before they sleep
+      std::this_thread::sleep_for(std::chrono::microseconds(random.below(240)));
     }
   }
 }
@@ -319,7 +324,7 @@ TEST(Offloader, WakesFromSleepEveryTimeOverANetwork) {
   wake_every_time(test::Over::ucx_tcp, 50);
 }
 
-// ---- manners -----------------------------------------------------------------------------------------------------
+// ---- manners ----------------------------------------------------------------------------------------------
 
 TEST(Offloader, AnIdleExecutorSleeps) {
   ThreeRanks job;
