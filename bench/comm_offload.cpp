@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the offload engine (comm_offload.h). A system and round is one job of two forked ranks: rank 1 serves, rank 0 measures and writes a Sample into
-// memory that it shares with the parent.
+// Measures the offload engine (comm_offload.h). A system and round is one job of two forked ranks: rank 1
+// serves, rank 0 measures and writes a Sample into memory that it shares with the parent.
 //
-// **Issue** (figure 4.6): each requester posts 64 reads that fit in the ring, by its own CPU clock, then waits until they have completed, outside the clock. A
-// requester that is pushed off its core in between is not charged for it; one that has to wake the executor is.
-// **Latency**: post, then look at the flag (and make progress, if nobody else does) until the callback has set it.
-// **Rate**: each requester keeps 64 reads under way.
+// **Issue** (figure 4.6): each requester posts 64 reads that fit in the ring, by its own CPU clock, then
+// waits until they have completed, outside the clock. A requester that is pushed off its core in between is
+// not charged for it; one that has to wake the executor is.
+// **Latency**: post, then read the flag (and make progress, if no other thread does) until the callback has
+// set it.
+// **Rate**: each requester keeps 64 reads outstanding.
 #include "comm_offload.h"
 
 #include <sched.h>
@@ -55,7 +57,8 @@ struct Sample {
 
 struct System {
   const char* name;
-  bool ring_only;      ///< bare Offloader over shared memory, so that nothing but the ring and the executor is seen
+  /// bare Offloader over shared memory, so that nothing but the ring and the executor is seen
+  bool ring_only;
   EngineOptions options;
 };
 
@@ -64,8 +67,6 @@ const std::vector<System>& systems() {
       {"ring", true, {}},
       {"direct", false, {.mode = Mode::direct}},
       {"offload", false, {.mode = Mode::offload}},
-      {"offload-completer", false, {.mode = Mode::offload, .separate_completer = true}},
-      {"offload-2", false, {.mode = Mode::offload, .executors = 2}},
   };
   return all;
 }
@@ -95,14 +96,15 @@ double clock_cost_ns() {
   return static_cast<double>(least);
 }
 
-/// A requester's side of a system: post one read of 8 bytes that counts up done; and what to do while waiting.
+/// A requester's side of a system: post one read of 8 bytes that counts up done; and what to do while
+/// waiting.
 struct Subject {
   std::function<bool(std::uint32_t requester, std::atomic<std::uint64_t>& done)> post;
   std::function<void()> wait;
 };
 
 Callback count_up(std::atomic<std::uint64_t>& done) noexcept {
-  // release: what was read is visible to who sees the count.
+  // release: a thread that sees the count sees what was read.
   return {[](void* d, Status) noexcept { static_cast<std::atomic<std::uint64_t>*>(d)->fetch_add(1, std::memory_order_release); }, &done};
 }
 
@@ -201,7 +203,7 @@ class Reader final : public Issuer {
 
 void measure_ring(Transport& host, Memory& memory, bool quick, Sample& sample) {
   Reader reader(host, memory.bytes);
-  const auto offloader = must(Offloader::start(host, reader, {}));
+  const auto offloader = must(Offloader::start(host, reader, EngineOptions{}.ring_commands));
   const auto post = [&](std::uint32_t requester, std::atomic<std::uint64_t>& done) noexcept {
     Command c{};
     c.kind = Command::Kind::read;
@@ -224,7 +226,7 @@ void measure_engine(Engine& engine, bool quick, Sample& sample) {
   measure(post, {.post = post, .wait = wait}, quick, quick ? 10'000 : 50'000, sample);
 }
 
-/// Serves until everybody has reached the barrier.
+/// Serves until all ranks have reached the barrier.
 void serve_until_barrier(Transport& network, Collectives& host_all) {
   std::atomic<bool> stop{false};
   std::thread service([&] {
@@ -247,7 +249,8 @@ void run_network(const System& system, Transport& host, Memory& memory, bool qui
   const auto network = must(ucx::create(exchange, bells, options));
   {
     EngineOptions engine_options = system.options;
-    if (raw(host.rank()) != 0) engine_options = {.mode = Mode::direct};   // the target serves in the same way for all
+    // the target serves in the same way for all
+    if (raw(host.rank()) != 0) engine_options = {.mode = Mode::direct};
     const auto engine = must(Engine::create(*network, engine_options));
     must(engine->attach(kRegion, memory.fd, memory.bytes, kRegionBytes));
     all.barrier();

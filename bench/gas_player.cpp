@@ -131,7 +131,7 @@ class Bench {
   void comm_read(std::uint64_t offset) {
     std::uint64_t word = 0;
     gas::Outstanding o(1);
-    io_.count_trip({Rank{1}, gas::kFrames, offset});
+    io_.count_round_trip({Rank{1}, gas::kFrames, offset});
     const comm::Callback done{.fn = [](void* p, comm::Status s) noexcept { static_cast<gas::Outstanding*>(p)->end(s); }, .context = &o};
     while (!access_.engine().try_read_async({.from = {Rank{1}, gas::kFrames, offset}, .to = comm::private_memory(&word), .bytes = 8, .on_complete = done})) {
       transport_.progress();

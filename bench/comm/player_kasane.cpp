@@ -2,7 +2,7 @@
 // Kasane's player: a program on kasane::comm as a user of the installed package writes it (examples/comm).
 // launch() makes it the two ranks of a job, or joins those that mpirun started; KASANE_RANKS,
 // KASANE_TRANSPORT and KASANE_MPI say which. KASANE_ISSUE says whose threads issue and complete: the caller's
-// (direct, if nothing is said), the engine's own, or those that the engine prefers. Completions set a flag of
+// (direct, if nothing is said), or the engine's own. Completions set a flag of
 // their operation's slot: no two threads store to one word.
 #include <sys/mman.h>
 #include <unistd.h>
@@ -164,11 +164,7 @@ class KasaneSystem {
     comm::Transport& transport = session->transport();
     transport.set_handler(kRequest, [](void* t, const comm::Message& m) noexcept { static_cast<comm::Transport*>(t)->reply(m.token, 1); }, &transport);
     transport.set_handler(kSend, [](void*, const comm::Message&) noexcept {}, nullptr);
-    comm::EngineOptions options;
-    options.mode = comm::Mode::direct;
-    // every lane of both ranks, and the peer's executors
-    options.busy_threads = 2 * window.lanes() + options.executors;
-    engine_ = take(comm::Engine::create(transport, take(comm::engine_options_from_environment(options), "the engine's options")), "the engine");
+    engine_ = take(comm::Engine::create(transport, take(comm::engine_options_from_environment(), "the engine's options")), "the engine");
     attach(window.bytes());
     mapped_ = transport.mapped(Rank{1 - rank()}, kRegion) != nullptr;
     for (unsigned t = 0; t < window.lanes(); ++t) lanes_.emplace_back(window, *engine_, mine_, mapped_, t);

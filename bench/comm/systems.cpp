@@ -81,7 +81,7 @@ Launch job_of_mpi(Launch launch, const char* mpi) {
 std::vector<Known> in_each_mode(const std::vector<Known>& rows) {
   const struct {
     const char *suffix, *mode, *description;
-  } modes[] = {{"", "direct", nullptr}, {"-offload", "offload", "… its engine in offload mode"}, {"-auto", "automatic", "… its engine in automatic mode"}};
+  } modes[] = {{"", "direct", nullptr}, {"-offload", "offload", "… its engine in offload mode"}};
   std::vector<Known> all;
   for (const Known& row : rows) {
     if (!row.ours) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several one-sided operations of one thread under way at once: posted one after the other, awaited together.
-// Thread safety: an object belongs to one thread. Nothing allocates. What an operation reads or writes must live until await() has returned.
+// Several outstanding one-sided operations of one thread: posted one after the other, awaited together.
+// Thread safety: an object belongs to one thread. Nothing allocates. The memory that an operation reads or
+// writes must live until await() has returned.
 #pragma once
 
 #include <atomic>
@@ -15,8 +16,8 @@ class Batch {
   explicit Batch(Blocking& io) noexcept : io_(io) {
     done_.batch = this;
     done_.fn = [](Completion* c) noexcept {
-      // release: what the operation brought is visible to who sees the count at zero.
-      static_cast<Done*>(c)->batch->outstanding_.fetch_sub(1, std::memory_order_release);
+      // release: what the operation brought is visible to the thread that sees the count.
+      static_cast<Done*>(c)->batch->completed_.fetch_add(1, std::memory_order_release);
     };
   }
   Batch(const Batch&) = delete;
@@ -24,21 +25,22 @@ class Batch {
   ~Batch() { await(); }
 
   void read(RemoteAddr from, void* to, std::size_t bytes) {
-    io_.count_trip(from);
+    io_.count_round_trip(from);
     post([&] { return io_.transport().read(from, to, bytes, &done_); });
   }
   void write(RemoteAddr to, const void* from, std::size_t bytes) {
-    io_.count_trip(to);
+    io_.count_round_trip(to);
     post([&] { return io_.transport().write(to, from, bytes, &done_); });
   }
   void atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result) {
-    io_.count_trip(at);
+    io_.count_round_trip(at);
     post([&] { return io_.transport().atomic(op, at, operand, compare, result, &done_); });
   }
 
-  /// Returns when all that was posted has completed. More may be posted afterwards.
+  /// Returns when everything posted has completed. More may be posted afterwards.
   void await() {
-    io_.waiter().until([this] { return outstanding_.load(std::memory_order_acquire) == 0; });   // acquire: pairs with fn
+    // acquire: pairs with fn
+    io_.waiter().until([this] { return completed_.load(std::memory_order_acquire) == posted_; });
   }
   [[nodiscard]] Blocking& io() const noexcept { return io_; }
 
@@ -49,19 +51,18 @@ class Batch {
 
   template <class F>
   void post(const F& operation) {
-    // relaxed: counted before the operation can complete; its completion is what orders.
-    outstanding_.fetch_add(1, std::memory_order_relaxed);
     Post result = Post::again;
     io_.waiter().until([&] {   // may be called again after it was true
       if (result == Post::again) result = operation();
       return result != Post::again;
     });
-    if (result == Post::done) outstanding_.fetch_sub(1, std::memory_order_relaxed);
+    if (result == Post::pending) ++posted_;
   }
 
   Blocking& io_;
   Done done_;
-  std::atomic<std::uint32_t> outstanding_{0};
+  std::uint32_t posted_ = 0;                   // that did not complete inline
+  std::atomic<std::uint32_t> completed_{0};
 };
 
 }  // namespace kasane::comm

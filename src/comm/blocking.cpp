@@ -1,65 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocking: post until accepted, then await the completion. Each predicate given to the waiter may be called again after it
-// was true, so each remembers that it has posted.
+// Blocking: post until accepted, then await the completion. Each predicate given to the waiter may be called
+// again after it was true, so each remembers that it has posted.
 #include "comm/blocking.h"
 
-#include <atomic>
+#include "comm/batch.h"
 
 namespace kasane::comm {
 namespace {
 
-/// A completion that one thread awaits.
-struct Done : Completion {
-  std::atomic<bool> flag{false};
-  Done() noexcept {
-    fn = [](Completion* self) noexcept {
-      // release: what the operation brought is visible to who sees the flag.
-      static_cast<Done*>(self)->flag.store(true, std::memory_order_release);
-    };
-  }
-  [[nodiscard]] bool is_set() const noexcept { return flag.load(std::memory_order_acquire); }  // acquire: pairs with fn
-};
-
 /// Calls post until it is accepted.
 template <class F>
-Post accepted(Waiter& waiter, const F& post) {
+void until_accepted(Waiter& waiter, const F& post) {
   Post result = Post::again;
   waiter.until([&] {
     if (result == Post::again) result = post();
     return result != Post::again;
   });
-  return result;
-}
-
-template <class F>
-void complete(Waiter& waiter, const F& post) {
-  Done done;
-  if (accepted(waiter, [&] { return post(&done); }) == Post::done) return;
-  waiter.until([&] { return done.is_set(); });
 }
 
 std::uint64_t rmw(Blocking& io, AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare = 0) {
-  Transport& t = io.transport();
-  Waiter& w = io.waiter();
   std::uint64_t old = 0;
-  io.count_trip(at);
-  complete(w, [&](Completion* c) { return t.atomic(op, at, operand, compare, &old, c); });
+  Batch(io).atomic(op, at, operand, compare, &old);   // awaited by its destructor
   return old;
 }
 
 }  // namespace
 
-void Blocking::read(RemoteAddr from, void* to, std::size_t bytes) {
-  count_trip(from);
-  complete(waiter_, [&](Completion* c) { return transport_.read(from, to, bytes, c); });
-}
+void Blocking::read(RemoteAddr from, void* to, std::size_t bytes) { Batch(*this).read(from, to, bytes); }
 
-void Blocking::write(RemoteAddr to, const void* from, std::size_t bytes) {
-  count_trip(to);
-  complete(waiter_, [&](Completion* c) { return transport_.write(to, from, bytes, c); });
-}
+void Blocking::write(RemoteAddr to, const void* from, std::size_t bytes) { Batch(*this).write(to, from, bytes); }
 
-// An addition of nothing: the contract has no atomic load, and a plain read may be torn.
+// Adds 0: the contract has no atomic load, and a plain read may be torn.
 std::uint64_t Blocking::load(RemoteAddr at) { return rmw(*this, AtomicOp::fetch_add, at, 0); }
 
 void Blocking::store(RemoteAddr at, std::uint64_t value) { rmw(*this, AtomicOp::swap, at, value); }
@@ -85,12 +56,12 @@ std::uint64_t Blocking::compare_swap(RemoteAddr at, std::uint64_t expected, std:
 }
 
 void Blocking::send(Rank to, HandlerId handler, std::span<const std::byte> payload) {
-  (void)accepted(waiter_, [&] { return transport_.send(to, handler, payload); });
+  until_accepted(waiter_, [&] { return transport_.send(to, handler, payload); });
 }
 
 std::uint64_t Blocking::request(Rank to, HandlerId handler, std::span<const std::byte> payload, std::uint32_t doorbell_delay_ns) {
   PendingReply pending{.doorbell_delay_ns = doorbell_delay_ns};
-  (void)accepted(waiter_, [&] { return transport_.request(to, handler, payload, pending); });
+  until_accepted(waiter_, [&] { return transport_.request(to, handler, payload, pending); });
   std::uint64_t value = 0;
   bool answered = false;
   waiter_.until([&] {

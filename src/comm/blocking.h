@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The asynchronous operations of Transport, awaited through a Waiter: for everybody who has nothing else to do.
-// Each call retries again, then returns when the operation has completed. Thread safety: an object belongs to one thread.
+// The asynchronous operations of Transport, awaited through a Waiter: for threads that have nothing else to
+// do. Each call retries while the transport answers again, and returns when the operation has completed.
+// Thread safety: an object belongs to one thread.
 #pragma once
 
 #include "base/counters.h"
@@ -10,7 +11,7 @@ namespace kasane::comm {
 
 class Blocking {
  public:
-  /// counters: of the calling thread, for the layers that are handed this object; may be null.
+  /// counters: those of the calling thread, for the layers that receive this object; may be null.
   Blocking(Transport& transport, Waiter& waiter, Counters* counters = nullptr) noexcept
       : transport_(transport), waiter_(waiter), counters_(counters) {}
 
@@ -29,7 +30,7 @@ class Blocking {
   std::uint64_t request(Rank to, HandlerId handler, std::span<const std::byte> payload, std::uint32_t doorbell_delay_ns = 0);
 
   /// Counts a one-sided operation, if the target is not mapped here.
-  void count_trip(RemoteAddr at) noexcept {
+  void count_round_trip(RemoteAddr at) noexcept {
     if (counters_ != nullptr && transport_.mapped(at.rank, at.region) == nullptr) count(counters_->trips);
   }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a member of a group keeps for what arrives: a block, in the collectives' region where other ranks of the host map it and store into it, or in memory of its own,
-// where its message handler stores. Zeroed memory is the start state.
+// The memory in which a member of a group receives: a block, either in the collectives' region, where other
+// ranks of the host map it and store into it, or in private memory, where the member's message handler
+// stores. Zeroed memory is the start state.
 //
-//   Block:  floor | of each peer: cells [collective mod kActive][phase] | ready notes [the same] | stream of chunks
+//   Block:  floor | of each peer: cells [collective mod kActive][phase] | ready notes [same] | chunk stream
 //
-// Thread safety: every datum is written by one side and published by the word beside it. Invariants: docs/design/comm_collectives.md.
+// Thread safety: every datum is written by one side and published by the word beside it. Invariants:
+// docs/design/comm_collectives.md.
 #pragma once
 
 #include <atomic>
@@ -15,10 +17,10 @@
 
 namespace kasane::comm {
 
-/// Collectives of a group that are under way at once at one member; later ones wait in its queue.
+/// Collectives of a group that are active at once at one member; later ones wait in its queue.
 inline constexpr std::uint64_t kActive = 16;
 
-/// Collective n uses cell n mod kActive. stamp = n + 1: holds its message; anything less: empty.
+/// Collective n uses cell n mod kActive. stamp = n + 1: holds its message; less: empty.
 struct alignas(64) CollectiveCell {
   std::atomic<std::uint64_t> stamp;
   std::uint64_t signature;
@@ -26,23 +28,24 @@ struct alignas(64) CollectiveCell {
 };
 static_assert(sizeof(CollectiveCell) == 1024, "eight bytes of payload share the line of the stamp");
 
-/// "I have room for your long message": at the sender, from the receiver. stamp as above.
+/// Written by the receiver of a long message at its sender: the receiver has room for it. stamp as above.
 struct CollectiveReady {
   std::atomic<std::uint64_t> stamp;
   std::uint64_t signature;
   std::uint64_t token;     ///< the receiver's step
 };
 
-/// Chunks of long messages through mapped memory: one producer, one consumer, which can always take the next one since its receiver was ready before it was sent.
+/// Chunks of long messages through mapped memory: one producer, one consumer. The consumer can always take
+/// the next chunk, since the receiver was ready before it was sent.
 struct CollectiveStream {
   static constexpr std::uint64_t kChunks = 8;
   static constexpr std::size_t kChunkBytes = 16 * 1024;
   struct Head {
-    std::atomic<std::uint64_t> full;   ///< position + 1 of the chunk that it holds
+    std::atomic<std::uint64_t> full;   ///< position of its chunk, + 1
     std::uint64_t collective, offset;
     std::uint32_t token, bytes;
   };
-  alignas(64) std::atomic<std::uint64_t> taken;   ///< chunks that the consumer has finished with
+  alignas(64) std::atomic<std::uint64_t> taken;   ///< chunks that the consumer has read
   struct alignas(64) Slot {
     Head head;
   } slots[kChunks];
@@ -57,7 +60,7 @@ struct alignas(64) CollectivePeerArea {
 
 struct CollectiveBlock {
   alignas(64) std::atomic<std::uint64_t> floor;   ///< every collective below it has completed at this member
-  /// The area for what the peer-th member sends.
+  /// The area into which the peer-th member sends.
   [[nodiscard]] CollectivePeerArea& from(std::uint32_t peer) noexcept { return reinterpret_cast<CollectivePeerArea*>(this + 1)[peer]; }
   [[nodiscard]] static constexpr std::size_t bytes(std::uint32_t members) noexcept {
     return sizeof(CollectiveBlock) + members * sizeof(CollectivePeerArea);

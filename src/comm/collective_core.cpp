@@ -19,14 +19,15 @@
 namespace kasane::comm {
 namespace {
 
-/// Groups as large as the job that the region has room for; the memory is sparse, and groups beyond it use messages.
+/// The region has room for so many groups as large as the job; the memory is sparse, and further groups use
+/// messages.
 constexpr std::size_t kRegionGroups = 16;
 
 std::size_t block_bytes(std::uint32_t members) noexcept { return (CollectiveBlock::bytes(members) + 4095) / 4096 * 4096; }
 
 constexpr char kWhat[] = "collectives";
 
-/// What members tell each other when a group is made.
+/// What members exchange when a group is made.
 struct Place {
   std::uint32_t slot, generation;
   std::uint64_t offset;
@@ -50,22 +51,25 @@ void CollectiveCore::arrived(void* context, const Message& m) noexcept {
   KASANE_CHECK_OP(m.payload.size(), >=, sizeof(h));
   std::memcpy(&h, m.payload.data(), sizeof(h));
   KASANE_CHECK_OP(h.slot, <, kMaxGroups);
-  GroupState* group = self.groups_[h.slot].load(std::memory_order_acquire);  // acquire: pairs with take_slot()
+  // acquire: pairs with take_slot()
+  GroupState* group = self.groups_[h.slot].load(std::memory_order_acquire);
   KASANE_CHECK(group != nullptr, "a message for a group that never was");
   group->handle(h, m.payload.subspan(sizeof(h)));
 }
 
 void CollectiveCore::step() noexcept {
   const std::uint32_t used = used_.load(std::memory_order_acquire);  // acquire: pairs with take_slot()
-  for (std::uint32_t i = 0; i < used; ++i) groups_[i].load(std::memory_order_relaxed)->step();  // relaxed: set before used_
+  // relaxed: set before used_
+  for (std::uint32_t i = 0; i < used; ++i) groups_[i].load(std::memory_order_relaxed)->step();
 }
 
 void CollectiveCore::peer_lost(Rank rank) noexcept {
   const std::uint32_t used = used_.load(std::memory_order_acquire);  // acquire: as in step()
-  for (std::uint32_t i = 0; i < used; ++i) groups_[i].load(std::memory_order_relaxed)->peer_lost(rank);  // relaxed: as in step()
+  // relaxed: as in step()
+  for (std::uint32_t i = 0; i < used; ++i) groups_[i].load(std::memory_order_relaxed)->peer_lost(rank);
 }
 
-// ---- memory and slots --------------------------------------------------------------------------------------------
+// ---- memory and slots -------------------------------------------------------------------------------------
 
 GroupState& CollectiveCore::take_slot() {
   const std::lock_guard lock(mutex_);
@@ -75,7 +79,8 @@ GroupState& CollectiveCore::take_slot() {
   if (owned_[slot] == nullptr) {
     owned_[slot] = std::make_unique<GroupState>(transport_, slot);
     groups_[slot].store(owned_[slot].get(), std::memory_order_release);   // release: the group
-    used_.store(slot + 1, std::memory_order_release);                     // release: the line above. Slots are used from 0 up, so none is left out.
+    // release: the line above. Slots are used from 0 up, so none is left out.
+    used_.store(slot + 1, std::memory_order_release);
   }
   return *owned_[slot];
 }
@@ -102,7 +107,8 @@ void CollectiveCore::take_shared(Memory& m) {
 void CollectiveCore::give_memory(const Memory& m) {
   ::munmap(m.own, m.bytes);
   if (m.shared == nullptr) return;
-  // Zeroed memory is where the next group starts. Most of it was never touched and is given back rather than written, unless the transport goes on using its pages.
+  // The next group starts with zeroed memory. Most of it was never touched and is given back rather than
+  // written, unless the transport goes on using its pages.
   const bool punched = !transport_.facts().pins_memory &&
                        ::madvise(m.shared, m.bytes, MADV_REMOVE) == 0;   // where it is a file's
   if (!punched) std::memset(static_cast<void*>(m.shared), 0, m.bytes);
@@ -134,7 +140,8 @@ Result<void> CollectiveCore::attach(Group& world_group) {
   free_ = {{0, region_bytes_}};
   Memory& memory = memory_[world.slot()];
   take_shared(memory);   // the first: offset 0 on every rank
-  // attach() returns when every rank has called it, that is, has completed all collectives before, and has this memory ready.
+  // attach() returns when every rank has called it, hence has completed all earlier collectives and has this
+  // memory ready.
   KASANE_TRY(transport_.attach(kCollectiveRegion, -1, region_, region_bytes_));
   world.share(memory.shared);
   std::vector<PeerPlace> peers;
@@ -145,7 +152,7 @@ Result<void> CollectiveCore::attach(Group& world_group) {
   return {};
 }
 
-// ---- making groups -----------------------------------------------------------------------------------------------
+// ---- making groups ----------------------------------------------------------------------------------------
 
 std::unique_ptr<Group> CollectiveCore::make_world() {
   GroupState& state = take_slot();

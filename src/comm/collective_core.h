@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the collectives: the groups of one rank, the memory of their blocks, and the handler that finds the group of a message.
+// Inside the collectives: the groups of one rank, the memory of their blocks, and the handler that finds the
+// group of a message.
 //
-// Thread safety: groups are made and closed by any thread (a lock, held for a few lines, never over communication); step() and the handler run in any thread and take no lock.
-// Invariant: a GroupState lives as long as this, so a late message finds at worst another generation.
+// Thread safety: groups are made and closed by any thread (a lock, held for a few lines, never across
+// communication); step() and the handler run in any thread and take no lock.
+// Invariant: a GroupState lives as long as this object, so a late message finds at worst another generation.
 #pragma once
 
 #include <array>
@@ -33,7 +35,8 @@ class CollectiveCore {
   std::unique_ptr<Group> make_world();
   /// Makes the collectives' region (collective over all ranks) and moves the world into it.
   Result<void> attach(Group& world);
-  /// Collective over parent. members: numbers in parent, in the new group's order; empty: takes part, but is in no new group.
+  /// Collective over parent. members: numbers in parent, in the new group's order; empty: this rank takes
+  /// part, but is in no new group.
   std::unique_ptr<Group> make_group(Group& parent, std::span<const std::uint32_t> members);
   void close(GroupState&, Waiter&);
 
@@ -42,7 +45,7 @@ class CollectiveCore {
   [[nodiscard]] Transport& transport() const noexcept { return transport_; }
 
  private:
-  /// The blocks of a group here: of the rank's own, and in the region if there is one with room.
+  /// The blocks of a group here: one in private memory, and one in the region if that has room.
   struct Memory {
     CollectiveBlock* own = nullptr;
     CollectiveBlock* shared = nullptr;
@@ -61,8 +64,8 @@ class CollectiveCore {
   Transport& transport_;
   Waiter& waiter_;
   std::array<std::atomic<GroupState*>, kMaxGroups> groups_{};
-  std::atomic<std::uint32_t> used_{0};                     ///< slots that were ever used
-  std::mutex mutex_;                                       ///< of what follows
+  std::atomic<std::uint32_t> used_{0};                     ///< slots used so far
+  std::mutex mutex_;                                       ///< guards the members below
   std::array<std::unique_ptr<GroupState>, kMaxGroups> owned_;
   std::array<bool, kMaxGroups> taken_{};
   std::array<Memory, kMaxGroups> memory_{};

@@ -25,12 +25,14 @@ const char* name_of(std::uint64_t signature) noexcept {
 
 }  // namespace
 
-// ---- life --------------------------------------------------------------------------------------------------------
+// ---- life -------------------------------------------------------------------------------------------------
 
-GroupState::~GroupState() { delete spare_.load(std::memory_order_relaxed); }  // relaxed: nobody else is left
+// relaxed: no other thread is left
+GroupState::~GroupState() { delete spare_.load(std::memory_order_relaxed); }
 
 void GroupState::open(std::uint32_t members, std::uint32_t me, CollectiveBlock* own, CollectiveBlock* shared) {
-  // A thread that meant to step the group which was here before may still come: it must not meet a half-made one.
+  // A thread that is about to step the slot's previous group may still come: it must not meet a group half
+  // made.
   while (gate_.exchange(1, std::memory_order_acquire) != 0) relax();  // acquire: as in step()
   members_ = members;
   me_ = me;
@@ -39,7 +41,8 @@ void GroupState::open(std::uint32_t members, std::uint32_t me, CollectiveBlock* 
   peers_ = std::make_unique<Peer[]>(members);
   started_ = floor_ = completed_ = 0;
   failed_.store(false, std::memory_order_relaxed);             // relaxed: published by the generation
-  generation_.fetch_add(1, std::memory_order_seq_cst);         // seq_cst: handlers that see it see the group; see close()
+  // seq_cst: handlers that see it see the group; see close()
+  generation_.fetch_add(1, std::memory_order_seq_cst);
   gate_.store(0, std::memory_order_release);                   // release: for the next thread that steps
 }
 
@@ -54,79 +57,87 @@ void GroupState::set_peers(std::span<const PeerPlace> peers) {
 }
 
 void GroupState::share(CollectiveBlock* shared) noexcept {
-  KASANE_CHECK_OP(under_way_.load(std::memory_order_acquire), ==, 0u);
+  KASANE_CHECK_OP(outstanding_.load(std::memory_order_acquire), ==, 0u);
   shared_ = shared;
 }
 
 void GroupState::close(Waiter& waiter) {
-  KASANE_CHECK_OP(under_way_.load(std::memory_order_acquire), ==, 0u);
+  KASANE_CHECK_OP(outstanding_.load(std::memory_order_acquire), ==, 0u);
   waiter.until([this] {
     for (std::uint32_t i = 0; i < members_; ++i) {
-      // acquire: as in has_room(). A peer that is lost tells nothing.
+      // acquire: as in has_room(). A lost peer sends nothing.
       if (peers_[i].asking > peers_[i].floor.load(std::memory_order_acquire) && !failed_.load(std::memory_order_acquire)) return false;
     }
     return true;
   });
-  // Handlers may be on their way out. seq_cst on both words: either a handler sees that the generation is over, or we see it inside.
+  // Handlers may still be running. seq_cst on both words: either a handler sees that the generation is over,
+  // or we see that it runs.
   generation_.fetch_add(1, std::memory_order_seq_cst);
   while (inside_.load(std::memory_order_seq_cst) != 0) relax();
-  // A thread may be stepping: it finds nothing to do, but it looks. Who comes later finds the gate taken until we have finished.
+  // A thread may be stepping: it finds nothing to do, but it reads. A thread that comes later finds the gate
+  // taken until we have finished.
   while (gate_.exchange(1, std::memory_order_acquire) != 0) relax();  // acquire: what it did
   gate_.store(0, std::memory_order_release);  // release: for the next thread that steps
 }
 
-std::unique_ptr<Operation> GroupState::take_spare() {
-  Operation* spare = spare_.exchange(nullptr, std::memory_order_acquire);  // acquire: pairs with give_spare()
-  return spare == nullptr ? std::make_unique<Operation>() : std::unique_ptr<Operation>(spare);
+std::unique_ptr<CollectiveOperation> GroupState::take_spare() {
+  // acquire: pairs with give_spare()
+  CollectiveOperation* spare = spare_.exchange(nullptr, std::memory_order_acquire);
+  return spare == nullptr ? std::make_unique<CollectiveOperation>() : std::unique_ptr<CollectiveOperation>(spare);
 }
 
-void GroupState::give_spare(std::unique_ptr<Operation> op) noexcept {
-  delete spare_.exchange(op.release(), std::memory_order_acq_rel);  // release: our use of it; acquire: the use of the one that goes
+void GroupState::give_spare(std::unique_ptr<CollectiveOperation> op) noexcept {
+  // release: our use of op; acquire: the use of the one that is deleted
+  delete spare_.exchange(op.release(), std::memory_order_acq_rel);
 }
 
-// ---- starting and stepping ---------------------------------------------------------------------------------------
+// ---- starting and stepping --------------------------------------------------------------------------------
 
-void GroupState::start(Operation& op) noexcept {
+void GroupState::start(CollectiveOperation& op) noexcept {
   op.number = started_++;
   op.position = 0;
   op.status = Status::ok;
   op.done.store(false, std::memory_order_relaxed);      // relaxed: published by incoming_
-  under_way_.fetch_add(1, std::memory_order_relaxed);   // relaxed: step() is called by the same thread, or by one that learns of it later
+  // relaxed: step() is called by this thread, or by one that learns of it later
+  outstanding_.fetch_add(1, std::memory_order_relaxed);
   op.next = incoming_.load(std::memory_order_relaxed);  // relaxed: the compare-swap decides
-  while (!incoming_.compare_exchange_weak(op.next, &op, std::memory_order_release, std::memory_order_relaxed)) {}  // release: the operation
+  // release: the operation
+  while (!incoming_.compare_exchange_weak(op.next, &op, std::memory_order_release, std::memory_order_relaxed)) {}
 }
 
 void GroupState::step() noexcept {
-  if (under_way_.load(std::memory_order_relaxed) == 0) return;  // relaxed: only spares the gate
+  if (outstanding_.load(std::memory_order_relaxed) == 0) return;  // relaxed: only saves taking the gate
   if (gate_.load(std::memory_order_relaxed) != 0) return;       // relaxed: the same
-  if (gate_.exchange(1, std::memory_order_acquire) != 0) return;  // acquire: what the last one did
-  step_inside();
-  gate_.store(0, std::memory_order_release);  // release: for the next one
+  if (gate_.exchange(1, std::memory_order_acquire) != 0) return;  // acquire: what the last thread did
+  step_locked();
+  gate_.store(0, std::memory_order_release);  // release: for the next thread
 }
 
-void GroupState::step_inside() noexcept {
+void GroupState::step_locked() noexcept {
   take_started();
   if (failed_.load(std::memory_order_acquire)) return fail_all();  // acquire: pairs with peer_lost()
   activate();
-  tell_floor();   // to a peer that asked for what is reached already; hand_back() makes sure
-  // The end moves along: what becomes active now may be able to complete at once.
+  send_floors();   // to peers that requested a floor which is reached already; mark_done() makes sure
+  // The bound moves along with floor_: an operation that becomes active here may complete at once.
   for (std::uint64_t n = floor_; n < floor_ + kActive; ++n) {
-    Operation* op = active_[n % kActive].load(std::memory_order_relaxed);  // relaxed: ours
+    // relaxed: only the stepping thread writes it
+    CollectiveOperation* op = active_[n % kActive].load(std::memory_order_relaxed);
     if (op == nullptr || op->number != n || !advance(*op)) continue;
     complete(*op, Status::ok);
     activate();
   }
-  hand_back();
+  mark_done();
 }
 
-/// What was started, in order, behind the queue.
+/// Appends what was started, in order, to the queue.
 void GroupState::take_started() noexcept {
-  if (incoming_.load(std::memory_order_relaxed) == nullptr) return;          // relaxed: a look
-  Operation* top = incoming_.exchange(nullptr, std::memory_order_acquire);   // acquire: the operations
-  Operation* last = top;
-  Operation* first = nullptr;
+  if (incoming_.load(std::memory_order_relaxed) == nullptr) return;          // relaxed: only a check
+  // acquire: the operations
+  CollectiveOperation* top = incoming_.exchange(nullptr, std::memory_order_acquire);
+  CollectiveOperation* last = top;
+  CollectiveOperation* first = nullptr;
   while (top != nullptr) {
-    Operation* below = top->next;
+    CollectiveOperation* below = top->next;
     top->next = first;
     first = top;
     top = below;
@@ -138,7 +149,7 @@ void GroupState::take_started() noexcept {
 
 void GroupState::activate() noexcept {
   while (queue_first_ != nullptr && queue_first_->number < floor_ + kActive) {
-    Operation* op = queue_first_;
+    CollectiveOperation* op = queue_first_;
     queue_first_ = op->next;
     if (queue_first_ == nullptr) queue_last_ = nullptr;
     // release: a handler that meets a chunk for it sees its steps.
@@ -146,13 +157,13 @@ void GroupState::activate() noexcept {
   }
 }
 
-bool GroupState::advance(Operation& op) noexcept {
+bool GroupState::advance(CollectiveOperation& op) noexcept {
   auto& steps = op.schedule.steps();
   for (;;) {
     std::size_t i = op.position;
     bool all = true;
     for (; i < steps.size() && is_network(steps[i]); ++i) {
-      if (!steps[i].done) steps[i].done = move(op, i);
+      if (!steps[i].done) steps[i].done = carry_out(op, i);
       all = all && steps[i].done;
     }
     if (!all) return false;
@@ -167,40 +178,43 @@ bool GroupState::advance(Operation& op) noexcept {
   }
 }
 
-bool GroupState::move(Operation& op, std::size_t index) noexcept {
+bool GroupState::carry_out(CollectiveOperation& op, std::size_t index) noexcept {
   Step& s = op.schedule.steps()[index];
   return s.kind == Step::Kind::send ? send(op, s) : receive(op, s, index);
 }
 
-void GroupState::complete(Operation& op, Status status) noexcept {
-  active_[op.number % kActive].store(nullptr, std::memory_order_relaxed);  // relaxed: no handler looks for it any more, all has arrived
+void GroupState::complete(CollectiveOperation& op, Status status) noexcept {
+  // relaxed: everything has arrived, so no handler looks for it any more
+  active_[op.number % kActive].store(nullptr, std::memory_order_relaxed);
   completed_ |= std::uint64_t{1} << (op.number - floor_);
   while ((completed_ & 1) != 0) {
     completed_ >>= 1;
     ++floor_;
   }
-  // release: for peers that map it: the cells below it were read.
+  // release, for peers that map it: the cells below it were read.
   if (shared_ != nullptr) shared_->floor.store(floor_, std::memory_order_release);
   op.status = status;
   op.next = completed_first_;
   completed_first_ = &op;
 }
 
-/// What is complete is done once everybody who asked knows: whoever leaves owes nothing.
-void GroupState::hand_back() noexcept {
+/// Completed operations are done once all peers that requested a floor have received it: then a member may
+/// leave.
+void GroupState::mark_done() noexcept {
   if (completed_first_ == nullptr) return;
-  if (!tell_floor() && !failed_.load(std::memory_order_acquire)) return;   // acquire: as in step_inside()
+  if (!send_floors() && !failed_.load(std::memory_order_acquire)) return;   // acquire: as in step_locked()
   while (completed_first_ != nullptr) {
-    Operation* op = completed_first_;
+    CollectiveOperation* op = completed_first_;
     completed_first_ = op->next;
-    under_way_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: close() comes after done
-    op->done.store(true, std::memory_order_release);     // release: its results. Last: the owner may take it away now.
+    outstanding_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: close() comes after done
+    // release: its results. Last: from here on the owner may destroy it.
+    op->done.store(true, std::memory_order_release);
   }
 }
 
-// ---- the two ends of a message -----------------------------------------------------------------------------------
+// ---- the two ends of a message ----------------------------------------------------------------------------
 
-bool GroupState::send(Operation& op, Step& s) noexcept {
+bool GroupState::send(CollectiveOperation& op, Step& s) noexcept {
   if (s.bytes <= kShortBytes) return put_cell(op, s, {s.from, s.bytes});
   if (!s.announced) s.announced = put_cell(op, s, {});
   const CollectiveReady& ready = area(s.peer).ready[op.number % kActive][s.phase];
@@ -209,7 +223,7 @@ bool GroupState::send(Operation& op, Step& s) noexcept {
   return s.announced && send_chunks(op, s, ready.token);
 }
 
-bool GroupState::receive(Operation& op, Step& s, std::size_t index) noexcept {
+bool GroupState::receive(CollectiveOperation& op, Step& s, std::size_t index) noexcept {
   const CollectiveCell& cell = area(s.peer).cells[op.number % kActive][s.phase];
   const bool told = cell.stamp.load(std::memory_order_acquire) == op.number + 1;  // acquire: the message
   if (told) check_same(op, s.peer, cell.signature);
@@ -219,17 +233,17 @@ bool GroupState::receive(Operation& op, Step& s, std::size_t index) noexcept {
   }
   if (!s.announced) s.announced = put_ready(op, s, index);
   if (peers_[s.peer].block != nullptr) drain_stream(s.peer);
-  // acquire: pairs with arrived(), whose bytes we hand on.
+  // acquire: pairs with arrived(); the bytes are used next.
   return told && s.announced && std::atomic_ref(s.moved).load(std::memory_order_acquire) == s.bytes;
 }
 
-bool GroupState::put_cell(Operation& op, const Step& s, std::span<const std::byte> data) noexcept {
+bool GroupState::put_cell(CollectiveOperation& op, const Step& s, std::span<const std::byte> data) noexcept {
   Peer& p = peers_[s.peer];
   if (!has_room(p, op.number)) return false;
   if (p.block == nullptr) {
     CollectiveHeader h = header(CollectiveHeader::Kind::cell, p, op, s);
     h.word = op.signature;
-    return message_asking(h, p, data);
+    return send_and_ask(h, p, data);
   }
   CollectiveCell& cell = p.block->from(me_).cells[op.number % kActive][s.phase];
   cell.signature = op.signature;
@@ -239,14 +253,14 @@ bool GroupState::put_cell(Operation& op, const Step& s, std::span<const std::byt
   return true;
 }
 
-bool GroupState::put_ready(Operation& op, const Step& s, std::uint64_t token) noexcept {
+bool GroupState::put_ready(CollectiveOperation& op, const Step& s, std::uint64_t token) noexcept {
   Peer& p = peers_[s.peer];
   if (!has_room(p, op.number)) return false;
   if (p.block == nullptr) {
     CollectiveHeader h = header(CollectiveHeader::Kind::ready, p, op, s);
     h.word = op.signature;
     h.token = token;
-    return message_asking(h, p, {});
+    return send_and_ask(h, p, {});
   }
   CollectiveReady& ready = p.block->from(me_).ready[op.number % kActive][s.phase];
   ready.signature = op.signature;
@@ -256,7 +270,7 @@ bool GroupState::put_ready(Operation& op, const Step& s, std::uint64_t token) no
   return true;
 }
 
-bool GroupState::send_chunks(Operation& op, Step& s, std::uint64_t token) noexcept {
+bool GroupState::send_chunks(CollectiveOperation& op, Step& s, std::uint64_t token) noexcept {
   const bool mapped = peers_[s.peer].block != nullptr;
   while (s.moved < s.bytes) {
     if (!(mapped ? stream_chunk(op, s, token) : message_chunk(op, s, token))) return false;
@@ -264,7 +278,7 @@ bool GroupState::send_chunks(Operation& op, Step& s, std::uint64_t token) noexce
   return true;
 }
 
-bool GroupState::message_chunk(Operation& op, Step& s, std::uint64_t token) noexcept {
+bool GroupState::message_chunk(CollectiveOperation& op, Step& s, std::uint64_t token) noexcept {
   const Peer& p = peers_[s.peer];
   CollectiveHeader h = header(CollectiveHeader::Kind::chunk, p, op, s);
   h.word = s.moved;
@@ -275,11 +289,12 @@ bool GroupState::message_chunk(Operation& op, Step& s, std::uint64_t token) noex
   return true;
 }
 
-bool GroupState::stream_chunk(Operation& op, Step& s, std::uint64_t token) noexcept {
+bool GroupState::stream_chunk(CollectiveOperation& op, Step& s, std::uint64_t token) noexcept {
   Peer& p = peers_[s.peer];
   CollectiveStream& stream = p.block->from(me_).stream;
   if (p.streamed - p.stream_taken == CollectiveStream::kChunks) {
-    p.stream_taken = stream.taken.load(std::memory_order_acquire);  // acquire: the consumer has read what we overwrite
+    // acquire: the consumer has read what is overwritten next
+    p.stream_taken = stream.taken.load(std::memory_order_acquire);
     if (p.streamed - p.stream_taken == CollectiveStream::kChunks) return false;
   }
   const std::uint64_t i = p.streamed % CollectiveStream::kChunks;
@@ -296,7 +311,7 @@ bool GroupState::stream_chunk(Operation& op, Step& s, std::uint64_t token) noexc
   return true;
 }
 
-/// Takes every chunk that has arrived, of whatever collective: each was asked for.
+/// Takes every chunk that has arrived, of any collective: for each the receiver has answered ready.
 void GroupState::drain_stream(std::uint32_t peer) noexcept {
   Peer& p = peers_[peer];
   CollectiveStream& stream = shared_->from(peer).stream;
@@ -305,26 +320,27 @@ void GroupState::drain_stream(std::uint32_t peer) noexcept {
     const CollectiveStream::Head& head = stream.slots[i].head;
     if (head.full.load(std::memory_order_acquire) != p.taken + 1) return;  // acquire: the chunk
     arrived(head.collective, head.token, head.offset, {stream.data[i], head.bytes});
-    stream.taken.store(++p.taken, std::memory_order_release);  // release: we have read it
+    stream.taken.store(++p.taken, std::memory_order_release);  // release: it was read
     transport_.wake(p.rank, Doorbell::messages);
   }
 }
 
-/// By the stepper, or by a handler: the bytes of one chunk go where they belong.
+/// Copies one chunk to its step's memory; called by the stepping thread or a handler.
 void GroupState::arrived(std::uint64_t collective, std::uint64_t token, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
-  Operation* op = active_[collective % kActive].load(std::memory_order_acquire);  // acquire: pairs with activate()
+  // acquire: pairs with activate()
+  CollectiveOperation* op = active_[collective % kActive].load(std::memory_order_acquire);
   KASANE_CHECK(op != nullptr && op->number == collective, "a chunk for a collective that is not under way");
   KASANE_CHECK_OP(token, <, op->schedule.steps().size());
   Step& s = op->schedule.steps()[token];
   KASANE_CHECK(s.kind == Step::Kind::receive && offset + bytes.size() <= s.bytes, "a chunk beyond the message that was asked for");
   std::memcpy(s.into + offset, bytes.data(), bytes.size());
-  // release: pairs with receive(). The last access: the operation may be gone after it.
+  // release: pairs with receive(). The last access: the operation may be destroyed after it.
   std::atomic_ref(s.moved).fetch_add(bytes.size(), std::memory_order_release);
 }
 
-// ---- messages ----------------------------------------------------------------------------------------------------
+// ---- messages ---------------------------------------------------------------------------------------------
 
-CollectiveHeader GroupState::header(CollectiveHeader::Kind kind, const Peer& p, const Operation& op, const Step& s) const noexcept {
+CollectiveHeader GroupState::header(CollectiveHeader::Kind kind, const Peer& p, const CollectiveOperation& op, const Step& s) const noexcept {
   return {.kind = kind, .phase = s.phase, .slot = p.slot, .generation = p.generation, .from = me_, .collective = op.number, .word = 0, .token = 0};
 }
 
@@ -337,19 +353,20 @@ bool GroupState::message(const CollectiveHeader& h, Rank to, std::span<const std
 
 void GroupState::handle(const CollectiveHeader& h, std::span<const std::byte> data) noexcept {
   inside_.fetch_add(1, std::memory_order_seq_cst);  // seq_cst: see close()
-  // What comes late belongs to a group that has failed.
+  // A message that fails this check is late, and of a group that has failed.
   if (generation_.load(std::memory_order_seq_cst) == h.generation && !failed_.load(std::memory_order_seq_cst)) {
     KASANE_CHECK_OP(h.from, <, members_);
     CollectivePeerArea& from = own_->from(h.from);
     Peer& p = peers_[h.from];
-    // release: publishes nothing but itself; before the stamp below, which brings the stepper here.
+    // release: publishes only itself; before the stamp below, which makes a thread step.
     if (h.ask != 0) p.asked.store(h.collective + 1 - h.ask + 1, std::memory_order_release);
     switch (h.kind) {
       case CollectiveHeader::Kind::cell: {
         CollectiveCell& cell = from.cells[h.collective % kActive][h.phase & 1];
         KASANE_CHECK_OP(data.size(), <=, kShortBytes);
-        // relaxed: it was taken before the sender was told so by our floor.
-        KASANE_CHECK_OP(cell.stamp.load(std::memory_order_relaxed), <=, h.collective);   // else a peer overran
+        // relaxed: the last message was taken before our floor told the sender so.
+        // else a peer sent too early
+        KASANE_CHECK_OP(cell.stamp.load(std::memory_order_relaxed), <=, h.collective);
         cell.signature = h.word;
         if (!data.empty()) std::memcpy(cell.data, data.data(), data.size());
         cell.stamp.store(h.collective + 1, std::memory_order_release);  // release: publishes the message
@@ -371,7 +388,7 @@ void GroupState::handle(const CollectiveHeader& h, std::span<const std::byte> da
   inside_.fetch_sub(1, std::memory_order_release);  // release: pairs with close() and fail_all()
 }
 
-// ---- the floor: how far behind may a peer be ---------------------------------------------------------------------
+// ---- the floor: how far behind a peer may be --------------------------------------------------------------
 
 /// May message `number` be put into the peer's cell?
 bool GroupState::has_room(Peer& p, std::uint64_t number) noexcept {
@@ -380,51 +397,61 @@ bool GroupState::has_room(Peer& p, std::uint64_t number) noexcept {
   if (p.block == nullptr) {
     const CollectiveHeader h{.kind = CollectiveHeader::Kind::ask, .phase = 0, .slot = p.slot, .generation = p.generation, .from = me_,
                              .collective = number, .word = 0, .token = 0};
-    if (p.asking <= p.floor.load(std::memory_order_relaxed)) message_asking(h, p, {});  // relaxed: only whether to ask
+    // relaxed: only decides whether to ask
+    if (p.asking <= p.floor.load(std::memory_order_relaxed)) send_and_ask(h, p, {});
     return false;
   }
   const std::uint64_t floor = p.block->floor.load(std::memory_order_acquire);
-  p.floor.store(floor, std::memory_order_relaxed);   // relaxed: of mapped peers only the stepper writes it
+  // relaxed: for mapped peers only the stepping thread writes it
+  p.floor.store(floor, std::memory_order_relaxed);
   return number < floor + kActive;
 }
 
-/// Sends a message, and asks along with it for the floor when half the room is used up and nothing was asked yet. What is asked for is at most the number of the collective
-/// that the message belongs to, which the peer cannot complete without it: so the peer is there, and comes to it without us getting any further.
-bool GroupState::message_asking(CollectiveHeader h, Peer& p, std::span<const std::byte> data) noexcept {
+/// Sends a message, and requests the peer's floor along with it when half the room is used up and no request
+/// is outstanding. The requested floor is at most the number of the message's collective, which the peer
+/// cannot complete without that message: so the peer is still a member, and reaches the floor without further
+/// progress here.
+bool GroupState::send_and_ask(CollectiveHeader h, Peer& p, std::span<const std::byte> data) noexcept {
   const std::uint64_t floor = p.floor.load(std::memory_order_acquire);  // acquire: as in has_room()
   const bool ask = h.collective >= floor + kActive / 2 && p.asking <= floor;
   const std::uint64_t wanted = floor + kActive / 2;
-  // The distance may exceed 16 bits where this member had nothing to say to the peer for long: then the peer's floor is asked for as of now.
+  // The distance may exceed 16 bits where this member sent nothing to the peer for long: then a floor close
+  // to the current collective is requested.
   if (ask) h.ask = static_cast<std::uint16_t>(std::min<std::uint64_t>(h.collective - wanted, kActive) + 1);
   if (!message(h, p.rank, data)) return false;
   if (ask) p.asking = h.collective + 1 - h.ask;
   return true;
 }
 
-/// Tells all who asked for a floor that is reached. False if a message could not be sent: try again.
-bool GroupState::tell_floor() noexcept {
+/// Sends the floor to each peer whose requested floor is reached. False if a message could not be sent: try
+/// again.
+bool GroupState::send_floors() noexcept {
   bool all = true;
   for (std::uint32_t i = 0; i < members_; ++i) {
     Peer& p = peers_[i];
-    const std::uint64_t asked = p.asked.load(std::memory_order_acquire);  // acquire: as the stamp that came with it
+    const std::uint64_t asked = p.asked.load(std::memory_order_acquire);  // acquire: pairs with handle()
     if (asked == 0 || asked - 1 > floor_) continue;
-    p.asked.store(0, std::memory_order_relaxed);  // relaxed: before the message, after which it may ask again
+    // relaxed: before the message, after which the peer may ask again
+    p.asked.store(0, std::memory_order_relaxed);
     const CollectiveHeader h{.kind = CollectiveHeader::Kind::floor, .phase = 0, .slot = p.slot, .generation = p.generation, .from = me_,
                              .collective = 0, .word = floor_, .token = 0};
     if (message(h, p.rank, {})) continue;
-    p.asked.store(asked, std::memory_order_relaxed);  // relaxed: nobody else writes it until it was told
+    // relaxed: no other thread writes it until the floor was sent
+    p.asked.store(asked, std::memory_order_relaxed);
     all = false;
   }
   return all;
 }
 
-// ---- failure -----------------------------------------------------------------------------------------------------
+// ---- failure ----------------------------------------------------------------------------------------------
 
 void GroupState::peer_lost(Rank rank) noexcept {
-  inside_.fetch_add(1, std::memory_order_seq_cst);  // seq_cst: the group is not closed under us; see close()
+  // seq_cst: so the group is not closed meanwhile; see close()
+  inside_.fetch_add(1, std::memory_order_seq_cst);
   const bool open = generation_.load(std::memory_order_seq_cst) % 2 != 0;
   for (std::uint32_t i = 0; open && i < members_; ++i) {
-    if (peers_[i].rank == rank) failed_.store(true, std::memory_order_seq_cst);  // seq_cst: against inside_ in fail_all()
+    // seq_cst: against inside_ in fail_all()
+    if (peers_[i].rank == rank) failed_.store(true, std::memory_order_seq_cst);
   }
   inside_.fetch_sub(1, std::memory_order_release);
 }
@@ -435,18 +462,19 @@ void GroupState::fail_all() noexcept {
     activate();
     more = false;
     for (auto& active : active_) {
-      Operation* op = active.load(std::memory_order_relaxed);  // relaxed: ours
+      // relaxed: only the stepping thread writes it
+      CollectiveOperation* op = active.load(std::memory_order_relaxed);
       if (op == nullptr) continue;
       complete(*op, Status::peer_lost);
       more = true;
     }
   }
-  hand_back();
+  mark_done();
 }
 
-void GroupState::check_same(const Operation& op, std::uint32_t peer, std::uint64_t theirs) const noexcept {
+void GroupState::check_same(const CollectiveOperation& op, std::uint32_t peer, std::uint64_t theirs) const noexcept {
   if (op.signature == theirs) [[likely]] return;
-  static char text[256];   // we are about to abort: no stack or allocation games
+  static char text[256];   // about to abort: neither stack nor allocation is needed
   std::snprintf(text, sizeof(text), "members of group %u differ in collective %llu: rank %u calls %s (root %u, %u bytes, type/operation %u), rank %u calls %s (root %u, %u bytes, type/operation %u)",
                 slot_, static_cast<unsigned long long>(op.number), raw(transport_.rank()), name_of(op.signature), static_cast<unsigned>(op.signature >> 32 & 0xFFFFF),
                 static_cast<unsigned>(op.signature), static_cast<unsigned>(op.signature >> 52 & 0xFF), raw(peers_[peer].rank), name_of(theirs),

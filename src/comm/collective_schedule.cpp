@@ -50,9 +50,9 @@ class Builder {
   void combine(std::byte* into, const std::byte* left, const std::byte* right, std::size_t bytes) {
     s_.steps_.push_back({.kind = Step::Kind::combine, .into = into, .from = left, .right = right, .bytes = bytes});
   }
-  /// What was received is used by the network steps that follow.
+  /// Separates network steps that use what was received from those that received it.
   void end_round() { copy(nullptr, nullptr, 0); }
-  /// Memory that lives as long as the schedule; once a schedule.
+  /// Memory that lives as long as the schedule; to be called once a schedule.
   std::byte* scratch(std::size_t bytes) {
     if (s_.scratch_bytes_ < bytes) {
       s_.scratch_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
@@ -103,7 +103,8 @@ void Builder::barrier() {
     for (std::uint32_t k = 1; k < n_; ++k) receive(before(k), nullptr, 0);
     return;
   }
-  // After the round of distance d, every member has heard (through others) of the 2d - 1 members before it.
+  // After the round of distance d, every member knows (through others) that the 2d - 1 members before it have
+  // come.
   for (std::uint32_t d = 1; d < n_; d *= 2) {
     send(after(d), nullptr, 0);
     receive(before(d), nullptr, 0);
@@ -111,7 +112,8 @@ void Builder::barrier() {
   }
 }
 
-// With v = me - root (mod n), the parent of v is v without its lowest set bit, and the children of v are v plus each smaller power of two.
+// With v = me - root (mod n), the parent of v is v without its lowest set bit, and the children of v are v
+// plus each smaller power of two.
 void Builder::broadcast_tree() {
   const std::uint32_t v = (me_ + n_ - p_.root) % n_;
   std::uint32_t bit = 1;
@@ -125,7 +127,8 @@ void Builder::broadcast_tree() {
   }
 }
 
-// Each member gets its part from the root (phase 0) and passes it on to all others (phase 1); the root's own part comes from the root.
+// Each member gets its part from the root (phase 0) and sends it to all others (phase 1); the root sends its
+// own part.
 void Builder::broadcast_long() {
   auto piece = [&](std::uint32_t i) { return segment(i, 64); };
   const Segment mine = piece(me_);
@@ -141,7 +144,8 @@ void Builder::broadcast_long() {
   }
 }
 
-// The same tree upwards. The subtree of v covers [v, v + bit), so operands meet in order; if they must, the tree's root is member 0, which passes the result on.
+// The same tree upwards. The subtree of v covers [v, v + bit), so operands are combined in order. If the
+// operation does not commute, the tree's root is member 0, which sends the result to the root.
 void Builder::reduce_tree() {
   const std::uint32_t top = p_.reduction.commutative ? p_.root : 0;
   const std::uint32_t v = (me_ + n_ - top) % n_;
@@ -169,10 +173,11 @@ void Builder::reduce_tree() {
   }
 }
 
-// Everybody sends part j to member j, which combines all n of them, in rank order, in own (which holds this member's).
+// Every member sends part j to member j, which combines all n of them, in rank order, in own (which holds its
+// own part).
 void Builder::reduce_scatter(std::byte* own) {
   const Segment mine = part(me_);
-  std::byte* const others = s_.scratch_.get();   // n parts; whoever calls has made room
+  std::byte* const others = s_.scratch_.get();   // n parts; the caller has made room
   for (std::uint32_t k = 1; k < n_; ++k) {
     send(after(k), p_.out + part(after(k)).begin, part(after(k)).bytes, 0);
     receive(before(k), others + before(k) * mine.bytes, mine.bytes, 0);
@@ -209,7 +214,8 @@ void Builder::allreduce_flat() {
   for (std::uint32_t r = 2; r < n_; ++r) combine(r + 1 == n_ ? p_.out : sum, sum, operand(r), p_.bytes);
 }
 
-// The first 2 · extra members join in pairs, so that a power of two remains; partners at distance d then hold neighbouring ranges.
+// The first 2 · extra members join in pairs, so that a power of two remains; partners at distance d then hold
+// neighbouring ranges.
 void Builder::allreduce_doubling() {
   std::uint32_t power = 1;
   while (power * 2 <= n_) power *= 2;
@@ -318,7 +324,8 @@ void Builder::alltoall_bruck() {
   for (std::uint32_t i = 0; i < n_; ++i) copy(p_.out + before(i) * b, held + i * b, b);
 }
 
-// Before the round of distance d, partial combines the d members up to and with this one. An exclusive scan leaves member 0's values alone.
+// Before the round of distance d, partial combines the d members up to and with this one. An exclusive scan
+// leaves member 0's values alone.
 void Builder::scan(bool exclusive) {
   std::byte* const memory = scratch(2 * p_.bytes);
   std::byte* const other = memory;

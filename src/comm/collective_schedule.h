@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one member of a group has to do in one collective, as data: steps that send, receive, combine and copy. Pure: built from sizes, numbers and addresses, without any
-// communication; collective_group.cpp carries it out, the tests also carry it out in any order they like.
+// What one member of a group has to do in one collective, as data: steps that send, receive, combine and
+// copy. Pure: built from sizes, numbers and addresses, without communication. collective_group.cpp carries it
+// out; the tests carry it out in random orders, too.
 //
-// After Hoefler, Lumsdaine and Rehm, "Implementation and Performance Analysis of Non-Blocking Collective Operations for MPI": a schedule is a list of rounds. A
-// round is a run of network steps (all at once, in any order), then a run of local steps (one after the other); then the next round.
+// After Hoefler, Lumsdaine and Rehm, "Implementation and Performance Analysis of Non-Blocking Collective
+// Operations for MPI": a schedule is a list of rounds. A round is a run of network steps (all at once, in any
+// order), then a run of local steps (one after the other); then the next round.
 //
-// Algorithms (n members, B bytes each; flat: everybody tells everybody in one round, best for few members and short of cores):
+// Algorithms (n members, B bytes each; flat: every member sends to every other in one round, best for few
+// members and where cores are short):
 //   barrier                flat up to 4, else dissemination (Hensgen, Finkel and Manber)
 //   broadcast              binomial tree; long: scatter and allgather (van de Geijn)
 //   reduce                 binomial tree; long: reduce-scatter and gather
-//   allreduce              flat up to 4, else recursive doubling; long: reduce-scatter and allgather (Rabenseifner), both by pairwise exchange
+//   allreduce              flat up to 4, else recursive doubling; long: reduce-scatter and allgather
+//                          (Rabenseifner), both by pairwise exchange
 //   gather                 binomial tree; long: all to the root
-//   allgather              flat up to 8 or long: pairwise exchange; else Bruck et al., "Efficient algorithms for all-to-all communications"
+//   allgather              flat up to 8 or long: pairwise exchange; else Bruck et al., "Efficient algorithms
+//                          for all-to-all communications"
 //   alltoall               pairwise exchange; many members and short blocks: Bruck et al.
 //   scan                   recursive doubling (Hillis and Steele)
 //
-// Invariants: a schedule has at most one message for each (from, to, phase), with phase 0 or 1; both ends give it the same size. So (collective, from, phase) names a message.
-// Operands are combined in rank order, except in a binomial tree whose operation commutes; every member of an allreduce computes the same bits.
+// Invariants: a schedule has at most one message for each (from, to, phase), with phase 0 or 1, of the same
+// size at both ends. So (collective, from, phase) identifies a message. Operands are combined in rank order,
+// except in a binomial tree whose operation commutes; every member of an allreduce computes the same bits.
 #pragma once
 
 #include <cstddef>
@@ -34,17 +40,19 @@ struct Step {
   enum class Kind : std::uint8_t { send, receive, combine, copy };
   Kind kind;
   std::uint8_t phase = 0;
-  bool announced = false;               ///< of the carrier: this end's half of the handshake of a long message is done
-  bool done = false;                    ///< of the carrier
+  /// by the carrier: this end's half of a long message's handshake is done
+  bool announced = false;
+  bool done = false;                    ///< by the carrier
   std::uint32_t peer = 0;
   std::byte* into = nullptr;            ///< receive, combine, copy
   const std::byte* from = nullptr;      ///< send, copy; the left operand
   const std::byte* right = nullptr;     ///< the right operand
   std::size_t bytes = 0;
-  std::size_t moved = 0;                ///< of the carrier: bytes sent, or arrived (then changed by atomic_ref only)
+  /// by the carrier: bytes sent, or arrived (then changed by atomic_ref only)
+  std::size_t moved = 0;
 };
 
-/// What a schedule is built for. Whoever makes up a schedule for the same group and collective gives the same values, except me and the pointers.
+/// The input of a schedule. All members give the same values for a collective, except me and the pointers.
 struct Plan {
   Collective collective;
   std::uint32_t me = 0, members = 1, root = 0;
@@ -56,7 +64,7 @@ struct Plan {
 
 class Schedule {
  public:
-  /// Builds the steps; memory of an earlier schedule is used again.
+  /// Builds the steps; reuses the memory of an earlier schedule.
   void build(const Plan&);
   [[nodiscard]] std::vector<Step>& steps() noexcept { return steps_; }
   /// Of its combine steps.
@@ -70,7 +78,7 @@ class Schedule {
   std::size_t scratch_bytes_ = 0;
 };
 
-/// Up to so many bytes a message is short (the algorithms above change over by it).
+/// Messages of up to so many bytes are short (the choice of algorithm depends on it).
 inline constexpr std::size_t kShortBytes = 1008;
 
 }  // namespace kasane::comm

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of a job: the group of all ranks (group.h), from which all other groups are made, over any transport. One object a job and rank; it owns HandlerId 0.
-// How: collective_schedule.h (algorithms), collective_group.h (how messages are carried), docs/design/comm_collectives.md.
+// The collectives of a job: the group of all ranks (group.h), from which all other groups are made, over any
+// transport. One object for each rank of a job; it owns HandlerId 0. See collective_schedule.h (algorithms),
+// collective_group.h (how messages are carried), docs/design/comm_collectives.md.
 //
 // Thread safety: as Group's for the calls of the world; progress() and peer_lost() from any thread.
 #pragma once
@@ -25,11 +26,13 @@ class Collectives {
 
   /// Sets its handler; construct on every rank before the transport's first message.
   Collectives(Transport&, Waiter&);
-  /// After the last collective, and after every other group is gone.
+  /// After the last collective, and after every other group was destroyed.
   ~Collectives();
 
-  /// Collective, optional, while nothing else of this is under way: attaches region kCollectiveRegion, through which ranks of a host store into each other's memory instead of
-  /// sending messages; for groups that exist then only the world. Memory: sparse, about 270 KiB a pair of members is touched at most.
+  /// Collective, optional, while no other collective is outstanding: attaches region kCollectiveRegion,
+  /// through which ranks of a host store into each other's memory instead of sending messages. Of the groups
+  /// that exist then only the world uses it. Memory: sparse; at most about 270 KiB are touched for each pair
+  /// of members.
   Result<void> attach();
 
   /// All ranks; member i is rank i.
@@ -43,9 +46,11 @@ class Collectives {
   /// out is ranks × in.size() bytes, in rank order.
   void allgather(std::span<const std::byte> in, std::span<std::byte> out) { world_->allgather(in, out); }
 
-  /// Moves all collectives that are under way on, for whoever serves a rank whose threads compute. Never waits; not from a fault handler.
+  /// Advances all outstanding collectives; for the service thread of a rank whose threads compute. Never
+  /// waits; not from a fault handler.
   void progress() noexcept;
-  /// Groups that have rank as a member fail: what is under way and what is started later ends with Status::peer_lost. For the transport's peer-lost hook.
+  /// Groups that have rank as a member fail: their outstanding and all later collectives end with
+  /// Status::peer_lost. For the transport's peer-lost hook.
   void peer_lost(Rank rank) noexcept;
 
  private:

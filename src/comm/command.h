@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a requester hands to the offload engine (comm/offload), and who carries it out. After the thesis's §4.4: the requester copies its parameters into
-// a command, the executor issues it, the completer runs the callback.
+// What a requester passes to the offload engine (comm/offload), and the interface that carries it out. After
+// the thesis's §4.4: the requester copies its parameters into a command; the executor issues it and, polling,
+// runs the callback.
 //
-//   Engine::try_*_async ──checks──▶ Command ──ring──▶ executor ──▶ Issuer::issue (the Engine's) ──counts──▶ Transport ──▶ progress() ──▶ callback
+//   Engine::try_*_async ─checks─▶ Command ─ring─▶ executor ─▶ Issuer::issue ─counts─▶ Transport
+//                                                                          progress() ─▶ callback
 //
-// Both lie in comm so that neither the engine nor the offloader includes the other's folder the wrong way round: the engine builds an offloader,
-// which knows of the engine no more than Issuer.
+// Both lie in comm so that the offloader need not include the engine: the engine builds an offloader, which
+// knows the engine only as an Issuer.
 //
-// Thread safety: Command is plain data. issue() is called by any number of executors at once, each command once until it says done; hold() at
-// most once for each, by the executor that took it from its ring.
+// Thread safety: Command is plain data. The executor calls issue() with each command until it returns done,
+// and hold() at most once for each command that it took from the ring.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +21,8 @@
 
 namespace kasane::comm {
 
-/// One posted operation whose arguments have been checked. Short ones travel whole; what does not fit (strides, pieces, payloads) was put into a record
-/// of the engine's pool by the requester, and the command names it.
+/// One posted operation whose arguments have been checked. Short ones travel whole. For others (strides,
+/// pieces, payloads) the requester has filled a record of the engine's pool, and the command names it.
 struct Command {
   enum class Kind : std::uint8_t { read, write, write_notify, atomic, prepared };
   static constexpr std::uint8_t kUncounted = 0xFF;
@@ -37,9 +39,11 @@ struct Command {
   Kind kind;
   AtomicOp op;                 ///< atomic only
   Width width;                 ///< atomic only
-  std::uint8_t epoch = kUncounted;   ///< of the peer's flush counters in which it counts
+  std::uint8_t epoch = kUncounted;   ///< the epoch of the peer's flush counters in which it counts
   std::uint32_t record;        ///< prepared only: index in the engine's pool
-  RemoteAddr remote;           ///< remote.rank is whom it goes to, also where kind is prepared: a blocked peer should hold up its own commands only
+  /// remote.rank is its target, also where kind is prepared: a blocked peer should delay its own commands
+  /// only
+  RemoteAddr remote;
   Callback on_complete;
   union {
     Transfer transfer;
@@ -49,13 +53,15 @@ struct Command {
 static_assert(std::is_trivially_copyable_v<Command>, "cells of the ring are copied as bytes");
 static_assert(sizeof(Command) <= 120, "with its turn a cell of the ring is at most two cache lines");
 
-/// done: it is on its way, its callback runs once (perhaps it ran already). again: a queue is full and nothing happened; make progress, then try again.
+/// done: it was issued, its callback runs once (perhaps it ran already). again: a queue is full and nothing
+/// happened; make progress, then try again.
 enum class [[nodiscard]] Issued : std::uint8_t { done, again };
 
 class Issuer {
  public:
   virtual Issued issue(const Command&) noexcept = 0;
-  /// It was answered again, or its peer's older ones were: the command has left the ring and will be issued later. May change it.
+  /// The command, or an older one of its peer, was answered again: it has left the ring and will be issued
+  /// later. May change it.
   virtual void hold(Command&) noexcept = 0;
 
  protected:

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between memory that several ranks map: by fixed moves up to a cache line, by the C library above (which takes non-temporal stores by itself
-// where a copy exceeds its share of the last cache).
+// Copies between memory that several ranks map: by fixed moves up to a cache line, by the C library above
+// (which uses non-temporal stores where a copy exceeds its share of the last-level cache).
 //
-// Thread safety: as memcpy. An aligned word of 4 or 8 bytes is moved whole, so that a reader of a single word never sees half of it.
+// Thread safety: as memcpy. An aligned word of 4 or 8 bytes is moved whole, so that a reader of a single word
+// never sees half of it.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ namespace detail {
 
 using Sixteen = long long __attribute__((vector_size(16)));
 
-/// 1 or 2 words that overlap where bytes is no power of two: both are loaded before one is stored.
+/// Moves 1 or 2 words, which overlap where bytes is no power of two: both are loaded before one is stored.
 template <class Word>
 [[gnu::always_inline]] inline void move_ends(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   Word first, last;
@@ -57,7 +58,8 @@ template <class Word>
 }
 
 #ifdef KASANE_SANITIZER_THREAD
-/// The thread sanitizer takes a plain move for many: it is told that an aligned word is loaded and stored whole. False: it is none.
+/// The thread sanitizer takes a plain move for several accesses; this tells it that an aligned word is loaded
+/// and stored whole. False: it is no aligned word.
 template <class Word>
 bool move_word(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   if (bytes != sizeof(Word) || reinterpret_cast<std::uintptr_t>(to) % sizeof(Word) != 0 || reinterpret_cast<std::uintptr_t>(from) % sizeof(Word) != 0) return false;
@@ -88,14 +90,15 @@ bool move_word(std::byte* to, const std::byte* from, std::size_t bytes) noexcept
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wtsan"
 #endif
-/// From another rank's memory. acquire before: a flag that the caller read relaxed orders these loads; after: what the caller loads next comes after them.
-/// Only the compiler is held back on x86.
+/// From another rank's memory. acquire before: a flag that the caller read relaxed orders these loads;
+/// acquire after: the caller's next loads come after them. On x86 both fences constrain only the compiler.
 [[gnu::always_inline]] inline void copy_in(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   copy_bytes(to, from, bytes);
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
 }
-/// Into another rank's memory. release: whatever flag the caller sets next, even relaxed, is seen after the bytes.
+/// Into another rank's memory. release: a flag that the caller sets next, even relaxed, is seen after the
+/// bytes.
 [[gnu::always_inline]] inline void copy_out(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   copy_bytes(to, from, bytes);
   __atomic_thread_fence(__ATOMIC_RELEASE);
@@ -106,7 +109,7 @@ inline void move_between(std::byte* to, const std::byte* from, std::size_t bytes
   if (bytes != 0) std::memmove(to, from, bytes);
   __atomic_thread_fence(__ATOMIC_RELEASE);
 }
-/// Everything stored before is visible to everybody before anything is loaded after.
+/// Everything stored before is visible to all ranks before anything is loaded after.
 inline void fence_all() noexcept { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// An atomic of the contract executed by this CPU, on memory that it maps: by the poster on a host, by the owner for messages that ask for it.
-// Thread safety: as the CPU's atomics. seq_cst throughout: the protocols above order a store to one word before a load of another.
+// An atomic of the contract executed by this CPU, on mapped memory: by the poster within a host, by the owner
+// for messages that request it.
+// Thread safety: as the CPU's atomics. seq_cst throughout: the protocols above order a store to one word
+// before a load of another.
 #pragma once
 
 #include <atomic>
@@ -24,7 +26,8 @@ template <class Word>
   return compare;
 }
 
-/// The old value, zero-extended. at is aligned to width. One instruction where op and width are constants of the caller.
+/// The old value, zero-extended. at is aligned to width. One instruction where op and width are constants of
+/// the caller.
 [[gnu::always_inline]] inline std::uint64_t cpu_atomic(AtomicOp op, Width width, std::byte* at, std::uint64_t operand, std::uint64_t compare) noexcept {
   if (width == Width::eight) return cpu_atomic_word(op, reinterpret_cast<std::uint64_t*>(at), operand, compare);
   return cpu_atomic_word(op, reinterpret_cast<std::uint32_t*>(at), static_cast<std::uint32_t>(operand), static_cast<std::uint32_t>(compare));

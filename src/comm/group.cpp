@@ -11,7 +11,7 @@
 namespace kasane::comm {
 namespace {
 
-/// What all members must agree on (root: 20 bits, size: 32 bits), so that a message shows whether they do.
+/// What must be equal on all members (root: 20 bits, size: 32 bits); each message carries it.
 std::uint64_t signature_of(const Plan& p) noexcept {
   const auto type = static_cast<std::uint64_t>(p.reduction.scalar) << 4 | static_cast<std::uint64_t>(p.reduction.op);
   return static_cast<std::uint64_t>(p.collective) << 60 | type << 52 | (std::uint64_t{p.root} & 0xFFFFF) << 32 | (p.bytes & 0xFFFFFFFF);
@@ -19,9 +19,9 @@ std::uint64_t signature_of(const Plan& p) noexcept {
 
 }  // namespace
 
-// ---- Ticket ------------------------------------------------------------------------------------------------------
+// ---- Ticket -----------------------------------------------------------------------------------------------
 
-Ticket::Ticket(CollectiveCore& core, GroupState& group, std::unique_ptr<Operation> op) noexcept
+Ticket::Ticket(CollectiveCore& core, GroupState& group, std::unique_ptr<CollectiveOperation> op) noexcept
     : core_(&core), group_(&group), operation_(std::move(op)) {}
 Ticket::Ticket() noexcept = default;
 Ticket::Ticket(Ticket&&) noexcept = default;
@@ -43,7 +43,7 @@ void Ticket::release() noexcept {
 }
 
 bool Ticket::test() noexcept {
-  KASANE_CHECK(operation_ != nullptr, "test() of a ticket that stands for nothing");
+  KASANE_CHECK(operation_ != nullptr, "test() of an empty ticket");
   if (operation_->done.load(std::memory_order_acquire)) return true;  // acquire: the results
   core_->step();
   return operation_->done.load(std::memory_order_acquire);            // acquire: the same
@@ -56,7 +56,7 @@ Status Ticket::wait(Waiter& waiter) {
   return operation_->status;
 }
 
-// ---- Group -------------------------------------------------------------------------------------------------------
+// ---- Group ------------------------------------------------------------------------------------------------
 
 Group::~Group() { core_.close(state_, *waiter_); }
 
@@ -66,7 +66,6 @@ Rank Group::member(std::uint32_t number) const noexcept {
   KASANE_CHECK_OP(number, <, size());
   return state_.member(number);
 }
-void Group::set_waiter(Waiter& waiter) noexcept { waiter_ = &waiter; }
 
 Ticket Group::start(Plan plan) {
   plan.me = rank();
@@ -120,7 +119,7 @@ Ticket Group::start_scan(const Reduction& r, std::span<std::byte> values, Scan k
   return start({.collective = collective, .out = values.data(), .bytes = values.size(), .reduction = r});
 }
 
-// ---- new groups --------------------------------------------------------------------------------------------------
+// ---- new groups -------------------------------------------------------------------------------------------
 
 std::unique_ptr<Group> Group::split(std::uint32_t colour, std::uint32_t key) {
   struct Choice {

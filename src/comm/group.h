@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of ranks and their collectives: barrier, broadcast, reduce, allreduce, gather, allgather, alltoall, scan, each blocking and non-blocking.
+// Groups of ranks and their collectives: barrier, broadcast, reduce, allreduce, gather, allgather, alltoall,
+// scan, each blocking and non-blocking.
 //
 //   Group& all = collectives.world();
 //   all.allreduce(Reduce::sum, std::span(values));
 //   auto rows = all.split(row, column);                       // as MPI_Comm_split
-//   Ticket t = rows->start_broadcast(0, bytes);  …  t.wait();  // overlaps with whatever else, also of other groups
+//   Ticket t = rows->start_broadcast(0, bytes);  …  t.wait();   // overlaps with other work
 //
-// Members are numbered 0 … size()-1; roots are such numbers. Buffers belong to the collective until it has completed. Every member calls the same collectives of a
-// group in the same order, with the same sizes, types, operations and roots: a check names group, collective and both ranks where they meet
-// in a message. Sizes: any, also 0.
+// Members are numbered 0 … size()-1; roots are such numbers. Buffers belong to the collective until it has
+// completed. Every member calls the same collectives of a group in the same order, with the same sizes,
+// types, operations and roots: where two members that differ exchange a message, a check fails and names
+// group, collective and both ranks. Sizes: any, also 0.
 //
-// Thread safety: one thread at a time starts collectives of a group; different threads may use different groups at once. Tickets may be tested by any one thread.
-// A wait for one collective moves on all of this rank's; Collectives::progress() does so too. Nothing ever waits for a rank that is not needed.
+// Thread safety: one thread at a time starts collectives of a group; different threads may use different
+// groups at once. A ticket may be tested by any thread, one at a time. A wait for one collective advances all
+// of this rank's; Collectives::progress() does so, too. No collective waits for a rank that it does not need.
 #pragma once
 
 #include <cstddef>
@@ -28,30 +31,30 @@ namespace kasane::comm {
 
 class CollectiveCore;
 class GroupState;
-struct Operation;
+struct CollectiveOperation;
 
-/// A collective under way. Destroying it waits for it.
+/// A started collective. Its destructor waits for it.
 class Ticket {
  public:
-  Ticket() noexcept;   ///< stands for nothing
+  Ticket() noexcept;   ///< empty
   Ticket(Ticket&&) noexcept;
   Ticket& operator=(Ticket&&) noexcept;
   ~Ticket();
 
-  /// Moves collectives on; true once this one has completed here.
+  /// Advances collectives; true once this one has completed here.
   [[nodiscard]] bool test() noexcept;
-  /// By the group's waiter, or another; ok, or peer_lost.
+  /// By the group's waiter, or the given one; ok, or peer_lost.
   Status wait();
   Status wait(Waiter&);
 
  private:
   friend class Group;
-  Ticket(CollectiveCore&, GroupState&, std::unique_ptr<Operation>) noexcept;
+  Ticket(CollectiveCore&, GroupState&, std::unique_ptr<CollectiveOperation>) noexcept;
   void release() noexcept;
   CollectiveCore* core_ = nullptr;
   GroupState* group_ = nullptr;
   Waiter* waiter_ = nullptr;
-  std::unique_ptr<Operation> operation_;
+  std::unique_ptr<CollectiveOperation> operation_;
 };
 
 enum class Scan : std::uint8_t { inclusive, exclusive };
@@ -60,7 +63,7 @@ class Group {
  public:
   static constexpr std::uint32_t kNoColour = 0xFFFFFFFFu;
 
-  ~Group();   ///< every member does it, after the last collective has completed
+  ~Group();   ///< on every member, after the last collective has completed
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
@@ -68,14 +71,13 @@ class Group {
   [[nodiscard]] std::uint32_t size() const noexcept;
   [[nodiscard]] Rank member(std::uint32_t number) const noexcept;
 
-  /// Collective over this group: one new group for each colour, ordered by key, then by number here. Null for kNoColour.
+  /// Collective over this group: one new group for each colour, ordered by key, then by number here. Null for
+  /// kNoColour.
   [[nodiscard]] std::unique_ptr<Group> split(std::uint32_t colour, std::uint32_t key);
-  /// Collective over this group: a new group of the members listed, in that order (the same list on all of them). Null for the others, who may give any list
-  /// that they are not in: several groups can be made at once.
+  /// Collective over this group: a new group of the members listed, in that order (the same list on all of
+  /// them). Null for all others, which may give any list without themselves: several groups can be made at
+  /// once.
   [[nodiscard]] std::unique_ptr<Group> subset(std::span<const std::uint32_t> numbers);
-
-  /// How this group's blocking calls wait (and its tickets, unless they are told otherwise).
-  void set_waiter(Waiter&) noexcept;
 
   Ticket start_barrier();
   Ticket start_broadcast(std::uint32_t root, std::span<std::byte> bytes);
@@ -87,7 +89,8 @@ class Group {
   Ticket start_allgather(std::span<const std::byte> in, std::span<std::byte> out);
   /// in and out: size() blocks each; they do not overlap.
   Ticket start_alltoall(std::span<const std::byte> in, std::span<std::byte> out);
-  /// values become the combination of those of members 0 … rank(), or (exclusive) 0 … rank()-1; then member 0 keeps its own.
+  /// values become the combination of those of members 0 … rank(), or (exclusive) 0 … rank()-1; then member 0
+  /// keeps its own.
   Ticket start_scan(const Reduction&, std::span<std::byte> values, Scan = Scan::inclusive);
 
   void barrier() { finish(start_barrier()); }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The free indices of a bounded table of records, as a stack without a lock. Records never move, so an index is all that wanders.
+// The free indices of a bounded table of records, as a stack without a lock. Records never move; only indices
+// do.
 //
 //   head = count of changes (32) | index of the first free record (32)      next[i] = the free record below i
 //
-// The count makes a compare-swap fail when the stack has changed and changed back in between (ABA): next[i] that was read belongs to another life of i then.
+// The count makes a compare-swap fail when the stack has changed and changed back in between (ABA): then the
+// next[i] that was read belongs to an earlier use of i.
 //
-// Thread safety: everything from any thread, also from a fault handler. Invariant: an index is on the stack or out, never both.
+// Thread safety: everything from any thread, also from a fault handler.
+// Invariant: an index is on the stack or taken, never both.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +25,18 @@ class IndexPool {
 
   explicit IndexPool(std::uint32_t count)
       : next_(std::make_unique<typename Atomics::template Atomic<std::uint32_t>[]>(count)), head_(count == 0 ? kNone : 0) {
-    // relaxed: whoever hands the pool to other threads publishes this.
+    // relaxed: the thread that passes the pool to others publishes this.
     for (std::uint32_t i = 0; i < count; ++i) next_[i].store(i + 1 < count ? i + 1 : kNone, std::memory_order_relaxed);
   }
 
-  /// kNone: all are out.
+  /// kNone: all are taken.
   [[nodiscard]] std::uint32_t take() noexcept {
     // acquire: pairs with put(), so next and what the record's last user wrote are visible.
     std::uint64_t head = head_.load(std::memory_order_acquire);
     for (;;) {
       const auto index = static_cast<std::uint32_t>(head);
       if (index == kNone) return kNone;
-      // relaxed: may belong to a later life of the record; the compare-swap fails then.
+      // relaxed: may belong to a later use of the record; the compare-swap fails then.
       const std::uint32_t below = next_[index].load(std::memory_order_relaxed);
       if (head_.compare_exchange_strong(head, changed(head) | below, std::memory_order_acquire, std::memory_order_acquire)) return index;
     }
@@ -42,7 +45,8 @@ class IndexPool {
   void put(std::uint32_t index) noexcept {
     std::uint64_t head = head_.load(std::memory_order_relaxed);  // relaxed: nothing is read through it
     do {
-      next_[index].store(static_cast<std::uint32_t>(head), std::memory_order_relaxed);  // relaxed: published by the next line
+      // relaxed: published by the next line
+      next_[index].store(static_cast<std::uint32_t>(head), std::memory_order_relaxed);
       // release: next, and the last user's writes. A release sequence: take() continues it.
     } while (!head_.compare_exchange_strong(head, changed(head) | index, std::memory_order_release, std::memory_order_relaxed));
   }

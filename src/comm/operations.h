@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of the communication engine (comm/engine/engine.h) as plain parameters, after the thesis's list 4.1: what, from where, to where, and
-// whom to call when it has completed. Remote and local memory alike are (registered region, offset), so nothing is registered on the way; local memory that
-// lies in no region is (kPrivateMemory, address).
+// The operations of the communication engine (comm/engine/engine.h) as plain parameters, after the thesis's
+// list 4.1: source, destination, and the callback that runs on completion. Remote and local memory are
+// (registered region, offset), so nothing is registered per operation; local memory that lies in no region is
+// (kPrivateMemory, address).
 // Thread safety: plain data.
 #pragma once
 
@@ -24,7 +25,7 @@ struct LocalAddr {
 [[nodiscard]] inline LocalAddr private_memory(const void* p) noexcept { return {kPrivateMemory, reinterpret_cast<std::uintptr_t>(p)}; }
 
 struct Callback {
-  void (*fn)(void* context, Status) noexcept = nullptr;   ///< null: nobody wants to know
+  void (*fn)(void* context, Status) noexcept = nullptr;   ///< null: none
   void* context = nullptr;
 };
 
@@ -42,8 +43,9 @@ struct WriteParams {
   Callback on_complete;
 };
 
-/// The bytes, then the word at flag_offset of the same rank and region becomes value (Transport::write_notify). bytes and flag in one 64-byte line of the
-/// target travel as one line on a host.
+/// Writes the bytes, then sets the word at flag_offset of the same rank and region to value
+/// (Transport::write_notify). Within a host, bytes and flag in one 64-byte line of the target travel as one
+/// line.
 struct WriteNotifyParams {
   RemoteAddr to;
   LocalAddr from;
@@ -54,7 +56,8 @@ struct WriteNotifyParams {
 };
 
 inline constexpr std::size_t kMaxDimensions = 8;
-/// A patch: count[0] contiguous bytes, count[i] times at distances of stride[i-1] bytes (as ARMCI and GASNet-EX name it). dimensions = 1 is contiguous.
+/// A patch: count[0] contiguous bytes, count[i] times at distances of stride[i-1] bytes (terms of ARMCI and
+/// GASNet-EX). dimensions = 1 is contiguous.
 struct Strides {
   std::uint32_t dimensions = 1;
   std::uint64_t count[kMaxDimensions] = {};
@@ -78,7 +81,7 @@ struct VectorParams {
   Callback on_complete;
 };
 
-/// Third-party copy (as acp_copy): the caller is neither source nor destination, or either.
+/// Third-party copy (as acp_copy): the caller may be source, destination or neither.
 struct CopyParams {
   RemoteAddr from, to;
   std::size_t bytes;
@@ -91,7 +94,8 @@ struct AtomicParams {
   RemoteAddr at;
   std::uint64_t operand;
   std::uint64_t compare = 0;          ///< compare_swap only
-  std::uint64_t* result = nullptr;    ///< old value, zero-extended; null: not wanted, which is cheaper (add, and, or, xor)
+  /// old value, zero-extended; null: none, which is cheaper (add, and, or, xor)
+  std::uint64_t* result = nullptr;
   Callback on_complete;
 };
 
@@ -99,8 +103,8 @@ enum class Element : std::uint8_t { int32, int64, float32, float64, complex64, c
 [[nodiscard]] constexpr std::size_t element_bytes(Element e) noexcept {
   return e == Element::complex128 ? 16 : e == Element::int32 || e == Element::float32 ? 4 : 8;
 }
-/// y += a · x, element by element, atomic with respect to other accumulates of the same element type. Integers use the real part of scale, truncated;
-/// it must be a number within 64 bits.
+/// y += a · x, element by element, atomic with respect to other accumulates of the same element type.
+/// Integers use the real part of scale, truncated; it must fit in 64 bits.
 struct AccumulateParams {
   RemoteAddr to;                      ///< y, aligned to its element (complex: to its part)
   LocalAddr from;                     ///< x
@@ -110,15 +114,17 @@ struct AccumulateParams {
   Callback on_complete;
 };
 
-/// Active message, copied before the call returns: short and medium, up to kMaxPayload bytes. Handlers: Transport::set_handler, ids below kFirstEngineHandler.
+/// Active message, copied before the call returns: short and medium, up to kMaxPayload bytes. Handlers:
+/// Transport::set_handler, ids below kFirstEngineHandler.
 struct SendParams {
   Rank to;
   HandlerId handler;
   std::span<const std::byte> payload;
-  Callback on_complete;               ///< the payload may be reused; says nothing about the handler
+  Callback on_complete;               ///< the payload may be reused; the handler need not have run
 };
 
-/// Long active message: bytes go into `into` (a region posted for it), then the handler runs with LongHead and header as its payload.
+/// Long active message: bytes go to `into` (in a region that the receiver attached), then the handler runs
+/// with LongHead and header as its payload.
 struct LongHead {
   RegionId region;
   std::uint32_t header_bytes;
@@ -131,7 +137,7 @@ struct SendLongParams {
   std::size_t bytes;
   HandlerId handler;
   std::span<const std::byte> header;
-  Callback on_complete;               ///< the bytes are there; says nothing about the handler
+  Callback on_complete;               ///< the bytes have arrived; the handler need not have run
 };
 
 /// As SendParams, with one 64-bit answer (Transport::reply).

@@ -19,14 +19,14 @@ void OverTransport::gather(std::span<const std::byte> mine, std::span<std::byte>
   }
   while (!ticket.test()) {
     transport_.progress();
-    move_on();
+    progress_built();
     ::sched_yield();
   }
 }
 
 Result<std::vector<std::string>> OverTransport::allgather(std::string_view mine) {
   const std::size_t n = ranks();
-  // Sizes first; then everybody sends as much as the longest has.
+  // Sizes first; then every rank sends as many bytes as the longest message has.
   const std::uint64_t size = mine.size();
   std::vector<std::uint64_t> sizes(n);
   gather(std::as_bytes(std::span(&size, 1)), std::as_writable_bytes(std::span(sizes)));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell each other before (and beside) the transport that they build: addresses, keys, who is where. Everybody's bytes go to
-// everybody; slow is good enough. Over the host's shared memory for ranks that were forked together (OverTransport), over MPI for ranks that mpirun started.
+// What ranks exchange before (and beside) the transport that they build: addresses, keys, locations. Every
+// rank's bytes go to all ranks; it need not be fast. It uses the host's shared memory for ranks that were
+// forked together (OverTransport), and MPI for ranks that mpirun started.
 //
-// Thread safety: one thread a rank; collective: every rank makes the same calls in the same order. At start and in attach() only.
+// Thread safety: one thread a rank; collective: every rank makes the same calls in the same order. At start
+// and in attach() only.
 #pragma once
 
 #include <cstddef>
@@ -22,15 +24,16 @@ class OutOfBand {
   virtual ~OutOfBand() = default;
   [[nodiscard]] virtual Rank rank() const noexcept = 0;
   [[nodiscard]] virtual std::uint32_t ranks() const noexcept = 0;
-  /// Every rank's bytes, in rank order; sizes may differ, also be 0. Acts as a barrier too.
+  /// Every rank's bytes, in rank order; sizes may differ and be 0. Also a barrier.
   virtual Result<std::vector<std::string>> allgather(std::string_view mine) = 0;
 
-  /// What the ranks have built by this: while a rank waits here, it moves that on, too. What was sent last may
-  /// still be on its way, and who waits for it does not come here before. Null: nothing.
-  void keep_moving(Transport* built) noexcept { built_ = built; }
+  /// The transport that the ranks have built with this, or null. A rank that waits here makes progress on it,
+  /// too: its last messages may still be outstanding, and a rank that waits for them does not come here
+  /// before.
+  void set_built(Transport* built) noexcept { built_ = built; }
 
  protected:
-  void move_on() noexcept {
+  void progress_built() noexcept {
     if (built_ != nullptr) built_->progress();
   }
   [[nodiscard]] bool has_built() const noexcept { return built_ != nullptr; }
@@ -41,7 +44,7 @@ class OutOfBand {
 
 class Collectives;
 
-/// Over a transport that works already.
+/// Over an existing transport.
 class OverTransport final : public OutOfBand {
  public:
   /// collectives: of the same transport; both outlive this.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels: one loop for each (type, operation) and each way in which out may coincide with an operand, so that the compiler sees which pointers
-// differ and uses vector instructions. Sums of integers wrap around.
+// The kernels: one loop for each (type, operation) and each way in which out may equal an operand, so that
+// the compiler knows which pointers differ and uses vector instructions. Sums of integers wrap around.
 #include "comm/reduction.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline T apply(const T& a, const T& b) {
   using W = typename Wrapping<T>::type;
   if constexpr (op == Reduce::sum) return static_cast<T>(static_cast<W>(a) + static_cast<W>(b));
   else if constexpr (op == Reduce::prod && kComplex<T>)
-    // By parts: the library's operator* looks for infinities in every element.
+    // By parts: the library's operator* checks every element for infinities.
     return T(a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real());
   else if constexpr (op == Reduce::prod) return static_cast<T>(static_cast<W>(a) * static_cast<W>(b));
   else if constexpr (op == Reduce::min) return b < a ? b : a;
@@ -101,7 +101,7 @@ Reduction reduction(Scalar scalar, Reduce op) {
 }
 
 Reduction user_reduction(std::size_t element_bytes, CombineFn fn, const void* context, bool commutative) {
-  KASANE_CHECK(fn != nullptr && element_bytes != 0, "a reduction of one's own needs a function and a size");
+  KASANE_CHECK(fn != nullptr && element_bytes != 0, "a user's reduction needs a function and a size");
   return {.fn = fn, .context = context, .element_bytes = element_bytes, .commutative = commutative};
 }
 

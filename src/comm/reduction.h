@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How collectives combine elements: an operation on an element type, or a function of the caller's, behind one signature, so that schedules know
-// neither. The order of operands is kept (left has the lower rank), so that a function need not commute.
+// How collectives combine elements: an operation on an element type, or a function of the caller, behind one
+// signature, so that schedules need not distinguish them. The order of operands is kept (left has the lower
+// rank), so that a function need not commute.
 //
 // Thread safety: values only; combine functions are pure.
 #pragma once
@@ -31,7 +32,8 @@ struct Reduction {
   CombineFn fn = nullptr;
   const void* context = nullptr;
   std::size_t element_bytes = 0;
-  bool commutative = true;          ///< false: ranks are combined in their order, at the price of a message where the root is not rank 0
+  /// false: ranks are combined in rank order, which costs a message where the root is not rank 0
+  bool commutative = true;
   Scalar scalar = Scalar::bytes;
   Reduce op = Reduce::user;
 
@@ -40,9 +42,11 @@ struct Reduction {
   }
 };
 
-/// Checks that the type has the operation: bit operations are for integers; complex numbers are only added and multiplied.
+/// Checks that the type has the operation: bit operations are for integers; complex numbers can only be added
+/// and multiplied.
 [[nodiscard]] Reduction reduction(Scalar, Reduce);
-/// fn must be associative. Elements of any size; fn and context stay valid until the collective has completed, and fn must not wait.
+/// fn must be associative. Elements of any size; fn and context stay valid until the collective has
+/// completed, and fn must not wait.
 [[nodiscard]] Reduction user_reduction(std::size_t element_bytes, CombineFn fn, const void* context, bool commutative);
 
 template <class T>

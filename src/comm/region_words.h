@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// 64-bit words of one region on any rank, as sequentially consistent atomics: an inline CPU atomic where the region is mapped here
-// (own rank, and every rank of the host over shm), a one-sided atomic awaited through the Waiter elsewhere (rule 15).
+// 64-bit words of one region on any rank, as sequentially consistent atomics: an inline CPU atomic where the
+// region is mapped here (own rank, and every rank of the host over shm), a one-sided atomic awaited through
+// the Waiter elsewhere (rule 15).
 // Thread safety: const after construction; the Blocking passed in belongs to the caller.
 #pragma once
 
@@ -62,7 +63,8 @@ class RegionWords {
 
   /// The word itself, or null where it is not mapped here.
   [[nodiscard]] std::atomic<std::uint64_t>* here(Rank rank, std::uint64_t offset) const noexcept { return direct(rank, offset); }
-  // The same without waiting: *old is set when the batch has been awaited, or at once where the word is mapped here.
+  // The same without waiting: *old is set once the batch was awaited, or at once where the word is mapped
+  // here.
   void load(Batch& batch, Rank rank, std::uint64_t offset, std::uint64_t* old) const {
     if (auto* word = direct(rank, offset)) return void(*old = word->load());
     batch.atomic(AtomicOp::fetch_add, at(rank, offset), 0, 0, old);
@@ -71,11 +73,11 @@ class RegionWords {
     if (auto* word = direct(rank, offset)) return void(*old = word->exchange(value));
     batch.atomic(AtomicOp::swap, at(rank, offset), value, 0, old);
   }
-  /// A swap that nobody may await: *old is set when the completion runs, or at once (done).
+  /// A swap that need not be awaited: *old is set when the completion runs, or at once (done).
   Post swap(Blocking& io, Rank rank, std::uint64_t offset, std::uint64_t value, std::uint64_t* old, Completion* completion) const {
     if (auto* word = direct(rank, offset)) return *old = word->exchange(value), Post::done;
     const Post result = io.transport().atomic(AtomicOp::swap, at(rank, offset), value, 0, old, completion);
-    if (result != Post::again) io.count_trip(at(rank, offset));
+    if (result != Post::again) io.count_round_trip(at(rank, offset));
     return result;
   }
   void fetch_or(Batch& batch, Rank rank, std::uint64_t offset, std::uint64_t operand, std::uint64_t* old) const {
@@ -92,7 +94,8 @@ class RegionWords {
   }
 
  private:
-  // seq_cst throughout: these words carry Dekker-style handshakes (holders of a location against busy, deque ends).
+  // seq_cst throughout: these words carry Dekker-style handshakes (holders of a location and busy; deque
+  // ends).
   [[nodiscard]] std::atomic<std::uint64_t>* direct(Rank rank, std::uint64_t offset) const noexcept {
     std::byte* base = bases_[raw(rank)];
     return base != nullptr ? reinterpret_cast<std::atomic<std::uint64_t>*>(base + offset) : nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several requests of one thread under way at once. Answers are taken as they come, also while a further request waits for its turn: so no thread
-// holds reply slots that it does not give back while it waits for one.
+// Several outstanding requests of one thread. Answers are taken as they come, also while a further request
+// waits to be sent: so no thread holds reply slots while it waits for one.
 // Thread safety: an object belongs to one thread. Nothing allocates.
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace kasane::comm {
 
-/// Where an answer goes. Each is set before await() returns, unless null.
+/// Where an answer goes. Each field is set before await() returns, unless null.
 struct AnswerPlace {
   std::uint64_t* value = nullptr;
-  std::span<std::byte> into{};      ///< for the bytes that it brings along
+  std::span<std::byte> into{};      ///< for the bytes that the answer brings
   std::size_t* brought = nullptr;   ///< how many these were
 };
 
@@ -27,7 +27,7 @@ class Requests {
   Requests& operator=(const Requests&) = delete;
   ~Requests() { await(); }
 
-  /// Sends one more, once there is room.
+  /// Sends one more request, once there is room.
   void post(Rank to, HandlerId handler, std::span<const std::byte> payload, const AnswerPlace& answer = {}) {
     bool posted = false;   // the predicate may be called again after it was true
     io_.waiter().until([&] {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Variables that a library reads from the environment while it starts, and that programs which the job starts must not inherit.
+// Variables that a library reads from the environment while it starts, and that programs started by the job
+// must not inherit.
 //
-// Thread safety: as setenv(): at start, before others read the environment.
+// Thread safety: as setenv(): at start, before other threads read the environment.
 #pragma once
 
 #include <cstdlib>
@@ -10,7 +11,7 @@
 
 namespace kasane::comm {
 
-/// Takes back at its end what it has set. What the user has set stands.
+/// The destructor unsets what set() has set. Variables of the user keep their values.
 class Settings {
  public:
   Settings() = default;

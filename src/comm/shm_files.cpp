@@ -21,7 +21,8 @@ constexpr const char* kShm = "/dev/shm";
 constexpr const char* kHead = "kasane-ucx-";
 constexpr const char *kOpenMpi = "vader_segment.", *kOpenMpi5 = "sm_segment.";
 
-/// Locked, and still what the name names; else -1: it is held, or somebody who took it for dead removed it before it was locked.
+/// A locked descriptor of the file that has this name; -1: another process holds it, or removed it as dead
+/// before it was locked.
 int lock(const std::string& path, int how) noexcept {
   const char* name = path.c_str();
   const int fd = ::open(name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
@@ -41,7 +42,8 @@ void remove_files_in(int folder) noexcept {
     if (copy >= 0) ::close(copy);
     return;
   }
-  while (const dirent* entry = ::readdir(entries)) ::unlinkat(folder, entry->d_name, 0);   // not "." and "..", which are no files
+  // "." and ".." fail: they are folders
+  while (const dirent* entry = ::readdir(entries)) ::unlinkat(folder, entry->d_name, 0);
   ::closedir(entries);
 }
 
@@ -77,13 +79,13 @@ ShmFolder::ShmFolder(ShmFolder&& other) noexcept : fd_(std::exchange(other.fd_, 
 
 ShmFolder::~ShmFolder() {
   if (!name_.empty()) remove_files_in(fd_);
-  vanish();
+  remove_name();
   if (fd_ >= 0) ::close(fd_);
 }
 
 std::string ShmFolder::path() const { return "/proc/self/fd/" + std::to_string(fd_); }
 
-void ShmFolder::vanish() noexcept {
+void ShmFolder::remove_name() noexcept {
   if (name_.empty()) return;
   ::rmdir(name_.c_str());
   name_.clear();

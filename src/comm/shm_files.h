@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that libraries (UCX, Open MPI) make in /dev/shm under names of their own choice, so that what killed processes leave is known to be a dead
-// job's of Kasane, and removed.
+// Files that libraries (UCX, Open MPI) make in /dev/shm under names of their own choice. When processes are
+// killed their files are left behind; here they are recognised as files of a dead job of Kasane, and removed.
 //
-// The proof is a lock (flock), which the kernel drops with its holder: what can be locked has no holder any more, also where he was in another container.
+// The proof is a lock (flock), which the kernel drops with its holder: a file that can be locked has no
+// holder any more, even if that was in another container.
 //
-//   UCX        makes files, maps them and removes their names: in a folder of the rank's own, which is locked as long as it has a name
-//   Open MPI   removes its segments at the end: marked (sticky bit) and locked by the ranks that have mapped them
+//   UCX        makes files, maps them and removes their names: in a folder of each rank, which is locked as
+//              long as it has a name
+//   Open MPI   removes its segments at the end: ranks that have mapped them mark (sticky bit) and lock them
 //
-// remove_dead_shm_files() removes those of this user that can be locked; supervisors call it at a job's end, and who makes a new folder before.
+// remove_dead_shm_files() removes the files of this user that can be locked. Supervisors call it at a job's
+// end, and ShmFolder::create() before it makes a folder.
 //
 // Thread safety: one thread.
 #pragma once
@@ -19,7 +22,8 @@
 
 namespace kasane::comm {
 
-/// The name exists only as long as the library may be making files: vanish() ends that, and the path goes on to lead somewhere.
+/// A folder whose name exists only as long as the library may make files: remove_name() removes it, and
+/// path() stays valid.
 class ShmFolder {
  public:
   static Result<ShmFolder> create();
@@ -27,11 +31,11 @@ class ShmFolder {
   ShmFolder& operator=(ShmFolder&&) = delete;
   ~ShmFolder();
 
-  /// By descriptor, for this process only; stays valid after vanish().
+  /// By descriptor, for this process only; stays valid after remove_name().
   [[nodiscard]] std::string path() const;
 
   /// Removes the folder, which must be empty; from then on path() is /dev/shm itself.
-  void vanish() noexcept;
+  void remove_name() noexcept;
 
  private:
   ShmFolder(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
@@ -39,10 +43,10 @@ class ShmFolder {
   std::string name_;   ///< empty: gone
 };
 
-/// Locks and marks, as long as this process lives, the segments of Open MPI that it has mapped.
+/// Locks and marks the segments of Open MPI that this process has mapped, as long as it lives.
 void claim_segments_of_open_mpi();
 
-/// Folders and marked files of this user that nobody holds any more.
+/// Removes folders and marked files of this user that no process holds any more.
 void remove_dead_shm_files() noexcept;
 
 }  // namespace kasane::comm

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // PollWaiter: spin, then yield, then nap. Async-signal-safe: no allocation, no lock, errno kept.
 //
-// Who gives his core away is not woken: where others compute on it, he comes back when they have had their time slices, and has paid with his own. Eight yields
-// an operation made thefts between two ranks ten times slower beside two programs that compute. So a rank that has met a long yield sleeps instead, for a while: who
-// sleeps is woken by what he waits for, and at once.
+// A thread that yields its core is not woken: where other threads compute on the core, it returns only after
+// their time slices, and has given up its own. Eight yields per operation made thefts between two ranks ten
+// times slower beside two programs that compute. So a rank that has met a long yield sleeps instead, for a
+// while: the event that a sleeper waits for wakes it at once.
 #include "comm/waiter.h"
 
 #include <sched.h>
@@ -17,9 +18,10 @@ namespace kasane::comm {
 namespace {
 
 constexpr int kYields = 8;
-constexpr std::uint64_t kLongYieldNs = 200'000;       // somebody else ran meanwhile, for more than an answer takes
-constexpr std::uint64_t kNoYieldsNs = 100'000'000;    // … then sleep at once for so long
-constexpr std::int64_t kFirstNapNs = 200'000;   // whatever rings no bell is seen at the latest after a nap
+// another thread ran meanwhile, for longer than an answer takes
+constexpr std::uint64_t kLongYieldNs = 200'000;
+constexpr std::uint64_t kNoYieldsNs = 100'000'000;    // after a long yield: sleep at once, for so long
+constexpr std::int64_t kFirstNapNs = 200'000;   // events that ring no bell are seen at the latest after a nap
 constexpr std::int64_t kLongestNapNs = 1'000'000;
 
 }  // namespace

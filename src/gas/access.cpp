@@ -177,7 +177,7 @@ Access::Found Access::read_batch(comm::Blocking& io, Outstanding& o, const Batch
 }
 
 void Access::post_read(comm::Blocking& io, Rank owner, const Batch& batch, comm::Callback ended) {
-  io.count_trip({owner, kFrames, 0});
+  io.count_round_trip({owner, kFrames, 0});
   post(io, [&] {
     const comm::Piece& p = batch.pieces[0];
     if (batch.count == 1) {
@@ -264,7 +264,7 @@ Access::Found Access::write_batch(comm::Blocking& io, Outstanding& o, Batch& bat
   Rank owner{};
   const Found found = use(io, part, batch.page, parts(batch), only_here, owner);
   if (found != Found::yes) return drop(part), found;
-  io.count_trip({owner, kFrames, 0});
+  io.count_round_trip({owner, kFrames, 0});
   post(io, [&] {
     const comm::Piece& p = batch.pieces[0];
     if (batch.count == 1) {
@@ -301,7 +301,7 @@ Access::Found Access::accumulate_batch(comm::Blocking& io, Outstanding& o, comm:
   if (source == Source::copied) stage(io, part, batch);
   Rank owner{};
   if (use(io, part, batch.page, parts(batch), false, owner) != Found::yes) return drop(part), Found::nowhere;
-  io.count_trip({owner, kFrames, 0});
+  io.count_round_trip({owner, kFrames, 0});
   for (const comm::Piece& p : all(batch.pieces, batch.count)) {
     part.left.fetch_add(1, std::memory_order_relaxed);   // relaxed: our own keeps it above 0
     post(io, [&] {
@@ -324,7 +324,7 @@ Result<void> Access::atomic(comm::Blocking& io, Outstanding& o, comm::AtomicOp o
   Rank owner{};
   const PageId page = pages_.page_of(at);
   if (use(io, part, page, parts(page, at, bytes), false, owner) != Found::yes) return drop(part), wild(at);
-  io.count_trip({owner, kFrames, 0});
+  io.count_round_trip({owner, kFrames, 0});
   post(io, [&] {
     return engine_.try_atomic_async({.op = op, .width = width, .at = {owner, kFrames, at}, .operand = operand, .compare = compare, .result = result, .on_complete = ends(part)});
   });
@@ -358,7 +358,7 @@ Access::Found Access::post_copy(comm::Blocking& io, Read& read) {
   const PageId page = pages_.page_of(piece.local_offset);
   if (use(io, part, page, parts(page, piece.local_offset, piece.bytes), false, owner) != Found::yes) return drop(part), Found::nowhere;
   part.source = &read;
-  io.count_trip({owner, kFrames, 0});
+  io.count_round_trip({owner, kFrames, 0});
   post(io, [&] {
     return engine_.try_copy_async({.from = {source, kFrames, piece.remote_offset}, .to = {owner, kFrames, piece.local_offset}, .bytes = piece.bytes, .on_complete = ends(part)});
   });

@@ -301,7 +301,7 @@ Result<void> Runtime::State::build_engine() {
   comm::EngineOptions wanted;
   // As many as Access has parts; where every peer is mapped operations need no records.
   wanted.operations = 1024;
-  if (transport->facts().completes_inline) wanted.operations = wanted.packs = wanted.parcels = 16;
+  if (transport->facts().completes_inline) wanted.operations = wanted.packs = wanted.argument_buffers = 16;
   auto made = comm::Engine::create(*transport, options.engine.set_in(wanted));
   KASANE_TRY(made);
   comm_engine = std::move(*made);

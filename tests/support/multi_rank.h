@@ -78,7 +78,7 @@ struct Child {
 
 inline void close_job(const comm::Job& job) {
   ::close(job.shared_fd);
-  for (const auto& box : job.postbox) {
+  for (const auto& box : job.sockets) {
     ::close(box.in);
     ::close(box.out);
   }

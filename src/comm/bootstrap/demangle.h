@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// C++ names in a crash report are written mangled, since a dying rank cannot allocate; the supervisor makes them readable. Thread-safe.
+// A dying rank cannot allocate, so it writes C++ names mangled in its crash report; the supervisor demangles
+// them. Thread-safe.
 #pragma once
 
 #include <string>
@@ -7,7 +8,7 @@
 
 namespace kasane::comm {
 
-/// text with every mangled C++ name (_Z…) replaced by what it means.
+/// text with every mangled C++ name (_Z…) replaced by its demangled form.
 std::string demangle_all(std::string_view text);
 
 }  // namespace kasane::comm

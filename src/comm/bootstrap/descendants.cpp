@@ -48,7 +48,7 @@ std::vector<pid_t> children() {
   return found;
 }
 
-/// Reaps what has died. False when no child is left.
+/// Reaps dead children. False when no child is left.
 bool reap() {
   for (;;) {
     const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);

@@ -10,11 +10,11 @@
 namespace kasane::comm {
 
 void RankStatus::append(std::string_view more) noexcept {
-  // relaxed: one writer; the supervisor reads after waitpid(), which orders more than any fence here could.
+  // relaxed: one writer; the supervisor reads after waitpid(), which orders it.
   const std::uint32_t used = report_bytes.load(std::memory_order_relaxed);
   const std::size_t taken = std::min(more.size(), sizeof report - used);
   std::memcpy(report + used, more.data(), taken);
-  // release: a crash inside of the crash report must not leave a length that covers bytes not yet stored.
+  // release: after a crash inside the crash report the length must not cover bytes that were not stored.
   report_bytes.store(used + static_cast<std::uint32_t>(taken), std::memory_order_release);
 }
 

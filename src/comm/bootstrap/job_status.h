@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank has told the supervisor of its job: how far it is, and, when it dies, why. It lies in memory that is shared by the
-// fork, because a rank that dies of a signal can do little more than store words.
+// Each rank's status for the supervisor: how far it is, and, when it dies, why. It lies in memory shared
+// across the fork, because a rank that dies of a signal can do little more than store words.
 //
-//   starting → running → ended          main returned (or the rank served until it did): its exit code is an orderly one
-//                     ↘ leaving         somebody called exit() too early
-//   any of them → gave_up               it cannot go on without another rank; the report says why
+//   starting → running → ended          main returned, or the rank served until it did: an orderly exit
+//                     ↘ leaving         the program called exit() too early
+//   any of them → gave_up               the rank cannot go on without another; the report says why
 //   any of them, then a crash: signal and report are filled by the rank's fatal-signal handler
 //
-// Thread safety: a rank writes only its own entry, and there only the thread that ends it (crash.cpp elects one). The supervisor reads an
-// entry after waitpid() returned its rank, so nothing changes any more; atomics serve the words that a handler may interrupt.
+// Thread safety: a rank writes only its own entry, by the thread that ends the rank (crash.cpp elects one).
+// The supervisor reads an entry after waitpid() returned its rank, when it no longer changes; words that a
+// signal handler may interrupt are atomic.
 #pragma once
 
 #include <atomic>
@@ -37,7 +38,8 @@ struct alignas(4096) RankStatus {
 };
 static_assert(sizeof(RankStatus) == 16 * 1024);
 
-/// The entries of all ranks, in shared memory without a name. Unmapped by nobody: it lives as long as its processes.
+/// The entries of all ranks, in shared memory without a name. Never unmapped: it lives as long as its
+/// processes.
 class JobStatus {
  public:
   static Result<JobStatus> create(std::uint32_t ranks);

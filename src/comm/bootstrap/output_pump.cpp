@@ -13,8 +13,8 @@
 namespace kasane::comm {
 namespace {
 
-constexpr std::size_t kHighWater = 256 * 1024;      ///< a sink with this much waiting takes no more
-constexpr std::size_t kLongestLine = 64 * 1024;     ///< longer ones are cut, so that a rank cannot make us grow without bound
+constexpr std::size_t kHighWater = 256 * 1024;      ///< a sink with so many bytes waiting takes no more
+constexpr std::size_t kLongestLine = 64 * 1024;     ///< longer lines are cut, so that memory use is bounded
 
 void close_end(int& fd) {
   if (fd >= 0) ::close(fd);
@@ -63,7 +63,7 @@ void OutputPump::watch(std::vector<pollfd>& fds) const {
 
 void OutputPump::pump() {
   for (Source& s : sources_) {
-    // One read a turn: a rank that writes without end must not keep us from the others.
+    // One read at a time: a rank that writes without end must not delay the others.
     if (s.in >= 0 && sinks_[s.sink].waiting.size() < kHighWater) read_once(s);
   }
   for (Sink& sink : sinks_) {
@@ -84,7 +84,7 @@ void OutputPump::drain() {
   }
 }
 
-/// False when nothing is there now, or ever again.
+/// False when nothing is there now, or the pipe has ended.
 bool OutputPump::read_once(Source& source) {
   char buffer[16 * 1024];
   const ssize_t n = ::read(source.in, buffer, sizeof buffer);
@@ -130,14 +130,14 @@ bool OutputPump::writable(const Sink& sink, int timeout_ms) {
 }
 
 void OutputPump::write_once(Sink& sink) {
-  // PIPE_BUF: that much a writable pipe takes without blocking.
+  // A writable pipe takes PIPE_BUF bytes without blocking.
   const ssize_t n = ::write(sink.fd, sink.waiting.data(), std::min<std::size_t>(sink.waiting.size(), PIPE_BUF));
   if (n >= 0) {
     sink.waiting.erase(0, static_cast<std::size_t>(n));
     return;
   }
   if (errno == EINTR || errno == EAGAIN) return;
-  // The reader is gone: the ranks learn it as they would have without us, by SIGPIPE.
+  // The reader has closed it: the ranks then get SIGPIPE, as they would without the pump.
   sink.gone = true;
   sink.waiting.clear();
   for (Source& s : sources_) {

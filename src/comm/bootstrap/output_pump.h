@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tagged output: what a rank writes to its standard output and error comes here through pipes and goes on in whole lines, each with "[rank] "
-// before it, so that lines of several ranks never mix.
+// Tagged output: a rank's standard output and error come here through pipes and are written in whole lines,
+// each after "[rank] ", so that lines of several ranks never mix.
 //
-//   rank r ─ pipe ─▶ Source (an unfinished line) ─ whole lines ─▶ Sink (what the reader has not taken yet) ─▶ fd 1 or 2
+//   rank r ─ pipe ─▶ Source (an unfinished line) ─ whole lines ─▶ Sink (not yet written) ─▶ fd 1 or 2
 //
-// A reader of ours that is slow must not stop the supervisor from supervising: a sink is written only as far as poll(2) allows, and while much
-// waits there its sources are not read, so that the ranks block, as they would without us.
+// A slow reader of the job's output must not block the supervisor: a sink is written only as far as poll(2)
+// allows, and while much waits there its sources are not read, so that the ranks block, as they would without
+// the pump.
 //
 // Thread safety: one thread, the supervisor's.
-// Invariant: bytes leave in the order in which they came from one pipe; nothing is dropped unless the sink's reader is gone.
+// Invariant: bytes leave in the order in which they came from one pipe; nothing is dropped unless the sink's
+// reader has closed it.
 #pragma once
 
 #include <poll.h>
@@ -28,7 +30,7 @@ class OutputPump {
   /// Two pipes a rank, close-on-exec.
   static Result<OutputPump> create(std::uint32_t ranks);
 
-  /// In the rank's process: its standard output and error go to its pipes; all other ends are closed.
+  /// In the rank's process: connects its standard output and error to its pipes and closes all other ends.
   void become_writer(Rank rank);
   /// In the supervisor: closes the writing ends, so that the pipes end with their ranks.
   void become_reader();
@@ -37,7 +39,7 @@ class OutputPump {
   void watch(std::vector<pollfd>& fds) const;
   /// Moves what can be moved without waiting.
   void pump();
-  /// Moves everything, waiting for our reader; to be called when no rank is left to write.
+  /// Moves everything, waiting for the reader; to be called when no rank is left to write.
   void drain();
 
  private:
@@ -45,12 +47,12 @@ class OutputPump {
     Rank rank;
     std::size_t sink;
     int in = -1, out = -1;
-    std::string line;   ///< the beginning of a line whose end has not come
+    std::string line;   ///< the beginning of an unfinished line
   };
   struct Sink {
     int fd;
     std::string waiting;
-    bool gone = false;   ///< our reader closed it
+    bool gone = false;   ///< the reader closed it
   };
 
   OutputPump() = default;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See rendezvous.h. Each step that may fail on one rank alone is followed by an exchange of how it went, so that nobody goes on, or waits, without it.
+// See rendezvous.h. After each step that may fail on one rank alone the ranks exchange its result (agree()),
+// so that none goes on, or waits for a rank that failed.
 #include "comm/bootstrap/rendezvous.h"
 
 #include <fcntl.h>
@@ -21,31 +22,31 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "comm/everybody.h"
+#include "comm/agree.h"
 
 namespace kasane::comm {
 namespace {
 
 using Key = std::array<unsigned char, 16>;
 
-constexpr std::uint32_t kDescriptorsAMessage = 16;   ///< the kernel takes 253, from some users fewer at a time
-/// A neighbour may make room, or end, without waking our poll: look again that often.
+constexpr std::uint32_t kDescriptorsAMessage = 16;   ///< the kernel takes 253, and fewer from some users
+/// The other end may make room, or end, without waking poll(): look again this often.
 constexpr int kPollMs = 10;
 
-/// What everybody is told of a rank, followed by the text that says where it is.
-struct Card {
+/// What each rank sends to all, followed by its location.
+struct Announcement {
   Key name;   ///< of its socket
   Key key;    ///< rank 0's is the job's
 };
 
-/// Who asks the first rank for the host's memory.
+/// Asks the leader for the host's memory.
 struct Request {
   Key key;
   std::uint32_t rank;
 };
 
-/// Goes before the descriptors of one message; those of one rank travel in several if there are many.
-struct Parcel {
+/// The data of a message with descriptors; many descriptors travel in several messages.
+struct DescriptorMessage {
   Key key;
   std::uint32_t first, count, total;
 };
@@ -54,7 +55,7 @@ struct alignas(cmsghdr) ControlBuffer {
   char bytes[CMSG_SPACE(kDescriptorsAMessage * sizeof(int))];
 };
 
-/// A socket that keeps messages apart and never blocks.
+/// A socket that keeps message boundaries and never blocks.
 class Socket {
  public:
   Socket() noexcept : fd_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {}
@@ -70,7 +71,7 @@ class Socket {
   int fd_;
 };
 
-/// Descriptors that are closed unless somebody takes them.
+/// Descriptors that are closed unless they are taken.
 struct Descriptors {
   std::vector<int> fds;
   Descriptors() = default;
@@ -79,7 +80,7 @@ struct Descriptors {
   ~Descriptors() {
     for (const int fd : fds) ::close(fd);
   }
-  /// Takes the i-th out.
+  /// Takes the i-th.
   int take(std::size_t i) noexcept { return std::exchange(fds[i], -1); }
 };
 
@@ -110,14 +111,14 @@ std::string line_of(const char* file) {
   return std::string(line, n > 0 ? static_cast<std::size_t>(n) : 0);
 }
 
-/// Of the kernel that runs, and the network namespace in it: a name is reached from there alone.
-std::string where() {
+/// The running kernel, and the network namespace in it: a name can be reached only from there.
+std::string location() {
   struct stat space {};
   if (::stat("/proc/thread-self/ns/net", &space) != 0) space = {};
   return line_of("/proc/sys/kernel/random/boot_id") + std::to_string(space.st_dev) + ":" + std::to_string(space.st_ino);
 }
 
-/// In a user namespace all users of outside that it does not know have one number, which proves nothing.
+/// In a user namespace all outside users without a mapping have one number, which proves nothing.
 bool stands_for_many(uid_t user) {
   const std::string unknown = line_of("/proc/sys/kernel/overflowuid");
   if (std::to_string(user) != unknown.substr(0, unknown.find('\n'))) return false;
@@ -125,117 +126,123 @@ bool stands_for_many(uid_t user) {
   return std::sscanf(line_of("/proc/self/uid_map").c_str(), "%u %u %u", &inside, &outside, &count) != 3 || count != ~0u;
 }
 
-/// Is the other end this user's? The kernel noted who it was when it listened, or connected: nobody can say so of himself.
+/// Does the other end belong to this user? The kernel recorded its user when it listened or connected, so it
+/// cannot be forged.
 bool same_user(int fd) {
   ucred who{};
   socklen_t bytes = sizeof who;
   return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == ::geteuid() && !stands_for_many(who.uid);
 }
 
-class Meeting {
+class Rendezvous {
  public:
-  Meeting(OutOfBand& others, const RendezvousOptions& options)
+  Rendezvous(OutOfBand& others, const RendezvousOptions& options)
       : others_(others), options_(options), me_(raw(others.rank())), ranks_(others.ranks()) {}
   Result<Job> run();
 
  private:
-  Result<void> together(const Result<void>& mine) { return everybody(others_, mine, "finding the ranks of its host"); }
-  Result<void> take_name();
-  Result<void> tell_names();
-  int reach(const Socket& socket, std::uint32_t rank) const;
-  Result<void> find_first();
+  Result<void> on_all_ranks(const Result<void>& mine) { return agree(others_, mine, "finding the ranks of its host"); }
+  Result<void> bind_name();
+  Result<void> exchange_names();
+  int connect_to(const Socket& socket, std::uint32_t rank) const;
+  Result<void> find_leader();
   Result<void> agree_on_hosts();
   Result<void> make_host_job();
-  Result<void> serve_all();
-  Result<void> take_callers();
-  bool take_request(const Socket& caller, std::uint32_t& position, bool& gone);
-  Result<void> pass_to(const Socket& to, std::uint32_t position);
-  Result<void> ask();
-  Result<void> take_all();
-  Result<bool> take_parcel(Descriptors& got);
-  Result<void> open_parcel(msghdr& message, ssize_t bytes, Descriptors& got) const;
-  Result<void> check_kinds(const Descriptors& got) const;
+  Result<void> serve_host();
+  Result<void> accept_connections();
+  bool receive_request(const Socket& connection, std::uint32_t& position, bool& gone);
+  Result<void> send_descriptors(const Socket& to, std::uint32_t position);
+  Result<void> request_memory();
+  Result<void> receive_host_job();
+  Result<bool> receive_message(Descriptors& got);
+  Result<void> unpack_message(msghdr& message, ssize_t bytes, Descriptors& got) const;
+  Result<void> check_types(const Descriptors& got) const;
   Job finished();
 
-  [[nodiscard]] bool lead() const { return first_ == me_; }
+  [[nodiscard]] bool is_leader() const { return leader_ == me_; }
   [[nodiscard]] std::uint32_t total() const { return static_cast<std::uint32_t>(host_.size()) + 2; }
   [[nodiscard]] bool late() const { return now_ns() > deadline_ns_; }
   [[nodiscard]] std::string limit_text() const {
     return " within " + std::to_string(options_.limit_ns / 1'000'000) + " ms" +
-           (strangers_ == 0 ? "" : " (" + std::to_string(strangers_) + " callers of other users or jobs were turned away)");
+           (rejected_ == 0 ? "" : " (" + std::to_string(rejected_) + " callers of other users or jobs were turned away)");
   }
 
   OutOfBand& others_;
   const RendezvousOptions& options_;
   std::uint32_t me_, ranks_;
-  Card card_{};
-  Key key_{};                         ///< of the job: travels by OutOfBand, then only between ranks that the kernel says are this user's
+  Announcement announcement_{};
+  /// of the job: travels by OutOfBand, then only between processes of this user
+  Key key_{};
   std::vector<Key> names_;
-  std::vector<std::string> places_;   ///< where each is
-  Socket socket_;                     ///< has our name
-  Socket to_first_;
-  std::vector<std::unique_ptr<Socket>> callers_;   ///< this user's, that have not asked yet
-  std::uint32_t first_ = 0;           ///< the lowest rank here
-  std::vector<std::uint32_t> host_;   ///< who is here, ascending
+  std::vector<std::string> locations_;   ///< by rank
+  Socket socket_;                     ///< bound to our name
+  Socket to_leader_;
+  std::vector<std::unique_ptr<Socket>> connections_;   ///< from this user; no request yet
+  std::uint32_t leader_ = 0;           ///< the lowest rank of this host
+  std::vector<std::uint32_t> host_;   ///< the ranks of this host, ascending
   std::uint32_t hosts_ = 0;
-  Job host_job_;                      ///< numbered by position; the first rank's has every read end, the others' their own
+  /// by position; the leader's has every read end, the others' only their own
+  Job host_job_;
   bool host_job_made_ = false;
   std::uint64_t deadline_ns_ = 0;
-  unsigned strangers_ = 0;            ///< who was turned away
+  unsigned rejected_ = 0;            ///< connections that were turned away
 };
 
-/// A name that nobody can know before it is ours.
-Result<void> Meeting::take_name() {
-  if (socket_.get() < 0 || to_first_.get() < 0) return fail(Errc::limit, "no socket to find the ranks of this host (raise the limit with ulimit -n)");
-  if (::getrandom(&card_, sizeof card_, 0) != static_cast<ssize_t>(sizeof card_)) return fail(Errc::unsupported, "no random numbers (getrandom)");
-  const Name name(card_.name);
+/// Binds and listens on a random name, which no other process can know before.
+Result<void> Rendezvous::bind_name() {
+  if (socket_.get() < 0 || to_leader_.get() < 0) return fail(Errc::limit, "no socket to find the ranks of this host (raise the limit with ulimit -n)");
+  if (::getrandom(&announcement_, sizeof announcement_, 0) != static_cast<ssize_t>(sizeof announcement_)) return fail(Errc::unsupported, "no random numbers (getrandom)");
+  const Name name(announcement_.name);
   if (::bind(socket_.get(), name.get(), name.bytes) != 0) return fail_errno(Errc::limit, "binding an abstract socket");
   if (::listen(socket_.get(), static_cast<int>(ranks_) + 16) != 0) return fail_errno(Errc::limit, "listening on an abstract socket");
   return {};
 }
 
-Result<void> Meeting::tell_names() {
-  std::string mine(reinterpret_cast<const char*>(&card_), sizeof card_);
-  mine += where() + "/" + options_.domain;
+Result<void> Rendezvous::exchange_names() {
+  std::string mine(reinterpret_cast<const char*>(&announcement_), sizeof announcement_);
+  mine += location() + "/" + options_.domain;
   auto all = others_.allgather(mine);
   KASANE_TRY(all);
   for (std::uint32_t r = 0; r < ranks_; ++r) {
     const std::string& told = (*all)[r];
-    if (told.size() < sizeof(Card)) return fail(Errc::internal, rank_text(r) + " told its name in " + std::to_string(told.size()) + " bytes");
-    Card card;
-    std::memcpy(&card, told.data(), sizeof card);
-    if (r == 0) key_ = card.key;
-    names_.push_back(card.name);
-    places_.push_back(told.substr(sizeof card));
+    if (told.size() < sizeof(Announcement)) return fail(Errc::internal, rank_text(r) + " told its name in " + std::to_string(told.size()) + " bytes");
+    Announcement announcement;
+    std::memcpy(&announcement, told.data(), sizeof announcement);
+    if (r == 0) key_ = announcement.key;
+    names_.push_back(announcement.name);
+    locations_.push_back(told.substr(sizeof announcement));
   }
   return {};
 }
 
-/// 0, or why that rank is not connected. EAGAIN: it is here, but has no room for callers yet. EPERM: who has its name is not this user.
-int Meeting::reach(const Socket& socket, std::uint32_t rank) const {
+/// 0, or why that rank is not connected. EAGAIN: it is on this host, but its queue of connections is full.
+/// EPERM: its name belongs to another user.
+int Rendezvous::connect_to(const Socket& socket, std::uint32_t rank) const {
   const Name name(names_[rank]);
   if (::connect(socket.get(), name.get(), name.bytes) != 0) return errno;
   return same_user(socket.get()) ? 0 : EPERM;
 }
 
-/// The lowest rank of the same place whose name we reach; ourselves if there is none below.
-Result<void> Meeting::find_first() {
-  for (first_ = 0; first_ < me_; ++first_) {
-    if (places_[first_] != places_[me_]) continue;
+/// Finds the lowest rank with the same location whose name can be reached; this rank if there is none below.
+Result<void> Rendezvous::find_leader() {
+  for (leader_ = 0; leader_ < me_; ++leader_) {
+    if (locations_[leader_] != locations_[me_]) continue;
     const Socket probe;
     if (probe.get() < 0) return fail(Errc::limit, "no socket to find the ranks of this host (raise the limit with ulimit -n)");
-    const int number = reach(probe, first_);
+    const int number = connect_to(probe, leader_);
     if (number == 0 || number == EAGAIN) return {};
-    if (number != ECONNREFUSED && number != EPERM && number != EACCES) {   // a security module may keep ranks apart: by network then
-      return fail_errno(Errc::limit, "looking for " + rank_text(first_) + " on this host", number);
+    // a security module may separate ranks: then they use the network
+    if (number != ECONNREFUSED && number != EPERM && number != EACCES) {
+      return fail_errno(Errc::limit, "looking for " + rank_text(leader_) + " on this host", number);
     }
   }
   return {};
 }
 
-/// All come to the same result, since they see the same. Who names a first rank must be told so by that one, too.
-Result<void> Meeting::agree_on_hosts() {
-  auto told = others_.allgather(std::to_string(first_));
+/// All ranks get the same result, since they compare the same data. A rank that is named as a leader must
+/// have named itself.
+Result<void> Rendezvous::agree_on_hosts() {
+  auto told = others_.allgather(std::to_string(leader_));
   KASANE_TRY(told);
   std::vector<std::uint32_t> firsts(ranks_);
   for (std::uint32_t r = 0; r < ranks_; ++r) {
@@ -250,14 +257,14 @@ Result<void> Meeting::agree_on_hosts() {
                                          std::to_string(firsts[first]));
     }
     hosts_ += first == r;
-    if (first == first_) host_.push_back(r);
+    if (first == leader_) host_.push_back(r);
   }
   return {};
 }
 
-/// The host's first rank makes what all share.
-Result<void> Meeting::make_host_job() {
-  if (!lead()) return {};
+/// The leader makes what the host's ranks share.
+Result<void> Rendezvous::make_host_job() {
+  if (!is_leader()) return {};
   const auto count = static_cast<std::uint32_t>(host_.size());
   auto made = create_job(count, options_.shared_bytes(count));
   KASANE_TRY(made);
@@ -266,26 +273,26 @@ Result<void> Meeting::make_host_job() {
   return {};
 }
 
-/// The first rank: until each of the host's ranks has asked, and has what it asked for.
-Result<void> Meeting::serve_all() {
+/// On the leader: runs until each of the host's ranks has requested and received its descriptors.
+Result<void> Rendezvous::serve_host() {
   std::vector<bool> served(host_.size());
   served[0] = true;
   while (std::find(served.begin(), served.end(), false) != served.end()) {
-    KASANE_TRY(take_callers());
+    KASANE_TRY(accept_connections());
     bool moved = false;
-    for (std::size_t i = 0; i < callers_.size();) {
+    for (std::size_t i = 0; i < connections_.size();) {
       std::uint32_t position = 0;
       bool gone = false;
-      if (!take_request(*callers_[i], position, gone)) {
+      if (!receive_request(*connections_[i], position, gone)) {
         ++i;
         continue;
       }
       moved = true;
       if (!gone && served[position]) gone = true;
-      const std::unique_ptr<Socket> caller = std::exchange(callers_[i], std::move(callers_.back()));
-      callers_.pop_back();
+      const std::unique_ptr<Socket> connection = std::exchange(connections_[i], std::move(connections_.back()));
+      connections_.pop_back();
       if (gone) continue;
-      KASANE_TRY(pass_to(*caller, position));
+      KASANE_TRY(send_descriptors(*connection, position));
       served[position] = true;
     }
     if (moved) continue;
@@ -294,55 +301,56 @@ Result<void> Meeting::serve_all() {
       return fail(Errc::peer_lost, rank_text(host_[missing]) + " did not ask " + rank_text(me_) + " for the host's memory" + limit_text());
     }
     std::vector<pollfd> arrivals{{.fd = socket_.get(), .events = POLLIN, .revents = 0}};
-    for (const auto& caller : callers_) arrivals.push_back({.fd = caller->get(), .events = POLLIN, .revents = 0});
+    for (const auto& connection : connections_) arrivals.push_back({.fd = connection->get(), .events = POLLIN, .revents = 0});
     ::poll(arrivals.data(), arrivals.size(), kPollMs);
   }
   return {};
 }
 
-/// Keeps who is this user, and turns away all others.
-Result<void> Meeting::take_callers() {
+/// Keeps connections of this user and rejects all others.
+Result<void> Rendezvous::accept_connections() {
   for (;;) {
-    auto caller = std::make_unique<Socket>(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (caller->get() < 0) {
+    auto connection = std::make_unique<Socket>(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (connection->get() < 0) {
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return {};
       return fail_errno(Errc::limit, "accepting a rank of this host (the limit of open files is raised with ulimit -n)");
     }
-    if (same_user(caller->get())) {
-      callers_.push_back(std::move(caller));
+    if (same_user(connection->get())) {
+      connections_.push_back(std::move(connection));
     } else {
-      ++strangers_;
+      ++rejected_;
     }
     if (late()) return {};
   }
 }
 
-/// False: nothing has come. gone: the caller is to be forgotten, since it has left or is no rank of this host.
-bool Meeting::take_request(const Socket& caller, std::uint32_t& position, bool& gone) {
+/// False: nothing has come. gone: the connection is to be dropped, since it was closed or is not a rank of
+/// this host.
+bool Rendezvous::receive_request(const Socket& connection, std::uint32_t& position, bool& gone) {
   Request request{};
   char beyond = 0;
   iovec parts[2] = {{.iov_base = &request, .iov_len = sizeof request}, {.iov_base = &beyond, .iov_len = 1}};
-  msghdr message{};   // without room for descriptors: the kernel drops what comes
+  msghdr message{};   // without room for descriptors: the kernel drops any that come
   message.msg_iov = parts;
   message.msg_iovlen = 2;
-  const ssize_t bytes = ::recvmsg(caller.get(), &message, 0);
+  const ssize_t bytes = ::recvmsg(connection.get(), &message, 0);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   const auto found = std::lower_bound(host_.begin(), host_.end(), request.rank);
   gone = bytes != static_cast<ssize_t>(sizeof request) || request.key != key_ || found == host_.end() || *found != request.rank;
-  if (gone && bytes > 0) ++strangers_;   // those that say nothing have only looked who is here
+  if (gone && bytes > 0) ++rejected_;   // a connection without a request was a probe of find_leader()
   position = static_cast<std::uint32_t>(found - host_.begin());
   return true;
 }
 
-/// What each gets: the memory, its own read end, everybody's write end.
-Result<void> Meeting::pass_to(const Socket& to, std::uint32_t position) {
-  std::vector<int> fds{host_job_.shared_fd, host_job_.postbox[position].in};
-  for (const Job::Postbox& box : host_job_.postbox) fds.push_back(box.out);
+/// Each rank gets the memory, its own read end, and all write ends.
+Result<void> Rendezvous::send_descriptors(const Socket& to, std::uint32_t position) {
+  std::vector<int> fds{host_job_.shared_fd, host_job_.sockets[position].in};
+  for (const Job::SocketPair& box : host_job_.sockets) fds.push_back(box.out);
   const std::uint32_t rank = host_[position];
   for (std::uint32_t first = 0; first < fds.size();) {
-    Parcel parcel{.key = key_, .first = first, .count = std::min(kDescriptorsAMessage, total() - first), .total = total()};
-    const std::size_t bytes = parcel.count * sizeof(int);
-    iovec part{.iov_base = &parcel, .iov_len = sizeof(parcel)};
+    DescriptorMessage head{.key = key_, .first = first, .count = std::min(kDescriptorsAMessage, total() - first), .total = total()};
+    const std::size_t bytes = head.count * sizeof(int);
+    iovec part{.iov_base = &head, .iov_len = sizeof(head)};
     ControlBuffer control{};
     msghdr message{};
     message.msg_iov = &part;
@@ -355,10 +363,10 @@ Result<void> Meeting::pass_to(const Socket& to, std::uint32_t position) {
     rights->cmsg_len = CMSG_LEN(bytes);
     std::memcpy(CMSG_DATA(rights), fds.data() + first, bytes);
     if (::sendmsg(to.get(), &message, MSG_NOSIGNAL) >= 0) {
-      first += parcel.count;
+      first += head.count;
       continue;
     }
-    // ETOOMANYREFS: too many descriptors are under way on this host; they arrive, then there is room.
+    // ETOOMANYREFS: too many descriptors are in flight on this host; once they arrive there is room.
     const bool full = errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ETOOMANYREFS;
     if (!full || late()) return fail_errno(Errc::peer_lost, "passing the host's memory to " + rank_text(rank));
     pollfd room{.fd = to.get(), .events = POLLOUT, .revents = 0};
@@ -367,80 +375,80 @@ Result<void> Meeting::pass_to(const Socket& to, std::uint32_t position) {
   return {};
 }
 
-/// Every other rank: connects to the first one and says who it is.
-Result<void> Meeting::ask() {
+/// On every other rank: connects to the leader and sends its number.
+Result<void> Rendezvous::request_memory() {
   for (;;) {
-    const int number = reach(to_first_, first_);
+    const int number = connect_to(to_leader_, leader_);
     if (number == 0) break;
-    if (number != EAGAIN || late()) return fail_errno(Errc::peer_lost, "asking " + rank_text(first_) + " for the host's memory" + (number == EAGAIN ? limit_text() : ""), number);
+    if (number != EAGAIN || late()) return fail_errno(Errc::peer_lost, "asking " + rank_text(leader_) + " for the host's memory" + (number == EAGAIN ? limit_text() : ""), number);
     ::poll(nullptr, 0, kPollMs);
   }
   const Request request{.key = key_, .rank = me_};
-  if (::send(to_first_.get(), &request, sizeof request, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof request)) {
-    return fail_errno(Errc::peer_lost, "asking " + rank_text(first_) + " for the host's memory");
+  if (::send(to_leader_.get(), &request, sizeof request, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof request)) {
+    return fail_errno(Errc::peer_lost, "asking " + rank_text(leader_) + " for the host's memory");
   }
   return {};
 }
 
-Result<void> Meeting::take_all() {
-  KASANE_TRY(ask());
+Result<void> Rendezvous::receive_host_job() {
+  KASANE_TRY(request_memory());
   Descriptors got;
   while (got.fds.size() < total()) {
-    auto taken = take_parcel(got);
+    auto taken = receive_message(got);
     KASANE_TRY(taken);
     if (*taken) continue;
-    if (late()) return fail(Errc::peer_lost, rank_text(first_) + " passed nothing to " + rank_text(me_) + limit_text());
-    pollfd arrival{.fd = to_first_.get(), .events = POLLIN, .revents = 0};
+    if (late()) return fail(Errc::peer_lost, rank_text(leader_) + " passed nothing to " + rank_text(me_) + limit_text());
+    pollfd arrival{.fd = to_leader_.get(), .events = POLLIN, .revents = 0};
     ::poll(&arrival, 1, kPollMs);
   }
-  KASANE_TRY(check_kinds(got));
+  KASANE_TRY(check_types(got));
   host_job_.shared_fd = got.take(0);
-  host_job_.postbox.resize(host_.size());
+  host_job_.sockets.resize(host_.size());
   for (std::size_t i = 0; i < host_.size(); ++i) {
-    host_job_.postbox[i].out = got.take(2 + i);
-    if (host_[i] == me_) host_job_.postbox[i].in = got.take(1);
+    host_job_.sockets[i].out = got.take(2 + i);
+    if (host_[i] == me_) host_job_.sockets[i].in = got.take(1);
   }
   host_job_.shared_bytes = options_.shared_bytes(static_cast<std::uint32_t>(host_.size()));
   host_job_made_ = true;
   return {};
 }
 
-/// Takes one message; false if there is none.
-Result<bool> Meeting::take_parcel(Descriptors& got) {
-  Parcel parcel{};
-  iovec part{.iov_base = &parcel, .iov_len = sizeof(parcel)};
+/// Receives one message; false if there is none.
+Result<bool> Rendezvous::receive_message(Descriptors& got) {
+  DescriptorMessage head{};
+  iovec part{.iov_base = &head, .iov_len = sizeof(head)};
   ControlBuffer control{};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control.bytes;
   message.msg_controllen = sizeof(control.bytes);
-  const ssize_t bytes = ::recvmsg(to_first_.get(), &message, MSG_CMSG_CLOEXEC);
+  const ssize_t bytes = ::recvmsg(to_leader_.get(), &message, MSG_CMSG_CLOEXEC);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (bytes < 0) return fail_errno(Errc::io, "receiving the host's memory from " + rank_text(first_));
-  KASANE_TRY(open_parcel(message, bytes, got));
+  if (bytes < 0) return fail_errno(Errc::io, "receiving the host's memory from " + rank_text(leader_));
+  KASANE_TRY(unpack_message(message, bytes, got));
   return true;
 }
 
-/// Keeps its descriptors, if they are the next ones.
-Result<void> Meeting::open_parcel(msghdr& message, ssize_t bytes, Descriptors& got) const {
+/// Keeps the message's descriptors, if they are the next ones.
+Result<void> Rendezvous::unpack_message(msghdr& message, ssize_t bytes, Descriptors& got) const {
   Descriptors arrived;
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
     arrived.fds.resize((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
     std::memcpy(arrived.fds.data(), CMSG_DATA(c), arrived.fds.size() * sizeof(int));
   }
-  if (bytes == 0) return fail(Errc::peer_lost, rank_text(first_) + " left before it had passed the host's memory to " + rank_text(me_));
-  const auto& parcel = *static_cast<const Parcel*>(message.msg_iov->iov_base);
-  if (bytes != sizeof(parcel) || (message.msg_flags & MSG_TRUNC) != 0 || parcel.key != key_) {
-    return fail(Errc::internal, "what has the name of " + rank_text(first_) + " is no rank of this job");
+  if (bytes == 0) return fail(Errc::peer_lost, rank_text(leader_) + " left before it had passed the host's memory to " + rank_text(me_));
+  const auto& head = *static_cast<const DescriptorMessage*>(message.msg_iov->iov_base);
+  if (bytes != sizeof(head) || (message.msg_flags & MSG_TRUNC) != 0 || head.key != key_) {
+    return fail(Errc::internal, "what has the name of " + rank_text(leader_) + " is no rank of this job");
   }
-  if ((message.msg_flags & MSG_CTRUNC) != 0 || arrived.fds.size() != parcel.count) {
-    return fail(Errc::limit, "the host's memory arrived with " + std::to_string(arrived.fds.size()) + " of " + std::to_string(parcel.count) +
+  if ((message.msg_flags & MSG_CTRUNC) != 0 || arrived.fds.size() != head.count) {
+    return fail(Errc::limit, "the host's memory arrived with " + std::to_string(arrived.fds.size()) + " of " + std::to_string(head.count) +
                                  " descriptors: raise the limit of open files (ulimit -n)");
   }
-  if (parcel.first != got.fds.size() || parcel.total != total()) {
-    return fail(Errc::internal, "descriptors " + std::to_string(parcel.first) + " of " + std::to_string(parcel.total) + " arrived, " +
+  if (head.first != got.fds.size() || head.total != total()) {
+    return fail(Errc::internal, "descriptors " + std::to_string(head.first) + " of " + std::to_string(head.total) + " arrived, " +
                                     std::to_string(got.fds.size()) + " of " + std::to_string(total()) + " were awaited");
   }
   got.fds.insert(got.fds.end(), arrived.fds.begin(), arrived.fds.end());
@@ -448,44 +456,44 @@ Result<void> Meeting::open_parcel(msghdr& message, ssize_t bytes, Descriptors& g
   return {};
 }
 
-Result<void> Meeting::check_kinds(const Descriptors& got) const {
+Result<void> Rendezvous::check_types(const Descriptors& got) const {
   const std::size_t bytes = options_.shared_bytes(static_cast<std::uint32_t>(host_.size()));
   for (std::size_t i = 0; i < got.fds.size(); ++i) {
     struct stat s {};
     const bool good = ::fstat(got.fds[i], &s) == 0 && (i == 0 ? S_ISREG(s.st_mode) && static_cast<std::size_t>(s.st_size) == bytes : S_ISSOCK(s.st_mode));
     if (good) continue;
-    return fail(Errc::internal, "descriptor " + std::to_string(i) + " from " + rank_text(first_) + " is not " +
+    return fail(Errc::internal, "descriptor " + std::to_string(i) + " from " + rank_text(leader_) + " is not " +
                                     (i == 0 ? "a memory file of " + std::to_string(bytes) + " bytes" : std::string("a socket")));
   }
   return {};
 }
 
-/// The host's job under the numbers of the whole one.
-Job Meeting::finished() {
+/// The host's job, indexed by the ranks of the whole job.
+Job Rendezvous::finished() {
   Job job;
   job.ranks = ranks_;
   job.rank = Rank{me_};
   job.hosts = hosts_;
   job.shared_fd = host_job_.shared_fd;
   job.shared_bytes = host_job_.shared_bytes;
-  job.postbox.resize(ranks_);
+  job.sockets.resize(ranks_);
   for (std::size_t i = 0; i < host_.size(); ++i) {
-    Job::Postbox box = host_job_.postbox[i];
-    if (host_[i] != me_ && box.in >= 0) ::close(std::exchange(box.in, -1));   // that rank has its own
-    job.postbox[host_[i]] = box;
+    Job::SocketPair box = host_job_.sockets[i];
+    if (host_[i] != me_ && box.in >= 0) ::close(std::exchange(box.in, -1));   // that rank has a copy
+    job.sockets[host_[i]] = box;
   }
   return job;
 }
 
-Result<Job> Meeting::run() {
-  KASANE_TRY(together(take_name()));
-  KASANE_TRY(tell_names());
-  KASANE_TRY(together(find_first()));
+Result<Job> Rendezvous::run() {
+  KASANE_TRY(on_all_ranks(bind_name()));
+  KASANE_TRY(exchange_names());
+  KASANE_TRY(on_all_ranks(find_leader()));
   KASANE_TRY(agree_on_hosts());
-  Result<void> ended = together(make_host_job());
+  Result<void> ended = on_all_ranks(make_host_job());
   if (ended) {
     deadline_ns_ = now_ns() + static_cast<std::uint64_t>(options_.limit_ns);
-    ended = together(lead() ? serve_all() : take_all());
+    ended = on_all_ranks(is_leader() ? serve_host() : receive_host_job());
   }
   if (ended) return finished();
   if (host_job_made_) close_job(host_job_);
@@ -494,6 +502,6 @@ Result<Job> Meeting::run() {
 
 }  // namespace
 
-Result<Job> rendezvous(OutOfBand& others, const RendezvousOptions& options) { return Meeting(others, options).run(); }
+Result<Job> rendezvous(OutOfBand& others, const RendezvousOptions& options) { return Rendezvous(others, options).run(); }
 
 }  // namespace kasane::comm

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks that somebody else started (mpirun) find out who shares their host, and come to share its memory: the Job that our own launcher
-// makes before its fork, made afterwards.
+// How ranks that another launcher (mpirun) started find the ranks of their host and come to share its memory:
+// makes the Job that our own launcher makes before its fork.
 //
-//   every rank    listens on an abstract socket with a name of its own, drawn at random                ── tells all its name, and where it is ──
-//                 looks for the lowest rank of the same kernel and network namespace that it reaches   ── all agree ──
-//   lowest rank   makes the host's memory and postboxes, and passes their descriptors (SCM_RIGHTS) to each neighbour that connects and asks
+//   every rank     listens on an abstract socket with a random name; all ranks exchange names and locations
+//                  looks for the lowest rank of the same kernel and network namespace that it reaches, the
+//                  host's leader; all ranks exchange the results and check them
+//   leader         makes the host's memory and sockets, and passes their descriptors (SCM_RIGHTS) to each
+//                  rank of the host that connects and requests them
 //
-// The names are gone when rendezvous() returns; nothing has a name in any file system at any time. A shared network namespace says nothing about
-// mounts or process numbers, and need not: descriptors arrive all the same.
+// The names are gone when rendezvous() returns; nothing has a name in any file system at any time. Ranks of
+// one network namespace may differ in mounts and process numbers: descriptors arrive all the same.
 //
-// **Trust.** Every process of the namespace sees the names and can connect. No name can be taken ahead, since nobody knows it before it is in use, nor elsewhere,
-// since ranks of another kernel or namespace do not look for it. Both ends of a connection ask the kernel whose the other is (SO_PEERCRED): it is this user's, or
-// closed. Who asks for memory, and who passes it, has the key of the job, which travels by the OutOfBand and in these connections alone.
+// **Trust.** Every process of the namespace sees the names and can connect. No process can take a name in
+// advance, since it is random and unknown before it is in use; nor elsewhere, since ranks of another kernel
+// or namespace do not look for it. Both ends of a connection get the other's user from the kernel
+// (SO_PEERCRED) and close it if that is not this user. A rank that requests memory and the leader that passes
+// it prove themselves by the key of the job, which travels only by the OutOfBand and in these connections.
 //
-// **Errors.** Every rank fails if one does, with a message that names the rank and what it said. Waiting for a neighbour is bounded by limit_ns; as
-// long as the OutOfBand itself goes on, so does everybody.
+// **Errors.** Every rank fails if one does, with a message that names the rank and its error. Waiting for a
+// rank of the host is bounded by limit_ns; otherwise a rank waits as long as the OutOfBand does.
 //
 // Thread safety: one thread a rank; collective over all ranks of others.
 #pragma once
@@ -30,14 +34,14 @@
 namespace kasane::comm {
 
 struct RendezvousOptions {
-  /// Shared bytes for so many ranks of one host (shm::job_bytes).
+  /// Bytes of shared memory for so many ranks of one host (shm::job_bytes).
   std::size_t (*shared_bytes)(std::uint32_t host_ranks);
-  /// Ranks whose domains differ count as ranks of different hosts, wherever they are.
+  /// Ranks with different domains count as ranks of different hosts, wherever they are.
   std::string domain;
   std::int64_t limit_ns = 20'000'000'000;
 };
 
-/// A job whose postboxes are those of this host's ranks; the caller closes it (close_job) and says who launched it.
+/// A job with the sockets of this host's ranks. The caller sets its launcher and closes it (close_job).
 Result<Job> rendezvous(OutOfBand& others, const RendezvousOptions& options);
 
 }  // namespace kasane::comm

@@ -42,18 +42,18 @@ sigset_t watched_signals() {
   return set;
 }
 
-void read_from_nowhere() {
+void read_from_dev_null() {
   const int null = ::open("/dev/null", O_RDONLY);
   if (null < 0) return;
   ::dup2(null, 0);
   ::close(null);
 }
 
-pid_t g_supervisor = 0;   // of a rank: read by its signal handler, set before the handler is
+pid_t g_supervisor = 0;   // of a rank: read by its signal handler, set before the handler is installed
 
-/// What a serving rank does with a signal that is meant for main: nothing, unless its supervisor says so. A handler rather than SIG_IGN, so that
-/// programs started from threads begin with the default.
-void let_pass(int signal, siginfo_t* info, void*) {
+/// A serving rank's handler of signals for main: ignores them, unless the supervisor sent them. A handler
+/// rather than SIG_IGN, so that programs started from threads begin with the default action.
+void ignore_unless_supervisor(int signal, siginfo_t* info, void*) {
   if (info->si_code != SI_USER || info->si_pid != g_supervisor) return;
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
@@ -61,13 +61,13 @@ void let_pass(int signal, siginfo_t* info, void*) {
   ::raise(signal);   // taken when this handler returns
 }
 
-void let_signals_for_main_pass() {
+void ignore_signals_for_main() {
   for (const int s : kForMain) {
     struct sigaction old = {};
     ::sigaction(s, nullptr, &old);
     if (old.sa_handler == SIG_IGN) continue;   // e.g. under nohup
     struct sigaction mine = {};
-    mine.sa_sigaction = let_pass;
+    mine.sa_sigaction = ignore_unless_supervisor;
     mine.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
     ::sigaction(s, &mine, nullptr);
   }
@@ -120,7 +120,7 @@ Result<Supervisor> Supervisor::create(std::uint32_t ranks, SupervisorOptions opt
 }
 
 Result<Rank> Supervisor::fork_ranks() {
-  hold_signals();
+  block_signals();
   const pid_t self = ::getpid();
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   for (std::uint32_t r = 0; r < children_.size(); ++r) {
@@ -144,13 +144,12 @@ Result<Rank> Supervisor::fork_ranks() {
   return kNoRank;
 }
 
-void Supervisor::hold_signals() {
-  sigset_t all, old;
+void Supervisor::block_signals() {
+  sigset_t all;
   ::sigfillset(&all);
-  ::sigprocmask(SIG_SETMASK, &all, &old);
-  const auto* bytes = reinterpret_cast<const unsigned char*>(&old);
-  old_mask_.assign(bytes, bytes + sizeof old);
-  // Were it ignored, the kernel would reap the ranks for us and keep how they ended. Before the forks: this discards what is pending.
+  ::sigprocmask(SIG_SETMASK, &all, &old_mask_);
+  // If it were ignored, the kernel would reap the ranks, and their statuses would be lost. Before the forks,
+  // since this discards pending signals.
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   struct sigaction before = {};
@@ -163,19 +162,17 @@ void Supervisor::become_rank(Rank rank, pid_t supervisor) {
   if (::getppid() != supervisor) ::_exit(1);   // it died before the line above
   ::close(signals_);
   if (pump_) pump_->become_writer(rank);
-  if (raw(rank) != 0) read_from_nowhere();
-  // Whole lines, so that the pump has whole lines to pass on while the rank still runs.
+  if (raw(rank) != 0) read_from_dev_null();
+  // Line-buffered, so that the pump gets whole lines while the rank still runs.
   if (pump_) ::setvbuf(stdout, nullptr, _IOLBF, 0);
   g_supervisor = supervisor;
-  if (raw(rank) != 0 && !options_.main_in_every_rank) let_signals_for_main_pass();
+  if (raw(rank) != 0 && !options_.main_in_every_rank) ignore_signals_for_main();
   if (child_signal_ignored_) ::signal(SIGCHLD, SIG_IGN);
-  sigset_t old;
-  std::copy(old_mask_.begin(), old_mask_.end(), reinterpret_cast<unsigned char*>(&old));
-  ::sigprocmask(SIG_SETMASK, &old, nullptr);
+  ::sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
 }
 
 void Supervisor::become_supervisor() {
-  read_from_nowhere();   // else a writer to our standard input would not notice that rank 0 closed it
+  read_from_dev_null();   // else a writer to the job's standard input would not notice that rank 0 closed it
   ::signal(SIGPIPE, SIG_IGN);
   if (pump_) pump_->become_reader();
 }
@@ -219,7 +216,7 @@ void Supervisor::take_signals() {
 
 void Supervisor::take_signal(const signalfd_siginfo& info) {
   const int signal = static_cast<int>(info.ssi_signo);
-  // SI_KERNEL: the terminal's; every process of its foreground group, so each rank, has it too.
+  // SI_KERNEL: from the terminal, which sent it to every process of its foreground group, hence to each rank.
   const bool ranks_have_it = info.ssi_code == SI_KERNEL;
   if (signal == SIGTSTP) {
     if (!ranks_have_it) send_to_all(SIGTSTP);
@@ -232,7 +229,8 @@ void Supervisor::take_signal(const signalfd_siginfo& info) {
   }
 }
 
-/// The shell waits for us: it must see us stop. Ranks that serve have stopped by the same signal.
+/// The shell waits for the supervisor, which therefore must stop, too. The ranks have stopped by the same
+/// signal.
 void Supervisor::stop_with_ranks() {
   const std::uint64_t before = now_ns();
   ::kill(::getpid(), SIGSTOP);
@@ -264,12 +262,13 @@ void Supervisor::reap() {
   int wait_status = 0;
   for (pid_t pid = ::waitpid(-1, &wait_status, WNOHANG); pid > 0; pid = ::waitpid(-1, &wait_status, WNOHANG)) {
     const auto child = std::find_if(children_.begin(), children_.end(), [&](const Child& c) { return c.alive && c.pid == pid; });
-    if (child == children_.end()) continue;   // an orphan of some rank
+    if (child == children_.end()) continue;   // a process that some rank started
     child->alive = false;
     dead.emplace_back(Rank{static_cast<std::uint32_t>(child - children_.begin())}, wait_status);
   }
-  if (ending_) return;   // who dies after all were told to end needs no words
-  // Who gave up may take longer to end than others to notice that it is gone: it has said why.
+  if (ending_) return;   // deaths after all ranks were told to end are not reported
+  // A rank that gave up may take longer to end than others to notice that it is gone; its report has the
+  // reason.
   if (!dead.empty()) {
     for (std::uint32_t r = 0; r < children_.size(); ++r) {
       if (children_[r].alive && status_.of(Rank{r}).phase.load(std::memory_order_acquire) == Phase::gave_up)
@@ -296,7 +295,8 @@ void Supervisor::note_exit(Rank rank, int code) {
   const Phase phase = status.phase.load(std::memory_order_acquire);
   const std::string who = "kasane: rank " + std::to_string(raw(rank)) + " (pid " + std::to_string(children_[raw(rank)].pid) + ")";
   if (phase == Phase::ended && raw(rank) == 0) {
-    // With main in every rank the others take as long as they want, unless rank 0 failed: then they may wait for it for ever.
+    // With main in every rank the others may take any time, unless rank 0 failed: then they might wait for it
+    // for ever.
     if (!options_.main_in_every_rank || code != 0) deadline_ns_ = now_ns() + kShutdownGrace;
     if (!exit_status_) exit_status_ = code;
     return;
@@ -311,30 +311,31 @@ void Supervisor::note_exit(Rank rank, int code) {
     messages_ += who + " gave up\n";
   } else if (phase == Phase::starting) {
     const std::string why(status.text());
-    if (!why.empty() && why == refusal_) return begin_end(code != 0 ? code : 1);
+    if (!why.empty() && why == refusal_) return begin_shutdown(code != 0 ? code : 1);
     refusal_ = why;
     messages_ += who + " did not start: exit code " + std::to_string(code) + "\n";
   } else {
     messages_ += who + " exited with code " + std::to_string(code) + " while the job was running (_exit or quick_exit?)\n";
   }
   messages_ += indented(demangle_all(status.text()));
-  begin_end(code != 0 ? code : 1);
+  begin_shutdown(code != 0 ? code : 1);
 }
 
 void Supervisor::note_signal(Rank rank, int signal) {
   const RankStatus& status = status_.of(rank);
-  // relaxed: as above. What the rank says comes first: a crash inside of its report may have ended it by another signal.
+  // relaxed: as above. The reported signal has precedence: a crash inside the report may have ended the rank
+  // by another signal.
   const int reported = status.signal.load(std::memory_order_relaxed);
   const int cause = reported != 0 ? reported : signal;
   messages_ += "kasane: rank " + std::to_string(raw(rank)) + " (pid " + std::to_string(children_[raw(rank)].pid) + ") was ended by " + signal_text(cause);
   const bool asked = std::find(received_.begin(), received_.end(), cause) != received_.end();
   if (asked) messages_ += ", which was sent to the job";
   messages_ += "\n" + indented(demangle_all(status.text()));
-  begin_end(128 + cause);
+  begin_shutdown(128 + cause);
 }
 
-void Supervisor::begin_end(int exit_status) {
-  // The first reason counts; but an end that fails after rank 0 succeeded is no success.
+void Supervisor::begin_shutdown(int exit_status) {
+  // The first reason counts; but if a rank fails after rank 0 succeeded, the job has failed.
   if (!ending_ && exit_status_.value_or(0) == 0) exit_status_ = exit_status;
   if (ending_) return;
   ending_ = true;

@@ -7,12 +7,13 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "comm/everybody.h"
+#include "comm/agree.h"
 
 namespace kasane::comm::composed {
 namespace {
 
-/// While the near part has work and the network had none, look at the network only every so many times: a look costs more than a near message.
+/// While the near part has work and the network had none, poll the network only every so many times: that
+/// costs more than a near message.
 constexpr std::uint32_t kFarEvery = 16;
 
 class ComposedTransport final : public Transport {
@@ -90,15 +91,15 @@ class ComposedTransport final : public Transport {
   // In this order, so that the network is destroyed first: it rings near's doorbells.
   std::unique_ptr<Transport> near_;
   std::unique_ptr<Transport> far_;
-  std::vector<Transport*> by_rank_;   ///< who reaches each
+  std::vector<Transport*> by_rank_;   ///< the part that reaches each rank
   const Facts near_facts_, far_facts_;
   const bool atomics_by_far_;
   const std::string detail_;
-  std::atomic<std::uint32_t> far_skipped_{0};   ///< looks at the network left out in a row
-  std::atomic<bool> far_quiet_{false};          ///< the last look at it found nothing
+  std::atomic<std::uint32_t> far_skipped_{0};   ///< consecutive polls of the network left out
+  std::atomic<bool> far_quiet_{false};          ///< its last poll found nothing
 };
 
-// ---- what it is --------------------------------------------------------------------------------------------------
+// ---- facts ------------------------------------------------------------------------------------------------
 
 std::string ComposedTransport::describe() const {
   std::string text = std::string(near_facts_.name) + " within, " + std::string(far_facts_.name);
@@ -121,15 +122,15 @@ Facts ComposedTransport::facts() const noexcept {
           .detail = detail_};
 }
 
-// ---- regions -----------------------------------------------------------------------------------------------------
+// ---- regions ----------------------------------------------------------------------------------------------
 
 Result<void> ComposedTransport::attach(RegionId id, int fd, std::byte* local, std::size_t bytes) {
-  // A host's failure is known there only: nobody may go on to wait for it.
-  KASANE_TRY(everybody(all_, near_->attach(id, fd, local, bytes), "attach of region " + std::to_string(raw(id))));
+  // Only a host's own ranks know that it failed: without agree() others would wait for it.
+  KASANE_TRY(agree(all_, near_->attach(id, fd, local, bytes), "attach of region " + std::to_string(raw(id))));
   return far_->attach(id, fd, local, bytes);
 }
 
-// ---- operations --------------------------------------------------------------------------------------------------
+// ---- operations -------------------------------------------------------------------------------------------
 
 Post ComposedTransport::fence(Rank target, Completion* c) noexcept {
   if (!is_near(target)) return far_->fence(target, c);
@@ -139,10 +140,11 @@ Post ComposedTransport::fence(Rank target, Completion* c) noexcept {
 
 // ---- progress and sleep ------------------------------------------------------------------------------------------
 
-// False only after a look at both: callers sleep on it.
+// Returns false only after polling both: callers then sleep.
 bool ComposedTransport::poll() noexcept {
   const bool near_any = near_->progress();
-  // relaxed, all three: a guess at how often to look; a lost update costs one look more or less. The look itself orders what it finds.
+  // relaxed, all three: only decide how often to poll; a lost update costs one poll more or less. The poll
+  // itself orders what it finds.
   if (near_any && far_quiet_.load(std::memory_order_relaxed) && far_skipped_.load(std::memory_order_relaxed) + 1 < kFarEvery) {
     far_skipped_.store(far_skipped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     return true;
@@ -155,9 +157,10 @@ bool ComposedTransport::poll() noexcept {
 
 void ComposedTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
   if (d == Doorbell::messages) {
-    // After arm() the network rings the bell for whatever arrives, so events != seen, or the sleeper is woken; what arrived earlier it confesses now.
+    // After arm() the network rings the bell for everything that arrives, so events != seen, or the sleeper
+    // is woken. arm() returns false if something arrived earlier.
     if (!far_->arm()) return;
-    const std::int64_t nap = far_->facts().poll_every_ns;   // of this moment
+    const std::int64_t nap = far_->facts().poll_every_ns;   // may vary
     if (nap > 0 && (timeout_ns < 0 || timeout_ns > nap)) timeout_ns = nap;
   }
   near_->sleep(d, seen, timeout_ns);
@@ -174,7 +177,7 @@ Result<std::unique_ptr<Transport>> create(Parts parts, OutOfBand& all) {
                                     std::to_string(near.ranks()) + " and rank " + std::to_string(raw(far.rank())) + " of " +
                                     std::to_string(far.ranks()));
   }
-  // fence() and the atomics rest on it.
+  // fence() and the atomics depend on it.
   if (!near.facts().completes_inline || !parts.is_near[raw(near.rank())]) {
     return fail(Errc::internal, "the near part must complete inline and reach its own rank");
   }

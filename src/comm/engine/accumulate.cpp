@@ -19,24 +19,27 @@ constexpr int kSpins = 200;
 
 void lock(StripeLock& l) noexcept {
   for (int n = 0;; ++n) {
-    // relaxed: a look without taking the line away; the exchange decides. acquire: what the last holder added.
+    // relaxed: looks without taking the cache line away; the exchange decides. acquire: what the last holder
+    // added.
     if (l.held.load(std::memory_order_relaxed) == 0 && l.held.exchange(1, std::memory_order_acquire) == 0) return;
     if (n < kSpins) {
       relax();
     } else {
-      ::sched_yield();   // its holder has lost its core, perhaps to us
+      ::sched_yield();   // the holder has lost its core, perhaps to this thread
     }
   }
 }
-void unlock(StripeLock& l) noexcept { l.held.store(0, std::memory_order_release); }   // release: our additions
+// release: our additions
+void unlock(StripeLock& l) noexcept { l.held.store(0, std::memory_order_release); }
 
 StripeLock& lock_of(StripeLock* locks, RegionId region, std::uint64_t offset) noexcept {
-  const std::uint64_t key = (offset / kStripeBytes + raw(region) * 61) * 0x9E3779B97F4A7C15ull;   // neighbours of all regions spread
+  // neighbours of all regions spread
+  const std::uint64_t key = (offset / kStripeBytes + raw(region) * 61) * 0x9E3779B97F4A7C15ull;
   return locks[key >> 55];
 }
 static_assert(kStripes == 512, "lock_of() takes 9 bits");
 
-// Integers wrap: unsigned, so that it is no overflow.
+// Integers wrap around: unsigned, so that overflow is defined.
 template <class T>
 void add_real(T* y, const T* x, T a, std::size_t n) noexcept {
   if (a == T{1}) {
@@ -49,7 +52,7 @@ template <class T>
 void scale_real(T* out, const T* x, T a, std::size_t n) noexcept {
   for (std::size_t i = 0; i < n; ++i) out[i] = a * x[i];
 }
-// By parts: std::complex's product would look for infinities in each step.
+// By parts: std::complex's product checks for infinities in each step.
 template <class T>
 void add_complex(T* y, const T* x, std::complex<T> a, std::size_t n) noexcept {
   if (a == std::complex<T>{1}) return add_real(y, x, T{1}, 2 * n);
@@ -100,14 +103,15 @@ void accumulate(Element e, std::complex<double> scale, std::byte* y, const std::
                 std::uint64_t offset) noexcept {
   const std::size_t element = element_bytes(e);
   while (bytes != 0) {
-    // A complex element across the border belongs to the stripe in which it begins, as it does for everybody who adds this element type at this place;
-    // who adds it at the other alignment adds parts that the next stripe guards: hence both ends' locks are taken where an element crosses.
+    // A complex element across the border belongs to the stripe in which it begins, for every rank that adds
+    // this element type at this place. A rank that adds at the other alignment adds parts that the next
+    // stripe guards. Hence the locks of both stripes are taken where an element crosses.
     const std::size_t room = kStripeBytes - offset % kStripeBytes;
     const std::size_t whole = std::min(bytes, room / element * element);
     const std::size_t now = whole != 0 ? whole : element;
     StripeLock& first = lock_of(locks, region, offset);
     StripeLock& last = lock_of(locks, region, offset + now - 1);
-    lock(std::min(&first, &last)[0]);   // in one order, so that two who cross never wait for each other
+    lock(std::min(&first, &last)[0]);   // in one order, so that two threads never wait for each other
     if (&first != &last) lock(std::max(&first, &last)[0]);
     add(e, scale, y, x, now);
     if (&first != &last) unlock(last);

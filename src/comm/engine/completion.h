@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to hand an operation as its callback when one only wants to know later: small objects on the engine's callbacks, no part of the engine.
+// What to pass an operation as its callback when the caller only wants to know later how it ended: small
+// objects on the engine's callbacks, no part of the engine.
 //
-//   Counter writes;                                                    Pending<std::uint64_t> old;
-//   for (…) post(engine.try_write_async({…, writes.callback()}));      post(engine.try_atomic_async({…, .result = old.place(), .on_complete = old.callback()}));
-//   writes.wait(waiter, n);                                            use(old.get(waiter));
+//   Counter writes;
+//   for (…) post(engine.try_write_async({…, writes.callback()}));
+//   writes.wait(waiter, n);
 //
-// Thread safety: callbacks complete on any thread; wait() and get() on the one that owns the object. The callback's last touch of the object is the store that
-// the waiting thread sees, so the object may go as soon as wait() has returned.
+// Thread safety: callbacks complete on any thread; wait() on the thread that owns the object. The callback's
+// last access to the object is the store that the waiting thread sees, so the object may be destroyed as soon
+// as wait() has returned.
 #pragma once
 
 #include <atomic>
@@ -17,7 +19,7 @@
 
 namespace kasane::comm {
 
-/// One operation: is it over, and how did it end?
+/// One operation: has it completed, and how?
 ///   Flag done;  while (!engine.try_write_async({…, done.callback()})) …;
 ///   done.wait(waiter);
 class Flag {
@@ -31,7 +33,7 @@ class Flag {
     waiter.until([this] { return ready(); });
     return status();
   }
-  /// For another operation; the last one is over.
+  /// For another operation; the last one has completed.
   void reset() noexcept { state_.store(0, std::memory_order_relaxed); }   // relaxed: posting publishes it
 
  private:
@@ -39,18 +41,20 @@ class Flag {
     // release: what the operation brought.
     static_cast<Flag*>(flag)->state_.store(static_cast<std::uint8_t>(1 + raw(status)), std::memory_order_release);
   }
-  std::atomic<std::uint8_t> state_{0};   ///< 0: under way, else 1 + Status
+  std::atomic<std::uint8_t> state_{0};   ///< 0: outstanding, else 1 + Status
 };
 
-/// Any number of operations: how many are over?
+/// Any number of operations: how many have completed?
 ///   Counter reads;  for (int i = 0; i < 8; ++i) while (!engine.try_read_async({…, reads.callback()})) …;
 ///   reads.wait(waiter, 8);
 class Counter {
  public:
   [[nodiscard]] Callback callback() noexcept { return {&Counter::complete, this}; }
-  [[nodiscard]] std::uint64_t completed() const noexcept { return count_.load(std::memory_order_acquire); }   // acquire: pairs with complete()
-  /// The worst of what ended: ok, unless any operation was refused or its peer lost.
-  [[nodiscard]] Status status() const noexcept { return worst_.load(std::memory_order_relaxed); }             // relaxed: ordered by completed()
+  // acquire: pairs with complete()
+  [[nodiscard]] std::uint64_t completed() const noexcept { return count_.load(std::memory_order_acquire); }
+  /// The worst status so far: ok, unless any operation was refused or its peer lost.
+  // relaxed: ordered by completed()
+  [[nodiscard]] Status status() const noexcept { return worst_.load(std::memory_order_relaxed); }
   Status wait(Waiter& waiter, std::uint64_t operations) const {
     waiter.until([&] { return completed() >= operations; });
     return status();
@@ -59,32 +63,13 @@ class Counter {
  private:
   static void complete(void* counter, Status status) noexcept {
     auto& self = *static_cast<Counter*>(counter);
-    if (status != Status::ok) self.worst_.store(status, std::memory_order_relaxed);   // relaxed: published by the next line
-    self.count_.fetch_add(1, std::memory_order_release);                              // release: also what the operation brought
+    // relaxed: published by the next line
+    if (status != Status::ok) self.worst_.store(status, std::memory_order_relaxed);
+    // release: also what the operation brought
+    self.count_.fetch_add(1, std::memory_order_release);
   }
   std::atomic<std::uint64_t> count_{0};
   std::atomic<Status> worst_{Status::ok};
-};
-
-/// A value on its way, like a future.
-///   Pending<std::uint64_t> old;  while (!engine.try_atomic_async({…, .result = old.place(), .on_complete = old.callback()})) …;
-///   std::uint64_t before = old.get(waiter);
-template <class T>
-class Pending {
- public:
-  [[nodiscard]] T* place() noexcept { return &value_; }
-  [[nodiscard]] Callback callback() noexcept { return done_.callback(); }
-  [[nodiscard]] bool ready() const noexcept { return done_.ready(); }
-  /// After ready(), or get().
-  [[nodiscard]] Status status() const noexcept { return done_.status(); }
-  const T& get(Waiter& waiter) const {
-    done_.wait(waiter);
-    return value_;
-  }
-
- private:
-  T value_{};
-  Flag done_;
 };
 
 }  // namespace kasane::comm

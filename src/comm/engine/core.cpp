@@ -33,28 +33,28 @@ Engine::Core::Core(Engine& engine, const EngineOptions& o)
       puts_are_messages_(engine.transport_.facts().puts_need_target),
       pack_below_(std::min(o.pack_below, wire::kMaxNotified)),
       operations_count_(o.operations),
-      shipments_count_(o.packs),
+      packs_count_(o.packs),
       operations_(std::make_unique<Operation[]>(std::size_t{2} * o.operations)),
-      shipments_(std::make_unique<Shipment[]>(o.packs)),
-      parcels_(std::make_unique<Parcel[]>(o.parcels)),
+      packs_(std::make_unique<Pack[]>(o.packs)),
+      argument_buffers_(std::make_unique<ArgumentBuffer[]>(o.argument_buffers)),
       peers_(std::make_unique<Peer[]>(engine.ranks_)),
-      // 4 KiB a rank. Where every peer is mapped nobody asks for a pack of reads.
+      // 4 KiB a rank. Where every peer is mapped no rank sends a pack of reads.
       read_services_(transport_.facts().completes_inline ? nullptr
                                                          : std::make_unique<ReadService[]>(engine.ranks_)),
       copy_services_(std::make_unique<CopyService[]>(engine.ranks_)),
       locks_(std::make_unique<StripeLock*[]>(engine.ranks_)),
       free_transfers_(o.operations),
       free_prepared_(o.operations),
-      free_shipments_(o.packs),
-      free_parcels_(o.parcels),
-      late_answers_(std::make_unique<LateAnswer[]>(kLateAnswers)),
-      free_late_answers_(kLateAnswers) {
+      free_packs_(o.packs),
+      free_argument_buffers_(o.argument_buffers),
+      deferred_replies_(std::make_unique<DeferredReply[]>(kDeferredReplies)),
+      free_deferred_replies_(kDeferredReplies) {
   for (std::uint32_t i = 0; i < 2 * o.operations; ++i) {
     operations_[i].index = i;
     operations_[i].core = this;
   }
-  for (std::uint32_t i = 0; i < o.packs; ++i) shipments_[i].index = i;
-  for (std::uint32_t i = 0; i < kLateAnswers; ++i) late_answers_[i].index = i;
+  for (std::uint32_t i = 0; i < o.packs; ++i) packs_[i].index = i;
+  for (std::uint32_t i = 0; i < kDeferredReplies; ++i) deferred_replies_[i].index = i;
   for (std::uint32_t r = 0; r < engine.ranks_; ++r) {
     copy_services_[r].core = this;
   }
@@ -65,37 +65,38 @@ Engine::Core::Core(Engine& engine, const EngineOptions& o)
 Engine::Core::~Core() {
   offloader_.reset();
   transport_.set_poll_hook(nullptr, nullptr);
-  // The locks stay mapped: peers attached them, and the transport still names them.
+  // The locks stay mapped: peers attached them, and the transport still refers to them.
 }
 
 Result<void> Engine::Core::attach_locks() {
   constexpr std::size_t bytes = kStripes * sizeof(StripeLock);
   const auto memory = transport_.make_memory(kLockRegion, bytes);
   KASANE_TRY(memory);
-  // Not through the engine: a region without paths is refused to everybody, at no cost to the inline calls.
+  // Not through the engine: a region without paths is refused to every operation, at no cost to the inline
+  // calls.
   KASANE_TRY(transport_.attach(kLockRegion, -1, *memory, bytes));
   for (std::uint32_t r = 0; r < engine_.ranks_; ++r) locks_[r] = reinterpret_cast<StripeLock*>(transport_.mapped(Rank{r}, kLockRegion));
   return {};
 }
 
 Result<void> Engine::Core::start_offload(const EngineOptions& o) {
-  auto started = Offloader::start(transport_, *this,
-                                  {.executors = o.executors, .separate_completer = o.separate_completer, .ring_commands = o.ring_commands});
+  auto started = Offloader::start(transport_, *this, o.ring_commands);
   if (!started) return tl::unexpected<Error>(std::move(started).error());
   offloader_ = std::move(*started);
   return {};
 }
 
-// ---- records -----------------------------------------------------------------------------------------------------
+// ---- records ----------------------------------------------------------------------------------------------
 
-/// For a transfer or a child: given back without anybody's help, once the transport is done with it.
+/// For a transfer or a child: given back as soon as the transport has completed it, without another thread's
+/// help.
 Operation* Engine::Core::take() noexcept {
   const std::uint32_t index = free_transfers_.take();
   return index == kNoRecord ? nullptr : &fresh(index);
 }
 
-/// For an operation that may lie in the offloader's ring behind commands which need records themselves: hence a table of its own, or the ring would wait for
-/// what lies in it.
+/// For an operation that may lie in the offloader's ring behind commands that need records themselves: hence
+/// a table of its own. With one table the ring would wait for records that its own commands hold.
 Operation* Engine::Core::take_prepared() noexcept {
   const std::uint32_t index = free_prepared_.take();
   return index == kNoRecord ? nullptr : &fresh(operations_count_ + index);
@@ -105,9 +106,9 @@ Operation& Engine::Core::fresh(std::uint32_t index) noexcept {
   Operation& op = operations_[index];
   op.fn = &Core::completed;
   op.status = Status::ok;
-  op.parent = op.parcel = kNoRecord;
+  op.parent = op.arguments = kNoRecord;
   op.posted = false;
-  // relaxed, all three: the record is ours alone until it is posted.
+  // relaxed, all three: no other thread uses the record until it is posted.
   op.left.store(1, std::memory_order_relaxed);
   op.worst.store(Status::ok, std::memory_order_relaxed);
   op.completion_out.store(false, std::memory_order_relaxed);
@@ -115,7 +116,7 @@ Operation& Engine::Core::fresh(std::uint32_t index) noexcept {
 }
 
 void Engine::Core::put(Operation& op) noexcept {
-  if (op.parcel != kNoRecord) free_parcels_.put(op.parcel);
+  if (op.arguments != kNoRecord) free_argument_buffers_.put(op.arguments);
   if (op.many != nullptr) {
     ::munmap(op.many, op.many_bytes);
     op.many = nullptr;
@@ -125,18 +126,20 @@ void Engine::Core::put(Operation& op) noexcept {
   } else {
     free_prepared_.put(op.index - operations_count_);
   }
-  released();
+  announce_release();
 }
 
-/// Whoever waits for a record, shipment or credit is on a list by now, or sees the change that we count here (retry_later).
-void Engine::Core::released() noexcept {
+/// An operation that waits for a record, a pack or credit is on a list by now, or its thread sees the change
+/// that is counted here (retry_later).
+void Engine::Core::announce_release() noexcept {
   changes_.fetch_add(1, std::memory_order_seq_cst);   // seq_cst: before the look at the list
   if (!retry_.empty()) ring();
 }
 
 void Engine::Core::finish(Operation& op, std::uint32_t pieces, Status status) noexcept {
   if (status != Status::ok) op.worst.store(status, std::memory_order_relaxed);   // relaxed: published by left
-  // release: our bytes and status, to who completes; acquire: everybody else's.
+  // release: our bytes and status, to the thread that completes the operation; acquire: those of all other
+  // threads.
   if (op.left.fetch_sub(pieces, std::memory_order_acq_rel) == pieces) complete(op);
 }
 
@@ -154,7 +157,7 @@ void Engine::Core::uncount(Rank peer, std::uint32_t epoch) noexcept {
   if (peers_[raw(peer)].epochs.complete(epoch)) resume_flushes(peer);
 }
 
-/// The transport is done with what it was given our Completion for.
+/// Runs when the transport has completed what our Completion was given for.
 void Engine::Core::completed(Completion* done) noexcept {
   auto& op = static_cast<Operation&>(*done);
   Core& core = *op.core;
@@ -166,28 +169,34 @@ void Engine::Core::completed(Completion* done) noexcept {
       return core.finish(parent, 1, status);
     }
     case Operation::Kind::send_long:
-      if (status != Status::ok) op.worst.store(status, std::memory_order_relaxed);   // relaxed: ours alone again
+      // relaxed: no other thread uses it now.
+      if (status != Status::ok) op.worst.store(status, std::memory_order_relaxed);
       return core.start(op);
     case Operation::Kind::read_pieces:
     case Operation::Kind::write_pieces:
       op.completion_out.store(false, std::memory_order_release);   // release: we have read status
       core.finish(op, 1, status);
-      return core.released();
+      return core.announce_release();
     default: return core.finish(op, 1, status);
   }
 }
 
-// ---- single operations -------------------------------------------------------------------------------------------
+// ---- single operations ------------------------------------------------------------------------------------
 
-bool Engine::Core::submit(const Command& c) noexcept { return offloader_ != nullptr ? offloader_->try_push(c) : issue(c) == Issued::done; }
+bool Engine::Core::submit(const Command& c) noexcept {
+  return offloader_ != nullptr ? offloader_->try_push(c) : issue(c) == Issued::done;
+}
 
 Issued Engine::Core::issue(const Command& c) noexcept {
   const bool counted = c.epoch != Command::kUncounted;
   if (c.kind == Command::Kind::prepared) {
     Operation& op = operations_[c.record];
-    if (op.kind == Operation::Kind::flush) return issue_flush(op);
+    if (op.kind == Operation::Kind::flush) {
+      continue_flush(op);   // everything posted before it has left the ring, and has been counted
+      return Issued::done;
+    }
     op.epoch = counted ? c.epoch : count(op.peer);
-    start(op);   // what is full is tried again from the hook
+    start(op);   // where a queue is full the hook tries again
     return Issued::done;
   }
   Operation* op = take();
@@ -196,7 +205,7 @@ Issued Engine::Core::issue(const Command& c) noexcept {
   op->peer = c.remote.rank;
   op->on_complete = c.on_complete;
   op->epoch = counted ? c.epoch : count(c.remote.rank);   // before it can complete
-  if (packable(c) && pack(c, *op) == Packed::yes) return Issued::done;
+  if (packable(c) && add_to_pack(c, *op) == PackResult::added) return Issued::done;
   switch (post(c, op)) {
     case Post::done: finish(*op, 1, Status::ok); break;
     case Post::pending: break;
@@ -209,7 +218,7 @@ Issued Engine::Core::issue(const Command& c) noexcept {
   return Issued::done;
 }
 
-/// A flush that comes through the ring behind it must find it counted.
+/// Counts a command that leaves the ring unissued, so that a flush behind it in the ring finds it counted.
 void Engine::Core::hold(Command& c) noexcept {
   const bool flush = c.kind == Command::Kind::prepared && operations_[c.record].kind == Operation::Kind::flush;
   if (!flush) c.epoch = count(c.remote.rank);
@@ -225,12 +234,12 @@ Post Engine::Core::post(const Command& c, Completion* done) noexcept {
   }
 }
 
-Operation* Engine::Core::prepare(Operation::Kind kind, Rank peer, Callback on_complete, bool with_parcel) noexcept {
+Operation* Engine::Core::prepare(Operation::Kind kind, Rank peer, Callback on_complete, bool with_arguments) noexcept {
   Operation* op = take_prepared();
   if (op == nullptr) return nullptr;
-  if (with_parcel) {
-    op->parcel = free_parcels_.take();
-    if (op->parcel == kNoRecord) {
+  if (with_arguments) {
+    op->arguments = free_argument_buffers_.take();
+    if (op->arguments == kNoRecord) {
       put(*op);
       return nullptr;
     }
@@ -241,7 +250,7 @@ Operation* Engine::Core::prepare(Operation::Kind kind, Rank peer, Callback on_co
   return op;
 }
 
-/// Pages for a list of pieces; null: there are none.
+/// Maps pages for a list of pieces; null: no memory.
 Piece* Engine::Core::map_pieces(Operation& op, std::size_t bytes) noexcept {
   void* pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return nullptr;
@@ -261,52 +270,56 @@ bool Engine::Core::launch(Operation& op) noexcept {
   return false;
 }
 
-// ---- the hook ----------------------------------------------------------------------------------------------------
+// ---- the hook ---------------------------------------------------------------------------------------------
 
-bool Engine::Core::move_on() noexcept {
-  // Who polls for an arrival pays for each look in vain, at both ends of a round trip: no call where there is nothing.
+bool Engine::Core::advance() noexcept {
+  // A thread that polls for an arrival pays for each vain look, at both ends of a round trip: hence no call
+  // for an empty list.
   bool any = false;
-  // seq_cst: await() counts, then looks at the doorbell; who rings the doorbell sleeps only after this look.
+  // seq_cst: await() counts, then reads the doorbell; the thread that it rings sleeps only after this look.
   if (awaited_count_.load(std::memory_order_seq_cst) != 0) any |= collect_answers();
   if (!answered_reads_.empty()) any |= settle_reads();   // after collect_answers(), which adds to them
   if (!retry_.empty()) any |= retry();
   if (unsent_.load(std::memory_order_seq_cst)) any |= send_unsent();   // seq_cst: pairs with send_open()
   if (!deferred_reads_.empty() || !deferred_copies_.empty()) any |= serve_deferred();
-  if (!due_late_answers_.empty() || !new_late_answers_.empty()) any |= give_late_answers();
+  if (!due_deferred_replies_.empty() || !new_deferred_replies_.empty()) any |= send_deferred_replies();
   return any;
 }
 
-/// A request was sent. Its answer may have come, and rung, and been looked for in vain, before we are on the list: then ring again.
-void Engine::Core::await(Awaiting& request, std::uint32_t activity_before) noexcept {
+/// A request was sent. Before it is on the list its answer may have come and rung, and a poller may have
+/// looked for it in vain: then ring again.
+void Engine::Core::await(OutstandingRequest& request, std::uint32_t activity_before) noexcept {
   new_answers_.push(&request);
-  awaited_count_.fetch_add(1, std::memory_order_seq_cst);   // seq_cst: before the look at the doorbell, see move_on()
+  // seq_cst: before the doorbell is read, see advance()
+  awaited_count_.fetch_add(1, std::memory_order_seq_cst);
   if (activity() != activity_before) ring();
 }
 
 bool Engine::Core::collect_answers() noexcept {
   if (!answers_gate_.enter()) return false;
-  Awaiting* answered = take_answered();
-  if (answers_gate_.leave()) ring();   // whoever was turned away may have come for an answer that we looked at too early
+  OutstandingRequest* answered = take_answered();
+  // A thread that failed to enter may have come for an answer that this one looked for too early.
+  if (answers_gate_.leave()) ring();
   const bool any = answered != nullptr;
   while (answered != nullptr) {
-    Awaiting* next = answered->next;
+    OutstandingRequest* next = answered->next;
     answered->answered(*this, *answered, answered->value, answered->reply.status);   // frees the record
     answered = next;
   }
   return any;
 }
 
-/// Inside the gate: moves those whose answer has come off the list.
-Awaiting* Engine::Core::take_answered() noexcept {
-  for (Awaiting* fresh = new_answers_.take_all(); fresh != nullptr;) {
-    Awaiting* next = fresh->next;
+/// Inside the gate: takes the requests whose answer has come off the list.
+OutstandingRequest* Engine::Core::take_answered() noexcept {
+  for (OutstandingRequest* fresh = new_answers_.take_all(); fresh != nullptr;) {
+    OutstandingRequest* next = fresh->next;
     fresh->next = awaited_;
     awaited_ = fresh;
     fresh = next;
   }
-  Awaiting* answered = nullptr;
-  for (Awaiting** link = &awaited_; *link != nullptr;) {
-    Awaiting* request = *link;
+  OutstandingRequest* answered = nullptr;
+  for (OutstandingRequest** link = &awaited_; *link != nullptr;) {
+    OutstandingRequest* request = *link;
     if (!transport_.test(request->reply, &request->value)) {
       link = &request->next;
       continue;
@@ -314,7 +327,7 @@ Awaiting* Engine::Core::take_answered() noexcept {
     *link = request->next;
     request->next = answered;
     answered = request;
-    awaited_count_.fetch_sub(1, std::memory_order_relaxed);   // relaxed: seen late, it costs a look
+    awaited_count_.fetch_sub(1, std::memory_order_relaxed);   // relaxed: seen late, it costs one vain look
   }
   return answered;
 }
@@ -324,12 +337,13 @@ bool Engine::Core::retry() noexcept {
   bool any = false, look_again = false;
   while (op != nullptr) {
     Operation* next = op->next;
-    const std::uint32_t before = changes_.load(std::memory_order_seq_cst);   // seq_cst: before we look for what released() announces
-    const Went went = drive(*op);
-    if (went == Went::through) {
+    // seq_cst: before drive() looks for what announce_release() announces.
+    const std::uint32_t before = changes_.load(std::memory_order_seq_cst);
+    const Driven driven = drive(*op);
+    if (driven == Driven::posted) {
       any = true;
     } else {
-      look_again |= retry_later(*op, went, before);
+      look_again |= retry_later(*op, driven, before);
     }
     op = next;
   }
@@ -337,21 +351,22 @@ bool Engine::Core::retry() noexcept {
   return any;
 }
 
-/// True: ring, for nobody else will. A transport that is full announces nothing when it has room; a released record that we missed was announced before
-/// we were on the list.
-bool Engine::Core::retry_later(Operation& op, Went went, std::uint32_t changes_before) noexcept {
+/// True: the caller has to ring, since no other thread will. A full transport announces nothing when it has
+/// room; and a record may have been released before the operation was on the list.
+bool Engine::Core::retry_later(Operation& op, Driven driven, std::uint32_t changes_before) noexcept {
   retry_.push(&op);
-  return went == Went::again || changes_.load(std::memory_order_seq_cst) != changes_before;   // seq_cst: after the push
+  // seq_cst: after the push.
+  return driven == Driven::again || changes_.load(std::memory_order_seq_cst) != changes_before;
 }
 
-// ---- flush -------------------------------------------------------------------------------------------------------
+// ---- flush ------------------------------------------------------------------------------------------------
 
 bool Engine::Core::try_flush(const FlushParams& p) noexcept {
-  fence_all();   // inline writes have completed, in the sense that later loads come after them too
+  fence_all();   // inline writes have completed: later loads come after them, too
   const bool all = p.rank == kNoRank;
   Rank peer = all ? Rank{0} : p.rank;
   const Rank last = all ? Rank{engine_.ranks_ - 1} : p.rank;
-  // What was posted and has not completed is in a ring, or counted.
+  // An operation that was posted and has not completed is in the ring, or counted.
   if (offloader_ == nullptr || offloader_->issued_everything()) {
     while (peers_[raw(peer)].epochs.idle()) {
       if (peer == last) return Engine::call(p.on_complete);
@@ -364,32 +379,18 @@ bool Engine::Core::try_flush(const FlushParams& p) noexcept {
   op->peer = peer;
   op->all = all;
   op->on_complete = p.on_complete;
-  op->ring = 0;
   if (offloader_ == nullptr) {
     continue_flush(*op);
-  } else if (!push_flush(*op)) {
-    put(*op);
-    return false;
+    return true;
   }
-  return true;
+  // Behind everything that the ring holds. The command names this rank as its peer, so that a closed peer
+  // does not stop the flush: commands that are held have been counted.
+  if (offloader_->try_push(prepared(*op, engine_.me_))) return true;
+  put(*op);
+  return false;
 }
 
-/// Behind everything that its ring holds. In the name of this rank, so that a peer that takes nothing does not hold it up: what is held counts.
-bool Engine::Core::push_flush(const Operation& op) noexcept { return offloader_->try_push(prepared(op, engine_.me_), op.ring); }
-
-/// Out of one ring, into the next; behind the last one everything posted before it has been counted.
-Issued Engine::Core::issue_flush(Operation& op) noexcept {
-  if (op.ring + 1 == offloader_->executors()) {
-    continue_flush(op);
-    return Issued::done;
-  }
-  ++op.ring;
-  if (push_flush(op)) return Issued::done;   // it is the next executor's now
-  --op.ring;
-  return Issued::again;
-}
-
-/// Goes through the ranks until one still has something under way, and waits there.
+/// Goes through the ranks until one still has outstanding operations, and waits there.
 void Engine::Core::continue_flush(Operation& op) noexcept {
   for (;;) {
     const Rank rank = op.peer;
@@ -397,7 +398,7 @@ void Engine::Core::continue_flush(Operation& op) noexcept {
     op.generation = peer.epochs.flush();
     if (!peer.epochs.over(op.generation)) {
       const std::uint32_t generation = op.generation;
-      peer.flushes.push(&op);   // from here on it is not ours
+      peer.flushes.push(&op);   // from here on another thread may own it
       if (peer.epochs.over(generation)) resume_flushes(rank);
       return;
     }
@@ -418,7 +419,8 @@ void Engine::Core::resume_flushes(Rank rank) noexcept {
       continue_flush(*op);
     } else {
       const std::uint32_t generation = op->generation;
-      peer.flushes.push(op);   // it waits for the next turn, which may be over by now: then nobody else would look
+      // It waits for the next turn. If that is over by now, no other thread would look.
+      peer.flushes.push(op);
       if (peer.epochs.over(generation)) resume_flushes(rank);
     }
     op = next;

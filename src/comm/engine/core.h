@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine behind its inline paths: what happens to an operation that needs a network. One record for each, posted by the caller or by the offloader's
-// executor; completed by whoever makes progress.
+// The engine behind its inline paths: what happens to an operation that needs a network. Each has one record.
+// The caller or the offloader's executor posts it; a thread that makes progress completes it.
 //
 //   submit ─▶ issue ─┬─ alone ─────────────▶ Transport::read, write, … ──▶ completion ─▶ finish ─▶ callback
-//                    └─ small, peer busy ──▶ open shipment of the peer ─▶ request ─▶ answer ──▶ finish each part
+//                    └─ small, peer busy ──▶ open pack of the peer ─▶ request ─▶ answer ──▶ finish each part
 //   launch ─▶ drive ─┬─ everything posted
 //                    └─ a queue is full ──▶ retry list ─▶ poll hook: drive again
 //
-// The parts: core.cpp (records, single operations, the hook, flush), packing.cpp (shipments), drive.cpp (operations of several steps), service.cpp (what this rank does
-// for others).
+// The parts: core.cpp (records, single operations, the hook, flush), packing.cpp (packs), drive.cpp
+// (operations of several steps), service.cpp (what this rank does for others).
 //
-// Thread safety: everything from any thread. No lock is waited for: gates are tried. Invariants: nothing that can be moved on lies on a list while all threads sleep
-// (see released() and retry_later()); a record is freed before its callback runs; an operation counts towards flushes from its issue, or from when it left
-// its ring, until its callback has run.
+// Thread safety: everything from any thread. No thread waits for a lock: gates are only tried. Invariants:
+// while all threads sleep, no list holds anything that could advance (announce_release(), retry_later()). A
+// record is freed before its callback runs. An operation counts towards flushes from its issue, or from when
+// it left the ring, until its callback has run.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <span>
@@ -30,18 +30,14 @@
 
 namespace kasane::comm {
 
-/// Mode::automatic over a network: do the offloader's threads find cores of their own? Else they take the callers', and add a hop (docs/design/comm_offload.md).
-[[nodiscard]] constexpr bool cores_to_spare(const EngineOptions& o, std::uint32_t cores) noexcept {
-  return o.busy_threads != 0 && std::uint64_t{o.busy_threads} + o.executors + (o.separate_completer ? 1 : 0) <= cores;
-}
-
-/// As many operations may count towards one rank at once: those with a record, and what the offloader holds until it can be issued.
-[[nodiscard]] constexpr std::uint64_t most_counted(const EngineOptions& o, bool offloads, std::uint32_t ranks) noexcept {
+/// The number of operations that may count towards one rank at once: those with a record, and those that the
+/// offloader holds until they can be issued.
+[[nodiscard]] constexpr std::uint64_t most_counted(const EngineOptions& o, std::uint32_t ranks) noexcept {
   const std::uint64_t records = std::uint64_t{2} * o.operations;
-  const std::uint64_t held = std::min<std::uint64_t>(offload::Executor::most_held(o.ring_commands, ranks), 1u << 20);   // enough to be refused
-  return offloads ? records + o.executors * held : records;
+  return o.mode == Mode::offload ? records + Offloader::most_held(o.ring_commands, ranks) : records;
 }
-/// FlushState counts to 65535. What is left is for what counts without being under way: calls that will be refused, callbacks that post.
+/// FlushState counts to 65535. The rest is for operations that count without being outstanding: calls that
+/// will be refused, and operations that callbacks post.
 inline constexpr std::uint64_t kMostCounted = 65535 - 8191;
 
 class Engine::Core final : public Issuer {
@@ -52,20 +48,23 @@ class Engine::Core final : public Issuer {
   Result<void> attach_locks();
   Result<void> start_offload(const EngineOptions&);
 
-  // ---- posting; arguments were checked --------------------------------------------------------------------------
-  /// A single operation: issues it, or hands it to the offloader. False: a queue is full and nothing happened.
+  // ---- posting; arguments were checked --------------------------------------------------------------------
+  /// A single operation: issues it, or passes it to the offloader. False: a queue is full and nothing
+  /// happened.
   [[nodiscard]] bool submit(const Command&) noexcept;
   Issued issue(const Command&) noexcept override;
   void hold(Command&) noexcept override;
-  /// A record for an operation of several steps; null: none is free. To be filled in and launched, or dropped.
-  [[nodiscard]] Operation* prepare(Operation::Kind, Rank peer, Callback, bool with_parcel) noexcept;
+  /// A record for an operation of several steps; null: none is free. The caller fills it in and launches or
+  /// drops it.
+  [[nodiscard]] Operation* prepare(Operation::Kind, Rank peer, Callback, bool with_arguments) noexcept;
   void drop(Operation& op) noexcept { put(op); }
   [[nodiscard]] Piece* map_pieces(Operation&, std::size_t bytes) noexcept;
-  /// Drives it, or hands it to the offloader; false: the ring is full, the record is dropped and nothing happened.
+  /// Drives it, or passes it to the offloader; false: the ring is full, the record is dropped and nothing
+  /// happened.
   [[nodiscard]] bool launch(Operation&) noexcept;
   [[nodiscard]] bool try_request(const RequestParams&) noexcept;
   [[nodiscard]] bool try_flush(const FlushParams&) noexcept;
-  [[nodiscard]] Parcel& parcel(const Operation& op) noexcept { return parcels_[op.parcel]; }
+  [[nodiscard]] ArgumentBuffer& arguments(const Operation& op) noexcept { return argument_buffers_[op.arguments]; }
 
   /// Null: that rank's memory is not mapped here.
   [[nodiscard]] StripeLock* locks_of(Rank r) const noexcept { return locks_[raw(r)]; }
@@ -75,34 +74,37 @@ class Engine::Core final : public Issuer {
   struct alignas(64) Peer {
     FlushEpochs<> epochs;
     Gate gate;                                      ///< guards open
-    Shipment* open[2] = {nullptr, nullptr};         ///< by Shipment::Kind: takes parts, not sent yet
-    std::atomic<std::uint32_t> under_way[2] = {};   ///< shipments sent and not retired
-    std::atomic<bool> copying{false};               ///< a third-party copy of ours is with the peer: its one slot for us is taken
-    TakeAllStack<Operation> flushes;                ///< that wait for a generation of epochs
+    Pack* open[2] = {nullptr, nullptr};             ///< by Pack::Kind: takes parts, not sent yet
+    std::atomic<std::uint32_t> outstanding[2] = {}; ///< packs sent and not retired
+    /// a third-party copy of ours occupies the peer's one slot for us
+    std::atomic<bool> copying{false};
+    TakeAllStack<Operation> flushes;                ///< flushes that wait for a generation of epochs
   };
-  /// What this rank does for one other rank; one of each at a time, since the other sends the next only after the answer.
+  /// What this rank does for one other rank. One of each kind suffices: the other sends the next only after
+  /// the answer.
   struct ReadService {
     ReadService* next = nullptr;
     ReplyToken token{};
     std::uint32_t bytes = 0;
     std::array<std::uint64_t, kMaxPayload / 8> data;
   };
-  /// An answer that lets what came with it be seen first, see on_pack().
-  struct LateAnswer {
-    LateAnswer* next = nullptr;
+  /// A reply that is sent after the polling thread could look at what the pack brought, see on_pack().
+  struct DeferredReply {
+    DeferredReply* next = nullptr;
     ReplyToken token{};
     std::uint32_t index = 0;
   };
-  static constexpr std::uint32_t kLateAnswers = 64;
+  static constexpr std::uint32_t kDeferredReplies = 64;
   struct CopyService : Completion {
     Core* core = nullptr;
     CopyService* next = nullptr;
     ReplyToken token{};
-    wire::CopyOrder order{};
+    wire::CopyRequest request{};
   };
-  /// How far drive() came: everything is posted; it waits for something that released() announces; a queue of the transport is full.
-  enum class Went { through, blocked, again };
-  enum class Packed { yes, blocked, again };
+  /// How far drive() came. posted: everything is. blocked: it waits for something that announce_release()
+  /// announces. again: a queue of the transport is full.
+  enum class Driven { posted, blocked, again };
+  enum class PackResult { added, blocked, again };
 
   // ---- records (core.cpp)
   [[nodiscard]] Operation* take() noexcept;
@@ -111,68 +113,69 @@ class Engine::Core final : public Issuer {
   void put(Operation&) noexcept;
   void finish(Operation&, std::uint32_t pieces, Status) noexcept;
   void complete(Operation&) noexcept;
-  [[nodiscard]] std::uint8_t count(Rank peer) noexcept { return static_cast<std::uint8_t>(peers_[raw(peer)].epochs.post()); }
+  [[nodiscard]] std::uint8_t count(Rank peer) noexcept {
+    return static_cast<std::uint8_t>(peers_[raw(peer)].epochs.post());
+  }
   void uncount(Rank peer, std::uint32_t epoch) noexcept;
-  void released() noexcept;
+  void announce_release() noexcept;
   static void completed(Completion*) noexcept;
   [[nodiscard]] Post post(const Command&, Completion*) noexcept;
   [[nodiscard]] std::byte* local(LocalAddr at) const noexcept { return engine_.local_at(at, 0); }
-  void await(Awaiting&, std::uint32_t activity_before) noexcept;
+  void await(OutstandingRequest&, std::uint32_t activity_before) noexcept;
   [[nodiscard]] std::uint32_t activity() const noexcept { return transport_.activity(Doorbell::messages); }
 
   // ---- the hook (core.cpp)
-  static bool hook(void* core) noexcept { return static_cast<Core*>(core)->move_on(); }
-  bool move_on() noexcept;
+  static bool hook(void* core) noexcept { return static_cast<Core*>(core)->advance(); }
+  bool advance() noexcept;
   bool collect_answers() noexcept;
-  Awaiting* take_answered() noexcept;
+  OutstandingRequest* take_answered() noexcept;
   bool retry() noexcept;
-  [[nodiscard]] bool retry_later(Operation&, Went, std::uint32_t changes_before) noexcept;
+  [[nodiscard]] bool retry_later(Operation&, Driven, std::uint32_t changes_before) noexcept;
   void ring() noexcept { transport_.wake(transport_.rank(), Doorbell::messages); }
 
   // ---- flush (core.cpp)
-  Issued issue_flush(Operation&) noexcept;
-  [[nodiscard]] bool push_flush(const Operation&) noexcept;
   void continue_flush(Operation&) noexcept;
   void resume_flushes(Rank) noexcept;
 
-  // ---- shipments (packing.cpp)
+  // ---- packs (packing.cpp)
   [[nodiscard]] bool packable(const Command&) const noexcept;
-  [[nodiscard]] Packed pack(const Command&, Operation&) noexcept;
+  [[nodiscard]] PackResult add_to_pack(const Command&, Operation&) noexcept;
   template <class Fill>
-  [[nodiscard]] Packed pack_entry(Operation&, Rank, const wire::Entry&, const Fill&, const wire::Entry* flag = nullptr, std::uint64_t value = 0) noexcept;
-  [[nodiscard]] Packed pack_write(Operation&, RemoteAddr, const std::byte* from, std::uint32_t bytes) noexcept;
-  [[nodiscard]] Packed pack_accumulate(Operation&, RemoteAddr, const std::byte* from, std::uint32_t bytes) noexcept;
-  [[nodiscard]] Packed pack_read(Operation&, RemoteAddr, std::byte* to, std::uint32_t bytes) noexcept;
-  [[nodiscard]] Packed room(Peer&, Rank, Shipment::Kind, std::size_t bytes, std::size_t answer_bytes) noexcept;
-  static void add_part(Shipment&, const Operation&, std::byte* to, std::uint32_t bytes) noexcept;
-  bool send_open(Peer&, Shipment::Kind) noexcept;
+  [[nodiscard]] PackResult add_entry(Operation&, Rank, const wire::Entry&, const Fill&,
+                                     const wire::Entry* flag = nullptr, std::uint64_t value = 0) noexcept;
+  [[nodiscard]] PackResult add_write(Operation&, RemoteAddr, const std::byte* from, std::uint32_t bytes) noexcept;
+  [[nodiscard]] PackResult add_accumulate(Operation&, RemoteAddr, const std::byte* from,
+                                          std::uint32_t bytes) noexcept;
+  [[nodiscard]] PackResult add_read(Operation&, RemoteAddr, std::byte* to, std::uint32_t bytes) noexcept;
+  [[nodiscard]] PackResult room(Peer&, Rank, Pack::Kind, std::size_t bytes, std::size_t answer_bytes) noexcept;
+  static void add_part(Pack&, const Operation&, std::byte* to, std::uint32_t bytes) noexcept;
+  bool send_open(Peer&, Pack::Kind) noexcept;
   bool send_due(Rank) noexcept;
   bool send_due_inside(Peer&) noexcept;
-  void leave(Rank) noexcept;
-  void retire(Shipment&) noexcept;
-  void finish_parts(Shipment&, Status) noexcept;
-  static void write_answered(Core&, Awaiting&, std::uint64_t, Status) noexcept;
-  bool settle_read(Shipment&, bool lost) noexcept;
+  void leave_gate(Rank) noexcept;
+  void retire(Pack&) noexcept;
+  void finish_parts(Pack&, Status) noexcept;
+  static void write_answered(Core&, OutstandingRequest&, std::uint64_t, Status) noexcept;
+  bool settle_read(Pack&, bool lost) noexcept;
   bool settle_reads() noexcept;
-  [[nodiscard]] static bool claim(Shipment&, std::uint32_t stamp) noexcept;
-  static void read_answered(Core&, Awaiting&, std::uint64_t, Status) noexcept;
+  [[nodiscard]] static bool claim(Pack&, std::uint32_t stamp) noexcept;
+  static void read_answered(Core&, OutstandingRequest&, std::uint64_t, Status) noexcept;
   bool send_unsent() noexcept;
 
   // ---- operations of several steps (drive.cpp)
-  Went drive(Operation&) noexcept;
-  Went drive_pieces(Operation&) noexcept;
-  Went drive_piece(Operation&, Piece) noexcept;
-  Went post_piece(Operation&, const Piece&) noexcept;
-  Went drive_accumulate(Operation&) noexcept;
-  Went drive_copy(Operation&) noexcept;
-  Went drive_request(Operation&) noexcept;
-  Went drive_send(Operation&) noexcept;
-  Went drive_send_long(Operation&) noexcept;
+  Driven drive(Operation&) noexcept;
+  Driven drive_pieces(Operation&) noexcept;
+  Driven drive_piece(Operation&, Piece) noexcept;
+  Driven post_piece(Operation&, const Piece&) noexcept;
+  Driven drive_copy(Operation&) noexcept;
+  Driven drive_request(Operation&) noexcept;
+  Driven drive_send(Operation&) noexcept;
+  Driven drive_send_long(Operation&) noexcept;
   Operation* claim_completion(Operation&) noexcept;
   void return_completion(Operation&, Operation&) noexcept;
   void start(Operation&) noexcept;
-  static void request_answered(Core&, Awaiting&, std::uint64_t, Status) noexcept;
-  static void copy_answered(Core&, Awaiting&, std::uint64_t, Status) noexcept;
+  static void request_answered(Core&, OutstandingRequest&, std::uint64_t, Status) noexcept;
+  static void copy_answered(Core&, OutstandingRequest&, std::uint64_t, Status) noexcept;
 
   // ---- for others (service.cpp)
   void set_handlers() noexcept;
@@ -185,36 +188,36 @@ class Engine::Core final : public Issuer {
   [[nodiscard]] bool serve(CopyService&) noexcept;
   static void copied(Completion*) noexcept;
   bool serve_deferred() noexcept;
-  bool give_late_answers() noexcept;
+  bool send_deferred_replies() noexcept;
 
   Engine& engine_;
   Transport& transport_;
   const bool puts_are_messages_;                   ///< Facts::puts_need_target
   std::size_t pack_below_;
-  std::uint32_t operations_count_, shipments_count_;
+  std::uint32_t operations_count_, packs_count_;
   std::unique_ptr<Operation[]> operations_;        ///< of free_transfers_, then of free_prepared_
-  std::unique_ptr<Shipment[]> shipments_;
-  std::unique_ptr<Parcel[]> parcels_;
+  std::unique_ptr<Pack[]> packs_;
+  std::unique_ptr<ArgumentBuffer[]> argument_buffers_;
   std::unique_ptr<Peer[]> peers_;
-  /// by the rank that is served; null where there is nothing to serve
+  /// By the rank that is served; null where every peer's memory is mapped.
   std::unique_ptr<ReadService[]> read_services_;
   std::unique_ptr<CopyService[]> copy_services_;
   std::unique_ptr<StripeLock*[]> locks_;           ///< by rank; constant after attach_locks()
-  IndexPool<> free_transfers_, free_prepared_, free_shipments_, free_parcels_;
+  IndexPool<> free_transfers_, free_prepared_, free_packs_, free_argument_buffers_;
 
-  TakeAllStack<Awaiting> new_answers_;             ///< requests sent, not yet on awaited_
+  TakeAllStack<OutstandingRequest> new_answers_;   ///< requests sent, not yet on awaited_
   Gate answers_gate_;                              ///< guards awaited_
-  Awaiting* awaited_ = nullptr;
+  OutstandingRequest* awaited_ = nullptr;
   std::atomic<std::uint32_t> awaited_count_{0};    ///< of both
-  TakeAllStack<Awaiting> answered_reads_;          ///< shipments whose data has not come
+  TakeAllStack<OutstandingRequest> answered_reads_;   ///< packs whose answer has come and whose data has not
   TakeAllStack<Operation> retry_;
   TakeAllStack<ReadService> deferred_reads_;
   TakeAllStack<CopyService> deferred_copies_;
-  std::unique_ptr<LateAnswer[]> late_answers_;
-  IndexPool<> free_late_answers_;
-  TakeAllStack<LateAnswer> new_late_answers_, due_late_answers_;
-  std::atomic<bool> unsent_{false};                ///< an open shipment is due and the transport said again
-  std::atomic<std::uint32_t> changes_{0};          ///< grows when a record, shipment or credit is given back
+  std::unique_ptr<DeferredReply[]> deferred_replies_;
+  IndexPool<> free_deferred_replies_;
+  TakeAllStack<DeferredReply> new_deferred_replies_, due_deferred_replies_;
+  std::atomic<bool> unsent_{false};                ///< an open pack is due and the transport said again
+  std::atomic<std::uint32_t> changes_{0};          ///< grows when a record, pack or credit is given back
 
   std::unique_ptr<Offloader> offloader_;
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks the pieces of a strided or vector operation, one after the other, and remembers where it was: an operation whose queue is full goes on later.
-// Thread safety: belongs to whoever drives the operation. Invariant: piece() is never empty unless done().
+// Walks the pieces of a strided or vector operation, one after the other, and keeps its position: an
+// operation that met a full queue goes on later.
+// Thread safety: belongs to the thread that drives the operation.
+// Invariant: piece() is never empty unless done().
 #pragma once
 
 #include <algorithm>
@@ -23,7 +25,7 @@ class Cursor {
   explicit Cursor(std::span<const Piece> pieces) noexcept : pieces_(pieces.data()), left_(pieces.size()) { skip_empty(); }
 
   [[nodiscard]] bool done() const noexcept { return left_ == 0; }
-  /// Does it walk a list of pieces, and not a patch?
+  /// Does it walk a list of pieces (not a patch)?
   [[nodiscard]] bool listed() const noexcept { return pieces_ != nullptr; }
   /// Is the current piece the last?
   [[nodiscard]] bool single() const noexcept { return left_ == 1; }
@@ -64,7 +66,7 @@ class Cursor {
       --shape_.dimensions;
     }
   }
-  /// To the next row: an odometer, whose lowest wheel turns first.
+  /// To the next row; the lowest dimension advances first, as in an odometer.
   void step() noexcept {
     for (std::uint32_t d = 1; d < shape_.dimensions; ++d) {
       remote_ += shape_.remote_stride[d - 1];

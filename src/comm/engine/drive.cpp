@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations of several steps. drive() does as many as it can and is called again, from the hook, for the rest. One thread at a time drives an operation:
-// who posted it, then who took it off the retry list, or whose completion was its next step.
+// Operations of several steps. drive() performs as many steps as it can; the hook calls it again for the
+// rest. One thread at a time drives an operation: first the poster, later the thread that took it off the
+// retry list or that completed its last step.
 #include <cstring>
 
 #include "comm/engine/core.h"
@@ -9,11 +10,11 @@ namespace kasane::comm {
 
 void Engine::Core::start(Operation& op) noexcept {
   const std::uint32_t before = changes_.load(std::memory_order_seq_cst);   // seq_cst: as in retry()
-  const Went went = drive(op);
-  if (went != Went::through && retry_later(op, went, before)) ring();
+  const Driven driven = drive(op);
+  if (driven != Driven::posted && retry_later(op, driven, before)) ring();
 }
 
-Engine::Core::Went Engine::Core::drive(Operation& op) noexcept {
+Engine::Core::Driven Engine::Core::drive(Operation& op) noexcept {
   switch (op.kind) {
     case Operation::Kind::read_pieces:
     case Operation::Kind::write_pieces:
@@ -22,53 +23,56 @@ Engine::Core::Went Engine::Core::drive(Operation& op) noexcept {
     case Operation::Kind::request: return drive_request(op);
     case Operation::Kind::send: return drive_send(op);
     case Operation::Kind::send_long: return drive_send_long(op);
-    default: return Went::through;   // transfer, child, flush: never driven
+    default: return Driven::posted;   // transfer, child, flush: never driven
   }
 }
 
-Engine::Core::Went Engine::Core::drive_pieces(Operation& op) noexcept {
+Engine::Core::Driven Engine::Core::drive_pieces(Operation& op) noexcept {
   while (!op.cursor.done()) {
     Piece piece = op.cursor.piece();
-    if (op.kind == Operation::Kind::accumulate) piece.bytes = std::min<std::uint64_t>(piece.bytes, wire::kMaxEntryData);
+    if (op.kind == Operation::Kind::accumulate) {
+      piece.bytes = std::min<std::uint64_t>(piece.bytes, wire::kMaxEntryData);
+    }
     op.left.fetch_add(1, std::memory_order_relaxed);   // relaxed: ours keeps it above 0
-    const Went went = drive_piece(op, piece);
-    if (went != Went::through) {
+    const Driven driven = drive_piece(op, piece);
+    if (driven != Driven::posted) {
       op.left.fetch_sub(1, std::memory_order_relaxed);   // relaxed: as above
-      return went;
+      return driven;
     }
     op.cursor.consume(piece.bytes);
   }
   finish(op, 1, Status::ok);
-  return Went::through;
+  return Driven::posted;
 }
 
-Engine::Core::Went Engine::Core::drive_piece(Operation& op, Piece piece) noexcept {
+Engine::Core::Driven Engine::Core::drive_piece(Operation& op, Piece piece) noexcept {
   const RemoteAddr at{op.remote.rank, op.remote.region, op.remote.offset + piece.remote_offset};
   std::byte* here = local({op.local.region, op.local.offset + piece.local_offset});
   const auto bytes = static_cast<std::uint32_t>(piece.bytes);
   if (op.kind == Operation::Kind::accumulate) {
-    const Packed packed = pack_accumulate(op, at, here, bytes);
-    return packed == Packed::yes ? Went::through : packed == Packed::blocked ? Went::blocked : Went::again;
+    const PackResult packed = add_accumulate(op, at, here, bytes);
+    return packed == PackResult::added ? Driven::posted : packed == PackResult::blocked ? Driven::blocked : Driven::again;
   }
   if (piece.bytes <= pack_below_) {
-    const Packed packed = op.kind == Operation::Kind::read_pieces ? pack_read(op, at, here, bytes) : pack_write(op, at, here, bytes);
-    if (packed == Packed::yes) return Went::through;
+    const PackResult packed = op.kind == Operation::Kind::read_pieces ? add_read(op, at, here, bytes) : add_write(op, at, here, bytes);
+    if (packed == PackResult::added) return Driven::posted;
   }
   return post_piece(op, piece);
 }
 
-/// By itself, on a record of its own, or, where all are taken, on the operation's own Completion: so that many such operations never wait for each other's records.
-Engine::Core::Went Engine::Core::post_piece(Operation& op, const Piece& piece) noexcept {
+/// By itself, on a record of its own, or, where all are taken, on the operation's own Completion: so
+/// operations of many pieces never wait for records that other such operations hold.
+Engine::Core::Driven Engine::Core::post_piece(Operation& op, const Piece& piece) noexcept {
   Operation* by = claim_completion(op);
-  if (by == nullptr) return Went::blocked;
+  if (by == nullptr) return Driven::blocked;
   const RemoteAddr at{op.remote.rank, op.remote.region, op.remote.offset + piece.remote_offset};
   std::byte* here = local({op.local.region, op.local.offset + piece.local_offset});
   const Post posted = op.kind == Operation::Kind::read_pieces ? transport_.read(at, here, piece.bytes, by) : transport_.write(at, here, piece.bytes, by);
-  if (posted == Post::pending) return Went::through;
+  if (posted == Post::pending) return Driven::posted;
   return_completion(op, *by);
-  if (posted == Post::again) return Went::again;
+  if (posted == Post::again) return Driven::again;
   finish(op, 1, Status::ok);
-  return Went::through;
+  return Driven::posted;
 }
 
 Operation* Engine::Core::claim_completion(Operation& op) noexcept {
@@ -85,31 +89,33 @@ Operation* Engine::Core::claim_completion(Operation& op) noexcept {
 
 void Engine::Core::return_completion(Operation& op, Operation& by) noexcept {
   if (&by != &op) return put(by);
-  op.completion_out.store(false, std::memory_order_relaxed);   // relaxed: only we could take it
+  op.completion_out.store(false, std::memory_order_relaxed);   // relaxed: only the driver could take it
 }
 
-// ---- requests ----------------------------------------------------------------------------------------------------
+// ---- requests ---------------------------------------------------------------------------------------------
 
-/// The source's owner is asked to write to the destination. It has one place for us.
-Engine::Core::Went Engine::Core::drive_copy(Operation& op) noexcept {
+/// Asks the source's owner to write to the destination. The owner has one CopyService for this rank.
+Engine::Core::Driven Engine::Core::drive_copy(Operation& op) noexcept {
   const Rank owner = op.source.rank;
   std::atomic<bool>& copying = peers_[raw(owner)].copying;
-  if (copying.exchange(true, std::memory_order_acquire)) return Went::blocked;   // acquire: the last copy is over
-  const wire::CopyOrder order{.from_offset = op.source.offset, .to_offset = op.remote.offset, .bytes = op.bytes, .from_region = raw(op.source.region),
+  // acquire: the last copy is over
+  if (copying.exchange(true, std::memory_order_acquire)) return Driven::blocked;
+  const wire::CopyRequest request{.from_offset = op.source.offset, .to_offset = op.remote.offset, .bytes = op.bytes, .from_region = raw(op.source.region),
                               .to_region = raw(op.remote.region), .to_rank = raw(op.remote.rank)};
   op.answered = &Core::copy_answered;
   const std::uint32_t before = activity();
-  if (transport_.request(owner, wire::kCopy, std::as_bytes(std::span(&order, 1)), op.reply) == Post::again) {
+  if (transport_.request(owner, wire::kCopy, std::as_bytes(std::span(&request, 1)), op.reply) == Post::again) {
     copying.store(false, std::memory_order_release);
-    return Went::again;
+    return Driven::again;
   }
   await(op, before);
-  return Went::through;
+  return Driven::posted;
 }
 
-void Engine::Core::copy_answered(Core& core, Awaiting& request, std::uint64_t value, Status status) noexcept {
+void Engine::Core::copy_answered(Core& core, OutstandingRequest& request, std::uint64_t value, Status status) noexcept {
   auto& op = static_cast<Operation&>(request);
-  core.peers_[raw(op.source.rank)].copying.store(false, std::memory_order_seq_cst);   // release; seq_cst: before finish() counts the change
+  // release for the next copy; seq_cst: before finish() counts the change.
+  core.peers_[raw(op.source.rank)].copying.store(false, std::memory_order_seq_cst);
   core.finish(op, 1, status != Status::ok ? status : static_cast<Status>(value));
 }
 
@@ -121,7 +127,7 @@ bool Engine::Core::try_request(const RequestParams& p) noexcept {
   op->answered = &Core::request_answered;
   if (offloads()) {
     op->bytes = p.payload.size();
-    if (!p.payload.empty()) std::memcpy(parcel(*op).bytes.data(), p.payload.data(), p.payload.size());
+    if (!p.payload.empty()) std::memcpy(arguments(*op).bytes.data(), p.payload.data(), p.payload.size());
     return launch(*op);
   }
   op->epoch = count(p.to);   // before its answer can come
@@ -136,49 +142,51 @@ bool Engine::Core::try_request(const RequestParams& p) noexcept {
   return true;
 }
 
-Engine::Core::Went Engine::Core::drive_request(Operation& op) noexcept {
+Engine::Core::Driven Engine::Core::drive_request(Operation& op) noexcept {
   const std::uint32_t before = activity();
-  if (transport_.request(op.peer, op.handler, {parcel(op).bytes.data(), op.bytes}, op.reply) == Post::again) return Went::again;
+  if (transport_.request(op.peer, op.handler, {arguments(op).bytes.data(), op.bytes}, op.reply) == Post::again) return Driven::again;
   await(op, before);
-  return Went::through;
+  return Driven::posted;
 }
 
-void Engine::Core::request_answered(Core& core, Awaiting& request, std::uint64_t value, Status status) noexcept {
+void Engine::Core::request_answered(Core& core, OutstandingRequest& request, std::uint64_t value, Status status) noexcept {
   auto& op = static_cast<Operation&>(request);
   if (op.answer != nullptr) *op.answer = value;
   core.finish(op, 1, status);
 }
 
-// ---- messages ----------------------------------------------------------------------------------------------------
+// ---- messages ---------------------------------------------------------------------------------------------
 
-Engine::Core::Went Engine::Core::drive_send(Operation& op) noexcept {
-  if (transport_.send(op.peer, op.handler, {parcel(op).bytes.data(), op.bytes}) == Post::again) return Went::again;
+Engine::Core::Driven Engine::Core::drive_send(Operation& op) noexcept {
+  if (transport_.send(op.peer, op.handler, {arguments(op).bytes.data(), op.bytes}) == Post::again) return Driven::again;
   finish(op, 1, Status::ok);
-  return Went::through;
+  return Driven::posted;
 }
 
-/// The bytes, then, once they are there, the message. Between the two it is the transport's, and completed() drives on.
-Engine::Core::Went Engine::Core::drive_send_long(Operation& op) noexcept {
+/// The bytes, then, once they are there, the message. In between the transport has the operation, and
+/// completed() drives it on.
+Engine::Core::Driven Engine::Core::drive_send_long(Operation& op) noexcept {
   if (!op.posted) {
     op.posted = true;   // before the completion can run
     if (std::byte* to = engine_.mapped_at(op.remote, op.bytes); to != nullptr) {
       copy_out(to, local(op.local), op.bytes);
     } else if (op.bytes != 0) {
       const Post posted = transport_.write(op.remote, local(op.local), op.bytes, &op);
-      if (posted == Post::pending) return Went::through;
+      if (posted == Post::pending) return Driven::posted;
       if (posted == Post::again) {
         op.posted = false;
-        return Went::again;
+        return Driven::again;
       }
     }
   }
   LongHead head;
-  const std::byte* message = parcel(op).bytes.data();
+  const std::byte* message = arguments(op).bytes.data();
   std::memcpy(&head, message, sizeof(head));
-  const bool lost = op.worst.load(std::memory_order_relaxed) != Status::ok;   // relaxed: ours alone
-  if (!lost && transport_.send(op.peer, op.handler, {message, sizeof(head) + head.header_bytes}) == Post::again) return Went::again;
+  // relaxed: no other thread uses it now
+  const bool lost = op.worst.load(std::memory_order_relaxed) != Status::ok;
+  if (!lost && transport_.send(op.peer, op.handler, {message, sizeof(head) + head.header_bytes}) == Post::again) return Driven::again;
   finish(op, 1, Status::ok);
-  return Went::through;
+  return Driven::posted;
 }
 
 }  // namespace kasane::comm

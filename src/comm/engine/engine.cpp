@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of the engine: check, do it here where both ends are mapped, else hand it to the core.
+// The calls of the engine: check the arguments, perform the operation here where both ends are mapped, else
+// pass it to the core.
 #include "comm/engine/engine.h"
 
 #include <cstring>
@@ -8,12 +9,11 @@
 #include "comm/engine/accumulate.h"
 #include "comm/engine/core.h"
 #include "comm/engine/refusal.h"
-#include "topo/topo.h"
 
 namespace kasane::comm {
 namespace {
 
-constexpr std::uint32_t kMostOperations = 16384;   // twice as many can be under way, see kMostCounted
+constexpr std::uint32_t kMostOperations = 16384;   // twice as many can be outstanding, see kMostCounted
 
 bool refused(const Callback& c) noexcept {
   if (c.fn != nullptr) c.fn(c.context, Status::refused);
@@ -23,12 +23,6 @@ bool refused(const Callback& c) noexcept {
 bool completed(const Callback& c) noexcept {
   if (c.fn != nullptr) c.fn(c.context, Status::ok);
   return true;
-}
-
-Mode decide(const Transport& transport, const EngineOptions& o) noexcept {
-  if (o.mode != Mode::automatic) return o.mode;
-  // Mapped memory is never offloaded.
-  return !transport.facts().completes_inline && cores_to_spare(o, topo::usable_cores()) ? Mode::offload : Mode::direct;
 }
 
 Command command(Command::Kind kind, RemoteAddr remote, const Callback& on_complete) noexcept {
@@ -45,12 +39,12 @@ Command transfer(Command::Kind kind, RemoteAddr remote, LocalAddr local, std::ui
   return c;
 }
 
-/// Does each piece here: here and there are the mapped addresses that its offsets count from.
+/// Copies each piece; remote and local are the mapped addresses that its offsets count from.
 void copy_pieces(Cursor cursor, std::byte* remote, std::byte* local, bool reads) noexcept {
   for (; !cursor.done();) {
     const Piece p = cursor.piece();
     std::byte* there = remote + p.remote_offset;
-    // As numbers: of private memory the pieces' offsets are whole addresses, and local is null.
+    // As integers: for private memory the offsets are whole addresses, and local is null.
     auto* here = reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(local) + p.local_offset);
     if (reads) {
       copy_in(here, there, p.bytes);
@@ -63,14 +57,14 @@ void copy_pieces(Cursor cursor, std::byte* remote, std::byte* local, bool reads)
 
 }  // namespace
 
-// ---- start -------------------------------------------------------------------------------------------------------
+// ---- start ------------------------------------------------------------------------------------------------
 
 Engine::Engine(Transport& transport, const EngineOptions& options)
     : transport_(transport),
       ranks_(transport.ranks()),
       me_(transport.rank()),
       cpu_atomics_(transport.facts().atomics_coherent_with_cpu),
-      mode_(decide(transport, options)),
+      mode_(options.mode),
       paths_(std::make_unique<Path[]>(std::size_t{transport.ranks()} * kMaxRegions)),
       own_paths_(&paths_[std::size_t{raw(transport.rank())} * kMaxRegions]) {
   core_ = std::make_unique<Core>(*this, options);
@@ -79,32 +73,33 @@ Engine::Engine(Transport& transport, const EngineOptions& options)
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::create(Transport& transport, const EngineOptions& o) {
-  if (o.operations < 2 || o.operations > kMostOperations || o.packs == 0 || o.parcels == 0) {
+  if (o.operations < 2 || o.operations > kMostOperations || o.packs == 0 || o.argument_buffers == 0) {
     return fail(Errc::invalid_argument, "an engine of " + std::to_string(o.operations) + " operations, " + std::to_string(o.packs) + " packs and " +
-                                            std::to_string(o.parcels) + " parcels: 2 to " + std::to_string(kMostOperations) +
+                                            std::to_string(o.argument_buffers) + " argument buffers: 2 to " + std::to_string(kMostOperations) +
                                             " operations and at least one of the others are needed");
   }
-  const bool offloads = decide(transport, o) == Mode::offload;
-  if (const std::uint64_t counted = most_counted(o, offloads, transport.ranks()); counted > kMostCounted) {
-    return fail(Errc::invalid_argument, "an engine of " + std::to_string(o.operations) + " operations and " + std::to_string(o.executors) + " rings of " +
+  if (const std::uint64_t counted = most_counted(o, transport.ranks()); counted > kMostCounted) {
+    return fail(Errc::invalid_argument, "an engine of " + std::to_string(o.operations) + " operations and a ring of " +
                                             std::to_string(o.ring_commands) + " commands: " + std::to_string(counted) +
-                                            " operations could be under way towards one rank, and " + std::to_string(kMostCounted) + " can be");
+                                            " operations could be outstanding towards one rank, and " +
+                                            std::to_string(kMostCounted) + " can be");
   }
   std::unique_ptr<Engine> engine(new Engine(transport, o));
   KASANE_TRY(engine->core_->attach_locks());
-  if (engine->mode_ == Mode::offload) KASANE_TRY(engine->core_->start_offload(o));
+  if (o.mode == Mode::offload) KASANE_TRY(engine->core_->start_offload(o));
   return engine;
 }
 
 Result<void> Engine::attach(RegionId id, int fd, std::byte* local, std::size_t bytes) {
   if (id == kLockRegion) return fail(Errc::invalid_argument, "region " + std::to_string(raw(id)) + " is the engine's own");
-  // Our own first: a peer may return from its attach before we do, and what it sends then is applied by whoever makes progress here.
-  // relaxed: one id is attached by one thread.
+  // Our own first: a peer may return from its attach before we do, and what it sends then is applied by any
+  // thread that makes progress here. relaxed: one id is attached by one thread.
   const bool fresh = raw(id) < kMaxRegions && local != nullptr && own_paths_[raw(id)].bytes.load(std::memory_order_relaxed) == 0;
   if (fresh) publish(own_paths_[raw(id)], local, bytes);
   auto attached = transport_.attach(id, fd, local, bytes);
   if (!attached) {
-    if (fresh) own_paths_[raw(id)].bytes.store(0, std::memory_order_relaxed);   // relaxed: nothing follows from it
+    // relaxed: nothing follows from it
+    if (fresh) own_paths_[raw(id)].bytes.store(0, std::memory_order_relaxed);
     return attached;
   }
   for (std::uint32_t r = 0; r < ranks_; ++r) {
@@ -115,7 +110,7 @@ Result<void> Engine::attach(RegionId id, int fd, std::byte* local, std::size_t b
 
 void Engine::publish(Path& path, std::byte* base, std::size_t bytes) noexcept {
   path.base.store(base, std::memory_order_relaxed);     // relaxed: published by the next line
-  path.bytes.store(bytes, std::memory_order_release);   // release: who sees the size sees the base
+  path.bytes.store(bytes, std::memory_order_release);   // release: a thread that sees the size sees the base
 }
 
 const std::string& Engine::explain_refusal() noexcept { return refusal_text(); }
@@ -130,24 +125,24 @@ Bounds Engine::bounds() const noexcept {
           .engine = this};
 }
 
-// ---- contiguous --------------------------------------------------------------------------------------------------
+// ---- contiguous -------------------------------------------------------------------------------------------
 
 bool Engine::read_slow(const ReadParams& p) noexcept {
-  if (!right_range(bounds(), p.from, p.bytes) || !right_range(bounds(), p.to, p.bytes)) return refused(p.on_complete);
+  if (!valid_range(bounds(), p.from, p.bytes) || !valid_range(bounds(), p.to, p.bytes)) return refused(p.on_complete);
   Command c = transfer(Command::Kind::read, p.from, p.to, p.bytes, p.on_complete);
   return core_->submit(c);
 }
 
 bool Engine::write_slow(const WriteParams& p) noexcept {
-  if (!right_range(bounds(), p.to, p.bytes) || !right_range(bounds(), p.from, p.bytes)) return refused(p.on_complete);
+  if (!valid_range(bounds(), p.to, p.bytes) || !valid_range(bounds(), p.from, p.bytes)) return refused(p.on_complete);
   Command c = transfer(Command::Kind::write, p.to, p.from, p.bytes, p.on_complete);
   return core_->submit(c);
 }
 
 bool Engine::write_notify_slow(const WriteNotifyParams& p) noexcept {
   const Bounds b = bounds();
-  if (!right_range(b, p.to, p.bytes) || !right_range(b, p.from, p.bytes) || !right_range(b, RemoteAddr{p.to.rank, p.to.region, p.flag_offset}, 8) ||
-      !right_alignment(p.flag_offset, 8)) {
+  if (!valid_range(b, p.to, p.bytes) || !valid_range(b, p.from, p.bytes) || !valid_range(b, RemoteAddr{p.to.rank, p.to.region, p.flag_offset}, 8) ||
+      !valid_alignment(p.flag_offset, 8)) {
     return refused(p.on_complete);
   }
   Command c = transfer(Command::Kind::write_notify, p.to, p.from, p.bytes, p.on_complete);
@@ -158,7 +153,7 @@ bool Engine::write_notify_slow(const WriteNotifyParams& p) noexcept {
 
 bool Engine::atomic_slow(const AtomicParams& p) noexcept {
   const auto bytes = static_cast<std::uint64_t>(p.width);
-  if (!right_alignment(p.at.offset, bytes) || !right_range(bounds(), p.at, bytes)) return refused(p.on_complete);
+  if (!valid_alignment(p.at.offset, bytes) || !valid_range(bounds(), p.at, bytes)) return refused(p.on_complete);
   Command c = command(Command::Kind::atomic, p.at, p.on_complete);
   c.op = p.op;
   c.width = p.width;
@@ -166,7 +161,7 @@ bool Engine::atomic_slow(const AtomicParams& p) noexcept {
   return core_->submit(c);
 }
 
-// ---- pieces ------------------------------------------------------------------------------------------------------
+// ---- pieces -----------------------------------------------------------------------------------------------
 
 bool Engine::try_read_strided_async(const StridedParams& p) noexcept { return strided(p, true); }
 bool Engine::try_write_strided_async(const StridedParams& p) noexcept { return strided(p, false); }
@@ -175,7 +170,7 @@ bool Engine::try_write_vector_async(const VectorParams& p) noexcept { return vec
 
 bool Engine::strided(const StridedParams& p, bool reads) noexcept {
   std::uint64_t there = 0, here = 0;
-  if (!right_shape(p.shape, &there, &here) || !right_range(bounds(), p.remote, there) || !right_range(bounds(), p.local, here)) {
+  if (!valid_shape(p.shape, &there, &here) || !valid_range(bounds(), p.remote, there) || !valid_range(bounds(), p.local, here)) {
     return refused(p.on_complete);
   }
   const Cursor cursor(p.shape);
@@ -193,10 +188,10 @@ bool Engine::strided(const StridedParams& p, bool reads) noexcept {
 
 bool Engine::vector(const VectorParams& p, bool reads) noexcept {
   const Bounds b = bounds();
-  if (!right_range(b, RemoteAddr{p.rank, p.remote_region, 0}, 0) || !right_range(b, LocalAddr{p.local_region, 0}, 0)) return refused(p.on_complete);
+  if (!valid_range(b, RemoteAddr{p.rank, p.remote_region, 0}, 0) || !valid_range(b, LocalAddr{p.local_region, 0}, 0)) return refused(p.on_complete);
   for (const Piece& piece : p.pieces) {
-    if (!right_range(b, RemoteAddr{p.rank, p.remote_region, piece.remote_offset}, piece.bytes) ||
-        !right_range(b, LocalAddr{p.local_region, piece.local_offset}, piece.bytes)) {
+    if (!valid_range(b, RemoteAddr{p.rank, p.remote_region, piece.remote_offset}, piece.bytes) ||
+        !valid_range(b, LocalAddr{p.local_region, piece.local_offset}, piece.bytes)) {
       return refused(p.on_complete);
     }
   }
@@ -208,7 +203,7 @@ bool Engine::vector(const VectorParams& p, bool reads) noexcept {
   const bool fits = bytes <= kMaxPayload;
   Operation* op = core_->prepare(reads ? Operation::Kind::read_pieces : Operation::Kind::write_pieces, p.rank, p.on_complete, fits);
   if (op == nullptr) return false;
-  Piece* kept = fits ? reinterpret_cast<Piece*>(core_->parcel(*op).bytes.data()) : core_->map_pieces(*op, bytes);
+  Piece* kept = fits ? reinterpret_cast<Piece*>(core_->arguments(*op).bytes.data()) : core_->map_pieces(*op, bytes);
   if (kept == nullptr) {
     core_->drop(*op);
     return false;
@@ -222,7 +217,7 @@ bool Engine::vector(const VectorParams& p, bool reads) noexcept {
 
 bool Engine::try_accumulate_async(const AccumulateParams& p) noexcept {
   std::uint64_t there = 0, here = 0;
-  if (!right_shape(p.shape, &there, &here) || !right_elements(p) || !right_range(bounds(), p.to, there) || !right_range(bounds(), p.from, here)) {
+  if (!valid_shape(p.shape, &there, &here) || !valid_elements(p) || !valid_range(bounds(), p.to, there) || !valid_range(bounds(), p.from, here)) {
     return refused(p.on_complete);
   }
   Cursor cursor(p.shape);
@@ -246,10 +241,10 @@ bool Engine::try_accumulate_async(const AccumulateParams& p) noexcept {
   return core_->launch(*op);
 }
 
-// ---- third-party copy --------------------------------------------------------------------------------------------
+// ---- third-party copy -------------------------------------------------------------------------------------
 
 bool Engine::try_copy_async(const CopyParams& p) noexcept {
-  if (!right_range(bounds(), p.from, p.bytes) || !right_range(bounds(), p.to, p.bytes)) return refused(p.on_complete);
+  if (!valid_range(bounds(), p.from, p.bytes) || !valid_range(bounds(), p.to, p.bytes)) return refused(p.on_complete);
   const std::byte* from = mapped_at(p.from, p.bytes);
   std::byte* to = mapped_at(p.to, p.bytes);
   if (from != nullptr && to != nullptr) {
@@ -266,10 +261,10 @@ bool Engine::try_copy_async(const CopyParams& p) noexcept {
   return core_->launch(*op);
 }
 
-// ---- messages ----------------------------------------------------------------------------------------------------
+// ---- messages ---------------------------------------------------------------------------------------------
 
 bool Engine::try_send_async(const SendParams& p) noexcept {
-  if (!right_message(bounds(), p.to, p.handler, p.payload.size(), kMaxPayload)) return refused(p.on_complete);
+  if (!valid_message(bounds(), p.to, p.handler, p.payload.size(), kMaxPayload)) return refused(p.on_complete);
   if (!core_->offloads()) {
     if (transport_.send(p.to, p.handler, p.payload) == Post::again) return false;
     return completed(p.on_complete);
@@ -278,19 +273,19 @@ bool Engine::try_send_async(const SendParams& p) noexcept {
   if (op == nullptr) return false;
   op->handler = p.handler;
   op->bytes = p.payload.size();
-  if (!p.payload.empty()) std::memcpy(core_->parcel(*op).bytes.data(), p.payload.data(), p.payload.size());
+  if (!p.payload.empty()) std::memcpy(core_->arguments(*op).bytes.data(), p.payload.data(), p.payload.size());
   return core_->launch(*op);
 }
 
 bool Engine::try_send_long_async(const SendLongParams& p) noexcept {
-  if (!right_range(bounds(), p.into, p.bytes) || !right_range(bounds(), p.from, p.bytes) ||
-      !right_message(bounds(), p.into.rank, p.handler, p.header.size(), kMaxLongHeader)) {
+  if (!valid_range(bounds(), p.into, p.bytes) || !valid_range(bounds(), p.from, p.bytes) ||
+      !valid_message(bounds(), p.into.rank, p.handler, p.header.size(), kMaxLongHeader)) {
     return refused(p.on_complete);
   }
   Operation* op = core_->prepare(Operation::Kind::send_long, p.into.rank, p.on_complete, true);
   if (op == nullptr) return false;
   const LongHead head{.region = p.into.region, .header_bytes = static_cast<std::uint32_t>(p.header.size()), .offset = p.into.offset, .bytes = p.bytes};
-  std::byte* message = core_->parcel(*op).bytes.data();
+  std::byte* message = core_->arguments(*op).bytes.data();
   std::memcpy(message, &head, sizeof(head));
   if (!p.header.empty()) std::memcpy(message + sizeof(head), p.header.data(), p.header.size());
   op->handler = p.handler;
@@ -301,12 +296,12 @@ bool Engine::try_send_long_async(const SendLongParams& p) noexcept {
 }
 
 bool Engine::try_request_async(const RequestParams& p) noexcept {
-  if (!right_message(bounds(), p.to, p.handler, p.payload.size(), kMaxPayload)) return refused(p.on_complete);
+  if (!valid_message(bounds(), p.to, p.handler, p.payload.size(), kMaxPayload)) return refused(p.on_complete);
   return core_->try_request(p);
 }
 
 bool Engine::try_flush_async(const FlushParams& p) noexcept {
-  if (p.rank != kNoRank && !right_rank(bounds(), p.rank)) return refused(p.on_complete);
+  if (p.rank != kNoRank && !valid_rank(bounds(), p.rank)) return refused(p.on_complete);
   return core_->try_flush(p);
 }
 

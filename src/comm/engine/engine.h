@@ -2,25 +2,30 @@
 // The communication engine: every operation of comm as one asynchronous, thread-safe call that never waits.
 // After Endo, "distributed shared memory and user-level threads …" (thesis, 2017), §4.3 and §4.4.
 //
-//   try_read_async(params) ─ mapped here? ──────────── yes ─▶ loads and stores, callback, true      (no request, no queue, no lock)
+//   try_read_async(params) ─ mapped here? ─ yes ─▶ loads, stores, callback   (no request, queue, lock)
 //                          └ no ─ direct ──▶ Transport, by the caller ─▶ progress() of any thread ─▶ callback
-//                               └ offload ─▶ command ring ─▶ executor: packs and posts ─▶ completer: polls ─▶ callback
+//                               └ offload ─▶ command ring ─▶ executor: packs and posts, polls ─▶ callback
 //
-// **What every try_*_async promises.** false: a queue is full and nothing happened; try again later (nothing is dropped, nothing waits).
-// true: accepted; on_complete runs exactly once, on whichever thread completes it, perhaps before the call returns. Wrong
-// arguments (a region that is not attached, a range beyond it, an unaligned atomic) are accepted too and complete at once with Status::refused, before
-// anything is sent; explain_refusal() says why. A lost peer completes with Status::peer_lost.
-// Where the target is mapped (transport().mapped() is not null; atomics: and coherent with the CPU's) reads, writes and atomics have completed when the call
-// returns true: then no callback is needed.
-// Buffers and result words stay valid until on_complete; params, pieces, strides and payloads may go when the call has returned.
+// **What every try_*_async promises.** false: a queue is full and nothing happened; try again later (nothing
+// is dropped, nothing waits). true: accepted. on_complete runs exactly once, on the thread that completes the
+// operation, perhaps before the call returns. Wrong arguments (a region that is not attached, a range beyond
+// it, an unaligned atomic) are accepted too and complete at once with Status::refused, before anything is
+// sent; explain_refusal() gives the reason. An operation towards a lost peer completes with
+// Status::peer_lost. Where the target is mapped (transport().mapped() is not null; atomics: and coherent with
+// the CPU's) reads, writes and atomics have completed when the call returns true: then no callback is needed.
+// Buffers and result words must stay valid until on_complete; params, pieces, strides and payloads only until
+// the call has returned.
 //
-// **Order.** None, between any two operations, unless one is posted after the completion of the other; write_notify orders its own two parts;
-// flush(rank) completes when everything that this rank posted to rank before it has completed. Completion of a write means remote completion.
+// **Order.** None between any two operations, unless one is posted after the completion of the other.
+// write_notify orders its own two parts. flush(rank) completes when everything that this rank posted to rank
+// before it has completed. Completion of a write means remote completion.
 //
-// **Thread safety.** Every call from any thread, from callbacks and from handlers. None of them waits, with one exception: an accumulate, where it is
-// executed (here if mapped, else in the owner's progress()), spins while somebody else adds to the same 4 KiB; so none from a handler of a signal or fault that
-// may have interrupted another. A callback runs outside all locks of the engine and may post; it must not wait. Local addresses lie in regions that this rank
-// attached (offsets, as §4.3.1: no registration on the way), or in private memory (kPrivateMemory), which the network may have to register or copy.
+// **Thread safety.** Every call from any thread, from callbacks and from handlers. No call waits, with one
+// exception: an accumulate, where it is executed (here if mapped, else in the owner's progress()), spins
+// while another thread adds to the same 4 KiB. So a handler of a signal or fault that may have interrupted an
+// accumulate must not post one. A callback runs outside all locks of the engine and may post; it must not
+// wait. Local addresses lie in regions that this rank attached (offsets, as §4.3.1: no registration per
+// operation), or in private memory (kPrivateMemory), which the network may have to register or copy.
 #pragma once
 
 #include <atomic>
@@ -37,21 +42,26 @@ namespace kasane::comm {
 
 /// Handlers from here to kMaxHandlers - 1 are the engine's own.
 inline constexpr std::uint32_t kFirstEngineHandler = 48;
-/// The engine attaches this region by itself: the locks of accumulate. Operations on it are refused.
+/// The engine attaches this region itself: the locks of accumulate. Operations on it are refused.
 inline constexpr RegionId kLockRegion{kMaxRegions - 1};
 
-enum class Mode : std::uint8_t { direct, offload, automatic };
+/// The thread that issues operations that go over a network: the caller, or the engine's executor
+/// (comm/offload).
+enum class Mode : std::uint8_t { direct, offload };
 
 struct EngineOptions {
-  Mode mode = Mode::automatic;         ///< automatic: offload only where a core is idle and the path is a network
-  std::uint32_t busy_threads = 0;      ///< automatic: threads on this host that want a core to themselves; 0: not known, hence direct
-  std::uint32_t executors = 1;         ///< offload: threads that issue, each with a ring of its own
-  bool separate_completer = false;     ///< offload: completions on a thread of their own, else on the executor's
-  std::uint32_t ring_commands = 1024;  ///< offload: capacity of a ring, a power of two, at least 2; with operations, executors: see create()
-  std::uint32_t operations = 4096;     ///< outstanding operations that are not inline, 2 … 16384, and as many of several steps; more: false
-  std::uint32_t packs = 64;            ///< messages under way that carry pieces of several operations, at least 1
-  std::uint32_t parcels = 64;          ///< operations under way whose pieces, head or payload had to be kept (kMaxPayload bytes each), at least 1
-  std::size_t pack_below = 512;        ///< network writes and reads up to this many bytes may share a message; 0: never
+  Mode mode = Mode::direct;
+  /// offload: capacity of the ring, a power of two, at least 2; with operations: see create()
+  std::uint32_t ring_commands = 1024;
+  /// outstanding operations that are not inline, 2 … 16384, and as many of several steps; more: false
+  std::uint32_t operations = 4096;
+  /// outstanding messages that carry pieces of several operations, at least 1
+  std::uint32_t packs = 64;
+  /// outstanding operations whose pieces, head or payload had to be copied (kMaxPayload bytes each), at least
+  /// 1
+  std::uint32_t argument_buffers = 64;
+  /// network writes and reads up to this many bytes may share a message; 0: never
+  std::size_t pack_below = 512;
 };
 
 struct Bounds;
@@ -60,19 +70,23 @@ class Engine {
  public:
   class Core;
 
-  /// One engine a transport; create it on every rank before the transport's first message and before other threads make progress. Collective: it attaches
-  /// kLockRegion. Regions are attached through the engine. In mode offload its threads make progress from here on: set all handlers before.
-  /// Errors: options without room to count (2 · operations + executors · (ring_commands + 1024) ≤ 57344 always does), no memory, no threads.
+  /// One engine a transport; create it on every rank before the transport's first message and before other
+  /// threads make progress. Collective: it attaches kLockRegion. Regions are attached through the engine. In
+  /// mode offload the executor makes progress from here on: set all handlers before.
+  /// Errors: options without room to count (2 · operations + ring_commands + 1024 ≤ 57344 always does), no
+  /// memory, no threads.
   static Result<std::unique_ptr<Engine>> create(Transport&, const EngineOptions& = {});
   ~Engine();   ///< after everything has completed (flush) and a barrier, when no other thread makes progress
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Transport::attach, and decides once, for each peer, the path of this region. Operations of this rank on it may follow once it has returned.
+  /// Transport::attach, and decides once, for each peer, the path of this region. Operations of this rank on
+  /// it may follow once it has returned.
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes);
 
-  // Where both ends are mapped, an operation is the copy itself, its bounds checks and the callback. Always inline, and params are copied for the way out of
-  // line, so that on this one they stay in registers: through memory they cost 20 ns of a PingPong.
+  // Where both ends are mapped, an operation is the copy itself, its bounds checks and the callback. Always
+  // inline; params are copied for the path out of line, so that on this one they stay in registers: through
+  // memory they cost 20 ns of a PingPong.
   [[nodiscard, gnu::always_inline]] bool try_read_async(const ReadParams& p) noexcept {
     const std::byte* from = mapped_at(p.from, p.bytes);
     std::byte* to = local_at(p.to, p.bytes);
@@ -92,9 +106,9 @@ class Engine {
     std::byte* flag = mapped_at({p.to.rank, p.to.region, p.flag_offset}, 8);
     const std::byte* from = local_at(p.from, p.bytes);
     if (from == nullptr || to == nullptr || flag == nullptr || p.flag_offset % 8 != 0) [[unlikely]] return write_notify_slow(WriteNotifyParams(p));
-    // Next to each other, so that the line is still ours when the flag is stored.
+    // Next to each other, so that the cache line is still held when the flag is stored.
     copy_bytes(to, from, p.bytes);
-    // release: who acquires the flag sees the bytes.
+    // release: a thread that acquires the flag sees the bytes.
     std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(flag)).store(p.value, std::memory_order_release);
     return call(p.on_complete);
   }
@@ -108,20 +122,23 @@ class Engine {
   }
   [[nodiscard]] bool try_read_strided_async(const StridedParams&) noexcept;
   [[nodiscard]] bool try_write_strided_async(const StridedParams&) noexcept;
-  [[nodiscard]] bool try_read_vector_async(const VectorParams&) noexcept;    ///< over a network more than 149 pieces cost a mapping of their own
+  /// over a network more than 149 pieces cost an mmap
+  [[nodiscard]] bool try_read_vector_async(const VectorParams&) noexcept;
   [[nodiscard]] bool try_write_vector_async(const VectorParams&) noexcept;   ///< likewise
-  [[nodiscard]] bool try_copy_async(const CopyParams&) noexcept;             ///< flush: counts towards to.rank; to this rank: from.rank
+  /// flush: counts towards to.rank; to this rank: from.rank
+  [[nodiscard]] bool try_copy_async(const CopyParams&) noexcept;
   [[nodiscard]] bool try_accumulate_async(const AccumulateParams&) noexcept;
   [[nodiscard]] bool try_send_async(const SendParams&) noexcept;
   [[nodiscard]] bool try_send_long_async(const SendLongParams&) noexcept;
   [[nodiscard]] bool try_request_async(const RequestParams&) noexcept;
   [[nodiscard]] bool try_flush_async(const FlushParams&) noexcept;
 
-  /// The transport, whose progress() also moves the engine on (Transport::set_poll_hook), so that whoever waits by a Waiter completes operations;
-  /// in offload mode the engine's own threads do it too, and sleep when there is nothing.
+  /// The transport. Its progress() also advances the engine (Transport::set_poll_hook), so that a thread that
+  /// waits through a Waiter completes operations; in offload mode the executor does so, too, and sleeps when
+  /// there is nothing.
   [[nodiscard]] Transport& transport() const noexcept { return transport_; }
-  [[nodiscard]] Mode mode() const noexcept { return mode_; }   ///< direct or offload: what automatic came to
-  /// Why the last operation that this thread posted was refused.
+  [[nodiscard]] Mode mode() const noexcept { return mode_; }
+  /// Why the last refused operation of this thread was refused.
   [[nodiscard]] static const std::string& explain_refusal() noexcept;
 
  private:
@@ -140,17 +157,19 @@ class Engine {
     return within(paths_[raw(at.rank) * kMaxRegions + raw(at.region)], at.offset, bytes);
   }
   [[nodiscard, gnu::always_inline]] std::byte* local_at(LocalAddr at, std::size_t bytes) const noexcept {
-    // Private memory: the caller says that it is there, as with any pointer.
+    // Private memory: not checked, as any pointer.
     return at.region == kPrivateMemory ? reinterpret_cast<std::byte*>(at.offset) : registered_at(at, bytes);
   }
-  /// What messages of other ranks name: never private memory.
+  /// For addresses in messages of other ranks: never private memory.
   [[nodiscard, gnu::always_inline]] std::byte* registered_at(LocalAddr at, std::size_t bytes) const noexcept {
     return raw(at.region) >= kMaxRegions ? nullptr : within(own_paths_[raw(at.region)], at.offset, bytes);
   }
   [[gnu::always_inline]] static std::byte* within(const Path& path, std::uint64_t offset, std::size_t bytes) noexcept {
-    const std::uint64_t size = path.bytes.load(std::memory_order_acquire);   // acquire: pairs with attach(), which sets base first
+    // acquire: pairs with attach(), which sets base first
+    const std::uint64_t size = path.bytes.load(std::memory_order_acquire);
     if (bytes > size || offset > size - bytes) [[unlikely]] return nullptr;
-    return path.base.load(std::memory_order_relaxed) + offset;               // relaxed: ordered by bytes. Not mapped: null, at 0 of 0
+    // relaxed: ordered by bytes. Not mapped: null, at 0 of 0
+    return path.base.load(std::memory_order_relaxed) + offset;
   }
   [[gnu::always_inline]] static bool call(const Callback& c) noexcept {
     if (c.fn != nullptr) c.fn(c.context, Status::ok);
@@ -170,7 +189,7 @@ class Engine {
   std::uint32_t ranks_;
   Rank me_;
   bool cpu_atomics_;
-  Mode mode_ = Mode::direct;
+  Mode mode_;
   std::unique_ptr<Path[]> paths_;   ///< by rank, then region
   Path* own_paths_;                 ///< of this rank
   std::unique_ptr<Core> core_;

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many operations of this rank towards one peer are under way, and when those are over that were posted before a flush. Two counters suffice: an
-// operation counts in the epoch in which it was posted; a flush turns to the other epoch, and the old one only drains. Flushes that come
-// meanwhile share the next turn.
+// How many operations of this rank towards one peer are outstanding, and when those have completed that were
+// posted before a flush. Two counters suffice: an operation counts in the epoch in which it was posted; a
+// flush turns to the other epoch, and the old one only drains. Flushes that come meanwhile share the next
+// turn.
 //
-//   | state              | post          | complete e                                        | flush                                        |
-//   | idle  (old = 0)    | current + 1   | current − 1                                       | current = 0: over. Else turn, drain          |
-//   | drain (old > 0)    | current + 1   | current − 1, or old − 1; old = 0: idle, this      | current = 0: shares this turn. Else asks for |
-//   |                    |               | turn is over; again: turn once more, as in idle   | another turn (again)                         |
+//   | state           | post        | complete e                           | flush                       |
+//   | idle  (old = 0) | current + 1 | current − 1                          | current = 0: over.          |
+//   |                 |             |                                      | Else turn, drain            |
+//   | drain (old > 0) | current + 1 | current − 1, or old − 1; if old = 0: | current = 0: shares this    |
+//   |                 |             | idle, this turn is over; if again:   | turn. Else asks for another |
+//   |                 |             | turns once more, as in idle          | turn (again)                |
 //
-// A turn has a number, the generation; a flush waits until its generation is over. Thread safety: FlushEpochs from any thread; a step is one
-// compare-swap, and next() is pure. Invariants: idle ⇒ old = 0 and not again; a generation is over only after all posted before its flush has completed.
+// A turn has a number, the generation; a flush waits until its generation is over.
+// Thread safety: FlushEpochs from any thread; a step is one compare-swap, and next() is pure.
+// Invariants: idle ⇒ old = 0 and not again; a generation is over only after all posted before its flush has
+// completed.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +41,7 @@ enum class FlushEvent : std::uint8_t { post, complete, flush };
 struct FlushStep {
   FlushState state;
   std::uint32_t value = 0;    ///< post: the epoch to complete in. flush: the generation to wait for
-  bool finished = false;      ///< a generation is over that was not before
+  bool finished = false;      ///< this step ended a generation
 };
 
 inline constexpr std::uint32_t kGenerationMask = (1u << 30) - 1;
@@ -48,7 +53,7 @@ inline constexpr std::uint32_t kGenerationMask = (1u << 30) - 1;
 
 namespace detail {
 
-/// Turns to the next epoch; what it leaves behind drains, if there is anything.
+/// Turns to the next epoch; the old one drains, if anything counts in it.
 inline void turn(FlushState& s) noexcept {
   s.generation = (s.generation + 1) & kGenerationMask;
   s.draining = s.count[s.old()] != 0;
@@ -66,7 +71,8 @@ inline FlushStep completed(FlushState s, std::uint32_t epoch) noexcept {
 }
 
 inline FlushStep flushed(FlushState s) noexcept {
-  if (s.count[s.current()] == 0) return {.state = s, .value = s.generation};   // idle: over; draining: shares it
+  // idle: over; draining: shares it
+  if (s.count[s.current()] == 0) return {.state = s, .value = s.generation};
   const std::uint32_t wanted = (s.generation + 1) & kGenerationMask;
   if (s.draining) {
     s.again = true;
@@ -107,17 +113,18 @@ class FlushEpochs {
   [[nodiscard]] bool complete(std::uint32_t epoch) noexcept { return step(FlushEvent::complete, epoch).finished; }
   /// The generation to wait for.
   [[nodiscard]] std::uint32_t flush() noexcept { return step(FlushEvent::flush, 0).value; }
-  // seq_cst: "put the waiter on the list, then look" against "finish, then look at the list".
+  // seq_cst: "put the flush on the list, then look" against "complete, then look at the list".
   [[nodiscard]] bool over(std::uint32_t generation) const noexcept {
     return generation_over(unpack(word_.load(std::memory_order_seq_cst)).finished(), generation);
   }
-  /// How many, as a hint: nothing is known of what those did that are over.
-  [[nodiscard]] std::uint32_t under_way() const noexcept {
+  /// How many, as a hint: the effects of completed operations need not be visible.
+  [[nodiscard]] std::uint32_t outstanding() const noexcept {
     return counted(word_.load(std::memory_order_relaxed));  // relaxed: a hint
   }
-  /// True: everything posted before is over, and what it did is visible.
+  /// True: everything posted before has completed, and its effects are visible.
   [[nodiscard]] bool idle() const noexcept {
-    return counted(word_.load(std::memory_order_acquire)) == 0;  // acquire: pairs with every complete(), which are one release sequence
+    // acquire: pairs with every complete(), which are one release sequence
+    return counted(word_.load(std::memory_order_acquire)) == 0;
   }
 
  private:
@@ -130,7 +137,7 @@ class FlushEpochs {
     for (;;) {
       const FlushStep s = next(unpack(word), event, epoch);
       if (pack(s.state) == word) return s;   // a flush that changes nothing: over() looks again, in order
-      // seq_cst: acq_rel, so that what completed is visible to who learns of it; the rest as in over().
+      // seq_cst: acq_rel, so that a thread that sees the count sees what completed; the rest as in over().
       if (word_.compare_exchange_strong(word, pack(s.state), std::memory_order_seq_cst, std::memory_order_relaxed)) return s;
     }
   }

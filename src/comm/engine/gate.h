@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock that is tried, never waited for, and remembers that somebody was turned away: who leaves then looks once more on the other's behalf, so
-// that work which the other saw is not left lying.
+// A lock that is tried, never waited for, and records that a thread failed to enter. The thread that leaves
+// then looks once more on the other's behalf, so that work which the other saw is done.
 //
 //   | state | enter            | leave                              |
 //   | open  | taken, true      | –                                  |
 //   | taken | missed, false    | open, false                        |
 //   | missed| missed, false    | open, true: look again             |
 //
-// Thread safety: everything from any thread; a thread that interrupts itself inside gets false instead of a deadlock.
+// Thread safety: everything from any thread; a thread that interrupts itself inside gets false instead of a
+// deadlock.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ class BasicGate {
   [[nodiscard]] bool enter() noexcept {
     std::uint32_t state = kOpen;
     for (;;) {
-      // acquire: what the last one inside wrote. release (missed): the work that we saw is visible to who leaves.
+      // acquire: what the last thread inside wrote. release (missed): the thread that leaves sees the work
+      // that we saw.
       if (state == kOpen) {
         if (state_.compare_exchange_strong(state, kTaken, std::memory_order_acquire, std::memory_order_relaxed)) return true;
       } else if (state_.compare_exchange_strong(state, kMissed, std::memory_order_release, std::memory_order_relaxed)) {
@@ -30,9 +32,9 @@ class BasicGate {
       }
     }
   }
-  /// True: somebody was turned away meanwhile; look again.
+  /// True: a thread failed to enter meanwhile; look again.
   [[nodiscard]] bool leave() noexcept {
-    // release: what we wrote, to the next one inside. acquire: pairs with missed.
+    // release: what we wrote, to the next thread inside. acquire: pairs with missed.
     return state_.exchange(kOpen, std::memory_order_acq_rel) == kMissed;
   }
 

@@ -1,67 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small pieces share messages. Per peer and direction one shipment is open: while nothing of its kind is under way to the peer, what is put in leaves at once; else
-// it stays until it is full or an answer has come back (Nagle's rule; the answer is what ends the waiting, so no timer is needed).
+// Small pieces share messages. Per peer and direction one pack is open. While no pack of its kind is
+// outstanding towards the peer, a piece leaves at once; else the pack stays open until it is full or an
+// answer has come back (Nagle's rule: the answer ends the waiting, so no timer is needed).
 //
-//   | under way | put in                         | answer               | full                                     |
-//   | 0         | send at once                   | –                    | –                                        |
-//   | n > 0     | collect                        | n − 1; 0: send       | write: send, n + 1. read: blocked        |
-//   | any       | transport says again: unsent, the hook tries again                                                  |
+//   | outstanding | a piece is added | an answer comes | the pack is full                  |
+//   | 0           | send at once     | –               | –                                 |
+//   | n > 0       | collect          | n − 1; 0: send  | write: send, n + 1. read: blocked |
+//   | any         | transport answers again: unsent, the hook tries again                  |
 //
-// A read waits when it is full because the other side keeps one place for each rank's answer (service.cpp).
+// A full read pack waits because the other side has one place for each rank's answer (service.cpp).
 #include "comm/engine/core.h"
 
 namespace kasane::comm {
 namespace {
 
-constexpr std::size_t kind_index(Shipment::Kind k) noexcept { return static_cast<std::size_t>(k); }
+constexpr std::size_t kind_index(Pack::Kind k) noexcept { return static_cast<std::size_t>(k); }
 
 std::uint32_t narrow(std::size_t bytes) noexcept { return static_cast<std::uint32_t>(bytes); }
 
 }  // namespace
 
-/// Worth sharing a message: small, and the peer has something else of ours under way. A lone operation goes by itself, which needs no program at the other
-/// end; but a write with notification is one message instead of two and a flush, where puts are messages to a program anyway.
+/// Does it pay to share a message? Yes if the operation is small and something else of ours is outstanding
+/// towards the peer. A lone operation goes by itself, which needs no program at the other end; but a write
+/// with notification is one message instead of two and a flush, where puts are messages to a program anyway.
 bool Engine::Core::packable(const Command& c) const noexcept {
   if (c.kind == Command::Kind::atomic || pack_below_ == 0) return false;
   if (c.kind == Command::Kind::write_notify && puts_are_messages_) return c.transfer.bytes <= wire::kMaxNotified;
-  return c.transfer.bytes <= pack_below_ && peers_[raw(c.remote.rank)].epochs.under_way() > 1;
+  return c.transfer.bytes <= pack_below_ && peers_[raw(c.remote.rank)].epochs.outstanding() > 1;
 }
 
-Engine::Core::Packed Engine::Core::pack(const Command& c, Operation& op) noexcept {
+Engine::Core::PackResult Engine::Core::add_to_pack(const Command& c, Operation& op) noexcept {
   const auto bytes = narrow(c.transfer.bytes);
   std::byte* here = local(c.transfer.local);
   switch (c.kind) {
-    case Command::Kind::read: return pack_read(op, c.remote, here, bytes);
-    case Command::Kind::write: return pack_write(op, c.remote, here, bytes);
+    case Command::Kind::read: return add_read(op, c.remote, here, bytes);
+    case Command::Kind::write: return add_write(op, c.remote, here, bytes);
     default: break;
   }
   const auto region = static_cast<std::uint8_t>(raw(c.remote.region));
-  const wire::Entry data{.offset = c.remote.offset, .bytes = bytes, .region = region, .what = wire::What::write, .element = {}};
-  const wire::Entry flag{.offset = c.transfer.flag_offset, .bytes = 8, .region = region, .what = wire::What::flag, .element = {}};
-  return pack_entry(op, c.remote.rank, data, [&](std::byte* to) { copy_bytes(to, here, bytes); }, &flag, c.transfer.value);
+  const wire::Entry data{.offset = c.remote.offset, .bytes = bytes, .region = region, .kind = wire::EntryKind::write, .element = {}};
+  const wire::Entry flag{.offset = c.transfer.flag_offset, .bytes = 8, .region = region, .kind = wire::EntryKind::flag, .element = {}};
+  return add_entry(op, c.remote.rank, data, [&](std::byte* to) { copy_bytes(to, here, bytes); }, &flag, c.transfer.value);
 }
 
-Engine::Core::Packed Engine::Core::pack_write(Operation& op, RemoteAddr at, const std::byte* from, std::uint32_t bytes) noexcept {
-  const wire::Entry e{.offset = at.offset, .bytes = bytes, .region = static_cast<std::uint8_t>(raw(at.region)), .what = wire::What::write, .element = {}};
-  return pack_entry(op, at.rank, e, [&](std::byte* to) { copy_bytes(to, from, bytes); });
+Engine::Core::PackResult Engine::Core::add_write(Operation& op, RemoteAddr at, const std::byte* from, std::uint32_t bytes) noexcept {
+  const wire::Entry e{.offset = at.offset, .bytes = bytes, .region = static_cast<std::uint8_t>(raw(at.region)), .kind = wire::EntryKind::write, .element = {}};
+  return add_entry(op, at.rank, e, [&](std::byte* to) { copy_bytes(to, from, bytes); });
 }
 
-Engine::Core::Packed Engine::Core::pack_accumulate(Operation& op, RemoteAddr at, const std::byte* from, std::uint32_t bytes) noexcept {
-  const wire::Entry e{.offset = at.offset, .bytes = bytes, .region = static_cast<std::uint8_t>(raw(at.region)), .what = wire::What::accumulate,
+Engine::Core::PackResult Engine::Core::add_accumulate(Operation& op, RemoteAddr at, const std::byte* from, std::uint32_t bytes) noexcept {
+  const wire::Entry e{.offset = at.offset, .bytes = bytes, .region = static_cast<std::uint8_t>(raw(at.region)), .kind = wire::EntryKind::accumulate,
                       .element = op.element};
-  return pack_entry(op, at.rank, e, [&](std::byte* to) { scale_elements(op.element, op.scale, to, from, bytes); });
+  return add_entry(op, at.rank, e, [&](std::byte* to) { scale_elements(op.element, op.scale, to, from, bytes); });
 }
 
-/// Puts one entry (and a flag after it) into the open shipment of writes. fill writes the data in place.
+/// Adds one entry (and a flag after it) to the open pack of writes. fill writes the data in place.
 template <class Fill>
-Engine::Core::Packed Engine::Core::pack_entry(Operation& op, Rank rank, const wire::Entry& e, const Fill& fill, const wire::Entry* flag,
+Engine::Core::PackResult Engine::Core::add_entry(Operation& op, Rank rank, const wire::Entry& e, const Fill& fill, const wire::Entry* flag,
                                               std::uint64_t value) noexcept {
   Peer& peer = peers_[raw(rank)];
-  if (!peer.gate.enter()) return Packed::again;
+  if (!peer.gate.enter()) return PackResult::again;
   const std::size_t wanted = sizeof(e) + wire::padded(e.bytes) + (flag != nullptr ? sizeof(e) + sizeof(value) : 0);
-  const Packed fits = room(peer, rank, Shipment::Kind::write, wanted, 0);
-  if (fits == Packed::yes) {
-    Shipment& s = *peer.open[kind_index(Shipment::Kind::write)];
+  const PackResult fits = room(peer, rank, Pack::Kind::write, wanted, 0);
+  if (fits == PackResult::added) {
+    Pack& s = *peer.open[kind_index(Pack::Kind::write)];
     std::byte* to = s.payload.data() + s.used;
     std::memcpy(to, &e, sizeof(e));
     fill(to + sizeof(e));
@@ -74,51 +76,55 @@ Engine::Core::Packed Engine::Core::pack_entry(Operation& op, Rank rank, const wi
     add_part(s, op, nullptr, 0);
     send_due_inside(peer);
   }
-  leave(rank);
+  leave_gate(rank);
   return fits;
 }
 
-Engine::Core::Packed Engine::Core::pack_read(Operation& op, RemoteAddr at, std::byte* to, std::uint32_t bytes) noexcept {
+Engine::Core::PackResult Engine::Core::add_read(Operation& op, RemoteAddr at, std::byte* to, std::uint32_t bytes) noexcept {
   Peer& peer = peers_[raw(at.rank)];
-  if (!peer.gate.enter()) return Packed::again;
-  const Packed fits = room(peer, at.rank, Shipment::Kind::read, sizeof(wire::Entry), wire::padded(bytes));
-  if (fits == Packed::yes) {
-    Shipment& s = *peer.open[kind_index(Shipment::Kind::read)];
-    const wire::Entry e{.offset = at.offset, .bytes = bytes, .region = static_cast<std::uint8_t>(raw(at.region)), .what = wire::What::write, .element = {}};
+  if (!peer.gate.enter()) return PackResult::again;
+  const PackResult fits = room(peer, at.rank, Pack::Kind::read, sizeof(wire::Entry), wire::padded(bytes));
+  if (fits == PackResult::added) {
+    Pack& s = *peer.open[kind_index(Pack::Kind::read)];
+    const wire::Entry e{.offset = at.offset, .bytes = bytes, .region = static_cast<std::uint8_t>(raw(at.region)), .kind = wire::EntryKind::write, .element = {}};
     std::memcpy(s.payload.data() + s.used, &e, sizeof(e));
     s.used += sizeof(e);
     s.answer_bytes += narrow(wire::padded(bytes));
     add_part(s, op, to, bytes);
     send_due_inside(peer);
   }
-  leave(at.rank);
+  leave_gate(at.rank);
   return fits;
 }
 
-/// Inside the gate: an open shipment with so much room, or why there is none.
-Engine::Core::Packed Engine::Core::room(Peer& peer, Rank rank, Shipment::Kind kind, std::size_t bytes, std::size_t answer_bytes) noexcept {
-  Shipment*& open = peer.open[kind_index(kind)];
+/// Inside the gate: an open pack with so much room, or why there is none.
+Engine::Core::PackResult Engine::Core::room(Peer& peer, Rank rank, Pack::Kind kind, std::size_t bytes, std::size_t answer_bytes) noexcept {
+  Pack*& open = peer.open[kind_index(kind)];
   if (open != nullptr && (open->used + bytes > kMaxPayload || open->answer_bytes + answer_bytes > kMaxPayload)) {
-    // relaxed: who retires the one under way comes through the gate after us, or has been there.
-    if (kind == Shipment::Kind::read && peer.under_way[kind_index(kind)].load(std::memory_order_relaxed) != 0) return Packed::blocked;
-    if (!send_open(peer, kind)) return Packed::again;
+    // relaxed: the thread that retires the outstanding pack enters the gate after us, or has entered it
+    // before.
+    if (kind == Pack::Kind::read && peer.outstanding[kind_index(kind)].load(std::memory_order_relaxed) != 0) {
+      return PackResult::blocked;
+    }
+    if (!send_open(peer, kind)) return PackResult::again;
   }
-  if (open != nullptr) return Packed::yes;
-  const std::uint32_t index = free_shipments_.take();
-  if (index == kNoRecord) return Packed::blocked;
-  Shipment& s = shipments_[index];
+  if (open != nullptr) return PackResult::added;
+  const std::uint32_t index = free_packs_.take();
+  if (index == kNoRecord) return PackResult::blocked;
+  Pack& s = packs_[index];
   s.kind = kind;
   s.peer = rank;
   s.parts = 0;
-  s.used = kind == Shipment::Kind::read ? sizeof(wire::ReadPackHead) : 0;
+  s.used = kind == Pack::Kind::read ? sizeof(wire::ReadPackHead) : 0;
   s.answer_bytes = sizeof(wire::ReadDataHead);
-  s.answered = kind == Shipment::Kind::read ? &Core::read_answered : &Core::write_answered;
-  s.state.store(std::uint64_t{++s.stamp} << Shipment::kStampShift, std::memory_order_relaxed);   // relaxed: published by the request
+  s.answered = kind == Pack::Kind::read ? &Core::read_answered : &Core::write_answered;
+  // relaxed: published by the request.
+  s.state.store(std::uint64_t{++s.stamp} << Pack::kStampShift, std::memory_order_relaxed);
   open = &s;
-  return Packed::yes;
+  return PackResult::added;
 }
 
-void Engine::Core::add_part(Shipment& s, const Operation& op, std::byte* to, std::uint32_t bytes) noexcept {
+void Engine::Core::add_part(Pack& s, const Operation& op, std::byte* to, std::uint32_t bytes) noexcept {
   if (to == nullptr && s.parts != 0 && s.part[s.parts - 1].operation == op.index) {
     ++s.part[s.parts - 1].pieces;
     return;
@@ -127,19 +133,20 @@ void Engine::Core::add_part(Shipment& s, const Operation& op, std::byte* to, std
 }
 
 /// Inside the gate. False: the transport is full, and the hook will try again.
-bool Engine::Core::send_open(Peer& peer, Shipment::Kind kind) noexcept {
-  Shipment& s = *peer.open[kind_index(kind)];
-  if (kind == Shipment::Kind::read) {
-    const wire::ReadPackHead head{.shipment = s.index, .stamp = s.stamp, .answer_bytes = s.answer_bytes};
+bool Engine::Core::send_open(Peer& peer, Pack::Kind kind) noexcept {
+  Pack& s = *peer.open[kind_index(kind)];
+  if (kind == Pack::Kind::read) {
+    const wire::ReadPackHead head{.pack = s.index, .stamp = s.stamp, .answer_bytes = s.answer_bytes};
     std::memcpy(s.payload.data(), &head, sizeof(head));
   }
   const std::uint32_t before = activity();
-  peer.under_way[kind_index(kind)].fetch_add(1, std::memory_order_relaxed);   // relaxed: the gate orders it. Before its answer can come.
-  const HandlerId handler = kind == Shipment::Kind::read ? wire::kReadPack : wire::kPack;
+  // relaxed: the gate orders it. Before its answer can come.
+  peer.outstanding[kind_index(kind)].fetch_add(1, std::memory_order_relaxed);
+  const HandlerId handler = kind == Pack::Kind::read ? wire::kReadPack : wire::kPack;
   if (transport_.request(s.peer, handler, {s.payload.data(), s.used}, s.reply) == Post::again) {
-    // release: as in retire(). Others under way: an answer will make somebody send this.
-    if (peer.under_way[kind_index(kind)].fetch_sub(1, std::memory_order_release) != 1) return false;
-    unsent_.store(true, std::memory_order_seq_cst);   // seq_cst: before the ring, whose hearer looks for it
+    // release: as in retire(). If others are outstanding, the thread that takes their answer sends this pack.
+    if (peer.outstanding[kind_index(kind)].fetch_sub(1, std::memory_order_release) != 1) return false;
+    unsent_.store(true, std::memory_order_seq_cst);   // seq_cst: before ring(); the woken thread reads it
     ring();
     return false;
   }
@@ -150,18 +157,20 @@ bool Engine::Core::send_open(Peer& peer, Shipment::Kind kind) noexcept {
 
 bool Engine::Core::send_due_inside(Peer& peer) noexcept {
   bool sent = false;
-  for (const auto kind : {Shipment::Kind::write, Shipment::Kind::read}) {
-    // relaxed: who brings it to 0 enters the gate afterwards, or makes us look again as we leave.
-    if (peer.open[kind_index(kind)] != nullptr && peer.under_way[kind_index(kind)].load(std::memory_order_relaxed) == 0) sent |= send_open(peer, kind);
+  for (const auto kind : {Pack::Kind::write, Pack::Kind::read}) {
+    // relaxed: the thread that brings it to 0 enters the gate afterwards, or makes us look again as we leave.
+    if (peer.open[kind_index(kind)] == nullptr) continue;
+    if (peer.outstanding[kind_index(kind)].load(std::memory_order_relaxed) == 0) sent |= send_open(peer, kind);
   }
   return sent;
 }
 
-/// Leaves the gate; who was turned away meanwhile may have come to send.
-void Engine::Core::leave(Rank rank) noexcept {
+/// Leaves the gate. A thread that failed to enter meanwhile may have come to send: then looks again on its
+/// behalf.
+void Engine::Core::leave_gate(Rank rank) noexcept {
   Peer& peer = peers_[raw(rank)];
   while (peer.gate.leave()) {
-    if (!peer.gate.enter()) return;   // it is the other's turn to look again
+    if (!peer.gate.enter()) return;   // the thread that entered looks
     send_due_inside(peer);
   }
 }
@@ -170,65 +179,69 @@ bool Engine::Core::send_due(Rank rank) noexcept {
   Peer& peer = peers_[raw(rank)];
   if (!peer.gate.enter()) return false;
   const bool sent = send_due_inside(peer);
-  leave(rank);
+  leave_gate(rank);
   return sent;
 }
 
 bool Engine::Core::send_unsent() noexcept {
-  unsent_.store(false, std::memory_order_seq_cst);   // before we look: who fails after this sets it anew
+  // before the look: a thread that fails after this sets it again
+  unsent_.store(false, std::memory_order_seq_cst);
   bool any = false;
   for (std::uint32_t r = 0; r < engine_.ranks_; ++r) any |= send_due(Rank{r});
   return any;
 }
 
-void Engine::Core::finish_parts(Shipment& s, Status status) noexcept {
+void Engine::Core::finish_parts(Pack& s, Status status) noexcept {
   for (std::uint32_t i = 0; i < s.parts; ++i) finish(operations_[s.part[i].operation], s.part[i].pieces, status);
 }
 
-void Engine::Core::retire(Shipment& s) noexcept {
+void Engine::Core::retire(Pack& s) noexcept {
   const Rank rank = s.peer;
   Peer& peer = peers_[raw(rank)];
   const std::size_t kind = kind_index(s.kind);
-  free_shipments_.put(s.index);
-  peer.under_way[kind].fetch_sub(1, std::memory_order_release);   // release: pairs with the gate, entered or turned away from below
+  free_packs_.put(s.index);
+  // release: pairs with the gate, whether send_due() enters it or fails to.
+  peer.outstanding[kind].fetch_sub(1, std::memory_order_release);
   send_due(rank);
-  released();
+  announce_release();
 }
 
-void Engine::Core::write_answered(Core& core, Awaiting& request, std::uint64_t, Status status) noexcept {
-  auto& s = static_cast<Shipment&>(request);
+void Engine::Core::write_answered(Core& core, OutstandingRequest& request, std::uint64_t, Status status) noexcept {
+  auto& s = static_cast<Pack&>(request);
   core.finish_parts(s, status);
   core.retire(s);
 }
 
-/// The answer may overtake the data, and the peer may be lost between the two. Data first: retired here; else by the hook (settle_reads), once there is data
-/// or none will come.
-void Engine::Core::read_answered(Core& core, Awaiting& request, std::uint64_t, Status status) noexcept {
-  auto& s = static_cast<Shipment&>(request);
-  // acq_rel, here and in on_read_data(): whoever comes second sees what the first did.
-  s.state.fetch_or(Shipment::kAnswered, std::memory_order_acq_rel);
+/// The answer may overtake the data, and the peer may be lost between the two. If the data came first the
+/// pack is retired here; else by the hook (settle_reads), once there is data or none will come.
+void Engine::Core::read_answered(Core& core, OutstandingRequest& request, std::uint64_t, Status status) noexcept {
+  auto& s = static_cast<Pack&>(request);
+  // acq_rel, here and in on_read_data(): the second of the two sees what the first did.
+  s.state.fetch_or(Pack::kAnswered, std::memory_order_acq_rel);
   if (core.settle_read(s, status != Status::ok)) return;
-  core.answered_reads_.push(&s);   // move_on() looks at it after us
+  core.answered_reads_.push(&s);   // advance() looks at it after this
 }
 
-/// Its answer has come, or never will. True: it was retired; lost: without its data, if need be.
-bool Engine::Core::settle_read(Shipment& s, bool lost) noexcept {
-  if ((s.state.load(std::memory_order_acquire) & Shipment::kDelivered) == 0) {   // acquire: what was delivered
-    if (!lost || !claim(s, s.stamp)) return false;                               // under way, or being copied
-    finish_parts(s, Status::peer_lost);                                          // no data will be taken any more
+/// The answer has come, or never will. True: the pack was retired. lost: retire it without its data, if need
+/// be.
+bool Engine::Core::settle_read(Pack& s, bool lost) noexcept {
+  if ((s.state.load(std::memory_order_acquire) & Pack::kDelivered) == 0) {   // acquire: what was delivered
+    if (!lost || !claim(s, s.stamp)) return false;   // not there yet, or being copied
+    finish_parts(s, Status::peer_lost);              // no data will be taken any more
   }
   retire(s);
   return true;
 }
 
-/// Those whose answer came before their data. Who delivers and sees the answer rings the doorbell afterwards, and so does the loss of a peer: what we missed is
-/// seen by who hears that; unless it found the list in our hands, hence our own ring.
+/// Settles the packs whose answer came before their data. The thread that delivers data and sees the answer
+/// rings the doorbell afterwards, and so does the loss of a peer: a woken thread sees what this one missed.
+/// But it may have found the list empty while this thread held it; hence the ring at the end.
 bool Engine::Core::settle_reads() noexcept {
   const std::uint32_t before = activity();
   bool any = false, kept = false;
-  for (Awaiting* read = answered_reads_.take_all(); read != nullptr;) {
-    Awaiting* next = read->next;
-    auto& s = static_cast<Shipment&>(*read);
+  for (OutstandingRequest* read = answered_reads_.take_all(); read != nullptr;) {
+    OutstandingRequest* next = read->next;
+    auto& s = static_cast<Pack&>(*read);
     if (settle_read(s, transport_.lost(s.peer))) {
       any = true;
     } else {
@@ -241,12 +254,13 @@ bool Engine::Core::settle_reads() noexcept {
   return any;
 }
 
-/// True: the parts are ours to finish. False: somebody else's, or those of another use.
-bool Engine::Core::claim(Shipment& s, std::uint32_t stamp) noexcept {
+/// True: this thread finishes the parts. False: another one does, or the data is for an earlier use of the
+/// record.
+bool Engine::Core::claim(Pack& s, std::uint32_t stamp) noexcept {
   std::uint64_t state = s.state.load(std::memory_order_relaxed);   // relaxed: the compare-swap checks it
-  while (state >> Shipment::kStampShift == stamp && (state & Shipment::kClaimed) == 0) {
+  while (state >> Pack::kStampShift == stamp && (state & Pack::kClaimed) == 0) {
     // acquire: the parts. release: as in read_answered().
-    if (s.state.compare_exchange_weak(state, state | Shipment::kClaimed, std::memory_order_acq_rel, std::memory_order_relaxed)) return true;
+    if (s.state.compare_exchange_weak(state, state | Pack::kClaimed, std::memory_order_acq_rel, std::memory_order_relaxed)) return true;
   }
   return false;
 }
@@ -255,9 +269,9 @@ void Engine::Core::on_read_data(void* context, const Message& m) noexcept {
   Core& core = *static_cast<Core*>(context);
   wire::ReadDataHead head;
   std::memcpy(&head, m.payload.data(), sizeof(head));
-  KASANE_CHECK_OP(head.shipment, <, core.shipments_count_);
-  Shipment& s = core.shipments_[head.shipment];
-  if (!claim(s, head.stamp)) return;   // given up, since the peer was called lost, and perhaps in use again
+  KASANE_CHECK_OP(head.pack, <, core.packs_count_);
+  Pack& s = core.packs_[head.pack];
+  if (!claim(s, head.stamp)) return;   // given up when the peer was called lost; perhaps in use again
   KASANE_CHECK_OP(raw(m.from), ==, raw(s.peer));
   const std::byte* data = m.payload.data() + sizeof(head);
   for (std::uint32_t i = 0; i < s.parts; ++i) {
@@ -265,8 +279,8 @@ void Engine::Core::on_read_data(void* context, const Message& m) noexcept {
     data += wire::padded(s.part[i].bytes);
   }
   core.finish_parts(s, Status::ok);
-  // It is retired by who has the answer, or will have it.
-  if ((s.state.fetch_or(Shipment::kDelivered, std::memory_order_acq_rel) & Shipment::kAnswered) != 0) core.ring();
+  // The thread that takes the answer retires it.
+  if ((s.state.fetch_or(Pack::kDelivered, std::memory_order_acq_rel) & Pack::kAnswered) != 0) core.ring();
 }
 
 }  // namespace kasane::comm

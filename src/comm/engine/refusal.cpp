@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks, and the words for what they found.
+// The checks, and the texts of their refusals.
 #include "comm/engine/refusal.h"
 
 #include <bit>
@@ -16,7 +16,8 @@ struct Refusal {
   std::uint64_t a = 0, b = 0, c = 0, d = 0;
 };
 
-// Through a call that is never inlined: a user-level thread may go on in another thread, and must not use an address it computed before.
+// Through a call that is never inlined: a user-level thread may continue on another OS thread, and must not
+// use an address that it computed on the first.
 [[gnu::noinline]] Refusal& last_refusal() noexcept {
   thread_local Refusal refusal;
   return refusal;
@@ -27,7 +28,7 @@ bool refuse(Why why, std::uint64_t a = 0, std::uint64_t b = 0, std::uint64_t c =
   return false;
 }
 
-bool right_place(const Bounds& bounds, RegionId region, std::uint64_t offset, std::uint64_t bytes) noexcept {
+bool valid_place(const Bounds& bounds, RegionId region, std::uint64_t offset, std::uint64_t bytes) noexcept {
   if (region == kLockRegion) return refuse(Why::own_region, raw(region));
   const std::uint64_t size = raw(region) < kMaxRegions ? bounds.region_bytes(bounds.engine, region) : 0;
   if (size == 0) return refuse(Why::region, raw(region));
@@ -64,27 +65,27 @@ std::string text_of(const Refusal& r) {
 
 }  // namespace
 
-bool right_rank(const Bounds& bounds, Rank rank) noexcept { return raw(rank) < bounds.ranks || refuse(Why::rank, raw(rank), bounds.ranks); }
+bool valid_rank(const Bounds& bounds, Rank rank) noexcept { return raw(rank) < bounds.ranks || refuse(Why::rank, raw(rank), bounds.ranks); }
 
-bool right_range(const Bounds& bounds, RemoteAddr at, std::uint64_t bytes) noexcept {
-  return right_rank(bounds, at.rank) && right_place(bounds, at.region, at.offset, bytes);
+bool valid_range(const Bounds& bounds, RemoteAddr at, std::uint64_t bytes) noexcept {
+  return valid_rank(bounds, at.rank) && valid_place(bounds, at.region, at.offset, bytes);
 }
 
-bool right_range(const Bounds& bounds, LocalAddr at, std::uint64_t bytes) noexcept {
-  if (at.region != kPrivateMemory) return right_place(bounds, at.region, at.offset, bytes);
+bool valid_range(const Bounds& bounds, LocalAddr at, std::uint64_t bytes) noexcept {
+  if (at.region != kPrivateMemory) return valid_place(bounds, at.region, at.offset, bytes);
   return bytes == 0 || at.offset != 0 || refuse(Why::address, at.offset, bytes);
 }
 
-bool right_alignment(std::uint64_t offset, std::uint64_t alignment) noexcept {
+bool valid_alignment(std::uint64_t offset, std::uint64_t alignment) noexcept {
   if (alignment != 4 && alignment != 8) return refuse(Why::width, alignment);
   return offset % alignment == 0 || refuse(Why::alignment, offset, alignment);
 }
 
-bool right_shape(const Strides& s, std::uint64_t* remote_span, std::uint64_t* local_span) noexcept {
+bool valid_shape(const Strides& s, std::uint64_t* remote_span, std::uint64_t* local_span) noexcept {
   if (s.dimensions == 0 || s.dimensions > kMaxDimensions) return refuse(Why::dimensions, s.dimensions);
   *remote_span = *local_span = 0;
   for (std::uint32_t d = 0; d < s.dimensions; ++d) {
-    if (s.count[d] == 0) return true;   // nothing at all
+    if (s.count[d] == 0) return true;   // an empty shape
   }
   *remote_span = *local_span = s.count[0];
   std::uint64_t pieces = 1;
@@ -97,24 +98,24 @@ bool right_shape(const Strides& s, std::uint64_t* remote_span, std::uint64_t* lo
   return true;
 }
 
-bool right_message(const Bounds& bounds, Rank to, HandlerId handler, std::uint64_t bytes, std::uint64_t most) noexcept {
-  if (!right_rank(bounds, to)) return false;
+bool valid_message(const Bounds& bounds, Rank to, HandlerId handler, std::uint64_t bytes, std::uint64_t most) noexcept {
+  if (!valid_rank(bounds, to)) return false;
   if (raw(handler) >= kFirstEngineHandler) return refuse(Why::handler, raw(handler));
   return bytes <= most || refuse(Why::payload, bytes, most);
 }
 
-bool right_elements(const AccumulateParams& p) noexcept {
+bool valid_elements(const AccumulateParams& p) noexcept {
   const std::uint64_t element = element_bytes(p.element);
   const bool complex = p.element == Element::complex64 || p.element == Element::complex128;
   const std::uint64_t part = complex ? element / 2 : element;
-  if (!right_alignment(p.to.offset, part) || !right_alignment(p.from.offset, part)) return false;
+  if (!valid_alignment(p.to.offset, part) || !valid_alignment(p.from.offset, part)) return false;
   const bool whole = p.element == Element::int32 || p.element == Element::int64;
   const double scale = p.scale.real();
-  // 2^63, exactly. Written so that what is no number is refused too.
+  // 2^63, exactly. Written so that NaN is refused, too.
   if (whole && !(scale >= -0x1p63 && scale < 0x1p63)) return refuse(Why::scale, std::bit_cast<std::uint64_t>(scale));
   if (p.shape.count[0] % element != 0) return refuse(Why::element, p.shape.count[0], element);
   for (std::uint32_t d = 1; d < p.shape.dimensions; ++d) {
-    if (!right_alignment(p.shape.remote_stride[d - 1], part) || !right_alignment(p.shape.local_stride[d - 1], part)) return false;
+    if (!valid_alignment(p.shape.remote_stride[d - 1], part) || !valid_alignment(p.shape.local_stride[d - 1], part)) return false;
   }
   return true;
 }

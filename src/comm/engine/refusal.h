@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the arguments of operations before anything is sent, and remembers for explain_refusal() what was wrong: as plain numbers, since refusing must not
-// allocate; the text is made when somebody asks.
-// Thread safety: what is remembered is each thread's own.
+// Checks the arguments of operations before anything is sent, and records for explain_refusal() what was
+// wrong: as plain numbers, since a refusal must not allocate; explain_refusal() makes the text. Thread
+// safety: the record is thread-local.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace kasane::comm {
 
-/// What the checks know of the job.
+/// The facts that the checks need.
 struct Bounds {
   std::uint32_t ranks;
   /// Bytes of a region (the same on all ranks), 0: not attached.
@@ -19,16 +19,16 @@ struct Bounds {
   const void* engine;
 };
 
-/// Each says whether the arguments are right; if not it has remembered why.
-[[nodiscard]] bool right_rank(const Bounds&, Rank) noexcept;
-[[nodiscard]] bool right_range(const Bounds&, RemoteAddr, std::uint64_t bytes) noexcept;
-[[nodiscard]] bool right_range(const Bounds&, LocalAddr, std::uint64_t bytes) noexcept;
-[[nodiscard]] bool right_alignment(std::uint64_t offset, std::uint64_t alignment) noexcept;
+/// Each returns whether the arguments are valid; if not it has recorded why.
+[[nodiscard]] bool valid_rank(const Bounds&, Rank) noexcept;
+[[nodiscard]] bool valid_range(const Bounds&, RemoteAddr, std::uint64_t bytes) noexcept;
+[[nodiscard]] bool valid_range(const Bounds&, LocalAddr, std::uint64_t bytes) noexcept;
+[[nodiscard]] bool valid_alignment(std::uint64_t offset, std::uint64_t alignment) noexcept;
 /// Sets the bytes that a patch spans on either side, from its first to its last.
-[[nodiscard]] bool right_shape(const Strides&, std::uint64_t* remote_span, std::uint64_t* local_span) noexcept;
-[[nodiscard]] bool right_message(const Bounds&, Rank, HandlerId, std::uint64_t bytes, std::uint64_t most) noexcept;
+[[nodiscard]] bool valid_shape(const Strides&, std::uint64_t* remote_span, std::uint64_t* local_span) noexcept;
+[[nodiscard]] bool valid_message(const Bounds&, Rank, HandlerId, std::uint64_t bytes, std::uint64_t most) noexcept;
 /// Accumulate: rows and strides in whole parts, both ends aligned; an integer's scale within 64 bits.
-[[nodiscard]] bool right_elements(const AccumulateParams&) noexcept;
+[[nodiscard]] bool valid_elements(const AccumulateParams&) noexcept;
 
 [[nodiscard]] const std::string& refusal_text() noexcept;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this rank does for others: applies their packs, sends what their read packs ask for, copies for third parties. Handlers never wait: what the transport
-// does not take at once lies in the place reserved for that rank (ReadService, CopyService) until the hook has sent it; the other rank sends the next only after
-// our answer, so the place is always free and nothing is dropped.
+// What this rank does for others: applies their packs, sends what their read packs ask for, copies for third
+// parties. Handlers never wait. An answer that the transport does not take at once lies in the place reserved
+// for that rank (ReadService, CopyService) until the hook has sent it. The other rank sends its next request
+// only after the answer, so the place is always free and nothing is dropped.
 #include <cstring>
 
 #include "base/assert.h"
@@ -16,7 +17,7 @@ void Engine::Core::set_handlers() noexcept {
   transport_.set_handler(wire::kCopy, &Core::on_copy, this);
 }
 
-// ---- packs of writes ---------------------------------------------------------------------------------------------
+// ---- packs of writes --------------------------------------------------------------------------------------
 
 void Engine::Core::on_pack(void* context, const Message& m) noexcept {
   Core& core = *static_cast<Core*>(context);
@@ -29,31 +30,32 @@ void Engine::Core::on_pack(void* context, const Message& m) noexcept {
     at += sizeof(e);
     core.apply(e, at);
     at += wire::padded(e.bytes);
-    notifies |= e.what == wire::What::flag;
+    notifies |= e.kind == wire::EntryKind::flag;
   }
-  // Sending an answer takes a few microseconds over TCP, and the thread that makes progress may be the one that waits for the flag: let it look first, and
-  // post what it has to say. The next progress() answers, of this thread or of one that the ring wakes.
-  const std::uint32_t index = notifies ? core.free_late_answers_.take() : kNoRecord;
+  // Sending an answer takes a few microseconds over TCP, and the thread that makes progress may be the one
+  // that waits for the flag: let it look, and post its next operation, first. The next progress() answers, of
+  // this thread or of one that ring() wakes.
+  const std::uint32_t index = notifies ? core.free_deferred_replies_.take() : kNoRecord;
   if (index == kNoRecord) return core.transport_.reply(m.token, 0);
-  LateAnswer& late = core.late_answers_[index];
+  DeferredReply& late = core.deferred_replies_[index];
   late.token = m.token;
-  core.new_late_answers_.push(&late);
+  core.new_deferred_replies_.push(&late);
   core.ring();
 }
 
-/// Those of the progress() before; those of this one have to wait.
-bool Engine::Core::give_late_answers() noexcept {
+/// Sends the replies deferred in earlier calls of progress(); those of this call become due.
+bool Engine::Core::send_deferred_replies() noexcept {
   bool any = false;
-  for (LateAnswer* late = due_late_answers_.take_all(); late != nullptr; any = true) {
-    LateAnswer* next = late->next;
+  for (DeferredReply* late = due_deferred_replies_.take_all(); late != nullptr; any = true) {
+    DeferredReply* next = late->next;
     const ReplyToken token = late->token;
-    free_late_answers_.put(late->index);
+    free_deferred_replies_.put(late->index);
     transport_.reply(token, 0);
     late = next;
   }
-  for (LateAnswer* late = new_late_answers_.take_all(); late != nullptr; any = true) {
-    LateAnswer* next = late->next;
-    due_late_answers_.push(late);
+  for (DeferredReply* late = new_deferred_replies_.take_all(); late != nullptr; any = true) {
+    DeferredReply* next = late->next;
+    due_deferred_replies_.push(late);
     late = next;
   }
   return any;
@@ -62,20 +64,21 @@ bool Engine::Core::give_late_answers() noexcept {
 void Engine::Core::apply(const wire::Entry& e, const std::byte* data) noexcept {
   const LocalAddr place{RegionId{e.region}, e.offset};
   std::byte* to = engine_.registered_at(place, e.bytes);
-  KASANE_CHECK(to != nullptr, "a pack writes beyond its region");   // the sender checked: our bug
-  switch (e.what) {
-    case wire::What::write: return copy_out(to, data, e.bytes);
-    case wire::What::flag: {
+  // the sender checked: an error in the engine
+  KASANE_CHECK(to != nullptr, "a pack writes beyond its region");
+  switch (e.kind) {
+    case wire::EntryKind::write: return copy_out(to, data, e.bytes);
+    case wire::EntryKind::flag: {
       std::uint64_t value;
       std::memcpy(&value, data, sizeof(value));
-      // release: who acquires the flag sees the bytes, which came before it in this pack.
+      // release: a thread that acquires the flag sees the bytes, which came before it in this pack.
       return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(to)).store(value, std::memory_order_release);
     }
-    case wire::What::accumulate: return accumulate(e.element, {1.0, 0.0}, to, data, e.bytes, locks_of(engine_.me_), place.region, place.offset);
+    case wire::EntryKind::accumulate: return accumulate(e.element, {1.0, 0.0}, to, data, e.bytes, locks_of(engine_.me_), place.region, place.offset);
   }
 }
 
-// ---- packs of reads ----------------------------------------------------------------------------------------------
+// ---- packs of reads ---------------------------------------------------------------------------------------
 
 void Engine::Core::on_read_pack(void* context, const Message& m) noexcept {
   Core& core = *static_cast<Core*>(context);
@@ -85,7 +88,7 @@ void Engine::Core::on_read_pack(void* context, const Message& m) noexcept {
   wire::ReadPackHead head;
   std::memcpy(&head, m.payload.data(), sizeof(head));
   auto* out = reinterpret_cast<std::byte*>(s.data.data());
-  const wire::ReadDataHead data_head{.shipment = head.shipment, .stamp = head.stamp};
+  const wire::ReadDataHead data_head{.pack = head.pack, .stamp = head.stamp};
   std::memcpy(out, &data_head, sizeof(data_head));
   std::size_t used = sizeof(data_head);
   for (std::size_t at = sizeof(head); at < m.payload.size(); at += sizeof(wire::Entry)) {
@@ -108,17 +111,17 @@ bool Engine::Core::serve(ReadService& s) noexcept {
   const Rank to = s.token.requester;
   if (transport_.send(to, wire::kReadData, {reinterpret_cast<const std::byte*>(s.data.data()), s.bytes}) == Post::again) return false;
   const ReplyToken token = s.token;
-  transport_.reply(token, 0);   // from here on the place may be taken again
+  transport_.reply(token, 0);   // from here on the requester may use the place again
   return true;
 }
 
-// ---- third-party copy --------------------------------------------------------------------------------------------
+// ---- third-party copy -------------------------------------------------------------------------------------
 
 void Engine::Core::on_copy(void* context, const Message& m) noexcept {
   Core& core = *static_cast<Core*>(context);
   CopyService& s = core.copy_services_[raw(m.from)];
-  KASANE_CHECK_OP(m.payload.size(), ==, sizeof(s.order));
-  std::memcpy(&s.order, m.payload.data(), sizeof(s.order));
+  KASANE_CHECK_OP(m.payload.size(), ==, sizeof(s.request));
+  std::memcpy(&s.request, m.payload.data(), sizeof(s.request));
   s.token = m.token;
   if (core.serve(s)) return;
   core.deferred_copies_.push(&s);
@@ -127,7 +130,7 @@ void Engine::Core::on_copy(void* context, const Message& m) noexcept {
 
 /// False: the transport is full. Else the answer was sent, or copied() will send it.
 bool Engine::Core::serve(CopyService& s) noexcept {
-  const wire::CopyOrder& o = s.order;
+  const wire::CopyRequest& o = s.request;
   const std::byte* from = engine_.registered_at({RegionId{o.from_region}, o.from_offset}, o.bytes);
   KASANE_CHECK(from != nullptr, "a copy from beyond its region");
   const RemoteAddr to{Rank{o.to_rank}, RegionId{o.to_region}, o.to_offset};

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint64_t kMaxRanks = 1024;
 
-/// In every rank of a job of our own launcher; the supervisor never returns from here.
+/// Returns in every rank that it forks; in the supervisor it never returns.
 Result<Job> fork_ranks(std::uint32_t ranks, bool tag_output) {
   auto job = create_job(ranks, shm::job_bytes(ranks));
   KASANE_TRY(job);
@@ -29,10 +29,10 @@ Result<Job> fork_ranks(std::uint32_t ranks, bool tag_output) {
   KASANE_TRY(supervisor);
   const auto rank = supervisor->fork_ranks();
   KASANE_TRY(rank);
-  // _exit: what was registered for exit() belongs to the program, which runs in the ranks.
+  // _exit: handlers registered for exit() belong to the program, which runs in the ranks.
   if (*rank == kNoRank) ::_exit(supervisor->run());
   job->rank = *rank;
-  // An exit of a rank is orderly from here on: there is no runtime that could say when main has ended.
+  // From here on an exit of a rank is orderly: no runtime reports when main has ended.
   supervisor->status().of(*rank).phase.store(Phase::ended);
   set_process_rank(*rank);
   ::setenv("KASANE_RANKS", "1", 1);   // programs that a rank starts are jobs of their own

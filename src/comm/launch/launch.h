@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins the job for a program that uses comm alone (no global address space, no moving threads). One call at the beginning of main:
+// Joins the job for a program that uses comm alone (no global address space, no moving threads). One call at
+// the beginning of main:
 //
-//   auto session = comm::launch();                    // KASANE_RANKS, KASANE_TRANSPORT, KASANE_MPI, as kasane run sets them
-//   if (!session) …                                   // says what is wrong
+//   auto session = comm::launch();                    // options: the variables that kasane run sets
+//   if (!session) …                                   // session.error() says what is wrong
 //   (*session)->transport().rank();                   // from here on every rank runs main
 //
-//   under kasane run -n N    forks N ranks here; the calling process stays behind as their supervisor and exits with the job's status
-//   under mpirun             joins the ranks that it started
+//   under kasane run -n N    forks N ranks here; the calling process becomes their supervisor and exits with
+//                            the job's status
+//   under mpirun             joins the ranks that mpirun started
 //   neither                  one rank, this process
 //
-// Programs of the whole of Kasane (CMake target kasane::kasane) have no use for it: they become ranks before main.
+// Programs that use all of Kasane (CMake target kasane::kasane) do not need it: they become ranks before
+// main.
 // Thread safety: call it once, while the process has one thread.
 #pragma once
 
@@ -21,10 +24,10 @@
 
 namespace kasane::comm {
 
-/// In the program's own file: tells kasane run that this program knows how to become ranks.
+/// In the program's file: tells kasane run that this program becomes ranks by itself.
 [[gnu::used]] static constexpr char kStartMark[] = KASANE_START_MARK_HEAD KASANE_START_MARK_TAIL;
 
-/// Returns in every rank. The session's destructor ends the rank's part: all ranks reach it, then exit.
+/// Returns in every rank. All ranks destroy the session, then exit.
 Result<std::unique_ptr<Session>> launch();
 
 }  // namespace kasane::comm

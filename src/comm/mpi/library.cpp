@@ -135,7 +135,7 @@ class OverMpi final : public OutOfBand {
     const int code =
         library_.locked([&] { return library_.table().allgather(channel_, mine, bytes, all, counts.data(), offsets.data(), &request); });
     if (code != 0) return library_.failed(code, "allgather");
-    return library_.finish(request, "allgather", [this] { move_on(); });
+    return library_.finish(request, "allgather", [this] { progress_built(); });
   }
 
   Library& library_;
@@ -205,7 +205,7 @@ Result<std::shared_ptr<Library>> load(std::string_view which, int* argc, char***
   std::shared_ptr<Library> library(new Library(*table, ours && code == 0));
   claim_segments_of_open_mpi();
   if (folder) {
-    folder->vanish();
+    folder->remove_name();
     library->ucx_folder_.emplace(std::move(*folder));
   }
   if (code != 0) return library->failed(code, "MPI_Init_thread");

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that were answered `again`, kept in order for each peer until they can be issued: a peer that takes nothing holds up its own commands only.
+// Commands that were answered `again`, kept in order for each peer until they can be issued: a peer that
+// accepts nothing delays its own commands only.
 //
-//   blocked peers ──▶ peer 3: c7 → c9        each round tries the oldest of every peer, and goes on with a peer as long as it takes
+//   blocked peers ──▶ peer 3: c7 → c9        each round tries the oldest of every peer, then the peer's next
 //                 └─▶ peer 5: c8
 //
-// Bounded: capacity commands over all peers, allocated at the start; the executor looks at full() before it takes another one.
+// Bounded: capacity commands over all peers, allocated at the start; the executor checks full() before it
+// takes another one.
 //
-// Thread safety: none, it is the executor's own.
-// Invariants: a peer is in blocked_ exactly when it has commands; every slot is in the free list or in one peer's list.
+// Thread safety: none; only the executor uses it.
+// Invariants: a peer is in blocked_ exactly when it has commands; every slot is in the free list or in one
+// peer's list.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +36,9 @@ class HeldCommands {
   [[nodiscard]] bool full() const noexcept { return free_ == kNone; }
   [[nodiscard]] std::uint32_t held(Rank peer) const noexcept { return peers_[raw(peer)].count; }
 
-  /// Keeps command behind the others of its peer; the copy that will be retried. position: its place in the ring. Pre: !full().
+  /// Keeps command behind the others of its peer. Returns the copy that will be retried. position: its place
+  /// in the ring.
+  /// Pre: !full().
   Command& hold(const Command& command, std::uint64_t position) noexcept {
     const std::uint32_t slot = free_;
     free_ = slots_[slot].next;
@@ -49,8 +54,8 @@ class HeldCommands {
     return slots_[slot].command;
   }
 
-  /// issue(command) for the oldest of each peer, and on with the same peer while it says true, at most `turn` times. left(peer, held) after each peer.
-  /// True if anything was issued.
+  /// Calls issue(command) for the oldest of each peer, and for the next ones of that peer while it returns
+  /// true, at most `turn` times; then left(peer, held). True if anything was issued.
   template <class Issue, class Left>
   bool retry(std::uint32_t turn, const Issue& issue, const Left& left) noexcept {
     bool any = false;

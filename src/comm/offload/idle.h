@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the offloader's threads do nothing: they spin a little (what comes next usually comes soon), give the core away a few times, then sleep.
+// How the executor idles: it spins a little (the next command usually comes soon), yields the core a few
+// times, then sleeps.
 //
 //   look finds something ─▶ moved(): start again
-//   look finds nothing   ─▶ step(): spin … yield … sleep ─(woken, or a nap ended)─▶ look; nothing again ─▶ sleep at once
+//   look finds nothing   ─▶ step(): spin … yield … sleep ─(woken, nap ended)─▶ look; nothing: sleep at once
 //
-// nap(): the step into sleep of a thread that a ring and a bell can wake; docs/design/comm_offload.md has its table, and the tests run it under every
-// interleaving, which is why it is written over a Ring and a Bell of any kind.
+// nap() is the step into sleep of a thread that a ring and a bell can wake. docs/design/comm_offload.md has
+// its table. The tests run it under every interleaving; hence it is written over any type of Ring and Bell.
 // Thread safety: an object belongs to one thread.
 #pragma once
 
@@ -20,8 +21,9 @@ namespace kasane::comm::offload {
 
 inline constexpr std::int64_t kNoLimit = -1;
 
-/// Sleeps until the bell has rung since `seen` was read, or limit_ns passed; a push rings it. seen was read, and nothing found since, in this order.
-/// False: it did not sleep, because a producer has claimed a cell (look again).
+/// Sleeps until the bell has rung since `seen` was read, or limit_ns passed; a push rings it. The caller read
+/// seen first, and found nothing afterwards. False: it did not sleep, because a producer has claimed a cell
+/// (look again).
 template <class Ring, class Bell>
 bool nap(Ring& ring, Bell& bell, std::uint32_t seen, std::int64_t limit_ns) noexcept {
   if (!ring.announce_sleep()) return false;
@@ -34,7 +36,7 @@ class Idle {
  public:
   enum class Step : std::uint8_t { spin, yield, sleep };
 
-  /// alone: this process has one core, where spinning only keeps the other side from its work.
+  /// alone: this process may use one core only, where spinning keeps the other side from running.
   explicit Idle(bool alone) noexcept : spins_(alone ? 0 : kSpins) {}
 
   void moved() noexcept {
@@ -42,15 +44,15 @@ class Idle {
     nap_ns_ = kFirstNapNs;
   }
 
-  /// What the caller has to do about a look that found nothing; spinning and yielding are done already.
+  /// After a look that found nothing. Has spun or yielded already; on sleep the caller sleeps.
   Step step() noexcept {
     if (looks_ < spins_) {
       ++looks_;
       relax();
       return Step::spin;
     }
-    // On an idle core that is polling for the time of a round trip, at no cost to anybody; where others want the core, their turn takes longer than that, and
-    // the next look is the last before sleep.
+    // On an idle core this polls for the time of a round trip, at no cost to other threads. Where others want
+    // the core, their time slice takes longer than that, and the next look is the last before sleep.
     if (looks_ == spins_) yielding_since_ns_ = now_ns();
     if (looks_ < spins_ + kYields || now_ns() - yielding_since_ns_ < kYieldNs) {
       ++looks_;
@@ -60,7 +62,7 @@ class Idle {
     return Step::sleep;
   }
 
-  /// How long to sleep where something must be tried again that nobody announces: 50 µs, doubled up to 1 ms.
+  /// How long to sleep before a retry that no event announces: 50 µs, doubled up to 1 ms.
   [[nodiscard]] std::int64_t next_nap_ns() noexcept {
     const std::int64_t now = nap_ns_;
     nap_ns_ = std::min(nap_ns_ * 2, kLongestNapNs);

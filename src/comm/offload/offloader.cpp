@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of the offload engine: started, named, and ended.
+// The executor: its start and end, and its loop: run_once() (retry, take, poll), and rest() when that found
+// nothing.
 #include "comm/offload/offloader.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <time.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <string>
 #include <utility>
@@ -18,11 +18,11 @@
 namespace kasane::comm {
 namespace {
 
-using offload::Executor;
 using offload::Idle;
 
-// While it lives, the calling thread blocks the signals that are meant for the program; threads made meanwhile inherit that. Those that a thread raises by
-// what it does stay open: blocked, the kernel would end the process without the crash report.
+// While it lives, the calling thread blocks the signals that are meant for the program; threads made
+// meanwhile inherit the mask. Signals that a thread's own faults raise stay open: if they were blocked, the
+// kernel would end the process without the crash report.
 class BlockSignals {
  public:
   BlockSignals() noexcept {
@@ -44,93 +44,146 @@ bool one_core() noexcept {
   return ::sched_getaffinity(0, sizeof(cores), &cores) == 0 && CPU_COUNT(&cores) == 1;
 }
 
-void name_thread(const std::string& name) noexcept {
-  ::pthread_setname_np(::pthread_self(), name.c_str());
-  set_thread_role(name.c_str());
-}
-
-// Threads started one after the other have ids one after the other, so that they spread over the executors. Constant for an OS thread, whatever
-// user-level thread it runs.
-std::uint32_t thread_number() noexcept {
-  static thread_local std::uint32_t number = 0;
-  if (number == 0) [[unlikely]] number = static_cast<std::uint32_t>(::gettid());
-  return number;
-}
+/// The transport's messages doorbell as nap() wants it.
+struct MessagesBell {
+  Transport& transport;
+  void sleep(std::uint32_t seen, std::int64_t limit_ns) noexcept { transport.sleep(Doorbell::messages, seen, limit_ns); }
+};
 
 }  // namespace
 
-Result<std::unique_ptr<Offloader>> Offloader::start(Transport& transport, Issuer& issuer, const Options& options) {
-  if (options.executors == 0 || !std::has_single_bit(options.ring_commands) || options.ring_commands < 2) {
-    return fail(Errc::invalid_argument, "an offloader with " + std::to_string(options.executors) + " executors and rings of " +
-                                            std::to_string(options.ring_commands) + " commands: give at least 1, and a power of two from 2");
+// ---- start and end ----------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Offloader>> Offloader::start(Transport& transport, Issuer& issuer, std::uint32_t ring_commands) {
+  if (!std::has_single_bit(ring_commands) || ring_commands < 2) {
+    return fail(Errc::invalid_argument, "an offloader with a ring of " + std::to_string(ring_commands) +
+                                            " commands: give a power of two, at least 2");
   }
-  std::unique_ptr<Offloader> offloader(new Offloader(transport, issuer, options));
-  KASANE_TRY(offloader->start_threads(options.separate_completer));
+  std::unique_ptr<Offloader> offloader(new Offloader(transport, issuer, ring_commands));
+  KASANE_TRY(offloader->start_thread());
   return offloader;
 }
 
-Offloader::Offloader(Transport& transport, Issuer& issuer, const Options& options) : transport_(transport), alone_(one_core()) {
-  for (std::uint32_t i = 0; i < options.executors; ++i) {
-    const bool polls = i == 0 && !options.separate_completer;
-    executors_.push_back(std::make_unique<Executor>(transport, issuer, options.ring_commands, polls, alone_));
-  }
-}
+Offloader::Offloader(Transport& transport, Issuer& issuer, std::uint32_t ring_commands)
+    : ring_(ring_commands),
+      closed_(transport.ranks()),
+      transport_(transport),
+      issuer_(issuer),
+      held_(most_held(ring_commands, transport.ranks()), transport.ranks()) {}
 
-Result<void> Offloader::start_threads(bool separate_completer) {
+Result<void> Offloader::start_thread() {
   const BlockSignals blocked;
-  // At an error the destructor ends those that were started.
-  for (std::size_t i = 0; i < executors_.size(); ++i) {
-    auto thread = topo::start_thread("the threads that issue operations (KASANE_ISSUE=offload)", [this, i] {
-      name_thread("offload " + std::to_string(i));
-      executors_[i]->run(stop_);
-    });
-    KASANE_TRY(thread);
-    threads_.push_back(std::move(*thread));
-  }
-  if (!separate_completer) return {};
-  auto thread = topo::start_thread("the thread that completes operations (KASANE_ISSUE=offload)", [this] {
-    name_thread("completer");
-    complete();
+  auto thread = topo::start_thread("the thread that issues operations (KASANE_ISSUE=offload)", [this] {
+    ::pthread_setname_np(::pthread_self(), "offload");
+    set_thread_role("offload");
+    run();
   });
   KASANE_TRY(thread);
-  threads_.push_back(std::move(*thread));
+  thread_ = std::move(*thread);
   return {};
 }
 
 Offloader::~Offloader() {
-  // release: pushes before this call are seen by the executor that sees stop, and taken. It ends once nothing is left.
+  if (!thread_.joinable()) return;
+  // release: the executor sees the pushes before this call once it sees stop. It ends when nothing is left.
   stop_.store(true, std::memory_order_release);
-  // After stop: whoever read its doorbell before does not sleep, or is woken. Ring the transport's for whoever polls.
-  for (const auto& executor : executors_) executor->wake();
-  transport_.wake(transport_.rank(), Doorbell::messages);
-  for (std::thread& thread : threads_) thread.join();
+  wake();   // after stop: an executor that read its doorbell before does not sleep, or is woken
+  thread_.join();
 }
 
-void Offloader::drain() const {
-  for (const auto& executor : executors_) {
-    const std::uint64_t target = executor->accepted();
-    for (Idle idle(alone_); !executor->issued_all_before(target);) {
-      if (idle.step() != Idle::Step::sleep) continue;
-      const timespec nap{.tv_sec = 0, .tv_nsec = idle.next_nap_ns()};
-      ::nanosleep(&nap, nullptr);   // nobody announces it; a drain is rare
+// ---- the loop ---------------------------------------------------------------------------------------------
+
+void Offloader::run() noexcept {
+  for (Idle idle(one_core());;) {
+    // Both before run_once(): what rings afterwards ends the sleep below, and what was pushed before stop was
+    // set is found.
+    const std::uint32_t seen = transport_.activity(Doorbell::messages);
+    // acquire: pairs with the store in ~Offloader
+    const bool stopping = stop_.load(std::memory_order_acquire);
+    if (run_once()) {
+      idle.moved();
+      unpublished_ = 0;
+    } else if (stopping && held_.empty() && taken_ == ring_.claimed()) {
+      return;
+    } else {
+      rest(idle, seen);
     }
   }
 }
 
-Executor& Offloader::own_executor() const noexcept { return *executors_[thread_number() % executors_.size()]; }
+bool Offloader::run_once() noexcept {
+  bool moved = retry_held();
+  moved = take() != 0 || moved;
+  moved = transport_.progress() || moved;
+  publish_issued();
+  return moved;
+}
 
-void Offloader::complete() noexcept {
-  for (Idle idle(alone_);;) {
-    // Both before the look, as in Executor::run().
-    const std::uint32_t seen = transport_.activity(Doorbell::messages);
-    const bool stopping = stop_.load(std::memory_order_acquire);   // acquire: pairs with ~Offloader
-    if (transport_.progress()) {
-      idle.moved();
-    } else if (stopping) {
-      return;
-    } else if (idle.step() == Idle::Step::sleep) {
-      transport_.sleep(Doorbell::messages, seen, offload::kNoLimit);
-    }
+bool Offloader::retry_held() noexcept {
+  if (held_.empty()) return false;
+  return held_.retry(
+      kBatch, [this](const Command& command) { return issuer_.issue(command) == Issued::done; },
+      [this](Rank peer, std::uint32_t held) {
+        // relaxed: a hint to requesters.
+        if (held < kPeerQuota && closed_[raw(peer)].load(std::memory_order_relaxed)) {
+          closed_[raw(peer)].store(false, std::memory_order_relaxed);
+        }
+      });
+}
+
+std::uint32_t Offloader::take() noexcept {
+  std::uint32_t took = 0;
+  while (took < kBatch) {
+    const Command* command = ring_.front();
+    if (command == nullptr || !take_one(*command)) break;
+    ring_.pop();
+    ++taken_;
+    ++took;
+  }
+  return took;
+}
+
+// False: it stays in the ring, since it can be neither issued nor held.
+bool Offloader::take_one(const Command& command) noexcept {
+  // Behind its peer's older ones: no order is promised, but no command may be overtaken for ever.
+  if (held_.held(command.remote.rank) == 0 && issuer_.issue(command) == Issued::done) return true;
+  if (held_.full()) {
+    ring_.hand_back();
+    return false;
+  }
+  hold(command);
+  return true;
+}
+
+void Offloader::hold(const Command& command) noexcept {
+  issuer_.hold(held_.hold(command, taken_));
+  if (held_.held(command.remote.rank) >= kPeerQuota) {
+    // relaxed: a hint to requesters
+    closed_[raw(command.remote.rank)].store(true, std::memory_order_relaxed);
+  }
+}
+
+void Offloader::publish_issued() noexcept {
+  const std::uint64_t before = std::min(taken_, held_.oldest());
+  // relaxed: only this thread writes it.
+  if (before == issued_before_.load(std::memory_order_relaxed)) return;
+  // release: a thread that reads the number sees what issuing did.
+  issued_before_.store(before, std::memory_order_release);
+}
+
+void Offloader::rest(Idle& idle, std::uint32_t seen) noexcept {
+  if (idle.step() != Idle::Step::sleep) return;
+  // No transport announces that a blocked peer accepts something again: then the executor sleeps shortly, and
+  // looks.
+  const std::int64_t limit_ns = held_.empty() ? offload::kNoLimit : idle.next_nap_ns();
+  MessagesBell bell{transport_};
+  if (offload::nap(ring_, bell, seen, limit_ns)) return;
+  // Commands are there that cannot be taken (held_ is full), or a producer was interrupted between its claim
+  // and its publication.
+  if (!held_.full() && unpublished_++ < kUnpublishedLooks) {
+    ::sched_yield();
+  } else {
+    bell.sleep(seen, idle.next_nap_ns());
   }
 }
 

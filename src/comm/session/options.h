@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user may say about how ranks reach each other. Kept apart from session.h for those who only pass it on.
+// The user's options of how ranks reach each other. Apart from session.h, for programs that only pass them
+// on.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,10 @@ namespace kasane::comm {
 
 struct SessionOptions {
   std::string transport = "auto";   ///< auto, shm, ucx, mpi
-  std::string mpi = "auto";         ///< auto, openmpi, mpich: which one started the ranks, if one did
-  std::uint64_t hosts = 1;          ///< divide the job's ranks into so many parts (neighbouring ranks together) that act as if on hosts of their own; to try out networks
+  std::string mpi = "auto";         ///< auto, openmpi, mpich: the MPI that started the ranks, if any
+  /// divide the ranks into so many parts (of neighbouring ranks) that act as separate hosts; to try out
+  /// networks
+  std::uint64_t hosts = 1;
 };
 
 /// Adds --transport, --mpi and --hosts, bound to options, which must outlive the table.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which transports a job uses: a pure function of what was asked for and what there is. Every rank computes it from the same facts (Session sees to
-// that), so that all come to the same result, or the same refusal.
+// Which transports a job uses: a pure function of the user's options and of what is available. Every rank
+// computes it from the same facts (Session ensures that), so all get the same result or the same refusal.
 //
-//   asked    one host     several hosts                            one rank: always shared memory, nothing runs between ranks
+//   asked    one host     several hosts                        (one rank: always shared memory)
 //   auto     shm          shm within, UCX between; else MPI
 //   shm      shm          refused
-//   ucx      UCX          UCX                                      to all but oneself, also within a host
-//   mpi      MPI          MPI                                      as above; refused unless mpirun started the ranks
+//   ucx      UCX          UCX                                  (to all other ranks, also within a host)
+//   mpi      MPI          MPI                                  (likewise; refused unless mpirun started them)
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Situation {
   std::string why_no_ucx = {};
 };
 
-/// Which network, if any, and for whom.
+/// Which network, if any, and for which ranks.
 struct SessionPlan {
   Network network = Network::none;
   bool within_hosts = false;   ///< the network also joins ranks of one host
@@ -35,12 +35,12 @@ struct SessionPlan {
 
 Result<SessionPlan> make_plan(const Situation&);
 
-/// As in "2 hosts".
+/// For example "2 hosts".
 [[nodiscard]] inline std::string counted(std::uint32_t n, const char* what) {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
 }
 
-/// Does the plan depend on whether UCX is there? Finding out means to load it.
+/// Does the plan depend on whether UCX is available? Checking that loads it.
 [[nodiscard]] bool ucx_matters(const Situation&);
 
 }  // namespace kasane::comm

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See session.h. The steps of build() are collective and in the same order on every rank; each that can fail on one alone ends in everybody().
+// See session.h. The steps of build() are collective and in the same order on every rank; each step that can
+// fail on one rank alone ends in agree().
 #include "comm/session/session.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 #include "comm/bootstrap/rendezvous.h"
 #include "comm/collectives.h"
 #include "comm/composed/composed.h"
-#include "comm/everybody.h"
+#include "comm/agree.h"
 #include "comm/mpi/library.h"
 #include "comm/mpi/mpi_transport.h"
 #include "comm/shm/shm_transport.h"
@@ -21,22 +22,22 @@
 namespace kasane::comm {
 namespace {
 
-/// A job of this rank alone, under its number in the whole one.
+/// A job of this rank alone, under its number in the whole job.
 Result<Job> job_of_self(Rank rank, std::uint32_t ranks) {
   auto alone = create_job(1, shm::job_bytes(1));
   KASANE_TRY(alone);
   Job job = std::move(*alone);
-  const Job::Postbox box = job.postbox[0];
+  const Job::SocketPair box = job.sockets[0];
   job.ranks = ranks;
   job.rank = rank;
-  job.postbox.assign(ranks, {});
-  job.postbox[raw(rank)] = box;
+  job.sockets.assign(ranks, {});
+  job.sockets[raw(rank)] = box;
   return job;
 }
 
 }  // namespace
 
-/// What forked ranks tell each other beside their transport.
+/// The OutOfBand of forked ranks.
 class Session::HostExchange {
  public:
   explicit HostExchange(Transport& plane) : waiter_(plane), collectives_(plane, waiter_), over_(plane, collectives_) {}
@@ -51,7 +52,7 @@ class Session::HostExchange {
 Session::Session(SessionOptions options, Job job) : options_(std::move(options)), job_(std::move(job)) {}
 
 Session::~Session() {
-  if (transport_ != nullptr && !settled_by_fork()) out_of_band().keep_moving(nullptr);
+  if (transport_ != nullptr && !settled_by_fork()) out_of_band().set_built(nullptr);
   transport_.reset();
   exchange_.reset();
   control_.reset();
@@ -63,7 +64,7 @@ Result<std::unique_ptr<Session>> Session::join(const SessionOptions& options, Jo
   const RaisedFileLimit raised;   // networks make memory files of their own
   std::unique_ptr<Session> session(new Session(options, std::move(job)));
   KASANE_TRY(session->build());
-  if (!session->settled_by_fork()) session->out_of_band().keep_moving(session->transport_.get());
+  if (!session->settled_by_fork()) session->out_of_band().set_built(session->transport_.get());
   return session;
 }
 
@@ -76,7 +77,7 @@ Result<void> Session::build() {
   return connect();
 }
 
-// ---- who is there ------------------------------------------------------------------------------------------------
+// ---- finding the ranks ------------------------------------------------------------------------------------
 
 Result<void> Session::meet() {
   if (job_.launcher == Launcher::mpi) return load_mpi();
@@ -90,7 +91,7 @@ Result<void> Session::load_mpi() {
   auto library = mpi::load(options_.mpi);
   KASANE_TRY(library);
   mpi_ = std::move(*library);
-  // An MPI that another one's mpirun has started believes that it is alone.
+  // An MPI that was started by another MPI's mpirun finds one rank only.
   if (job_.ranks > 1 && job_.ranks != mpi_->ranks()) {
     return fail(Errc::unsupported, "mpirun started " + counted(job_.ranks, "rank") + ", but " + std::string(mpi_->name()) + " " + std::string(mpi_->version()) +
                                        " finds " + std::to_string(mpi_->ranks()) + ": another MPI started them; say which with --mpi (KASANE_MPI)");
@@ -106,13 +107,13 @@ OutOfBand& Session::out_of_band() {
   return exchange_->get();
 }
 
-/// Ranks of one host and image, which inherited one environment, have nothing to find out.
+/// Forked ranks have one host, one image and one environment: nothing remains to be found out.
 bool Session::settled_by_fork() const {
   if (job_.launcher == Launcher::mpi) return false;
   return job_.ranks == 1 || (options_.hosts <= 1 && (options_.transport == "auto" || options_.transport == "shm"));
 }
 
-/// Ranks of several hosts may have been told different things.
+/// Ranks of several hosts may have got different options.
 Result<void> Session::compare_options() {
   const std::string mine = "--transport " + options_.transport + " --hosts " + std::to_string(options_.hosts);
   auto all = out_of_band().allgather(mine);
@@ -142,8 +143,8 @@ Result<void> Session::decide() {
   Situation situation{.asked = options_.transport, .launcher = job_.launcher, .ranks = job_.ranks, .hosts = job_.hosts};
   if (ucx_matters(situation)) {
     const Result<void> here = ucx::available();
-    // Without UCX on one rank nobody uses it; that is no failure yet.
-    const Result<void> everywhere = everybody(out_of_band(), here, "UCX");
+    // If one rank has no UCX, no rank uses it; that is no failure yet.
+    const Result<void> everywhere = agree(out_of_band(), here, "UCX");
     situation.ucx = everywhere.has_value();
     if (!everywhere) situation.why_no_ucx = everywhere.error().message;
   }
@@ -153,9 +154,9 @@ Result<void> Session::decide() {
   return {};
 }
 
-// ---- transports --------------------------------------------------------------------------------------------------
+// ---- transports -------------------------------------------------------------------------------------------
 
-/// transport_ becomes the part that is near: the host's ranks, or oneself where a network is to join those too.
+/// Sets transport_ to the near part: the host's ranks, or this rank alone where a network joins those, too.
 Result<void> Session::open_near() {
   if (plan_.within_hosts) {
     auto self = job_of_self(job_.rank, job_.ranks);
@@ -174,12 +175,12 @@ Result<std::unique_ptr<Transport>> Session::open_network(Bells& bells) {
 }
 
 Result<void> Session::connect() {
-  KASANE_TRY(everybody(out_of_band(), open_near(), "joining the host's memory"));
+  KASANE_TRY(agree(out_of_band(), open_near(), "joining the host's memory"));
   if (plan_.network == Network::none) return {};
   auto network = open_network(shm::bells(*transport_));
   Result<void> opened;
   if (!network) opened = tl::unexpected<Error>(network.error());
-  KASANE_TRY(everybody(out_of_band(), opened, "opening the network"));
+  KASANE_TRY(agree(out_of_band(), opened, "opening the network"));
   const Facts facts = (*network)->facts();
   network_ = std::string(facts.name) + (facts.detail.empty() ? "" : " (" + std::string(facts.detail) + ")");
   composed::Parts parts{.near = std::move(transport_), .far = std::move(*network), .is_near = {}};

@@ -66,7 +66,7 @@ OwnedFd::~OwnedFd() {
 
 Result<void> Exchange::run(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers) {
   peers.clear();
-  if (fd >= 0) peers.resize(postbox.size());
+  if (fd >= 0) peers.resize(sockets.size());
   if (host.size() == 1) return {};
   Result<void> met = agree(id, fd, bytes);
   if (met && fd >= 0) met = self == host.front() ? lead(id, fd, bytes, peers) : follow(id, fd, bytes, peers);
@@ -170,7 +170,7 @@ Result<void> Exchange::send(Rank to, const DescriptorHeader& header, std::span<c
   rights->cmsg_len = CMSG_LEN(fds.size_bytes());
   std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
   // Waits for room, with a time limit (create_job).
-  while (::sendmsg(postbox[raw(to)].out, &message, MSG_NOSIGNAL) < 0) {
+  while (::sendmsg(sockets[raw(to)].out, &message, MSG_NOSIGNAL) < 0) {
     // ETOOMANYREFS: too many descriptors are in flight on this host. They arrive, then there is room.
     const bool full = errno == ENOBUFS || errno == ETOOMANYREFS;
     if (!full && errno != EAGAIN && errno != EINTR) {
@@ -194,11 +194,11 @@ Result<Exchange::ReceivedDescriptors> Exchange::receive(RegionId id) {
   message.msg_controllen = sizeof(control.bytes);
   ssize_t n = -1;
   // MSG_TRUNC: n is the size of what was sent, also where that exceeds the header.
-  while ((n = ::recvmsg(postbox[raw(self)].in, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC)) < 0) {
+  while ((n = ::recvmsg(sockets[raw(self)].in, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC)) < 0) {
     if (errno != EAGAIN && errno != EINTR)
       return fail_errno(Errc::io, "cannot receive descriptors from a peer");
     KASANE_TRY(check_no_failure(id));
-    pollfd arrival{.fd = postbox[raw(self)].in, .events = POLLIN, .revents = 0};
+    pollfd arrival{.fd = sockets[raw(self)].in, .events = POLLIN, .revents = 0};
     ::poll(&arrival, 1, kLookMs);
   }
   const cmsghdr* rights = CMSG_FIRSTHDR(&message);

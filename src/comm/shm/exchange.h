@@ -66,7 +66,7 @@ class OwnedFd {
 struct Exchange {
   Rank self;
   const std::vector<Rank>& host;                 ///< the ranks of this host, ascending, self among them
-  const std::vector<Job::Postbox>& postbox;      ///< by rank of the job
+  const std::vector<Job::SocketPair>& sockets;   ///< by rank of the job
   JobArea& area;
 
   /// Collective among the host's ranks. fd < 0: memory from make_memory(), nothing is passed. Else fills

@@ -69,7 +69,7 @@ class ShmTransport final : public MailboxTransport {
       : MailboxTransport(job.rank, job.ranks, own_area(job, shared, plane_offset).bells),
         shared_fd_(job.shared_fd),
         file_end_(job.shared_bytes + (plane_offset == 0 ? 0 : kControlRegions)),
-        postbox_(job.postbox),
+        sockets_(job.sockets),
         host_(job.host_ranks()),
         areas_(job.ranks, nullptr),
         shared_(std::move(shared)),
@@ -135,7 +135,7 @@ class ShmTransport final : public MailboxTransport {
   int shared_fd_;
   /// where the next region's memory begins in that file; the same on all ranks
   std::uint64_t file_end_;
-  std::vector<Job::Postbox> postbox_;
+  std::vector<Job::SocketPair> sockets_;
   std::vector<Rank> host_;           ///< the ranks of this host, ascending
   std::vector<RankArea*> areas_;     ///< by rank; null: on another host
   SharedMap shared_;
@@ -191,7 +191,7 @@ Result<void> ShmTransport::attach(RegionId id, int fd, std::byte* local, std::si
                 "attach of region " + std::to_string(raw(id)) +
                     " without a descriptor, of memory that make_memory() did not make for it");
   }
-  Exchange exchange{.self = rank(), .host = host_, .postbox = postbox_, .area = *job_area_};
+  Exchange exchange{.self = rank(), .host = host_, .sockets = sockets_, .area = *job_area_};
   KASANE_TRY(exchange.run(id, fd, bytes, source.peers));
   std::vector<std::byte*>& base = new_region(id, local);
   for (std::size_t position = 0; position < host_.size(); ++position) {
@@ -369,9 +369,9 @@ std::size_t job_bytes(std::uint32_t host_ranks) { return 2 * plane_bytes(host_ra
 
 Result<std::unique_ptr<Transport>> create(const Job& job, Plane plane) {
   if (raw(job.rank) >= job.ranks) return fail(Errc::invalid_argument, named(job));
-  if (job.postbox.size() != job.ranks || !job.on_this_host(job.rank)) {
-    return fail(Errc::invalid_argument, named(job) + " needs a postbox of its own among " + std::to_string(job.ranks) + ", got " +
-                                            std::to_string(job.postbox.size()));
+  if (job.sockets.size() != job.ranks || !job.on_this_host(job.rank)) {
+    return fail(Errc::invalid_argument, named(job) + " needs a socket pair of its own among " + std::to_string(job.ranks) + ", got " +
+                                            std::to_string(job.sockets.size()));
   }
   const auto host_ranks = static_cast<std::uint32_t>(job.host_ranks().size());
   if (job.shared_bytes < job_bytes(host_ranks)) {

@@ -26,7 +26,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "comm/everybody.h"
+#include "comm/agree.h"
 
 namespace kasane::comm::ucx {
 namespace {
@@ -190,7 +190,7 @@ Result<void> try_network(OutOfBand& all, const std::vector<RankLocation>& locati
   Result<void> mine;
   if (!failures.empty()) mine = fail(Errc::unsupported, failures);
   // also a barrier: listeners stay until all have tried
-  return everybody(all, mine, "connecting over " + network.text);
+  return agree(all, mine, "connecting over " + network.text);
 }
 
 }  // namespace

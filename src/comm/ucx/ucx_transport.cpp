@@ -33,7 +33,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "comm/everybody.h"
+#include "comm/agree.h"
 #include "comm/mailbox.h"
 #include "comm/mailbox_own.h"
 #include "comm/mailbox_replies.h"
@@ -260,7 +260,7 @@ Result<void> UcxTransport::find_room_for_threads() {
     if (thread) held.push_back(std::move(*thread));
     else mine = tl::unexpected(std::move(thread.error()));
   }
-  auto all = everybody(exchange_, mine, "starting the threads of UCX");
+  auto all = agree(exchange_, mine, "starting the threads of UCX");
   end.store(true);
   end.notify_all();
   for (std::thread& thread : held) thread.join();
@@ -323,7 +323,7 @@ Result<void> UcxTransport::settle_paths(const Options& options) {
   queues_ = {.lanes = options.lanes == 0 ? default_lanes() : std::min(options.lanes, kMaxLanes)};
   if (!paths_.through_memory) return {};
   auto queues = fit_queues(locations, raw(rank()), queues_.lanes);
-  KASANE_TRY(everybody(exchange_, queues ? Result<void>{} : Result<void>(tl::unexpected<Error>(queues.error())), "UCX"));
+  KASANE_TRY(agree(exchange_, queues ? Result<void>{} : Result<void>(tl::unexpected<Error>(queues.error())), "UCX"));
   queues_ = *queues;
   return {};
 }
@@ -345,7 +345,7 @@ Result<void> UcxTransport::open(const Options& options) {
   const std::vector<int> listening_before = paths_.peers.empty() ? std::vector<int>{} : listening_sockets();
   KASANE_TRY(open_context());
   KASANE_TRY(open_lanes(options));
-  if (folder_) folder_->vanish();   // UCX has made the queues and removed their names
+  if (folder_) folder_->remove_name();   // UCX has made the queues and removed their names
   if (paths_.peers.empty()) return {};
   std::vector<int> listening = listening_sockets(), ours;
   std::set_difference(listening.begin(), listening.end(), listening_before.begin(), listening_before.end(), std::back_inserter(ours));

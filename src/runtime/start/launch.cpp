@@ -43,7 +43,7 @@ std::uint64_t available_memory() {
 
 /// Raises the soft limit of descriptors where that is needed and allowed. `here` ranks of this host need theirs; those of others may need some for a network.
 Result<void> reserve_descriptors(std::uint64_t ranks, std::uint64_t here) {
-  // Two for the postbox, four for tagged output, the rest while regions are attached.
+  // Two for the sockets, four for tagged output, the rest while regions are attached.
   const rlim_t needed = 8 * here + 128, wanted = 8 * ranks + 128;
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return {};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives over every transport: each against the oracle, in groups of every kind, by several threads, waited for out of order. Where a rank maps its peers, also through the collectives'
-// region. KASANE_SEED=n changes what the random tests draw (they print theirs when they fail).
+// Collectives over every transport: each against the oracle, in groups of every kind, by several threads,
+// waited for out of order. Where a rank maps its peers, also through the collectives' region. KASANE_SEED=n
+// changes what the random tests draw (they print theirs when they fail).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -106,7 +107,8 @@ std::vector<Member> random_groups(Group& world, Random& common, int count) {
   return groups;
 }
 
-/// One thread's random sequence over its groups; up to 24 collectives under way, waited for in an order of this rank's own.
+/// One thread's random sequence over its groups; up to 24 outstanding collectives, awaited in a random order
+/// on each rank.
 void random_sequence(std::vector<Member>& groups, std::uint64_t seed, std::uint32_t me, int length, std::size_t longest, Waiter& waiter) {
   struct Pending {
     Case c;
@@ -220,7 +222,8 @@ TEST(CollectivesLost, AGroupWithALostMemberFailsAndOthersGoOn) {
     sim::World world(4, seed);
     std::vector<std::unique_ptr<Collectives>> all;
     for (std::uint32_t r = 0; r < 4; ++r) all.push_back(std::make_unique<Collectives>(world.transport(Rank{r}), world.waiter()));
-    std::vector<std::vector<std::byte>> many(4, std::vector<std::byte>(100'000));   // outlive what is still on its way
+    // outlive what is still on its way
+    std::vector<std::vector<std::byte>> many(4, std::vector<std::byte>(100'000));
     std::vector<std::unique_ptr<Group>> keep;
     for (std::uint32_t r = 0; r < 4; ++r) {
       world.spawn(Rank{r}, [&, r] {

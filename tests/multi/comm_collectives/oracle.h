@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a collective must do, computed by one loop over all members, and values that every member can compute for every other. Values are small integers in any element
-// type, so that every order of combination gives the same bits.
+// What a collective must do, computed by one loop over all members, and values that every member can compute
+// for every other. Values are small integers in any element type, so that every order of combination gives
+// the same bits.
 #pragma once
 
 #include <complex>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one test body with an Engine on every rank of a job, over each transport and in each mode. The body uses only what EngineEnv gives it.
+// Runs one test body with an Engine on every rank of a job, over each transport and in each mode. The body
+// uses only what EngineEnv gives it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/engine/awaited.h"
 #include "comm/engine/engine.h"
 #include "multi/comm/every_transport.h"
+#include "multi/comm_engine/awaited.h"
 #include "multi/comm_engine/hidden_memory.h"
 
 namespace kasane::comm::test {
@@ -51,7 +52,7 @@ inline std::vector<Case> every_case() {
   return cases;
 }
 
-/// Handlers of the tests, set before anybody makes progress.
+/// Handlers of the tests, set before any thread makes progress.
 struct Inbox {
   std::atomic<std::uint64_t> messages{0}, sum{0}, bad{0};
   Transport* transport = nullptr;
@@ -119,7 +120,7 @@ inline void run_engine_over(Transport& transport, Kind kind, Over over, const En
   {
     const kasane::test::ServiceThread service(transport);
     EngineEnv env{{.kind = kind, .transport = transport, .waiter = waiter, .all = all, .memory = memory, .world = nullptr}, **engine, inbox, over};
-    all.barrier();   // everybody's handlers are set
+    all.barrier();   // the handlers of all ranks are set
     body(env);
     all.barrier();
   }

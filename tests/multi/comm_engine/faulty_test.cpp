@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine makes of a transport that is slow to attach, loses a message, delivers one late, or says that puts need nobody: two ranks over shared memory that
-// hides, through a transport that does these things on purpose.
+// The engine over a transport that is slow to attach, loses a message, delivers one late, or says that puts
+// do not need the target: two ranks over shared memory that hides, through a transport that does these things
+// on purpose.
 #include <array>
 #include <memory>
 
@@ -59,7 +60,8 @@ StridedParams rows(RemoteAddr remote, LocalAddr local, std::uint64_t count, Call
   return {.remote = remote, .local = local, .shape = {.dimensions = 2, .count = {8, count}, .remote_stride = {16}, .local_stride = {8}}, .on_complete = done};
 }
 
-// A lone write with notification stays one-sided where only atomics need the target, and is one message where puts do.
+// A lone write with notification stays one-sided where only atomics need the target, and is one message where
+// puts do.
 TEST(FaultyTransport, ANotificationTravelsAsPutsDo) {
   for (const bool needed : {false, true}) {
     over_faulty([&](Faulty& f) { f.puts_need_target = needed; }, [&](EngineEnv& env, Faulty& faulty) {
@@ -70,7 +72,7 @@ TEST(FaultyTransport, ANotificationTravelsAsPutsDo) {
   }
 }
 
-// Data of an earlier use of a shipment (here: forged) is not taken for that of the present one.
+// Data of an earlier use of a pack (here: forged) is not taken for that of the present one.
 TEST(FaultyTransport, StaleDataClaimsNothing) {
   over_faulty([](Faulty&) {}, [](EngineEnv& env, Faulty& transport) {
     constexpr std::uint64_t kRows = 400;   // several packs
@@ -87,7 +89,7 @@ TEST(FaultyTransport, StaleDataClaimsNothing) {
       for (int n = 0; n < 50 * rounds; ++n) {
         std::array<std::uint64_t, kMaxPayload / 8> data;
         data.fill(0xBADBADBADull);
-        const wire::ReadDataHead head{.shipment = static_cast<std::uint32_t>(n % 64), .stamp = 0};
+        const wire::ReadDataHead head{.pack = static_cast<std::uint32_t>(n % 64), .stamp = 0};
         std::memcpy(data.data(), &head, sizeof(head));
         env.waiter.until([&] { return transport.send(Rank{0}, wire::kReadData, std::as_bytes(std::span(data))) == Post::done; });
       }
@@ -119,7 +121,8 @@ TEST(FaultyTransport, AnAnsweredReadWhoseDataIsLostEnds) {
   });
 }
 
-// A peer that has returned from attach sends; here attach has not returned yet, but somebody makes progress.
+// A peer that has returned from attach sends; here attach has not returned yet, but another thread makes
+// progress.
 TEST(FaultyTransport, APackMayComeBeforeAttachReturns) {
   kasane::test::run_ranks(2, [](const Job& job) {
     auto below = shm::create(job);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transport whose peers' memory cannot be seen, though that of the transport below can: so the engine's network paths run between real processes and
-// threads with nothing but shared memory. Everything is done by the transport below.
+// A transport whose peers' memory cannot be seen, though that of the transport below can: so the engine's
+// network paths run between real processes and threads with nothing but shared memory. Everything is done by
+// the transport below.
 #pragma once
 
 #include "comm/transport.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine owes to a rank whose peer is killed: every callback comes, once, with peer_lost, and flushes end.
+// A rank whose peer is killed: every callback comes, once, with peer_lost, and flushes end.
 #include <cstdlib>
 
 #include "multi/comm/victim.h"
@@ -82,7 +82,8 @@ class Posts {
 class EngineLostPeer : public ::testing::TestWithParam<Scene> {};
 
 TEST_P(EngineLostPeer, EveryCallbackComes) {
-  ::setenv("UCX_KEEPALIVE_INTERVAL", "100ms", 1);   // how soon UCX's shared memory looks whether its peers live
+  // how soon UCX's shared memory looks whether its peers live
+  ::setenv("UCX_KEEPALIVE_INTERVAL", "100ms", 1);
   Inbox inbox;
   std::unique_ptr<Engine> engine;
   const auto prepare = [&](Transport& t, int fd, std::byte* memory) {
@@ -108,7 +109,8 @@ TEST_P(EngineLostPeer, EveryCallbackComes) {
     Posts before(*engine, waiter), after(*engine, waiter);
     Flag one, all;
     before.one_of_each(/*insist=*/true);
-    // Until queues are full, UCX's own too: what it then forgets is ended all the same (docs/design/comm_ucx.md).
+    // Until queues are full, UCX's own too: what it then forgets is ended all the same
+    // (docs/design/comm_ucx.md).
     constexpr int kMore = 300;
     for (int i = 0; i < kMore; ++i) before.one_of_each(/*insist=*/false);
     EXPECT_GT(before.posted(), std::uint64_t{kMore});

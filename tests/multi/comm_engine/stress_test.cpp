@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eight threads of each rank post whatever comes, against an oracle, with full and with starved queues. A seed replays the choices of every thread (over sim: everything).
+// Eight threads of each rank post whatever comes, against an oracle, with full and with starved queues. A
+// seed replays the choices of every thread (over sim: everything).
 #include <random>
 
 #include "base/random.h"
@@ -8,7 +9,8 @@
 namespace kasane::comm::test {
 namespace {
 
-// Each thread owns a slice of every rank's region: what lies there only it writes, so it knows the bytes. Sums are shared by all.
+// Each thread owns a slice of every rank's region: what lies there only it writes, so it knows the bytes.
+// Sums are shared by all.
 constexpr std::size_t kSlice = 8192, kThreads = 8;
 constexpr std::uint64_t kScratch = std::uint64_t{1} << 20, kTotals = std::uint64_t{3} << 20;
 constexpr std::uint64_t kAdded = kTotals, kAccumulated = kTotals + 64;
@@ -44,7 +46,7 @@ class Actor {
     }
   }
 
-  /// Pieces side by side, all under way at once.
+  /// Pieces side by side, all outstanding at once.
   void write(Rank to, std::uint64_t pieces) {
     const std::uint64_t bytes = 1 + random_.below(random_.below(4) == 0 ? kSlice / pieces : 24);
     for (std::uint64_t i = 0; i < pieces * bytes; ++i) scratch()[i] = static_cast<std::byte>(random_.below(256));
@@ -58,7 +60,7 @@ class Actor {
     std::memcpy(&model_[raw(to)][offset], scratch(), pieces * bytes);
   }
 
-  /// Bytes and a flag each, side by side, all under way at once.
+  /// Bytes and a flag each, side by side, all outstanding at once.
   void notify(Rank to, std::uint64_t pieces) {
     const std::uint64_t words = random_.below(random_.below(4) == 0 ? kSlice / 8 / pieces - 1 : 9), apart = 8 * words + 8;
     const std::uint64_t offset = random_.below((kSlice - pieces * apart) / 8 + 1) * 8;
@@ -175,12 +177,12 @@ TEST_P(StressTest, MixedOperations) {
   }, 8);
 }
 
-// Everything there is one or two of: nothing is dropped, nobody waits for ever.
+// With one or two of each resource: nothing is dropped, and no operation waits for ever.
 TEST_P(StressTest, StarvedQueues) {
   EngineOptions options;
   options.operations = 2;
   options.packs = 1;
-  options.parcels = 1;
+  options.argument_buffers = 1;
   options.ring_commands = 2;
   sim::SimOptions world;
   world.ring_capacity = 2;
@@ -195,7 +197,8 @@ TEST_P(StressTest, ManyNotificationsAtOnce) {
   EngineOptions options;
   options.packs = 256;
   with_engines(GetParam(), options, [](EngineEnv& env) {
-    constexpr std::uint64_t kEach = 3200, kCount = 200, kFrom = std::uint64_t{2} << 20;   // a message each, where puts are messages
+    // a message each, where puts are messages
+    constexpr std::uint64_t kEach = 3200, kCount = 200, kFrom = std::uint64_t{2} << 20;
     for (std::uint64_t round = 1; round <= static_cast<std::uint64_t>(env.rounds(10, 2)); ++round) {
       for (std::uint64_t i = 0; i < kCount * kEach / 8; ++i) env.word(kFrom / 8 + i).store(round << 32 | i);
       env.all.barrier();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract that every transport keeps (tests/multi/comm), held against a composed one: four forked ranks, as if on two hosts, UCX between them.
+// The contract that every transport keeps (tests/multi/comm), held against a composed one: four forked ranks,
+// as if on two hosts, UCX between them.
 #include <cstdio>
 
 #include "../comm/every_transport.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communication-only program on a Session: every rank reaches every rank by every kind of operation, whatever transport is underneath. The same for
-// forked ranks and for ranks that mpirun started.
+// A communication-only program on a Session: every rank reaches every rank by every kind of operation,
+// whatever transport is underneath. The same for forked ranks and for ranks that mpirun started.
 #pragma once
 
 #include <sys/mman.h>
@@ -35,7 +35,7 @@ class Failures {
   std::string text_;
 };
 
-/// One rank's part; the words of its region are laid out by who writes them.
+/// One rank's part; each writer has its own words in the region.
 class Exercise {
  public:
   explicit Exercise(Session& session) : transport_(session.transport()), session_(session), waiter_(transport_), all_(transport_, waiter_) {
@@ -114,7 +114,8 @@ class Exercise {
     }
   }
 
-  /// Round the ranks: data and flag arrive together, and are looked at before they are passed on, since the next round overwrites them.
+  /// Round the ranks: data and flag arrive together, and are looked at before they are passed on, since the
+  /// next round overwrites them.
   void notify() {
     auto take = [&](std::uint64_t round) {
       waiter_.until([&] { return word(64 + 7) == round; });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Started by mpirun: joins the job as the environment says, exercises it, and prints on rank 0 what it found. Exit code 1: something failed, and it is said.
+// Started by mpirun: joins the job as the environment says, exercises it, and prints on rank 0 what it found.
+// Exit code 1: something failed, and it is said.
 #include <cstdio>
 
 #include "exercise.h"

@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::uint32_t kRanks = 4;
 
-/// Runs the exercise on every rank; description is how rank 0's session must describe itself, up to the network's own words.
+/// Runs the exercise on every rank; description is how rank 0's session must describe itself, up to the
+/// network's own words.
 void exercise(const SessionOptions& options, const std::string& description) {
   kasane::test::run_ranks(kRanks, [&](const Job& job) {
     auto session = Session::join(options, job);
@@ -40,7 +41,7 @@ TEST(SessionFork, TwoHostsAreJoinedByUcx) {
     for (std::uint32_t r = 0; r < kRanks; ++r) EXPECT_EQ((*session)->job().on_this_host(Rank{r}), r / 2 == raw(job.rank) / 2);
     EXPECT_FALSE((*session)->transport().facts().completes_inline);
     auto& all = (*session)->out_of_band();
-    EXPECT_TRUE(all.allgather({}));   // nobody leaves before everybody has looked
+    EXPECT_TRUE(all.allgather({}));   // no rank leaves before all have looked
   });
 }
 

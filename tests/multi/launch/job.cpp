@@ -87,7 +87,8 @@ Job::Job(std::vector<std::string> command, std::vector<std::string> environment,
     ::_exit(120);
   }
   for (const int fd : {child_in, child_out, child_err}) ::close(fd);
-  if (::write(in, input.data(), input.size()) != static_cast<ssize_t>(input.size())) std::abort();   // fits the pipe
+  // fits the pipe
+  if (::write(in, input.data(), input.size()) != static_cast<ssize_t>(input.size())) std::abort();
   ::close(in);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts a program as a user would, talks to it, and sees what is left of it. Every process of a job is known by an environment variable of
-// its own, which the whole family inherits: so "nothing is left" can be tested whatever became of parents and groups.
+// Starts a program as a user would, talks to it, and sees what is left of it. Every process of a job is known
+// by an environment variable of its own, which the whole family inherits: so "nothing is left" can be tested
+// whatever became of parents and groups.
 // Thread safety: one thread. The destructor kills what is left, so that a failing test leaves nothing either.
 #pragma once
 
@@ -30,7 +31,8 @@ class Job {
   ~Job();
 
   [[nodiscard]] pid_t pid() const { return pid_; }
-  /// Reads until the standard output has `count` lines that contain `text`; false at the deadline or when it ends before.
+  /// Reads until the standard output has `count` lines that contain `text`; false at the deadline or when it
+  /// ends before.
   bool wait_for_output(const std::string& text, int count = 1);
   /// All processes of the job that are alive now.
   [[nodiscard]] std::vector<pid_t> family() const;

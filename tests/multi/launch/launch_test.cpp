@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs as a user starts, interrupts and breaks them. Whatever happens: the exit status is right, the message says who and why, and nothing is left.
+// Jobs as a user starts, interrupts and breaks them. In every case the exit status is right, the message
+// names the rank and the reason, and nothing is left behind.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <signal.h>

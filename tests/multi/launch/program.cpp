@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the launch tests launch: it does one thing, named by its first argument. With KASANE_MAIN=all every rank does it, and `RANK what` does it
-// on one rank only while the others wait.
+// What the launch tests launch: it does one thing, named by its first argument. With KASANE_MAIN=all every
+// rank does it, and `RANK what` does it on one rank only while the others wait.
 #include <errno.h>
 #include <kasane/kasane.hpp>
 #include <setjmp.h>
@@ -181,7 +181,8 @@ void on_another_rank(const std::function<void()>& f) {
   });
 }
 
-/// Leaves behind a thread that runs for ever on some worker that is not main's, in global memory, and one that yields, forks and joins for ever.
+/// Leaves behind a thread that runs for ever on some worker that is not main's, in global memory, and one
+/// that yields, forks and joins for ever.
 void leave_threads_running() {
   struct Shared {
     kasane::mutex mutex;
@@ -192,7 +193,8 @@ void leave_threads_running() {
   kasane::run([] {
     auto* shared = new (kasane_allocate(sizeof(Shared), 64, KASANE_PLACEMENT_CYCLIC)) Shared;
     kasane::thread([shared] {
-      while (kasane_rank() == 0 && ::gettid() == ::getpid()) kasane::thread(work_a_little).join();   // until an idle worker takes the continuation
+      // until an idle worker takes the continuation
+      while (kasane_rank() == 0 && ::gettid() == ::getpid()) kasane::thread(work_a_little).join();
       {
         const std::scoped_lock lock(shared->mutex);
         shared->started = true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One transport from two. Ranks are threads, hosts are domains of the rendezvous, and the network is shared memory again, behind a mask that behaves as
-// networks do: it maps nobody, completes in progress(), and rings the doorbells it was lent, or none.
+// One transport from two. Ranks are threads, hosts are domains of the rendezvous, and the network is shared
+// memory again, behind a mask that behaves as networks do: it maps no rank, completes in progress(), and
+// rings the doorbells that it was given, or none.
 #include "comm/composed/composed.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +30,7 @@ constexpr HandlerId kEcho{1}, kToken{2}, kAgain{3};
 constexpr std::uint32_t kRanks = 4;   ///< 0 and 2 on one host, 1 and 3 on the other
 
 struct Mask {
-  bool rings = true;      ///< else somebody must look every poll_every_ns
+  bool rings = true;      ///< else a rank must poll every poll_every_ns
   bool coherent = true;   ///< do its atomics agree with the CPU's?
 };
 
@@ -265,7 +266,7 @@ TEST_P(Composed, AFenceAndANotificationWorkOnBothPaths) {
   });
 }
 
-// More requests than there are slots, to everybody at once, from two threads, answered in the handler.
+// More requests than there are slots, to all ranks at once, from two threads, answered in the handler.
 TEST_P(Composed, RequestsToAllRanksAreAnsweredOnceEachByWhoWasAsked) {
   on_every_rank(GetParam(), [](Env& env) {
     env.transport.set_handler(kEcho, [](void* c, const Message& m) noexcept {
@@ -361,7 +362,7 @@ TEST_P(Composed, NoWakeUpIsLostWhicheverPathItTakes) {
 
 TEST_P(Composed, AWakeReachesASleeperOfAnyRank) {
   on_every_rank(GetParam(), [](Env& env) {
-    // Everybody wakes everybody's workers once; nobody makes progress.
+    // Every rank wakes every rank's workers once; no rank makes progress.
     for (std::uint32_t r = 0; r < kRanks; ++r) {
       const std::uint32_t before = env.transport.activity(Doorbell::work);
       env.barrier();
@@ -427,7 +428,8 @@ TEST(ComposedProgress, NearTrafficDoesNotStarveTheNetwork) {
 TEST(ComposedSleep, DoesNotSleepWhileTheNetworkSaysThatSomethingMayBeThere) {
   on_every_rank({}, [](Env& env) {
     env.network.refuse_arm = true;
-    env.transport.sleep(Doorbell::messages, env.transport.activity(Doorbell::messages), -1);   // for ever, if it slept
+    // for ever, if it slept
+    env.transport.sleep(Doorbell::messages, env.transport.activity(Doorbell::messages), -1);
     EXPECT_FALSE(env.transport.arm());
     env.network.refuse_arm = false;
     EXPECT_TRUE(env.transport.arm());
@@ -470,7 +472,8 @@ TEST(ComposedLoss, APeerThatDisappearsIsReportedAndItsAnswersAreNot) {
   });
 }
 
-// The region of one rank is of another size: its host refuses, and the other host must hear of it instead of waiting on the network.
+// The region of one rank is of another size: its host refuses, and the other host must hear of it instead of
+// waiting on the network.
 TEST(ComposedAttach, AFailureOnOneHostIsAnErrorOnEveryRank) {
   on_every_rank({}, [](Env& env) {
     const std::size_t bytes = env.me() == 2 ? kRegionBytes / 2 : kRegionBytes;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who shares a host, and what they share then. Ranks are threads here, hosts are domains or network namespaces (a thread may have its own).
+// Which ranks share a host, and what they share then. Ranks are threads here, hosts are domains or network
+// namespaces (a thread may have its own).
 #include "comm/bootstrap/rendezvous.h"
 
 #include <fcntl.h>
@@ -189,8 +190,8 @@ TEST(Rendezvous, AFirstRankThatCannotMakeTheMemoryIsNamed) {
   });
 }
 
-/// Takes part up to the point where the first rank passes the memory, then says that all is well without having done it: as one that hangs, until the other has
-/// given up, or as one that is gone.
+/// Takes part up to the point where the first rank passes the memory, then says that all is well without
+/// having done it: as one that hangs, until the other has given up, or as one that is gone.
 class SilentLeader final : public OutOfBand {
  public:
   SilentLeader(OutOfBand& inner, bool hangs) : inner_(inner), hangs_(hangs) {}
@@ -250,7 +251,7 @@ TEST(Rendezvous, ARankThatDoesNotAskIsNamed) {
   });
 }
 
-// ---- other users ---------------------------------------------------------------------------------------------------------
+// ---- other users ------------------------------------------------------------------------------------------
 
 /// The abstract names of jobs that are being joined in this thread's network namespace.
 std::vector<std::string> names() {
@@ -278,7 +279,8 @@ constexpr uid_t kNobody = 65534;
 /// This thread is another user meanwhile, if root runs the test.
 class AsUser {
  public:
-  explicit AsUser(uid_t user) { ::syscall(SYS_setresuid, -1, user, -1); }   // of this thread alone, unlike the function
+  // of this thread alone, unlike the function
+  explicit AsUser(uid_t user) { ::syscall(SYS_setresuid, -1, user, -1); }
   AsUser(const AsUser&) = delete;
   AsUser& operator=(const AsUser&) = delete;
   ~AsUser() { ::syscall(SYS_setresuid, -1, ::getuid(), -1); }
@@ -384,7 +386,8 @@ TEST(Rendezvous, WhatStrangersSendIsIgnoredAndTheyGetNothing) {
   }
 }
 
-// Who sees one rank's name must not know another's, and take it before that rank does.
+// A process that sees one rank's name must not be able to derive another's, and take it before that rank
+// does.
 TEST(Rendezvous, NamesCannotBeTakenAhead) {
   std::atomic<bool> seen_one{false};
   run_thread_ranks(2, [&](OutOfBand& others) {
@@ -408,7 +411,8 @@ TEST(Rendezvous, NamesCannotBeTakenAhead) {
   EXPECT_TRUE(seen_one);
 }
 
-// A name that is seen on one host is bound on another, so that each rank believes that the other is here: the first would pass its memory to a stranger.
+// A name that is seen on one host is bound on another, so that each rank believes that the other is here: the
+// first would pass its memory to a stranger.
 TEST(Rendezvous, NobodyOnAnotherHostIsTakenForARank) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root may make network namespaces";
   for (const uid_t user : {kNobody, uid_t{0}}) {   // root of another container is root here
@@ -451,7 +455,7 @@ TEST(Rendezvous, NobodyOnAnotherHostIsTakenForARank) {
   }
 }
 
-// In a user namespace without a map everybody is user 65534.
+// In a user namespace without a map every process has user 65534.
 TEST(Rendezvous, AUserWhomTheNamespaceDoesNotKnowVouchesForNobody) {
   const pid_t child = ::fork();
   if (child == 0) {

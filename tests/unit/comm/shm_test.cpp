@@ -46,7 +46,7 @@ class OneRank : public ::testing::Test {
   void TearDown() override {
     transport_.reset();
     ::munmap(memory_, kBytes);
-    for (const int fd : {fd_, job_.shared_fd, job_.postbox[0].in, job_.postbox[0].out}) ::close(fd);
+    for (const int fd : {fd_, job_.shared_fd, job_.sockets[0].in, job_.sockets[0].out}) ::close(fd);
   }
 
   Job job_;
@@ -72,13 +72,13 @@ TEST(ShmJob, WhatDoesNotFitTogetherIsAnError) {
   ASSERT_EQ(::ftruncate(bad.shared_fd, 4096), 0);   // the file is shorter than it says
   EXPECT_FALSE(create(bad));
   ::close(job->shared_fd);
-  for (const auto& box : job->postbox) {
+  for (const auto& box : job->sockets) {
     ::close(box.in);
     ::close(box.out);
   }
 }
 
-/// Sends bytes and descriptors to a postbox, as a rank does in attach().
+/// Sends bytes and descriptors to a socket pair, as a rank does in attach().
 void post(int to, const std::string& bytes, const std::vector<int>& fds) {
   std::string copy = bytes;
   iovec part{copy.data(), copy.size()};
@@ -143,7 +143,7 @@ TEST(ShmJob, WhatArrivesInAPostboxIsLookedAt) {
     ASSERT_NE(memory, MAP_FAILED);
     const int unused = ::dup(good);
     ::close(unused);
-    post(job->postbox[c.to].out, c.bytes, c.fds);
+    post(job->sockets[c.to].out, c.bytes, c.fds);
     const auto attached = (*transport)->attach(kRegion, good, static_cast<std::byte*>(memory), kBytes);
     ASSERT_FALSE(attached) << c.message;
     EXPECT_NE(attached.error().message.find(c.message), std::string::npos) << attached.error().message;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules without any communication: all members' steps are carried out in this thread, in random orders, and the results compared with one loop over all members. Sends read their
-// buffer, and receives fill theirs, at any moment of their round, as long messages do.
+// Schedules without any communication: all members' steps are carried out in this thread, in random orders,
+// and the results compared with one loop over all members. Sends read their buffer, and receives fill theirs,
+// at any moment of their round, as long messages do.
 #include "comm/collective_schedule.h"
 
 #include <gtest/gtest.h>

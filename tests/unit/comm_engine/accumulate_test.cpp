@@ -37,7 +37,8 @@ TEST(Accumulate, EachElementType) {
   check<std::complex<double>>(Element::complex128, {1.0, 0.0}, {1.0, 0.0});
 }
 
-// Threads add the same complex numbers at the two alignments of their parts, so that elements cross stripes for one half of them only.
+// Threads add the same complex numbers at the two alignments of their parts, so that elements cross stripes
+// for one half of them only.
 TEST(Accumulate, NothingIsLostAcrossStripes) {
   auto locks = std::make_unique<StripeLock[]>(kStripes);
   constexpr std::size_t kParts = 2 * kStripeBytes / 8 + 64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two counters tell when everything posted before a flush has completed: walked through every reachable state against a list of the operations themselves, and the
-// atomic word under every interleaving.
+// Two counters tell when everything posted before a flush has completed: walked through every reachable state
+// against a list of the operations themselves, and the atomic word under every interleaving.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -13,7 +13,8 @@
 namespace kasane::comm {
 namespace {
 
-/// What the counters stand for: each operation under way, each flush with the operations that were under way when it came.
+/// What the counters represent: each outstanding operation, and each flush with the operations that were
+/// outstanding when it came.
 struct Model {
   struct Flush {
     std::uint32_t generation;
@@ -89,7 +90,8 @@ TEST(FlushEpochs, EveryReachableState) {
   wrapping.from(m, 3, 3);
 }
 
-// A flusher puts itself on the list and then looks; whoever ends a generation looks at the list. In every interleaving one of them sees the other.
+// A flusher puts itself on the list and then looks; the thread that ends a generation looks at the list. In
+// every interleaving one of them sees the other.
 TEST(FlushEpochs, NoFlushIsForgotten) {
   using kasane::test::InterleavedAtomics;
   const auto runs = kasane::test::explore(kasane::test::Reduction::commuting, [](kasane::test::Schedule& s) {
@@ -120,19 +122,20 @@ TEST(FlushEpochs, NoFlushIsForgotten) {
     s.thread([&] {
       if (epochs.complete(first)) resume(wanted);
     });
-    s.thread([&] {   // somebody else's operation, posted at any time
+    s.thread([&] {   // another thread's operation, posted at any time
       const std::uint32_t epoch = epochs.post();
       if (epochs.complete(epoch)) resume(wanted);
     });
     s.run();
     EXPECT_EQ(resumed, 1);
-    EXPECT_EQ(epochs.under_way(), 0u);
+    EXPECT_EQ(epochs.outstanding(), 0u);
     EXPECT_TRUE(epochs.idle());
   });
   EXPECT_GT(runs, 20u);
 }
 
-// Whoever finds nothing under way sees what those did that are over. The walk above knows no weak orders; the thread sanitizer does.
+// A thread that finds nothing outstanding sees the effects of what has completed. The walk above knows no
+// weak orders; the thread sanitizer does.
 TEST(FlushEpochs, IdleMeansThatTheEffectsAreVisible) {
   for (int round = 0; round < 200; ++round) {
     FlushEpochs<> epochs;

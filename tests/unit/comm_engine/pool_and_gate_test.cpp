@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's small lock-free parts under every interleaving of small programs: no index is out twice or lost, and no work that somebody saw at a closed
-// gate is left lying.
+// The engine's small lock-free parts under every interleaving of small programs: no index is taken twice or
+// lost, and no work that a thread saw at a closed gate is left lying.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -83,7 +83,8 @@ TEST(IndexPool, ManyThreads) {
   EXPECT_EQ(all.size(), kCount);
 }
 
-// Work appears, then its finder tries the gate. Whoever is inside does what it sees, and looks again when it was told to: in the end nothing is left.
+// Work appears, then its finder tries the gate. The thread inside does the work that it sees, and looks again
+// if another failed to enter: in the end no work is left.
 TEST(Gate, WorkSeenAtAClosedGateIsDone) {
   const auto runs = explore(Reduction::none, [](Schedule& s) {
     BasicGate<InterleavedAtomics> gate;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the executor keeps: oldest first for each peer, bounded over all, and one peer's stubbornness is its own.
+// What the executor keeps: oldest first for each peer, bounded over all, and one peer's stubbornness is its
+// own.
 #include "comm/offload/held_commands.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor's step into sleep under every interleaving of two producers, an arrival and the consumer: offload::nap over the ring that ships and a model
-// of the doorbell. The claim: a consumer that sleeps for ever has nothing to do. Each rule of the protocol is also broken on purpose, and the walk must find
-// the wake-up that is then lost; two orders that look as if they mattered do not.
+// The executor's step into sleep under every interleaving of two producers, an arrival and the consumer:
+// offload::nap over the ring that ships and a model of the doorbell. The claim: a consumer that sleeps for
+// ever has nothing to do. Each rule of the protocol is also broken on purpose, and the walk must find the
+// wake-up that is then lost; two orders that look as if they mattered do not.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -27,13 +28,16 @@ enum class Broken {
   bit_without_recheck,    // the bit is set whatever tail has become
   no_bit,                 // the consumer sleeps without saying so
   no_wake,                // a producer takes the bit away and does not ring
-  wake_before_publish,    // harmless: a producer rings, then publishes; the consumer cannot announce in between, since a cell is claimed
+  // harmless: a producer rings, then publishes; the consumer cannot announce in between, since a cell is
+  // claimed
+  wake_before_publish,
   count_read_late,        // the consumer reads the bell's count after it has looked
   announce_before_look,   // harmless: a push after it takes the bit away and rings
   arrival_not_armed,      // the consumer sleeps although arming said that something may be there
 };
 
-/// A doorbell whose sleep ends the consumer's program: what it would have slept through is looked at when all others have ended.
+/// A doorbell whose sleep ends the consumer's program: what it would have slept through is looked at when all
+/// others have ended.
 class ModelBell {
  public:
   std::uint32_t activity() { return events_.load(std::memory_order_seq_cst); }
@@ -80,7 +84,8 @@ class Ring {
   MpscRing<int, InterleavedAtomics> ring_{2};
 };
 
-/// What else the consumer waits for, from a peer that always rings (as over shared memory), or from a network that rings once for each arm().
+/// What else the consumer waits for, from a peer that always rings (as over shared memory), or from a network
+/// that rings once for each arm().
 enum class Arriving { not_at_all, ringing, armed };
 
 class Arrivals {

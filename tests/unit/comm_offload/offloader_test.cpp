@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The offloader over shared memory, with rings of 2 to 1024 commands: every command once, whoever completes it; full rings and blocked peers are answered,
-// never lost; idle threads sleep.
+// The offloader over shared memory, with rings of 2 to 1024 commands: every command once, in whichever thread
+// it completes; full rings and blocked peers are answered, never lost; idle threads sleep.
 #include "comm/offload/offloader.h"
 
 #include <dirent.h>
@@ -26,10 +26,9 @@ using test::make_atomic;
 using test::make_transfer;
 using test::TestIssuer;
 using test::ThreeRanks;
-using Options = Offloader::Options;
 
-std::unique_ptr<Offloader> start(ThreeRanks& job, Issuer& issuer, const Options& options) {
-  auto started = Offloader::start(job.transport(), issuer, options);
+std::unique_ptr<Offloader> start(ThreeRanks& job, Issuer& issuer, std::uint32_t ring_commands) {
+  auto started = Offloader::start(job.transport(), issuer, ring_commands);
   EXPECT_TRUE(started) << started.error().message;
   return std::move(*started);
 }
@@ -43,28 +42,20 @@ Callback count_in(std::atomic<std::uint64_t>& counter) {
   return {[](void* c, Status) noexcept { static_cast<std::atomic<std::uint64_t>*>(c)->fetch_add(1, std::memory_order_release); }, &counter};
 }
 
-std::vector<Options> every_shape() {
-  std::vector<Options> shapes;
-  for (const std::uint32_t commands : {2u, 16u, 1024u})
-    for (const std::uint32_t executors : {1u, 2u})
-      for (const bool separate : {false, true}) shapes.push_back({executors, separate, commands});
-  return shapes;
-}
+constexpr std::uint32_t kRings[] = {2, 16, 1024};
 
-std::string describe(const Options& o) {
-  return std::to_string(o.executors) + " executors, rings of " + std::to_string(o.ring_commands) + (o.separate_completer ? ", separate completer" : "");
-}
+std::string describe(std::uint32_t ring_commands) { return "ring of " + std::to_string(ring_commands); }
 
 TEST(Offloader, RefusesWhatItCannotBe) {
   ThreeRanks job;
   TestIssuer issuer(job.transport(), job.memory(0));
-  for (const Options bad : {Options{.executors = 0}, Options{.ring_commands = 1}, Options{.ring_commands = 48}})
-    EXPECT_FALSE(Offloader::start(job.transport(), issuer, bad));
+  for (const std::uint32_t bad : {0u, 1u, 48u}) EXPECT_FALSE(Offloader::start(job.transport(), issuer, bad));
 }
 
-// ---- random programs against an oracle ---------------------------------------------------------------------------
+// ---- random programs against an oracle --------------------------------------------------------------------
 
-/// One operation at a time on words of its own, so that what each must return is known; many lanes are in flight at once.
+/// One operation at a time on words of its own, so that what each must return is known; many lanes are in
+/// flight at once.
 class Lane {
  public:
   Lane(ThreeRanks& job, TestIssuer& issuer, std::uint32_t index, Random random) : job_(job), index_(index), random_(random) {
@@ -129,7 +120,8 @@ class Lane {
       case 3:
         job_.word(0, local()).store(value_, std::memory_order_relaxed);
         return make_transfer(Command::Kind::write, peer_, remote(), local(), 8, callback());
-      default: return make_atomic(AtomicOp::fetch_add, 1, 0, value_, nullptr, callback());   // a word that all lanes share
+      // a word that all lanes share
+      default: return make_atomic(AtomicOp::fetch_add, 1, 0, value_, nullptr, callback());
     }
   }
   void accept() {
@@ -151,15 +143,15 @@ class Lane {
   int what_ = 0;
 };
 
-void random_program(test::Over over, const Options& options, std::uint64_t seed, int operations) {
-  SCOPED_TRACE(describe(options) + ", seed " + std::to_string(seed));
+void random_program(test::Over over, std::uint32_t ring_commands, std::uint64_t seed, int operations) {
+  SCOPED_TRACE(describe(ring_commands) + ", seed " + std::to_string(seed));
   constexpr std::uint32_t kRequesters = 8, kLanes = 6;
   ThreeRanks job(over);
   TestIssuer issuer(job.transport(), job.memory(0));
   std::vector<std::unique_ptr<Lane>> lanes;
   for (std::uint32_t i = 0; i < kRequesters * kLanes; ++i) lanes.push_back(std::make_unique<Lane>(job, issuer, i, Random(seed * 1000 + i)));
   {
-    auto offloader = start(job, issuer, options);
+    auto offloader = start(job, issuer, ring_commands);
     std::vector<std::thread> requesters;
     for (std::uint32_t r = 0; r < kRequesters; ++r)
       requesters.emplace_back([&, r] {
@@ -182,30 +174,31 @@ void random_program(test::Over over, const Options& options, std::uint64_t seed,
   EXPECT_EQ(job.word(1, 0).load(), shared);
 }
 
-TEST(OffloaderStress, RandomProgramsInEveryShape) {
+TEST(OffloaderStress, RandomProgramsOverSharedMemory) {
   std::uint64_t seed = 1;
-  for (const Options& options : every_shape()) random_program(test::Over::shm, options, seed++, 1000);
+  for (const std::uint32_t ring_commands : kRings) random_program(test::Over::shm, ring_commands, seed++, 1000);
 }
 
 // Over a network nothing completes inline, and arrivals ring an armed doorbell only.
 TEST(OffloaderStress, RandomProgramsOverANetwork) {
   if (const auto ucx = ucx::available(); !ucx) GTEST_SKIP() << ucx.error().message;
   std::uint64_t seed = 101;
-  for (const Options& options : every_shape()) random_program(test::Over::ucx_tcp, options, seed++, 60);
+  for (const std::uint32_t ring_commands : kRings) random_program(test::Over::ucx_tcp, ring_commands, seed++, 60);
 }
 
-// ---- back-pressure -----------------------------------------------------------------------------------------------
+// ---- back-pressure ----------------------------------------------------------------------------------------
 
-// A peer that takes nothing is closed after some commands; the other goes on as if nothing were; then everything arrives.
-TEST(Offloader, ABlockedPeerBlocksNobodyElse) {
-  for (const Options& options : every_shape()) {
-    SCOPED_TRACE(describe(options));
+// A peer that takes nothing is closed after some commands; the other goes on as if nothing were; then
+// everything arrives.
+TEST(Offloader, ABlockedPeerBlocksNoOtherPeer) {
+  for (const std::uint32_t ring_commands : kRings) {
+    SCOPED_TRACE(describe(ring_commands));
     ThreeRanks job;
     TestIssuer issuer(job.transport(), job.memory(0));
-    auto offloader = start(job, issuer, options);
+    auto offloader = start(job, issuer, ring_commands);
     std::atomic<std::uint64_t> blocked_done{0}, free_done{0};
     job.hold(1, true);
-    // The issuer has 12 operations under way to a peer; the rest is held.
+    // The issuer has 12 outstanding operations towards a peer; the rest is held.
     std::uint64_t blocked = 0, refused = 0;
     while (refused < 60) {
       if (offloader->try_push(make_add(1, 64, 1, 1, count_in(blocked_done)))) {
@@ -226,27 +219,26 @@ TEST(Offloader, ABlockedPeerBlocksNobodyElse) {
     wait_until([&] { return free_done.load(std::memory_order_acquire) == kOthers; });
     EXPECT_EQ(blocked_done.load(), 0u);
     job.hold(1, false);
-    offloader->drain();
     wait_until([&] { return blocked_done.load(std::memory_order_acquire) == blocked; });
     EXPECT_EQ(job.word(1, 64).load(), blocked);
     EXPECT_EQ(job.word(2, 64).load(), kOthers);
   }
 }
 
-// ---- starting, draining, stopping --------------------------------------------------------------------------------
+// ---- starting, issuing, stopping --------------------------------------------------------------------------
 
-TEST(Offloader, DrainMeansIssued) {
-  for (const Options& options : every_shape()) {
-    SCOPED_TRACE(describe(options));
+TEST(Offloader, IssuedEverythingMeansIssued) {
+  for (const std::uint32_t ring_commands : kRings) {
+    SCOPED_TRACE(describe(ring_commands));
     ThreeRanks job;
     TestIssuer issuer(job.transport(), job.memory(0));
-    auto offloader = start(job, issuer, options);
+    auto offloader = start(job, issuer, ring_commands);
     std::atomic<std::uint64_t> done{0};
     for (std::uint64_t round = 1; round <= 50; ++round) {
       std::uint64_t pushed = 0;
       for (int i = 0; i < 20; ++i) pushed += offloader->try_push(make_atomic(AtomicOp::fetch_add, 1, 64, 1, nullptr, count_in(done)));
       EXPECT_GT(pushed, 0u);
-      offloader->drain();
+      wait_until([&] { return offloader->issued_everything(); });
       EXPECT_EQ(done.exchange(0, std::memory_order_acquire), pushed) << "over shared memory issued is completed";
     }
   }
@@ -254,14 +246,14 @@ TEST(Offloader, DrainMeansIssued) {
 
 // Destroyed with a full ring: what was accepted is issued all the same.
 TEST(Offloader, EndsWithCommandsInFlight) {
-  for (const Options& options : every_shape()) {
-    SCOPED_TRACE(describe(options));
+  for (const std::uint32_t ring_commands : kRings) {
+    SCOPED_TRACE(describe(ring_commands));
     ThreeRanks job;
     TestIssuer issuer(job.transport(), job.memory(0));
     std::atomic<std::uint64_t> done{0};
     std::uint64_t pushed = 0;
     {
-      auto offloader = start(job, issuer, options);
+      auto offloader = start(job, issuer, ring_commands);
       for (int i = 0; i < 3000; ++i)
         pushed += offloader->try_push(i % 3 == 0 ? make_add(1, 64, 1, 1, count_in(done)) : make_atomic(AtomicOp::fetch_add, 1, 64, 1, nullptr, count_in(done)));
     }
@@ -287,14 +279,15 @@ TEST(Offloader, CallbacksMayPost) {
       if (chain.left.fetch_sub(1, std::memory_order_acq_rel) > 1) chain.post();
     }
   };
-  for (const Options& options : every_shape()) {
-    SCOPED_TRACE(describe(options));
+  for (const std::uint32_t ring_commands : kRings) {
+    SCOPED_TRACE(describe(ring_commands));
     ThreeRanks job;
     TestIssuer issuer(job.transport(), job.memory(0));
-    auto offloader = start(job, issuer, options);
+    auto offloader = start(job, issuer, ring_commands);
     Chain chain{*offloader, {1000}};
     chain.post();
-    // With two cells the consumer's own cell is one of them: the callback may find the ring full; then it is our turn.
+    // With two cells the consumer's own cell is one of them: the callback may find the ring full; then it is
+    // our turn.
     wait_until([&] {
       if (chain.stuck.exchange(false, std::memory_order_acq_rel)) chain.post();
       return chain.left.load(std::memory_order_acquire) <= 0;
@@ -303,13 +296,13 @@ TEST(Offloader, CallbacksMayPost) {
   }
 }
 
-// Each push finds everybody asleep: if a wake-up can be lost, one of these hangs.
+// Each push finds the executor asleep: if a wake-up can be lost, one of these hangs.
 void wake_every_time(test::Over over, int rounds) {
-  for (const Options& options : every_shape()) {
-    SCOPED_TRACE(describe(options));
+  for (const std::uint32_t ring_commands : kRings) {
+    SCOPED_TRACE(describe(ring_commands));
     ThreeRanks job(over);
     TestIssuer issuer(job.transport(), job.memory(0));
-    auto offloader = start(job, issuer, options);
+    auto offloader = start(job, issuer, ring_commands);
     std::uint64_t answer = 0;
     issuer.answers[1] = &answer;
     Random random(7);
@@ -318,7 +311,8 @@ void wake_every_time(test::Over over, int rounds) {
       ASSERT_TRUE(offloader->try_push(make_add(1, 64, 1, 1, count_in(done))));
       while (done.load(std::memory_order_acquire) == 0) std::this_thread::yield();
       EXPECT_EQ(answer, i);
-      std::this_thread::sleep_for(std::chrono::microseconds(random.below(240)));   // about as long as they poll before they sleep
+      // about as long as they poll before they sleep
+      std::this_thread::sleep_for(std::chrono::microseconds(random.below(240)));
     }
   }
 }
@@ -330,12 +324,12 @@ TEST(Offloader, WakesFromSleepEveryTimeOverANetwork) {
   wake_every_time(test::Over::ucx_tcp, 50);
 }
 
-// ---- manners -----------------------------------------------------------------------------------------------------
+// ---- manners ----------------------------------------------------------------------------------------------
 
-TEST(Offloader, IdleThreadsSleep) {
+TEST(Offloader, AnIdleExecutorSleeps) {
   ThreeRanks job;
   TestIssuer issuer(job.transport(), job.memory(0));
-  auto offloader = start(job, issuer, {.executors = 2, .separate_completer = true, .ring_commands = 64});
+  auto offloader = start(job, issuer, 64);
   std::atomic<std::uint64_t> done{0};
   ASSERT_TRUE(offloader->try_push(make_atomic(AtomicOp::fetch_add, 1, 64, 1, nullptr, count_in(done))));
   wait_until([&] { return done.load(std::memory_order_acquire) == 1; });
@@ -365,19 +359,16 @@ std::vector<std::string> blocked_signals_of(const std::string& prefix) {
   return masks;
 }
 
-TEST(Offloader, ThreadsAreNamedAndTakeNoSignals) {
+TEST(Offloader, ItsThreadIsNamedAndTakesNoSignals) {
   ThreeRanks job;
   TestIssuer issuer(job.transport(), job.memory(0));
-  auto offloader = start(job, issuer, {.executors = 2, .separate_completer = true, .ring_commands = 64});
-  // They name themselves: it takes a moment.
-  wait_until([] { return blocked_signals_of("offload ").size() == 2 && blocked_signals_of("completer").size() == 1; });
-  for (const std::string prefix : {"offload ", "completer"})
-    for (const std::string& mask : blocked_signals_of(prefix)) {
-      const std::uint64_t blocked = std::stoull(mask, nullptr, 16);
-      EXPECT_NE(blocked & (1u << (SIGINT - 1)), 0u);
-      EXPECT_NE(blocked & (1u << (SIGTERM - 1)), 0u);
-      EXPECT_EQ(blocked & (1u << (SIGSEGV - 1)), 0u) << "its own faults are reported";
-    }
+  auto offloader = start(job, issuer, 64);
+  // It names itself: that takes a moment.
+  wait_until([] { return blocked_signals_of("offload").size() == 1; });
+  const std::uint64_t blocked = std::stoull(blocked_signals_of("offload").front(), nullptr, 16);
+  EXPECT_NE(blocked & (1u << (SIGINT - 1)), 0u);
+  EXPECT_NE(blocked & (1u << (SIGTERM - 1)), 0u);
+  EXPECT_EQ(blocked & (1u << (SIGSEGV - 1)), 0u) << "its own faults are reported";
 }
 
 }  // namespace

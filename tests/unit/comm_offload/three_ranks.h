@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job of three ranks in one process over shared memory or UCX's TCP, whose ranks 1 and 2 have service threads that can be held up, and an Issuer for rank 0
-// on bare transport operations: read, write and atomics (inline over shared memory), and a request that adds at its target and can be answered `again`.
+// A job of three ranks in one process over shared memory or UCX's TCP, whose ranks 1 and 2 have service
+// threads that can be held up, and an Issuer for rank 0 on bare transport operations: read, write and atomics
+// (inline over shared memory), and a request that adds at its target and can be answered `again`.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -63,7 +64,8 @@ class ThreeRanks {
   [[nodiscard]] std::atomic_ref<std::uint64_t> word(std::uint32_t rank, std::size_t offset) {
     return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(memory(rank) + offset));
   }
-  /// While held, the rank's service thread runs no message, so that its ring fills. Returns when the thread has seen it: it may have been about to look.
+  /// While held, the rank's service thread runs no message, so that its ring fills. Returns when the thread
+  /// has seen it: it may have been about to look.
   void hold(std::uint32_t rank, bool held) {
     OneRank& r = ranks_[rank];
     r.held.store(held, std::memory_order_seq_cst);
@@ -144,7 +146,8 @@ class ThreeRanks {
   std::array<OneRank, kRanks> ranks_;
 };
 
-/// Carries commands out on rank 0's transport. Kind::prepared is kAdd: at remote, transfer.value; the answer goes to *answers[record], unless that is null.
+/// Carries commands out on rank 0's transport. Kind::prepared is kAdd: at remote, transfer.value; the answer
+/// goes to *answers[record], unless that is null.
 class TestIssuer final : public Issuer {
  public:
   explicit TestIssuer(Transport& transport, std::byte* memory) : transport_(transport), memory_(memory) {
@@ -175,7 +178,7 @@ class TestIssuer final : public Issuer {
  private:
   static constexpr std::size_t kRecords = 12;   // a peer
   enum State : int { free, taken, waiting };
-  /// One operation under way. waiting: a request that the poll hook looks after.
+  /// One outstanding operation. waiting: a request whose answer the poll hook looks for.
   struct Record : Completion {
     std::atomic<int> state{free};
     PendingReply pending;
@@ -183,7 +186,7 @@ class TestIssuer final : public Issuer {
   };
 
   Record* take(const Command& c) noexcept {
-    // A peer's own: with one pool for all, who completes nothing would take everybody's records.
+    // One pool a peer: with one for all, a peer that completes nothing would use up all records.
     for (std::size_t i = 0; i < kRecords; ++i) {
       Record& r = records_[raw(c.remote.rank) * kRecords + i];
       int expected = free;
@@ -226,7 +229,7 @@ class TestIssuer final : public Issuer {
     return sent;
   }
 
-  // One thread looks; who comes meanwhile has it look once more.
+  // One thread looks; a thread that comes meanwhile makes it look once more.
   bool poll_requests() noexcept {
     if (pollers_.fetch_add(1, std::memory_order_acq_rel) != 0) return false;
     bool any = false;

@@ -52,7 +52,7 @@ struct SimRank final : PageHolder {
         entries(Directory::region_bytes(pages_of(page_bytes), ranks) / 8) {
     // Who delivers makes progress below the counting: the engine's part of it must run there.
     world.transport(rank).set_poll_hook([](void* t) noexcept { return static_cast<CountingTransport*>(t)->run_poll_hook(); }, &transport);
-    engine = comm::Engine::create(transport, {.operations = 64, .packs = 8, .parcels = 8}).value();
+    engine = comm::Engine::create(transport, {.operations = 64, .packs = 8, .argument_buffers = 8}).value();
     KASANE_CHECK(engine->attach(kFrames, -1, frames.data(), frames.size()).has_value());
     KASANE_CHECK(engine->attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8).has_value());
     directory.emplace(transport, pages_of(page_bytes));

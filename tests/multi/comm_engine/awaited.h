@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's operations as calls that return when they have completed. How to wait is the Waiter's: it polls, or parks the user-level thread and lets the
-// worker run another one while the operation is under way (latency hiding).
+// The engine's operations as calls that return when they have completed. They wait through a Waiter: it
+// polls, or parks the user-level thread and lets the worker run another one meanwhile.
 //
 //   Awaited io(engine, waiter);
 //   KASANE_TRY(io.write({.to = {rank, region, 0}, .from = {region, 64}, .bytes = 8}));
 //
-// Errors: invalid_argument for refused arguments, peer_lost with the rank. Thread safety: an object belongs to one thread.
+// Errors: invalid_argument for refused arguments, peer_lost with the rank.
+// Thread safety: an object belongs to one thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 #include "comm/engine/engine.h"
 #include "comm/waiter.h"
 
-namespace kasane::comm {
+namespace kasane::comm::test {
 
 class Awaited {
  public:
@@ -34,14 +35,14 @@ class Awaited {
   Result<void> send(const SendParams& p) { return run(&Engine::try_send_async, p, p.to); }
   Result<void> send_long(const SendLongParams& p) { return run(&Engine::try_send_long_async, p, p.into.rank); }
   Result<void> flush(Rank rank = kNoRank) { return run(&Engine::try_flush_async, FlushParams{.rank = rank, .on_complete = {}}, rank); }
-  /// The old value; p.result is not looked at.
+  /// Returns the old value; p.result is ignored.
   Result<std::uint64_t> atomic(AtomicParams p) {
     std::uint64_t old = 0;
     p.result = &old;
     KASANE_TRY(run(&Engine::try_atomic_async, p, p.at.rank));
     return old;
   }
-  /// The answer; p.answer is not looked at.
+  /// Returns the answer; p.answer is ignored.
   Result<std::uint64_t> request(RequestParams p) {
     std::uint64_t answer = 0;
     p.answer = &answer;
@@ -54,7 +55,7 @@ class Awaited {
   Result<void> run(bool (Engine::*post)(const Params&) noexcept, Params p, Rank peer) {
     Flag done;
     p.on_complete = done.callback();
-    // A waiter may look again after a yes; the operation must not be posted twice.
+    // A waiter may call the predicate again after it was true; the operation must not be posted twice.
     bool accepted = false;
     waiter_.until([&] { return accepted || (accepted = (engine_.*post)(p)); });
     const Status status = done.wait(waiter_);
@@ -67,4 +68,4 @@ class Awaited {
   Waiter& waiter_;
 };
 
-}  // namespace kasane::comm
+}  // namespace kasane::comm::test

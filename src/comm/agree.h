@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step that may fail on one rank alone, and after which nobody may go on, or wait, without it. Start and attach() only; see OutOfBand for threads.
+// For a step that may fail on one rank alone: exchanges its result, so that no rank goes on, or waits for a
+// rank that failed. At start and in attach() only; thread safety as OutOfBand.
 #pragma once
 
 #include <string>
@@ -9,8 +10,9 @@
 
 namespace kasane::comm {
 
-/// Collective. mine: how the step went here. The result: mine if that is an error, else the first other rank's, named; what was tried stands before it.
-inline Result<void> everybody(OutOfBand& all, const Result<void>& mine, std::string_view what) {
+/// Collective. mine: the step's result here. Returns mine if that is an error, else the first error of
+/// another rank, with the rank's number and what was tried.
+inline Result<void> agree(OutOfBand& all, const Result<void>& mine, std::string_view what) {
   auto errors = all.allgather(mine ? std::string() : mine.error().message);
   KASANE_TRY(errors);
   if (!mine) return mine;
