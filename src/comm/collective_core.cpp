@@ -28,7 +28,7 @@ std::size_t block_bytes(std::uint32_t members) noexcept { return (CollectiveBloc
 constexpr char kWhat[] = "collectives";
 
 /// What members exchange when a group is made.
-struct Place {
+struct BlockPlace {
   std::uint32_t slot, generation;
   std::uint64_t offset;
 };
@@ -166,7 +166,7 @@ std::unique_ptr<Group> CollectiveCore::make_world() {
 }
 
 std::unique_ptr<Group> CollectiveCore::make_group(Group& parent, std::span<const std::uint32_t> members) {
-  Place mine{0, 0, kNowhere};
+  BlockPlace mine{0, 0, kNowhere};
   GroupState* state = nullptr;
   if (!members.empty()) {
     const auto me = std::find(members.begin(), members.end(), parent.rank());
@@ -177,7 +177,7 @@ std::unique_ptr<Group> CollectiveCore::make_group(Group& parent, std::span<const
     state->open(static_cast<std::uint32_t>(members.size()), static_cast<std::uint32_t>(me - members.begin()), memory.own, memory.shared);
     mine = {.slot = state->slot(), .generation = state->generation(), .offset = memory.offset};
   }
-  std::vector<Place> places(parent.size());
+  std::vector<BlockPlace> places(parent.size());
   parent.allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(places)));
   if (state == nullptr) return nullptr;
   std::vector<PeerPlace> peers;

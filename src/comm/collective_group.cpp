@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kMessageChunk = (kMaxPayload - sizeof(CollectiveHeader)) / 16 * 16;
 static_assert(sizeof(CollectiveHeader) == 40 && kShortBytes + sizeof(CollectiveHeader) <= kMaxPayload);
 
-bool is_network(const Step& s) noexcept { return s.kind == Step::Kind::send || s.kind == Step::Kind::receive; }
+bool is_network(const CollectiveStep& s) noexcept { return s.kind == CollectiveStep::Kind::send || s.kind == CollectiveStep::Kind::receive; }
 
 const char* name_of(std::uint64_t signature) noexcept {
   static constexpr const char* kNames[] = {"?", "barrier", "broadcast", "reduce", "allreduce", "gather", "allgather", "alltoall", "scan", "exclusive scan"};
@@ -168,9 +168,9 @@ bool GroupState::advance(CollectiveOperation& op) noexcept {
     }
     if (!all) return false;
     for (; i < steps.size() && !is_network(steps[i]); ++i) {
-      const Step& s = steps[i];
+      const CollectiveStep& s = steps[i];
       if (s.bytes == 0) continue;
-      if (s.kind == Step::Kind::copy) std::memcpy(s.into, s.from, s.bytes);
+      if (s.kind == CollectiveStep::Kind::copy) std::memcpy(s.into, s.from, s.bytes);
       else op.schedule.reduction()(s.into, s.from, s.right, s.bytes);
     }
     op.position = i;
@@ -179,8 +179,8 @@ bool GroupState::advance(CollectiveOperation& op) noexcept {
 }
 
 bool GroupState::carry_out(CollectiveOperation& op, std::size_t index) noexcept {
-  Step& s = op.schedule.steps()[index];
-  return s.kind == Step::Kind::send ? send(op, s) : receive(op, s, index);
+  CollectiveStep& s = op.schedule.steps()[index];
+  return s.kind == CollectiveStep::Kind::send ? send(op, s) : receive(op, s, index);
 }
 
 void GroupState::complete(CollectiveOperation& op, Status status) noexcept {
@@ -214,7 +214,7 @@ void GroupState::mark_done() noexcept {
 
 // ---- the two ends of a message ----------------------------------------------------------------------------
 
-bool GroupState::send(CollectiveOperation& op, Step& s) noexcept {
+bool GroupState::send(CollectiveOperation& op, CollectiveStep& s) noexcept {
   if (s.bytes <= kShortBytes) return put_cell(op, s, {s.from, s.bytes});
   if (!s.announced) s.announced = put_cell(op, s, {});
   const CollectiveReady& ready = area(s.peer).ready[op.number % kActive][s.phase];
@@ -223,7 +223,7 @@ bool GroupState::send(CollectiveOperation& op, Step& s) noexcept {
   return s.announced && send_chunks(op, s, ready.token);
 }
 
-bool GroupState::receive(CollectiveOperation& op, Step& s, std::size_t index) noexcept {
+bool GroupState::receive(CollectiveOperation& op, CollectiveStep& s, std::size_t index) noexcept {
   const CollectiveCell& cell = area(s.peer).cells[op.number % kActive][s.phase];
   const bool told = cell.stamp.load(std::memory_order_acquire) == op.number + 1;  // acquire: the message
   if (told) check_same(op, s.peer, cell.signature);
@@ -237,7 +237,7 @@ bool GroupState::receive(CollectiveOperation& op, Step& s, std::size_t index) no
   return told && s.announced && std::atomic_ref(s.moved).load(std::memory_order_acquire) == s.bytes;
 }
 
-bool GroupState::put_cell(CollectiveOperation& op, const Step& s, std::span<const std::byte> data) noexcept {
+bool GroupState::put_cell(CollectiveOperation& op, const CollectiveStep& s, std::span<const std::byte> data) noexcept {
   Peer& p = peers_[s.peer];
   if (!has_room(p, op.number)) return false;
   if (p.block == nullptr) {
@@ -253,7 +253,7 @@ bool GroupState::put_cell(CollectiveOperation& op, const Step& s, std::span<cons
   return true;
 }
 
-bool GroupState::put_ready(CollectiveOperation& op, const Step& s, std::uint64_t token) noexcept {
+bool GroupState::put_ready(CollectiveOperation& op, const CollectiveStep& s, std::uint64_t token) noexcept {
   Peer& p = peers_[s.peer];
   if (!has_room(p, op.number)) return false;
   if (p.block == nullptr) {
@@ -270,7 +270,7 @@ bool GroupState::put_ready(CollectiveOperation& op, const Step& s, std::uint64_t
   return true;
 }
 
-bool GroupState::send_chunks(CollectiveOperation& op, Step& s, std::uint64_t token) noexcept {
+bool GroupState::send_chunks(CollectiveOperation& op, CollectiveStep& s, std::uint64_t token) noexcept {
   const bool mapped = peers_[s.peer].block != nullptr;
   while (s.moved < s.bytes) {
     if (!(mapped ? stream_chunk(op, s, token) : message_chunk(op, s, token))) return false;
@@ -278,7 +278,7 @@ bool GroupState::send_chunks(CollectiveOperation& op, Step& s, std::uint64_t tok
   return true;
 }
 
-bool GroupState::message_chunk(CollectiveOperation& op, Step& s, std::uint64_t token) noexcept {
+bool GroupState::message_chunk(CollectiveOperation& op, CollectiveStep& s, std::uint64_t token) noexcept {
   const Peer& p = peers_[s.peer];
   CollectiveHeader h = header(CollectiveHeader::Kind::chunk, p, op, s);
   h.word = s.moved;
@@ -289,7 +289,7 @@ bool GroupState::message_chunk(CollectiveOperation& op, Step& s, std::uint64_t t
   return true;
 }
 
-bool GroupState::stream_chunk(CollectiveOperation& op, Step& s, std::uint64_t token) noexcept {
+bool GroupState::stream_chunk(CollectiveOperation& op, CollectiveStep& s, std::uint64_t token) noexcept {
   Peer& p = peers_[s.peer];
   CollectiveStream& stream = p.block->from(me_).stream;
   if (p.streamed - p.stream_taken == CollectiveStream::kChunks) {
@@ -331,8 +331,8 @@ void GroupState::arrived(std::uint64_t collective, std::uint64_t token, std::uin
   CollectiveOperation* op = active_[collective % kActive].load(std::memory_order_acquire);
   KASANE_CHECK(op != nullptr && op->number == collective, "a chunk for a collective that is not under way");
   KASANE_CHECK_OP(token, <, op->schedule.steps().size());
-  Step& s = op->schedule.steps()[token];
-  KASANE_CHECK(s.kind == Step::Kind::receive && offset + bytes.size() <= s.bytes, "a chunk beyond the message that was asked for");
+  CollectiveStep& s = op->schedule.steps()[token];
+  KASANE_CHECK(s.kind == CollectiveStep::Kind::receive && offset + bytes.size() <= s.bytes, "a chunk beyond the message that was asked for");
   std::memcpy(s.into + offset, bytes.data(), bytes.size());
   // release: pairs with receive(). The last access: the operation may be destroyed after it.
   std::atomic_ref(s.moved).fetch_add(bytes.size(), std::memory_order_release);
@@ -340,7 +340,7 @@ void GroupState::arrived(std::uint64_t collective, std::uint64_t token, std::uin
 
 // ---- messages ---------------------------------------------------------------------------------------------
 
-CollectiveHeader GroupState::header(CollectiveHeader::Kind kind, const Peer& p, const CollectiveOperation& op, const Step& s) const noexcept {
+CollectiveHeader GroupState::header(CollectiveHeader::Kind kind, const Peer& p, const CollectiveOperation& op, const CollectiveStep& s) const noexcept {
   return {.kind = kind, .phase = s.phase, .slot = p.slot, .generation = p.generation, .from = me_, .collective = op.number, .word = 0, .token = 0};
 }
 

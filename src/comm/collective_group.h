@@ -125,15 +125,15 @@ class GroupState {
   void activate() noexcept;
   bool advance(CollectiveOperation&) noexcept;
   bool carry_out(CollectiveOperation&, std::size_t index) noexcept;
-  bool send(CollectiveOperation&, Step&) noexcept;
-  bool receive(CollectiveOperation&, Step&, std::size_t index) noexcept;
-  bool send_chunks(CollectiveOperation&, Step&, std::uint64_t token) noexcept;
-  bool stream_chunk(CollectiveOperation&, Step&, std::uint64_t token) noexcept;
-  bool message_chunk(CollectiveOperation&, Step&, std::uint64_t token) noexcept;
+  bool send(CollectiveOperation&, CollectiveStep&) noexcept;
+  bool receive(CollectiveOperation&, CollectiveStep&, std::size_t index) noexcept;
+  bool send_chunks(CollectiveOperation&, CollectiveStep&, std::uint64_t token) noexcept;
+  bool stream_chunk(CollectiveOperation&, CollectiveStep&, std::uint64_t token) noexcept;
+  bool message_chunk(CollectiveOperation&, CollectiveStep&, std::uint64_t token) noexcept;
   void drain_stream(std::uint32_t peer) noexcept;
   void arrived(std::uint64_t collective, std::uint64_t token, std::uint64_t offset, std::span<const std::byte> bytes) noexcept;
-  bool put_cell(CollectiveOperation&, const Step&, std::span<const std::byte> data) noexcept;
-  bool put_ready(CollectiveOperation&, const Step&, std::uint64_t token) noexcept;
+  bool put_cell(CollectiveOperation&, const CollectiveStep&, std::span<const std::byte> data) noexcept;
+  bool put_ready(CollectiveOperation&, const CollectiveStep&, std::uint64_t token) noexcept;
   bool message(const CollectiveHeader&, Rank to, std::span<const std::byte> data) noexcept;
   bool has_room(Peer&, std::uint64_t number) noexcept;
   bool send_and_ask(CollectiveHeader, Peer&, std::span<const std::byte> data) noexcept;
@@ -142,7 +142,7 @@ class GroupState {
   void mark_done() noexcept;
   void fail_all() noexcept;
   void check_same(const CollectiveOperation&, std::uint32_t peer, std::uint64_t theirs) const noexcept;
-  [[nodiscard]] CollectiveHeader header(CollectiveHeader::Kind, const Peer&, const CollectiveOperation&, const Step&) const noexcept;
+  [[nodiscard]] CollectiveHeader header(CollectiveHeader::Kind, const Peer&, const CollectiveOperation&, const CollectiveStep&) const noexcept;
 
   /// Where the peer-th member's messages arrive.
   [[nodiscard]] CollectivePeerArea& area(std::uint32_t peer) const noexcept {

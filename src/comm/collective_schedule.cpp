@@ -39,16 +39,16 @@ class Builder {
   void reduce_scatter(std::byte* own);
 
   void send(std::uint32_t to, const std::byte* from, std::size_t bytes, std::uint8_t phase = 0) {
-    s_.steps_.push_back({.kind = Step::Kind::send, .phase = phase, .peer = to, .from = from, .bytes = bytes});
+    s_.steps_.push_back({.kind = CollectiveStep::Kind::send, .phase = phase, .peer = to, .from = from, .bytes = bytes});
   }
   void receive(std::uint32_t from, std::byte* into, std::size_t bytes, std::uint8_t phase = 0) {
-    s_.steps_.push_back({.kind = Step::Kind::receive, .phase = phase, .peer = from, .into = into, .bytes = bytes});
+    s_.steps_.push_back({.kind = CollectiveStep::Kind::receive, .phase = phase, .peer = from, .into = into, .bytes = bytes});
   }
   void copy(std::byte* into, const std::byte* from, std::size_t bytes) {
-    s_.steps_.push_back({.kind = Step::Kind::copy, .into = into, .from = from, .bytes = bytes});
+    s_.steps_.push_back({.kind = CollectiveStep::Kind::copy, .into = into, .from = from, .bytes = bytes});
   }
   void combine(std::byte* into, const std::byte* left, const std::byte* right, std::size_t bytes) {
-    s_.steps_.push_back({.kind = Step::Kind::combine, .into = into, .from = left, .right = right, .bytes = bytes});
+    s_.steps_.push_back({.kind = CollectiveStep::Kind::combine, .into = into, .from = left, .right = right, .bytes = bytes});
   }
   /// Separates network steps that use what was received from those that received it.
   void end_round() { copy(nullptr, nullptr, 0); }

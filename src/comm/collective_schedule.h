@@ -36,7 +36,7 @@ namespace kasane::comm {
 
 enum class Collective : std::uint8_t { barrier = 1, broadcast, reduce, allreduce, gather, allgather, alltoall, scan, exscan };
 
-struct Step {
+struct CollectiveStep {
   enum class Kind : std::uint8_t { send, receive, combine, copy };
   Kind kind;
   std::uint8_t phase = 0;
@@ -66,13 +66,13 @@ class Schedule {
  public:
   /// Builds the steps; reuses the memory of an earlier schedule.
   void build(const Plan&);
-  [[nodiscard]] std::vector<Step>& steps() noexcept { return steps_; }
+  [[nodiscard]] std::vector<CollectiveStep>& steps() noexcept { return steps_; }
   /// Of its combine steps.
   [[nodiscard]] const Reduction& reduction() const noexcept { return reduction_; }
 
  private:
   friend class Builder;
-  std::vector<Step> steps_;
+  std::vector<CollectiveStep> steps_;
   Reduction reduction_;
   std::unique_ptr<std::byte[]> scratch_;
   std::size_t scratch_bytes_ = 0;

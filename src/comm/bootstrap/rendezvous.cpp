@@ -40,7 +40,7 @@ struct Announcement {
 };
 
 /// Asks the leader for the host's memory.
-struct Request {
+struct MemoryRequest {
   Key key;
   std::uint32_t rank;
 };
@@ -56,13 +56,13 @@ struct alignas(cmsghdr) ControlBuffer {
 };
 
 /// A socket that keeps message boundaries and never blocks.
-class Socket {
+class PacketSocket {
  public:
-  Socket() noexcept : fd_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {}
-  explicit Socket(int fd) noexcept : fd_(fd) {}
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  ~Socket() {
+  PacketSocket() noexcept : fd_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {}
+  explicit PacketSocket(int fd) noexcept : fd_(fd) {}
+  PacketSocket(const PacketSocket&) = delete;
+  PacketSocket& operator=(const PacketSocket&) = delete;
+  ~PacketSocket() {
     if (fd_ >= 0) ::close(fd_);
   }
   [[nodiscard]] int get() const noexcept { return fd_; }
@@ -144,14 +144,14 @@ class Rendezvous {
   Result<void> on_all_ranks(const Result<void>& mine) { return agree(others_, mine, "finding the ranks of its host"); }
   Result<void> bind_name();
   Result<void> exchange_names();
-  int connect_to(const Socket& socket, std::uint32_t rank) const;
+  int connect_to(const PacketSocket& socket, std::uint32_t rank) const;
   Result<void> find_leader();
   Result<void> agree_on_hosts();
   Result<void> make_host_job();
   Result<void> serve_host();
   Result<void> accept_connections();
-  bool receive_request(const Socket& connection, std::uint32_t& position, bool& gone);
-  Result<void> send_descriptors(const Socket& to, std::uint32_t position);
+  bool receive_request(const PacketSocket& connection, std::uint32_t& position, bool& gone);
+  Result<void> send_descriptors(const PacketSocket& to, std::uint32_t position);
   Result<void> request_memory();
   Result<void> receive_host_job();
   Result<bool> receive_message(Descriptors& got);
@@ -175,9 +175,9 @@ class Rendezvous {
   Key key_{};
   std::vector<Key> names_;
   std::vector<std::string> locations_;   ///< by rank
-  Socket socket_;                     ///< bound to our name
-  Socket to_leader_;
-  std::vector<std::unique_ptr<Socket>> connections_;   ///< from this user; no request yet
+  PacketSocket socket_;                     ///< bound to our name
+  PacketSocket to_leader_;
+  std::vector<std::unique_ptr<PacketSocket>> connections_;   ///< from this user; no request yet
   std::uint32_t leader_ = 0;           ///< the lowest rank of this host
   std::vector<std::uint32_t> host_;   ///< the ranks of this host, ascending
   std::uint32_t hosts_ = 0;
@@ -217,7 +217,7 @@ Result<void> Rendezvous::exchange_names() {
 
 /// 0, or why that rank is not connected. EAGAIN: it is on this host, but its queue of connections is full.
 /// EPERM: its name belongs to another user.
-int Rendezvous::connect_to(const Socket& socket, std::uint32_t rank) const {
+int Rendezvous::connect_to(const PacketSocket& socket, std::uint32_t rank) const {
   const Name name(names_[rank]);
   if (::connect(socket.get(), name.get(), name.bytes) != 0) return errno;
   return same_user(socket.get()) ? 0 : EPERM;
@@ -227,7 +227,7 @@ int Rendezvous::connect_to(const Socket& socket, std::uint32_t rank) const {
 Result<void> Rendezvous::find_leader() {
   for (leader_ = 0; leader_ < me_; ++leader_) {
     if (locations_[leader_] != locations_[me_]) continue;
-    const Socket probe;
+    const PacketSocket probe;
     if (probe.get() < 0) return fail(Errc::limit, "no socket to find the ranks of this host (raise the limit with ulimit -n)");
     const int number = connect_to(probe, leader_);
     if (number == 0 || number == EAGAIN) return {};
@@ -289,7 +289,7 @@ Result<void> Rendezvous::serve_host() {
       }
       moved = true;
       if (!gone && served[position]) gone = true;
-      const std::unique_ptr<Socket> connection = std::exchange(connections_[i], std::move(connections_.back()));
+      const std::unique_ptr<PacketSocket> connection = std::exchange(connections_[i], std::move(connections_.back()));
       connections_.pop_back();
       if (gone) continue;
       KASANE_TRY(send_descriptors(*connection, position));
@@ -310,7 +310,7 @@ Result<void> Rendezvous::serve_host() {
 /// Keeps connections of this user and rejects all others.
 Result<void> Rendezvous::accept_connections() {
   for (;;) {
-    auto connection = std::make_unique<Socket>(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    auto connection = std::make_unique<PacketSocket>(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (connection->get() < 0) {
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return {};
       return fail_errno(Errc::limit, "accepting a rank of this host (the limit of open files is raised with ulimit -n)");
@@ -326,8 +326,8 @@ Result<void> Rendezvous::accept_connections() {
 
 /// False: nothing has come. gone: the connection is to be dropped, since it was closed or is not a rank of
 /// this host.
-bool Rendezvous::receive_request(const Socket& connection, std::uint32_t& position, bool& gone) {
-  Request request{};
+bool Rendezvous::receive_request(const PacketSocket& connection, std::uint32_t& position, bool& gone) {
+  MemoryRequest request{};
   char beyond = 0;
   iovec parts[2] = {{.iov_base = &request, .iov_len = sizeof request}, {.iov_base = &beyond, .iov_len = 1}};
   msghdr message{};   // without room for descriptors: the kernel drops any that come
@@ -343,7 +343,7 @@ bool Rendezvous::receive_request(const Socket& connection, std::uint32_t& positi
 }
 
 /// Each rank gets the memory, its own read end, and all write ends.
-Result<void> Rendezvous::send_descriptors(const Socket& to, std::uint32_t position) {
+Result<void> Rendezvous::send_descriptors(const PacketSocket& to, std::uint32_t position) {
   std::vector<int> fds{host_job_.shared_fd, host_job_.sockets[position].in};
   for (const Job::SocketPair& box : host_job_.sockets) fds.push_back(box.out);
   const std::uint32_t rank = host_[position];
@@ -383,7 +383,7 @@ Result<void> Rendezvous::request_memory() {
     if (number != EAGAIN || late()) return fail_errno(Errc::peer_lost, "asking " + rank_text(leader_) + " for the host's memory" + (number == EAGAIN ? limit_text() : ""), number);
     ::poll(nullptr, 0, kPollMs);
   }
-  const Request request{.key = key_, .rank = me_};
+  const MemoryRequest request{.key = key_, .rank = me_};
   if (::send(to_leader_.get(), &request, sizeof request, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof request)) {
     return fail_errno(Errc::peer_lost, "asking " + rank_text(leader_) + " for the host's memory");
   }

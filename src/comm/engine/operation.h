@@ -72,7 +72,7 @@ struct Operation : Completion, OutstandingRequest {
 };
 
 /// The operation that one part of a pack belongs to. Neighbouring parts of one write operation are merged.
-struct Part {
+struct PackPart {
   std::uint32_t operation;
   std::uint32_t pieces;
   std::uint32_t bytes;     ///< read only
@@ -96,7 +96,7 @@ struct Pack : OutstandingRequest {
   std::uint32_t answer_bytes = 0;  ///< read: the size of the data message
   std::uint32_t stamp = 0;         ///< read: of this use
   std::atomic<std::uint64_t> state{kClaimed};
-  std::array<Part, wire::kMaxEntries> part;
+  std::array<PackPart, wire::kMaxEntries> part;
   alignas(8) std::array<std::byte, kMaxPayload> payload;
 };
 

@@ -11,15 +11,15 @@ namespace {
 
 enum class Why : std::uint8_t { nothing, rank, region, range, alignment, dimensions, shape_overflow, handler, payload, element, width, scale, own_region, address };
 
-struct Refusal {
+struct RefusalRecord {
   Why why = Why::nothing;
   std::uint64_t a = 0, b = 0, c = 0, d = 0;
 };
 
 // Through a call that is never inlined: a user-level thread may continue on another OS thread, and must not
 // use an address that it computed on the first.
-[[gnu::noinline]] Refusal& last_refusal() noexcept {
-  thread_local Refusal refusal;
+[[gnu::noinline]] RefusalRecord& last_refusal() noexcept {
+  thread_local RefusalRecord refusal;
   return refusal;
 }
 
@@ -42,7 +42,7 @@ bool extend(std::uint64_t* span, std::uint64_t count, std::uint64_t stride) noex
   return !__builtin_mul_overflow(count - 1, stride, &more) && !__builtin_add_overflow(*span, more, span);
 }
 
-std::string text_of(const Refusal& r) {
+std::string text_of(const RefusalRecord& r) {
   const auto n = [](std::uint64_t v) { return std::to_string(v); };
   switch (r.why) {
     case Why::nothing: return "nothing was refused";

@@ -6,20 +6,20 @@ namespace {
 
 Result<SessionPlan> over_ucx(const Situation& s, bool within_hosts) {
   if (!s.ucx) return fail(Errc::unsupported, "--transport ucx: " + s.why_no_ucx);
-  return SessionPlan{.network = Network::ucx, .within_hosts = within_hosts};
+  return SessionPlan{.network = NetworkKind::ucx, .within_hosts = within_hosts};
 }
 
 Result<SessionPlan> over_mpi(const Situation& s) {
   if (s.launcher != Launcher::mpi) {
     return fail(Errc::unsupported, "--transport mpi: the ranks were not started by mpirun; `kasane run --transport mpi` does that, and so does mpirun itself");
   }
-  return SessionPlan{.network = Network::mpi, .within_hosts = true};
+  return SessionPlan{.network = NetworkKind::mpi, .within_hosts = true};
 }
 
 Result<SessionPlan> automatic(const Situation& s) {
   if (s.hosts == 1) return SessionPlan{};
-  if (s.ucx) return SessionPlan{.network = Network::ucx, .within_hosts = false};
-  if (s.launcher == Launcher::mpi) return SessionPlan{.network = Network::mpi, .within_hosts = false};
+  if (s.ucx) return SessionPlan{.network = NetworkKind::ucx, .within_hosts = false};
+  if (s.launcher == Launcher::mpi) return SessionPlan{.network = NetworkKind::mpi, .within_hosts = false};
   return fail(Errc::unsupported, counted(s.ranks, "rank") + " on " + counted(s.hosts, "host") + " need UCX, or a start by mpirun: " + s.why_no_ucx);
 }
 

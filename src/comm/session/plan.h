@@ -17,7 +17,7 @@
 
 namespace kasane::comm {
 
-enum class Network : std::uint8_t { none, ucx, mpi };
+enum class NetworkKind : std::uint8_t { none, ucx, mpi };
 
 struct Situation {
   std::string asked = {};        ///< SessionOptions::transport
@@ -29,7 +29,7 @@ struct Situation {
 
 /// Which network, if any, and for which ranks.
 struct SessionPlan {
-  Network network = Network::none;
+  NetworkKind network = NetworkKind::none;
   bool within_hosts = false;   ///< the network also joins ranks of one host
 };
 

@@ -170,13 +170,13 @@ Result<void> Session::open_near() {
 }
 
 Result<std::unique_ptr<Transport>> Session::open_network(Bells& bells) {
-  if (plan_.network == Network::mpi) return mpi::create(mpi_, bells);
+  if (plan_.network == NetworkKind::mpi) return mpi::create(mpi_, bells);
   return ucx::create(out_of_band(), bells, {.tls = {}, .within_hosts = plan_.within_hosts});
 }
 
 Result<void> Session::connect() {
   KASANE_TRY(agree(out_of_band(), open_near(), "joining the host's memory"));
-  if (plan_.network == Network::none) return {};
+  if (plan_.network == NetworkKind::none) return {};
   auto network = open_network(shm::bells(*transport_));
   Result<void> opened;
   if (!network) opened = tl::unexpected<Error>(network.error());
@@ -199,7 +199,7 @@ void Session::end_mpi() noexcept {
 
 std::string Session::describe() const {
   std::string text = counted(job_.ranks, "rank") + " on " + counted(job_.hosts, "host") + ": ";
-  if (plan_.network == Network::none) return text + "shm";
+  if (plan_.network == NetworkKind::none) return text + "shm";
   return plan_.within_hosts ? text + network_ : text + "shm within, " + network_ + " between";
 }
 

@@ -18,20 +18,20 @@ struct Row {
   Launcher launcher;
   std::uint32_t ranks, hosts;
   bool ucx;
-  Network network;
+  NetworkKind network;
   bool within_hosts;
 };
 
 TEST(SessionPlan, EverythingThatWorks) {
   constexpr Row kRows[] = {
-      {"auto", Launcher::alone, 1, 1, false, Network::none, false}, {"auto", Launcher::fork, 4, 1, true, Network::none, false},
-      {"auto", Launcher::fork, 4, 2, true, Network::ucx, false},    {"auto", Launcher::mpi, 4, 1, true, Network::none, false},
-      {"auto", Launcher::mpi, 4, 2, true, Network::ucx, false},     {"auto", Launcher::mpi, 4, 2, false, Network::mpi, false},
-      {"shm", Launcher::fork, 4, 1, true, Network::none, false},    {"shm", Launcher::mpi, 4, 1, false, Network::none, false},
-      {"ucx", Launcher::fork, 4, 1, true, Network::ucx, true},      {"ucx", Launcher::mpi, 4, 2, true, Network::ucx, true},
-      {"mpi", Launcher::mpi, 4, 1, true, Network::mpi, true},       {"mpi", Launcher::mpi, 4, 4, false, Network::mpi, true},
+      {"auto", Launcher::alone, 1, 1, false, NetworkKind::none, false}, {"auto", Launcher::fork, 4, 1, true, NetworkKind::none, false},
+      {"auto", Launcher::fork, 4, 2, true, NetworkKind::ucx, false},    {"auto", Launcher::mpi, 4, 1, true, NetworkKind::none, false},
+      {"auto", Launcher::mpi, 4, 2, true, NetworkKind::ucx, false},     {"auto", Launcher::mpi, 4, 2, false, NetworkKind::mpi, false},
+      {"shm", Launcher::fork, 4, 1, true, NetworkKind::none, false},    {"shm", Launcher::mpi, 4, 1, false, NetworkKind::none, false},
+      {"ucx", Launcher::fork, 4, 1, true, NetworkKind::ucx, true},      {"ucx", Launcher::mpi, 4, 2, true, NetworkKind::ucx, true},
+      {"mpi", Launcher::mpi, 4, 1, true, NetworkKind::mpi, true},       {"mpi", Launcher::mpi, 4, 4, false, NetworkKind::mpi, true},
       // A program that a rank starts inherits what was asked for, and runs nothing between ranks.
-      {"mpi", Launcher::alone, 1, 1, false, Network::none, false},  {"ucx", Launcher::alone, 1, 1, false, Network::none, false},
+      {"mpi", Launcher::alone, 1, 1, false, NetworkKind::none, false},  {"ucx", Launcher::alone, 1, 1, false, NetworkKind::none, false},
   };
   for (const Row& row : kRows) {
     SCOPED_TRACE(std::string(row.asked) + ", " + std::to_string(row.ranks) + " ranks, " + std::to_string(row.hosts) + " hosts");

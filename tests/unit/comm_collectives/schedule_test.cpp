@@ -46,9 +46,9 @@ class Run {
   void check_names() {
     std::map<Name, std::size_t> sent, received;
     for (std::uint32_t m = 0; m < n_; ++m) {
-      for (const Step& s : schedules_[m].steps()) {
+      for (const CollectiveStep& s : schedules_[m].steps()) {
         if (!network(s)) continue;
-        const bool sends = s.kind == Step::Kind::send;
+        const bool sends = s.kind == CollectiveStep::Kind::send;
         const Name name = sends ? Name{m, s.peer, s.phase} : Name{s.peer, m, s.phase};
         ASSERT_TRUE((sends ? sent : received).emplace(name, s.bytes).second) << case_.text();
       }
@@ -56,29 +56,29 @@ class Run {
     ASSERT_EQ(sent, received) << case_.text() << " of " << n_;
   }
 
-  static bool network(const Step& s) { return s.kind == Step::Kind::send || s.kind == Step::Kind::receive; }
+  static bool network(const CollectiveStep& s) { return s.kind == CollectiveStep::Kind::send || s.kind == CollectiveStep::Kind::receive; }
 
   bool step(std::uint32_t m) {
     auto& steps = schedules_[m].steps();
     std::size_t& at = position_[m];
     if (at == steps.size()) return false;
     if (!network(steps[at])) {
-      const Step& s = steps[at++];
-      if (s.kind == Step::Kind::combine) schedules_[m].reduction()(s.into, s.from, s.right, s.bytes);
+      const CollectiveStep& s = steps[at++];
+      if (s.kind == CollectiveStep::Kind::combine) schedules_[m].reduction()(s.into, s.from, s.right, s.bytes);
       else if (s.bytes != 0) std::memcpy(s.into, s.from, s.bytes);
       return true;
     }
     std::size_t end = at;
     while (end < steps.size() && network(steps[end])) ++end;
-    Step& s = steps[at + random_.below(end - at)];
+    CollectiveStep& s = steps[at + random_.below(end - at)];
     const bool moved = !s.done && move(m, s);
     while (at < end && steps[at].done) ++at;
     // The rest of the round may be done already, but the next round begins after all of it.
     return moved;
   }
 
-  bool move(std::uint32_t m, Step& s) {
-    if (s.kind == Step::Kind::send) {
+  bool move(std::uint32_t m, CollectiveStep& s) {
+    if (s.kind == CollectiveStep::Kind::send) {
       mail_[{m, s.peer, s.phase}].assign(s.from, s.from + s.bytes);
     } else {
       const auto found = mail_.find({s.peer, m, s.phase});
