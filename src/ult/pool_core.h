@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The insides of a Pool: its workers, how one finds its next thread, and what it does for a thread that has left.
-// Public calls are in pool.cpp, the scheduler in scheduler.cpp.
+// Public calls are in pool.cpp, the rest in worker_loop.cpp.
 //
 // Thread safety: as noted. Invariant: a thread is in exactly one of: running on a worker, one run queue, one ready list, the hands
 // of a synchronisation object, ended.

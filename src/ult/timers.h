@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The deadlines of threads that were suspended on this rank, the earliest first. Workers look at the earliest one between threads and before they sleep
-// (scheduler.cpp).
+// (worker_loop.cpp).
 //
 // At most one for each thread: who waits again puts a new one in the place of the old one. One whose thread has gone on elsewhere stays until it is due, and
 // then finds that its round is over (timed_wait.h).
