@@ -5,7 +5,7 @@
 //      thieves: compare-swap                 owner: push, pop
 //
 // It lies in memory that the caller provides (the threads region of a rank), with a fixed layout, so that another
-// process steals from it too: through its own mapping by steal(), or word by word with remote atomics by steal_through().
+// process steals from it too: through its own mapping by steal(), or word by word by remote atomics (sched/steal.h).
 // Orders after N. M. Lê, A. Pop, A. Cohen, F. Zappa Nardelli, "Correct and efficient work-stealing for weak memory models"
 // (PPoPP 2013), with its two full fences replaced by sequentially consistent accesses of top and bottom: the same cost on
 // x86-64 (one xchg in pop), and provable from C++20's single total order S. The bounded ring needs no resizing.
@@ -19,7 +19,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
-#include <optional>
 
 #include "base/assert.h"
 #include "base/atomics.h"
@@ -84,12 +83,7 @@ class Deque {
   /// Owner. Until the next push() or a pop, push_below_limit() fails.
   void shut() noexcept { limit_ = bottom_.load(std::memory_order_relaxed); }   // relaxed: only the owner writes bottom
 
-  /// Owner. The newest value, or nothing.
-  [[nodiscard]] std::optional<std::uint64_t> pop() noexcept {
-    std::uint64_t value;
-    return pop(value) ? std::optional(value) : std::nullopt;
-  }
-  /// The same; fills value only if it returns true. For hot paths: an optional's two parts may be written apart and read together, which stalls.
+  /// Owner. Takes the newest value; fills value only if it returns true. No std::optional: its two parts may be written apart and read together, which stalls.
   [[nodiscard]] bool pop(std::uint64_t& value) noexcept {
     return pop_with([&](std::uint64_t b) {
       // relaxed: we wrote it ourselves, and no other thread writes slots.
@@ -126,20 +120,6 @@ class Deque {
     // seq_cst: as in pop(); its release part orders the load above before the owner's reuse of the slot.
     if (!top_.compare_exchange_strong(t, t + 1, std::memory_order_seq_cst, std::memory_order_relaxed))
       return Steal::lost;
-    value = candidate;
-    return Steal::taken;
-  }
-
-  /// The same steal by a thief that has no mapping: words.load(offset) and words.compare_swap(offset, expected, desired)
-  /// (returns the old value) are sequentially consistent atomics on the word at offset from the deque's first byte, each
-  /// complete when it returns.
-  template <class Words>
-  static Steal steal_through(Words&& words, std::uint64_t capacity, std::uint64_t& value) {
-    const std::uint64_t t = words.load(kTopOffset);
-    const std::uint64_t b = words.load(kBottomOffset);
-    if (static_cast<std::int64_t>(b - t) <= 0) return Steal::empty;
-    const std::uint64_t candidate = words.load(slot_offset(t, capacity));
-    if (words.compare_swap(kTopOffset, t, t + 1) != t) return Steal::lost;
     value = candidate;
     return Steal::taken;
   }

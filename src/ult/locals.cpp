@@ -12,12 +12,6 @@ namespace {
 
 constexpr Rank kKeysRank{0};
 
-Worker& worker_of_thread() {
-  Worker* worker = current_worker();
-  KASANE_CHECK(worker != nullptr && worker->self() != kNoSlot, "thread-local slots belong to user-level threads (inside of kasane::run)");
-  return *worker;
-}
-
 constexpr std::size_t field(std::uint32_t key) noexcept { return offsetof(SlotControl, locals) + key * sizeof(Word); }
 
 }  // namespace

@@ -41,13 +41,6 @@ constexpr Word kRunning = JoinRecord{JoinKind::running}.pack();
   throw std::system_error(std::make_error_code(code), what);
 }
 
-/// The worker of the calling thread; its absence is a mistake that no program recovers from.
-Worker& worker_of_thread() {
-  Worker* worker = current_worker();
-  KASANE_CHECK(worker != nullptr && worker->self() != kNoSlot, "this call belongs on a user-level thread (inside of kasane::run)");
-  return *worker;
-}
-
 /// The calling OS thread is worker for the lifetime of this object.
 class Attached {
  public:
@@ -296,17 +289,21 @@ void publish_yield(void* context, SlotId self) {
 
 }  // namespace
 
+Worker& worker_of_thread() {
+  Worker* worker = current_worker();
+  KASANE_CHECK(worker != nullptr && worker->self() != kNoSlot, "this call belongs on a user-level thread (inside of kasane::run)");
+  return *worker;
+}
+
 // ---- words of the own region ----
 
 // seq_cst throughout: the promise of Words.
 std::uint64_t OwnWords::load(Rank, std::uint64_t offset) { return at(offset).load(); }
 void OwnWords::store(Rank, std::uint64_t offset, std::uint64_t value) { at(offset).store(value); }
-std::uint64_t OwnWords::swap(Rank, std::uint64_t offset, std::uint64_t value) { return at(offset).exchange(value); }
 std::uint64_t OwnWords::compare_swap(Rank, std::uint64_t offset, std::uint64_t expected, std::uint64_t desired) {
   at(offset).compare_exchange_strong(expected, desired);
   return expected;
 }
-std::uint64_t OwnWords::fetch_add(Rank, std::uint64_t offset, std::uint64_t operand) { return at(offset).fetch_add(operand); }
 std::uint64_t OwnWords::fetch_or(Rank, std::uint64_t offset, std::uint64_t operand) { return at(offset).fetch_or(operand); }
 std::uint64_t OwnWords::fetch_and(Rank, std::uint64_t offset, std::uint64_t operand) { return at(offset).fetch_and(operand); }
 

@@ -28,9 +28,7 @@ class OwnWords final : public Words {
   explicit OwnWords(std::byte* region) noexcept : region_(region) {}
   std::uint64_t load(Rank, std::uint64_t offset) override;
   void store(Rank, std::uint64_t offset, std::uint64_t value) override;
-  std::uint64_t swap(Rank, std::uint64_t offset, std::uint64_t value) override;
   std::uint64_t compare_swap(Rank, std::uint64_t offset, std::uint64_t expected, std::uint64_t desired) override;
-  std::uint64_t fetch_add(Rank, std::uint64_t offset, std::uint64_t operand) override;
   std::uint64_t fetch_or(Rank, std::uint64_t offset, std::uint64_t operand) override;
   std::uint64_t fetch_and(Rank, std::uint64_t offset, std::uint64_t operand) override;
 

@@ -111,4 +111,7 @@ namespace kasane::ult {
   return worker;
 }
 
+/// The same, for callers on a user-level thread; ends the program where none runs, a mistake from which no program recovers.
+[[nodiscard]] Worker& worker_of_thread();
+
 }  // namespace kasane::ult

@@ -51,7 +51,7 @@ class Recorded {
   void pop() {
     std::uint64_t begin = 0;
     schedule_.begins_at(begin);
-    const std::optional<std::uint64_t> value = memory_.deque.pop();
+    const std::optional<std::uint64_t> value = popped();
     note_taken(value);
     record(begin, [=](Serial& s) {
       if (!value) return s.empty();
@@ -114,12 +114,16 @@ class Recorded {
 
   // Every value that was pushed is taken once, in the end by the owner.
   void expect_nothing_lost() {
-    while (auto value = memory_.deque.pop()) note_taken(value);
+    while (auto value = popped()) note_taken(value);
     EXPECT_EQ(taken_.size(), pushed_);
     EXPECT_FALSE(taken_twice_);
   }
 
  private:
+  std::optional<std::uint64_t> popped() {
+    std::uint64_t value;
+    return memory_.deque.pop(value) ? std::optional(value) : std::nullopt;
+  }
   template <class Apply>
   void record(std::uint64_t begin, Apply apply) {
     history_.push_back({begin, schedule_.clock(), apply});

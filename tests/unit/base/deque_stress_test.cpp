@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -22,19 +23,24 @@ struct Memory {
   Deque<>& deque = *Deque<>::create(bytes, Capacity);
 };
 
+std::optional<std::uint64_t> pop(Deque<>& deque) {
+  std::uint64_t value;
+  return deque.pop(value) ? std::optional(value) : std::nullopt;
+}
+
 TEST(Deque, OwnerTakesTheNewestThiefTheOldest) {
   Memory<4> memory;
   Deque<>& d = memory.deque;
   for (std::uint64_t v : {10, 11, 12, 13}) EXPECT_TRUE(d.push(v));
   EXPECT_FALSE(d.push(14)) << "it holds four";
   EXPECT_EQ(d.size_hint(), 4u);
-  EXPECT_EQ(d.pop(), 13u);
+  EXPECT_EQ(pop(d), 13u);
   std::uint64_t stolen = 0;
   EXPECT_EQ(d.steal(stolen), Steal::taken);
   EXPECT_EQ(stolen, 10u);
-  EXPECT_EQ(d.pop(), 12u);
-  EXPECT_EQ(d.pop(), 11u);
-  EXPECT_EQ(d.pop(), std::nullopt);
+  EXPECT_EQ(pop(d), 12u);
+  EXPECT_EQ(pop(d), 11u);
+  EXPECT_EQ(pop(d), std::nullopt);
   EXPECT_EQ(d.steal(stolen), Steal::empty);
   EXPECT_EQ(stolen, 10u) << "only a taken value is filled in";
 }
@@ -45,36 +51,13 @@ TEST(Deque, GoesRoundItsRingManyTimes) {
   for (std::uint64_t v = 0; v < 1000; ++v) {
     ASSERT_TRUE(memory.deque.push(v));
     if (v % 3 == 0) {
-      ASSERT_EQ(memory.deque.pop(), v);
+      ASSERT_EQ(pop(memory.deque), v);
     } else {
       ASSERT_EQ(memory.deque.steal(stolen), Steal::taken);
       ASSERT_EQ(stolen, v);
     }
   }
-  EXPECT_EQ(memory.deque.pop(), std::nullopt);
-}
-
-// A thief that has no mapping sees only offsets and words.
-TEST(Deque, StealsThroughWords) {
-  Memory<4> memory;
-  struct Words {
-    std::byte* base;
-    std::atomic_ref<std::uint64_t> at(std::size_t offset) {
-      return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(base + offset));
-    }
-    std::uint64_t load(std::size_t offset) { return at(offset).load(); }
-    std::uint64_t compare_swap(std::size_t offset, std::uint64_t expected, std::uint64_t desired) {
-      at(offset).compare_exchange_strong(expected, desired);
-      return expected;
-    }
-  } words{memory.bytes};
-  std::uint64_t stolen = 0;
-  EXPECT_EQ(Deque<>::steal_through(words, 4, stolen), Steal::empty);
-  for (std::uint64_t v : {7, 8}) EXPECT_TRUE(memory.deque.push(v));
-  EXPECT_EQ(Deque<>::steal_through(words, 4, stolen), Steal::taken);
-  EXPECT_EQ(stolen, 7u);
-  EXPECT_EQ(memory.deque.pop(), 8u);
-  EXPECT_EQ(Deque<>::steal_through(words, 4, stolen), Steal::empty);
+  EXPECT_EQ(pop(memory.deque), std::nullopt);
 }
 
 TEST(Deque, WorksThroughTwoMappingsOfTheSameMemory) {
@@ -92,7 +75,7 @@ TEST(Deque, WorksThroughTwoMappingsOfTheSameMemory) {
   std::uint64_t stolen = 0;
   EXPECT_EQ(thief.steal(stolen), Steal::taken);
   EXPECT_EQ(stolen, 5u);
-  EXPECT_EQ(owner.pop(), std::nullopt);
+  EXPECT_EQ(pop(owner), std::nullopt);
   ::munmap(here, bytes);
   ::munmap(there, bytes);
   ::close(fd);
@@ -130,7 +113,7 @@ TEST(DequeStress, EveryValueIsTakenOnce) {
     });
   Random random(1);
   const auto pop_one = [&] {
-    const auto value = d.pop();
+    const auto value = pop(d);
     if (value) owners.push_back(payload[*value] == ~*value ? *value : ~0ull);
     return value.has_value();
   };

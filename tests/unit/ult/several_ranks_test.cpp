@@ -26,12 +26,10 @@ class JobWords final : public Words {
   explicit JobWords(Job& job) : job_(job) {}
   std::uint64_t load(Rank r, std::uint64_t o) override { return at(r, o).load(); }
   void store(Rank r, std::uint64_t o, std::uint64_t v) override { at(r, o).store(v); }
-  std::uint64_t swap(Rank r, std::uint64_t o, std::uint64_t v) override { return at(r, o).exchange(v); }
   std::uint64_t compare_swap(Rank r, std::uint64_t o, std::uint64_t e, std::uint64_t d) override {
     at(r, o).compare_exchange_strong(e, d);
     return e;
   }
-  std::uint64_t fetch_add(Rank r, std::uint64_t o, std::uint64_t v) override { return at(r, o).fetch_add(v); }
   std::uint64_t fetch_or(Rank r, std::uint64_t o, std::uint64_t v) override { return at(r, o).fetch_or(v); }
   std::uint64_t fetch_and(Rank r, std::uint64_t o, std::uint64_t v) override { return at(r, o).fetch_and(v); }
 
@@ -178,7 +176,7 @@ void Member::announce_idle(std::uint32_t) {
     if (r != raw(rank_)) job_.words.fetch_or(Rank{r}, Layout::hungry(), 1u << raw(rank_));
 }
 void Member::feed() {
-  const Word bits = job_.words.swap(rank_, Layout::hungry(), 0);
+  const Word bits = job_.words.fetch_and(rank_, Layout::hungry(), 0);
   for (std::uint32_t r = 0; r < kRanks; ++r)
     if (bits & (1u << r)) ring(Rank{r});
 }
