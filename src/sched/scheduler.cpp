@@ -103,10 +103,9 @@ bool Scheduler::carry_out(Theft& theft, Rank victim, std::uint32_t deque) {
   return s.outcome == Steal::taken;
 }
 
-void Scheduler::take_over(SlotId slot) {
+void Scheduler::take_over(SlotId slot, Rank last) {
   Theft theft = Theft::arrival(slot);
-  const std::uint64_t last = words_.load(layout_.birth_rank(slot), layout_.word(slot, offsetof(ult::SlotControl, rank)));
-  carry_out(theft, Rank{static_cast<std::uint32_t>(last)}, 0);   // of an arrival no deque is looked at
+  carry_out(theft, last, 0);   // of an arrival no deque is looked at
 }
 
 // Words are sequentially consistent and each is complete when it returns, so the deque's reads keep the order that the theft asks for.

@@ -56,7 +56,7 @@ class Scheduler final : public ult::Outside {
             std::uint64_t seed = 1);
 
   SlotId steal(std::uint32_t worker) override;
-  void take_over(SlotId) override;
+  void take_over(SlotId, Rank last) override;
   bool work_elsewhere(std::uint32_t worker) override;
   void announce_idle(std::uint32_t worker) override;
   void forget_idle(std::uint32_t worker) override;

@@ -30,10 +30,11 @@ struct ThreadId {
 class Outside {
  public:
   virtual ~Outside() = default;
-  /// The own rank has no work: try to bring a continuation from another rank. The slot returned has been claimed, adopted and crossed and may be resumed. kNoSlot: none.
+  /// The own rank has no work: try to bring a continuation from another rank. The slot returned has been claimed, adopted and crossed, its SlotControl::rank is
+  /// this rank, and it may be resumed. kNoSlot: none.
   virtual SlotId steal(std::uint32_t /*worker*/) { return kNoSlot; }
-  /// The thread, taken from the own ready list, last ran on another rank: afterwards it is here and may be resumed. On a worker's own stack.
-  virtual void take_over(SlotId) {}
+  /// The thread, taken from the own ready list, last ran on rank `last`, another one: afterwards it is here as if it were stolen. On a worker's own stack.
+  virtual void take_over(SlotId, Rank /*last*/) {}
   /// Looks at every other rank's deques and ready list without claiming: is there anything to steal?
   virtual bool work_elsewhere(std::uint32_t /*worker*/) { return false; }
   /// A worker goes to sleep: tell those who may have work later (set hungry bits); forget() takes it back.

@@ -116,7 +116,6 @@ class PoolCore {
   void take_over(SlotId slot);
   SlotId take_waiting(Worker& worker, bool only_ready);
   SlotId steal_here(Worker& worker);
-  SlotId steal_outside(Worker& worker);
   SlotId look_around(Worker& worker);
   /// Rings those that are due. One relaxed load where there is none.
   void ring_timers() {

@@ -257,7 +257,9 @@ SlotId PoolCore::take_ready(Worker& worker) {
 
 // A thread that moved here by itself: brought before it goes into the queue, since whoever steals it from there asks us for what it wrote.
 void PoolCore::take_over(SlotId slot) {
-  if (config.ranks > 1 && controls.get(slot, offsetof(SlotControl, rank)) != raw(config.rank)) [[unlikely]] config.outside->take_over(slot);
+  if (config.ranks == 1) return;
+  const Rank last{static_cast<std::uint32_t>(controls.get(slot, offsetof(SlotControl, rank)))};
+  if (last != config.rank) [[unlikely]] config.outside->take_over(slot, last);
 }
 
 SlotId PoolCore::steal_here(Worker& worker) {
@@ -277,17 +279,10 @@ SlotId PoolCore::steal_here(Worker& worker) {
   return kNoSlot;
 }
 
-SlotId PoolCore::steal_outside(Worker& worker) {
-  const SlotId slot = idlers.outside().steal(worker.index);
-  // It came from another rank: from now on wake-ups for it come here.
-  if (slot != kNoSlot) controls.put(slot, offsetof(SlotControl, rank), raw(config.rank));
-  return slot;
-}
-
 SlotId PoolCore::look_around(Worker& worker) {
   if (const SlotId slot = take_ready(worker); slot != kNoSlot) return slot;
   if (const SlotId slot = steal_here(worker); slot != kNoSlot) return slot;
-  return steal_outside(worker);
+  return idlers.outside().steal(worker.index);
 }
 
 void PoolCore::ring_due_timers() {

@@ -32,6 +32,7 @@ inline constexpr std::size_t kSlotBytes = 64 * 1024, kArenaBytes = std::size_t{1
 /// What the doubles counted, a set a rank; any worker of the rank adds.
 struct Tally {
   std::atomic<std::uint64_t> cross{0}, ask_release{0}, release{0}, acquire{0}, adopt{0}, surrender{0}, reclaim{0};
+  std::atomic<std::uint64_t> rank_stores{0};    ///< of SlotControl::rank, by words
   std::atomic<std::uint64_t> wrong{0};          ///< a stack was adopted, surrendered or reclaimed by who may not
   std::atomic<std::uint64_t> out_of_order{0};   ///< a steal that did not go release, adopt, acquire
 };
@@ -54,6 +55,26 @@ struct Shared {
       for (const auto& c : rank) n += (c.*field).load();
     return n;
   }
+};
+
+/// The words of all regions, of which it counts the stores to SlotControl::rank.
+class CountingWords final : public ult::Words {
+ public:
+  CountingWords(comm::Transport& transport, Tally& tally, const ult::Layout& layout) : words_(transport), tally_(tally), layout_(layout) {}
+  std::uint64_t load(Rank r, std::uint64_t o) override { return words_.load(r, o); }
+  void store(Rank r, std::uint64_t o, std::uint64_t v) override {
+    const bool in_slots = o >= layout_.controls() && o < layout_.sync_records();
+    if (in_slots && (o - layout_.controls()) % sizeof(ult::SlotControl) == offsetof(ult::SlotControl, rank)) ++tally_.rank_stores;
+    words_.store(r, o, v);
+  }
+  std::uint64_t compare_swap(Rank r, std::uint64_t o, std::uint64_t e, std::uint64_t d) override { return words_.compare_swap(r, o, e, d); }
+  std::uint64_t fetch_or(Rank r, std::uint64_t o, std::uint64_t v) override { return words_.fetch_or(r, o, v); }
+  std::uint64_t fetch_and(Rank r, std::uint64_t o, std::uint64_t v) override { return words_.fetch_and(r, o, v); }
+
+ private:
+  RegionWords words_;
+  Tally& tally_;
+  const ult::Layout layout_;
 };
 
 class CountingEdges final : public ult::Edges {
@@ -132,7 +153,7 @@ class RankOfThreads {
     config_.stacks = slots;
     config_.counters = shared.counters[raw(job.rank)];
     attach_region();
-    words_ = std::make_unique<RegionWords>(*transport_);
+    words_ = std::make_unique<CountingWords>(*transport_, shared.tally[raw(job.rank)], ult::Layout(workers, kSlots));
     edges_ = std::make_unique<CountingEdges>(shared, job.rank);
     mover_ = std::make_unique<CountingMover>(shared, job.rank, *edges_, config_);
     scheduler_ = std::make_unique<Scheduler>(*transport_, *words_, *edges_, *mover_, config_, std::vector(config_.ranks, Distance::host), seed);
@@ -195,7 +216,7 @@ class RankOfThreads {
   comm::PollWaiter waiter_;
   comm::Collectives all_;
   ult::Config config_;
-  std::unique_ptr<RegionWords> words_;
+  std::unique_ptr<CountingWords> words_;
   std::unique_ptr<CountingEdges> edges_;
   std::unique_ptr<CountingMover> mover_;
   std::unique_ptr<Scheduler> scheduler_;

@@ -159,6 +159,7 @@ SlotId Member::steal(std::uint32_t) {
       const auto first = reinterpret_cast<std::uintptr_t>(job_.stacks_.data());
       const StackId stack{static_cast<std::uint32_t>((sp - first) / kSlotBytes)};
       adopt(stack, sp, first + (raw(stack) + 1) * kSlotBytes, victim.rank_);
+      job_.words.store(job_.layout.birth_rank(slot), job_.layout.word(slot, offsetof(SlotControl, rank)), raw(rank_));
       stolen.fetch_add(1);
       return slot;
     }
