@@ -510,7 +510,6 @@ Words& Pool::words() noexcept { return core_->config.words ? *core_->config.word
 void Pool::cross(Rank source) {
   if (source == core_->config.rank) return;
   RuntimeSection section;
-  if (Worker* worker = current_worker()) count(worker->counters->crossings);
   core_->config.edges->cross(source);
 }
 void Pool::release() {

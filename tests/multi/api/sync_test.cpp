@@ -91,6 +91,40 @@ TEST(SynchronizedValue, WhatAFunctionThatThrowsHasChangedStays) {
   EXPECT_EQ(wrong, 0);
 }
 
+// What kasane::statistics() calls crossings: each join, lock, arrival and steal that crosses ranks counts once.
+TEST(Crossings, AreCountedOnceEach) {
+  struct History {
+    kasane::mutex mutex;
+    std::uint32_t locked_last = ~0u;   // the rank
+    std::uint64_t crossings = 0;
+  };
+  struct Result {
+    std::uint64_t counted, expected;
+  };
+  const Result result = kasane::run([] {
+    const auto history = std::make_unique<History>();
+    std::vector<kasane::unique_array<std::uint64_t>> places;
+    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) places.push_back(kasane::make_array<std::uint64_t>(8192, kasane::placement::on(r)));
+    const kasane::counters before = kasane::statistics();
+    for (int i = 0; i < 40; ++i) {
+      const std::uint32_t target = static_cast<std::uint32_t>(i) % kasane::ranks();
+      std::uint32_t ended = 0;
+      if (kasane::rank() != target) ++history->crossings;   // it arrives there
+      kasane::thread thread(kasane::near{places[target].get()}, [&ended, &h = *history] {
+        const std::lock_guard lock(h.mutex);
+        if (h.locked_last != ~0u && h.locked_last != kasane::rank()) ++h.crossings;
+        h.locked_last = ended = kasane::rank();
+      });
+      thread.join();
+      if (kasane::rank() != ended) ++history->crossings;
+    }
+    const kasane::counters after = kasane::statistics();
+    return Result{after.crossings - before.crossings, history->crossings + (after.steals_remote - before.steals_remote)};
+  });
+  EXPECT_EQ(result.counted, result.expected);
+  EXPECT_EQ(result.counted != 0, kasane::ranks() > 1);
+}
+
 // A thread on each rank takes its turn, and has changes of its own between turns that nobody has asked for: by a mutex they are sent each time, by the value alone they stay where they are.
 TEST(SynchronizedValue, NothingElseIsExchanged) {
   if (kasane::ranks() == 1) GTEST_SKIP() << "one rank exchanges nothing";
