@@ -49,8 +49,8 @@ int main(int argc, char** argv) {
       append(rows, kasane::bench::core_apps(quick, repetitions, kasane::bench::kasane_command(), kasane::bench::apps_folder()));
     }
     if (line.wants("fork-join")) {
-      std::fputs("fork-join: fib beside a call, oneTBB and OpenMP (and libfork and MassiveThreads, if they were found) …\n", stderr);
-      append(rows, kasane::bench::core_fork_join(quick, repetitions));
+      std::fputs("fork-join: two recursions by parallel_invoke, beside plain calls, oneTBB, OpenMP and what else was found …\n", stderr);
+      append(rows, kasane::bench::core_fork_join(quick, repetitions, kasane::bench::kasane_command(), here));
     }
     if (line.json() != "-") print(rows);
     write(line.json(), rows);
