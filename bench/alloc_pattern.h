@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <random>
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "median.h"
 
 namespace kasane::bench {
@@ -19,6 +19,11 @@ namespace kasane::bench {
 inline constexpr std::size_t kPatternAllocations = 100;
 inline constexpr std::size_t kPatternLargest = 32768;
 inline constexpr std::size_t kMixedAllocations = 4 * kPatternAllocations;   ///< of a thread in a round
+
+[[nodiscard]] inline std::uint64_t now_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
 
 struct PatternTimes {
   double allocate_ns, free_ns;   ///< an operation, the median of all rounds

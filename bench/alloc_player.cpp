@@ -54,14 +54,14 @@ void flood(unsigned rounds, std::uint32_t rank) {
   std::mt19937_64 random(2);
   const Trips before = trips();
   for (unsigned round = 0; round < rounds; ++round) {
-    const std::uint64_t start = kasane::now_ns();
+    const std::uint64_t start = kasane::bench::now_ns();
     for (auto& p : all) p = kasane_allocate_at(1024, 16, rank);
-    const std::uint64_t middle = kasane::now_ns();
+    const std::uint64_t middle = kasane::bench::now_ns();
     std::shuffle(all.begin(), all.end(), random);
-    const std::uint64_t again = kasane::now_ns();
+    const std::uint64_t again = kasane::bench::now_ns();
     for (void* p : all) kasane_free(p);
     allocating.push_back(static_cast<double>(middle - start) / kObjects);
-    freeing.push_back(static_cast<double>(kasane::now_ns() - again) / kObjects);
+    freeing.push_back(static_cast<double>(kasane::bench::now_ns() - again) / kObjects);
   }
   const Trips after = trips();
   const double operations = static_cast<double>(rounds) * kObjects;
@@ -76,8 +76,8 @@ void busy(unsigned rounds, double seconds) {
   const std::uint32_t target = kasane::rank();
   // The child runs here at once; this thread goes on when another rank has taken it over.
   kasane::thread computing([seconds] {
-    const std::uint64_t end = kasane::now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
-    while (kasane::now_ns() < end) {
+    const std::uint64_t end = kasane::bench::now_ns() + static_cast<std::uint64_t>(seconds * 1e9);
+    while (kasane::bench::now_ns() < end) {
     }
   });
   if (kasane::rank() == target) {
@@ -97,7 +97,7 @@ void mixed(unsigned rounds) {
   kasane::barrier barrier(ranks);
   const auto body = [&](std::uint32_t thread) {
     // The child runs here at once and holds the worker until another rank has taken its parent over.
-    for (const std::uint64_t end = kasane::now_ns() + 200'000'000; kasane::now_ns() < end;) {
+    for (const std::uint64_t end = kasane::bench::now_ns() + 200'000'000; kasane::bench::now_ns() < end;) {
     }
     at[thread] = kasane::rank();
     each[thread] = kasane::bench::run_mixed(

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# kasane-bench-collectives, and the same loop over each MPI whose compiler wrapper is found.
+# kasane-bench-collectives, Kasane's player, and the same loop over each MPI whose compiler wrapper is found.
+add_executable(player-collectives collectives_player.cpp)
+target_link_libraries(player-collectives PRIVATE kasane::comm kasane_warnings)
 add_executable(kasane-bench-collectives collectives.cpp)
-target_link_libraries(kasane-bench-collectives PRIVATE bench_rows kasane_comm kasane_comm_shm kasane_bootstrap kasane_warnings)
+target_link_libraries(kasane-bench-collectives PRIVATE bench_rows kasane_warnings)
+add_dependencies(kasane-bench-collectives player-collectives)
 foreach(mpi openmpi mpich)
   find_program(KASANE_MPICXX_${mpi} mpicxx.${mpi})
   if(KASANE_MPICXX_${mpi})

@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays Kasane: Session for the ranks, Engine for the operations, as any program on comm would.
-//   --transport shm|ucx|mpi    what runs between the two ranks; mpi: started by mpirun, else the two ranks are forked here
-//   --mpi openmpi|mpich        whose mpirun that was
-// KASANE_ISSUE says whose threads issue and complete: the caller's (direct, if nothing is said), the engine's own, or those that the engine prefers.
-// Completions set a flag of their operation's slot: no two threads store to one word, whoever completes what.
-#include <signal.h>
+// Kasane's player: a program on kasane::comm as a user of the installed package writes it (examples/comm). launch() makes it
+// the two ranks of a job, or joins those that mpirun started; KASANE_RANKS, KASANE_TRANSPORT and KASANE_MPI say which.
+// KASANE_ISSUE says whose threads issue and complete: the caller's (direct, if nothing is said), the engine's own, or those
+// that the engine prefers. Completions set a flag of their operation's slot: no two threads store to one word.
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <deque>
 #include <memory>
 #include <stdexcept>
 
-#include "comm/collectives.h"
-#include "comm/engine/engine.h"
-#include "comm/engine/environment.h"
-#include "comm/session/session.h"
-#include "comm/shm/shm_transport.h"
+#include <kasane/comm/collectives.hpp>
+#include <kasane/comm/engine.hpp>
+#include <kasane/comm/launch.hpp>
+
 #include "player_main.h"
 
 namespace kasane::bench {
@@ -27,11 +22,7 @@ namespace {
 constexpr comm::RegionId kRegion{1};
 constexpr comm::HandlerId kRequest{16}, kSend{17};
 
-struct Settings {
-  comm::SessionOptions session;
-  comm::Job job;
-};
-Settings settings;
+std::unique_ptr<comm::Session> session;   // launched before the player begins
 
 template <class T>
 T take(Result<T> result, const char* what) {
@@ -165,9 +156,8 @@ class KasaneLane {
 class KasaneSystem {
  public:
   KasaneSystem(unsigned, Control&, const Window& window)
-      : session_(take(comm::Session::join(settings.session, settings.job), "joining")), waiter_(session_->transport()), collectives_(session_->transport(), waiter_),
-        rank_(raw(session_->transport().rank())) {
-    comm::Transport& transport = session_->transport();
+      : waiter_(session->transport()), collectives_(session->transport(), waiter_), rank_(raw(session->transport().rank())) {
+    comm::Transport& transport = session->transport();
     transport.set_handler(kRequest, [](void* t, const comm::Message& m) noexcept { static_cast<comm::Transport*>(t)->reply(m.token, 1); }, &transport);
     transport.set_handler(kSend, [](void*, const comm::Message&) noexcept {}, nullptr);
     comm::EngineOptions options;
@@ -188,7 +178,7 @@ class KasaneSystem {
   [[nodiscard]] unsigned helpers() const { return engine_->mode() == comm::Mode::offload && !mapped_ ? 1 : 0; }
   [[nodiscard]] static std::string refuse(const Order&) { return ""; }
   KasaneLane& lane(unsigned t) { return lanes_[t]; }
-  void serve() { session_->transport().progress(); }
+  static void serve() { session->transport().progress(); }
 
  private:
   void attach(std::uint64_t bytes) {
@@ -200,7 +190,6 @@ class KasaneSystem {
     if (const auto attached = engine_->attach(kRegion, fd, mine_, bytes); !attached) throw std::runtime_error(attached.error().message);
   }
 
-  std::unique_ptr<comm::Session> session_;
   comm::PollWaiter waiter_;
   comm::Collectives collectives_;
   unsigned rank_;
@@ -210,46 +199,15 @@ class KasaneSystem {
   std::deque<KasaneLane> lanes_;
 };
 
-void parse(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--transport" && i + 1 < argc) settings.session.transport = argv[++i];
-    else if (word == "--mpi" && i + 1 < argc) settings.session.mpi = argv[++i];
-  }
-}
-
-/// Two ranks of one job: this process and a child that ends with it. Which one we are.
-unsigned fork_ranks() {
-  settings.job = take(comm::create_job(2, comm::shm::job_bytes(2)), "making a job");
-  settings.job.launcher = comm::Launcher::fork;
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
-  if (child < 0) throw std::runtime_error("fork");
-  const unsigned rank = child == 0 ? 1 : 0;
-  if (rank == 1) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(1);
-  }
-  settings.job.rank = Rank{rank};
-  return rank;
-}
-
 }  // namespace
 }  // namespace kasane::bench
 
-int main(int argc, char** argv) {
+int main() {
   using namespace kasane::bench;
   try {
-    parse(argc, argv);
-    if (settings.session.transport == "mpi") {
-      settings.job.launcher = kasane::comm::Launcher::mpi;
-      // The harness wants to know before the MPI is there.
-      const auto rank = Control::number("OMPI_COMM_WORLD_RANK", Control::number("PMI_RANK", 0));
-      return player_main<KasaneSystem>("kasane", static_cast<unsigned>(rank));
-    }
-    const unsigned rank = fork_ranks();
-    const int status = player_main<KasaneSystem>("kasane", rank);
-    if (rank == 0) ::wait(nullptr);   // our end would be the other rank's
+    session = take(kasane::comm::launch(), "joining");
+    const int status = player_main<KasaneSystem>("kasane", raw(session->transport().rank()));
+    session.reset();
     return status;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "kasane player: %s\n", e.what());

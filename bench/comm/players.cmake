@@ -25,7 +25,7 @@ function(kasane_add_player name source)
 endfunction()
 
 kasane_add_player(raw comm/player_raw.cpp)
-kasane_add_player(kasane comm/player_kasane.cpp kasane_comm_session kasane_comm_engine)
+kasane_add_player(kasane comm/player_kasane.cpp kasane::comm)
 
 pkg_check_modules(bench_ucx IMPORTED_TARGET ucx)
 if(bench_ucx_FOUND)

@@ -61,10 +61,19 @@ Launch mpich(const std::string& player, const Words& how, Over over) {
   return launch;
 }
 
-/// Kasane's player, forking its ranks itself.
-Launch forked(const std::string& player, Words how, const Variables& variables) {
-  how.insert(how.begin(), player);
-  return {std::move(how), true, variables};
+/// A player that becomes its two ranks itself.
+Launch forked(const std::string& player, const Variables& variables) { return {{player}, true, variables}; }
+
+/// Kasane's player: comm::launch() finds in the environment what `kasane run -n 2 --transport NAME` would put there.
+Launch job(const std::string& player, const char* transport, Variables variables) {
+  variables.insert(variables.end(), {{"KASANE_RANKS", "2"}, {"KASANE_TRANSPORT", transport}});
+  return forked(player, variables);
+}
+
+/// The same, started by an mpirun.
+Launch job_of_mpi(Launch launch, const char* mpi) {
+  launch.environment.insert(launch.environment.end(), {{"KASANE_TRANSPORT", "mpi"}, {"KASANE_MPI", mpi}});
+  return launch;
 }
 
 /// Kasane's rows once for each mode of its engine; the others as they are.
@@ -95,13 +104,13 @@ std::vector<Known> in_each_mode(const std::vector<Known>& rows) {
 const std::vector<Known>& known() {
   static const std::vector<Known> table = in_each_mode({
       {"kasane-shm", "kasane", nullptr, "Kasane over the host's memory", true, false, true, {false, false},
-       [](const std::string& p, Over over) { return over == Over::memory ? forked(p, {"--transport", "shm"}, {}) : Launch{}; }},
+       [](const std::string& p, Over over) { return over == Over::memory ? job(p, "shm", {}) : Launch{}; }},
       {"kasane-ucx", "kasane", nullptr, "Kasane over UCX", true, false, true, {true, true},
-       [](const std::string& p, Over over) { return forked(p, {"--transport", "ucx"}, ucx_variables(over)); }},
+       [](const std::string& p, Over over) { return job(p, "ucx", ucx_variables(over)); }},
       {"kasane-mpi", "kasane", "mpirun.openmpi", "Kasane over Open MPI", true, false, true, {true, true},
-       [](const std::string& p, Over over) { return openmpi(p, {"--transport", "mpi", "--mpi", "openmpi"}, over); }},
+       [](const std::string& p, Over over) { return job_of_mpi(openmpi(p, {}, over), "openmpi"); }},
       {"kasane-mpich", "kasane", "mpirun.mpich", "Kasane over MPICH", true, false, true, {true, true},
-       [](const std::string& p, Over over) { return mpich(p, {"--transport", "mpi", "--mpi", "mpich"}, over); }},
+       [](const std::string& p, Over over) { return job_of_mpi(mpich(p, {}, over), "mpich"); }},
       {"raw", "raw", nullptr, "loads, stores and memcpy on shared memory: the limit", false, true, true, {false, false},
        [](const std::string& p, Over over) { return over == Over::memory ? twice({p}, {}) : Launch{}; }},
       {"ucx", "ucx", nullptr, "UCX with a ucp_worker for each thread; put, fence, put", false, false, true, {false, true},
@@ -135,7 +144,7 @@ const std::vector<Known>& known() {
        }},
       {"gasnet", "gasnet", nullptr, "GASNet-EX, smp conduit: put, then put", false, false, true, {false, false},
        [](const std::string& p, Over over) {
-         return over == Over::memory ? forked(p, {}, {{"GASNET_PSHM_NODES", "2"}, {"GASNET_MAX_SEGSIZE", "512M/P"}, {"GASNET_QUIET", "1"}}) : Launch{};
+         return over == Over::memory ? forked(p, {{"GASNET_PSHM_NODES", "2"}, {"GASNET_MAX_SEGSIZE", "512M/P"}, {"GASNET_QUIET", "1"}}) : Launch{};
        }},
       {"gpi2", "gpi2", nullptr, "GPI-2 (GASPI), TCP device, a queue for each thread: write_notify", false, false, false, {false, false},
        [](const std::string& p, Over over) { return over == Over::tcp ? twice({p}, {}) : Launch{}; }},
