@@ -22,7 +22,7 @@
 #include "ult/locals.h"
 #include "ult/mutex.h"
 #include "ult/once.h"
-#include "ult/permits_record.h"
+#include "ult/semaphore_record.h"
 #include "ult/semaphore.h"
 #include "ult/shared_mutex.h"
 #include "ult/watch.h"
@@ -42,7 +42,7 @@ using kasane::ult::Semaphore;
 using kasane::ult::SharedMutex;
 using kasane::ult::Watch;
 
-static_assert(KASANE_SEM_MAX == kasane::ult::kMostPermits && KASANE_BARRIER_MAX == kasane::ult::kMostAtBarrier);
+static_assert(KASANE_SEM_MAX == kasane::ult::kMaxPermits && KASANE_BARRIER_MAX == kasane::ult::kMostAtBarrier);
 
 constexpr const char* kAllDropped = "all threads that the barrier was for have dropped out of it";
 

@@ -466,7 +466,7 @@ Result<void> Runtime::State::build_threads() {
   }
   config.stack_context = stacks.get();
   scheduler.emplace(*transport, *words, *fences, *stacks, config, distances_from_here(), options.seed);
-  config.outside = &*scheduler;
+  config.other_ranks = &*scheduler;
   transport->set_nudge([](void* self, Rank to) noexcept { static_cast<sched::Scheduler*>(self)->nudge(to); }, &*scheduler);
   auto made = ult::Pool::create(config);
   KASANE_TRY(made);
@@ -723,7 +723,7 @@ struct MainCall {
   int argc;
   char **argv, **envp;
   int status;
-  ult::SanitizerTrip trip;
+  ult::SanitizerStackSwitch trip;
 };
 MainCall* g_main_call = nullptr;   // makecontext passes no pointers
 

@@ -7,8 +7,8 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/trace.h"
 #include "base/counters.h"
+#include "base/trace.h"
 #include "comm/blocking.h"
 #include "gas/regions.h"
 
@@ -31,7 +31,7 @@ Scheduler::Scheduler(comm::Transport& transport, ult::Words& words, ult::Edges& 
                      const ult::Config& config, std::span<const Distance> from_here, std::uint64_t seed)
     : transport_(transport), words_(words), edges_(edges), mover_(mover), config_(config),
       layout_(config.workers, config.slots_per_rank),
-      ranks_per_bit_((config.ranks + ult::kHungryBits - 1) / ult::kHungryBits), naps_(ranks_per_bit_ > 1),
+      ranks_per_bit_((config.ranks + ult::kIdleRankBits - 1) / ult::kIdleRankBits), naps_(ranks_per_bit_ > 1),
       nap_lengths_{kFirstNapNs, transport.facts().poll_every_ns == 0 ? kLongestNapNs : kLongestUnrungNapNs},
       victims_(from_here, config.rank) {
   KASANE_CHECK_OP(raw(config.rank), <, config.ranks);
@@ -55,7 +55,7 @@ SlotId Scheduler::steal(std::uint32_t worker) {
   const SlotId slot = steal_anywhere(worker);
   back_off(slot != kNoSlot);
   thief_.store(false, std::memory_order_release);
-  if (slot != kNoSlot) feed();
+  if (slot != kNoSlot) wake_idle_rank();
   return slot;
 }
 
@@ -180,9 +180,9 @@ std::uint64_t Scheduler::bottom_of(std::uint32_t deque) const noexcept { return 
 // ---- idling ------------------------------------------------------------------------------------------------------
 
 void Scheduler::announce_idle(std::uint32_t) {
-  // seq_cst: before set_hungry() in one order with forget_idle's decrement and load, see there.
+  // seq_cst: before set_idle_bits() in one order with forget_idle's decrement and load, see there.
   announced_.fetch_add(1, std::memory_order_seq_cst);
-  set_hungry();
+  set_idle_bits();
 }
 
 // The last one takes the bit back, so that feeders do not spend a wake-up on a rank that works. Another may announce
@@ -190,46 +190,46 @@ void Scheduler::announce_idle(std::uint32_t) {
 // sets bits: if we find no one, its bits are set after our clearing.) A bit of several ranks stays: it is not ours alone.
 void Scheduler::forget_idle(std::uint32_t) {
   if (announced_.fetch_sub(1, std::memory_order_seq_cst) != 1 || ranks_per_bit_ > 1) return;
-  clear_hungry();
-  if (announced_.load(std::memory_order_seq_cst) != 0) set_hungry();
+  clear_idle_bits();
+  if (announced_.load(std::memory_order_seq_cst) != 0) set_idle_bits();
 }
 
 std::uint64_t Scheduler::bit_of(Rank r) const noexcept { return std::uint64_t{1} << (raw(r) / ranks_per_bit_); }
 
-void Scheduler::set_hungry() {
+void Scheduler::set_idle_bits() {
   const std::uint64_t bit = bit_of(config_.rank);
   for (std::uint32_t r = 0; r < config_.ranks; ++r) {
-    if (Rank{r} != config_.rank) words_.fetch_or(Rank{r}, ult::Layout::hungry(), bit);
+    if (Rank{r} != config_.rank) words_.fetch_or(Rank{r}, ult::Layout::idle_ranks(), bit);
   }
 }
 
-void Scheduler::clear_hungry() {
+void Scheduler::clear_idle_bits() {
   const std::uint64_t bit = bit_of(config_.rank);
   for (std::uint32_t r = 0; r < config_.ranks; ++r) {
-    if (Rank{r} != config_.rank) words_.fetch_and(Rank{r}, ult::Layout::hungry(), ~bit);
+    if (Rank{r} != config_.rank) words_.fetch_and(Rank{r}, ult::Layout::idle_ranks(), ~bit);
   }
 }
 
-void Scheduler::feed() {
-  std::uint64_t hungry = words_.load(config_.rank, ult::Layout::hungry()) & ~ult::kAsked;
+void Scheduler::wake_idle_rank() {
+  std::uint64_t idle_ranks = words_.load(config_.rank, ult::Layout::idle_ranks()) & ~ult::kRequestPending;
   // In turn: relaxed, any number will do.
-  const std::uint32_t turn = hungry != 0 ? feed_turn_.fetch_add(1, std::memory_order_relaxed) % kWordBits : 0;
-  while (hungry != 0) {
-    const auto bit = (static_cast<std::uint32_t>(std::countr_zero(std::rotr(hungry, static_cast<int>(turn)))) + turn) % kWordBits;
+  const std::uint32_t turn = idle_ranks != 0 ? wake_turn_.fetch_add(1, std::memory_order_relaxed) % kWordBits : 0;
+  while (idle_ranks != 0) {
+    const auto bit = (static_cast<std::uint32_t>(std::countr_zero(std::rotr(idle_ranks, static_cast<int>(turn)))) + turn) % kWordBits;
     const std::uint64_t mask = std::uint64_t{1} << bit;
-    hungry = words_.fetch_and(config_.rank, ult::Layout::hungry(), ~mask) & ~ult::kAsked;
-    if (hungry & mask) return ring_bit(bit);   // else another worker was quicker, and rings it
+    idle_ranks = words_.fetch_and(config_.rank, ult::Layout::idle_ranks(), ~mask) & ~ult::kRequestPending;
+    if (idle_ranks & mask) return ring_bit(bit);   // else another worker was quicker, and rings it
   }
 }
 
 // The bit first, then the messages: who asks sends, then sets it.
 void Scheduler::answer() {
-  words_.fetch_and(config_.rank, ult::Layout::hungry(), ~ult::kAsked);
+  words_.fetch_and(config_.rank, ult::Layout::idle_ranks(), ~ult::kRequestPending);
   edges_.answer();
 }
 
 // On another host nobody's fork would see it before an answer to the message itself.
-void Scheduler::nudge(Rank to) { words_.fetch_or(to, ult::Layout::hungry(), ult::kAsked); }
+void Scheduler::nudge(Rank to) { words_.fetch_or(to, ult::Layout::idle_ranks(), ult::kRequestPending); }
 
 void Scheduler::ring_bit(std::uint32_t bit) {
   const std::uint32_t end = std::min((bit + 1) * ranks_per_bit_, config_.ranks);
@@ -250,20 +250,20 @@ void Scheduler::sleep(std::uint32_t seen, std::int64_t timeout_ns) {
 // The role is only about cost: two watchers, or none for a nap, would be as right. Relaxed: nothing else is ordered by it.
 void Scheduler::watch(std::uint32_t seen, std::int64_t timeout_ns) {
   const std::uint64_t start = now_ns();
-  Watch watch;
+  NapWait watch;
   bool yes = false;
-  for (Watch::Step s = watch.begin(); s.kind != Watch::Kind::done; s = watch.next(yes, nap_lengths_)) {
+  for (NapWait::Step s = watch.begin(); s.kind != NapWait::Kind::done; s = watch.next(yes, nap_lengths_)) {
     switch (s.kind) {
-      case Watch::Kind::take_role: yes = !watched_.exchange(true, std::memory_order_relaxed); break;
-      case Watch::Kind::sleep: {
+      case NapWait::Kind::take_role: yes = !watched_.exchange(true, std::memory_order_relaxed); break;
+      case NapWait::Kind::sleep: {
         const auto until_due = [&] { return timeout_ns < 0 ? s.nap_ns : timeout_ns - static_cast<std::int64_t>(now_ns() - start); };   // a timer of this rank
         if (const std::int64_t left = until_due(); left > 0) transport_.sleep(comm::Doorbell::work, seen, std::min(s.nap_ns, left));
         yes = until_due() <= 0 || activity() != seen;
         break;
       }
-      case Watch::Kind::look: yes = work_elsewhere(0); break;
-      case Watch::Kind::give_role: watched_.store(false, std::memory_order_relaxed); break;
-      case Watch::Kind::done: break;
+      case NapWait::Kind::look: yes = work_elsewhere(0); break;
+      case NapWait::Kind::give_role: watched_.store(false, std::memory_order_relaxed); break;
+      case NapWait::Kind::done: break;
     }
   }
 }

@@ -5,13 +5,13 @@
 //
 //   idle worker ── steal ──► deque of another rank            sched/steal.h
 //               ── take_over ──► a thread in the own ready list that came from another rank
-//               ── nudge ───► kAsked in the hungry word of the rank that is asked, whose workers answer() at their next fork
-//               ── announce_idle ──► hungry word of every rank
-//   pushing worker ── feed ──► clears a bit of its own hungry word, rings that rank's work doorbell
+//               ── nudge ───► kRequestPending in the idle-ranks word of the rank that is asked, whose workers answer() at their next fork
+//               ── announce_idle ──► idle-ranks word of every rank
+//   pushing worker ── feed ──► clears a bit of its own idle-ranks word, rings that rank's work doorbell
 //
-// **No wake-up is lost across ranks.** An idle worker of rank i: (1) reads the activity of its work doorbell, (2) sets i's bit in the hungry
-// word of every rank, (3) runs membarrier(GLOBAL_EXPEDITED) (ult/idlers.h), (4) looks at every deque, (5) sleeps unless the activity has changed since (1). A
-// worker of rank p: (a) stores its item (bottom), (b) reads p's hungry word, without a fence between; (c) clears i's bit and rings i.
+// **No wake-up is lost across ranks.** An idle worker of rank i: (1) reads the activity of its work doorbell, (2) sets i's bit in the idle_ranks
+// word of every rank, (3) runs membarrier(GLOBAL_EXPEDITED) (ult/idle_workers.h), (4) looks at every deque, (5) sleeps unless the activity has changed since (1). A
+// worker of rank p: (a) stores its item (bottom), (b) reads p's idle-ranks word, without a fence between; (c) clears i's bit and rings i.
 // - If (b) sees the bit, (c) changes the activity after (1), or the bit was set by an earlier round of i, whose sleep that ring ends; either way i does not sleep
 //   through it: a bit is set after (1) by the same worker, and whoever clears it rings afterwards.
 // - If (b) does not see it, (b) came before (2) in the order of that word, so before (3). On p's core the membarrier is a full fence between (b) and what follows; (a)
@@ -36,21 +36,21 @@
 
 #include "base/ids.h"
 #include "comm/transport.h"
+#include "sched/nap_wait.h"
 #include "sched/steal.h"
 #include "sched/victims.h"
-#include "sched/watch.h"
 #include "ult/edges.h"
 #include "ult/layout.h"
 #include "ult/pool.h"
 
 namespace kasane::sched {
 
-class Scheduler final : public ult::Outside {
+class Scheduler final : public ult::OtherRanks {
  public:
   /// The first and the longest nap where a wake-up could slip through (see above). Where arrivals ring nothing a look is not cheap: the rank that is looked at naps shortly for a while.
   static constexpr std::int64_t kFirstNapNs = 1'000'000, kLongestNapNs = 64'000'000, kLongestUnrungNapNs = 1'024'000'000;
 
-  /// All but config outlive it; config.outside is not used. from_here: how far each rank is. seed: of the victims' order, so that a run can be varied and
+  /// All but config outlive it; config.other_ranks is not used. from_here: how far each rank is. seed: of the victims' order, so that a run can be varied and
   /// repeated.
   Scheduler(comm::Transport&, ult::Words&, ult::Edges&, ult::StackMover&, const ult::Config& config, std::span<const Distance> from_here,
             std::uint64_t seed = 1);
@@ -60,7 +60,7 @@ class Scheduler final : public ult::Outside {
   bool work_elsewhere(std::uint32_t worker) override;
   void announce_idle(std::uint32_t worker) override;
   void forget_idle(std::uint32_t worker) override;
-  void feed() override;
+  void wake_idle_rank() override;
   void answer() override;
   void ring(Rank) override;
   std::uint32_t activity() override;
@@ -89,12 +89,12 @@ class Scheduler final : public ult::Outside {
   /// Performs one step of a theft; result2 is the second result of a look.
   std::uint64_t perform(const TheftStep&, Rank victim, std::uint32_t deque, std::uint64_t& result2);
   void back_off(bool succeeded);
-  /// sleep() in naps (sched/watch.h).
+  /// sleep() in naps (sched/nap_wait.h).
   void watch(std::uint32_t seen, std::int64_t timeout_ns);
 
   [[nodiscard]] std::uint64_t bit_of(Rank) const noexcept;
-  void set_hungry();
-  void clear_hungry();
+  void set_idle_bits();
+  void clear_idle_bits();
   void ring_bit(std::uint32_t bit);
   [[nodiscard]] std::uint32_t pick(std::uint32_t worker, std::uint32_t n) noexcept;
   void count_for(std::uint32_t worker, std::atomic<std::uint64_t> Counters::*counter, std::uint64_t n = 1) noexcept;
@@ -117,7 +117,7 @@ class Scheduler final : public ult::Outside {
   alignas(64) std::atomic<bool> thief_{false};
   std::atomic<std::uint64_t> next_round_ns_{0};
   alignas(64) std::atomic<std::uint32_t> announced_{0};
-  std::atomic<std::uint32_t> feed_turn_{0};
+  std::atomic<std::uint32_t> wake_turn_{0};
   std::atomic<bool> watched_{false};   ///< one of the sleeping workers is the watcher
 };
 

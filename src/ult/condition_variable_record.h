@@ -17,8 +17,8 @@
 #include <cstdint>
 
 #include "base/ids.h"
-#include "ult/sieve.h"
 #include "ult/sync_record_step.h"
+#include "ult/waiter_filter.h"
 
 namespace kasane::ult {
 
@@ -59,7 +59,7 @@ enum class ConditionAction : std::uint32_t {
   pop,       ///< requeue the oldest of fifo
   collect,   ///< took the list of the word: turned round it is fifo now
   drain,     ///< … behind fifo: requeue them all
-  sift,      ///< … behind fifo: requeue those whose timers ask; who stays is fifo now
+  filter,      ///< … behind fifo: requeue those whose timers ask; who stays is fifo now
   end,       ///< self is the server no more
 };
 
@@ -97,7 +97,7 @@ struct ConditionStep {
   if (w.leaving) {
     n.leaving = false;
     n.newest = kNoSlot;
-    return {n, Action::sift};
+    return {n, Action::filter};
   }
   if (w.pending != 0 && event == Event::serve) {
     --n.pending;
@@ -168,7 +168,7 @@ class ConditionNotify {
         if (result == seen_) return served();
         seen_ = result;
         return serve();
-      case Phase::sifting: return sift(result);
+      case Phase::filtering: return filter(result);
       case Phase::link_read: {
         const SlotId oldest = fifo_;
         const bool timed = (result >> 32 & kTimedWaiter) != 0;
@@ -181,7 +181,7 @@ class ConditionNotify {
   }
 
  private:
-  enum class Phase : std::uint32_t { start, word_read, notified, fifo_read, fifo_written, served, sifting, link_read, requeued };
+  enum class Phase : std::uint32_t { start, word_read, notified, fifo_read, fifo_written, served, filtering, link_read, requeued };
 
   [[nodiscard]] constexpr ConditionStep step(ConditionEvent e) const noexcept {
     return ult::next(ConditionWord::unpack(seen_), e);
@@ -214,13 +214,13 @@ class ConditionNotify {
     if (s.action == ConditionAction::pop) return go(Phase::link_read, SyncStep::load_next(fifo_));
     if (s.action == ConditionAction::end) return SyncStep::done(s.action);
     draining_ = s.action == ConditionAction::drain ? 1 : 0;
-    sieve_ = Sieve(s.action == ConditionAction::sift ? Sieve::Who::leaving : Sieve::Who::nobody, fifo_, newest);
-    return sift(0);
+    filter_ = WaiterFilter(s.action == ConditionAction::filter ? WaiterFilter::Select::expired : WaiterFilter::Select::none, fifo_, newest);
+    return filter(0);
   }
-  constexpr SyncStep sift(Word result) noexcept {
-    const SyncStep s = sieve_.next(result);
-    if (s.kind != SyncStep::Kind::done) return go(Phase::sifting, s);
-    fifo_ = sieve_.oldest();
+  constexpr SyncStep filter(Word result) noexcept {
+    const SyncStep s = filter_.next(result);
+    if (s.kind != SyncStep::Kind::done) return go(Phase::filtering, s);
+    fifo_ = filter_.oldest();
     return draining_ != 0 ? drain() : serve();
   }
   constexpr SyncStep drain() noexcept {
@@ -235,7 +235,7 @@ class ConditionNotify {
   Phase phase_ = Phase::start;
   SlotId fifo_ = kNoSlot;     ///< the server's copy
   SlotId stored_ = kNoSlot;   ///< the record's
-  Sieve sieve_;
+  WaiterFilter filter_;
 };
 
 }  // namespace kasane::ult

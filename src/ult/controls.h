@@ -69,7 +69,7 @@ class Controls {
     return atomic(*reinterpret_cast<Word*>(reinterpret_cast<std::byte*>(local(slot)) + field));
   }
   bool swing(Rank rank, std::uint64_t head, Word& expected, Word desired) const {
-    // seq_cst: also the push half of the sleepers' handshake (ult/idlers.h); release publishes the entry.
+    // seq_cst: also the push half of the sleepers' handshake (ult/idle_workers.h); release publishes the entry.
     if (rank == own_) return atomic(own_word(head)).compare_exchange_weak(expected, desired, std::memory_order_seq_cst);
     return remote_compare_swap(rank, head, expected, desired);
   }

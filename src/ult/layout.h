@@ -5,7 +5,7 @@
 //
 //   0      ready list head     (its own cache line)       see Link
 //   64     returned list head  (own line)
-//   128    hungry word         (own line)                 a bit a rank, and kAsked
+//   128    idle-ranks word         (own line)                 a bit a rank, and kRequestPending
 //   192    sync records: free list head, number ever used (own line)
 //   256    thread-local keys: number created, destructors (rank 0's are the job's; ult/locals.h)
 //   384    deques              one a worker: base/deque.h
@@ -35,9 +35,9 @@ using Word = std::uint64_t;
   return link == 0 ? kNoSlot : SlotId{static_cast<std::uint32_t>(link - 1)};
 }
 
-/// Bits of the hungry word: the ranks', and one that says "look at your messages".
-inline constexpr std::uint32_t kHungryBits = 63;
-inline constexpr Word kAsked = Word{1} << kHungryBits;
+/// Bits of the idle-ranks word: the ranks', and one that says "look at your messages".
+inline constexpr std::uint32_t kIdleRankBits = 63;
+inline constexpr Word kRequestPending = Word{1} << kIdleRankBits;
 
 inline constexpr std::uint32_t kLocalKeys = 4;   ///< thread_local-like values a thread has (ult/locals.h)
 
@@ -98,7 +98,7 @@ class Layout {
 
   [[nodiscard]] static constexpr std::uint64_t ready_head() noexcept { return 0; }
   [[nodiscard]] static constexpr std::uint64_t returned_head() noexcept { return 64; }
-  [[nodiscard]] static constexpr std::uint64_t hungry() noexcept { return 128; }
+  [[nodiscard]] static constexpr std::uint64_t idle_ranks() noexcept { return 128; }
   /// Free sync records: tag 32 | index + 1 32. The tag grows with each change, so that compare-swap sees reuse.
   [[nodiscard]] static constexpr std::uint64_t sync_free_head() noexcept { return 192; }
   /// Number of sync records ever taken; beyond the free list the next one is this one.

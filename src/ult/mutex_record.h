@@ -134,7 +134,7 @@ class MutexUnlock {
       case Phase::releasing: return after_release(result);
       case Phase::reversing: return reverse(result);
       case Phase::handing:
-        if (result == seen_.pack()) return go(Phase::woken, SyncStep::wake(heir_));
+        if (result == seen_.pack()) return go(Phase::woken, SyncStep::wake(next_holder_));
         return retry(result, Phase::handing);
       case Phase::woken: return SyncStep::done(MutexAction::handed);
     }
@@ -148,7 +148,7 @@ class MutexUnlock {
 
   [[nodiscard]] constexpr Word last() const noexcept { return Word{raw(rank_)} + 1; }
   [[nodiscard]] constexpr MutexStep step(Phase p) const noexcept {
-    return ult::next(seen_, p == Phase::handing ? MutexEvent{MutexEvent::Kind::hand_over, self_, heir_}
+    return ult::next(seen_, p == Phase::handing ? MutexEvent{MutexEvent::Kind::hand_over, self_, next_holder_}
                                                 : MutexEvent{MutexEvent::Kind::unlock, self_, kNoSlot});
   }
   constexpr SyncStep go(Phase p, SyncStep s) noexcept {
@@ -166,7 +166,7 @@ class MutexUnlock {
   }
   constexpr SyncStep serve_or_release(SlotId oldest) noexcept {
     if (oldest == kNoSlot) return swap(Phase::releasing);
-    heir_ = oldest;
+    next_holder_ = oldest;
     return go(Phase::rest_read, SyncStep::load_next(oldest));
   }
   constexpr SyncStep after_release(Word result) noexcept {
@@ -179,7 +179,7 @@ class MutexUnlock {
   constexpr SyncStep reverse(Word result) noexcept {
     const SyncStep s = reversal_.next(result);
     if (s.kind != SyncStep::Kind::done) return go(Phase::reversing, s);
-    heir_ = reversal_.oldest();
+    next_holder_ = reversal_.oldest();
     // fifo was empty, so it is right already for a batch of one.
     if (reversal_.rest() == kNoSlot) return swap(Phase::handing);
     return go(Phase::fifo_written, SyncStep::store(SyncField::fifo, link_to(reversal_.rest())));
@@ -188,7 +188,7 @@ class MutexUnlock {
   SlotId self_ = kNoSlot;
   Rank rank_{0};
   MutexWord seen_;   // the first guess is: nobody waits
-  SlotId heir_ = kNoSlot;
+  SlotId next_holder_ = kNoSlot;
   Phase phase_ = Phase::start;
   Reversal reversal_;
 };

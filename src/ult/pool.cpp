@@ -275,9 +275,9 @@ void publish_departure(void* context, SlotId self) {
 
 // At the end of the line, so that all who wait have their turn.
 void publish_wait(void* context, SlotId self) {
-  auto* const wait = static_cast<HereWait*>(context);
+  auto* const wait = static_cast<WorkerWait*>(context);
   wait->slot = self;
-  HereWait** last = &current_worker()->waits;
+  WorkerWait** last = &current_worker()->waits;
   while (*last != nullptr) last = &(*last)->next;
   *last = wait;
 }
@@ -319,8 +319,8 @@ Result<std::unique_ptr<Pool>> Pool::create(const Config& config) {
   if (config.stacks == nullptr || config.region == nullptr || config.counters == nullptr)
     return wrong("stacks, region and counters must be given");
   if (raw(config.rank) >= config.ranks) return wrong("rank must be below ranks");
-  if (config.ranks > 1 && !(config.words && config.edges && config.mover && config.outside))
-    return wrong("with several ranks words, edges, mover and outside must be given");
+  if (config.ranks > 1 && !(config.words && config.edges && config.mover && config.other_ranks))
+    return wrong("with several ranks words, edges, mover and other_ranks must be given");
   std::unique_ptr<Pool> pool(new Pool);
   pool->core_ = std::make_unique<PoolCore>(pool.get(), config);
   return pool;
@@ -359,12 +359,12 @@ void Pool::run_root(std::uint32_t index, void (*entry)(void*), void* arg) {
 void Pool::stop() noexcept {
   // seq_cst: before the ring, in one order with a sleeper's last look.
   core_->stopping.store(true, std::memory_order_seq_cst);
-  core_->idlers.wake_all();
+  core_->idle_workers.wake_all();
 }
 
 std::uint32_t Pool::trim_stacks(std::uint32_t most) { return core_->slots.trim(most); }
 
-bool Pool::asleep() const noexcept { return core_->idlers.sleepers() == core_->config.workers; }
+bool Pool::asleep() const noexcept { return core_->idle_workers.sleepers() == core_->config.workers; }
 
 const Config& Pool::config() const noexcept { return core_->config; }
 std::uint64_t Pool::clock_ns() const noexcept { return now_ns() + core_->config.clock_offset_ns; }
@@ -482,7 +482,7 @@ bool Pool::others_here() noexcept {
 
 bool Pool::wait_here(bool (*ready)(const void*), const void* argument) {
   if (!others_here()) return false;
-  HereWait wait{.ready = ready, .argument = argument};
+  WorkerWait wait{.ready = ready, .argument = argument};
   suspend(publish_wait, &wait);
   return true;
 }

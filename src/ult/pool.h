@@ -4,7 +4,7 @@
 //   fork: the parent's continuation goes to the worker's deque, the child runs at once on its own slot
 //   exit: pop the parent and return into it, or, if it was stolen, look for other work
 //
-// Complete for one rank; with several, Outside, Edges, StackMover and Words (edges.h) let continuations leave and arrive.
+// Complete for one rank; with several, OtherRanks, Edges, StackMover and Words (edges.h) let continuations leave and arrive.
 // Thread safety: as noted. "on a thread" means: called by code that runs on a user-level thread of this pool.
 #pragma once
 
@@ -27,9 +27,9 @@ struct ThreadId {
 };
 
 /// What a worker asks of other ranks; the defaults are those of a job of one rank.
-class Outside {
+class OtherRanks {
  public:
-  virtual ~Outside() = default;
+  virtual ~OtherRanks() = default;
   /// The own rank has no work: try to bring a continuation from another rank. The slot returned has been claimed, adopted and crossed, its SlotControl::rank is
   /// this rank, and it may be resumed. kNoSlot: none.
   virtual SlotId steal(std::uint32_t /*worker*/) { return kNoSlot; }
@@ -37,12 +37,12 @@ class Outside {
   virtual void take_over(SlotId, Rank /*last*/) {}
   /// Looks at every other rank's deques and ready list without claiming: is there anything to steal?
   virtual bool work_elsewhere(std::uint32_t /*worker*/) { return false; }
-  /// A worker goes to sleep: tell those who may have work later (set hungry bits); forget() takes it back.
+  /// A worker goes to sleep: tell those who may have work later (set idle-ranks bits); forget() takes it back.
   virtual void announce_idle(std::uint32_t /*worker*/) {}
   virtual void forget_idle(std::uint32_t /*worker*/) {}
-  /// A push saw hungry bits: wake somebody (slow path).
-  virtual void feed() {}
-  /// The own hungry word says that another rank asks something of this one (kAsked): answers it. Called where the worker holds nothing.
+  /// A push saw idle-ranks bits: wake somebody (slow path).
+  virtual void wake_idle_rank() {}
+  /// The own idle-ranks word says that another rank asks something of this one (kRequestPending): answers it. Called where the worker holds nothing.
   virtual void answer() {}
   /// The ready list of rank got an entry: ring it.
   virtual void ring(Rank) {}
@@ -65,7 +65,7 @@ struct Config {
   Words* words = nullptr;                    ///< null with one rank: all words are local
   Edges* edges = nullptr;
   StackMover* mover = nullptr;
-  Outside* outside = nullptr;                ///< null: a futex of the pool's own
+  OtherRanks* other_ranks = nullptr;                ///< null: a futex of the pool's own
   /// Called on a worker before it uses a stack it never used: makes V of it usable here (guard, access). May be null.
   void (*prepare_stack)(void* context, StackId) = nullptr;
   /// Called by trim_stacks(): gives back the frames of a stack that nobody uses. May be null: they stay.

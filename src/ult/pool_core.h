@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "ult/controls.h"
-#include "ult/idlers.h"
+#include "ult/idle_workers.h"
 #include "ult/join_record.h"
 #include "ult/pool.h"
 #include "ult/slots.h"
@@ -56,17 +56,17 @@ class PoolCore {
   }
   /// After a push: does somebody want to know, here or on another rank?
   [[nodiscard]] bool wake_wanted() noexcept {
-    // relaxed: a hint for the other ranks' sleepers, who look again after a membarrier as our own do (ult/idlers.h).
-    return idlers.wanted() || hungry().load(std::memory_order_relaxed) != 0;
+    // relaxed: a hint for the other ranks' sleepers, who look again after a membarrier as our own do (ult/idle_workers.h).
+    return idle_workers.wanted() || idle_ranks().load(std::memory_order_relaxed) != 0;
   }
   /// The same, coarser and cheaper.
   [[nodiscard]] bool wake_perhaps_wanted() const noexcept {
-    return (idlers.perhaps_wanted() | hungry().load(std::memory_order_relaxed)) != 0;   // relaxed: as above
+    return (idle_workers.perhaps_wanted() | idle_ranks().load(std::memory_order_relaxed)) != 0;   // relaxed: as above
   }
   void wake_for_push();
   /// Answers what other ranks ask, if they do. Only where the worker holds nothing.
   void answer_if_asked() {
-    if (hungry().load(std::memory_order_relaxed) & kAsked) [[unlikely]] answer();   // relaxed: a hint; answer() reads it again
+    if (idle_ranks().load(std::memory_order_relaxed) & kRequestPending) [[unlikely]] answer();   // relaxed: a hint; answer() reads it again
   }
   [[gnu::noinline]] void answer();
   void make_ready(SlotId slot, Rank rank);
@@ -101,7 +101,7 @@ class PoolCore {
   OwnWords own_words;
   Controls controls;
   Slots slots;
-  Idlers idlers;
+  IdleWorkers idle_workers;
   Timers timers;
   std::atomic<bool> stopping{false};
   std::vector<std::unique_ptr<Worker>> workers;
@@ -109,7 +109,7 @@ class PoolCore {
   std::uint16_t x87;
 
  private:
-  [[nodiscard]] std::atomic_ref<Word> hungry() const noexcept { return atomic(controls.own_word(Layout::hungry())); }
+  [[nodiscard]] std::atomic_ref<Word> idle_ranks() const noexcept { return atomic(controls.own_word(Layout::idle_ranks())); }
   [[nodiscard]] bool finished(SlotId root) const;
   SlotId find_work(Worker& worker, SlotId root);
   SlotId take_ready(Worker& worker);
@@ -118,10 +118,10 @@ class PoolCore {
   SlotId steal_here(Worker& worker);
   SlotId look_around(Worker& worker);
   /// Rings those that are due. One relaxed load where there is none.
-  void ring_timers() {
-    if (timers.earliest() != Timers::kNever) [[unlikely]] ring_due_timers();
+  void fire_timers() {
+    if (timers.earliest() != Timers::kNever) [[unlikely]] fire_due_timers();
   }
-  [[gnu::noinline]] void ring_due_timers();
+  [[gnu::noinline]] void fire_due_timers();
   [[nodiscard]] std::int64_t until_next_timer_ns() const noexcept;
   [[gnu::noinline]] SlotId search(Worker& worker, SlotId root);
   [[nodiscard]] bool something_to_do(Worker& worker, SlotId root);

@@ -128,7 +128,7 @@ class SanitizerSlots {
 #endif
 
 /// An OS thread that goes to another stack by itself and comes back, as main does.
-struct SanitizerTrip {
+struct SanitizerStackSwitch {
 #if defined(__SANITIZE_ADDRESS__)
   const void* bottom = nullptr;   // of the stack it came from
   std::size_t bytes = 0;

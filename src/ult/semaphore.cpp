@@ -2,37 +2,37 @@
 #include "ult/semaphore.h"
 
 #include "base/assert.h"
-#include "ult/permits.h"
+#include "ult/semaphore_permits.h"
 
 namespace kasane::ult {
 
 Semaphore::Semaphore(std::uint32_t permits) {
-  KASANE_CHECK(permits <= kMostPermits, "a semaphore of more than 2^30 - 1 permits");
+  KASANE_CHECK(permits <= kMaxPermits, "a semaphore of more than 2^30 - 1 permits");
   SyncRecords records(pool_of_thread("the constructor of a semaphore"));
   record_ = records.take();
-  records.store(record_, SyncField::word, PermitsWord{kNoSlot, permits}.pack());
+  records.store(record_, SyncField::word, SemaphoreWord{kNoSlot, permits}.pack());
 }
 
 Semaphore::~Semaphore() {
   SyncRecords records(pool_of_thread("the destructor of a semaphore"));
-  KASANE_CHECK(!PermitsWord::unpack(records.load(record_, SyncField::word)).waited_for(), "a semaphore is destroyed while a thread waits for it");
+  KASANE_CHECK(!SemaphoreWord::unpack(records.load(record_, SyncField::word)).waited_for(), "a semaphore is destroyed while a thread waits for it");
   records.give_back(record_);
 }
 
 void Semaphore::acquire() {
-  take_permits(record_, 1, "semaphore::acquire");
+  acquire_permits(record_, 1, "semaphore::acquire");
   // Perhaps on another rank than it began on, with a pool of its own.
   pool_of_thread("semaphore::acquire").acquire();
 }
 
 bool Semaphore::try_acquire() {
-  if (!try_take_permits(record_, 1, "semaphore::try_acquire")) return false;
+  if (!try_acquire_permits(record_, 1, "semaphore::try_acquire")) return false;
   pool_of_thread("semaphore::try_acquire").acquire();
   return true;
 }
 
 bool Semaphore::try_acquire_until(std::uint64_t deadline_ns) {
-  if (!take_permits_until(record_, 1, deadline_ns, "semaphore::try_acquire_until")) return false;
+  if (!acquire_permits_until(record_, 1, deadline_ns, "semaphore::try_acquire_until")) return false;
   pool_of_thread("semaphore::try_acquire_until").acquire();
   return true;
 }
@@ -40,7 +40,7 @@ bool Semaphore::try_acquire_until(std::uint64_t deadline_ns) {
 void Semaphore::release(std::uint32_t permits) {
   const SyncHandle record = record_;   // whoever takes the permit may destroy the object
   pool_of_thread("semaphore::release").release();
-  KASANE_CHECK(give_permits(record, permits, "semaphore::release"), "a semaphore is given more than 2^30 - 1 permits");
+  KASANE_CHECK(release_permits(record, permits, "semaphore::release"), "a semaphore is given more than 2^30 - 1 permits");
 }
 
 }  // namespace kasane::ult

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A counting semaphore for threads on any ranks: permits taken one at a time, first come first served (permits_record.h).
+// A counting semaphore for threads on any ranks: permits taken one at a time, first come first served (semaphore_record.h).
 //
 // Consistency: acquire() sees everything that all releases before it were preceded by: each release() releases its rank first, and each rank acquires when it has
 // taken a permit (rule 1; nothing with one rank).
 // Thread safety: every call on any thread of any rank.
-// Misuse is a check failure: more permits than kMostPermits, destroying it while somebody waits.
+// Misuse is a check failure: more permits than kMaxPermits, destroying it while somebody waits.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 #include "ult/shared_mutex.h"
 
 #include "base/assert.h"
-#include "ult/permits.h"
+#include "ult/semaphore_permits.h"
 
 namespace kasane::ult {
 namespace {
@@ -23,30 +23,30 @@ void cross_to_writer(SyncHandle record, const char* what) {
 SharedMutex::SharedMutex() {
   SyncRecords records(pool_of_thread("the constructor of a shared_mutex"));
   record_ = records.take();
-  records.store(record_, SyncField::word, PermitsWord{kNoSlot, kMostPermits}.pack());
+  records.store(record_, SyncField::word, SemaphoreWord{kNoSlot, kMaxPermits}.pack());
 }
 
 SharedMutex::~SharedMutex() {
   SyncRecords records(pool_of_thread("the destructor of a shared_mutex"));
-  KASANE_CHECK((records.load(record_, SyncField::word) == PermitsWord{kNoSlot, kMostPermits}.pack()), "a shared_mutex is destroyed while a thread holds it");
+  KASANE_CHECK((records.load(record_, SyncField::word) == SemaphoreWord{kNoSlot, kMaxPermits}.pack()), "a shared_mutex is destroyed while a thread holds it");
   records.give_back(record_);
 }
 
 void SharedMutex::lock() {
   const SyncHandle record = record_;
-  take_permits(record, kMostPermits, "shared_mutex::lock");
+  acquire_permits(record, kMaxPermits, "shared_mutex::lock");
   cross_to_writer(record, "shared_mutex::lock");
 }
 
 bool SharedMutex::try_lock() {
-  if (!try_take_permits(record_, kMostPermits, "shared_mutex::try_lock")) return false;
+  if (!try_acquire_permits(record_, kMaxPermits, "shared_mutex::try_lock")) return false;
   cross_to_writer(record_, "shared_mutex::try_lock");
   return true;
 }
 
 bool SharedMutex::try_lock_until(std::uint64_t deadline_ns) {
   const SyncHandle record = record_;
-  if (!take_permits_until(record, kMostPermits, deadline_ns, "shared_mutex::try_lock_until")) return false;
+  if (!acquire_permits_until(record, kMaxPermits, deadline_ns, "shared_mutex::try_lock_until")) return false;
   cross_to_writer(record, "shared_mutex::try_lock_until");
   return true;
 }
@@ -58,24 +58,24 @@ void SharedMutex::unlock() {
   const Word last = Word{raw(pool.config().rank)} + 1;
   if (records.load(record, SyncField::last) != last) records.store(record, SyncField::last, last);
   if (records.load(record, SyncField::data0) != 0) records.store(record, SyncField::data0, 0);
-  KASANE_CHECK(give_permits(record, kMostPermits, "shared_mutex::unlock"), "a thread unlocks a shared_mutex that nobody holds alone");
+  KASANE_CHECK(release_permits(record, kMaxPermits, "shared_mutex::unlock"), "a thread unlocks a shared_mutex that nobody holds alone");
 }
 
 void SharedMutex::lock_shared() {
   const SyncHandle record = record_;
-  take_permits(record, 1, "shared_mutex::lock_shared");
+  acquire_permits(record, 1, "shared_mutex::lock_shared");
   SyncRecords(pool_of_thread("shared_mutex::lock_shared")).cross_from_last(record);
 }
 
 bool SharedMutex::try_lock_shared() {
-  if (!try_take_permits(record_, 1, "shared_mutex::try_lock_shared")) return false;
+  if (!try_acquire_permits(record_, 1, "shared_mutex::try_lock_shared")) return false;
   SyncRecords(pool_of_thread("shared_mutex::try_lock_shared")).cross_from_last(record_);
   return true;
 }
 
 bool SharedMutex::try_lock_shared_until(std::uint64_t deadline_ns) {
   const SyncHandle record = record_;
-  if (!take_permits_until(record, 1, deadline_ns, "shared_mutex::try_lock_shared_until")) return false;
+  if (!acquire_permits_until(record, 1, deadline_ns, "shared_mutex::try_lock_shared_until")) return false;
   SyncRecords(pool_of_thread("shared_mutex::try_lock_shared_until")).cross_from_last(record);
   return true;
 }
@@ -89,7 +89,7 @@ void SharedMutex::unlock_shared() {
     pool.release();
     if (records.load(record, SyncField::data0) == 0) records.store(record, SyncField::data0, 1);
   }
-  KASANE_CHECK(give_permits(record, 1, "shared_mutex::unlock_shared"), "a thread unlocks a shared_mutex that nobody holds");
+  KASANE_CHECK(release_permits(record, 1, "shared_mutex::unlock_shared"), "a thread unlocks a shared_mutex that nobody holds");
 }
 
 }  // namespace kasane::ult

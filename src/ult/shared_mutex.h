@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reader-writer lock for threads on any ranks: a reader takes one of kMostPermits permits, a writer all (permits_record.h). First come first served, neighbouring readers
+// A reader-writer lock for threads on any ranks: a reader takes one of kMaxPermits permits, a writer all (semaphore_record.h). First come first served, neighbouring readers
 // together: neither side starves.
 //
 // Consistency: whoever locks sees everything that writers before it wrote; a writer also sees what readers before it did. A reader whose rank is not the last writer's

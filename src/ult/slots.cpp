@@ -35,7 +35,7 @@ SlotControl& Slots::refill(SlotCache& cache) {
     if (refill_from_free(cache)) return *cache.pop();
     if (SlotControl* fresh = take_never_used()) return *fresh;
   }
-  // Outside the section: the exception is the user's and may travel.
+  // OtherRanks the section: the exception is the user's and may travel.
   throw std::runtime_error("rank " + std::to_string(raw(config_.rank)) + " has no place left for another thread: all " +
                            std::to_string(config_.slots_per_rank) +
                            " run, or have ended and were not joined; join threads sooner, or give each rank more (kasane run --slots, or KASANE_SLOTS)");
@@ -120,7 +120,7 @@ Word Slots::refill(StackCache& cache) {
     if (const Word trimmed = take_trimmed_stack(); trimmed != 0) return trimmed;
     if (const Word fresh = take_never_used_stack(); fresh != 0) return fresh;
   }
-  // Outside the section, as above.
+  // OtherRanks the section, as above.
   throw std::runtime_error("rank " + std::to_string(raw(config_.rank)) + " has no call stack left for another thread: all " +
                            std::to_string(config_.stacks_per_rank) +
                            " are in use by threads that have not ended; fork less deeply, or give each rank more (kasane run --slots, or KASANE_SLOTS)");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vocabulary of the synchronisation protocols (mutex_record.h, condition_variable_record.h, barrier_record.h, permits_record.h, latch_record.h,
+// The vocabulary of the synchronisation protocols (mutex_record.h, condition_variable_record.h, barrier_record.h, semaphore_record.h, latch_record.h,
 // watch_record.h).
 //
 // A protocol is a small machine that asks for one access to shared words at a time and is told its result:

@@ -35,9 +35,9 @@ bool collect(const char* what) {
   return granted;
 }
 
-void ring(Pool& pool, const Timer& timer) {
+void fire(Pool& pool, const Timer& timer) {
   const SyncRecords records(pool);
-  if (records.advance(timer.slot, TimedEvent::ring, timer.round).action != TimedAction::ask) return;
+  if (records.advance(timer.slot, TimedEvent::due, timer.round).action != TimedAction::ask) return;
   timer.queue->leave(records, timer.record);
   if (records.advance(timer.slot, TimedEvent::asked).action == TimedAction::go) timer.queue->go_on(records, timer.record, timer.slot);
 }

@@ -28,6 +28,6 @@ void settle_now(Pool&, SlotId self);
 [[nodiscard]] bool collect(const char* what);
 
 /// A timer is due. On a worker's own stack.
-void ring(Pool&, const Timer&);
+void fire(Pool&, const Timer&);
 
 }  // namespace kasane::ult

@@ -45,7 +45,7 @@ enum class TimedEvent : std::uint32_t {
   arm,      ///< the thread is about to wait: a new round
   grant,    ///< settled: it has what it waited for
   expire,   ///< settled: it was let go
-  ring,     ///< the deadline of `round` has passed
+  due,      ///< the deadline of `round` has passed
   asked,    ///< the timer is done with the record
   collect,  ///< the thread goes on
 };
@@ -75,7 +75,7 @@ struct TimedStep {
       if (w.state == State::asking) return {{w.round, granted ? State::granted_asking : State::expired_asking}, TimedAction::none};
       if (w.state != State::left && !(granted && w.state == State::armed)) break;
       return {{w.round, granted ? State::granted : State::expired}, TimedAction::go};
-    case TimedEvent::ring:
+    case TimedEvent::due:
       if (w.state != State::armed || w.round != round) return {w, TimedAction::stale};
       return {{w.round, State::asking}, TimedAction::ask};
     case TimedEvent::asked:

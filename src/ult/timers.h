@@ -45,7 +45,7 @@ class Timers {
   void remove(SlotId);
   /// Takes the earliest if it is due.
   [[nodiscard]] bool take_due(std::uint64_t now, Timer& out);
-  /// A hint but for who reads it after a membarrier (ult/idlers.h), as any item: relaxed.
+  /// A hint but for who reads it after a membarrier (ult/idle_workers.h), as any item: relaxed.
   [[nodiscard]] std::uint64_t earliest() const noexcept { return earliest_.load(std::memory_order_relaxed); }
 
  private:

@@ -16,8 +16,8 @@
 #include <cstdint>
 
 #include "base/ids.h"
-#include "ult/sieve.h"
 #include "ult/sync_record_step.h"
+#include "ult/waiter_filter.h"
 
 namespace kasane::ult {
 
@@ -164,7 +164,7 @@ class WatchWait {
 class WatchNotify {
  public:
   constexpr WatchNotify() noexcept = default;
-  constexpr WatchNotify(std::uint32_t key, bool all) noexcept : key_(key), who_(all ? Sieve::Who::keyed : Sieve::Who::first) {}
+  constexpr WatchNotify(std::uint32_t key, bool all) noexcept : key_(key), select_(all ? WaiterFilter::Select::keyed : WaiterFilter::Select::first) {}
 
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
     switch (phase_) {
@@ -180,8 +180,8 @@ class WatchNotify {
       }
       case Phase::fifo_read:
         fifo_ = stored_ = slot_of_link(result);
-        return sift(who_);
-      case Phase::sifting: return sifted(result);
+        return filter(select_);
+      case Phase::filtering: return filtered(result);
       case Phase::fifo_written: return serve();
       case Phase::served:
         if (result == seen_) return served();
@@ -192,7 +192,7 @@ class WatchNotify {
   }
 
  private:
-  enum class Phase : std::uint32_t { start, word_read, notified, fifo_read, sifting, fifo_written, served };
+  enum class Phase : std::uint32_t { start, word_read, notified, fifo_read, filtering, fifo_written, served };
 
   constexpr SyncStep go(Phase p, SyncStep s) noexcept {
     phase_ = p;
@@ -208,15 +208,15 @@ class WatchNotify {
     if (s.action == WatchAction::nobody) return SyncStep::done(s.action);
     return go(Phase::notified, SyncStep::compare_swap(seen_, s.next.pack()));
   }
-  constexpr SyncStep sift(Sieve::Who who) noexcept {
-    sieve_ = Sieve(who, fifo_, batch_, key_);
+  constexpr SyncStep filter(WaiterFilter::Select select) noexcept {
+    filter_ = WaiterFilter(select, fifo_, batch_, key_);
     batch_ = kNoSlot;
-    return sifted(0);
+    return filtered(0);
   }
-  constexpr SyncStep sifted(Word result) noexcept {
-    const SyncStep s = sieve_.next(result);
-    if (s.kind != SyncStep::Kind::done) return go(Phase::sifting, s);
-    fifo_ = sieve_.oldest();
+  constexpr SyncStep filtered(Word result) noexcept {
+    const SyncStep s = filter_.next(result);
+    if (s.kind != SyncStep::Kind::done) return go(Phase::filtering, s);
+    fifo_ = filter_.oldest();
     return serve();
   }
   constexpr SyncStep serve() noexcept {
@@ -233,17 +233,17 @@ class WatchNotify {
     seen_ = s.next.pack();
     if (s.action == WatchAction::end) return SyncStep::done(s.action);
     batch_ = newest;
-    return sift(Sieve::Who::everybody);
+    return filter(WaiterFilter::Select::all);
   }
 
   Word seen_ = 0;
   std::uint32_t key_ = 0;
-  Sieve::Who who_ = Sieve::Who::first;
+  WaiterFilter::Select select_ = WaiterFilter::Select::first;
   SlotId fifo_ = kNoSlot;     ///< the server's copy
   SlotId stored_ = kNoSlot;   ///< the record's
   SlotId batch_ = kNoSlot;
   Phase phase_ = Phase::start;
-  Sieve sieve_;
+  WaiterFilter filter_;
 };
 
 }  // namespace kasane::ult

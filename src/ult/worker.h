@@ -27,11 +27,11 @@ struct AfterSwitch {
 };
 
 /// A thread that waits for something that this rank itself will see (Pool::wait_here). It lies on that thread's stack, which stays here meanwhile.
-struct HereWait {
+struct WorkerWait {
   SlotId slot = kNoSlot;
   bool (*ready)(const void*);
   const void* argument;
-  HereWait* next = nullptr;
+  WorkerWait* next = nullptr;
 };
 
 /// Stands for a thread whose control block is another rank's, as far as switching goes: id, sp (until it is written there) and flags.
@@ -60,7 +60,7 @@ struct alignas(128) Worker {
   StackCache stacks;
 
   AfterSwitch after{};
-  HereWait* waits = nullptr;          ///< threads that wait here, the oldest first; no thief sees them
+  WorkerWait* waits = nullptr;          ///< threads that wait here, the oldest first; no thief sees them
   SanitizerWorker sanitizer;
   StandIn idle{kNoSlot};              ///< control while no thread runs; its sp is the worker's own stack while one does
   StandIn elsewhere[2]{StandIn{kNoSlot}, StandIn{kNoSlot}};   ///< control while a thread born elsewhere runs; two, for one such that forks another

@@ -52,7 +52,7 @@ PoolCore::PoolCore(Pool* pool_, const Config& config_)
       controls(Layout(config_.workers, config_.slots_per_rank), config_.rank, config_.region,
                config_.words ? config_.words : &own_words),
       slots(config, controls),
-      idlers(config_.rank, config_.ranks > 1, config_.outside) {
+      idle_workers(config_.rank, config_.ranks > 1, config_.other_ranks) {
   asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(mxcsr), "=m"(x87));
   for (std::uint32_t i = 0; i < config.workers; ++i)
     workers.push_back(std::make_unique<Worker>(this, controls, i, RunQueue(config.region, controls.layout(), i),
@@ -144,36 +144,36 @@ std::exception_ptr PoolCore::take_exception(SlotId slot) {
 
 void PoolCore::make_ready(SlotId slot, Rank rank) {
   if (slot == kNoSlot) {  // the waiter of a root: the OS thread of one worker, which looks when it wakes
-    if (rank == config.rank) return idlers.wake_all();
-    return idlers.outside().ring(rank);
+    if (rank == config.rank) return idle_workers.wake_all();
+    return idle_workers.other_ranks().ring(rank);
   }
   RuntimeSection section;
   controls.push(rank, Layout::ready_head(), slot);
   if (rank == config.rank) return pushed();
-  idlers.outside().ring(rank);
+  idle_workers.other_ranks().ring(rank);
   if (Worker* worker = current_worker()) count(worker->counters->wakes_remote);
 }
 
-// As a push: a sleeper that cannot know of it is woken (ult/idlers.h).
+// As a push: a sleeper that cannot know of it is woken (ult/idle_workers.h).
 void PoolCore::start_timer(const Timer& timer) {
-  if (timers.add(timer) && idlers.wanted()) idlers.wake();
+  if (timers.add(timer) && idle_workers.wanted()) idle_workers.wake();
 }
 
 void PoolCore::wake_for_push() {
   RuntimeSection section;
-  if (idlers.wanted()) idlers.wake();
-  if (hungry().load(std::memory_order_relaxed) != 0) idlers.outside().feed();
+  if (idle_workers.wanted()) idle_workers.wake();
+  if (idle_ranks().load(std::memory_order_relaxed) != 0) idle_workers.other_ranks().wake_idle_rank();
 }
 
 void PoolCore::answer() {
   RuntimeSection section;
-  idlers.outside().answer();
+  idle_workers.other_ranks().answer();
 }
 
 // ---- the loop ----
 
 bool PoolCore::finished(SlotId root) const {
-  // seq_cst: in one order with the ring that follows the store, see Idlers.
+  // seq_cst: in one order with the ring that follows the store, see IdleWorkers.
   if (root == kNoSlot) return stopping.load(std::memory_order_seq_cst);
   return JoinRecord::unpack(controls.get(root, offsetof(SlotControl, join))).kind == JoinKind::reserved;
 }
@@ -181,7 +181,7 @@ bool PoolCore::finished(SlotId root) const {
 void PoolCore::work(Worker& worker, SlotId root) {
   while (!finished(root)) {
     answer_if_asked();
-    ring_timers();
+    fire_timers();
     const SlotId slot = find_work(worker, root);
     if (slot == kNoSlot) continue;
     resume(worker, slot);
@@ -230,8 +230,8 @@ SlotId PoolCore::find_work(Worker& worker, SlotId root) {
 
 // The oldest of the threads that wait here (Pool::wait_here), or of those whose wait is over.
 SlotId PoolCore::take_waiting(Worker& worker, bool only_ready) {
-  for (HereWait** at = &worker.waits; *at != nullptr; at = &(*at)->next) {
-    HereWait* const wait = *at;
+  for (WorkerWait** at = &worker.waits; *at != nullptr; at = &(*at)->next) {
+    WorkerWait* const wait = *at;
     if (only_ready && !wait->ready(wait->argument)) continue;
     *at = wait->next;
     return wait->slot;
@@ -259,7 +259,7 @@ SlotId PoolCore::take_ready(Worker& worker) {
 void PoolCore::take_over(SlotId slot) {
   if (config.ranks == 1) return;
   const Rank last{static_cast<std::uint32_t>(controls.get(slot, offsetof(SlotControl, rank)))};
-  if (last != config.rank) [[unlikely]] config.outside->take_over(slot, last);
+  if (last != config.rank) [[unlikely]] config.other_ranks->take_over(slot, last);
 }
 
 SlotId PoolCore::steal_here(Worker& worker) {
@@ -282,17 +282,17 @@ SlotId PoolCore::steal_here(Worker& worker) {
 SlotId PoolCore::look_around(Worker& worker) {
   if (const SlotId slot = take_ready(worker); slot != kNoSlot) return slot;
   if (const SlotId slot = steal_here(worker); slot != kNoSlot) return slot;
-  return idlers.outside().steal(worker.index);
+  return idle_workers.other_ranks().steal(worker.index);
 }
 
-void PoolCore::ring_due_timers() {
+void PoolCore::fire_due_timers() {
   Timer timer;
-  while (timers.take_due(now_ns(), timer)) ring(*pool, timer);
+  while (timers.take_due(now_ns(), timer)) fire(*pool, timer);
 }
 
 std::int64_t PoolCore::until_next_timer_ns() const noexcept {
   const std::uint64_t at = timers.earliest();
-  if (at == Timers::kNever) return Idlers::kForever;
+  if (at == Timers::kNever) return IdleWorkers::kForever;
   const std::uint64_t now = now_ns();
   return at > now ? static_cast<std::int64_t>(at - now) : 0;
 }
@@ -301,17 +301,17 @@ bool PoolCore::something_to_do(Worker& worker, SlotId root) {
   if (finished(root) || atomic(controls.own_word(Layout::ready_head())).load(std::memory_order_acquire) != 0) return true;
   for (const auto& other : workers)
     if (other->queue.stealable()) return true;
-  return idlers.outside().work_elsewhere(worker.index);
+  return idle_workers.other_ranks().work_elsewhere(worker.index);
 }
 
 SlotId PoolCore::search(Worker& worker, SlotId root) {
   const Timed timed(*worker.counters, worker.counters->ns_idle, TraceKind::idle);
   std::uint64_t give_up = now_ns() + kSpinNs;
   SlotId slot = kNoSlot;
-  idlers.start_search();
+  idle_workers.start_search();
   while (!finished(root)) {
     answer_if_asked();
-    ring_timers();
+    fire_timers();
     slot = look_around(worker);
     if (slot != kNoSlot) break;
     if (now_ns() < give_up) {
@@ -319,14 +319,14 @@ SlotId PoolCore::search(Worker& worker, SlotId root) {
       continue;
     }
     slots.drain_returned();
-    idlers.sleep(worker.index, [&] {
+    idle_workers.sleep(worker.index, [&] {
       const std::int64_t limit = something_to_do(worker, root) ? 0 : until_next_timer_ns();
       if (limit != 0) count(worker.counters->sleeps);
       return limit;
     });
     give_up = now_ns() + kSpinNs;
   }
-  idlers.found();
+  idle_workers.found();
   return slot;
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two workers of a rank fall asleep and are woken from another host (docs/design/sched.md, "Idling"), in every order of every access: they announce
-// themselves, look, sleep in naps and watch, by the shipping sched::Watch; a pusher there stores two items, which may stay in its store buffer as
+// themselves, look, sleep in naps and watch, by the shipping sched::NapWait; a pusher there stores two items, which may stay in its store buffer as
 // long as it likes, reads its hungry word without a fence, and rings by message. Nobody but these workers takes the items, and the first that takes one may keep
 // it for ever. A nap may be over at any time.
 //
 // Checked: from every state there is a way on which both items are taken; a rule taken away leaves states that have none.
-#include "sched/watch.h"
+#include "sched/nap_wait.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@
 namespace kasane::model {
 namespace {
 
-using sched::Watch;
+using sched::NapWait;
 
 enum class Without : std::uint8_t {
   none,
@@ -32,7 +32,7 @@ struct Idle {
   Without without = Without::none;
 
   struct Worker {
-    Watch watch;
+    NapWait watch;
     std::uint8_t at, seen, refused, unused[5];   // seen: of the bell; refused: it did not get the role
   };
   struct State {
@@ -131,7 +131,7 @@ struct Idle {
       case kBits: n.hungry = 1; return go(kLook);
       case kLook:
         if (s.visible != 0) return go(kForget);
-        me.watch = Watch();
+        me.watch = NapWait();
         me.refused = 0;
         (void)me.watch.begin();
         return go(kWatch);
@@ -151,20 +151,20 @@ struct Idle {
     const auto result = [&](bool yes) {
       State n = s;
       Worker& me = n.worker[w];
-      if (me.watch.at() == Watch::Kind::take_role) {
+      if (me.watch.at() == NapWait::Kind::take_role) {
         n.role = 1;
         me.refused = !yes;
       }
-      if (me.watch.at() == Watch::Kind::give_role && without != Without::giving_back) n.role = 0;
-      if (me.watch.next(yes, kNaps).kind == Watch::Kind::done) me.at = kForget;
+      if (me.watch.at() == NapWait::Kind::give_role && without != Without::giving_back) n.role = 0;
+      if (me.watch.next(yes, kNaps).kind == NapWait::Kind::done) me.at = kForget;
       emit(n, step);
     };
     switch (s.worker[w].watch.at()) {
-      case Watch::Kind::take_role:
+      case NapWait::Kind::take_role:
         if (without == Without::asking_again && s.worker[w].refused) return result(false);
         return result(s.role == 0);
-      case Watch::Kind::sleep: return result(s.bell != s.worker[w].seen);   // rung, or the nap is over
-      case Watch::Kind::look: return result(without != Without::looks && s.visible != 0);
+      case NapWait::Kind::sleep: return result(s.bell != s.worker[w].seen);   // rung, or the nap is over
+      case NapWait::Kind::look: return result(without != Without::looks && s.visible != 0);
       default: return result(false);
     }
   }
@@ -176,7 +176,7 @@ Outcome walk(Without without) {
   return o;
 }
 
-TEST(Watch, WhatIsPushedIsTakenWhoeverSleeps) {
+TEST(NapWait, WhatIsPushedIsTakenWhoeverSleeps) {
   EXPECT_TRUE(walk(Without::none).ok());
 }
 
@@ -185,33 +185,33 @@ TEST_P(WatchWithout, APushIsSleptThrough) { EXPECT_EQ(walk(GetParam()).verdict, 
 INSTANTIATE_TEST_SUITE_P(Rules, WatchWithout, testing::Values(Without::looks, Without::giving_back, Without::asking_again));
 
 // Naps double, from the first only for who falls asleep as the watcher; what is found or rung ends them.
-TEST(Watch, NapsDoubleUpToTheLongest) {
+TEST(NapWait, NapsDoubleUpToTheLongest) {
   const sched::Naps naps{1, 4};
-  Watch watch;
-  EXPECT_EQ(watch.begin().kind, Watch::Kind::take_role);
+  NapWait watch;
+  EXPECT_EQ(watch.begin().kind, NapWait::Kind::take_role);
   std::int64_t expected = 1;
-  Watch::Step s = watch.next(true, naps);
+  NapWait::Step s = watch.next(true, naps);
   for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(s.kind, Watch::Kind::sleep);
+    EXPECT_EQ(s.kind, NapWait::Kind::sleep);
     EXPECT_EQ(s.nap_ns, expected);
-    EXPECT_EQ(watch.next(false, naps).kind, Watch::Kind::look);
+    EXPECT_EQ(watch.next(false, naps).kind, NapWait::Kind::look);
     s = watch.next(false, naps);
     expected = std::min<std::int64_t>(2 * expected, 4);
   }
-  EXPECT_EQ(watch.next(true, naps).kind, Watch::Kind::give_role);
-  EXPECT_EQ(watch.next(false, naps).kind, Watch::Kind::done);
+  EXPECT_EQ(watch.next(true, naps).kind, NapWait::Kind::give_role);
+  EXPECT_EQ(watch.next(false, naps).kind, NapWait::Kind::done);
 }
 
-TEST(Watch, WhoDoesNotWatchSleepsLongAndLooksAtNothing) {
+TEST(NapWait, WhoDoesNotWatchSleepsLongAndLooksAtNothing) {
   const sched::Naps naps{1, 4};
-  Watch watch;
+  NapWait watch;
   (void)watch.begin();
-  const Watch::Step s = watch.next(false, naps);
-  EXPECT_EQ(s.kind, Watch::Kind::sleep);
+  const NapWait::Step s = watch.next(false, naps);
+  EXPECT_EQ(s.kind, NapWait::Kind::sleep);
   EXPECT_EQ(s.nap_ns, 4);
-  EXPECT_EQ(watch.next(false, naps).kind, Watch::Kind::take_role);
-  EXPECT_EQ(watch.next(false, naps).kind, Watch::Kind::sleep);
-  EXPECT_EQ(watch.next(true, naps).kind, Watch::Kind::done);
+  EXPECT_EQ(watch.next(false, naps).kind, NapWait::Kind::take_role);
+  EXPECT_EQ(watch.next(false, naps).kind, NapWait::Kind::sleep);
+  EXPECT_EQ(watch.next(true, naps).kind, NapWait::Kind::done);
 }
 
 }  // namespace

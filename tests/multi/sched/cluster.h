@@ -160,7 +160,7 @@ class RankOfThreads {
     config_.words = words_.get();
     config_.edges = edges_.get();
     config_.mover = mover_.get();
-    config_.outside = scheduler_.get();
+    config_.other_ranks = scheduler_.get();
     auto pool = ult::Pool::create(config_);
     if (!pool) throw std::runtime_error(pool.error().message);
     pool_ = std::move(*pool);

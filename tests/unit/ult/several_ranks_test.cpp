@@ -39,7 +39,7 @@ class JobWords final : public Words {
 };
 
 /// What one rank needs; counts what ult asks for.
-class Member final : public Edges, public StackMover, public Outside {
+class Member final : public Edges, public StackMover, public OtherRanks {
  public:
   Member(Job& job, Rank rank) : job_(job), rank_(rank), region(threads_region_bytes(kWorkers, kSlots)) {}
 
@@ -58,7 +58,7 @@ class Member final : public Edges, public StackMover, public Outside {
   SlotId steal(std::uint32_t) override;
   bool work_elsewhere(std::uint32_t) override;
   void announce_idle(std::uint32_t) override;
-  void feed() override;
+  void wake_idle_rank() override;
   void ring(Rank rank) override;
   std::uint32_t activity() override { return events.load(); }
   void sleep(std::uint32_t seen, std::int64_t) override { events.wait(seen); }
@@ -92,7 +92,7 @@ class Job {
       c.words = &words;
       c.edges = m.get();
       c.mover = m.get();
-      c.outside = m.get();
+      c.other_ranks = m.get();
       c.prepare_stack = [](void* p, StackId) { static_cast<Job*>(p)->prepared.fetch_add(1); };
       c.stack_context = this;
       auto made = Pool::create(c);
@@ -174,10 +174,10 @@ bool Member::work_elsewhere(std::uint32_t) {
 }
 void Member::announce_idle(std::uint32_t) {
   for (std::uint32_t r = 0; r < kRanks; ++r)
-    if (r != raw(rank_)) job_.words.fetch_or(Rank{r}, Layout::hungry(), 1u << raw(rank_));
+    if (r != raw(rank_)) job_.words.fetch_or(Rank{r}, Layout::idle_ranks(), 1u << raw(rank_));
 }
-void Member::feed() {
-  const Word bits = job_.words.fetch_and(rank_, Layout::hungry(), 0);
+void Member::wake_idle_rank() {
+  const Word bits = job_.words.fetch_and(rank_, Layout::idle_ranks(), 0);
   for (std::uint32_t r = 0; r < kRanks; ++r)
     if (bits & (1u << r)) ring(Rank{r});
 }

@@ -10,7 +10,7 @@
 
 #include "model/explorer.h"
 #include "ult/latch_record.h"
-#include "ult/permits_record.h"
+#include "ult/semaphore_record.h"
 #include "ult/timed_wait.h"
 #include "unit/ult_sync/machine_step.h"
 
@@ -41,8 +41,8 @@ struct ModelThread {
   enum Status : std::uint32_t { running, machine, suspended };
   std::uint32_t op, status, ready, pad;
   std::uint64_t result;
-  PermitsTake take;
-  PermitsGive give;
+  SemaphoreAcquire take;
+  SemaphoreRelease give;
   LatchWait wait;
   LatchCount count;
 };
@@ -111,8 +111,8 @@ class Model {
   enum Wrong : std::uint64_t { not_waiting = 1, twice, refused, used_late, in_use };
 
   bool nothing_lost(const State& s) const {
-    const PermitsWord w = PermitsWord::unpack(s.word);
-    return w.available + s.held == PermitsWord::unpack(initial_).available && !w.waited_for();
+    const SemaphoreWord w = SemaphoreWord::unpack(s.word);
+    return w.available + s.held == SemaphoreWord::unpack(initial_).available && !w.waited_for();
   }
   const Op& op(const State& s, std::uint32_t i) const { return scripts_[i][s.threads[i].op]; }
 
@@ -140,8 +140,8 @@ class Model {
     if (mutation_ == Mutation::links_lost && step.kind == SyncStep::Kind::store && step.field == SyncField::next) word = old;
     if (step.kind == SyncStep::Kind::compare_swap && old == step.expected) {
       word = step.value;
-      PermitsWord w = PermitsWord::unpack(word);
-      const PermitsWord before = PermitsWord::unpack(old);
+      SemaphoreWord w = SemaphoreWord::unpack(word);
+      const SemaphoreWord before = SemaphoreWord::unpack(old);
       if (mutation_ == Mutation::leave_not_noted && before.serving && w.leaving && !before.leaving) {
         w.leaving = false;
         word = w.pack();
@@ -172,11 +172,11 @@ class Model {
     ModelTimer& t = s.timers[i];
     switch (t.doing) {
       case ModelTimer::set: {
-        const bool ask = turn(s, i, TimedEvent::ring, t.round) == TimedAction::ask;
+        const bool ask = turn(s, i, TimedEvent::due, t.round) == TimedAction::ask;
         t = ModelTimer{};
         if (!ask) return;
         t.doing = ModelTimer::asking;
-        s.threads[i].give = PermitsGive::leave();
+        s.threads[i].give = SemaphoreRelease::leave();
         return;
       }
       case ModelTimer::asking:
@@ -213,14 +213,14 @@ class Model {
     t.result = 0;
     t.status = ModelThread::machine;
     switch (o.kind) {
-      case Op::take: t.take = PermitsTake(self, o.amount, true); break;
+      case Op::take: t.take = SemaphoreAcquire(self, o.amount, true); break;
       case Op::take_timed:
         turn(s, i, TimedEvent::arm);
-        t.take = PermitsTake(self, o.amount, true, true);
+        t.take = SemaphoreAcquire(self, o.amount, true, true);
         break;
       case Op::give:
         s.held -= o.amount;
-        t.give = PermitsGive(o.amount, most_);
+        t.give = SemaphoreRelease(o.amount, most_);
         break;
       case Op::count_down: t.count = LatchCount(o.amount); break;
       case Op::wait: t.wait = LatchWait(self, true); break;
@@ -240,10 +240,10 @@ class Model {
     switch (op(s, i).kind) {
       case Op::take:
         if (!advance(s, t.take, t.result)) return;
-        return t.result == static_cast<Word>(PermitsAction::taken) ? go_on(s, i) : suspend(t);
+        return t.result == static_cast<Word>(SemaphoreAction::taken) ? go_on(s, i) : suspend(t);
       case Op::take_timed: {
         if (!advance(s, t.take, t.result)) return;
-        const bool taken = t.result == static_cast<Word>(PermitsAction::taken);
+        const bool taken = t.result == static_cast<Word>(SemaphoreAction::taken);
         suspend(t);
         if (taken) turn(s, i, TimedEvent::grant);
         else s.timers[i] = {.doing = ModelTimer::set, .pad = 0, .round = TimedWord::unpack(s.timed[i]).round};
@@ -251,7 +251,7 @@ class Model {
       }
       case Op::give:
         if (!advance(s, t.give, t.result)) return;
-        if (t.result == static_cast<Word>(PermitsAction::refuse)) s.broken = refused;
+        if (t.result == static_cast<Word>(SemaphoreAction::refuse)) s.broken = refused;
         return go_on(s, i);
       case Op::count_down:
         if (!advance(s, t.count, t.result)) return;
@@ -301,25 +301,25 @@ Script times(int n, const Script& body) {
   for (int i = 0; i < n; ++i) s.insert(s.end(), body.begin(), body.end());
   return s;
 }
-Word permits(std::uint32_t n) { return PermitsWord{kNoSlot, n}.pack(); }
+Word permits(std::uint32_t n) { return SemaphoreWord{kNoSlot, n}.pack(); }
 
 constexpr std::uint32_t kAll = 3;   // what a writer takes here
 const Script kReader{{Op::take, 1}, {Op::give, 1}}, kWriter{{Op::take, kAll}, {Op::give, kAll}};
 
-TEST(PermitsWord, PacksEveryField) {
+TEST(SemaphoreWord, PacksEveryField) {
   for (const SlotId newest : {kNoSlot, SlotId{0}, SlotId{0xFFFFFFFEu}})
-    for (const std::uint32_t available : {0u, 1u, kMostPermits})
+    for (const std::uint32_t available : {0u, 1u, kMaxPermits})
       for (const bool second : {false, true})
         for (const bool serving : {false, true}) {
-          const PermitsWord w{newest, available, second && !serving, serving, second && serving};
-          EXPECT_EQ(PermitsWord::unpack(w.pack()), w);
+          const SemaphoreWord w{newest, available, second && !serving, serving, second && serving};
+          EXPECT_EQ(SemaphoreWord::unpack(w.pack()), w);
         }
-  EXPECT_EQ(PermitsWord{}.pack(), 0u);
+  EXPECT_EQ(SemaphoreWord{}.pack(), 0u);
 }
 
-TEST(PermitsWord, RefusesMoreThanThereAre) {
-  EXPECT_EQ(next({kNoSlot, 2}, PermitsEvent::give, 2, kNoSlot, 3).action, PermitsAction::refuse);
-  EXPECT_EQ(next({kNoSlot, 1}, PermitsEvent::give, kMostPermits).action, PermitsAction::refuse);
+TEST(SemaphoreWord, RefusesMoreThanThereAre) {
+  EXPECT_EQ(next({kNoSlot, 2}, SemaphoreEvent::give, 2, kNoSlot, 3).action, SemaphoreAction::refuse);
+  EXPECT_EQ(next({kNoSlot, 1}, SemaphoreEvent::give, kMaxPermits).action, SemaphoreAction::refuse);
 }
 
 TEST(PermitsWalk, SemaphoreOfOne) {

@@ -224,7 +224,7 @@ class SyncModel {
     ModelNotifier& notifier = s.threads[i].notifier;
     switch (t.doing) {
       case ModelTimer::set: {
-        const bool ask = turn(s, i, TimedEvent::ring, t.round) == TimedAction::ask;
+        const bool ask = turn(s, i, TimedEvent::due, t.round) == TimedAction::ask;
         t = ModelTimer{};
         if (!ask) return;
         t.doing = ModelTimer::asking;

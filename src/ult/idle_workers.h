@@ -27,8 +27,8 @@
 
 namespace kasane::ult {
 
-/// The Outside of a job of one rank: an event count on a futex.
-class FutexDoorbell final : public Outside {
+/// The OtherRanks of a job of one rank: an event count on a futex.
+class FutexDoorbell final : public OtherRanks {
  public:
   std::uint32_t activity() override;
   void sleep(std::uint32_t seen, std::int64_t timeout_ns) override;
@@ -41,10 +41,10 @@ class FutexDoorbell final : public Outside {
   std::atomic<std::uint32_t> events_{0};
 };
 
-class Idlers {
+class IdleWorkers {
  public:
   /// several: other ranks' pushes must be covered too.
-  Idlers(Rank own, bool several, Outside* outside);
+  IdleWorkers(Rank own, bool several, OtherRanks* other_ranks);
 
   /// After an item has been made visible: should wake() be called? One relaxed load (see the invariant).
   [[nodiscard]] bool wanted() noexcept {
@@ -57,7 +57,7 @@ class Idlers {
   [[nodiscard]] std::uint64_t perhaps_wanted() const noexcept { return hint() & (kSleepers | kOrderedPushes); }
   [[gnu::noinline]] void wake();
   /// Wakes everybody: something other than a push happened (the root's exit, stop).
-  void wake_all() { outside_->ring(own_); }
+  void wake_all() { other_ranks_->ring(own_); }
 
   /// Workers that sleep: for people, and for who shares what nobody here uses. relaxed: a number.
   [[nodiscard]] std::uint32_t sleepers() const noexcept { return static_cast<std::uint32_t>(word_.load(std::memory_order_relaxed) & kSleepers); }
@@ -69,17 +69,17 @@ class Idlers {
   /// A searcher goes to sleep for as long as last_look() says, ns (0: it has found something); a searcher again afterwards.
   template <class LastLook>
   void sleep(std::uint32_t worker, LastLook&& last_look) {
-    const std::uint32_t seen = outside_->activity();
+    const std::uint32_t seen = other_ranks_->activity();
     // seq_cst: in one order with the other transitions of the word.
     word_.fetch_add(kSleeper - kSearching, std::memory_order_seq_cst);
-    outside_->announce_idle(worker);
+    other_ranks_->announce_idle(worker);
     barrier();
-    if (const std::int64_t limit = last_look(); limit != 0) outside_->sleep(seen, limit);
-    outside_->forget_idle(worker);
+    if (const std::int64_t limit = last_look(); limit != 0) other_ranks_->sleep(seen, limit);
+    other_ranks_->forget_idle(worker);
     search_again();
   }
 
-  [[nodiscard]] Outside& outside() noexcept { return *outside_; }
+  [[nodiscard]] OtherRanks& other_ranks() noexcept { return *other_ranks_; }
 
  private:
   static constexpr std::uint64_t kSleeper = 1, kOrderedPushes = 1u << 15, kSearching = 1u << 16, kWaking = std::uint64_t{1} << 32;
@@ -97,7 +97,7 @@ class Idlers {
   alignas(64) std::atomic<std::uint64_t> word_{0};
   bool several_;
   Rank own_;
-  Outside* outside_;
+  OtherRanks* other_ranks_;
   FutexDoorbell own_doorbell_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ult/idlers.h"
+#include "ult/idle_workers.h"
 
 #include <linux/futex.h>
 #include <linux/membarrier.h>
@@ -41,39 +41,39 @@ void FutexDoorbell::ring_one() {
   futex(events_, FUTEX_WAKE_PRIVATE, 1);
 }
 
-Idlers::Idlers(Rank own, bool several, Outside* outside)
-    : several_(several), own_(own), outside_(outside ? outside : &own_doorbell_) {
+IdleWorkers::IdleWorkers(Rank own, bool several, OtherRanks* other_ranks)
+    : several_(several), own_(own), other_ranks_(other_ranks ? other_ranks : &own_doorbell_) {
   // A process that is not registered is not reached by others' barriers, so its pushes must order themselves.
   const int command = several_ ? MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED : MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED;
   if (membarrier(command) != 0) word_.store(kOrderedPushes, std::memory_order_relaxed);   // relaxed: nobody else has it yet
 }
 
-void Idlers::barrier() noexcept {
+void IdleWorkers::barrier() noexcept {
   // If it fails, registering failed too, and pushes meet the announcement in the word itself.
   membarrier(several_ ? MEMBARRIER_CMD_GLOBAL_EXPEDITED : MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
-void Idlers::wake() {
+void IdleWorkers::wake() {
   std::uint64_t word = word_.load(std::memory_order_relaxed);
   while (is_wanted(word)) {
     // seq_cst: one order of transitions. Whoever sets the bit rings, after setting it.
     if (!word_.compare_exchange_weak(word, word | kWaking, std::memory_order_seq_cst)) continue;
-    if (outside_ == &own_doorbell_) {
+    if (other_ranks_ == &own_doorbell_) {
       own_doorbell_.ring_one();
     } else {
-      outside_->ring(own_);
+      other_ranks_->ring(own_);
     }
     return;
   }
 }
 
-void Idlers::found() {
+void IdleWorkers::found() {
   const std::uint64_t before = word_.fetch_sub(kSearching, std::memory_order_seq_cst);
   // The last searcher leaves: a push that counted on it may have left an item, so the next sleeper takes its place.
   if (is_wanted(before - kSearching)) wake();
 }
 
-void Idlers::search_again() noexcept {
+void IdleWorkers::search_again() noexcept {
   std::uint64_t word = word_.load(std::memory_order_relaxed);
   // seq_cst: one order of transitions. The wake-up, if one was under way, has arrived: here is its searcher.
   while (!word_.compare_exchange_weak(word, ((word - kSleeper) + kSearching) & ~kWaking, std::memory_order_seq_cst)) {

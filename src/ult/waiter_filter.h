@@ -14,19 +14,19 @@
 
 namespace kasane::ult {
 
-class Sieve {
+class WaiterFilter {
  public:
-  enum class Who : std::uint32_t {
-    leaving,    ///< whose timers ask for them: settled as expired
-    first,      ///< the oldest whose note is `key`: woken
-    keyed,      ///< all whose note is `key`: woken
-    everybody,  ///< woken
-    nobody      ///< the list is appended, that is all
+  enum class Select : std::uint32_t {
+    expired,   ///< waiters whose timers ask to be let go: settled as expired
+    first,     ///< the oldest waiter whose note is `key`: woken
+    keyed,     ///< all waiters whose note is `key`: woken
+    all,       ///< all waiters: woken
+    none       ///< no waiter: the list is appended, that is all
   };
 
-  constexpr Sieve() noexcept = default;
+  constexpr WaiterFilter() noexcept = default;
   /// fifo: the oldest, linked to younger ones. newest: of the list taken from the word. Either may be none.
-  constexpr Sieve(Who who, SlotId fifo, SlotId newest, std::uint32_t key = 0) noexcept : who_(who), key_(key), oldest_(fifo), at_(fifo), batch_(newest) {}
+  constexpr WaiterFilter(Select select, SlotId fifo, SlotId newest, std::uint32_t key = 0) noexcept : select_(select), key_(key), oldest_(fifo), at_(fifo), batch_(newest) {}
 
   /// After the result of the previous step (any, the first time): the next step, or done when oldest() is known.
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
@@ -35,12 +35,12 @@ class Sieve {
       case Phase::link_read:
         younger_ = slot_of_link(result & 0xFFFFFFFFu);
         note_ = static_cast<std::uint32_t>(result >> 32);
-        if (who_ == Who::leaving) return (note_ & kTimedWaiter) != 0 ? go(Phase::timed_read, SyncStep::load_timed(at_)) : stays();
-        return who_ == Who::everybody || (who_ != Who::nobody && note_ == key_) ? goes() : stays();
+        if (select_ == Select::expired) return (note_ & kTimedWaiter) != 0 ? go(Phase::timed_read, SyncStep::load_timed(at_)) : stays();
+        return select_ == Select::all || (select_ != Select::none && note_ == key_) ? goes() : stays();
       case Phase::timed_read: return TimedWord::unpack(result).leaving() ? goes() : stays();
       case Phase::unlinked: return let_go();
       case Phase::let_go:
-        if (who_ == Who::first) who_ = Who::nobody;
+        if (select_ == Select::first) select_ = Select::none;
         at_ = younger_;
         return visit();
       case Phase::turning: return turn(result);
@@ -49,7 +49,7 @@ class Sieve {
     }
     return SyncStep::done(0);
   }
-  /// Of those who stay.
+  /// The oldest of the waiters that stay.
   [[nodiscard]] constexpr SlotId oldest() const noexcept { return oldest_; }
 
  private:
@@ -60,7 +60,7 @@ class Sieve {
     return s;
   }
   constexpr SyncStep visit() noexcept {
-    if (who_ == Who::nobody && batch_ == kNoSlot) return SyncStep::done(0);
+    if (select_ == Select::none && batch_ == kNoSlot) return SyncStep::done(0);
     if (at_ != kNoSlot) return go(Phase::link_read, SyncStep::load_next(at_));
     if (batch_ == kNoSlot) return SyncStep::done(0);
     reversal_ = Reversal(batch_);
@@ -79,7 +79,7 @@ class Sieve {
     return let_go();
   }
   constexpr SyncStep let_go() noexcept {
-    return go(Phase::let_go, who_ == Who::leaving ? SyncStep::settle(at_, TimedOutcome::expired) : SyncStep::wake(at_));
+    return go(Phase::let_go, select_ == Select::expired ? SyncStep::settle(at_, TimedOutcome::expired) : SyncStep::wake(at_));
   }
   constexpr SyncStep turn(Word result) noexcept {
     const SyncStep s = reversal_.next(result);
@@ -95,12 +95,12 @@ class Sieve {
     return visit();
   }
 
-  Who who_ = Who::leaving;
+  Select select_ = Select::expired;
   std::uint32_t key_ = 0;
   SlotId oldest_ = kNoSlot;
   SlotId last_ = kNoSlot;      ///< the youngest so far that stays
   std::uint32_t last_note_ = 0;
-  SlotId at_ = kNoSlot, younger_ = kNoSlot;   ///< looked at, and who comes behind it
+  SlotId at_ = kNoSlot, younger_ = kNoSlot;   ///< the waiter looked at, and the one behind it
   std::uint32_t note_ = 0;
   SlotId batch_ = kNoSlot;
   Phase phase_ = Phase::start;

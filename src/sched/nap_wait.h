@@ -20,7 +20,7 @@ struct Naps {
   std::int64_t first_ns, longest_ns;
 };
 
-class Watch {
+class NapWait {
  public:
   enum class Kind : std::uint8_t { take_role, sleep, look, give_role, done };
   struct Step {
