@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a worker sleeps where a wake-up could slip through: in naps, and one sleeper of the rank, the watcher, looks after each
-// (docs/design/sched.md, "Idling"). Pure: says what to do next, and is told what came of it.
+// How a worker sleeps where a wake-up could be lost: in naps, and one sleeper of the rank, the watcher, looks
+// for work after each nap (docs/design/sched.md, "Idling"). Pure: says what to do next, and gets its result.
 //
 //   take role ─▶ sleep ─ nap over ─▶ watches? look ─ nothing ─▶ sleep, twice as long
 //                  │                 else: take role ─ taken ─▶ look
 //                  │                                 └ not ───▶ sleep
 //                  └ rung, or a timer is due ─▶ (give role) ─▶ done ◀─ found ─ look
 //
-// Invariant: whoever leaves gives the role back, and each sleeper asks for it after each nap. So as long as anybody of the rank sleeps, somebody looks: at the
-// latest after the nap of one who does not watch and that of one who does.
+// Invariant: a watcher that leaves gives the role back, and each sleeper asks for it after each nap. So as
+// long as any worker of the rank sleeps, one of them looks: at the latest after one nap of a sleeper and one
+// of the watcher.
 #pragma once
 
 #include <algorithm>
@@ -30,13 +31,15 @@ class NapWait {
 
   /// The first step.
   [[nodiscard]] constexpr Step begin() noexcept { return go(Kind::take_role); }
-  /// What follows. yes: the role was taken; the sleep is over for another reason than that the nap is; the look found something.
+  /// What follows. yes: the role was taken; the sleep is over for another reason than that the nap is; the
+  /// look found something.
   [[nodiscard]] constexpr Step next(bool yes, const Naps& naps) noexcept {
     switch (at_) {
       case Kind::take_role:
         watches_ = yes;
         if (yes && slept_) return go(Kind::look);
-        nap_ns_ = yes ? naps.first_ns : naps.longest_ns;   // who took it later has slept long already
+        // a worker that takes the role later has slept long already
+        nap_ns_ = yes ? naps.first_ns : naps.longest_ns;
         return sleep();
       case Kind::sleep:
         if (yes) return leave();

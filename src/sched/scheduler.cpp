@@ -45,12 +45,13 @@ Scheduler::Scheduler(comm::Transport& transport, ult::Words& words, ult::Edges& 
   }
 }
 
-// ---- stealing ----------------------------------------------------------------------------------------------------
+// ---- stealing ----
 
 SlotId Scheduler::steal(std::uint32_t worker) {
   // relaxed: a hint that a round failed just now.
   if (victims_.empty() || now_ns() < next_round_ns_.load(std::memory_order_relaxed)) return kNoSlot;
-  // acquire/release: what the previous thief did to victims_ and backoff_ns_. Only ever tried: nobody waits for a thief.
+  // acquire/release: what the previous thief did to victims_ and backoff_ns_. Only tried: no worker waits for
+  // a thief.
   if (thief_.exchange(true, std::memory_order_acquire)) return kNoSlot;
   const SlotId slot = steal_anywhere(worker);
   back_off(slot != kNoSlot);
@@ -108,7 +109,8 @@ void Scheduler::take_over(SlotId slot, Rank last) {
   carry_out(theft, last, 0);   // of an arrival no deque is looked at
 }
 
-// Words are sequentially consistent and each is complete when it returns, so the deque's reads keep the order that the theft asks for.
+// Words are sequentially consistent and each is complete when it returns, so the deque's reads keep the order
+// that the theft asks for.
 std::uint64_t Scheduler::perform(const TheftStep& s, Rank victim, std::uint32_t deque, std::uint64_t& result2) {
   const auto control = [&](std::size_t field) { return layout_.word(s.slot, field); };
   switch (s.kind) {
@@ -142,8 +144,8 @@ std::uint64_t Scheduler::perform(const TheftStep& s, Rank victim, std::uint32_t 
 Scheduler::Look Scheduler::look(Rank victim, std::uint32_t deque) {
   const std::uint64_t top = top_of(deque), bottom = bottom_of(deque);
   if (transport_.mapped(victim, gas::kThreads) != nullptr) return {words_.load(victim, top), words_.load(victim, bottom)};
-  // One read for both: an idle rank asks again and again, and a round trip each counts. Its words may be from different
-  // moments, which a look allows.
+  // One read for both: an idle rank asks again and again, and a round trip each counts. Its words may be from
+  // different moments, which a look allows.
   constexpr std::size_t kApart = (Deque<>::kBottomOffset - Deque<>::kTopOffset) / sizeof(ult::Word);
   ult::Word lines[kApart + 1];
   comm::PollWaiter waiter(transport_);
@@ -161,7 +163,8 @@ void Scheduler::back_off(bool succeeded) {
   backoff_ns_ = std::min(backoff_ns_ * 2, kLongestBackoffNs);
 }
 
-// The last look before a sleep: no back-off, no guard; every deque of every other rank, since one that is skipped may hold the only item.
+// The last look before a sleep: no back-off, no guard; every deque of every other rank, since one that is
+// skipped may hold the only item.
 bool Scheduler::work_elsewhere(std::uint32_t) {
   if (words_.load(config_.rank, ult::Layout::ready_head()) != 0) return true;
   for (std::uint32_t r = 0; r < config_.ranks; ++r) {
@@ -177,7 +180,7 @@ bool Scheduler::work_elsewhere(std::uint32_t) {
 std::uint64_t Scheduler::top_of(std::uint32_t deque) const noexcept { return layout_.deque(deque) + Deque<>::kTopOffset; }
 std::uint64_t Scheduler::bottom_of(std::uint32_t deque) const noexcept { return layout_.deque(deque) + Deque<>::kBottomOffset; }
 
-// ---- idling ------------------------------------------------------------------------------------------------------
+// ---- idling ----
 
 void Scheduler::announce_idle(std::uint32_t) {
   // seq_cst: before set_idle_bits() in one order with forget_idle's decrement and load, see there.
@@ -185,9 +188,11 @@ void Scheduler::announce_idle(std::uint32_t) {
   set_idle_bits();
 }
 
-// The last one takes the bit back, so that feeders do not spend a wake-up on a rank that works. Another may announce
-// itself between our decrement and our clearing: its bits might be lost, so we look again afterwards and set them for it. (It counts itself before it
-// sets bits: if we find no one, its bits are set after our clearing.) A bit of several ranks stays: it is not ours alone.
+// The last announced worker clears the bit, so that pushes do not spend a wake-up on a rank that works.
+// Another worker may announce itself between our decrement and our clearing, and its bits might be lost. So
+// this worker looks again afterwards and sets the bits for it. (A worker counts itself before it sets bits:
+// if none is counted here, its bits are set after our clearing.) A bit that stands for several ranks stays:
+// it is not this rank's alone.
 void Scheduler::forget_idle(std::uint32_t) {
   if (announced_.fetch_sub(1, std::memory_order_seq_cst) != 1 || ranks_per_bit_ > 1) return;
   clear_idle_bits();
@@ -222,13 +227,13 @@ void Scheduler::wake_idle_rank() {
   }
 }
 
-// The bit first, then the messages: who asks sends, then sets it.
+// The bit first, then the messages: a requester sends, and then sets the bit.
 void Scheduler::answer() {
   words_.fetch_and(config_.rank, ult::Layout::idle_ranks(), ~ult::kRequestPending);
   edges_.answer();
 }
 
-// On another host nobody's fork would see it before an answer to the message itself.
+// On another host no fork would see it before an answer to the message itself.
 void Scheduler::nudge(Rank to) { words_.fetch_or(to, ult::Layout::idle_ranks(), ult::kRequestPending); }
 
 void Scheduler::ring_bit(std::uint32_t bit) {
@@ -247,7 +252,8 @@ void Scheduler::sleep(std::uint32_t seen, std::int64_t timeout_ns) {
   transport_.sleep(comm::Doorbell::work, seen, timeout_ns);
 }
 
-// The role is only about cost: two watchers, or none for a nap, would be as right. Relaxed: nothing else is ordered by it.
+// The role matters only for cost: two watchers, or none for a nap, would be correct, too. Relaxed: it orders
+// nothing else.
 void Scheduler::watch(std::uint32_t seen, std::int64_t timeout_ns) {
   const std::uint64_t start = now_ns();
   NapWait watch;
@@ -256,7 +262,8 @@ void Scheduler::watch(std::uint32_t seen, std::int64_t timeout_ns) {
     switch (s.kind) {
       case NapWait::Kind::take_role: yes = !watched_.exchange(true, std::memory_order_relaxed); break;
       case NapWait::Kind::sleep: {
-        const auto until_due = [&] { return timeout_ns < 0 ? s.nap_ns : timeout_ns - static_cast<std::int64_t>(now_ns() - start); };   // a timer of this rank
+        // a timer of this rank
+        const auto until_due = [&] { return timeout_ns < 0 ? s.nap_ns : timeout_ns - static_cast<std::int64_t>(now_ns() - start); };
         if (const std::int64_t left = until_due(); left > 0) transport_.sleep(comm::Doorbell::work, seen, std::min(s.nap_ns, left));
         yes = until_due() <= 0 || activity() != seen;
         break;

@@ -1,32 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank's workers do beyond their rank: steal continuations from other ranks, tell them that it is idle, wake them
-// when it has work. The pool (ult) calls it; it moves stacks and fences through the interfaces it is given, so it knows neither dsm nor
-// how pages move.
+// What a rank's workers do beyond their rank: steal continuations from other ranks, tell them that this rank
+// is idle, wake them when this rank has work. The pool (ult) calls it. It moves stacks and fences through
+// interfaces, so it depends neither on dsm nor on how pages move.
 //
 //   idle worker ── steal ──► deque of another rank            sched/steal.h
 //               ── take_over ──► a thread in the own ready list that came from another rank
-//               ── nudge ───► kRequestPending in the idle-ranks word of the rank that is asked, whose workers answer() at their next fork
+//               ── nudge ───► kRequestPending in the idle-ranks word of the rank that is asked, whose workers
+//                             answer() at their next fork
 //               ── announce_idle ──► idle-ranks word of every rank
-//   pushing worker ── feed ──► clears a bit of its own idle-ranks word, rings that rank's work doorbell
+//   pushing worker ── wake_idle_rank ──► clears a bit of its own idle-ranks word, rings that rank's doorbell
 //
-// **No wake-up is lost across ranks.** An idle worker of rank i: (1) reads the activity of its work doorbell, (2) sets i's bit in the idle_ranks
-// word of every rank, (3) runs membarrier(GLOBAL_EXPEDITED) (ult/idle_workers.h), (4) looks at every deque, (5) sleeps unless the activity has changed since (1). A
-// worker of rank p: (a) stores its item (bottom), (b) reads p's idle-ranks word, without a fence between; (c) clears i's bit and rings i.
-// - If (b) sees the bit, (c) changes the activity after (1), or the bit was set by an earlier round of i, whose sleep that ring ends; either way i does not sleep
-//   through it: a bit is set after (1) by the same worker, and whoever clears it rings afterwards.
-// - If (b) does not see it, (b) came before (2) in the order of that word, so before (3). On p's core the membarrier is a full fence between (b) and what follows; (a)
-//   precedes (b) in program order, so it is visible after (3), and (4) finds the item, or somebody has taken it.
-// - The bit is missing at (b) because a feeder cleared it for another item: that feeder rings i after clearing. Every announced worker of i wakes, and those that
-//   find nothing announce themselves again. Several workers share i's bit; it is taken back only by forget_idle of the last announced one, which searches next; if
-//   another announced itself meanwhile the bit is set again (see forget_idle), and a push in that gap is found by that search, or by the sleeper that the pool
-//   wakes in the searcher's place when it finds something else.
-// A thief that succeeds feeds too: two pushers may have rung the same rank.
-// On other machines a membarrier does nothing: a push whose store was still in its core's buffer at (4) may slip through, a matter of a microsecond. There, and where
-// a bit stands for several ranks (more than 63), one worker of the rank, the *watcher*, sleeps in naps and looks again after each, all bits left set, so that rings go on
-// reaching it: 1 ms, doubled up to 64 ms (1 s where nothing rings for arrivals). A push that slipped through is found by its first look as a rule, and costs the longest nap at most.
+// **No wake-up is lost across ranks.** An idle worker of rank i: (1) reads the activity of its work doorbell,
+// (2) sets i's bit in the idle-ranks word of every rank, (3) runs membarrier(GLOBAL_EXPEDITED)
+// (ult/idle_workers.h), (4) looks at every deque, (5) sleeps unless the activity has changed since (1). A
+// worker of rank p: (a) stores its item (bottom), (b) reads p's idle-ranks word, without a fence between; (c)
+// clears i's bit and rings i.
+// - (b) sees the bit. Then (c) changes the activity after (1), or the bit was set by an earlier round of i,
+//   whose sleep that ring ends. Either way i does not sleep through it: a bit is set after (1) by the same
+//   worker, and the worker that clears it rings afterwards.
+// - (b) does not see it, because (b) came before (2) in the order of that word, so before (3). On p's core
+//   the membarrier is a full fence between (b) and what follows. (a) precedes (b) in program order, so it is
+//   visible after (3): (4) finds the item, or another worker has taken it.
+// - (b) does not see it, because a pusher cleared it for another item: that pusher rings i after clearing.
+//   Every announced worker of i wakes, and those that find nothing announce themselves again.
 //
-// Thread safety: every call from any worker of the rank, at the same time. Invariants: at most one worker of a rank is in a
-// remote theft; a slot returned by steal() has been claimed, adopted and fenced.
+// Several workers share i's bit. Only forget_idle of the last announced worker clears it, and that worker
+// searches next. If another worker announced itself meanwhile, the bit is set again (see forget_idle). A push
+// in that gap is found by that search, or by the sleeper that the pool wakes in the searcher's place when it
+// finds something else.
+//
+// A thief that succeeds also wakes an idle rank: two pushers may have rung the same rank.
+//
+// On other machines a membarrier does nothing: a push whose store was still in its core's buffer at (4), for
+// about a microsecond, may be missed. There, and where a bit stands for several ranks (more than 63), one
+// worker of the rank, the *watcher*, sleeps in naps and looks again after each. All bits stay set, so that
+// rings go on reaching it. Naps begin with 1 ms and double up to 64 ms (1 s where nothing rings for
+// arrivals). As a rule the first look finds a push that was missed; the longest nap bounds its delay.
+//
+// Thread safety: every call from any worker of the rank, at the same time.
+// Invariants: at most one worker of a rank is in a remote theft; a slot returned by steal() has been claimed,
+// adopted and fenced.
 #pragma once
 
 #include <atomic>
@@ -47,11 +60,12 @@ namespace kasane::sched {
 
 class Scheduler final : public ult::OtherRanks {
  public:
-  /// The first and the longest nap where a wake-up could slip through (see above). Where arrivals ring nothing a look is not cheap: the rank that is looked at naps shortly for a while.
+  /// The first and the longest nap where a wake-up could be lost (see above). Where arrivals do not ring, a
+  /// look is not cheap: the rank that is looked at takes short naps for a while.
   static constexpr std::int64_t kFirstNapNs = 1'000'000, kLongestNapNs = 64'000'000, kLongestUnrungNapNs = 1'024'000'000;
 
-  /// All but config outlive it; config.other_ranks is not used. from_here: how far each rank is. seed: of the victims' order, so that a run can be varied and
-  /// repeated.
+  /// All but config outlive it; config.other_ranks is not used. from_here: how far each rank is. seed: of the
+  /// victims' order, so that a run can be varied and repeated.
   Scheduler(comm::Transport&, ult::Words&, ult::Edges&, ult::StackMover&, const ult::Config& config, std::span<const Distance> from_here,
             std::uint64_t seed = 1);
 
@@ -110,7 +124,7 @@ class Scheduler final : public ult::OtherRanks {
   Naps nap_lengths_;
   std::vector<WorkerState> workers_;
 
-  // Only whoever holds thief_ touches these two.
+  // Only the holder of thief_ touches these two.
   Victims victims_;
   std::int64_t backoff_ns_ = kFirstBackoffNs;
 

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// A theft from another rank, pure: a machine that asks for one step at a time and is told its result, so that the model walks
-// what ships (docs/design/sched.md, "A steal by another rank", has the table).
+// A theft from another rank, pure: a machine that requests one step at a time and gets its result, so that
+// the model walks what ships (docs/design/sched.md, "A steal by another rank", has the table).
 //
 //   look ─► bottom ─► entry ─► claim ─► sp ─► ask release ─► adopt ─► acquire ─► set rank ─► taken
 //     └─ empty ◄─┘               └─► lost
 //
-// Reads of the deque: top first, then bottom, then the entry, each complete before the next is asked for, then the
-// compare-swap on top. With bottom before top a thief may hold a bottom from before some pops and a top from after
-// others' steals, and claim an entry that its owner popped. `look` reads both in one operation, in no order; it is a hint, except
-// that its top is read before the bottom that counts.
+// Reads of the deque: top first, then bottom, then the entry, each complete before the next is issued, then
+// the compare-swap on top. With bottom before top a thief may hold a bottom from before some pops and a top
+// from after others' steals, and claim an entry that its owner popped. `look` reads both in one operation, in
+// no order. It is a hint, except that its top is read before the bottom that counts.
 //
 // Why this order after the claim (rule 1):
-//  - the release is asked for *after* the claim: before it, the owner may pop the continuation, run it, write, and push it again,
-//    and the claim would take what the release has not seen;
-//  - adopt comes after the release: blocks of the stack that other ranks wrote (through pointers into it) are in the owner's
-//    frame by their own edges, the victim's own stores are there at once because it owns the slot (rule 12), and what the
-//    victim's rank had cached dirty of other slots' bytes is there now;
-//  - acquire comes after adopt: until then no page of the stack has been made visible from here on the strength of an old
-//    copy: adopt merges the owner's bytes into M and makes the pages ours, and acquire drops what is cached, which owned pages
-//    are not. Were it the other way round, a worker of this rank that reads the stack through a pointer between the two could
-//    cache a block that the adoption then has to merge again: not wrong, but a second transfer and one more case to prove.
-//  - the thread runs last, so everything it reads was fetched after the acquire or came with the stack.
+// - The release is requested *after* the claim. Before the claim the owner may pop the continuation, run it,
+//   write, and push it again, and the claim would take what the release has not seen.
+// - adopt comes after the release. Then blocks of the stack that other ranks wrote (through pointers into it)
+//   are in the owner's frame by their own edges; the victim's own stores are there at once because it owns
+//   the slot (rule 12); and dirty bytes of other slots in the victim rank's cache are there, too.
+// - acquire comes after adopt. Until then this rank has made no page of the stack visible on the strength of
+//   an old copy: adopt merges the owner's bytes into M and makes the pages ours, and acquire drops cached
+//   pages, which owned ones are not. In the other order a worker of this rank that reads the stack through a
+//   pointer between the two could cache a block that the adoption then has to merge again: not wrong, but a
+//   second transfer and one more case to prove.
+// - The thread runs last, so everything it reads was fetched after the acquire or came with the stack.
 //
-// Thread safety: pure. Invariant: between a successful claim and `taken` the continuation is in nobody's list but ours.
+// Thread safety: pure. Invariant: between a successful claim and `taken` the continuation is in no list.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +60,8 @@ struct TheftStep {
 
 class Theft {
  public:
-  /// A thread that came by itself, into this rank's ready list, from the rank where it last ran: nobody else can take it, so the claim is behind it.
+  /// A thread that moved into this rank's ready list from the rank where it last ran. No other rank can take
+  /// it, so it needs no claim.
   [[nodiscard]] static constexpr Theft arrival(SlotId slot) noexcept {
     Theft theft;
     theft.slot_ = slot;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which order an idle rank asks the others for work (docs/design/sched.md, "Victims"): the nearest first, since a stolen thread goes on with what lies
-// where it ran; within one distance at random, so that thieves spread.
+// The order in which an idle rank asks the others for work (docs/design/sched.md, "Victims"): the nearest
+// first, since a stolen thread goes on using data where it ran; within one distance at random, so that
+// thieves spread.
 //
-// Thread safety: pure; a Victims belongs to one thief at a time. Invariant: a round asks every other rank once, unless it ends early, and none before one
-// that is nearer.
+// Thread safety: pure; a Victims belongs to one thief at a time.
+// Invariant: a round asks every other rank once, unless it ends early, and none before one that is nearer.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +41,8 @@ class Victims {
   }
 
   [[nodiscard]] bool empty() const noexcept { return order_.empty(); }
-  /// Calls ask(rank, distance) for one rank after the other until it returns true, and returns whether it did. pick(n): a random number below n.
+  /// Calls ask(rank, distance) for one rank after the other until it returns true, and returns whether it
+  /// did. pick(n): a random number below n.
   template <class Pick, class Ask>
   bool round(Pick&& pick, Ask&& ask) {
     for (std::size_t first = 0, last; first != order_.size(); first = last) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of every rank's threads region (ult::Words) over a transport: an inline CPU atomic where the region is mapped
-// here, else a one-sided atomic, awaited by polling.
+// The words of every rank's threads region (ult::Words) over a transport: an inline CPU atomic where the
+// region is mapped here, else a one-sided atomic, awaited by polling.
 //
-// Thread safety: any thread. Invariant: sequentially consistent on every rank, as the transport promises (rule 15).
+// Thread safety: any thread. Invariant: sequentially consistent on every rank, as the transport promises
+// (rule 15).
 #pragma once
 
 #include "comm/blocking.h"

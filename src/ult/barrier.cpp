@@ -13,7 +13,8 @@ struct AtBarrier {
   BarrierAction outcome = BarrierAction::wait;
 };
 
-// As in mutex.cpp: the thread's stack is not touched after run(), if it was pushed. If it was not it is nobody else's, and is made ready here.
+// As in mutex.cpp: if the thread was pushed, its stack is not touched after run(). If not, no other worker
+// has it, and it is made ready here.
 void call_suspended(void* context, SlotId self) {
   auto* const waiting = static_cast<AtBarrier*>(context);
   Pool& pool = waiting->pool;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A barrier for n arrivals of threads on any ranks, for any number of phases (barrier_record.h).
 //
-// Consistency: whoever goes on sees everything that all wrote before they arrived: each arrival releases its rank first,
-// and each rank acquires when it goes on (rule 1; nothing with one rank).
+// Consistency: a thread that goes on sees everything that all wrote before they arrived: each arrival
+// releases its rank first, and each rank acquires when it goes on (rule 1; nothing with one rank).
 // Thread safety: every call on any thread of any rank.
-// Misuse: who has arrived in a phase waits for it before it arrives again, or phases mix. More arrivals at once than are missing are refused. A check failure: n = 0,
-// destroying it while somebody waits.
+// Misuse: a thread that has arrived in a phase must wait for it before it arrives again, or phases mix. More
+// arrivals at once than are missing are refused. A check failure: n = 0, destroying it while a thread waits.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ namespace kasane::ult {
 
 class Barrier {
  public:
-  /// n: 1 to kMostAtBarrier. Takes a record of the calling thread's rank; throws std::runtime_error when the rank has none left.
+  /// n: 1 to kMostAtBarrier. Takes a record of the calling thread's rank; throws std::runtime_error when the
+  /// rank has none left.
   explicit Barrier(std::uint32_t n);
   ~Barrier();
   Barrier(const Barrier&) = delete;

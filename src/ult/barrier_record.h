@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // The barrier's protocol, pure (sync_record_step.h). docs/design/sched.md, "Barrier".
 //
-//   word    still to arrive 24 | phase 8 | newest waiter 32 (link)     at the beginning of phase p: {n, p, none}
+//   word    still to arrive 24 | phase 8 | newest waiter 32 (link)
+//           at the beginning of phase p: {n, p, none}
 //   data0   n: how many arrive in the phases after this one
 //
-// An arrival counts down; one that waits pushes itself in the same step, one that does not (a token) may wait for its phase later, and pushes itself then. The last one
-// sets the word to the next phase first and then wakes the list it took, so that those who come round again already count for the next phase. Who drops out takes itself
-// off n before it arrives: whoever is last reads n after all have arrived, and so after that.
+// An arrival counts down. A thread that waits pushes itself in the same step; one that does not wait (a
+// token) may wait for its phase later, and pushes itself then. The last arrival sets the word to the next
+// phase first and then wakes the list it took, so that threads that arrive again already count for the next
+// phase. A thread that drops out lowers n before it arrives: the last arrival reads n after all have arrived,
+// and so after that.
 //
-// Who waits for phase p has not arrived in p + 1, which so cannot end before: one bit of phase would do. The other seven refuse nothing, but make it unlikely that a program
-// that counts wrongly waits for ever.
+// A thread that waits for phase p has not arrived in p + 1, so p + 1 cannot end before: one bit of phase
+// would do. The other seven refuse nothing, but make it unlikely that a program that counts wrongly waits for
+// ever.
 //
-// Thread safety: pure. Invariants: a waiter's link is read before it is woken; all waiters in the list wait for the phase in the word; still-to-arrive is 0 only when all
-// have dropped out.
+// Thread safety: pure. Invariants: a waiter's link is read before it is woken; all waiters in the list wait
+// for the phase in the word; still-to-arrive is 0 only when all have dropped out.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +78,8 @@ struct BarrierStep {
   return {{state.missing - k, state.phase, state.newest}, BarrierAction::arrived};
 }
 
-/// What one call does, self's. may_wait: self is suspended and may be pushed; else only what need not wait goes through.
+/// What one call does, self's. may_wait: self is suspended and may be pushed; else only what need not wait
+/// goes through.
 class BarrierCall {
  public:
   constexpr BarrierCall() noexcept = default;
@@ -147,7 +152,8 @@ class BarrierCall {
   constexpr SyncStep wake_next(SlotId s) noexcept {
     if (s == kNoSlot) return end(BarrierAction::open);
     woken_ = s;
-    return go(Step::link_read, SyncStep::load_next(s));   // before it is woken: then its link is its own again
+    // before it is woken: then its link is its own again
+    return go(Step::link_read, SyncStep::load_next(s));
   }
 
   BarrierEvent event_ = BarrierEvent::arrive_and_wait;

@@ -19,9 +19,10 @@ struct AtCondition {
   std::uint64_t deadline_ns = kNoDeadline;
 };
 
-// First the list, then the mutex: whoever changes the condition under the mutex after our test finds us in the list. A notifier that is
-// quicker than our unlock puts us on the mutex's list while we still hold it; our own unlock may then hand it to ourselves.
-// Nothing of the suspended thread's stack is touched after the first run() (rule as in mutex.cpp).
+// First the list, then the mutex: a thread that changes the condition under the mutex after our test finds us
+// in the list. A notifier that is quicker than our unlock puts us on the mutex's list while we still hold it;
+// our own unlock may then hand it to ourselves. Nothing of the suspended thread's stack is touched after the
+// first run() (rule as in mutex.cpp).
 void enlist(void* context, SlotId self) {
   const auto [pool, condition, mutex, unused] = *static_cast<AtCondition*>(context);
   const SyncRecords records(pool);
@@ -50,7 +51,7 @@ void serve(const SyncRecords& records, SyncHandle condition, ConditionNotify mac
 void leave_condition(const SyncRecords& records, SyncHandle condition) { serve(records, condition, ConditionNotify::leave()); }
 constexpr TimedQueue kConditionQueue{.leave = leave_condition, .go_on = requeue};
 
-// As enlist(). The timer comes last: until then nobody lets the thread go but a notifier.
+// As enlist(). The timer comes last: until then only a notifier can let the thread go.
 void enlist_timed(void* context, SlotId self) {
   const auto [pool, condition, mutex, deadline_ns] = *static_cast<AtCondition*>(context);
   const SyncRecords records(pool);
@@ -93,7 +94,8 @@ void ConditionVariable::wait(Mutex& mutex) {
   const SyncHandle held = mutex.record_;
   AtCondition waiting{pool_of_thread("condition_variable::wait"), record_, held};
   Pool::suspend(enlist, &waiting);
-  // The mutex's holder again, by hand-over or by the notifier; perhaps on another rank, with a pool of its own.
+  // The mutex's holder again, by hand-over or by the notifier; perhaps on another rank, with a pool of its
+  // own.
   SyncRecords(pool_of_thread("condition_variable::wait")).cross_from_last(held);
 }
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Condition variable of threads on any ranks, used with a Mutex. A notified thread is moved to the mutex's own list of
-// waiters and wakes up as its holder; waiters are notified oldest first (condition_variable_record.h).
+// Condition variable of threads on any ranks, used with a Mutex. A notified thread is moved to the mutex's
+// own list of waiters and wakes up as its holder; waiters are notified oldest first
+// (condition_variable_record.h).
 //
 // Consistency: as the mutex that wait() locks again; a notification by itself orders nothing.
-// Thread safety: every call on any thread of any rank; a notifier needs not hold the mutex. Spurious wake-ups are possible.
-// Misuse is a check failure: waiting without holding the mutex, with two mutexes at a time, destroying it while somebody waits.
+// Thread safety: every call on any thread of any rank; a notifier needs not hold the mutex. Spurious wake-ups
+// are possible.
+// Misuse is a check failure: waiting without holding the mutex, with two mutexes at a time, destroying it
+// while a thread waits.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +27,8 @@ class ConditionVariable {
 
   /// Unlocks mutex, waits to be notified, and locks it again.
   void wait(Mutex& mutex);
-  /// As wait, but no longer than to a time of the job's clock (Pool::clock_ns). False: that has passed, and it was not notified.
+  /// As wait, but no longer than to a time of the job's clock (Pool::clock_ns). False: that has passed, and
+  /// it was not notified.
   [[nodiscard]] bool wait_until(Mutex& mutex, std::uint64_t deadline_ns);
   void notify_one();
   void notify_all();

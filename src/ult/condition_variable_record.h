@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The condition variable's protocol, pure (sync_record_step.h). docs/design/sched.md, "Condition variable", has the table.
+// The condition variable's protocol, pure (sync_record_step.h). docs/design/sched.md, "Condition variable",
+// has the table.
 //
-//   word    newest waiter 32 (link) | pending 29 | all 1 | older, or leaving while somebody serves 1 | serving 1
+//   word    newest waiter 32 (link) | pending 29 | all 1 | older, or leaving while served 1 | serving 1
 //   fifo    the oldest waiter, linked to younger ones; only the server touches it
 //   data0   1 + handle of the waiters' mutex
 //
-// A notifier never waits for another: the first becomes the *server*, the others add theirs to `pending` (or set `all`) and go on.
-// The server moves waiters, oldest first, to the mutex's own list (requeue), so that a notified thread wakes up as its
-// holder; no herd runs for it. The timer of a waiter whose deadline has passed serves, too, or asks the server: who is let go is requeued as well
-// (timed_wait.h).
+// A notifier never waits for another: the first becomes the *server*, the others add theirs to `pending` (or
+// set `all`) and go on. The server moves waiters, oldest first, to the mutex's own list (requeue), so that a
+// notified thread wakes up as its holder, and waiters do not all wake to compete for it. The timer of a
+// waiter whose deadline has passed serves, too, or asks the server: a waiter that is let go is requeued as
+// well (timed_wait.h).
 //
-// Thread safety: pure. Invariants: fifo non-empty ⇒ older or serving; a waiter is in exactly one list; a notification that
-// found a waiter is served before its server returns.
+// Thread safety: pure. Invariants: fifo non-empty ⇒ older or serving; a waiter is in exactly one list; a
+// notification that found a waiter is served before its server returns.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +27,10 @@ namespace kasane::ult {
 struct ConditionWord {
   SlotId newest = kNoSlot;
   std::uint32_t pending = 0;   ///< notifications to serve, for one thread each
-  bool all = false;            ///< one for all who wait now
-  bool older = false;          ///< fifo is not empty (kept while nobody serves)
-  bool serving = false;        ///< somebody serves
-  bool leaving = false;        ///< some waiters' timers ask (only while somebody serves)
+  bool all = false;            ///< one for all that wait now
+  bool older = false;          ///< fifo is not empty (kept while there is no server)
+  bool serving = false;        ///< there is a server
+  bool leaving = false;        ///< some waiters' timers ask (only while there is a server)
 
   static constexpr std::uint32_t kMaxPending = (1u << 29) - 1;
 
@@ -47,19 +49,19 @@ enum class ConditionEvent : std::uint16_t {
   notify_one,
   notify_all,
   leave,        ///< timers ask
-  serve,        ///< the server looks what is next; fifo has somebody
+  serve,        ///< the server's next step; fifo is not empty
   serve_empty,  ///< … fifo is empty
 };
 
 enum class ConditionAction : std::uint32_t {
   pushed,    ///< self is the newest waiter; its link was written first
-  nobody,    ///< nobody waits: nothing to do
+  no_waiter,  ///< no thread waits: nothing to do
   added,     ///< the server will do it
   begin,     ///< self is the server now
   pop,       ///< requeue the oldest of fifo
   collect,   ///< took the list of the word: turned round it is fifo now
   drain,     ///< … behind fifo: requeue them all
-  filter,      ///< … behind fifo: requeue those whose timers ask; who stays is fifo now
+  filter,      ///< … behind fifo: requeue waiters whose timers ask; the others are fifo now
   end,       ///< self is the server no more
 };
 
@@ -78,14 +80,14 @@ struct ConditionStep {
       return {n, Action::pushed};
     case Event::notify_one:
     case Event::notify_all:
-      if (!w.serving && !w.older && w.newest == kNoSlot) return {w, Action::nobody};
+      if (!w.serving && !w.older && w.newest == kNoSlot) return {w, Action::no_waiter};
       if (event == Event::notify_all) n.all = true;
       else if (w.pending < ConditionWord::kMaxPending) ++n.pending;
       n.older = false;
       n.serving = true;
       return {n, w.serving ? Action::added : Action::begin};
     case Event::leave:
-      if (!w.serving && !w.older && w.newest == kNoSlot) return {w, Action::nobody};
+      if (!w.serving && !w.older && w.newest == kNoSlot) return {w, Action::no_waiter};
       n.leaving = n.serving = true;
       n.older = false;
       return {n, w.serving ? Action::added : Action::begin};
@@ -107,7 +109,7 @@ struct ConditionStep {
     n.newest = kNoSlot;
     return {n, Action::collect};
   }
-  // Nothing to serve, or nobody to serve it to: notifications are not kept for later waiters.
+  // Nothing to serve, or no waiter to serve: notifications are not kept for later waiters.
   return {{.newest = w.newest, .older = event == Event::serve}, Action::end};
 }
 
@@ -132,14 +134,15 @@ class ConditionWait {
 
  private:
   enum class Phase : std::uint32_t { start, linked, swapped };
-  Word seen_ = 0;   // the first guess is: nobody waits
+  Word seen_ = 0;   // the first guess is: no waiter
   SlotId self_ = kNoSlot;
   std::uint32_t note_ = 0;
   Phase phase_ = Phase::start;
   std::uint32_t pad_ = 0;   // no padding bytes
 };
 
-/// Notifies, or asks for those to be let go whose timers ask; and serves if nobody else does. Outcome nobody, added or end.
+/// Notifies, or lets waiters go whose timers ask; and serves if there is no server. Outcome no_waiter, added or
+/// end.
 class ConditionNotify {
  public:
   constexpr ConditionNotify() noexcept = default;
@@ -177,7 +180,7 @@ class ConditionNotify {
       }
       case Phase::requeued: return draining_ != 0 ? drain() : serve();
     }
-    return SyncStep::done(ConditionAction::nobody);
+    return SyncStep::done(ConditionAction::no_waiter);
   }
 
  private:
@@ -196,13 +199,13 @@ class ConditionNotify {
   constexpr SyncStep notify(Word seen) noexcept {
     seen_ = seen;
     const ConditionStep s = step(event_);
-    if (s.action == ConditionAction::nobody) return SyncStep::done(s.action);
+    if (s.action == ConditionAction::no_waiter) return SyncStep::done(s.action);
     return go(Phase::notified, SyncStep::compare_swap(seen_, s.next.pack()));
   }
   constexpr SyncStep serve() noexcept {
     const ConditionStep s = serving_step();
     if (s.action == ConditionAction::end && fifo_ != stored_) {
-      stored_ = fifo_;   // before the word says that nobody serves: the next server reads it
+      stored_ = fifo_;   // before the word says that there is no server: the next server reads it
       return go(Phase::fifo_written, SyncStep::store(SyncField::fifo, link_to(fifo_)));
     }
     return go(Phase::served, SyncStep::compare_swap(seen_, s.next.pack()));

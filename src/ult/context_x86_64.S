@@ -3,8 +3,9 @@
 //
 // Frame of a saved context, from its stack pointer up: r15 r14 r13 r12 rbx rbp return-address.
 //
-// CET. Entry points begin with endbr64, so indirect-branch tracking works. A shadow stack cannot follow a switch of stacks by ret; the property note
-// below therefore declares IBT only, and a program linked with this object runs without shadow stack instead of dying at the first switch.
+// CET. Entry points begin with endbr64, so indirect-branch tracking works. A shadow stack cannot follow a
+// switch of stacks by ret. The property note below therefore declares IBT only, and a program linked with
+// this object runs without shadow stack instead of crashing at the first switch.
 
 #if defined(__x86_64__)
 
@@ -64,7 +65,7 @@ kasane_ult_fork:
         call    kasane_ult_thread_run
         movq    %r12, %rdi
         call    kasane_ult_thread_end
-        movq    %rbx, %rsp              // nobody took the parent: its frame is as we left it; the calls preserved r13 to r15
+        movq    %rbx, %rsp              // the parent was not stolen: its frame is as we left it
         .cfi_restore_state
         movq    24(%rsp), %r12
         movq    32(%rsp), %rbx

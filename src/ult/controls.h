@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control blocks of all slots of the job, seen from one rank: a pointer for slots born here, Words for the others.
+// The control blocks of all slots of the job, seen from one rank: a pointer for slots born here, Words for
+// the others.
 //
-// Thread safety: any thread; each word's own protocol says who may change it when.
+// Thread safety: any thread; the protocol of each word says which thread may change it when.
 #pragma once
 
 #include <atomic>
@@ -35,7 +36,8 @@ class Controls {
   }
   [[nodiscard]] SlotControl* local_or_null(SlotId slot) const noexcept { return is_local(slot) ? local(slot) : nullptr; }
 
-  /// Field (offsetof in SlotControl) of any slot. acquire / release: a reader that finds a fact also finds what led to it.
+  /// Field (offsetof in SlotControl) of any slot. acquire / release: a reader that finds a fact also finds
+  /// what led to it.
   [[nodiscard]] Word get(SlotId slot, std::size_t field) const {
     if (is_local(slot)) return local_field(slot, field).load(std::memory_order_acquire);
     return words_->load(layout_.birth_rank(slot), layout_.word(slot, field));
@@ -69,7 +71,8 @@ class Controls {
     return atomic(*reinterpret_cast<Word*>(reinterpret_cast<std::byte*>(local(slot)) + field));
   }
   bool swing(Rank rank, std::uint64_t head, Word& expected, Word desired) const {
-    // seq_cst: also the push half of the sleepers' handshake (ult/idle_workers.h); release publishes the entry.
+    // seq_cst: also the push half of the sleepers' handshake (ult/idle_workers.h); release publishes the
+    // entry.
     if (rank == own_) return atomic(own_word(head)).compare_exchange_weak(expected, desired, std::memory_order_seq_cst);
     return remote_compare_swap(rank, head, expected, desired);
   }

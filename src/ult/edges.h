@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ult needs from the layers it must not know. With one rank nothing of it is ever called, so ult alone is a complete
-// thread library; sched and runtime implement it for several ranks.
+// Interfaces of ult to the layers that it must not know. With one rank none of it is called, so ult alone is
+// a complete thread library; sched and runtime implement it for several ranks.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@ namespace kasane::ult {
 class Edges {
  public:
   virtual ~Edges() = default;
-  /// Everything written on source before the fact that the caller saw becomes visible here. Never called with the own rank.
+  /// Makes visible here what was written on source before the fact that the caller saw. Never called with the
+  /// own rank.
   virtual void cross(Rank source) = 0;
-  /// The first half of cross() alone: source releases, and has done so when this returns. For a steal, whose stack arrives between
-  /// the release and acquire() (sched/steal.h). The default does more than it must: it acquires too.
+  /// The first half of cross() alone: source has released when this returns. For a steal, whose stack arrives
+  /// between the release and acquire() (sched/steal.h). The default does more than needed: it acquires, too.
   virtual void ask_release(Rank source) { cross(source); }
-  /// Before arriving at a barrier: everything this rank wrote becomes visible to whoever acquires.
+  /// Before arriving at a barrier: what this rank wrote becomes visible to ranks that acquire afterwards.
   virtual void release() = 0;
   /// When a barrier lets go; the second half of a steal.
   virtual void acquire() = 0;
@@ -38,7 +39,8 @@ class StackMover {
   virtual void reclaim(StackId) = 0;
 };
 
-/// 64-bit atomic words of the threads region of any rank (sequentially consistent). offset is within the region.
+/// 64-bit atomic words of the threads region of any rank (sequentially consistent). offset is within the
+/// region.
 class Words {
  public:
   virtual ~Words() = default;

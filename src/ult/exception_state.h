@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C++ runtime keeps "which exceptions are being handled" per OS thread (__cxa_eh_globals). For us it belongs to the
-// user-level thread: one that blocks or is stolen inside a catch block must find its own when it goes on (rule 13).
+// The C++ runtime keeps "which exceptions are being handled" per OS thread (__cxa_eh_globals). For us it
+// belongs to the user-level thread: one that blocks or is stolen inside a catch block must find its own when
+// it goes on (rule 13).
 //
-// Thread safety: the calling OS thread's state only. Invariant: between two user-level threads an OS thread's state is empty.
+// Thread safety: the calling OS thread's state only. Invariant: between two user-level threads an OS thread's
+// state is empty.
 #pragma once
 
 #include <cxxabi.h>
@@ -13,12 +15,14 @@
 
 namespace kasane::ult {
 
-/// The C++ ABI's __cxa_eh_globals (Itanium C++ ABI: Exception Handling, §2.2.2), which <cxxabi.h> only declares.
+/// The C++ ABI's __cxa_eh_globals (Itanium C++ ABI: Exception Handling, §2.2.2), which <cxxabi.h> only
+/// declares.
 struct ExceptionState {
   void* caught;            ///< stack of exceptions being handled
   unsigned int uncaught;   ///< thrown and not yet caught
 
-  [[nodiscard]] bool empty() const noexcept { return (reinterpret_cast<std::uintptr_t>(caught) | uncaught) == 0; }   // one branch: forks ask
+  // one branch: forks ask
+  [[nodiscard]] bool empty() const noexcept { return (reinterpret_cast<std::uintptr_t>(caught) | uncaught) == 0; }
 
   /// Of the calling OS thread; the same address for its whole life.
   [[nodiscard]] static ExceptionState* of_os_thread() noexcept {

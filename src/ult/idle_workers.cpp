@@ -27,7 +27,8 @@ std::uint32_t FutexDoorbell::activity() {
 
 void FutexDoorbell::sleep(std::uint32_t seen, std::int64_t timeout_ns) {
   const timespec limit{.tv_sec = timeout_ns / 1'000'000'000, .tv_nsec = timeout_ns % 1'000'000'000};
-  // Returns at once if the number has changed; early returns are the caller's loop's business. Private: only this process sleeps on it.
+  // Returns at once if the number has changed; the caller's loop handles early returns. Private: only this
+  // process sleeps on it.
   futex(events_, FUTEX_WAIT_PRIVATE, seen, timeout_ns < 0 ? nullptr : &limit);
 }
 
@@ -45,7 +46,8 @@ IdleWorkers::IdleWorkers(Rank own, bool several, OtherRanks* other_ranks)
     : several_(several), own_(own), other_ranks_(other_ranks ? other_ranks : &own_doorbell_) {
   // A process that is not registered is not reached by others' barriers, so its pushes must order themselves.
   const int command = several_ ? MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED : MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED;
-  if (membarrier(command) != 0) word_.store(kOrderedPushes, std::memory_order_relaxed);   // relaxed: nobody else has it yet
+  // relaxed: no other thread has it yet
+  if (membarrier(command) != 0) word_.store(kOrderedPushes, std::memory_order_relaxed);
 }
 
 void IdleWorkers::barrier() noexcept {
@@ -56,7 +58,7 @@ void IdleWorkers::barrier() noexcept {
 void IdleWorkers::wake() {
   std::uint64_t word = word_.load(std::memory_order_relaxed);
   while (is_wanted(word)) {
-    // seq_cst: one order of transitions. Whoever sets the bit rings, after setting it.
+    // seq_cst: one order of transitions. The worker that sets the bit rings after setting it.
     if (!word_.compare_exchange_weak(word, word | kWaking, std::memory_order_seq_cst)) continue;
     if (other_ranks_ == &own_doorbell_) {
       own_doorbell_.ring_one();
@@ -69,7 +71,8 @@ void IdleWorkers::wake() {
 
 void IdleWorkers::found() {
   const std::uint64_t before = word_.fetch_sub(kSearching, std::memory_order_seq_cst);
-  // The last searcher leaves: a push that counted on it may have left an item, so the next sleeper takes its place.
+  // The last searcher leaves: a push that counted on it may have left an item, so the next sleeper takes its
+  // place.
   if (is_wanted(before - kSearching)) wake();
 }
 

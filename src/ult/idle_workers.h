@@ -1,20 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who of a rank's workers searches and who sleeps, and how a push finds out without a fence (docs/design/sched.md, "Idling").
+// Which of a rank's workers search and which sleep, and how a push finds out without a fence
+// (docs/design/sched.md, "Idling").
 //
-// One word: sleepers 15 | pushes order themselves 1 | searching 16 | waking 1. A push wakes somebody only if somebody sleeps, nobody searches, and no
-// wake-up is under way; so a burst of pushes costs one system call, and wake-ups spread from the woken to the next.
+// One word: sleepers 15 | pushes order themselves 1 | searching 16 | waking 1. A push wakes a worker only if
+// some worker sleeps, none searches, and no wake-up is in progress. So a burst of pushes costs one system
+// call, and wake-ups spread from the woken worker to the next.
 //
-// Invariant (no wake-up is lost): if an item is visible to all and nobody is about to take it, then somebody searches, or a wake-up is under
-// way, or nobody sleeps. Let push P make its item visible and then read the word:
-//  - P sees no sleeper. A worker that announces itself later runs a membarrier between the announcement and its last look. If P's
-//    read came after the barrier it would have seen the announcement; so it came before, so P's item was stored before: the last look finds it.
-//  - P sees somebody searching, and wakes nobody. A searcher that finds P's item is fine. One that finds another item
-//    and is the last searcher wakes a sleeper in its place (found()), which searches. One that finds nothing announces itself and looks
-//    again after a membarrier: P's item was stored before it. By induction over these the item is taken, or everybody works, and who works looks again when done.
-//  - P sees a wake-up under way. The waker rings after it has set the bit; every sleeper counted then has read the
-//    doorbell before it announced itself, so at least one wakes (or does not fall asleep). It clears the bit when it becomes a searcher: as above.
-// Without membarrier (old kernel, seccomp) pushes read the word by a read-modify-write instead: it comes before the announcement, which then
-// sees the item, or after it.
+// Invariant (no wake-up is lost): if an item is visible to all and no worker is about to take it, then a
+// worker searches, or a wake-up is in progress, or no worker sleeps. Let push P make its item visible and
+// then read the word:
+// - P sees no sleeper. A worker that announces itself later runs a membarrier between the announcement and
+//   its last look. If P's read came after the barrier it would have seen the announcement. So the read came
+//   before, P's item was stored before, and the last look finds it.
+// - P sees a searcher, and wakes no worker. Either the searcher finds P's item. Or it finds another item and
+//   is the last searcher: then it wakes a sleeper in its place (found()), which searches. Or it finds
+//   nothing: then it announces itself and looks again after a membarrier, and P's item was stored before it.
+//   By induction over these cases the item is taken, or every worker works, and a worker looks again when it
+//   is done.
+// - P sees a wake-up in progress. The waker rings after it has set the bit. Every sleeper counted then has
+//   read the doorbell before it announced itself, so at least one wakes (or does not fall asleep). That
+//   worker clears the bit when it becomes a searcher: as above.
+//
+// Without membarrier (old kernel, seccomp) pushes read the word by a read-modify-write instead. It comes
+// before the announcement, and then the sleeper's last look sees the item, or it comes after, and the push
+// sees the sleeper.
 //
 // Thread safety: all of it from any thread, except that sleep() and searching belong to workers.
 #pragma once
@@ -49,24 +58,27 @@ class IdleWorkers {
   /// After an item has been made visible: should wake() be called? One relaxed load (see the invariant).
   [[nodiscard]] bool wanted() noexcept {
     const std::uint64_t word = hint();
-    // acq_rel, an exchange with the announcement: either it comes later and the sleeper's last look sees the item, or we see it.
+    // acq_rel, an exchange with the announcement: either the announcement comes later and the sleeper's last
+    // look sees the item, or this read sees the announcement.
     if (word & kOrderedPushes) [[unlikely]] return is_wanted(word_.fetch_add(0, std::memory_order_acq_rel));
     return is_wanted(word);
   }
   /// The same, coarser and cheaper: not 0 where wanted() may say yes.
   [[nodiscard]] std::uint64_t perhaps_wanted() const noexcept { return hint() & (kSleepers | kOrderedPushes); }
   [[gnu::noinline]] void wake();
-  /// Wakes everybody: something other than a push happened (the root's exit, stop).
+  /// Wakes all workers: something other than a push happened (the root's exit, stop).
   void wake_all() { other_ranks_->ring(own_); }
 
-  /// Workers that sleep: for people, and for who shares what nobody here uses. relaxed: a number.
+  /// The number of workers that sleep, for statistics and for the sharing of unused memory. relaxed: a
+  /// number.
   [[nodiscard]] std::uint32_t sleepers() const noexcept { return static_cast<std::uint32_t>(word_.load(std::memory_order_relaxed) & kSleepers); }
 
   void start_search() noexcept { word_.fetch_add(kSearching, std::memory_order_seq_cst); }
   /// The searcher found work (or gives up for another reason than sleep).
   void found();
   static constexpr std::int64_t kForever = -1;
-  /// A searcher goes to sleep for as long as last_look() says, ns (0: it has found something); a searcher again afterwards.
+  /// A searcher goes to sleep for as long as last_look() says, ns (0: it has found something); a searcher
+  /// again afterwards.
   template <class LastLook>
   void sleep(std::uint32_t worker, LastLook&& last_look) {
     const std::uint32_t seen = other_ranks_->activity();
@@ -87,7 +99,8 @@ class IdleWorkers {
   /// Sleepers, no searcher, not waking: a value in [1, 2^15), but for the one bit.
   static bool is_wanted(std::uint64_t word) noexcept { return (word & ~kOrderedPushes) - 1 < kSleepers; }
   [[nodiscard]] std::uint64_t hint() const noexcept {
-    // The compiler must not read the word before the item is stored; the processor may, which is what the membarrier is for.
+    // The compiler must not read the word before the item is stored; the processor may, which is what the
+    // membarrier is for.
     std::atomic_signal_fence(std::memory_order_seq_cst);
     return word_.load(std::memory_order_relaxed);
   }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a thread's end meets whoever waits for it: one word, one pure function (docs/design/sched.md, "Join record").
-// The local path (CPU compare-swap) and the remote one (Words) drive the same next(), and the unit test walks it exhaustively.
+// How a thread's end meets its joiner: one word, one pure function (docs/design/sched.md, "Join record"). The
+// local path (CPU compare-swap) and the remote one (Words) drive the same next(), and the unit test walks it
+// exhaustively.
 //
-// Thread safety: pure. Invariants: exactly one of {joiner, detacher, exiter} is told to free the slot; whoever is told `wake`
-// is the exiter of a thread with a suspended joiner.
+// Thread safety: pure. Invariants: exactly one of {joiner, detacher, exiter} gets the action free_slot or
+// collect; only the exiter of a thread with a suspended joiner gets `wake`.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,15 @@ namespace kasane::ult {
 
 enum class JoinKind : std::uint8_t {
   free,       ///< no thread has this slot; the zero word
-  running,    ///< nobody waits yet
+  running,    ///< without a joiner
   waited,     ///< slot/rank: the suspended joiner, and where it goes on
   exited,     ///< rank: where it exited, which must release
   reserved,   ///< exited on rank, and slot, its joiner, has been woken to collect it
-  detached,   ///< nobody will wait
+  detached,   ///< will not be joined
 };
 
-/// A join record taken apart. In the word: slot 32 | rank 28 | kind 4; the kind lowest, so that a running thread's is a small constant.
+/// A join record taken apart. In the word: slot 32 | rank 28 | kind 4; the kind lowest, so that a running
+/// thread's is a small constant.
 struct JoinRecord {
   JoinKind kind = JoinKind::free;
   Rank rank{0};

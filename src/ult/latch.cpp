@@ -34,7 +34,7 @@ Latch::~Latch() {
 }
 
 void Latch::count_down(std::uint32_t n) {
-  const SyncHandle record = record_;   // whoever passes may destroy the object
+  const SyncHandle record = record_;   // a thread that passes may destroy the object
   Pool& pool = pool_of_thread("latch::count_down");
   pool.release();
   KASANE_CHECK(SyncRecords(pool).run<LatchAction>(record, LatchCount(n)) != LatchAction::refuse, "a latch is counted below zero");

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens once, when as many have come as it was made for (latch_record.h). Threads on any ranks.
+// Opens once, after as many arrivals as it was made for (latch_record.h). Threads on any ranks.
 //
-// Consistency: whoever passes sees everything that those who counted it down wrote before: each count_down() releases its rank first, and each rank acquires when it
-// goes on (rule 1; nothing with one rank).
-// Thread safety: every call on any thread of any rank; who has passed may destroy it.
-// Misuse is a check failure: counting below zero, destroying it while somebody waits.
+// Consistency: a thread that passes sees what the threads that counted it down wrote before: each
+// count_down() releases its rank first, and each rank acquires when its thread goes on (rule 1; nothing with
+// one rank).
+// Thread safety: every call on any thread of any rank; a thread that has passed may destroy it.
+// Misuse is a check failure: counting below zero, destroying it while a thread waits.
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,8 @@
 //
 //   word    still to come 32 | newest waiter 32 (link)     0: open, for ever
 //
-// Whoever counts the last one down takes the list of waiters with the same compare-swap and wakes them. Nothing of the record is touched after that, so
-// who passed may destroy the latch.
+// The last arrival takes the list of waiters with the same compare-swap and wakes them. Nothing of the record
+// is touched after that, so a thread that passed may destroy the latch.
 //
 // Thread safety: pure. Invariant: an open latch has no waiters; a waiter's link is read before it is woken.
 #pragma once
@@ -123,7 +123,8 @@ class LatchCount {
   constexpr SyncStep wake_next(SlotId s) noexcept {
     if (s == kNoSlot) return SyncStep::done(LatchAction::opened);
     waiter_ = s;
-    return go(Phase::link_read, SyncStep::load_next(s));   // before it is woken: then its link is its own again
+    // before it is woken: then its link is its own again
+    return go(Phase::link_read, SyncStep::load_next(s));
   }
 
   Word seen_ = 0;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads region of a rank: every word of the scheduler that another rank may have to read or change, and nothing else.
-// It lies in registered memory outside V (docs/design/sched.md, "Memory"). All ranks give the same two numbers, so anyone can
-// compute where a word of any rank is:
+// The threads region of a rank: every word of the scheduler that another rank may have to read or change, and
+// nothing else. It lies in registered memory outside V (docs/design/sched.md, "Memory"). All ranks pass the
+// same two numbers, so each can compute where a word of any rank is:
 //
 //   0      ready list head     (its own cache line)       see Link
 //   64     returned list head  (own line)
-//   128    idle-ranks word         (own line)                 a bit a rank, and kRequestPending
+//   128    idle-ranks word     (own line)                 a bit a rank, and kRequestPending
 //   192    sync records: free list head, number ever used (own line)
 //   256    thread-local keys: number created, destructors (rank 0's are the job's; ult/locals.h)
 //   384    deques              one a worker: base/deque.h
 //          slot controls       SlotControl[slots_per_rank]
 //          sync records        SyncRecord[kSyncRecords]   the tail stays unpopulated until used
-//          watch lists         SyncRecord[kWatchLists]    as records from kSyncRecords on; also unpopulated until used
+//          watch lists         SyncRecord[kWatchLists]    as records from kSyncRecords on; unpopulated, too
 //
-// Thread safety: pure arithmetic. Invariant: the region starts zeroed, and zero is a valid state of every word (empty list,
-// empty deque, free slot, free mutex).
+// Thread safety: pure arithmetic. Invariant: the region starts zeroed, and zero is a valid state of every
+// word (empty list, empty deque, free slot, free mutex).
 #pragma once
 
 #include <bit>
@@ -41,15 +41,19 @@ inline constexpr Word kRequestPending = Word{1} << kIdleRankBits;
 
 inline constexpr std::uint32_t kLocalKeys = 4;   ///< thread_local-like values a thread has (ult/locals.h)
 
-/// One thread, from its allocation to its join. Lives at the slot's birth rank wherever the thread runs; its call stack, of the same rank, only until the
-/// thread has ended.
-/// The first cache line is what fork and join touch; the second what only blocked, moved or failing threads need.
+/// One thread, from its allocation to its join. Lives at the slot's birth rank wherever the thread runs. Its
+/// call stack, of the same rank, lives only until the thread has ended.
+/// Fork and join touch the first cache line; only blocked, moved or failing threads need the second.
 struct alignas(128) SlotControl {
   Word sp;             ///< saved stack pointer while the thread does not run; first (context_x86_64.S)
   Word join;           ///< the join record: ult/join_record.h
   Word next;           ///< Link to the next slot while in one list (ready, returned, free, waiters)
-  Word flags;          ///< SlotFlags; changed only by whoever runs, resumes, ends or frees the thread; of a free slot: 0, or moved
-  Word id;             ///< the thread's name (ThreadId): generation 32 | slot 32; the generation is odd, and grows when the slot is freed
+  /// SlotFlags; changed only by the worker that runs, resumes, ends or frees the thread; of a free slot: 0,
+  /// or moved
+  Word flags;
+  /// the thread's name (ThreadId): generation 32 | slot 32; the generation is odd, and grows when the slot is
+  /// freed
+  Word id;
   Word rank;           ///< the rank that runs the thread, or ran it last; of a free slot: its birth rank
   Word exception;      ///< what it exited with: the pointer inside a std::exception_ptr, or 0
   Word stack_end;      ///< highest address of its stack, exclusive
@@ -65,15 +69,18 @@ static_assert(offsetof(SlotControl, sp) == 0 && offsetof(SlotControl, eh) == 64)
 enum SlotFlags : Word {
   kSlotResumed = 1,         ///< was switched out at least once: it may not return into its parent
   kSlotExceptionState = 2,  ///< eh[] holds something
-  kSlotMoved = 4,           ///< exited on another rank: the birth rank must reclaim() its stack, which is the slot's until then
+  /// exited on another rank: the birth rank must reclaim() its stack, which is the slot's until then
+  kSlotMoved = 4,
   kSlotLocals = 8,          ///< locals[] holds something
   kSlotException = 16,      ///< exception holds something
   kSlotAbandoned = 32,      ///< given back by another rank before it ran: its stack is still the slot's
-  kSlotElsewhere = 64,      ///< only of stand-ins (ult/worker.h): the thread's control block is another rank's, or there is no thread
+  /// only of stand-ins (ult/worker.h): the thread's control block is another rank's, or there is no thread
+  kSlotElsewhere = 64,
   kSlotReturnsSlowly = 128, ///< its parent is not to be returned into by the short way (pool.cpp)
 };
 
-/// A mutex, condition variable or barrier (ult/mutex.h …), or a watch list (ult/watch.h). What words mean is theirs; next_free belongs to the allocator.
+/// A mutex, condition variable or barrier (ult/mutex.h …), or a watch list (ult/watch.h). Its protocol
+/// defines what the words mean; next_free belongs to the allocator.
 struct alignas(64) SyncRecord {
   Word word;
   Word fifo;
@@ -99,7 +106,8 @@ class Layout {
   [[nodiscard]] static constexpr std::uint64_t ready_head() noexcept { return 0; }
   [[nodiscard]] static constexpr std::uint64_t returned_head() noexcept { return 64; }
   [[nodiscard]] static constexpr std::uint64_t idle_ranks() noexcept { return 128; }
-  /// Free sync records: tag 32 | index + 1 32. The tag grows with each change, so that compare-swap sees reuse.
+  /// Free sync records: tag 32 | index + 1 32. The tag grows with each change, so that compare-swap sees
+  /// reuse.
   [[nodiscard]] static constexpr std::uint64_t sync_free_head() noexcept { return 192; }
   /// Number of sync records ever taken; beyond the free list the next one is this one.
   [[nodiscard]] static constexpr std::uint64_t sync_used() noexcept { return 200; }
@@ -107,7 +115,8 @@ class Layout {
   [[nodiscard]] static constexpr std::uint64_t local_keys() noexcept { return 256; }
   [[nodiscard]] static constexpr std::uint64_t local_destructor(std::uint32_t key) noexcept { return 264 + key * 8; }
 
-  // ---- the deque of a worker: a base/deque.h Deque of deque_entries() slot ids; the words' offsets within it are its constants ----
+  // ---- the deque of a worker: a base/deque.h Deque of deque_entries() slot ids, which defines offsets
+  // within it ----
   [[nodiscard]] constexpr std::uint32_t deque_entries() const noexcept { return deque_entries_; }
   [[nodiscard]] constexpr std::uint64_t deque(std::uint32_t worker) const noexcept { return kDeques + worker * deque_bytes(); }
   [[nodiscard]] constexpr std::uint64_t deque_bytes() const noexcept { return Deque<>::bytes(deque_entries_); }
@@ -143,7 +152,8 @@ class Layout {
   static constexpr std::uint64_t kDeques = 384;
   static constexpr std::uint32_t kMaxDequeEntries = 1u << 14;
 
-  // A rank's own threads fit at once into one deque, up to a bound; past it continuations overflow into the worker's private list.
+  // All of a rank's own threads fit into one deque, up to a bound. Past it continuations go to the worker's
+  // private overflow list.
   static constexpr std::uint32_t entries_for(std::uint32_t slots) noexcept {
     return slots >= kMaxDequeEntries ? kMaxDequeEntries : std::bit_ceil(slots < 64 ? 64u : slots);
   }

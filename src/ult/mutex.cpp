@@ -12,8 +12,8 @@ struct ForMutex {
   SyncHandle record;
 };
 
-// Runs when the thread's registers are saved. Once the thread is in the list, or awake, its stack (and *context on it) belongs
-// to whoever runs it, so nothing of it is touched after run().
+// Runs when the thread's registers are saved. Once the thread is in the list, or awake, its stack (and
+// *context on it) belongs to the worker that runs it, so nothing of it is touched after run().
 void queue_for_mutex(void* context, SlotId self) {
   const auto [pool, record] = *static_cast<ForMutex*>(context);
   const auto outcome = SyncRecords(pool).run<MutexAction>(record, MutexLock(self, /*relock=*/false));
@@ -30,7 +30,8 @@ Mutex::~Mutex() {
   records.give_back(record_);
 }
 
-/// This may be another rank afterwards, with a pool of its own: the thread is made ready here, but perhaps stolen from here before it runs.
+/// This may be another rank afterwards, with a pool of its own: the thread is made ready here, but may be
+/// stolen from here before it runs.
 void Mutex::enter(const char* what) {
   Pool& pool = pool_of_thread(what);
   const SyncRecords records(pool);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutual exclusion between threads on any ranks. Waiting threads are suspended, not their workers; whoever unlocks hands the
-// mutex over directly, in FIFO batches (mutex_record.h).
+// Mutual exclusion between threads on any ranks. Waiting threads are suspended, not their workers. The
+// unlocking thread hands the mutex over directly, in FIFO batches (mutex_record.h).
 //
-// Consistency: lock() sees everything that earlier holders wrote before they unlocked. If the last of them was on another rank, that
-// rank releases and this one acquires (rule 1); else nothing is fenced. The relaxed forms exclude and order nothing: for who exchanges what the mutex guards by himself, and nothing else. Both may be
-// used of one mutex: to memory it is as if a relaxed holder had never held it.
-//
+// Consistency: lock() sees everything that earlier holders wrote before they unlocked. If the last of them
+// was on another rank, that rank releases and this one acquires (rule 1); else nothing is fenced. The relaxed
+// forms exclude and order nothing: for callers that exchange what the mutex guards by other means, and
+// nothing else. Both forms may be used of one mutex: to memory it is as if a relaxed holder had never held
+// it.
 // Thread safety: every call on any thread of any rank; a thread may hold a mutex over fork, join and moves.
-// Misuse is a check failure: locking twice, unlocking what another or nobody holds, destroying it while held, use outside a thread.
+// Misuse is a check failure: locking twice, unlocking a mutex that the thread does not hold, destroying it
+// while held, use outside a thread.
 #pragma once
 
 #include "ult/sync_record.h"

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mutex's protocol, pure: the word's transitions (next) and the machines that lock and unlock by them, one access at a
-// time (sync_record_step.h). docs/design/sched.md, "Mutex", has the table.
+// The mutex's protocol, pure: the word's transitions (next) and the machines that lock and unlock by them,
+// one access at a time (sync_record_step.h). docs/design/sched.md, "Mutex", has the table.
 //
 //   word   holder 32 | newest waiter 32     links (slot + 1; 0 is none). 0: free
 //   fifo   the oldest waiter of the batch being served, linked to younger ones; only the holder touches it
 //   last   1 + rank of the last unlock that orders memory; 0: none yet
 //
-// Waiters push themselves on the word; the holder takes them all when fifo has run empty, turns the list round and hands the mutex
-// over to the oldest directly, so it is never free while somebody waits and nobody can barge in between.
+// Waiters push themselves on the word. When fifo has run empty, the holder takes them all, reverses the list
+// and hands the mutex over to the oldest directly. So the mutex is never free while a thread waits, and no
+// other thread can take it in between.
 //
-// Thread safety: pure. Invariants: holder none ⇒ newest none and fifo empty; a waiter is in exactly one of word's list
-// and fifo's; `last` was written before the word that hands over, unless that unlock orders nothing.
+// Thread safety: pure. Invariants: holder none ⇒ newest none and fifo empty; a waiter is in exactly one of
+// word's list and fifo's; `last` was written before the word that hands over, unless that unlock orders
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +37,7 @@ struct MutexWord {
 struct MutexEvent {
   enum class Kind : std::uint32_t {
     lock,        ///< self wants it
-    relock,      ///< a condition variable wants it for self, whose wait may be about to give it up yet
+    relock,      ///< a condition variable locks it for self, which may not have unlocked it yet
     unlock,      ///< self gives it up, and knows no waiter in fifo
     hand_over,   ///< self gives it to `to`
   };
@@ -78,7 +80,7 @@ struct MutexStep {
   return {state, MutexAction::refuse};
 }
 
-/// Locks for a thread that is suspended (or holds its breath): outcome acquired, wait or refuse, a MutexAction.
+/// Locks for a suspended thread: outcome acquired, wait or refuse, a MutexAction.
 class MutexLock {
  public:
   constexpr MutexLock() noexcept = default;
@@ -111,8 +113,8 @@ class MutexLock {
   Phase phase_ = Phase::start;
 };
 
-/// Unlocks for `self`, which runs (or has just been suspended) on `rank`; kNoRank: what it did while it held the mutex orders nothing, so `last` stays. Outcome released, handed or refuse, a
-/// MutexAction.
+/// Unlocks for `self`, which runs (or has just been suspended) on `rank`; kNoRank: what it did while it held
+/// the mutex orders nothing, so `last` stays. Outcome released, handed or refuse, a MutexAction.
 class MutexUnlock {
  public:
   constexpr MutexUnlock() noexcept = default;
@@ -187,7 +189,7 @@ class MutexUnlock {
 
   SlotId self_ = kNoSlot;
   Rank rank_{0};
-  MutexWord seen_;   // the first guess is: nobody waits
+  MutexWord seen_;   // the first guess is: no waiter
   SlotId next_holder_ = kNoSlot;
   Phase phase_ = Phase::start;
   Reversal reversal_;

@@ -4,7 +4,8 @@
 namespace kasane::ult {
 namespace {
 
-// data0: kDone | 1 << rank for each rank that has acquired since it was done; changed under the mutex only. Ranks beyond the bits take the mutex each time.
+// data0: kDone | 1 << rank for each rank that has acquired since it was done; changed under the mutex only.
+// Ranks beyond the bits take the mutex each time.
 constexpr Word kDone = Word{1} << 63;
 
 Word bit_of(Rank rank) noexcept { return raw(rank) < 63 ? Word{1} << raw(rank) : 0; }

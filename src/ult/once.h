@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Something that is done once in the job, by the first thread that comes; others wait for it. A mutex, whose record also notes which ranks have seen that it is done.
+// A function that is called once in the job, by the first thread that comes; others wait for it. A mutex,
+// whose record also notes which ranks have seen that it is done.
 //
-// Consistency: whoever goes on sees what was done: the first caller of each rank crosses from the rank that was here last, as for the mutex (rule 1); later callers of that
-// rank only read one word.
+// Consistency: a thread that goes on sees what was done: the first caller of each rank crosses from the rank
+// that was here last, as for the mutex (rule 1); later callers of that rank only read one word.
 // Thread safety: every call on any thread of any rank.
 #pragma once
 

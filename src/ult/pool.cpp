@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The public calls of a Pool, and the body of every thread.
 //
-// Rule for every function here that may switch: after the switch nothing learnt from current_worker() before it is used again.
+// Rule for every function here that may switch: after the switch it does not use what it learnt from
+// current_worker() before.
 #include "ult/pool.h"
 
 #include <bit>
@@ -79,7 +80,8 @@ void run_root_call(void* call) {
 
 // ---- the body of a thread ----
 
-// In the handler of what the thread's function threw, where the thread runs now, which need not be where it began. Nothing is kept of exit()'s.
+// Called in the handler of what the thread's function threw, on the worker where the thread runs now; it may
+// have begun on another one. Of an exit() nothing is kept.
 [[gnu::noinline]] void keep_exception() noexcept {
   if (*abi::__cxa_current_exception_type() == typeid(ThreadExit)) return;
   std::exception_ptr exception = std::current_exception();
@@ -103,7 +105,7 @@ void run_root_call(void* call) {
 inline Pool::Allocated make_thread(SlotControl& control, Word stack_end, std::size_t alignment, std::size_t size) {
   const std::uintptr_t argument = (stack_end - size) & ~(alignment - 1);
   control.stack_end = stack_end;
-  // relaxed: whoever learns of the thread does so through something that orders memory.
+  // relaxed: other threads learn of this thread through something that orders memory.
   atomic(control.join).store(kRunning, std::memory_order_relaxed);
   return {ThreadId{control.id}, reinterpret_cast<void*>(argument)};
 }
@@ -124,7 +126,8 @@ inline Pool::Allocated make_thread(SlotControl& control, Word stack_end, std::si
 inline void fork_on(Worker& worker, SlotControl* control, Pool::Allocated thread, void (*function)(void*)) {
   count(worker.counters->forks);
   worker.core->slots.sanitizer.leaving_to_thread(thread.id.slot());
-  // In builds without a sanitizer the last call: the child, or whoever resumes us, returns straight to our caller.
+  // In builds without a sanitizer the last call: the child, or the worker that resumes this thread, returns
+  // straight to our caller.
   kasane_ult_fork(&worker, control, worker.control, thread.argument, function);
   SanitizerSlots::arrived();
 }
@@ -144,14 +147,17 @@ Parent running_on(const Worker& worker) noexcept {
   return {worker.runs_one_of_elsewhere() ? Word{raw(worker.self())} << 32 | 1 : reinterpret_cast<Word>(worker.control)};
 }
 bool born_here(Parent parent) noexcept { return (parent.word & 1) == 0; }
-SlotControl* control_of(Parent parent) noexcept { return reinterpret_cast<SlotControl*>(parent.word); }   // born here
+// born here
+SlotControl* control_of(Parent parent) noexcept { return reinterpret_cast<SlotControl*>(parent.word); }
 /// Also of a parent that was stolen, and may have ended.
 SlotId slot_of(Parent parent) noexcept {
   return born_here(parent) ? Worker::slot_of(*control_of(parent)) : SlotId{static_cast<std::uint32_t>(parent.word >> 32)};
 }
 
-// The less usual half of kasane_ult_thread_begin: a root; a parent born elsewhere, or in the middle of a catch block (what the next to run it must
-// know goes to its control block); somebody to be woken; a full deque. But for somebody to be woken the child says so, and returns by end_slowly.
+// The less usual half of kasane_ult_thread_begin, in these cases: a root; a parent that was born elsewhere or
+// is in the middle of a catch block (its control block gets what the next worker to run it must know); a
+// sleeper to wake; a full deque. In all but the third the child sets kSlotReturnsSlowly, and returns by
+// end_slowly.
 [[gnu::noinline]] Parent begin_slowly(Worker& worker, SlotControl& own) {
   const Parent parent = running_on(worker);
   const bool none = worker.self() == kNoSlot;   // a root
@@ -188,8 +194,8 @@ KASANE_ULT_SWITCHES inline SlotControl* return_to(Worker& worker, Parent parent)
   return child;
 }
 
-// The less usual half of kasane_ult_thread_end: a thread that was switched out, or has values to destroy (which may switch it out), or that began by
-// begin_slowly or push_slowly; a full cache of stacks.
+// The less usual half of kasane_ult_thread_end, for a thread that was switched out, or has values to destroy
+// (which may switch it out), or began by begin_slowly or push_slowly, and for a full cache of stacks.
 [[gnu::noinline]] KASANE_ULT_SWITCHES SlotControl* end_slowly(Parent parent) {
   Locals::destroy_all();
   Worker& here = *current_worker();
@@ -199,7 +205,8 @@ KASANE_ULT_SWITCHES inline SlotControl* return_to(Worker& worker, Parent parent)
   return return_to(here, parent);
 }
 
-// In the middle of a pop: somebody waits for the child, or it is detached, so its end is not known yet.
+// In the middle of a pop: a joiner waits for the child, or the child is detached, so its end is not known
+// yet.
 [[gnu::noinline]] KASANE_ULT_SWITCHES SlotControl* end_waited(Worker& worker, Parent parent, std::uint64_t pop) {
   if (!worker.queue.end_pop(pop, [&] { return slot_of(parent); })) worker.core->leave_for_good(worker);
   return return_to(worker, parent);
@@ -207,7 +214,8 @@ KASANE_ULT_SWITCHES inline SlotControl* return_to(Worker& worker, Parent parent)
 
 [[noreturn, gnu::noinline]] void end_alone(Worker& worker, Word stack_end) { worker.core->leave_ended(worker, stack_end); }
 
-// A slot born elsewhere: its allocator moved between allocate and fork. The child never returns into its parent (control is null).
+// A slot born elsewhere: its allocator moved between allocate and fork. The child never returns into its
+// parent (control is null).
 [[gnu::noinline]] void fork_foreign(Worker& worker, Pool::Allocated thread, void (*function)(void*)) {
   adopt_for_fork(worker, thread);
   fork_on(worker, worker.stand_in(thread.id.slot()), thread, function);
@@ -220,7 +228,8 @@ struct JoinWait {
   SlotId target;
 };
 
-// On the worker's own stack: becomes the waiter, or, if the thread has ended or somebody else waits, goes on at once and finds out.
+// On the worker's own stack: the thread becomes the waiter. If the target has ended or has another waiter,
+// the thread goes on at once and finds that out.
 void publish_join(void* context, SlotId self) {
   // Once the record names the waiter, it may run elsewhere: *context is gone then.
   const auto [core, target] = *static_cast<JoinWait*>(context);
@@ -269,11 +278,12 @@ struct Departure {
   Rank rank;
 };
 void publish_departure(void* context, SlotId self) {
-  const auto [core, rank] = *static_cast<Departure*>(context);   // from the push on it may run elsewhere: *context is gone then
+  // from the push on the thread may run elsewhere: *context is gone then
+  const auto [core, rank] = *static_cast<Departure*>(context);
   core->make_ready(self, rank);
 }
 
-// At the end of the line, so that all who wait have their turn.
+// At the end of the list, so that all waiting threads have their turn.
 void publish_wait(void* context, SlotId self) {
   auto* const wait = static_cast<WorkerWait*>(context);
   wait->slot = self;
@@ -345,7 +355,7 @@ void Pool::run_root(std::uint32_t index, void (*entry)(void*), void* arg) {
     new (root.argument) RootCall{entry, arg};
     // It has no parent to return into: what is in the deque then is left over from an earlier root.
     core_->controls.put(slot, offsetof(SlotControl, flags), kSlotResumed);
-    // Nobody else knows it yet. The waiter is no thread: its end rings this rank.
+    // No other worker knows the thread yet. Its waiter is no thread: its end rings this rank.
     core_->controls.put(slot, offsetof(SlotControl, join), JoinRecord{JoinKind::waited, core_->config.rank, kNoSlot}.pack());
     core_->start_root(worker, slot, root.argument, run_root_call);
     core_->work(worker, slot);
@@ -460,7 +470,7 @@ void Pool::detach(ThreadId id) {
 }
 
 void Pool::yield() {
-  // Nothing else can run here: then let other OS threads, who may be about to make something ready.
+  // Nothing else can run here: lets other OS threads run, which may be about to make something ready.
   if (!others_here()) {
     ::sched_yield();
     return;
@@ -525,8 +535,8 @@ void Pool::acquire() {
 
 }  // namespace kasane::ult
 
-// The three parts of a thread's life on its own stack, called in turn by kasane_ult_fork. Nothing but the function and its argument is kept from one to
-// the next: what the end needs is asked of the worker of then.
+// The three parts of a thread's life on its own stack, called in turn by kasane_ult_fork. Only the function
+// and its argument are kept from one part to the next: the end asks the worker on which it runs.
 
 kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane::ult::SlotControl* own, kasane::ult::SlotControl* forker) {
   using namespace kasane;
@@ -555,15 +565,17 @@ KASANE_ULT_SWITCHES kasane::ult::SlotControl* kasane_ult_thread_end(kasane::ult:
   using namespace kasane::ult;
   Worker* const here = current_worker();
   SlotControl* const child = here->control;
-  // Sanitizers want each end in the fiber of whoever goes on.
+  // Sanitizers want each end in the fiber of the thread that goes on.
   if (child->flags != 0 || here->stacks.full() || kSanitized) [[unlikely]] return end_slowly(parent);
-  // Never switched out: this is the worker of the beginning, and all that was pushed after the parent has been popped or stolen. So a pop gives the parent, or
-  // nothing if it was stolen. And the parent has no state of exceptions to take back.
-  const Word stack_end = child->stack_end;   // before anybody may take the control block
+  // The thread was never switched out: this is the worker on which it began, and all that was pushed after
+  // the parent has been popped or stolen. So a pop gives the parent, or nothing if the parent was stolen. The
+  // parent has no exception state to restore.
+  const Word stack_end = child->stack_end;   // before another thread may take the control block
   const std::uint64_t pop = here->queue.begin_pop();
-  // The end becomes known before it is known whether the parent is here: one locked instruction does for both. From then on the control block may be another
-  // thread's; the stack is ours until it is in the cache, from which nobody but this worker takes it, who leaves it first.
-  // seq_cst: begin_pop() asks for it; its release part, since what the child wrote is the joiner's to see.
+  // The end becomes known before it is known whether the parent is here: one locked instruction does for
+  // both. From then on the control block may be another thread's. The stack is ours until it is in the cache,
+  // from which only this worker takes it, and this worker leaves the stack first.
+  // seq_cst: begin_pop() asks for it. Its release part publishes to the joiner what the child wrote.
   Word expected = kRunning;
   if (!atomic(child->join).compare_exchange_strong(expected, here->exited_here, std::memory_order_seq_cst, std::memory_order_seq_cst)) [[unlikely]]
     return end_waited(*here, parent, pop);
@@ -574,10 +586,11 @@ KASANE_ULT_SWITCHES kasane::ult::SlotControl* kasane_ult_thread_end(kasane::ult:
   return nullptr;
 }
 
-// After end_slowly, or somebody waits for the child, or it is detached.
+// After end_slowly, or a joiner waits for the child, or the child is detached.
 void kasane_ult_child_returned(kasane::ult::SlotControl* child) {
   using namespace kasane::ult;
   Worker& worker = *current_worker();
-  worker.core->slots.release_stack(worker.stacks, child->stack_end);   // before anybody may take the control block
+  // before another thread may take the control block
+  worker.core->slots.release_stack(worker.stacks, child->stack_end);
   worker.core->end_thread(worker, worker.core->controls.slot_of(*child));
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of one rank: W workers (OS threads) that run user-level threads, work-first.
+// The threads of one rank: W workers (OS threads) run user-level threads, the child of a fork first.
 //
 //   fork: the parent's continuation goes to the worker's deque, the child runs at once on its own slot
 //   exit: pop the parent and return into it, or, if it was stolen, look for other work
 //
-// Complete for one rank; with several, OtherRanks, Edges, StackMover and Words (edges.h) let continuations leave and arrive.
-// Thread safety: as noted. "on a thread" means: called by code that runs on a user-level thread of this pool.
+// A pool is complete for one rank. With several, OtherRanks, Edges, StackMover and Words (edges.h) let
+// continuations leave and arrive.
+// Thread safety: as noted. "On a thread": called by code that runs on a user-level thread of this pool.
 #pragma once
 
 #include <cstddef>
@@ -30,19 +31,22 @@ struct ThreadId {
 class OtherRanks {
  public:
   virtual ~OtherRanks() = default;
-  /// The own rank has no work: try to bring a continuation from another rank. The slot returned has been claimed, adopted and crossed, its SlotControl::rank is
-  /// this rank, and it may be resumed. kNoSlot: none.
+  /// The own rank has no work: tries to bring a continuation from another rank. The slot returned has been
+  /// claimed, adopted and crossed, its SlotControl::rank is this rank, and it may be resumed. kNoSlot: none.
   virtual SlotId steal(std::uint32_t /*worker*/) { return kNoSlot; }
-  /// The thread, taken from the own ready list, last ran on rank `last`, another one: afterwards it is here as if it were stolen. On a worker's own stack.
+  /// The thread was taken from the own ready list and ran last on another rank, `last`. Afterwards it is here
+  /// as if it had been stolen. On a worker's own stack.
   virtual void take_over(SlotId, Rank /*last*/) {}
   /// Looks at every other rank's deques and ready list without claiming: is there anything to steal?
   virtual bool work_elsewhere(std::uint32_t /*worker*/) { return false; }
-  /// A worker goes to sleep: tell those who may have work later (set idle-ranks bits); forget() takes it back.
+  /// A worker goes to sleep: sets this rank's bit in the idle-ranks words of the ranks that may have work
+  /// later. forget_idle() clears it.
   virtual void announce_idle(std::uint32_t /*worker*/) {}
   virtual void forget_idle(std::uint32_t /*worker*/) {}
-  /// A push saw idle-ranks bits: wake somebody (slow path).
+  /// A push saw a bit in the idle-ranks word: wakes one of those ranks. Slow path.
   virtual void wake_idle_rank() {}
-  /// The own idle-ranks word says that another rank asks something of this one (kRequestPending): answers it. Called where the worker holds nothing.
+  /// The own idle-ranks word says that another rank has sent requests (kRequestPending): answers them. Called
+  /// where the worker holds nothing.
   virtual void answer() {}
   /// The ready list of rank got an entry: ring it.
   virtual void ring(Rank) {}
@@ -58,17 +62,20 @@ struct Config {
   std::uint32_t slots_per_rank = 4096;       ///< threads that may not be joined yet
   std::uint32_t stacks_per_rank = 4096;      ///< threads that may not have ended yet
   std::size_t stack_bytes = 64 * 1024;       ///< a multiple of 64 KiB
-  std::byte* stacks = nullptr;               ///< the stacks segment: ranks × stacks_per_rank × stack_bytes, at the same address on every rank
-  std::byte* region = nullptr;               ///< this rank's threads region: layout.h says how many bytes; zeroed
+  /// the stacks segment: ranks × stacks_per_rank × stack_bytes, at the same address on every rank
+  std::byte* stacks = nullptr;
+  /// this rank's threads region: layout.h says how many bytes; zeroed
+  std::byte* region = nullptr;
   Counters* counters = nullptr;              ///< workers of them
   std::uint64_t clock_offset_ns = 0;         ///< the job's clock less now_ns() of this rank's host
   Words* words = nullptr;                    ///< null with one rank: all words are local
   Edges* edges = nullptr;
   StackMover* mover = nullptr;
   OtherRanks* other_ranks = nullptr;                ///< null: a futex of the pool's own
-  /// Called on a worker before it uses a stack it never used: makes V of it usable here (guard, access). May be null.
+  /// Called on a worker before it uses a stack it never used: makes V of it usable here (guard, access). May
+  /// be null.
   void (*prepare_stack)(void* context, StackId) = nullptr;
-  /// Called by trim_stacks(): gives back the frames of a stack that nobody uses. May be null: they stay.
+  /// Called by trim_stacks(): gives back the frames of an unused stack. May be null: the frames stay.
   void (*trim_stack)(void* context, StackId) = nullptr;
   /// Called on a worker before it uses such a stack again.
   void (*use_trimmed_stack)(void* context, StackId) = nullptr;
@@ -84,18 +91,20 @@ class Pool {
 
   /// The body of worker index's OS thread; returns after stop(). Any OS thread may call it, once per index.
   void run_worker(std::uint32_t index);
-  /// Runs entry(arg) as a user-level thread and returns when it has exited: for the caller that is worker index (main on rank 0); the calling
-  /// OS thread works as that worker meanwhile. An exception of entry is rethrown here.
+  /// Runs entry(arg) as a user-level thread and returns when it has exited. For the OS thread that is worker
+  /// index (main on rank 0), which works as that worker meanwhile. Rethrows an exception of entry.
   void run_root(std::uint32_t index, void (*entry)(void*), void* arg);
   /// Do all of its workers sleep? From any thread; it may be otherwise at once.
   [[nodiscard]] bool asleep() const noexcept;
-  /// Gives back the frames of up to `most` free stacks, of those first that have been free for longest; of each once, until it has been used again. How many. Any thread.
+  /// Gives back the frames of up to `most` free stacks, those first that have been free for longest, and of
+  /// each once until it is used again. Returns how many. Any thread.
   std::uint32_t trim_stacks(std::uint32_t most);
   /// Makes the workers return from run_worker. Any thread.
   void stop() noexcept;
 
   [[nodiscard]] const Config& config() const noexcept;
-  /// The job's clock: now_ns() where all ranks are on one host, else as near to one clock as the hosts' times of day were when the job began.
+  /// The job's clock: now_ns() where all ranks are on one host, else as near to one clock as the hosts' times
+  /// of day were when the job began.
   [[nodiscard]] std::uint64_t clock_ns() const noexcept;
   /// The pool whose worker the calling OS thread is, or null. Also from a fault handler.
   [[nodiscard]] static Pool* current() noexcept;
@@ -103,7 +112,8 @@ class Pool {
   [[nodiscard]] static std::uint32_t worker() noexcept;
   /// The thread that the calling OS thread runs, or kNoSlot. Also from a fault handler.
   [[nodiscard]] static SlotId self() noexcept;
-  /// Does the calling OS thread run user code on a user-level thread, outside every RuntimeSection (ult/runtime_section.h)? Also from a fault handler.
+  /// Whether the calling OS thread runs user code on a user-level thread, outside every RuntimeSection
+  /// (ult/runtime_section.h). Also from a fault handler.
   [[nodiscard]] static bool in_user_code() noexcept;
 
   // ---- on a thread (thesis §6.1) ----
@@ -111,7 +121,8 @@ class Pool {
     ThreadId id;
     void* argument;   ///< size bytes on the new thread's stack, for a function object
   };
-  /// A new thread that does not run yet, with room for its argument on its own stack. Fails (what() says so) when the rank has no slot or no stack left.
+  /// A new thread that does not run yet, with room for its argument on its own stack. Throws when the rank
+  /// has no slot or no stack left; what() says which.
   static Allocated allocate(std::size_t alignment, std::size_t size) {
     return alignment <= 16 ? allocate_sixteens((size + 15) & ~std::size_t{15}) : allocate_aligned(alignment, size);
   }
@@ -119,29 +130,34 @@ class Pool {
   static void abandon(Allocated);
   /// Runs function(argument) as the thread: at once, while the caller's continuation may be stolen.
   static void fork(Allocated, void (*function)(void*));
-  /// Waits for the thread; rethrows what it threw; its id is gone. From any rank. std::system_error: invalid_argument if the thread was
-  /// joined or detached before, resource_deadlock_would_occur for the caller itself.
+  /// Waits for the thread; rethrows what it threw; its id is gone afterwards. From any rank. Throws
+  /// std::system_error: invalid_argument if the thread was joined or detached before,
+  /// resource_deadlock_would_occur for the caller itself.
   static void join(ThreadId);
-  /// Nobody will join it; its slot is freed when it has exited. An exception that leaves a detached thread ends the program (std::terminate).
+  /// The thread will not be joined; its slot is freed when it has exited. An exception that leaves a detached
+  /// thread ends the program (std::terminate).
   static void detach(ThreadId);
   /// Lets other ready threads of this rank run first; the caller goes to the end of the ready list.
   static void yield();
-  /// The calling thread goes on at `rank`, with its stack, when a worker there takes it from the ready list. Nothing if it is there already.
+  /// The calling thread goes on at `rank`, with its stack, when a worker there takes it from the ready list.
+  /// Does nothing if it is there already.
   static void move_to(Rank rank);
   /// Is there another thread that the calling worker could run now, without looking elsewhere? Cheap.
   [[nodiscard]] static bool others_here() noexcept;
-  /// Suspends the calling thread until ready(argument), which its worker asks between other threads; false, at once, where there are none. The thread goes
-  /// on at the latest when nothing else is left to run, so ready may not be true then. It is not stolen meanwhile: it goes on on this worker, and its
-  /// stack stays where it is. So an operation under way may go on using it. The caller must hold nothing that another thread could wait for (block bits, pins, puts in flight).
+  /// Suspends the calling thread until ready(argument), which its worker evaluates between other threads.
+  /// Returns false at once where there are no other threads. The thread goes on at the latest when nothing
+  /// else is left to run, so ready may not be true then. Meanwhile it is not stolen: it goes on on this
+  /// worker, and its stack stays where it is, so an outstanding operation may go on using the stack. The
+  /// caller must hold nothing that another thread could wait for (block bits, pins, outstanding puts).
   static bool wait_here(bool (*ready)(const void*), const void* argument);
-  /// Ends the calling thread from any depth: throws an object of a private type that the thread's first frame catches, so destructors run. A
-  /// catch (...) that does not rethrow keeps the thread alive.
+  /// Ends the calling thread from any depth: throws an object of a private type that the thread's first frame
+  /// catches, so destructors run. A catch (...) that does not rethrow keeps the thread alive.
   [[noreturn]] static void exit();
   [[nodiscard]] static ThreadId id() noexcept;
 
   // ---- for synchronisation objects (ult/mutex.h …) ----
-  /// Suspends the calling thread: its registers are saved, then publish(context, slot) runs on the worker's own stack, and
-  /// may make it ready at once. Returns when somebody made it ready.
+  /// Suspends the calling thread: saves its registers, then publish(context, slot) runs on the worker's own
+  /// stack, and may make the thread ready at once. Returns when the thread was made ready.
   static void suspend(void (*publish)(void* context, SlotId), void* context);
   /// Makes a suspended thread ready at rank (where it last ran), from any thread of any rank.
   void make_ready(SlotId, Rank rank);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The insides of a Pool: its workers, how one finds its next thread, and what it does for a thread that has left.
-// Public calls are in pool.cpp, the rest in worker_loop.cpp.
+// The implementation of a Pool: its workers, how a worker finds its next thread, and what it does for a
+// thread that has left. Public calls are in pool.cpp, the rest in worker_loop.cpp.
 //
-// Thread safety: as noted. Invariant: a thread is in exactly one of: running on a worker, one run queue, one ready list, the hands
-// of a synchronisation object, ended.
+// Thread safety: as noted. Invariant: a thread is in exactly one of these states: running on a worker, in one
+// run queue, in one ready list, held by a synchronisation object, ended.
 #pragma once
 
 #include <atomic>
@@ -50,23 +50,26 @@ class PoolCore {
     worker.queue.push(controls, continuation);
     pushed();
   }
-  /// Something has become available here: wake somebody if that is wanted.
+  /// After something has become available here: wakes a sleeper if one is to be woken.
   void pushed() {
     if (wake_wanted()) [[unlikely]] wake_for_push();
   }
-  /// After a push: does somebody want to know, here or on another rank?
+  /// After a push: whether a sleeper is to be woken, here or on another rank.
   [[nodiscard]] bool wake_wanted() noexcept {
-    // relaxed: a hint for the other ranks' sleepers, who look again after a membarrier as our own do (ult/idle_workers.h).
+    // relaxed: a hint for sleepers of other ranks. They look again after a membarrier, as ours do
+    // (ult/idle_workers.h).
     return idle_workers.wanted() || idle_ranks().load(std::memory_order_relaxed) != 0;
   }
   /// The same, coarser and cheaper.
   [[nodiscard]] bool wake_perhaps_wanted() const noexcept {
-    return (idle_workers.perhaps_wanted() | idle_ranks().load(std::memory_order_relaxed)) != 0;   // relaxed: as above
+    // relaxed: as above
+    return (idle_workers.perhaps_wanted() | idle_ranks().load(std::memory_order_relaxed)) != 0;
   }
   void wake_for_push();
   /// Answers what other ranks ask, if they do. Only where the worker holds nothing.
   void answer_if_asked() {
-    if (idle_ranks().load(std::memory_order_relaxed) & kRequestPending) [[unlikely]] answer();   // relaxed: a hint; answer() reads it again
+    // relaxed: a hint; answer() reads it again
+    if (idle_ranks().load(std::memory_order_relaxed) & kRequestPending) [[unlikely]] answer();
   }
   [[gnu::noinline]] void answer();
   void make_ready(SlotId slot, Rank rank);
@@ -75,11 +78,12 @@ class PoolCore {
 
   // ---- on a thread ----
 
-  /// Leaves the thread for the worker's own stack, where publish(context, slot) runs. Returns on whatever worker resumes it.
+  /// Leaves the thread for the worker's own stack, where publish(context, slot) runs. Returns on the worker
+  /// that resumes the thread.
   void suspend(Worker& worker, AfterSwitch after);
   /// The thread is over: publishes its exit from the worker's own stack.
   [[noreturn]] void leave_for_good(Worker& worker);
-  /// The same for a thread whose end is known already, so that its control block is another's now.
+  /// The same for a thread whose end is known already: its control block may be another thread's now.
   [[noreturn]] void leave_ended(Worker& worker, Word stack_end);
   void save_exceptions(Worker& worker);
   void restore_exceptions(Worker& worker);
@@ -91,7 +95,7 @@ class PoolCore {
   /// Runs function as a new thread without a parent; returns when it has left.
   void start_root(Worker& worker, SlotId slot, void* argument, void (*function)(void*));
 
-  /// The exit of a thread whose stack is free of us. worker: the calling one.
+  /// The exit of a thread whose stack the worker has left. worker: the calling one.
   void end_thread(Worker& worker, SlotId slot);
   /// Takes what the thread exited with (the caller collects or frees it).
   [[nodiscard]] std::exception_ptr take_exception(SlotId slot);

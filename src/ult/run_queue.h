@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker's continuations, youngest last: a Chase–Lev deque in the threads region, so that anyone can steal the oldest, and an overflow list
-// of the worker's own for what does not fit.
+// A worker's continuations, youngest last: a Chase–Lev deque in the threads region, from which any worker can
+// steal the oldest, and a private overflow list for what does not fit.
 //
 //   oldest                                    youngest
 //   [ deque: stealable ........................ ] [ overflow: not stealable ]
 //
-// Thread safety: push, pop, empty_for_owner: the worker. steal, stealable: anyone of this rank; other ranks do the thief's part by one-sided operations.
-// Invariant: pop returns what was pushed last and not stolen. Overflow is used only while the deque is full or the overflow is not empty, so order holds;
-// meanwhile the deque is shut.
+// Thread safety: push, pop, empty_for_owner: the worker. steal, stealable: any worker of this rank; thieves
+// of other ranks use one-sided operations instead.
+// Invariant: pop returns what was pushed last and not stolen. Overflow is used only while the deque is full
+// or the overflow is not empty, so order holds; meanwhile the deque is shut.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +35,8 @@ class RunQueue {
   // The usual halves of push and pop, for callers that keep the other out of line.
   /// False: push() it.
   [[nodiscard]] bool try_push(SlotId slot) noexcept { return deque_->push_below_limit(raw(slot)); }
-  /// Pops what try_push() pushed, the last of those that are still here, unless it was stolen. slot() says what it was. In two halves: see Deque.
+  /// Pops what try_push() pushed, the last of those that are still here, unless it was stolen. slot() says
+  /// what it was. In two halves: see Deque.
   [[nodiscard]] std::uint64_t begin_pop() noexcept {
     KASANE_ASSERT(overflow_ == kNoSlot);
     return deque_->begin_pop();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tells ThreadSanitizer and AddressSanitizer which stack runs; nothing in other builds.
 //
-// Each switch is bracketed: leaving_to_*() just before it on the old stack, arrived() just after it on the new one.
-// TSan: one fiber a slot, created at its first use; a switch counts as synchronisation, which hides races between two threads that run one after
-// the other on one worker, but none between workers. ASan must run with detect_stack_use_after_return=0 (the default of
-// g++ 12): frames on a fake stack belong to an OS thread and cannot move with a user-level one.
+// Each switch is bracketed: leaving_to_*() just before it on the old stack, arrived() just after it on the
+// new one.
+// TSan: one fiber a slot, created at its first use; a switch counts as synchronisation, which hides races
+// between two threads that run one after the other on one worker, but none between workers.
+// ASan must run with detect_stack_use_after_return=0 (the default of g++ 12): frames on a fake stack belong
+// to an OS thread and cannot move with a user-level one.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +33,8 @@ void __sanitizer_finish_switch_fiber(void* fake_stack_save, const void** bottom_
 }
 #endif
 
-// A function that is entered on one stack and left on another: TSan would push its frame on one fiber and pop it from the other.
+// A function that is entered on one stack and left on another: TSan would push its frame on one fiber and pop
+// it from the other.
 #if defined(__SANITIZE_THREAD__)
 #define KASANE_ULT_SWITCHES [[gnu::no_sanitize("thread")]]
 #else
@@ -61,7 +64,8 @@ class SanitizerSlots {
     for (auto& f : fibers_)
       if (void* fiber = f.load(std::memory_order_relaxed)) __tsan_destroy_fiber(fiber);
   }
-  // relaxed: a slot is handed from one user to the next through a list or a deque, which orders these accesses.
+  // relaxed: a slot is handed from one user to the next through a list or a deque, which orders these
+  // accesses.
   void reuse(SlotId slot) noexcept {
     auto& fiber = fibers_[raw(slot)];
     if (!fiber.load(std::memory_order_relaxed)) fiber.store(__tsan_create_fiber(0), std::memory_order_relaxed);
@@ -127,7 +131,7 @@ class SanitizerSlots {
 
 #endif
 
-/// An OS thread that goes to another stack by itself and comes back, as main does.
+/// An OS thread that switches to another stack outside of the workers and comes back, as main does.
 struct SanitizerStackSwitch {
 #if defined(__SANITIZE_ADDRESS__)
   const void* bottom = nullptr;   // of the stack it came from

@@ -38,7 +38,7 @@ bool Semaphore::try_acquire_until(std::uint64_t deadline_ns) {
 }
 
 void Semaphore::release(std::uint32_t permits) {
-  const SyncHandle record = record_;   // whoever takes the permit may destroy the object
+  const SyncHandle record = record_;   // the thread that takes the permit may destroy the object
   pool_of_thread("semaphore::release").release();
   KASANE_CHECK(release_permits(record, permits, "semaphore::release"), "a semaphore is given more than 2^30 - 1 permits");
 }

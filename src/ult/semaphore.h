@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A counting semaphore for threads on any ranks: permits taken one at a time, first come first served (semaphore_record.h).
+// A counting semaphore for threads on any ranks: permits taken one at a time, first come first served
+// (semaphore_record.h).
 //
-// Consistency: acquire() sees everything that all releases before it were preceded by: each release() releases its rank first, and each rank acquires when it has
-// taken a permit (rule 1; nothing with one rank).
+// Consistency: acquire() sees what was written before all earlier releases: each release() releases its rank
+// first, and each rank acquires when it has taken a permit (rule 1; nothing with one rank).
 // Thread safety: every call on any thread of any rank.
-// Misuse is a check failure: more permits than kMaxPermits, destroying it while somebody waits.
+// Misuse is a check failure: more permits than kMaxPermits, destroying it while a thread waits.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ class Semaphore {
 
   void acquire();
   [[nodiscard]] bool try_acquire();
-  /// Waits no longer than to a time of the job's clock (Pool::clock_ns). False: that has passed, and it has no permit.
+  /// Waits no longer than to a time of the job's clock (Pool::clock_ns). False: that has passed, and it has
+  /// no permit.
   [[nodiscard]] bool try_acquire_until(std::uint64_t deadline_ns);
   void release(std::uint32_t permits);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes and gives the permits of a record (semaphore_record.h) for the calling thread, without any fence. What semaphore.cpp and shared_mutex.cpp share.
+// Takes and gives the permits of a record (semaphore_record.h) for the calling thread, without any fence.
+// Shared by semaphore.cpp and shared_mutex.cpp.
 // Thread safety: on any thread of any rank.
 #pragma once
 
@@ -12,7 +13,8 @@ namespace kasane::ult {
 
 /// Waits until it has them. The thread may be on another rank afterwards.
 void acquire_permits(SyncHandle, std::uint32_t amount, const char* what);
-/// As acquire_permits, but no longer than to a time of the job's clock (Pool::clock_ns). False: that has passed, and it has none.
+/// As acquire_permits, but no longer than to a time of the job's clock (Pool::clock_ns). False: that has
+/// passed, and it has none.
 [[nodiscard]] bool acquire_permits_until(SyncHandle, std::uint32_t amount, std::uint64_t deadline_ns, const char* what);
 [[nodiscard]] bool try_acquire_permits(SyncHandle, std::uint32_t amount, const char* what);
 /// False: there would be more than `most`.

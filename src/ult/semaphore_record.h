@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocol of permits, pure (sync_record_step.h): threads take some number of them, give any number, and wait first come first served. A counting semaphore
-// takes one at a time; of a shared mutex a reader takes one and a writer all. docs/design/sched.md, "Permits", has the table.
+// The protocol of a semaphore's permits, pure (sync_record_step.h): threads take some number of permits, give
+// any number, and wait first come first served. A counting semaphore takes one at a time; of a shared mutex a
+// reader takes one and a writer all. docs/design/sched.md, "Permits", has the table.
 //
-//   word          newest waiter 32 (link) | available 30 | older, or leaving while somebody serves 1 | serving 1
+//   word          newest waiter 32 (link) | available 30 | older, or leaving while served 1 | serving 1
 //   fifo          the oldest waiter, linked to younger ones; only the server touches it
 //   waiter's next link 32, and above it how many the waiter wants, and whether it has a deadline
 //
-// Who gives while somebody waits becomes the *server*, unless there is one: it grants permits to waiters, oldest first, as long as there are enough, and wakes them.
-// So does the timer of a waiter whose deadline has passed: the server lets go of all whose timers ask (timed_wait.h), and grants what can be granted then.
+// A thread that gives permits while others wait becomes the *server*, unless there is one. The server grants
+// permits to waiters, oldest first, as long as there are enough, and wakes them. The timer of a waiter whose
+// deadline has passed becomes the server, too: the server lets go of all waiters whose timers ask
+// (timed_wait.h), and grants what can be granted then.
 //
-// Thread safety: pure. Invariants: nobody serves ⇒ the oldest waiter wants more than is available; available + granted is constant but for what is given and taken; a
-// waiter's link is read before it is woken.
+// Thread safety: pure. Invariants: no server ⇒ the oldest waiter wants more than is available; available +
+// granted changes only by what is given and taken; a waiter's link is read before it is woken.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +29,9 @@ inline constexpr std::uint32_t kMaxPermits = (1u << 30) - 1;
 struct SemaphoreWord {
   SlotId newest = kNoSlot;
   std::uint32_t available = 0;
-  bool older = false;     ///< fifo is not empty (kept while nobody serves)
+  bool older = false;     ///< fifo is not empty (kept while there is no server)
   bool serving = false;
-  bool leaving = false;   ///< some waiters' timers ask (only while somebody serves)
+  bool leaving = false;   ///< some waiters' timers ask (only while there is a server)
 
   [[nodiscard]] constexpr Word pack() const noexcept { return link_to(newest) << 32 | Word{available} << 2 | Word{older || leaving} << 1 | Word{serving}; }
   [[nodiscard]] static constexpr SemaphoreWord unpack(Word w) noexcept {
@@ -43,7 +46,7 @@ enum class SemaphoreEvent : std::uint32_t {
   take,         ///< self wants some
   give,
   leave,        ///< timers ask
-  serve,        ///< the server looks what is next; the oldest of fifo wants some
+  serve,        ///< the server's next step; the oldest of fifo wants some
   serve_last,   ///< … and is alone there
   serve_empty,  ///< … fifo is empty
 };
@@ -52,12 +55,13 @@ enum class SemaphoreAction : std::uint32_t {
   taken,     ///< self has them
   wait,      ///< self is the newest waiter; its link and its wish were written first
   declined,  ///< self would have to wait, but may not: nothing happened
-  given,     ///< nobody waits
+  given,     ///< no thread waits
   added,     ///< the server will see to it
   begin,     ///< self is the server now
   grant,     ///< the oldest has what it wants: wake it
-  finish,    ///< … and nobody else waits: self is the server no more, and touches the record no more
-  filter,      ///< took the list of the word: let those of fifo and of it go whose timers ask; who stays is fifo now
+  finish,    ///< … and no other thread waits: self is the server no more, and touches the record no more
+  /// took the word's list: waiters of it and of fifo whose timers ask are let go; the others are fifo now
+  filter,
   collect,   ///< took the list of the word: turned round it is fifo now
   end,       ///< self is the server no more
   refuse,    ///< more are given than there can be
@@ -117,7 +121,8 @@ struct SemaphoreStep {
   return {n, Action::end};
 }
 
-/// Takes `amount` for self. may_wait: self is suspended and may be pushed; timed: with a deadline. Outcome taken, wait or declined.
+/// Takes `amount` for self. may_wait: self is suspended and may be pushed; timed: with a deadline. Outcome
+/// taken, wait or declined.
 class SemaphoreAcquire {
  public:
   constexpr SemaphoreAcquire() noexcept = default;
@@ -157,7 +162,8 @@ class SemaphoreAcquire {
   [[maybe_unused]] std::uint32_t pad_ = 0;   // no padding bytes
 };
 
-/// Gives `amount`, or asks for those to be let go whose timers ask; and serves if somebody waits and nobody else does. Outcome given, added, end or refuse.
+/// Gives `amount`, or lets waiters go whose timers ask; and serves if threads wait and there is no server.
+/// Outcome given, added, end or refuse.
 class SemaphoreRelease {
  public:
   constexpr SemaphoreRelease() noexcept = default;
@@ -228,7 +234,7 @@ class SemaphoreRelease {
     const SemaphoreStep s = serving_step();
     const SlotId left = s.action == SemaphoreAction::finish ? kNoSlot : oldest_;
     if (!s.next.serving && left != stored_) {
-      stored_ = left;   // before the word says that nobody serves: the next server reads it
+      stored_ = left;   // before the word says that there is no server: the next server reads it
       return go(Phase::fifo_written, SyncStep::store(SyncField::fifo, link_to(left)));
     }
     return go(Phase::serving, SyncStep::compare_swap(seen_, s.next.pack()));
@@ -239,7 +245,8 @@ class SemaphoreRelease {
     seen_ = s.next.pack();
     switch (s.action) {
       case SemaphoreAction::grant: return go(Phase::woken, granted());
-      case SemaphoreAction::finish: return go(Phase::woken_last, granted());   // who may destroy the record
+      // the woken thread may destroy the record
+      case SemaphoreAction::finish: return go(Phase::woken_last, granted());
       case SemaphoreAction::filter:
       case SemaphoreAction::collect:
         filter_ = WaiterFilter(s.action == SemaphoreAction::filter ? WaiterFilter::Select::expired : WaiterFilter::Select::none, oldest_, newest);

@@ -7,10 +7,11 @@
 namespace kasane::ult {
 namespace {
 
-// last: 1 + rank of the last writer. data0: 1 if a reader of another rank has unlocked since. Both change only while somebody holds the lock: last by a writer alone,
-// data0 by readers to 1 and by a writer to 0; so they need no more than the order that the word's compare-swaps give.
+// last: 1 + rank of the last writer. data0: 1 if a reader of another rank has unlocked since. Both change
+// only while the lock is held: last by a writer alone, data0 by readers to 1 and by a writer to 0. So they
+// need no more than the order that the word's compare-swaps give.
 
-/// For who has just come to hold all.
+/// For a thread that has just come to hold all permits.
 void cross_to_writer(SyncHandle record, const char* what) {
   Pool& pool = pool_of_thread(what);
   const SyncRecords records(pool);
@@ -84,7 +85,8 @@ void SharedMutex::unlock_shared() {
   Pool& pool = pool_of_thread("shared_mutex::unlock_shared");
   const SyncRecords records(pool);
   const SyncHandle record = record_;
-  // What this rank wrote reaches the next writer: by cross_from_last() if the last writer was here, else we see to it.
+  // What this rank wrote reaches the next writer: by cross_from_last() if the last writer was here, else by a
+  // release now.
   if (records.load(record, SyncField::last) != Word{raw(pool.config().rank)} + 1) {
     pool.release();
     if (records.load(record, SyncField::data0) == 0) records.store(record, SyncField::data0, 1);

@@ -132,7 +132,7 @@ bool Slots::refill_from_free(StackCache& cache) {
   return !cache.empty();
 }
 
-/// One, since whoever uses it waits for room. Or one that was freed meanwhile; 0: there is none.
+/// One, since the thread that uses it waits for room. Or one that was freed meanwhile. 0: there is none.
 Word Slots::take_trimmed_stack() {
   Word end;
   {
@@ -150,7 +150,8 @@ std::uint32_t Slots::trim(std::uint32_t most) {
   if (config_.trim_stack == nullptr) return 0;
   std::uint32_t n = 0;
   for (; n < most; ++n) {
-    std::scoped_lock lock(mutex_);   // a stack at a time: whoever needs a batch waits for one system call
+    // a stack at a time: a worker that needs a batch waits for one system call
+    std::scoped_lock lock(mutex_);
     if (trimmed_stacks_ == free_stack_count_) break;
     config_.trim_stack(config_.stack_context, stack_at(free_stacks_[trimmed_stacks_++] - 1));
   }

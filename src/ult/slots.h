@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which control blocks and which call stacks of this rank are free. A thread has a stack until it has ended, and a control block until it has been
-// joined; so a million threads that wait to be joined need few stacks, and those stay warm. Of each there are stages, from fast to slow:
+// Which control blocks and which call stacks of this rank are free. A thread has a stack until it has ended,
+// and a control block until it has been joined. So a million threads that wait to be joined need few stacks,
+// and those stay warm. Free ones of each kind are kept in stages, from fast to slow:
 //
 //   FreeCache        one a worker: a small LIFO, so that a fork reuses what is warm
 //   free list        of the rank, behind a mutex, in batches of half a cache
-//   returned list    of the rank: control blocks freed by other ranks (with their stacks, if those are elsewhere), by a push of Words; taken over when a
-//                    free list is empty, or when a worker is idle
+//   returned list    of the rank: control blocks that other ranks freed (with their stacks, if those are
+//                    elsewhere), by a push of Words; taken over when a free list is empty or a worker is idle
 //   never used       by counting up; each stack is prepared (Config::prepare_stack) when it is first taken
 //
-// Thread safety: FreeCache is its worker's; Slots from any worker. Invariants: each is in at most one of these; a stack whose pages are elsewhere
+// Thread safety: FreeCache is its worker's; Slots from any worker.
+// Invariants: each control block and stack is in at most one of these; a stack whose pages are elsewhere
 // (kSlotMoved) is reclaimed before it is handed out.
 #pragma once
 
@@ -47,7 +49,7 @@ class Slots {
  public:
   Slots(const Config& config, const Controls& controls);
 
-  /// How many of `all` a worker may keep to itself: few enough that all caches together hold at most an eighth.
+  /// How many of `all` a worker's cache may hold: few enough that all caches together hold at most an eighth.
   [[nodiscard]] std::uint32_t cache_capacity(std::uint32_t all) const noexcept;
   /// A free slot of this rank, its flags 0. Throws std::runtime_error if there is none.
   SlotControl& take(SlotCache& cache) {
@@ -61,7 +63,7 @@ class Slots {
     sanitizer.reuse_stack(end);
     return end;
   }
-  /// Frees a stack of this rank, whose pages are here and which nobody uses any more.
+  /// Frees an unused stack of this rank whose pages are here.
   void release_stack(StackCache& cache, Word end) {
     if (cache.full()) [[unlikely]] spill(cache);
     cache.push(end);
@@ -70,7 +72,8 @@ class Slots {
   void release(SlotCache& cache, SlotId slot) {
     if (!controls_.is_local(slot)) return return_to_birth_rank(slot);
     SlotControl& control = *controls_.local(slot);
-    // relaxed: whoever exited it elsewhere set the flag before the join record, which we have read.
+    // relaxed: a rank where the thread exited set the flag before the join record, which this worker has
+    // read.
     if (atomic(control.flags).load(std::memory_order_relaxed) != 0) [[unlikely]] return release_moved(slot, control);
     release_clean(cache, control);
   }
@@ -122,14 +125,17 @@ class Slots {
   const Controls& controls_;
   std::uintptr_t stacks_;
   std::size_t stack_bytes_;
-  std::mutex mutex_;              ///< held for a batch; never over a switch or a communication; trim() holds it for a system call
+  /// held for a batch; never over a switch or a communication; trim() holds it for a system call
+  std::mutex mutex_;
   SlotId free_ = kNoSlot;         ///< list through SlotControl::next
   std::uint32_t used_ = 0;        ///< slots below this index have been taken at least once
-  std::unique_ptr<Word[]> free_stacks_;   ///< the first free_stack_count_ are ends of free stacks; room for all of the rank, untouched until needed
+  /// the first free_stack_count_ are ends of free stacks; room for all of the rank, untouched until needed
+  std::unique_ptr<Word[]> free_stacks_;
   std::uint32_t free_stack_count_ = 0;
   std::uint32_t trimmed_stacks_ = 0;      ///< so many of these, from the first, have given back their frames
   std::uint32_t used_stacks_ = 0;
-  std::unique_ptr<std::atomic<std::uint64_t>[]> prepared_;   ///< a bit a stack of the job: prepare_stack ran in this process; null if there is none
+  /// a bit a stack of the job: prepare_stack ran in this process; null if there is none
+  std::unique_ptr<std::atomic<std::uint64_t>[]> prepared_;
 };
 
 }  // namespace kasane::ult

@@ -10,8 +10,8 @@
 namespace kasane::ult {
 namespace {
 
-// Words are sequentially consistent, which everything here and in the records relies on in one way only: a compare-swap
-// or swap that publishes a record or a waiter makes the links and fields written before it visible to whoever reads it.
+// Words are sequentially consistent. The records rely on that in one way only: a compare-swap or swap that
+// publishes a record or a waiter makes the links and fields written before it visible to its readers.
 
 constexpr std::uint32_t kNone = 0xFFFFFFFFu;
 
@@ -112,8 +112,8 @@ Word SyncRecords::perform(SyncHandle record, const SyncStep& s) const {
   return 0;
 }
 
-// Between the load of next_free and the compare-swap another thread may take the record, use it and free it: then the
-// tag has grown and the swap fails. A stale next_free is read, never used.
+// Between the load of next_free and the compare-swap another thread may take the record, use it and free it:
+// then the tag has grown and the swap fails. A stale next_free is read, never used.
 std::uint32_t SyncRecords::take_free() {
   const Rank here = pool_.config().rank;
   Word seen = words_.load(here, Layout::sync_free_head());

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where mutexes, condition variables, barriers, semaphores and latches live: 64-byte records in the threads region of the rank that made them,
-// outside V (rule 7). The user's object holds the record's name and nothing else, which never changes; so it may lie
-// anywhere, in V or on a stack, and any rank may use it.
+// Where mutexes, condition variables, barriers, semaphores and latches live: 64-byte records in the threads
+// region of the rank that made them, outside V (rule 7). The user's object holds the record's name and
+// nothing else, and that never changes. So the object may lie anywhere, in V or on a stack, and any rank may
+// use it.
 //
-// Thread safety: take and give_back from any thread of any rank, lock-free. Invariants: a record is taken or free; a
-// taken one starts zeroed; the free list's head carries a tag that grows with every change, so that a compare-swap notices reuse.
+// Thread safety: take and give_back from any thread of any rank, lock-free. Invariants: a record is taken or
+// free; a taken one starts zeroed; the free list's head carries a tag that grows with every change, so that a
+// compare-swap notices reuse.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +32,8 @@ struct SyncHandle {
   friend constexpr bool operator==(SyncHandle, SyncHandle) = default;
 };
 
-/// The pool of the calling thread. A check failure naming `what` where no user-level thread runs (main, a std::thread).
+/// The pool of the calling thread. A check failure naming `what` where no user-level thread runs (main, a
+/// std::thread).
 [[nodiscard]] Pool& pool_of_thread(const char* what);
 
 /// The records of a job as one rank sees them. Cheap to make; holds nothing.
@@ -40,7 +43,7 @@ class SyncRecords {
 
   /// A zeroed record of this rank. Throws std::runtime_error when all kSyncRecords are in use.
   [[nodiscard]] SyncHandle take();
-  /// From any rank; nobody may use it any more.
+  /// From any rank; the record must be unused.
   void give_back(SyncHandle);
 
   [[nodiscard]] Word load(SyncHandle, SyncField) const;
@@ -48,16 +51,17 @@ class SyncRecords {
   /// Returns the old value.
   Word compare_swap(SyncHandle, SyncField, Word expected, Word desired) const;
 
-  /// The edge of rule 1, for who has just come to hold the mutex in the record: nothing if the last holder was on this rank.
+  /// The edge of rule 1, for a thread that has just come to hold the mutex in the record: nothing if the last
+  /// holder was on this rank.
   void cross_from_last(SyncHandle) const;
 
   /// The thread's wait with a deadline, and one event of it; refused events change nothing.
   [[nodiscard]] TimedWord timed(SlotId) const;
   TimedStep advance(SlotId, TimedEvent, std::uint64_t round = 0) const;
-  /// Its wait is over. True: it goes on now, and the caller sees to that; false: its timer will.
+  /// Its wait is over. True: it goes on now, and the caller makes it ready; false: its timer makes it ready.
   [[nodiscard]] bool settle(SlotId, TimedOutcome) const;
 
-  /// Performs a step other than requeue and done; see sync_record_step.h. Who is settled is woken.
+  /// Performs a step other than requeue and done; see sync_record_step.h. A settled thread is woken.
   Word perform(SyncHandle, const SyncStep&) const;
   /// Runs a protocol that needs no requeue to its end. Returns its outcome.
   template <class Outcome, class Machine>

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vocabulary of the synchronisation protocols (mutex_record.h, condition_variable_record.h, barrier_record.h, semaphore_record.h, latch_record.h,
-// watch_record.h).
+// The steps of the synchronisation protocols (mutex_record.h, condition_variable_record.h, barrier_record.h,
+// semaphore_record.h, latch_record.h, watch_record.h).
 //
-// A protocol is a small machine that asks for one access to shared words at a time and is told its result:
+// A protocol is a small machine that requests one access to shared words at a time and gets its result:
 //
 //   for (SyncStep s = m.next(0); s.kind != done; s = m.next(perform(s))) {}
 //
-// The shipping code performs the steps over ult::Words (sync_record.h), on any rank; the tests perform them on a model,
-// one step of one thread at a time in every order. So what is walked is what ships.
+// The shipping code performs the steps over ult::Words (sync_record.h), on any rank. The tests perform them
+// on a model, one step of one thread at a time in every order. So what is walked is what ships.
 //
-// Thread safety: pure values. Invariant: a machine has no padding bytes, so that equal machines have equal bytes.
+// Thread safety: pure values. Invariant: a machine has no padding bytes, so that equal machines have equal
+// bytes.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +36,9 @@ struct SyncStep {
     compare_swap,   ///< on `word`, or data0: expected → value; result: the old value
     wake,           ///< the thread in slot may go on, at the rank where it last ran
     requeue,        ///< the thread in slot waits for its mutex now (condition variables only)
-    settle,         ///< the wait of slot, which has a deadline, is over; value: its TimedOutcome. It goes on (is woken or requeued) now or, if need be, after
-                    ///< its timer
+    /// the wait of slot, which has a deadline, is over; value: its TimedOutcome. The thread goes on (is woken
+    /// or requeued) now or, if need be, after its timer
+    settle,
     done,           ///< the protocol has ended; value is its outcome
   };
   Kind kind;
@@ -55,7 +57,7 @@ struct SyncStep {
   [[nodiscard]] static constexpr SyncStep load_timed(SlotId s) noexcept {
     return {.kind = Kind::load, .field = SyncField::timed, .slot = s};
   }
-  /// note: what else the slot's word carries, for who reads the link.
+  /// note: what else the slot's word carries, for readers of the link.
   [[nodiscard]] static constexpr SyncStep store_next(SlotId s, SlotId next, std::uint32_t note = 0) noexcept {
     return {.kind = Kind::store, .field = SyncField::next, .slot = s, .value = Word{note} << 32 | link_to(next)};
   }
@@ -76,13 +78,15 @@ struct SyncStep {
   }
 };
 
-/// Turns a list of waiters, newest first, round. One load and one store a waiter; the oldest is found without a store. Notes beside the links stay.
+/// Reverses a list of waiters that begins with the newest. One load and one store a waiter; the oldest is
+/// found without a store. Notes beside the links stay.
 class Reversal {
  public:
   constexpr Reversal() noexcept = default;
   explicit constexpr Reversal(SlotId newest) noexcept : at_(newest) {}
 
-  /// After the result of the previous step (any, the first time): the next step, or done when oldest() and rest() are known.
+  /// After the result of the previous step (any, the first time): the next step, or done when oldest() and
+  /// rest() are known.
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
     if (phase_ == Phase::load) {
       phase_ = Phase::loaded;

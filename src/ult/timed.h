@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What waits with a deadline share: the thread's timed word (timed_wait.h) and the rank's timers.
+// Shared by all waits with a deadline: the thread's timed word (timed_wait.h) and the rank's timers.
 //
-//   on the worker's own stack    round = arm(…);  the machine that queues, with kTimedWaiter in the note;  then start_timer(…), or settle_now(…) where
-//                                it need not wait
+//   on the worker's own stack    round = arm(…);  the machine that queues, with kTimedWaiter in the note;
+//                                then start_timer(…), or settle_now(…) where it need not wait
 //   on the thread, afterwards    collect(…): was it granted?
 //
 // Thread safety: as said; any rank. Deadlines are in the job's clock (Pool::clock_ns).
@@ -18,9 +18,10 @@ namespace kasane::ult {
 /// Later than any time.
 inline constexpr std::uint64_t kNoDeadline = ~std::uint64_t{0};
 
-/// Begins a wait of self. Before anybody can see it in a queue.
+/// Begins a wait of self. Called before any thread can see it in a queue.
 [[nodiscard]] std::uint64_t arm(const SyncRecords&, SlotId self);
-/// Self is in the queue: its deadline counts. After everything else, since it may have gone on, and nothing of its stack is there, before this returns.
+/// Self is in the queue: its deadline counts from here on. Called last, since the thread may go on, and its
+/// stack be gone, before this returns.
 void start_timer(Pool&, std::uint64_t deadline_ns, SlotId self, std::uint64_t round, SyncHandle record, const TimedQueue&);
 /// Self got at once what it would have waited for, and is in no queue.
 void settle_now(Pool&, SlotId self);

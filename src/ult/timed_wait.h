@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a wait with a deadline ends, pure: the word `timed` of a thread's slot, on which whoever serves the queue and the timer meet. docs/design/sched.md,
-// "Waits with a deadline", has the table.
+// How a wait with a deadline ends, pure: the word `timed` of a thread's slot, on which the queue's server and
+// the timer meet. docs/design/sched.md, "Waits with a deadline", has the table.
 //
 //   timed   round 61 | state 3
 //
-// The timer takes nobody out of a queue: it asks (the record's `leaving` bit), and whoever serves the queue lets the thread go, or has granted what it
-// waited for. The thread goes on only when both are done with it: settled, and no timer about to ask. So nothing of it, nor of the record, is touched
-// afterwards.
+// The timer takes no thread out of a queue. It sets the record's `leaving` bit, and the server of the queue
+// lets the thread go, or has granted what it waited for. The thread goes on only when both are done with it:
+// settled, and no timer about to ask. So nothing of the thread, nor of the record, is touched afterwards.
 //
-// Thread safety: pure. Invariants: exactly one event of a round says `go`; an outcome, once settled, stays until it is collected; a timer of an earlier round
-// changes nothing.
+// Thread safety: pure. Invariants: exactly one event of a round says `go`; an outcome, once settled, stays
+// until it is collected; a timer of an earlier round changes nothing.
 #pragma once
 
 #include <cstdint>

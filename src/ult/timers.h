@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deadlines of threads that were suspended on this rank, the earliest first. Workers look at the earliest one between threads and before they sleep
-// (worker_loop.cpp).
+// The deadlines of threads that were suspended on this rank, the earliest first. Workers look at the earliest
+// one between threads and before they sleep (worker_loop.cpp).
 //
-// At most one for each thread: who waits again puts a new one in the place of the old one. One whose thread has gone on elsewhere stays until it is due, and
-// then finds that its round is over (timed_wait.h).
+// At most one for each thread: a thread that waits again replaces its old one. The timer of a thread that has
+// gone on elsewhere stays until it is due, and then finds that its round is over (timed_wait.h).
 //
-// Thread safety: every call from any worker of the rank. Invariant: earliest() is that of the first in the set, or kNever, whenever the lock is free.
+// Thread safety: every call from any worker of the rank. Invariant: earliest() is that of the first in the
+// set, or kNever, whenever the lock is free.
 #pragma once
 
 #include <atomic>
@@ -23,7 +24,7 @@ namespace kasane::ult {
 
 /// The queue of a record, as a timer sees it.
 struct TimedQueue {
-  void (*leave)(const SyncRecords&, SyncHandle);           ///< whose timers ask are to be let go
+  void (*leave)(const SyncRecords&, SyncHandle);           ///< lets waiters go whose timers ask for it
   void (*go_on)(const SyncRecords&, SyncHandle, SlotId);   ///< the waiter is settled, and may go on
 };
 
@@ -45,7 +46,8 @@ class Timers {
   void remove(SlotId);
   /// Takes the earliest if it is due.
   [[nodiscard]] bool take_due(std::uint64_t now, Timer& out);
-  /// A hint but for who reads it after a membarrier (ult/idle_workers.h), as any item: relaxed.
+  /// relaxed: a hint, but for a worker that reads it after a membarrier, as it reads any item
+  /// (ult/idle_workers.h).
   [[nodiscard]] std::uint64_t earliest() const noexcept { return earliest_.load(std::memory_order_relaxed); }
 
  private:

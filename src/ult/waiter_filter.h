@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts a queue in order, and takes some of its waiters out: a machine (sync_record_step.h) that the server of a queue runs on it.
+// Appends new waiters to a queue, and takes some waiters out: a machine (sync_record_step.h) that the server
+// of a queue runs.
 //
-//   fifo   oldest ─► … ─► youngest          then the list that was taken from the word, newest first, which is turned round and appended
+//   fifo   oldest ─► … ─► youngest     then the list taken from the word, newest first: reversed, appended
 //
 // Thread safety: pure. Invariant: a waiter is unlinked, and its link read, before it goes.
 #pragma once
@@ -28,7 +29,8 @@ class WaiterFilter {
   /// fifo: the oldest, linked to younger ones. newest: of the list taken from the word. Either may be none.
   constexpr WaiterFilter(Select select, SlotId fifo, SlotId newest, std::uint32_t key = 0) noexcept : select_(select), key_(key), oldest_(fifo), at_(fifo), batch_(newest) {}
 
-  /// After the result of the previous step (any, the first time): the next step, or done when oldest() is known.
+  /// After the result of the previous step (any, the first time): the next step, or done when oldest() is
+  /// known.
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
     switch (phase_) {
       case Phase::start: return visit();

@@ -8,8 +8,9 @@
 namespace kasane::ult {
 namespace {
 
-// Addresses have 47 bits, words of 4 bytes 45. Multiplied by an odd number modulo 2^45 each is another number still, whose upper bits choose the list and
-// whose lower 32 are the key: so no two words share both. The number is 2^45 over the golden ratio (Knuth, "The Art of Computer Programming", 6.4), so
+// Addresses have 47 bits, words of 4 bytes 45. Multiplication by an odd number modulo 2^45 maps each to a
+// different number, whose upper bits choose the list and whose lower 32 are the key: so no two words share
+// both. The multiplier is 2^45 over the golden ratio (Knuth, "The Art of Computer Programming", 6.4), so
 // neighbours lie apart.
 constexpr std::uint32_t kWordBits = 45, kKeyBits = 32;
 static_assert(kWatchLists == 1u << (kWordBits - kKeyBits));

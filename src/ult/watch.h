@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for a word of the space to change, for the waits of atomics: threads on any ranks, on any word, without a record of its own (watch_record.h).
+// Waiting for a word of the space to change, for the waits of atomics: threads on any ranks, on any word,
+// without a record of its own (watch_record.h).
 //
-//   who waits      prepare() ─► read the word: as before? ─► wait(epoch): suspended, unless somebody notified since prepare(); then from the start
-//   who changes    change the word ─► notify()
+//   a waiter       prepare() ─► read the word: as before? ─► wait(epoch): suspended, unless a notify() came
+//                  since prepare(); then from the start
+//   a changer      change the word ─► notify()
 //
-// The list of a word is one of kWatchLists of the rank that its 64 KiB fall to; list and key together name the word exactly.
+// The list of a word is one of kWatchLists of the rank that its 64 KiB fall to; list and key together name
+// the word exactly.
 //
-// No change is lost: reads and changes of the word, and prepare() and notify(), are each complete where the datum lies when they return, in one order for all
-// ranks (Words). Either the read sees the change, or it came before it, then prepare() came before notify(), which finds it.
+// No change is lost: reads and changes of the word, and prepare() and notify(), are each complete at the rank
+// of the datum when they return, in one order for all ranks (Words). Either the read sees the change; or the
+// read came before the change, then prepare() came before notify(), which finds the waiter.
 // Consistency: none; the word's reads and changes have their own. Wake-ups without a change are possible.
 // Thread safety: every call on any thread of any rank.
 #pragma once
@@ -24,7 +28,7 @@ class Watch {
   explicit Watch(std::uint64_t offset);
 
   [[nodiscard]] std::uint32_t prepare() const;
-  /// Returns when somebody notified since prepare() returned epoch; perhaps on another rank.
+  /// Returns after a notify() that came since prepare() returned epoch; perhaps on another rank.
   void wait(std::uint32_t epoch) const;
   void notify_one() const { notify(/*all=*/false); }
   void notify_all() const { notify(/*all=*/true); }

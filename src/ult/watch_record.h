@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocol of a watch list, pure (sync_record_step.h): threads wait for words to change that lie anywhere, and who changes a word tells the list.
-// docs/design/sched.md, "Watch list", has the table. A list serves many words; which one a thread waits for is its *key*, exact within the list.
+// The protocol of a watch list, pure (sync_record_step.h): threads wait for words anywhere to change, and a
+// thread that changes a word notifies the list. docs/design/sched.md, "Watch list", has the table. A list
+// serves many words; the *key* says which one a thread waits for, exactly within the list.
 //
 //   word   newest waiter 32 (link) | epoch 28 | prepared 1 | all 1 | older 1 | serving 1
 //   fifo   the oldest waiter, linked to younger ones; only the server touches it
 //   waiter's next   link 32, and above it its key
 //
-// A waiter prepares, looks at its word, and waits only if nobody notified meanwhile (the epoch tells). So who changes a word, and then finds the list neither
-// prepared for nor waited on, has nothing to do: one load.
+// A waiter prepares, looks at its word, and waits only if the epoch is unchanged, so that no notification
+// came meanwhile. So a thread that changes a word, and then finds the list neither prepared for nor waited
+// on, has nothing to do: one load.
 //
-// Thread safety: pure. Invariants: fifo non-empty ⇒ older or serving; a notification that finds a waiter wakes it, or leaves that to the server (`all`),
-// before the list is quiet again. An epoch returns after 2^28 notifications: no thread is between its two steps for so long.
+// Thread safety: pure. Invariants: fifo non-empty ⇒ older or serving; a notification that finds a waiter
+// wakes it, or leaves that to the server (`all`), before the list is quiet again. An epoch returns after 2^28
+// notifications: no thread is between its two steps for so long.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +27,9 @@ namespace kasane::ult {
 struct WatchWord {
   SlotId newest = kNoSlot;
   std::uint32_t epoch = 0;
-  bool prepared = false;   ///< somebody may be about to wait, with this epoch
-  bool all = false;        ///< somebody notified while another served: wake everybody
-  bool older = false;      ///< fifo is not empty (kept while nobody serves)
+  bool prepared = false;   ///< a thread may be about to wait, with this epoch
+  bool all = false;        ///< a notification came while another was served: wake all
+  bool older = false;      ///< fifo is not empty (kept while there is no server)
   bool serving = false;
 
   static constexpr std::uint32_t kEpochs = (1u << 28) - 1;
@@ -44,19 +47,19 @@ enum class WatchEvent : std::uint32_t {
   prepare,   ///< self may wait
   wait,      ///< self waits; epoch: of its preparation
   notify,
-  serve,     ///< the server has woken whom it had to; fifo has somebody
+  serve,     ///< the server has woken the waiters it had to; fifo is not empty
   serve_empty,
 };
 
 enum class WatchAction : std::uint32_t {
   prepared,
   wait,      ///< self is the newest waiter; its link and key were written first
-  changed,   ///< somebody notified since: look again
-  nobody,    ///< nobody waits, nor is about to: nothing to do
+  changed,   ///< a notification came since: look again
+  no_waiter,  ///< no thread waits, nor is about to: nothing to do
   told,      ///< those about to wait will look again
-  added,     ///< the server will wake everybody
+  added,     ///< the server will wake all
   begin,     ///< self is the server, and has taken the list of the word
-  drain,     ///< the server has taken the list of the word again: wake everybody
+  drain,     ///< the server has taken the list of the word again: wake all
   end,       ///< self is the server no more
 };
 
@@ -78,7 +81,7 @@ struct WatchStep {
       return {n, Action::wait};
     case WatchEvent::notify: {
       const bool waited_for = w.newest != kNoSlot || w.older;
-      if (!waited_for && !w.serving && !w.prepared) return {w, Action::nobody};
+      if (!waited_for && !w.serving && !w.prepared) return {w, Action::no_waiter};
       n.epoch = (w.epoch + 1) & WatchWord::kEpochs;
       n.prepared = false;
       if (w.serving) {
@@ -104,7 +107,7 @@ struct WatchStep {
   return {n, Action::end};
 }
 
-/// Says that somebody is about to wait. The outcome is the epoch.
+/// Notes that a thread is about to wait. The outcome is the epoch.
 class WatchPrepare {
  public:
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
@@ -160,7 +163,8 @@ class WatchWait {
   Phase phase_ = Phase::start;
 };
 
-/// Wakes the oldest, or all, who wait for `key`, or leaves it to who serves already. Outcome nobody, told, added or end.
+/// Wakes the oldest, or all, that wait for `key`, or leaves it to the present server. Outcome no_waiter, told,
+/// added or end.
 class WatchNotify {
  public:
   constexpr WatchNotify() noexcept = default;
@@ -188,7 +192,7 @@ class WatchNotify {
         seen_ = result;
         return serve();
     }
-    return SyncStep::done(WatchAction::nobody);
+    return SyncStep::done(WatchAction::no_waiter);
   }
 
  private:
@@ -205,7 +209,7 @@ class WatchNotify {
   constexpr SyncStep notify(Word seen) noexcept {
     seen_ = seen;
     const WatchStep s = notifying_step();
-    if (s.action == WatchAction::nobody) return SyncStep::done(s.action);
+    if (s.action == WatchAction::no_waiter) return SyncStep::done(s.action);
     return go(Phase::notified, SyncStep::compare_swap(seen_, s.next.pack()));
   }
   constexpr SyncStep filter(WaiterFilter::Select select) noexcept {
@@ -222,7 +226,7 @@ class WatchNotify {
   constexpr SyncStep serve() noexcept {
     const WatchStep s = serving_step();
     if (s.action == WatchAction::end && fifo_ != stored_) {
-      stored_ = fifo_;   // before the word says that nobody serves: the next server reads it
+      stored_ = fifo_;   // before the word says that there is no server: the next server reads it
       return go(Phase::fifo_written, SyncStep::store(SyncField::fifo, link_to(fifo_)));
     }
     return go(Phase::served, SyncStep::compare_swap(seen_, s.next.pack()));

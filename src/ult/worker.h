@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One worker: what an OS thread that runs user-level threads has at hand, and the one way to find it.
+// One worker: the state of an OS thread that runs user-level threads, and the one way to find it.
 //
-// Thread safety: a Worker's fields belong to its OS thread, except the deque's thief side. self is also read by signal
-// handlers on that OS thread.
+// Thread safety: a Worker's fields belong to its OS thread, except the thief's side of the deque. Signal
+// handlers on that OS thread read self, too.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ struct AfterSwitch {
   void* context;
 };
 
-/// A thread that waits for something that this rank itself will see (Pool::wait_here). It lies on that thread's stack, which stays here meanwhile.
+/// A thread that waits for something that this rank itself will see (Pool::wait_here). It lies on that
+/// thread's stack, which stays here meanwhile.
 struct WorkerWait {
   SlotId slot = kNoSlot;
   bool (*ready)(const void*);
@@ -34,7 +35,8 @@ struct WorkerWait {
   WorkerWait* next = nullptr;
 };
 
-/// Stands for a thread whose control block is another rank's, as far as switching goes: id, sp (until it is written there) and flags.
+/// Stands for a thread whose control block is another rank's, as far as switching goes: id, sp (until it is
+/// written there) and flags.
 struct StandIn : SlotControl {
   explicit StandIn(SlotId slot) noexcept : SlotControl{} { stand_for(slot); }
   void stand_for(SlotId slot) noexcept {
@@ -50,20 +52,24 @@ struct alignas(128) Worker {
   PoolCore* core;
   SlotControl* control = &idle;       ///< of the running thread, or a stand-in; never null
   std::uint32_t index;
-  std::uint32_t runtime_depth = 0;    ///< runtime sections that the running thread is in (ult/runtime_section.h)
+  /// number of nested runtime sections of the running thread (ult/runtime_section.h)
+  std::uint32_t runtime_depth = 0;
   ExceptionState* exceptions = nullptr;
   RunQueue queue;
   Counters* counters;
   const Controls controls;            ///< as the core's: one look less at each fork
-  const Word exited_here{JoinRecord{JoinKind::exited, controls.own_rank()}.pack()};   ///< the join record of a thread that exited on this rank
+  /// the join record of a thread that exited on this rank
+  const Word exited_here{JoinRecord{JoinKind::exited, controls.own_rank()}.pack()};
   SlotCache cache;
   StackCache stacks;
 
   AfterSwitch after{};
   WorkerWait* waits = nullptr;          ///< threads that wait here, the oldest first; no thief sees them
   SanitizerWorker sanitizer;
-  StandIn idle{kNoSlot};              ///< control while no thread runs; its sp is the worker's own stack while one does
-  StandIn elsewhere[2]{StandIn{kNoSlot}, StandIn{kNoSlot}};   ///< control while a thread born elsewhere runs; two, for one such that forks another
+  /// control while no thread runs; its sp is the worker's own stack while one does
+  StandIn idle{kNoSlot};
+  /// control while a thread born elsewhere runs; two, since such a thread may fork another one
+  StandIn elsewhere[2]{StandIn{kNoSlot}, StandIn{kNoSlot}};
   std::uint32_t random;               ///< state of pick()
 
   /// The running thread, or kNoSlot.
@@ -98,8 +104,9 @@ extern "C" {
 
 namespace kasane::ult {
 
-/// The calling OS thread's worker. Assembly, because a compiler may keep a thread_local's address, or what a function it can see
-/// returned, over a switch that continues in another OS thread (rule 13); a volatile asm it must run each time. Async-signal-safe.
+/// The calling OS thread's worker. In assembly: a compiler may keep a thread_local's address, or the result
+/// of a function that it can see, over a switch that continues in another OS thread (rule 13). It must run a
+/// volatile asm each time. Async-signal-safe.
 [[nodiscard]] inline Worker* current_worker() noexcept {
   Worker* worker;
   asm volatile(
@@ -111,7 +118,8 @@ namespace kasane::ult {
   return worker;
 }
 
-/// The same, for callers on a user-level thread; ends the program where none runs, a mistake from which no program recovers.
+/// The same, for callers on a user-level thread. Ends the program where none runs: no program recovers from
+/// that mistake.
 [[nodiscard]] Worker& worker_of_thread();
 
 }  // namespace kasane::ult

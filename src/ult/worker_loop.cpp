@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a worker finds its next thread and what it does for the one that left. All of it runs on the worker's own stack, except
-// push, suspend and leave_for_good.
+// How a worker finds its next thread and what it does for the one that left. All of it runs on the worker's
+// own stack, except push, suspend and leave_for_good.
 #include <exception>
 
 #include "base/clock.h"
@@ -13,7 +13,8 @@
 namespace kasane::ult {
 namespace {
 
-/// How long a worker looks before it sleeps: about what a wake-up costs (10 µs for the waker, 35 µs until it runs).
+/// How long a worker looks before it sleeps: about the cost of a wake-up (10 µs for the waker, 35 µs until
+/// the sleeper runs).
 constexpr std::uint64_t kSpinNs = 20'000;
 
 // Runs on the worker's own stack once nothing of the thread's is in use any more.
@@ -73,16 +74,17 @@ void PoolCore::suspend(Worker& worker, AfterSwitch after) {
 
 void PoolCore::leave_for_good(Worker& worker) {
   suspend(worker, {publish_exit, this});
-  __builtin_unreachable();  // nobody resumes a thread that has ended
+  __builtin_unreachable();  // a thread that has ended is never resumed
 }
 
 void PoolCore::leave_ended(Worker& worker, Word stack_end) {
   worker.idle.stack_end = stack_end;
-  // What follows is no thread any more: nothing of the control block is touched. Its registers go where nobody looks for them.
+  // From here on this is no thread: nothing of the control block is touched. Its registers are saved in a
+  // stand-in that is not read.
   worker.control = worker.stand_in(kNoSlot);
   worker.control->flags = 0;
   suspend(worker, {publish_ended, this});
-  __builtin_unreachable();  // nobody resumes it
+  __builtin_unreachable();  // never resumed
 }
 
 void PoolCore::save_exceptions(Worker& worker) {
@@ -223,7 +225,8 @@ SlotId PoolCore::find_work(Worker& worker, SlotId root) {
     if (const SlotId slot = take_waiting(worker, true); slot != kNoSlot) return slot;
   if (const SlotId slot = worker.queue.pop(controls); slot != kNoSlot) return slot;
   if (const SlotId slot = take_ready(worker); slot != kNoSlot) return slot;
-  // Nothing to run meanwhile: the oldest waits by itself, awake. So a worker with waiting threads never sleeps here.
+  // Nothing can run meanwhile: the oldest waiting thread goes on and polls. So a worker with waiting threads
+  // never sleeps here.
   if (worker.waits != nullptr) [[unlikely]] return take_waiting(worker, false);
   return search(worker, root);
 }
@@ -239,8 +242,8 @@ SlotId PoolCore::take_waiting(Worker& worker, bool only_ready) {
   return kNoSlot;
 }
 
-// Takes the whole list, newest first: the oldest runs now, the others go to the queue, so that the next oldest is popped next and
-// thieves find the rest.
+// Takes the whole list, newest first. The oldest runs now. The others go to the queue, so that the next
+// oldest is popped next and thieves find the rest.
 SlotId PoolCore::take_ready(Worker& worker) {
   // relaxed: a hint; take_all is the acquire.
   if (atomic(controls.own_word(Layout::ready_head())).load(std::memory_order_relaxed) == 0) return kNoSlot;
@@ -255,7 +258,8 @@ SlotId PoolCore::take_ready(Worker& worker) {
   return slot;
 }
 
-// A thread that moved here by itself: brought before it goes into the queue, since whoever steals it from there asks us for what it wrote.
+// A thread that moved here without a theft is taken over before it goes into the queue: a thief that steals
+// it from there asks this rank for what the thread wrote.
 void PoolCore::take_over(SlotId slot) {
   if (config.ranks == 1) return;
   const Rank last{static_cast<std::uint32_t>(controls.get(slot, offsetof(SlotControl, rank)))};
