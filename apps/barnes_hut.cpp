@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies under gravity by Barnes and Hut's tree: an octree of nodes made with new, by threads of all ranks, and walked by threads of all ranks through plain
-// pointers.
+// Bodies under gravity by Barnes and Hut's tree: an octree of nodes made with new, by threads of all ranks,
+// and walked by threads of all ranks through plain pointers.
 #include <cmath>
 #include <cstdint>
 #include <cstring>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conjugate gradients with a random sparse matrix: in every iteration each rank reads what it needs of a vector that all write, and all agree on sums.
+// Conjugate gradients with a random sparse matrix: in every iteration each rank reads what it needs of a
+// vector that all write, and all agree on sums.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -19,7 +20,7 @@
 
 namespace {
 
-/// Memory that belongs to whoever touches it first, exactly.
+/// Memory that belongs to the rank that touches it first, exactly.
 template <class T>
 kasane::unique_array<T> touched_first(std::size_t n) {
   return kasane::make_array<T>(n, kasane::placement::first_touch.in_pages(kasane::page_small));

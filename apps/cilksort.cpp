@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sorts random 64-bit keys, or the lines of a file, which lie in global memory, with a fork–join merge sort whose threads move between ranks.
+// Sorts random 64-bit keys, or the lines of a file, which lie in global memory, with a fork–join merge sort
+// whose threads move between ranks.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -75,7 +76,8 @@ class Rivals {
   apps::PrivateArray<T> a_, b_;
 };
 
-/// Fills, sorts and checks a[0, n), `repeat` times. fill(a) makes the unsorted elements anew, and ends about so many threads.
+/// Fills, sorts and checks a[0, n), `repeat` times. fill(a) makes the unsorted elements anew, and ends about
+/// so many threads.
 template <class T, class Fill>
 void sort_and_check(apps::Report& report, const apps::Common& common, const Arguments& arguments, T* a, std::size_t n, std::size_t threads_of_fill, Fill fill) {
   const auto tmp = kasane::make_array<T>(n, arguments.where());

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heat in a plate whose rim is kept at zero: Jacobi's explicit steps on a grid of rows × columns inner points.
+// Heat in a plate whose rim is kept at zero: Jacobi's explicit steps on a grid of rows × columns inner
+// points.
 //
-// Rows lie one after the other without padding, so hardly any begins at a page's or a block's beginning: where one thread's rows end and another's begin,
-// both write the same block.
+// Rows lie one after the other without padding, so few begin where a page or a block begins: where one
+// thread's rows end and another's begin, both write the same block.
 //
-// The sine modes of the grid decay by a factor a step that is known exactly, which makes every result checkable without another run.
+// The sine modes of the grid decay by a known factor a step, which makes every result checkable without
+// another run.
 // Thread safety: a call of step_rows writes its rows of `to` only.
 #pragma once
 
@@ -17,7 +19,8 @@ namespace apps {
 struct Grid {
   std::size_t rows, columns;   ///< inner points
 
-  static constexpr double kShare = 0.2;   ///< of the difference to each neighbour that a step evens out; stable below 0.25
+  /// of the difference to each neighbour that a step evens out; stable below 0.25
+  static constexpr double kShare = 0.2;
   /// Half waves of the mode along each side.
   static constexpr double kWavesDown = 3, kWavesAcross = 5;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heat in a plate, step by step: neighbours exchange rows, and where their rows meet they write the same memory blocks.
+// Heat in a plate, step by step: neighbours exchange rows, and where their rows meet they write the same
+// memory blocks.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -18,7 +19,8 @@
 
 namespace {
 
-/// What a member of a team does: sets its rows in both plates (and so owns them), or steps them from one plate to the other and back.
+/// What a member of a team does: sets its rows in both plates (and so owns them), or steps them from one
+/// plate to the other and back.
 struct SetRows {
   apps::Grid grid;
   double *a, *b;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense matrix multiplication by recursion on quadrants: much reuse, coarse threads, memory that all ranks read.
+// Dense matrix multiplication by recursion on quadrants: much reuse, coarse threads, memory that all ranks
+// read.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -58,7 +59,8 @@ int run(int argc, char** argv) {
   fill(a, tiling, [seed](std::size_t i, std::size_t j) { return apps::small_at(2 * seed, i, j); });
   fill(b, tiling, [seed](std::size_t i, std::size_t j) { return apps::small_at(2 * seed + 1, i, j); });
 
-  const std::size_t above = tiling.levels - std::min<std::size_t>(tiling.levels, leaf);   // levels that fork: 3 threads of 4 quadrants, twice a level
+  // levels that fork: 3 threads of 4 quadrants, twice a level
+  const std::size_t above = tiling.levels - std::min<std::size_t>(tiling.levels, leaf);
   std::uint64_t threads = 0;
   for (std::size_t i = 0; i < above; ++i) threads = threads * 8 + 3;
   {

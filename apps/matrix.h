@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Square matrices in tiles that lie in Z-order, and their product by recursion on quadrants (Frigo, Leiserson, Prokop, Ramachandran: Cache-Oblivious
-// Algorithms, 1999).
+// Square matrices in tiles that lie in Z-order, and their product by recursion on quadrants (Frigo,
+// Leiserson, Prokop, Ramachandran: Cache-Oblivious Algorithms, 1999).
 //
-//   a matrix of 4 × 4 tiles:    0  1 │ 4  5      a quadrant is one contiguous quarter of the array, and so on down to a tile. Where each rank owns
-//                               2  3 │ 6  7      a consecutive part of the array, it owns quadrants; and no two tiles share more than the
-//                              ──────┼──────     bytes around their seam.
-//                               8  9 │12 13
+//   a matrix of 4 × 4 tiles:    0  1 │ 4  5      a quadrant is one contiguous quarter of the array, and so
+//                               2  3 │ 6  7      on down to a tile. Where each rank owns a consecutive part
+//                              ──────┼──────     of the array, it owns quadrants; and no two tiles share
+//                               8  9 │12 13      more than the bytes around their seam.
 //                              10 11 │14 15
 //
 // Thread safety: multiply_add writes c only.
@@ -18,12 +18,14 @@
 
 namespace apps {
 
-/// How a matrix of n × n numbers is cut: 2^levels × 2^levels tiles of tile × tile, the least that hold it. What lies outside of n × n is zero.
+/// How a matrix of n × n numbers is cut: 2^levels × 2^levels tiles of tile × tile, the least that hold it.
+/// What lies outside of n × n is zero.
 struct Tiling {
   std::size_t n, tile, levels = 0;
 
   explicit Tiling(std::size_t size) : n(size), tile(size) {
-    constexpr std::size_t kMost = 64, kStep = 8;   // three tiles fit in a second-level cache; rows are whole vectors
+    // three tiles fit in a second-level cache; rows are whole vectors
+    constexpr std::size_t kMost = 64, kStep = 8;
     for (; tile > kMost; ++levels) tile = (tile + 1) / 2;
     tile = (tile + kStep - 1) / kStep * kStep;
   }
@@ -70,8 +72,9 @@ inline void multiply_tile(double* c, const double* a, const double* b, std::size
   }
 }
 
-/// c += a b, squares of 2^levels × 2^levels tiles; threads for the quadrants of squares of more than 2^serial_levels. The four are independent; in each one
-/// product follows the other, so that the sums have the same order whoever runs.
+/// c += a b, squares of 2^levels × 2^levels tiles; threads for the quadrants of squares of more than
+/// 2^serial_levels. The four quadrants are independent. In each, one product follows the other, so that the
+/// sums have the same order on all threads.
 template <class Pattern>
 void multiply_add(double* c, const double* a, const double* b, std::size_t tile, std::size_t levels, std::size_t serial_levels) {
   const std::size_t elements = tile * tile << 2 * levels, q = elements / 4;

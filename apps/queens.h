@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the placements of N queens that do not attack each other: three bit masks a row, a thread for every candidate of the first rows.
+// Counts the placements of N queens that do not attack each other: three bit masks a row, a thread for every
+// candidate of the first rows.
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A 9-point stencil, plain and with temporal blocking, after the out-of-core experiments with ComEx-PM (Global Arrays'
-// communication layer, swapping to SSD), whose figure 6 shows Flop/s against N for one step and for ten steps a block.
+// A 9-point stencil, plain and with temporal blocking, after the out-of-core experiments with ComEx-PM
+// (Global Arrays' communication layer, swapping to SSD), whose figure 6 shows Flop/s against N for one step
+// and for ten steps a block.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -157,7 +158,8 @@ int run(int argc, char** argv) {
   const auto halos = together == 1 ? nullptr : kasane::make_array<double>(apps::Plate::Halo::size(plate, together) * plate.pitch() * kasane::ranks() * kasane::workers(), where);
   const Grids grids{a.get(), b.get(), halos.get()};
   const Advance all{plate, grids, steps, together};
-  // To and fro over more than fits, what came first is best let go first: a pass begins with what the last one brought in.
+  // Where more than fits is passed over in both directions, what came first is best evicted first: a pass
+  // begins with what the last one brought in.
   for (double* const grid : {grids.a, grids.b}) {
     if (grid != nullptr) kasane::advise(grid, plate.points(), kasane::usage::once);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unbalanced Tree Search: a thread for every node of a tree whose subtrees differ wildly in size. Measures work stealing.
+// Unbalanced Tree Search: a thread for every node of a tree whose subtrees differ wildly in size. Measures
+// work stealing.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -25,7 +26,8 @@ const apps::PublishedTree* published(const apps::TreeShape& shape) {
   return found != apps::kPublishedTrees.end() ? found : nullptr;
 }
 
-/// The tree that the command line asks for, by name or by its parameters. Empty and an exit status: it asks for none.
+/// The tree that the command line asks for, by name or by its parameters. Empty and an exit status: it asks
+/// for none.
 std::optional<apps::TreeShape> shape_from(apps::CommandLine& line, int argc, char** argv, int& status) {
   std::string name, family = "geometric";
   std::vector<std::string> names;

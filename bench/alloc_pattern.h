@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `kasane bench alloc` does to any allocator. The pattern of ACP's data library: 100 allocations of random size 1 … 32768, then frees in random order; again
-// and again. The mixed workload: several threads allocate, then each frees what another one allocated.
+// What `kasane bench alloc` does to any allocator. The pattern of ACP's data library: 100 allocations of
+// random size 1 … 32768, then frees in random order; again and again. The mixed workload: several threads
+// allocate, then each frees what another one allocated.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +30,8 @@ struct PatternTimes {
   double allocate_ns, free_ns;   ///< an operation, the median of all rounds
 };
 
-/// Each allocation is written to at its first byte, and must not be given out twice: throws what `wrong` throws.
+/// Each allocation is written to at its first byte, and must not be given out twice: throws what `wrong`
+/// throws.
 template <class Allocate, class Free, class Wrong>
 PatternTimes run_pattern(unsigned rounds, const Allocate& allocate, const Free& free, const Wrong& wrong) {
   std::mt19937_64 random(1);
@@ -54,10 +56,10 @@ PatternTimes run_pattern(unsigned rounds, const Allocate& allocate, const Free& 
   return {median(std::move(allocating)), median(std::move(freeing))};
 }
 
-/// One thread's part of the mixed workload, `threads` of them at once; exchange(n pointers) lets nobody go on before all have come, and returns those of the
-/// next thread in their place. Its time does not count: what is measured is allocating and freeing while others do so too, not how fast threads find together
-/// or hand pointers on.
-/// allocate(bytes, a random number). Returns ns an operation, the median of the rounds.
+/// One thread's part of the mixed workload, `threads` of them at once. exchange(n pointers) returns when all
+/// threads have called it, with those of the next thread in place of the own ones. Its time does not count:
+/// what is measured is allocating and freeing while others do so, not how fast threads meet or hand pointers
+/// on. allocate(bytes, a random number). Returns ns an operation, the median of the rounds.
 template <class Allocate, class Free, class Exchange>
 double run_mixed(unsigned rounds, std::size_t thread, const Allocate& allocate, const Free& free, const Exchange& exchange) {
   std::mt19937_64 random(thread);
@@ -78,7 +80,8 @@ double run_mixed(unsigned rounds, std::size_t thread, const Allocate& allocate, 
   return median(std::move(times));
 }
 
-/// Passes pointers on from thread to thread, through `slots` of kMixedAllocations for each. arrive(): a barrier of them all.
+/// Passes pointers on from thread to thread, through `slots` of kMixedAllocations for each. arrive(): a
+/// barrier of them all.
 template <class Arrive>
 void hand_on(std::vector<void*>& slots, std::size_t thread, std::vector<void*>& mine, const Arrive& arrive) {
   const auto part = [&](std::size_t t) { return slots.begin() + static_cast<std::ptrdiff_t>(t * kMixedAllocations % slots.size()); };

@@ -46,7 +46,8 @@ void pattern(const std::string& suffix, unsigned rounds, std::uint32_t rank) {
   print("free-" + suffix, static_cast<double>(after.free - before.free) / operations, "trips");
 }
 
-/// So many objects of one size at another rank that what a worker keeps of them does not matter: groups of 64 come and go.
+/// So many objects of one size at another rank that what a worker keeps of them does not matter: groups of 64
+/// come and go.
 void flood(unsigned rounds, std::uint32_t rank) {
   constexpr std::size_t kObjects = 8192;
   std::vector<double> allocating, freeing;

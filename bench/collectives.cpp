@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane-bench-collectives: latency of collectives between ranks of one host, by messages (kasane-shm-messages) and through
-// the collectives' region (kasane-shm), as jobs of a program on kasane::comm (collectives_player.cpp), beside Open MPI and
-// MPICH where their programs (bench/peers/collectives_mpi.cpp) were built.
+// kasane-bench-collectives: latency of collectives between ranks of one host, by messages
+// (kasane-shm-messages) and through the collectives' region (kasane-shm), as jobs of a program on
+// kasane::comm (collectives_player.cpp), beside Open MPI and MPICH where their programs
+// (bench/peers/collectives_mpi.cpp) were built.
 //
-// Claim: at every size no collective takes longer than that of the better MPI. Reports microseconds per call, the median of repetitions; the systems take turns within one run. Every system
-// checks what it computed.
+// Claim: at every size no collective takes longer than that of the better MPI. Reports microseconds per call,
+// the median of repetitions; the systems take turns within one run. Every system checks what it computed.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kasane-bench-collectives measures, for ours and for the peers' programs alike. C++17 and no other header, since the peers are built by their own compilers' wrappers.
+// What kasane-bench-collectives measures, for ours and for the peers' programs alike. C++17 and no other
+// header, since the peers are built by their own compilers' wrappers.
 #pragma once
 
 #include <cstddef>

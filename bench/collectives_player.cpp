@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kasane's player of kasane bench collectives: the same cases and loop as peers/collectives_mpi.cpp, on kasane::comm as a user
-// of the installed package writes it. Rank 0 prints "case bytes µs".
-//   kasane run -n N -- player-collectives region|messages     region: by the collectives' region, which the ranks of a host map
+// Kasane's player of kasane bench collectives: the same cases and loop as peers/collectives_mpi.cpp, on
+// kasane::comm as a user of the installed package writes it. Rank 0 prints "case bytes µs".
+//   kasane run -n N -- player-collectives region|messages
+//                                      region: by the collectives' region, which the ranks of a host map
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of a suite of `kasane bench`. All suites have these flags, with these meanings, and some of their own:
+// The command line of a suite of `kasane bench`. All suites have these flags, with these meanings, and some
+// of their own:
 //
-//   --only NAME,…      what is measured: of each kind of names (cases, systems …) those that are given, or all where none is
+//   --only NAME,…      what is measured: of each kind of names (cases, systems …) those that are given, or
+//                      all where none is
 //   --list             say which names there are, and end
 //   --repetitions N    of which the median counts (suites that measure time)
 //   --quick            less of everything: seconds
@@ -31,7 +33,8 @@ class CommandLine {
   /// suite: one of kSuites (suites.h); quick: what --quick does.
   CommandLine(const std::string& suite, const std::string& quick);
 
-  /// Names of a kind, for --only and --list. A name belongs to one kind. shown: what --list says of them, if not just the names.
+  /// Names of a kind, for --only and --list. A name belongs to one kind. shown: what --list says of them, if
+  /// not just the names.
   void names(const std::string& kind, std::vector<std::string> names, const std::string& shown = {});
   /// Adds --repetitions: so many where it is not given, and with --quick.
   void repetitions(unsigned usual, unsigned quick);
@@ -40,7 +43,8 @@ class CommandLine {
   /// For the suite's own flags.
   apps::Options& own() { return options_; }
 
-  /// Empty: go on. Else the exit status: what was asked for was printed, or 2 and an error was explained on standard error.
+  /// Empty: go on. Else the exit status: what was asked for was printed, or 2 and an error was explained on
+  /// standard error.
   [[nodiscard]] std::optional<int> parse(int argc, char** argv);
 
   [[nodiscard]] bool quick() const noexcept { return quick_; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane bench core: what the core operations cost, each beside its peers or its physical limit in the same run (docs/performance.md).
+// kasane bench core: what the core operations cost, each beside its peers or its physical limit in the same
+// run (docs/performance.md).
 #include <cstdio>
 #include <string>
 #include <vector>

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane bench gas: what direct access to global memory costs beside the same operation of comm alone, and what it costs to bring a page here (figures 5.7 and 5.8 of W. Endo's thesis).
+// kasane bench gas: what direct access to global memory costs beside the same operation of comm alone, and
+// what it costs to bring a page here (figures 5.7 and 5.8 of W. Endo's thesis). A measurement of an inner
+// layer: its limit stands beside it, no other system.
 //
-// Claims: over UCX a get of 8 bytes whose page is known costs at most 1.2 times comm's read, one that is not known at most 3 times; over shared memory at most comm's read and
-// 10 ns. own of a page of 4 KiB with one other sharer costs at most 4 round trips of a message. Each case says how many one-sided trips it takes (where peers are mapped: none).
+// Claims: over UCX a get of 8 bytes whose page is known costs at most 1.2 times comm's read, one that is not
+// known at most 3 times; over shared memory at most comm's read and 10 ns. own of a page of 4 KiB with one
+// other sharer costs at most 4 round trips of a message. Each case says how many one-sided trips it takes
+// (where peers are mapped: none).
 //
-// Each system runs several times, in turn with the others; within a run the cases take turns, too. Reported are medians over all, and ratios to comm-read and am-round-trip of the
-// same system, or to a message to a rank that computes (sent just before, in the same time of computing). The player checks what it read.
+// Each system runs several times, in turn with the others; within a run the cases take turns, too. Reported
+// are medians over all, and ratios to comm-read and am-round-trip of the same system, or to a message to a
+// rank that computes (sent just before, in the same time of computing). The player checks what it read.
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -45,8 +50,8 @@ double at(std::vector<double> v, double part) {
   return v[std::min(v.size() - 1, static_cast<std::size_t>(part * static_cast<double>(v.size())))];
 }
 
-/// Of the values to those beside them: where each was taken right after one of these the median of their ratios, which a load that comes and goes does not move; else the ratio of the
-/// medians.
+/// The ratio of `values` to `beside`. Where each value was taken right after one of `beside`: the median of
+/// their ratios, which a passing load does not move. Else the ratio of the medians.
 double ratio(const std::vector<double>& values, const std::vector<double>& beside) {
   if (values.size() != beside.size()) return median(beside) != 0 ? median(values) / median(beside) : 0;
   std::vector<double> each;

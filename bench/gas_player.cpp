@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run of `kasane bench gas` in one job of three ranks, all of which run main: rank 0 measures; rank 1 owns what it asks for; rank 2 shares. Prints a line
-// "case microseconds trips" for each case of each repetition.
+// One run of `kasane bench gas` in one job of three ranks, all of which run main: rank 0 measures; rank 1
+// owns what it asks for; rank 2 shares. Prints a line "case microseconds trips" for each case of each
+// repetition.
 //   kasane run -n 3 --main all -- kasane-gas-player REPETITIONS CALLS
 //
-// The others do what rank 0 tells them by messages, which their service threads take: their mains sleep, or compute without calling Kasane.
+// The others do what rank 0 tells them by messages, which their service threads take: their mains sleep, or
+// compute without calling Kasane.
 #include <unistd.h>
 
 #include <atomic>
@@ -138,7 +140,8 @@ class Bench {
     KASANE_CHECK_OP(word, ==, kValue);
   }
 
-  /// Rank 1 has the page, rank 2 knows where it is; this rank brings it. measure: null, or what else is measured while rank 1 computes.
+  /// Rank 1 has the page, rank 2 knows where it is; this rank brings it. measure: null, or what else is
+  /// measured while rank 1 computes.
   void own(const char* name, std::uint64_t* page, const std::function<void()>& measure = {}) {
     tell(Rank{1}, Command::own, reinterpret_cast<std::uint64_t>(page));
     tell(Rank{2}, Command::put, reinterpret_cast<std::uint64_t>(page));
@@ -171,7 +174,8 @@ class Bench {
   }
   [[nodiscard]] unsigned misses() const noexcept { return calls_ < 200 ? calls_ : 200; }
 
-  /// Pages at rank 1, whose entries it keeps, too: then all that is asked for is asked of one rank, as in what it is compared with. Of get-miss-third rank 2 keeps them, and sleeps.
+  /// Pages at rank 1, whose entries it keeps, too: then all requests go to one rank, as in what it is
+  /// compared with. Of get-miss-third rank 2 keeps them, and sleeps.
   void find_pages() {
     const std::size_t fresh = static_cast<std::size_t>(repetitions_) * misses(), pages = kRanks * (fresh + 4);
     auto* const memory = static_cast<std::byte*>(kasane::allocate(pages * mem::kPageBytes, mem::kPageBytes, placement::on(1)));
@@ -188,7 +192,8 @@ class Bench {
         moving_ = word;
       } else {
         fresh_[near ? 0 : 1].push_back(global_ptr<std::uint64_t>(word));
-        // The memory is there, and mapped: a miss of the address is what is measured, not one of the kernel's.
+        // The memory is there, and mapped: a miss of the address is what is measured, not one of the
+        // kernel's.
         io_.write({Rank{1}, gas::kFrames, offset_of(at)}, &kZero, 8);
       }
     }
@@ -210,7 +215,7 @@ class Bench {
   global_ptr<std::uint64_t> cell_;
   std::uint64_t offset_ = 0;
   std::uint64_t *moving_ = nullptr, *small_ = nullptr;   ///< of pages of 64 and 4 KiB
-  std::vector<global_ptr<std::uint64_t>> fresh_[2];   ///< by who keeps the entry: rank 1, rank 2
+  std::vector<global_ptr<std::uint64_t>> fresh_[2];   ///< by the rank that keeps the entry: rank 1, rank 2
   std::size_t used_[2] = {0, 0};
 };
 

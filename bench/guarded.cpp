@@ -52,7 +52,7 @@ int run_guarded(const char* name, const std::function<int()>& body) {
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   ::alarm(0);
-  ::kill(-child, SIGKILL);   // whom it left
+  ::kill(-child, SIGKILL);   // processes that the child left behind
   if (g_asked != 0) return 128 + g_asked;
   if (WIFSIGNALED(status)) std::fprintf(stderr, "%s: ended by signal %d\n", name, WTERMSIG(status));
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

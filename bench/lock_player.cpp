@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs to change 64 bytes that two ranks share, under a mutex or as a synchronized_value, where each rank has changes of its own between two of these: to a word in each of PAGES pages of the
-// other one. The ranks take turns, so every change comes after one of the other rank.
+// What it costs to change 64 bytes that two ranks share, under a mutex or as a synchronized_value, where each
+// rank has changes of its own between two of these: to a word in each of PAGES pages of the other one. The
+// ranks take turns, so every change comes after one of the other rank.
 //   kasane run -n 2 --workers 1 -- player-lock mutex|value PAGES CHANGES
 // Prints one JSON object: the mean time from one change to the next in each of ten rounds, in µs.
 #include <kasane/kasane.hpp>

@@ -20,7 +20,8 @@ bool put(const std::string& file, const std::string& text) { return static_cast<
 std::vector<std::string> places() {
   std::vector<std::string> one, two;
   std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {   // "id:controllers:path"; version 2 has no controllers
+  // "id:controllers:path"; version 2 has no controllers
+  for (std::string line; std::getline(groups, line);) {
     const auto first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1) == "/" ? "" : line.substr(second + 1);
@@ -43,13 +44,15 @@ MemoryGroup::MemoryGroup(const std::string& name, std::uint64_t limit_bytes) {
   for (const std::string& place : places()) {
     const std::string path = place + "/" + name;
     std::error_code error;
-    put(place + "/cgroup.subtree_control", "+memory");   // version 2; where it is on already or may not be changed, the next lines tell
+    // version 2; if it is on already or may not be changed, the next lines find out
+    put(place + "/cgroup.subtree_control", "+memory");
     if (!fs::create_directory(path, error)) continue;
     const bool two = fs::exists(path + "/memory.max", error);
     const std::string limit = std::to_string(limit_bytes);
     const bool bounded = limit_bytes == kNoLimit || put(path + (two ? "/memory.max" : "/memory.limit_in_bytes"), limit);
     if (bounded && (two || fs::exists(path + "/memory.limit_in_bytes", error))) {
-      if (limit_bytes != kNoLimit) put(path + (two ? "/memory.swap.max" : "/memory.memsw.limit_in_bytes"), two ? "0" : limit);   // neither file: no swap
+      // neither file: no swap
+      if (limit_bytes != kNoLimit) put(path + (two ? "/memory.swap.max" : "/memory.memsw.limit_in_bytes"), two ? "0" : limit);
       path_ = path;
       return;
     }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A memory control group, of version 1 or 2: bounds what commands use, page cache and shared memory included, and says what they used at most.
+// A memory control group, of version 1 or 2: bounds what commands use, page cache and shared memory included,
+// and reports the most that they used.
 //
 //   MemoryGroup group("kasane-bench-x.123", 256 << 20);
 //   command_output(group.around("fio …"));
 //   group.peak();
 //
-// Made below this process's own group, else below the root. Where it may make none (no right to, no memory controller) it is not good(), and around() changes
-// nothing.
-// Swap is not given: what is above the limit must go where the program puts it.
-// Thread safety: none needed. Invariant: the group goes with the object, or, where that was killed, with remove_left_behind() of anybody who may.
+// Made below this process's own group, else below the root. Where it cannot be made (no right to, no memory
+// controller) it is not good(), and around() changes nothing. Swap is not allowed: what is above the limit
+// must go where the program puts it.
+// Thread safety: none needed. Invariant: the group goes with the object, or, if that process was killed, by
+// remove_left_behind() of any process that may.
 #pragma once
 
 #include <cstdint>

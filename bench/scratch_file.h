@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file without a name, for peers: however its process ends, nothing stays behind. (Where the file system must give it a name for a moment, a kill within
-// those microseconds leaves an empty file.)
+// A file without a name, for peers: however its process ends, nothing stays behind. (Where the file system
+// must give it a name for a moment, a kill within those microseconds leaves an empty file.)
 #pragma once
 
 #include <cstdint>

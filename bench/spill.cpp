@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane bench spill: how fast bytes travel between frames and the spill file, beside fio and mmap in the same directory, all in one memory control group that
-// holds a quarter of the data (where one can be made). Interleaved repetitions; median. Reads are verified.
+// kasane bench spill: how fast bytes travel between frames and the spill file, beside fio and mmap in the
+// same directory, all in one memory control group that holds a quarter of the data (where one can be made).
+// Interleaved repetitions; median. Reads are verified. A measurement of an inner layer, to be held against
+// the disk; `kasane bench tier` compares programs.
 //
 // Kasane's cases fill frames of a memory file as a rank does, and punch them when they are done with.
 #include <fcntl.h>
@@ -78,7 +80,8 @@ class Tier {
  public:
   explicit Tier(const Settings& settings) : settings_(settings), fd_(::memfd_create("frames", MFD_CLOEXEC)) {
     if (fd_ < 0 || ::ftruncate(fd_, static_cast<off_t>(settings.bytes)) != 0) fail_with("no memory file");
-    // Aligned as the file is, and advised: where the machine allows it for shared memory, 16 OS pages come and go as one.
+    // Aligned as the file is, and advised: where the machine allows it for shared memory, 16 OS pages come
+    // and go as one.
     const auto reserved = mem::reserve_space(settings.bytes + mem::kSpillStripeBytes);
     if (!reserved) throw std::runtime_error(reserved.error().message);
     const auto address = (reinterpret_cast<std::uintptr_t>(*reserved) + mem::kSpillStripeBytes - 1) / mem::kSpillStripeBytes * mem::kSpillStripeBytes;
@@ -129,7 +132,8 @@ class Tier {
         const auto queue = make_queue(way);
         Random random(t + 1);
         for (std::uint64_t i = 0; i < settings_.random_reads; ++i) {
-          // In pages of the thread's own: nobody else punches them. A page goes as a whole, else its other blocks would stay where frames are large.
+          // In pages of the thread's own: no other thread punches them. A page goes as a whole, else its
+          // other blocks would stay where frames are large.
           const std::uint64_t page = (random.below(settings_.bytes / mem::kPageBytes / threads) * threads + t) * mem::kPageBytes;
           const std::uint64_t at = page + random.below(mem::kPageBytes / kBlockBytes) * kBlockBytes;
           move(*queue, mem::SpillOp::read, at, kBlockBytes);
@@ -167,7 +171,8 @@ class Tier {
     queue.run(batch);
     finish(queue, batch);
   }
-  // A window of chunks moves over the data: frames are made at its front, by touching and stamping them or by reading them; looked at (if read) and punched at its back.
+  // A window of chunks moves over the data: frames are made at its front, by touching and stamping them or by
+  // reading them; looked at (if read) and punched at its back.
   void sweep(const Way& way, mem::SpillOp op) {
     const auto queue = make_queue(way);
     std::deque<Chunk> window;
@@ -183,7 +188,8 @@ class Tier {
       if (window.size() == ahead) retire();
       if (op == mem::SpillOp::write) mem::populate(base_ + at, kChunk), stamp(base_, at, kChunk);
       window.emplace_back(op, base_, at);
-      queue->issue(window.back().batch);   // sleeps where a chunk travels in so many parts that the slots do not last
+      // sleeps where a chunk is sent in so many parts that the slots do not last
+      queue->issue(window.back().batch);
     }
     while (!window.empty()) retire();
   }

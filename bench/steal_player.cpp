@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a steal between ranks costs: a thread with 4 KiB of live stack is stolen again and again, each time from the rank that has it, whose worker the child
-// keeps until then: it pauses GRAIN times (20), forks and joins a thread that does nothing, and so on. The time is the thieves' own (ns_steal): from the look
-// at the deque to the thread about to run: claim, release, stack, acquire.
+// What a steal between ranks costs: a thread with 4 KiB of live stack is stolen again and again, each time
+// from the rank that has it. The child keeps that rank's worker until then: it pauses GRAIN times (20), forks
+// and joins a thread that does nothing, and so on. The time is the thieves' own (ns_steal): from the look at
+// the deque to the thread about to run: claim, release, stack, acquire.
 //   kasane run -n 2 --workers 1 -- player-steal STEALS [GRAIN]
 // Prints one JSON object: the mean of each of ten rounds, in µs.
 #include <kasane/kasane.hpp>
@@ -56,7 +57,8 @@ int main(int argc, char** argv) {
     verified = kasane::run([steals, grain] { return round_of(steals, grain); }) && verified;
     const kasane::counters after = kasane::statistics();
     const auto stolen = static_cast<double>(after.steals_remote - before.steals_remote);
-    if (round > 0) us.push_back(static_cast<double>(after.ns_steal - before.ns_steal) / stolen / 1000);   // the first one warms up
+    // the first one warms up
+    if (round > 0) us.push_back(static_cast<double>(after.ns_steal - before.ns_steal) / stolen / 1000);
   }
   std::printf("{\"verified\": %s, \"us\": [", verified ? "true" : "false");
   for (std::size_t i = 0; i < us.size(); ++i) std::printf("%s%.3f", i == 0 ? "" : ", ", us[i]);

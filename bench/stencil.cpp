@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane bench stencil: Flop/s of the 9-point stencil against N, one step a pass and several (apps/stencil), in core or with a budget of DRAM.
-// Claim: with temporal blocking the rate does not fall where the grid leaves the caches, and falls less than without where it leaves DRAM. A run is k × `--passes`
-// steps; all cases of a size in turns, with a budget and in core; the application verifies each.
+// kasane bench stencil: Flop/s of the 9-point stencil against N, one step a pass and several (apps/stencil),
+// in core or with a budget of DRAM.
+// Claim: with temporal blocking the rate does not fall where the grid leaves the caches, and falls less than
+// without where it leaves DRAM. A run is k × `--passes` steps; all cases of a size in turns, with a budget
+// and in core; the application verifies each.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The suites of `kasane bench`, each a program kasane-bench-NAME. The kasane command lists them, and each says of itself what stands here.
+// The suites of `kasane bench`, each a program kasane-bench-NAME. The kasane command lists them, and each
+// says of itself what stands here.
 #pragma once
 
 namespace kasane::bench {

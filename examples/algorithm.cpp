@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parallel algorithms, as the standard library's: here to find how often each of some words was drawn, by sorting.
+// Parallel algorithms, as the standard library's: here to find how often each of some words was drawn, by
+// sorting.
 #include <cstdint>
 #include <cstdio>
 #include <kasane/algorithm.hpp>
@@ -13,7 +14,8 @@ int failures() {
   constexpr std::uint64_t kDraws = 300'000, kWords = 1000;
   Numbers place(kDraws), drawn(kDraws);
   kasane::fill(place, std::uint64_t{1});
-  kasane::exclusive_scan(place.begin(), place.end(), place.begin(), std::uint64_t{0});                                     // 0, 1, 2, …
+  // 0, 1, 2, …
+  kasane::exclusive_scan(place.begin(), place.end(), place.begin(), std::uint64_t{0});
   kasane::transform(place.begin(), place.end(), drawn.begin(), [](std::uint64_t i) { return (i * 2'654'435'761U >> 7) % kWords; });
   const auto sevens = kasane::count(drawn.begin(), drawn.end(), std::uint64_t{7});
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// new and the standard containers on threads: their memory is global, so a container that one rank fills another reads and changes.
+// new and the standard containers on threads: their memory is global, so one rank can read and change a
+// container that another one fills.
 #include <cstdio>
 #include <kasane/kasane.hpp>
 #include <map>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An exception that leaves a thread is thrown again where the thread is joined, also on another rank; and out of run().
+// An exception that leaves a thread is thrown again where the thread is joined, also on another rank; and out
+// of run().
 #include <cstdio>
 #include <kasane/kasane.hpp>
 #include <mutex>

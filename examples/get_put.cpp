@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// get and put go to the owner's copy at once, past the caches; release_all and acquire_all stand between them and loads and stores.
-// A view makes global memory fit for system calls.
+// get and put go to the owner's copy at once, past the caches; release_all and acquire_all stand between them
+// and loads and stores. A view makes global memory fit for system calls.
 #include <array>
 #include <cstdio>
 #include <kasane/kasane.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A histogram over all ranks by the direct view: workers count values in bins that lie anywhere, by atomics at the bins' owners, and gather the rows of a matrix
-// asynchronously while they compute.
+// A histogram over all ranks by the direct view: workers count values in bins that lie anywhere, by atomics
+// at the bins' owners, and gather the rows of a matrix asynchronously while they compute.
 #include <cstdint>
 #include <cstdio>
 #include <kasane/kasane.hpp>
@@ -26,9 +26,11 @@ int failures() {
   kasane::get(counts.data(), bin, kBins);
   std::int64_t sum = 0;
   for (const std::int64_t n : counts) sum += n;
-  int bad = sum != static_cast<std::int64_t>(kValues) || counts[1] == 0 || counts[2] != 0;   // 2 ends no square
+  // 2 ends no square
+  int bad = sum != static_cast<std::int64_t>(kValues) || counts[1] == 0 || counts[2] != 0;
 
-  // A matrix by rows at all ranks: a column is a patch of one element a row. The next one comes while this one is added up.
+  // A matrix by rows at all ranks: a column is a patch of one element a row. The next one comes while this
+  // one is added up.
   const auto matrix = kasane::make_array<double>(kRows * kColumns, kasane::placement::block);
   for (std::size_t i = 0; i < kRows * kColumns; ++i) matrix[i] = static_cast<double>(i % kColumns);
   kasane::release_all();   // stores, then direct access: a fence between

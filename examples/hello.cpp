@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads, pointers and new: the children write through pointers into their parent's stack, wherever they run.
+// Threads, pointers and new: the children write through pointers into their parent's stack, wherever they
+// run.
 #include <cstdio>
 #include <kasane/kasane.hpp>
 #include <memory>

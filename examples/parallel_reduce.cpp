@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// parallel_reduce: the parts are combined in order, so the operation need not be commutative; and the value may be any type.
+// parallel_reduce: the parts are combined in order, so the operation need not be commutative; and the value
+// may be any type.
 #include <cstdio>
 #include <kasane/kasane.hpp>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane::near: a step after a step over a large array, whose parts lie on different ranks. Each part's thread begins at its owner, so the parts stay where they
-// are and only results travel.
+// kasane::near: a step after a step over a large array, whose parts lie on different ranks. Each part's
+// thread begins at its owner, so the parts stay where they are and only results travel.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

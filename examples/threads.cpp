@@ -29,7 +29,8 @@ int failures() {
   for (auto& t : threads) t.join();
   for (std::size_t i = 0; i < steps.size(); ++i) bad += steps[i] != collatz(20'000 + i);
 
-  // The function and its arguments are built on the new thread's stack, or in global memory where they are huge (a stack has 64 KiB).
+  // The function and its arguments are built on the new thread's stack, or in global memory where they are
+  // huge (a stack has 64 KiB).
   using Huge = std::array<char, 100'000>;
   std::array<char, 1000> large{};
   const auto huge = std::make_unique<Huge>();

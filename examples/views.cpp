@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A view makes a range present at once, with all its transfers under way together, and without faults. What is only written needs not come at all.
+// A view makes a range present at once, with all its transfers outstanding together, and without faults. What
+// is only written is not fetched.
 #include <cstdio>
 #include <kasane/kasane.hpp>
 
@@ -26,7 +27,7 @@ int failures() {
   kasane::prefetch(b.get(), n);   // a hint, where a view is too much: no scope, no promise
   int bad = 0;
   for (std::size_t i = 1; i + 1 < n; ++i) bad += b[i] != static_cast<double>(i);
-  kasane::discard(a.get(), n);    // nobody needs what is in it any more
+  kasane::discard(a.get(), n);    // its contents are not needed any more
   return bad;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies that attract each other, and where a seed puts them: a sphere after Plummer (Aarseth, Hénon, Wielen: A Comparison of Numerical Methods for the
-// Study of Star Cluster Dynamics, 1974), in units where the gravitational constant, the total mass and the scale are 1.
+// Bodies that attract each other, and where a seed puts them: a sphere after Plummer (Aarseth, Hénon, Wielen:
+// A Comparison of Numerical Methods for the Study of Star Cluster Dynamics, 1974), in units where the
+// gravitational constant, the total mass and the scale are 1.
 #pragma once
 
 #include <cmath>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies through time: every step sorts them by their place, builds an octree of them, finds the field of each by a walk, and moves them (leapfrog: half a
-// kick, a drift, the new field, half a kick).
+// Bodies through time: every step sorts them by their place, builds an octree of them, finds the field of
+// each by a walk, and moves them (leapfrog: half a kick, a drift, the new field, half a kick).
 //
-// Thread safety: one step at a time; each is parallel inside. On a thread, unless the pattern is the serial one.
+// Thread safety: one step at a time; each is parallel inside. On a thread, unless the pattern is the serial
+// one.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +27,7 @@ struct Keyed {
   friend auto operator<=>(const Keyed&, const Keyed&) = default;
 };
 
-/// Arrays of n elements, where all who take part reach them.
+/// Arrays of n elements that all threads of the computation can reach.
 struct Bodies {
   std::size_t n;
   Body *bodies, *spare;
@@ -38,8 +39,10 @@ struct Bodies {
 template <class Pattern>
 class Simulation {
  public:
-  static constexpr std::size_t kSweep = 1024, kWalk = 128, kBuild = 1024;   ///< bodies that one thread moves, walks for, makes cells of
-  static constexpr double kTime = 1.0 / 128;                                ///< of a step; a body crosses the middle of the sphere in about 2
+  /// bodies that one thread moves, walks for, makes cells of
+  static constexpr std::size_t kSweep = 1024, kWalk = 128, kBuild = 1024;
+  /// of a step; a body crosses the middle of the sphere in about 2
+  static constexpr double kTime = 1.0 / 128;
 
   Simulation(Bodies bodies, double theta) noexcept : b_(bodies), theta_(theta) {}
 
@@ -125,7 +128,8 @@ class Simulation {
   double theta_;
 };
 
-/// How far the fields of `samples` bodies are from the sums over all others: the root of the mean square of the error over that of the acceleration.
+/// How far the fields of `samples` bodies are from the sums over all others: the root of the mean square of
+/// the error over that of the acceleration.
 [[nodiscard]] inline double error_of_sample(const Bodies& b, std::size_t samples) noexcept {
   double error = 0, size = 0;
   for (std::size_t s = 0; s < samples; ++s) {

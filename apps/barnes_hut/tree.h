@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// An octree of bodies, made of nodes and pointers by many threads, and the walk that finds the field at a place (Barnes, Hut: A Hierarchical O(N log N)
-// Force-Calculation Algorithm, 1986).
+// An octree of bodies, made of nodes and pointers by many threads, and the walk that finds the field at a
+// place (Barnes, Hut: A Hierarchical O(N log N) Force-Calculation Algorithm, 1986).
 //
-//   key of a position: the bits of x, y, z in turn (Morton's order), from the highest. Bodies in the order of their keys are grouped into cells already:
+//   key of a position: the bits of x, y, z in turn (Morton's order), from the highest. Bodies in the order of
+//   their keys are grouped into cells already:
 //
-//     bodies   b0 b1 b2 │ b3 │ b4 b5 b6 b7 b8 │ …        a cell at depth d is the run of bodies whose keys agree in the first 3 d bits;
-//     cell        └────────── parent ──────────┘         its children are found by bisection, and built at the same time
+//     bodies   b0 b1 b2 │ b3 │ b4 b5 b6 b7 b8 │ …   a cell at depth d is the run of bodies whose keys agree
+//     cell        └────────── parent ──────────┘    in the first 3 d bits; its children are found by
+//                                                   bisection, and built at the same time
 //
 // Thread safety: building reads bodies and allocates; walking reads.
-// Invariant: the tree depends on the bodies alone, not on who builds it; sums go over children in order. So all results have the same bits on any number of
-// ranks.
+// Invariant: the tree depends on the bodies alone, not on which threads build it; sums go over children in
+// order. So all results have the same bits on any number of ranks.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +56,8 @@ struct Cell {
   bool leaf = false;
 };
 
-/// The cell of [first, last), whose keys are keys[0 …): of the given depth and side. Threads for children of more than `grain` bodies.
+/// The cell of [first, last), whose keys are keys[0 …): of the given depth and side. Threads for children of
+/// more than `grain` bodies.
 template <class Pattern>
 std::unique_ptr<Cell> build_cell(const Body* first, const Body* last, const std::uint64_t* keys, unsigned depth, double side, std::size_t grain) {
   const auto n = static_cast<std::size_t>(last - first);
@@ -104,7 +107,8 @@ void clear_cell(std::unique_ptr<Cell> cell, std::size_t grain) {
   Pattern::invoke([&] { halves(0); }, [&] { halves(4); });
 }
 
-/// Adds the field at `at` of all of the cell's bodies but `self`. A cell counts as one mass where it is seen under an angle (side over distance) below theta.
+/// Adds the field at `at` of all of the cell's bodies but `self`. A cell counts as one mass where it is seen
+/// under an angle (side over distance) below theta.
 inline void walk(Field& field, const Cell& cell, const Body* self, Vector at, double theta) noexcept {
   const Vector way = cell.centre - at;
   const bool inside = self >= cell.first && self < cell.last;

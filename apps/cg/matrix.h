@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A random sparse matrix, symmetric and positive definite, of which any row can be made anywhere: no entry is sent to where its mirror image lies.
+// A random sparse matrix, symmetric and positive definite, of which any row can be made anywhere: no entry is
+// sent to where its mirror image lies.
 //
-// It is the sum of `matchings`: the m-th pairs row i with partner(m, i), its mirror image in a random order of the rows, and a hash of the pair decides
-// whether the two entries are there and how large they are; the diagonal outweighs its row. Then rows and columns are scaled by 1 to 10, which gives the
-// solver something to do. So columns are scattered over the whole width, as in the CG of the NAS Parallel Benchmarks (Bailey and others, 1991), and rows
-// differ in length.
+// It is the sum of `matchings`: the m-th pairs row i with partner(m, i), its mirror image in a random order
+// of the rows, and a hash of the pair decides whether the two entries are there and how large they are; the
+// diagonal outweighs its row. Then rows and columns are scaled by 1 to 10, which gives the solver something
+// to do. So columns are scattered over the whole width, as in the CG of the NAS Parallel Benchmarks (Bailey
+// and others, 1991), and rows differ in length.
 //
 // Thread safety: values; rows may be made by any thread.
 #pragma once
@@ -17,8 +19,8 @@
 
 namespace apps {
 
-/// A permutation of [0, n) that a seed names, and its inverse: four rounds after Feistel on the even number of bits that holds n, again until the result is
-/// below n.
+/// A permutation of [0, n) that a seed names, and its inverse: four rounds after Feistel on the even number
+/// of bits that holds n, again until the result is below n.
 class Shuffle {
  public:
   Shuffle(std::uint64_t seed, std::uint64_t n) noexcept : seed_(seed), n_(n) {
@@ -50,7 +52,8 @@ struct Recipe {
 
   /// By which row and column i are scaled.
   [[nodiscard]] double scale_of(std::uint64_t i) const noexcept { return 1 + static_cast<double>(random_at(seed, i) >> 11) * 0x9p-53; }
-  /// entry(column, value), not scaled, for all entries of a row but the diagonal, in no order; a column may come twice.
+  /// entry(column, value), not scaled, for all entries of a row but the diagonal, in no order; a column may
+  /// come twice.
   template <class F>
   void for_row(std::uint64_t row, F&& entry) const noexcept {
     for (std::uint64_t m = 0; m < matchings; ++m) {
@@ -71,7 +74,8 @@ struct Recipe {
   }
 };
 
-/// A matrix in compressed rows, the diagonal first in each: entries [start[i], start[i + 1]) of `column` and `value`.
+/// A matrix in compressed rows, the diagonal first in each: entries [start[i], start[i + 1]) of `column` and
+/// `value`.
 struct Rows {
   std::size_t n;
   std::uint64_t* start;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conjugate gradients by a team: each member has its rows and its part of all vectors, and reads what it needs of the others' directions.
+// Conjugate gradients by a team: each member has its rows and its part of all vectors, and reads what it
+// needs of the others' directions.
 //
-// Sums over vectors go by chunks of fixed size, whose sums every member adds up in the same order: so all have the same bits, for any number of members.
+// Sums over vectors go by chunks of fixed size, whose sums every member adds up in the same order: so all
+// have the same bits, for any number of members.
 //
-// Thread safety: one call a member. Invariant: who reads a partial sum or a direction is one barrier behind who wrote it, and one before it is written again.
+// Thread safety: one call a member. Invariant: a reader of a partial sum or a direction is one barrier behind
+// its writer, and one before it is written again.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +49,8 @@ class Solver {
     double rr = size;
     Solution found;
     while (found.iterations < most && rr > tolerance * tolerance * size) {
-      // The barrier of the sum before this stands between the new p and its use, that of this sum before the next p.
+      // The barrier of the sum before this one separates the new p from its use; the barrier of this sum
+      // separates it from the next p.
       const double pq = sum([&](std::size_t i) { return v_.p[i] * (v_.q[i] = a_.times(v_.p, i)); });
       const double alpha = rr / pq;
       const double before = rr;

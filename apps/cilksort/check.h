@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is an array sorted, and does it still hold what it held? The order-independent sum of the elements' hashes tells the latter.
+// Is an array sorted, and does it still hold what it held? The order-independent sum of the elements' hashes
+// tells the latter.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line of text as an element to sort: a pointer into the text, and its first bytes beside it so that most comparisons read no text.
-// Order: bytewise, a prefix before what it begins, as sort(1) in the C locale.
+// A line of text as an element to sort: a pointer into the text, and its first bytes beside it so that most
+// comparisons read no text. Order: bytewise, a prefix before what it begins, as sort(1) in the C locale.
 #pragma once
 
 #include <cstddef>

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fork–join merge sort with a parallel merge, as in Cilk's cilksort (Frigo, Leiserson, Randall: The Implementation of the Cilk-5 Multithreaded
-// Language, 1998): four quarters sorted at the same time, merged pairwise into the other array, and merged back.
+// Fork–join merge sort with a parallel merge, as in Cilk's cilksort (Frigo, Leiserson, Randall: The
+// Implementation of the Cilk-5 Multithreaded Language, 1998): four quarters sorted at the same time, merged
+// pairwise into the other array, and merged back.
 //
 //   a:    [ q0 | q1 | q2 | q3 ]  ── sort each ──► merge q0 q1, q2 q3 ──►  tmp: [ h0 | h1 ]  ── merge ──►  a
 //
-// A merge splits the longer run in the middle, finds that key in the other, from its middle outwards, and merges both sides at the same time.
-// Leaves are large (Cutoff), so that the work behind a steal is much more than the fences it costs.
-// Thread safety: a call owns its ranges of both arrays. Elements are trivially copyable and compared by operator<.
+// A merge splits the longer run in the middle, finds that key in the other, from its middle outwards, and
+// merges both sides at the same time. Leaves are large (Cutoff), so that the work behind a steal is much more
+// than the fences it costs.
+// Thread safety: a call owns its ranges of both arrays. Elements are trivially copyable and compared by
+// operator<.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +18,12 @@
 
 namespace apps {
 
-/// Elements below which a range is sorted, or two runs are merged, in one thread; and below which a part is done wherever it is forked or stolen, not
-/// where its memory lies.
+/// Elements below which a range is sorted, or two runs are merged, in one thread; and below which a part is
+/// done wherever it is forked or stolen, not where its memory lies.
 struct Cutoff {
   std::size_t sort = 32 * 1024;    ///< in a core's cache
-  std::size_t merge = 128 * 1024;  ///< goes over its ranges once, so it need not fit there; each cut looks at places that may be far away
+  /// goes over its ranges once, so it need not fit there; each cut looks at places that may be far away
+  std::size_t merge = 128 * 1024;
   std::size_t near = 512 * 1024;
 };
 
@@ -31,8 +35,9 @@ struct Run {
   [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(last - first); }
 };
 
-/// The first element that is not less than `key`. Sought from the middle outwards, in steps that double, then by bisection: runs that are merged are alike, so it is near. Bisection alone would
-/// look at a dozen places of a run that may lie on SSD or at another rank, each time.
+/// The first element that is not less than `key`. Searched from the middle outwards, in steps that double,
+/// then by bisection: runs that are merged are alike, so it is near. Bisection alone would look at a dozen
+/// places of a run that may lie on SSD or at another rank, each time.
 template <class T>
 const T* lower_bound_near_middle(Run<T> run, const T& key) {
   const T *low = run.first, *high = run.last;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files in and out of global memory. System calls cannot follow faults into the space (they answer EFAULT), so all input and output goes through
-// a private buffer.
+// Files in and out of global memory. System calls cannot follow faults into the space (they answer EFAULT),
+// so all input and output goes through a private buffer.
 //
-// Thread safety: none; one thread of rank 0, which does not move meanwhile. Errors are std::runtime_error with the file's name and the reason.
+// Thread safety: none; one thread of rank 0, which does not move meanwhile. Errors are std::runtime_error
+// with the file's name and the reason.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +29,8 @@ class TextFile {
   std::size_t bytes_ = 0;
 };
 
-/// A file being written; made or emptied at once, so that a name that cannot be written is known before the work.
+/// A file being written; made or emptied at once, so that a name that cannot be written is known before the
+/// work.
 class LineWriter {
  public:
   explicit LineWriter(std::string name);

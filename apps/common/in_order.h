@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A range of memory that a thread goes through in order, upwards or downwards, and says so piece by piece (patterns.h). Pieces end where a multiple of their size in memory does, however
-// long the rows are that the thread works on: so each OS page belongs to one piece, but for the range's own ends, and no page is half named.
+// A range of memory that a thread goes through in order, upwards or downwards, and that it announces piece by
+// piece (patterns.h). Pieces end where a multiple of their size in memory does, however long the rows are
+// that the thread works on. So each OS page belongs to one piece, but for the range's own ends.
 //
-//   reach(n)   names whole pieces until the first n elements are named      what comes next
-//   pass(n)    names whole pieces as far as the first n elements have them  what is over
+//   reach(n)   announces whole pieces until the first n elements are announced      what comes next
+//   pass(n)    announces whole pieces as far as the first n elements have them      what is over
 //
 // Thread safety: none, belongs to its thread.
 #pragma once

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A member of a team (team.h): which part of the data is its own, and where it meets the others. Needs no runtime.
+// A member of a team (team.h): which part of the data is its own, and where it meets the others. Needs no
+// runtime.
 //
 // Thread safety: a Member belongs to one thread.
 #pragma once

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of a program's command line. CLI11 stays in options.cpp, which is compiled once: applications and benchmarks compile quickly.
+// The options of a program's command line. CLI11 stays in options.cpp, which is compiled once: applications
+// and benchmarks compile quickly.
 //
 // Thread safety: none; main uses it before anything runs in parallel.
 #pragma once
@@ -43,9 +44,10 @@ class Options {
   /// flag makes sense only with other.
   void needs(const std::string& flag, const std::string& other);
 
-  /// For who parses by himself.
+  /// For callers that parse by their own code.
   CLI::App& app();
-  /// Empty: go on. Else the exit status: 0, help was asked for and printed; 2, an error was explained on stderr.
+  /// Empty: go on. Else the exit status: 0, help was asked for and printed; 2, an error was explained on
+  /// stderr.
   [[nodiscard]] std::optional<int> parse(int argc, char** argv);
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an algorithm forks. Each application's algorithm is a template over one of these, so that its sequential elision is the same code.
-// This file holds the plain one and needs no runtime; parallel.h holds Kasane's.
+// How an algorithm forks. Each application's algorithm is a template over one of these, so that its
+// sequential elision is the same code. This file holds the plain one and needs no runtime; parallel.h holds
+// Kasane's.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops and sums over [begin, end) in pieces of at most `grain`, halved and halved again. Where it is cut depends on the range and the grain alone, so a sum
-// of floating-point numbers has the same bits in every run, on any number of ranks, and in the sequential elision.
+// Loops and sums over [begin, end) in pieces of at most `grain`, halved and halved again. Where it is cut
+// depends on the range and the grain alone, so a sum of floating-point numbers has the same bits in every
+// run, on any number of ranks, and in the sequential elision.
 #pragma once
 
 #include <cstddef>

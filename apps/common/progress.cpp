@@ -93,7 +93,8 @@ void* draw(void*) {
 Progress::Progress(const char* label, std::uint64_t expected_threads, bool quiet) { start(label, expected_threads, false, quiet); }
 Progress::Progress(const char* label, Steps steps, bool quiet) { start(label, steps.expected, true, quiet); }
 
-void Progress::add(std::uint64_t steps) noexcept { shared.steps.fetch_add(steps, std::memory_order_relaxed); }   // as where it is shown
+// as where it is shown
+void Progress::add(std::uint64_t steps) noexcept { shared.steps.fetch_add(steps, std::memory_order_relaxed); }
 
 void Progress::start(const char* label, std::uint64_t expected, bool counts_steps, bool quiet) {
   kasane_statistics_t s;

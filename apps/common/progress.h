@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows on standard error that a long run goes on: a bar where it is a terminal, else a line every five seconds. It costs the run nothing:
-// an OS thread of rank 0 reads the job's counters, the application's threads know nothing of it, or count their steps.
+// Shows on standard error that a long run goes on: a bar where it is a terminal, else a line every five
+// seconds. It costs the run nothing: an OS thread of rank 0 reads the job's counters; the application's
+// threads know nothing of it, or count their steps.
 //
-// Thread safety: one Progress at a time in a process, made and destroyed by main. Invariant: its state is not in the space, since
-// the OS thread that draws belongs to this rank alone.
+// Thread safety: one Progress at a time in a process, made and destroyed by main. Invariant: its state is not
+// in the space, since the OS thread that draws belongs to this rank alone.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A counter-based generator: element i of a sequence without the ones before, so that threads fill an array in any order.
-// The mixing function is that of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+// A counter-based generator: element i of a sequence without the ones before, so that threads fill an array
+// in any order. The mixing function is that of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom
+// Number Generators, 2014).
 #pragma once
 
 #include <cstdint>

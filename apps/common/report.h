@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an application found: times, verification and the job's counters, as lines for people and as one JSON object for programs.
+// What an application found: times, verification and the job's counters, as lines for people and as one JSON
+// object for programs.
 //
 // Thread safety: none; main uses it. nlohmann-json stays in report.cpp.
 #pragma once
@@ -52,7 +53,8 @@ class Report {
   /// A check. The first that fails makes the whole run not verified, and is shown.
   bool verify(bool good, const std::string& what);
 
-  /// Prints the summary, writes the JSON; returns the exit status: 0 only if at least one check was made and all were good, and JSON was written.
+  /// Prints the summary, writes the JSON; returns the exit status: 0 only if at least one check was made and
+  /// all were good, and JSON was written.
   [[nodiscard]] int finish();
 
  private:

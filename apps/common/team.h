@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A team: one thread for each worker of the job, which stays there and has its part of the data, for programs that go over the same arrays step by step.
-// What a member touched first (placement::first_touch) it finds at hand in the next step; only what it reads of others' parts travels.
+// A team: one thread for each worker of the job, which stays there and has its part of the data, for programs
+// that go over the same arrays step by step. What a member touched first (placement::first_touch) is local in
+// the next step; only what it reads of others' parts is transferred.
 //
 //   apps::team([=](apps::Member& me) {              alone: member.h
 //     auto [first, last] = me.part(0, n);
 //     for (…) { step(first, last); me.wait(); }
 //   });
 //
-// How members get to their workers: a fork runs the child at once, and its parent can only go on elsewhere while the child keeps its worker. So each child
-// sleeps (as its worker's OS thread) until all have started. Over a network a look at the count lets the worker run others: there members may start together
-// and part at later waits.
+// How members get to their workers: a fork runs the child at once, and its parent can only go on elsewhere
+// while the child keeps its worker. So each child sleeps (as its worker's OS thread) until all have started.
+// Over a network a look at the count lets the worker run others: there members may start together and part at
+// later waits.
 #pragma once
 
 #include <time.h>
@@ -23,8 +25,8 @@
 namespace apps {
 
 namespace detail {
-/// A seat for each member, those of a rank side by side, so that a member's index names the same rank in every team; a word each, 1 if it is taken. The last
-/// word counts.
+/// A seat for each member, those of a rank side by side, so that a member's index names the same rank in
+/// every team; a word each, 1 if it is taken. The last word counts.
 class Seats {
  public:
   Seats() : size_(kasane::ranks() * kasane::workers()), words_(kasane::make_array<std::uint32_t>(size_ + 1)) {

@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // A 9-point stencil on a square plate, and how several steps of it are done in one pass over memory.
 //
-// Temporal blocking (k steps a pass): a thread goes down its rows once. When row i has come in, row i-1 can go one step on, row i-2 two, … and row i-k all k:
+// Temporal blocking (k steps a pass): a thread goes down its rows once. When row i has come in, row i-1 can
+// go one step on, row i-2 two, … and row i-k all k:
 //
-//      plate      ─▶ row i                       of each level in between only three rows are kept (3 k rows, in private memory); so k steps read the plate
-//      level 1    row i-1                        once and write it once, and in place: nothing needs row i-k any more when it is written (M. Wittmann, G. Hager et al.,
-//      …             …                           "Multicore-Aware Parallel Temporal Blocking of Stencil Codes for Shared and Distributed Memory": the compressed grid)
-//      plate         row i-k
+//      plate      ─▶ row i      of each level in between only three rows are kept (3 k rows, in private
+//      level 1    row i-1       memory). So k steps read and write the plate once, and in place: nothing
+//      …             …          needs row i-k any more when it is written (M. Wittmann, G. Hager et al.,
+//      plate      row i-k       "Multicore-Aware Parallel Temporal Blocking of Stencil Codes for Shared and
+//                               Distributed Memory": the compressed grid)
 //
-// Above and below its own rows a thread needs k rows of its neighbours as they were before the pass, of which it computes k-1, k-2, … once more: the widened halo. Each thread copies
-// them, and begins when all have.
+// Above and below its own rows a thread needs k rows of its neighbours as they were before the pass, of which
+// it computes k-1, k-2, … once more: the widened halo. Each thread copies them, and begins when all have.
 //
-// Every other pass goes up: what the last pass wrote last is read first, while it is still in the fastest memory.
+// Every other pass goes up: what the last pass wrote last is read first, while it is still in the fastest
+// memory.
 //
-// Plain steps go from one plate to another: a row that has been read is not needed any more, and the next step overwrites it.
+// Plain steps go from one plate to another: a row that has been read is not needed any more, and the next
+// step overwrites it.
 //
-// The sine modes of the plate, whose rim is kept at zero, decay by a factor a step that is known exactly, which makes every result checkable.
+// The sine modes of the plate, whose rim is kept at zero, decay by a known factor a step, which makes every
+// result checkable.
 // Thread safety: a thread writes its own rows only.
 #pragma once
 
@@ -35,10 +40,12 @@ namespace apps {
 struct Plate {
   std::size_t n;   ///< inner rows and columns
 
-  // Shares of a point, of the four beside it and of the four at its corners. Powers of two and their sums add up without a rounding.
+  // Shares of a point, of the four beside it and of the four at its corners. Powers of two and their sums add
+  // up without a rounding.
   static constexpr double kCentre = 0.5, kEdge = 0.09375, kCorner = 0.03125;
   static constexpr double kWavesDown = 3, kWavesAcross = 5;   ///< half waves of the mode
-  static constexpr std::uint64_t kFlops = 11;                 ///< of a point and a step: 8 additions, 3 multiplications
+  /// of a point and a step: 8 additions, 3 multiplications
+  static constexpr std::uint64_t kFlops = 11;
 
   [[nodiscard]] std::size_t pitch() const noexcept { return n + 2; }
   [[nodiscard]] std::size_t points() const noexcept { return pitch() * pitch(); }
@@ -67,7 +74,8 @@ struct Plate {
   template <class Pattern>
   void step_rows(double* to, const double* from, std::size_t first, std::size_t last, Order order) const;
 
-  /// The rows of others that a thread needs to take its own, [first, last), some steps on: copies of what they are now, in memory that goes where the thread goes.
+  /// The rows of others that a thread needs to take its own, [first, last), some steps on: copies of their
+  /// present values, in memory that moves with the thread.
   class Halo {
    public:
     /// Of a thread that has no neighbours.
@@ -93,7 +101,8 @@ struct Plate {
     std::size_t pitch_, first_, last_, begin_, end_;
     double* copies_;
   };
-  /// The thread's own rows, `steps` steps on, in place and in one pass. No other thread copies a halo meanwhile.
+  /// The thread's own rows, `steps` steps on, in place and in one pass. No other thread copies a halo
+  /// meanwhile.
   template <class Pattern>
   void advance_rows(double* rows, const Halo& halo, std::size_t steps, Order order) const;
 
@@ -117,7 +126,8 @@ void Plate::step_rows(double* to, const double* from, std::size_t first, std::si
   const bool up = order == Order::up;
   const auto direction = up ? Direction::down : Direction::up;
   const std::size_t begin = first - std::min<std::size_t>(first, 1), end = std::min(pitch(), last + 1);
-  const std::size_t own = std::min(last, first + 1), own_end = std::max(own, last - 1);   // rows of `from` that nobody else reads
+  // rows of `from` that no other thread reads
+  const std::size_t own = std::min(last, first + 1), own_end = std::max(own, last - 1);
   InOrder reading(from + begin * pitch(), (end - begin) * pitch(), direction);
   InOrder writing(to + first * pitch(), (last - first) * pitch(), direction);
   InOrder leaving(from + own * pitch(), (own_end - own) * pitch(), direction);
@@ -139,7 +149,8 @@ void Plate::advance_rows(double* rows, const Halo& halo, std::size_t steps, Orde
   const bool up = order == Order::up;
   const std::size_t first = up ? pitch() - halo.last_ : halo.first_, last = up ? pitch() - halo.first_ : halo.last_;
   const auto place = [&](std::size_t i) { return up ? pitch() - 1 - i : i; };
-  // Of levels 1 … steps-1, row i in place i mod 3; of level 0, if it is the only one: the last step may not overwrite what the next row needs.
+  // Of levels 1 … steps-1, row i in place i mod 3; of level 0, if it is the only one: the last step may not
+  // overwrite what the next row needs.
   const std::size_t least = steps == 1 ? 0 : 1;
   PrivateArray<double> kept(std::max<std::size_t>(steps - 1, 1) * 3 * pitch());
   const auto kept_row = [&](std::size_t level, std::size_t i) { return kept.get() + ((level - least) * 3 + i % 3) * pitch(); };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture of a plate: a PGM (netpbm's grey map, which any viewer and converter reads), at most 1024 points wide; black is the least value, white the largest.
+// A picture of a plate: a PGM (netpbm's grey map, which any viewer and converter reads), at most 1024 points
+// wide; black is the least value, white the largest.
 // Thread safety: none; main calls it.
 #pragma once
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SHA-1 (FIPS 180-4) of messages that fit one block: all that the tree search hashes is 20 or 24 bytes. Not for security.
+// SHA-1 (FIPS 180-4) of messages that fit one block: all that the tree search hashes is 20 or 24 bytes. Not
+// for security.
 #pragma once
 
 #include <array>

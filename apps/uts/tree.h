@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trees of the Unbalanced Tree Search benchmark (Olivier, Huan, Liu, Prins, Dinan, Sadayappan, Tseng: UTS, 2006). How many children a node has is drawn
-// from its own state; a child's state is the SHA-1 of its parent's and its number. So any part of the tree can be made anywhere from 20 bytes. Two families:
+// The trees of the Unbalanced Tree Search benchmark (Olivier, Huan, Liu, Prins, Dinan, Sadayappan, Tseng:
+// UTS, 2006). How many children a node has is drawn from its own state; a child's state is the SHA-1 of its
+// parent's and its number. So any part of the tree can be made anywhere from 20 bytes. Two families:
 //
-//   geometric (of the fixed shape): each node above the depth limit has geometrically distributed children with mean b0.
-//   binomial: the root has b0 children; any other node has m with probability q, else none. With m q just below 1 most subtrees are tiny, a few huge and deep.
+//   geometric (of the fixed shape): each node above the depth limit has geometrically distributed children
+//                                   with mean b0.
+//   binomial: the root has b0 children; any other node has m with probability q, else none. With m q just
+//             below 1 most subtrees are tiny, a few huge and deep.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane bench comm: the parameters of LogGP (Culler et al.; Alexandrov et al.) as Endo's thesis (2017, §4.6) measures them, for read, write, atomics and messages.
-//   latency    issue to completion of one operation, the remote memory's change included (2 L + what both ends do)
+// kasane bench comm: the parameters of LogGP (Culler et al.; Alexandrov et al.) as Endo's thesis (2017, §4.6)
+// measures them, for read, write, atomics and messages.
+//   latency    issue to completion of one operation, the remote memory's change included (2 L + o at both
+//              ends)
 //   overhead   what the calls that issue take (o);  -cpu: the thread's own CPU time of it
-//   rate       operations a second of 1 … 16 requesters with a window each (1/g);  bandwidth: the same with large ones (1/G)
+//   rate       operations a second of 1 … 16 requesters with a window each (1/g);  bandwidth: with large ones
+//              (1/G)
 //   -asleep    the target's process sleeps in the kernel all the while
 #include <algorithm>
 #include <string>
@@ -101,7 +104,8 @@ class Suite {
     });
   }
 
-  /// Also those whose targets have to work are asked without them: they are helped after half a second, and get a note instead of a number.
+  /// This is also asked of systems whose targets have to work: their target is woken after half a second, and
+  /// they get a note instead of a number.
   void asleep(Op op) {
     const std::string case_name = std::string(name_of(op)) + "-latency-asleep" + suffix_;
     const auto ask = [&](Match::Entry& entry, std::uint64_t iterations) {

@@ -40,7 +40,8 @@ Control::Control(unsigned rank) : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEX
   if (name == nullptr) throw std::runtime_error("this program is a part of kasane bench pingpong and kasane bench comm, which start it");
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path + 1, name, sizeof(address.sun_path) - 2);   // abstract: the first byte stays zero
+  // abstract: the first byte stays zero
+  std::strncpy(address.sun_path + 1, name, sizeof(address.sun_path) - 2);
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + std::strlen(name));
   if (fd_ < 0 || ::connect(fd_, reinterpret_cast<const sockaddr*>(&address), length) != 0) {
     throw std::system_error(errno, std::generic_category(), "kasane bench: the harness's socket");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads that play: started for an order, joined after it, while the first thread sleeps and watches the harness. If that goes away, or closes the
-// line because a player takes too long, the process ends at once: nothing is left behind by a system that hangs.
+// The threads of a player: started for an order, joined after it, while the first thread sleeps and watches
+// the harness. If the harness goes away, or closes the connection because a player takes too long, the
+// process ends at once: a system that hangs leaves nothing behind.
 #pragma once
 
 #include <atomic>
@@ -8,7 +9,8 @@
 
 namespace kasane::bench {
 
-/// How everybody polls, in every system alike: without end where each thread has a core; else a bounded number of looks, then the core is given away.
+/// How all systems poll: without end where each thread has a core; else a bounded number of looks, then the
+/// core is given away.
 class Patience {
  public:
   explicit Patience(bool crowded) noexcept : crowded_(crowded) {}
@@ -23,7 +25,8 @@ class Patience {
   unsigned looks_ = 0;
 };
 
-/// Runs fn(0 … threads - 1), each on a thread of its own; returns when all have returned. Ends the process if harness_fd hangs up.
+/// Runs fn(0 … threads - 1), each on a thread of its own; returns when all have returned. Ends the process if
+/// harness_fd hangs up.
 void run_crew(int harness_fd, unsigned threads, const std::function<void(unsigned)>& fn);
 
 /// A barrier among the threads of a crew, which polls with patience.
@@ -31,7 +34,8 @@ class Gate {
  public:
   explicit Gate(unsigned threads) noexcept : missing_(threads) {}
   void pass(Patience patience) noexcept {
-    missing_.fetch_sub(1, std::memory_order_acq_rel);   // what everybody did before is visible to all after it
+    // what all threads did before is visible to all after it
+    missing_.fetch_sub(1, std::memory_order_acq_rel);
     while (missing_.load(std::memory_order_acquire) != 0) patience.look();
   }
 

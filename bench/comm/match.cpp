@@ -67,7 +67,8 @@ bool Match::keep(Entry& entry, const Answer& answer, const std::string& what) {
 
 std::uint64_t Match::calibrate(Entry& entry, const Ask& ask, const std::string& what) {
   std::uint64_t iterations = 16;
-  // The first guess is cold, and each may be a hundred times too small: three steps reach what the fastest system needs.
+  // The first guess is cold, and each may be a hundred times too small: three steps reach what the fastest
+  // system needs.
   for (int step = 0; step < 3; ++step) {
     const Answer answer = ask(entry, iterations);
     if (!keep(entry, answer, what)) return 0;
@@ -94,7 +95,7 @@ void Match::sample(const std::string& what, const std::function<Answer(Entry&)>&
     if (const std::uint64_t iterations = calibrate(entry, ask, what); iterations != 0) players.push_back({&entry, iterations});
   }
   for (unsigned r = 0; r < effort_.repetitions; ++r) {
-    // Each repetition begins with another one: nobody always follows the same neighbour's cache.
+    // Each repetition begins with another system: none always follows the same neighbour's cache.
     if (!players.empty()) std::rotate(players.begin(), players.begin() + 1, players.end());
     for (Player& player : players) {
       if (player.entry->pair->lost() || stopped != 0) continue;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The systems of one run, all started, and the way in which every number of it comes about: each system is checked, then calibrated (iterations for one
-// sample's time), then sampled in turn with all the others, repetition by repetition. Core-to-core latency has states that flip within minutes; what is compared was
-// measured within milliseconds of each other.
+// The systems of one run, all started, and how every number of it is taken: each system is checked, then
+// calibrated (iterations for one sample's time), then sampled in turn with all the others, repetition by
+// repetition. Core-to-core latency has states that flip within minutes; what is compared was measured within
+// milliseconds of each other.
 //
 // Thread safety: one thread.
 #pragma once
@@ -54,7 +55,8 @@ class Match {
   std::vector<Entry> entries_;
 };
 
-/// From here on SIGINT and SIGTERM end the sampling, not the program: what was measured until then is still reported. A second one kills.
+/// From here on SIGINT and SIGTERM end the sampling, not the program: what was measured until then is still
+/// reported. A second one kills.
 void stop_on_signals();
 
 /// The roles of systems in a report.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the harness tells a player to do: one line of name=value words, so that it can be read in a trace, and the answer, one line too.
+// What the harness tells a player to do: one line of name=value words, so that it can be read in a trace, and
+// the answer, one line too.
 //
 //   harness → player   do=pingpong threads=2 bytes=8 iterations=1000 together=0 verify=0
 //   player → harness   ok 5.3e-08          (seconds; of what, says the measure)
@@ -15,11 +16,14 @@
 
 namespace kasane::bench {
 
-/// pingpong: both ranks. operate: rank 0 only, on rank 1's memory. serve: rank 1 makes progress until stop. quit: leave in good order.
+/// pingpong: both ranks. operate: rank 0 only, on rank 1's memory. serve: rank 1 makes progress until stop.
+/// quit: leave in good order.
 enum class Task : std::uint8_t { pingpong, operate, serve, stop, quit };
-/// send is a message without an answer; every kSendsPerAnswer-th is a request, so that nobody runs ahead of the target without limit.
+/// send is a message without an answer; every kSendsPerAnswer-th is a request, so that no sender runs ahead
+/// of the target without limit.
 enum class Op : std::uint8_t { read, write, atomic, request, send };
-/// latency: issue to completion of one. overhead: the calls that issue, by the wall's clock; cpu: by the thread's. rate: one after the other, a window of them.
+/// latency: issue to completion of one. overhead: the calls that issue, by the wall's clock; cpu: by the
+/// thread's. rate: one after the other, a window of them.
 enum class Measure : std::uint8_t { latency, overhead, cpu, rate };
 
 struct Order {
@@ -29,7 +33,8 @@ struct Order {
   unsigned threads = 1;
   std::uint64_t bytes = 8;
   std::uint64_t iterations = 1;   ///< by each thread
-  bool together = false;          ///< pingpong: data and flag in one line (bytes <= kTogetherBytes), else in lines of their own
+  /// pingpong: data and flag in one line (bytes <= kTogetherBytes), else in lines of their own
+  bool together = false;
   bool verify = false;            ///< pingpong: check every payload, do not time
   bool attended = false;          ///< operate: rank 1 serves meanwhile, so one more thread runs
 };

@@ -213,7 +213,7 @@ Answer Pair::together(const Order& order, Seconds limit) {
   const auto deadline = Clock::now() + limit;
   say(1, to_text(order));
   say(0, to_text(order));
-  // Who is ready first serves the other, whose last operations may need it.
+  // The rank that is ready first serves the other, whose last operations may need it.
   const unsigned first = first_to_speak(deadline);
   Answer answers[2];
   answers[first] = understand(hear(first, deadline));
@@ -286,7 +286,8 @@ void Pair::hang_up() {
 }
 
 void Pair::kill_who_stays() {
-  // Gone already: waitpid says so (ECHILD), and no signal is sent to a number that is somebody else's by now.
+  // Gone already: waitpid says so (ECHILD), and no signal is sent to a number that may be another process's
+  // by now.
   for (const int pid : processes_) {
     if (reap(pid, Clock::now())) continue;
     ::kill(pid, SIGTERM);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ranks of one system, as the harness sees them: started once, asked one thing at a time, asleep in between, ended for certain.
+// The two ranks of one system, as the harness sees them: started once, given one order at a time, asleep in
+// between, ended in all cases.
 //
 //   starting ──both ranks say ready──▶ idle ──ask──▶ playing ──answers──▶ idle ──quit──▶ ended
-//      └───────────────── deadline, hang-up, a process that ends ─────────┴──────────▶ lost (killed; asks are answered "lost")
+//      └──────────── deadline, hang-up, a process that ends ───────────┴──▶ lost (killed; answers are "lost")
 //
-// A system that hangs costs one deadline. Closing the sockets is what ends its ranks (crew.h), mpirun's too; signals come after that.
+// A system that hangs costs one deadline. Closing the sockets ends its ranks (crew.h), mpirun's too; signals
+// come after that.
 //
 // Thread safety: one thread. Invariant: a lost pair has no processes.
 #pragma once
@@ -20,7 +22,8 @@ namespace kasane::bench {
 
 struct Launch {
   std::vector<std::string> command;
-  /// The command starts both ranks (mpirun, kasane run); else it is started twice, with its rank in the environment.
+  /// The command starts both ranks (mpirun, kasane run); else it is started twice, with its rank in the
+  /// environment.
   bool starts_both = false;
   std::vector<std::pair<std::string, std::string>> environment;
 };
@@ -37,7 +40,8 @@ class Pair {
  public:
   using Seconds = std::chrono::seconds;
 
-  /// Starts both ranks, for up to lanes threads and messages of max_bytes. If that fails the pair is lost, and why() says why.
+  /// Starts both ranks, for up to lanes threads and messages of max_bytes. If that fails the pair is lost,
+  /// and why() says why.
   Pair(std::string name, const Launch& launch, unsigned lanes, std::uint64_t max_bytes, Seconds limit = Seconds(30));
   ~Pair();
   Pair(const Pair&) = delete;
@@ -49,7 +53,8 @@ class Pair {
 
   /// Both ranks do it; the answer is rank 0's, or what either complains of.
   Answer together(const Order&, Seconds limit);
-  /// Rank 0 does it. attended: rank 1 makes progress meanwhile; else rank 1 sleeps, and if there is no answer in grace, it is woken to serve and *helped is set.
+  /// Rank 0 does it. attended: rank 1 makes progress meanwhile; else rank 1 sleeps, and if there is no answer
+  /// in grace, it is woken to serve and *helped is set.
   Answer alone(Order, bool attended, Seconds limit, std::chrono::milliseconds grace = std::chrono::milliseconds(500), bool* helped = nullptr);
 
  private:

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every player does, whatever system it plays: the loops of pingpong and of the LogGP measures, over two types that each system provides.
+// The body of every player, whatever system it plays: the loops of pingpong and of the LogGP measures, over
+// two types that each system provides.
 //
-//   System   rank(), helpers() (threads of its own that poll beside ours), refuse(order) (why not; empty: it can), lane(t), serve() (progress of everything)
+//   System   rank(), helpers() (threads of its own that poll beside ours), refuse(order) (why not; empty: it
+//            can), lane(t), serve() (progress of everything)
 //   Lane     one thread's end, of both ranks:
 //              pass(bytes, together, flag)             data, then flag, to the peer's lane of the same number
 //              await(bytes, together, flag, patience)  until the peer's flag is here
@@ -9,7 +11,8 @@
 //              outstanding(), drain(at_most, patience) completions
 //              source(), arrived(together)             own memory, for the check
 //
-// They are types, not virtual functions: an operation of shared memory takes one nanosecond. The loops are the same for all, so that only the system differs.
+// They are types, not virtual functions: an operation of shared memory takes one nanosecond. The loops are
+// the same for all, so that only the system differs.
 //
 // Thread safety: play() is called by the first thread; lanes are used by one thread at a time.
 #pragma once
@@ -56,7 +59,7 @@ inline std::uint64_t first_wrong(const std::byte* data, std::uint64_t bytes, std
   }
 }
 
-/// What lies at word i instead, for whoever has to find out why.
+/// What lies at word i instead, for the error message.
 inline std::string what_is(const std::byte* data, std::uint64_t i, std::uint64_t round) {
   std::uint64_t word = 0;
   std::memcpy(&word, data, sizeof word);
@@ -143,8 +146,8 @@ class Player {
 
   // ---- pingpong ----
 
-  /// One round of a lane: rank 0 serves, rank 1 returns. What came is looked at, a word of each cache line: data that stay in the sender's cache have
-  /// not been communicated.
+  /// One round of a lane: rank 0 serves, rank 1 returns. What came is looked at, a word of each cache line:
+  /// data that stay in the sender's cache have not been communicated.
   template <class Lane>
   void round(Lane& lane, const Order& order, std::uint64_t flag, Patience patience) {
     if (system_.rank() == 0) lane.pass(order.bytes, order.together, flag);
@@ -168,7 +171,8 @@ class Player {
       for (std::uint64_t i = 0; i < order.iterations; ++i) round(lane, order, ++flag, patience);
       span.end(t);
       rounds_[t] = flag;
-      lane.drain(0, patience);   // the peer may still wait for the last message, and nobody makes progress here afterwards
+      // the peer may still wait for the last message, and no thread makes progress here afterwards
+      lane.drain(0, patience);
     });
     return detail::ok(span.seconds() / static_cast<double>(order.iterations));
   }
@@ -181,7 +185,8 @@ class Player {
       const unsigned rank = system_.rank();
       for (std::uint64_t i = 0; i < order.iterations; ++i) {
         const std::uint64_t flag = ++rounds_[t];
-        // Not before the peer's flag says that what was passed in the round before has arrived: until then the source is in use.
+        // Not before the peer's flag says that what was passed in the round before has arrived: until then
+        // the source is in use.
         const auto pass = [&] {
           detail::fill(lane.source(), order.bytes, flag, rank);
           lane.pass(order.bytes, order.together, flag);
@@ -221,7 +226,8 @@ class Player {
       else each[t] = overhead(lane, order, patience);
       span.end(t);
     });
-    // A rate is what all did in the time from the first one's begin to the last one's end; the others are means.
+    // A rate is what all did in the time from the first one's begin to the last one's end; the others are
+    // means.
     if (order.measure == Measure::rate) return detail::ok(span.seconds() / static_cast<double>(order.iterations));
     double sum = 0;
     for (const double s : each) sum += s;
@@ -262,7 +268,8 @@ class Player {
     return 1e-9 * static_cast<double>(now_ns() - begin) / static_cast<double>(order.iterations);
   }
 
-  /// Batches are issued with the clock running and drained with the clock stopped. What the clock itself takes is measured the same way and taken off.
+  /// Batches are issued with the clock running and drained with the clock stopped. What the clock itself
+  /// takes is measured the same way and taken off.
   template <class Lane>
   static double overhead(Lane& lane, const Order& order, Patience patience) {
     const auto clock = order.measure == Measure::cpu ? detail::thread_cpu_ns : static_cast<std::uint64_t (*)() noexcept>(wall_ns);

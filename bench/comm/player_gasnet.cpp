@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays GASNet-EX (its smp conduit, "par" threading): a blocking put, which completes remotely, for the data, and another one for the flag. The conduit forks its
-// second process itself (GASNET_PSHM_NODES=2).
+// Plays GASNet-EX (its smp conduit, "par" threading): a blocking put, which completes remotely, for the data,
+// and another one for the flag. The conduit forks its second process itself (GASNET_PSHM_NODES=2).
 #include <gasnetex.h>
 
 #include <deque>
@@ -40,7 +40,8 @@ class GasnetLane {
   }
   void await(std::uint64_t, bool together, std::uint64_t flag, Patience patience) {
     std::atomic_ref<std::uint64_t> here(*reinterpret_cast<std::uint64_t*>(mine_ + window_.flag(lane_, together)));
-    for (unsigned looks = 1; here.load(std::memory_order_acquire) != flag; ++looks) {   // acquire: the data after it
+    // acquire: the data after it
+    for (unsigned looks = 1; here.load(std::memory_order_acquire) != flag; ++looks) {
       if (looks % kLooksBetweenProgress == 0) gasnet_AMPoll();
       patience.look();
     }

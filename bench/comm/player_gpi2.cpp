@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays GPI-2 (GASPI) on its TCP device, with a queue for each thread: write_notify for data and flag, the flag being the notification; passive communication
-// for messages. The environment that gaspi_run would set comes from here, so that nothing but the harness starts the ranks.
+// Plays GPI-2 (GASPI) on its TCP device, with a queue for each thread: write_notify for data and flag, the
+// flag being the notification; passive communication for messages. The environment that gaspi_run would set
+// comes from here, so that nothing but the harness starts the ranks.
 #include <GASPI.h>
 #include <sys/mman.h>
 
@@ -90,7 +91,8 @@ class GaspiLane {
   void drain(unsigned, Patience patience) {
     wait(patience);
     if (unflushed_) {
-      // gaspi_wait() says only that the source may change. The device works off what one rank sends another in order: what is read now was written before.
+      // gaspi_wait() says only that the source may change. The device works off what one rank sends another
+      // in order: what is read now was written before.
       const std::uint64_t unused = window_.flag(lane_, false);
       post(queue_, [&] { return gaspi_read(kSegment, unused, peer_, kSegment, unused, 8, queue_, GASPI_BLOCK); }, "gaspi_read");
       wait(patience);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kasane's player: a program on kasane::comm as a user of the installed package writes it (examples/comm). launch() makes it
-// the two ranks of a job, or joins those that mpirun started; KASANE_RANKS, KASANE_TRANSPORT and KASANE_MPI say which.
-// KASANE_ISSUE says whose threads issue and complete: the caller's (direct, if nothing is said), the engine's own, or those
-// that the engine prefers. Completions set a flag of their operation's slot: no two threads store to one word.
+// Kasane's player: a program on kasane::comm as a user of the installed package writes it (examples/comm).
+// launch() makes it the two ranks of a job, or joins those that mpirun started; KASANE_RANKS,
+// KASANE_TRANSPORT and KASANE_MPI say which. KASANE_ISSUE says whose threads issue and complete: the caller's
+// (direct, if nothing is said), the engine's own, or those that the engine prefers. Completions set a flag of
+// their operation's slot: no two threads store to one word.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -48,7 +49,8 @@ class KasaneLane {
   [[gnu::always_inline]] void pass(std::uint64_t bytes, bool together, std::uint64_t flag) {
     comm::Callback done;
     if (!mapped_) {
-      // The peer's flag said that the last one has arrived, so its source is free; completions come a little later.
+      // The peer's flag said that the last one has arrived, so its source is free; completions come a little
+      // later.
       Slot& slot = passed_[rounds_++ % kPassed];
       wait(slot, Patience(true));
       done = occupy(slot);
@@ -98,7 +100,8 @@ class KasaneLane {
       case Op::send: return retry([&] { return engine_.try_send_async({peer_, kSend, payload(bytes), done}); });
     }
   }
-  /// Where memory is mapped an operation has completed when the call returns: nothing to wait for, no callback.
+  /// Where memory is mapped an operation has completed when the call returns: nothing to wait for, no
+  /// callback.
   [[gnu::always_inline]] void at_once(Op op, std::uint64_t bytes, std::uint64_t i) {
     const std::uint64_t at = window_.spread(i, bytes);
     const comm::LocalAddr here{kRegion, source_ + at};
@@ -112,7 +115,8 @@ class KasaneLane {
     }
   }
   static void complete(void* context, comm::Status) noexcept {
-    static_cast<Slot*>(context)->busy.store(false, std::memory_order_release);   // what the operation brought before it
+    // what the operation brought before it
+    static_cast<Slot*>(context)->busy.store(false, std::memory_order_release);
   }
   static comm::Callback occupy(Slot& slot) {
     slot.busy.store(true, std::memory_order_relaxed);   // handed over with the operation itself
@@ -162,14 +166,16 @@ class KasaneSystem {
     transport.set_handler(kSend, [](void*, const comm::Message&) noexcept {}, nullptr);
     comm::EngineOptions options;
     options.mode = comm::Mode::direct;
-    options.busy_threads = 2 * window.lanes() + options.executors;   // every lane of both ranks, and the peer's executors
+    // every lane of both ranks, and the peer's executors
+    options.busy_threads = 2 * window.lanes() + options.executors;
     engine_ = take(comm::Engine::create(transport, take(comm::engine_options_from_environment(options), "the engine's options")), "the engine");
     attach(window.bytes());
     mapped_ = transport.mapped(Rank{1 - rank()}, kRegion) != nullptr;
     for (unsigned t = 0; t < window.lanes(); ++t) lanes_.emplace_back(window, *engine_, mine_, mapped_, t);
     collectives_.barrier();
   }
-  ~KasaneSystem() { collectives_.barrier(); }   // nobody leaves while the other one still asks
+  // neither rank leaves while the other one still sends requests
+  ~KasaneSystem() { collectives_.barrier(); }
   KasaneSystem(const KasaneSystem&) = delete;
   KasaneSystem& operator=(const KasaneSystem&) = delete;
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays LCI 2, with a device for each thread. An active message is data and flag in one, and LCI's fastest way for few bytes; read and write are get and put.
-// The two ranks find each other by LCI's own TCP bootstrap, so that nothing but the harness starts them. LCI_ATTR_OFI_PROVIDER_NAME says over what.
-//   --put   the pingpong by put with signal, instead: the flag is a counter that LCI increments when the data is in the target's memory
+// Plays LCI 2, with a device for each thread. An active message is data and flag in one, and LCI's fastest
+// way for few bytes; read and write are get and put. The two ranks find each other by LCI's own TCP
+// bootstrap, so that nothing but the harness starts them. LCI_ATTR_OFI_PROVIDER_NAME says over what.
+//   --put   the pingpong by put with signal, instead: the flag is a counter that LCI increments when the data
+//           is in the target's memory
 #include <arpa/inet.h>
 #include <lci.hpp>
 #include <netinet/in.h>
@@ -40,7 +42,7 @@ void on_answer(lci::status_t status) {
   answers[status.get_tag()].fetch_add(1, std::memory_order_relaxed);   // nothing else hangs on the count
 }
 
-/// Who takes the messages of all lanes.
+/// Takes the messages of all lanes.
 struct Handlers {
   lci::rcomp_t messages = lci::register_rcomp(lci::alloc_handler(&on_message));
   lci::rcomp_t sends = lci::register_rcomp(lci::alloc_handler(&on_send));
@@ -79,12 +81,13 @@ class LciLane {
         by_put ? post(lci::post_put_x(peer_, source(), bytes, passed_, there, theirs_.memory).device(device_).mr(memory_).remote_comp(theirs_.signals))
                : post(lci::post_am_x(peer_, source(), bytes, passed_, theirs_.messages).device(device_).tag(lane_));
     if (!under_way) return;
-    // After the last round nobody would make progress for it.
+    // After the last round no thread would make progress for it.
     for (++posted_; count(passed_) != posted_; patience_.look()) progress();
   }
   void await(std::uint64_t, bool, std::uint64_t flag, Patience patience) {
     patience_ = patience;
-    // Both count from one, as the flag does. It is our own progress that brings them and the data: no other thread to be ordered with.
+    // Both count from one, as the flag does. It is our own progress that brings them and the data: no other
+    // thread to be ordered with.
     while ((by_put ? count(signals_) : inboxes[lane_].count) != flag) {
       progress();
       patience.look();
@@ -115,7 +118,8 @@ class LciLane {
   [[nodiscard]] unsigned outstanding() const { return static_cast<unsigned>(issued_ - count(completed_)); }
   void drain(unsigned at_most, Patience patience) {
     patience_ = patience;
-    while (issued_ - count(completed_) > at_most || answers[lane_].load(std::memory_order_relaxed) != unanswered_) {   // relaxed: see on_answer()
+    // relaxed: see on_answer()
+    while (issued_ - count(completed_) > at_most || answers[lane_].load(std::memory_order_relaxed) != unanswered_) {
       progress();
       patience.look();
     }
@@ -175,7 +179,7 @@ class LciSystem {
     for (LciLane& lane : lanes_) lane.connect(control);
   }
   ~LciSystem() {
-    // Nobody leaves while the other one still asks.
+    // Neither rank leaves while the other one still sends requests.
     for (const LciLane& lane : lanes_) lci::barrier_x().device(lane.device())();
     for (LciLane& lane : lanes_) lane.close();
     lci::g_runtime_fina();

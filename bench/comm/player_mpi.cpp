@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plays an MPI, with MPI_THREAD_MULTIPLE; built once for each MPI that is here, started by its mpirun.
 //   --p2p   send and receive: the message is its own flag
-//   --put   MPI-3 passive target: put data, flush, put flag, flush; the poller looks at memory (MPI_Win_sync), and now and then lets the MPI make progress
-//   --own   the same on memory that the program brought (MPI_Win_create), as that of a runtime with memory of its own; else the MPI allocates it
-// Each thread has a window and a communicator of its own: one for all makes the threads wait for each other's flushes.
+//   --put   MPI-3 passive target: put data, flush, put flag, flush; the poller looks at memory
+//           (MPI_Win_sync), and now and then lets the MPI make progress
+//   --own   the same on memory that the program brought (MPI_Win_create), as a runtime with memory of its own
+//           does; else the MPI allocates it
+// Each thread has a window and a communicator of its own: one for all makes the threads wait for each other's
+// flushes.
 #include <mpi.h>
 #include <sys/mman.h>
 
@@ -61,7 +64,8 @@ class MpiLane {
       return;
     }
     std::atomic_ref<std::uint64_t> here(*reinterpret_cast<std::uint64_t*>(base_ + window_.flag(0, together)));
-    for (unsigned looks = 1; here.load(std::memory_order_acquire) != flag; ++looks) {   // acquire: the data after it
+    // acquire: the data after it
+    for (unsigned looks = 1; here.load(std::memory_order_acquire) != flag; ++looks) {
       if (looks % kLooksBetweenProgress == 0) progress();
       patience.look();
     }

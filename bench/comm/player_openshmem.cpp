@@ -25,7 +25,8 @@ class ShmemLane {
   }
   void await(std::uint64_t, bool together, std::uint64_t flag, Patience patience) {
     std::atomic_ref<std::uint64_t> here(*word(window_.flag(lane_, together)));
-    for (unsigned looks = 1; here.load(std::memory_order_acquire) != flag; ++looks) {   // acquire: the data after it
+    // acquire: the data after it
+    for (unsigned looks = 1; here.load(std::memory_order_acquire) != flag; ++looks) {
       if (looks % kLooksBetweenProgress == 0) shmem_ctx_quiet(context_);
       patience.look();
     }

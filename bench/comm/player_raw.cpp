@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays raw shared memory: loads, stores and memcpy on memory that both processes map. The limit for everybody on one host.
+// Plays raw shared memory: loads, stores and memcpy on memory that both processes map. The limit for all
+// systems on one host.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,7 +21,8 @@ class RawLane {
 
   void pass(std::uint64_t bytes, bool together, std::uint64_t flag) {
     std::memcpy(theirs_ + window_.data(lane_, together), source(), bytes);
-    word(theirs_, window_.flag(lane_, together)).store(flag, std::memory_order_release);   // the data before it
+    // the data before it
+    word(theirs_, window_.flag(lane_, together)).store(flag, std::memory_order_release);
   }
   void await(std::uint64_t, bool together, std::uint64_t flag, Patience patience) {
     const auto here = word(mine_, window_.flag(lane_, together));

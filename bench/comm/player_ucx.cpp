@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays raw UCX as well as we know how: a ucp_worker and an endpoint for each thread, memory that UCX allocated (so that its shared memory maps it), memory
-// handles with every operation, put + fence + put for data and flag. UCX_TLS says over what.
+// Plays raw UCX as well as we know how: a ucp_worker and an endpoint for each thread, memory that UCX
+// allocated (so that its shared memory maps it), memory handles with every operation, put + fence + put for
+// data and flag. UCX_TLS says over what.
 //   --multi     one worker in UCX's MULTI mode for all threads, instead
 //   --pointer   loads and stores by ucp_rkey_ptr, instead of put and get
-//   --own       memory that the program brought and UCX only registered, as that of a runtime with memory of its own: its shared memory then sends messages
+//   --own       memory that the program brought and UCX only registered, as a runtime with memory of its own
+//               does: UCX's shared memory then sends messages
 #include <sys/mman.h>
 #include <ucp/api/ucp.h>
 
@@ -130,7 +132,8 @@ class UcxLane {
     const auto here = word(memory_.base + window_.flag(lane_, together));
     // Shared memory needs no progress once a put has returned; a network does, all the time.
     const unsigned looks_between = over_network() || own ? 1 : 4096;
-    for (unsigned looks = 1; here.load(std::memory_order_acquire) != flag; ++looks) {   // acquire: the data after it
+    // acquire: the data after it
+    for (unsigned looks = 1; here.load(std::memory_order_acquire) != flag; ++looks) {
       if (looks % looks_between == 0) ucp_worker_progress(worker_);
       patience.look();
     }
@@ -240,7 +243,7 @@ class UcxLane {
   static ucs_status_t on_request(void* arg, const void*, std::size_t, void*, std::size_t, const ucp_am_recv_param_t*) {
     auto& lane = *static_cast<UcxLane*>(arg);
     const ucs_status_ptr_t sent = lane.message(kAnswer, &lane.one_, sizeof lane.one_);
-    if (UCS_PTR_IS_PTR(sent)) ucp_request_free(sent);   // goes on by itself
+    if (UCS_PTR_IS_PTR(sent)) ucp_request_free(sent);   // completes later without us
     return UCS_OK;
   }
   static ucs_status_t on_send(void*, const void*, std::size_t, void*, std::size_t, const ucp_am_recv_param_t*) { return UCS_OK; }

@@ -63,7 +63,8 @@ pkg_check_modules(bench_gpi2 IMPORTED_TARGET GPI2)
 if(bench_gpi2_FOUND)
   kasane_add_player(gpi2 comm/player_gpi2.cpp PkgConfig::bench_gpi2)
 endif()
-# Its pkg-config file names libraries that it does not have; LCI_DIR says where its CMake files are. Version 1 had another interface.
+# Its pkg-config file names libraries that it does not have; LCI_DIR says where its CMake files are. Version 1
+# had another interface.
 find_package(LCI QUIET CONFIG)
 if(LCI_FOUND AND LCI_VERSION VERSION_GREATER_EQUAL 2)
   kasane_add_player(lci comm/player_lci.cpp LCI::lci LCI::lct)

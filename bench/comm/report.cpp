@@ -109,8 +109,9 @@ void Report::print_ratios(const Case& c) const {
   }
 }
 
-/// Of samples of one repetition, which were taken within moments of each other: what the machine does to both (a core-to-core latency that changes within
-/// minutes, a neighbour) is in neither's favour. The best peer is the one that we do worst against.
+/// Of samples of one repetition, which were taken within moments of each other: what the machine does to both
+/// (a core-to-core latency that changes within minutes, a neighbour) favours neither. The best peer is the
+/// one with the worst ratio for us.
 Report::Ratios Report::ratios(const Case& c, const std::map<std::string, std::vector<double>>& by_system, const std::string& system) const {
   Ratios found;
   const auto& ours = by_system.at(system);

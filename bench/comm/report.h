@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was measured: samples by case, system and point; medians and quartiles of them; rows; the tables on standard output, with each of
-// Kasane's systems as a ratio to the limit and to the best peer of the same run.
+// What was measured: samples by case, system and point; medians and quartiles of them; rows; the tables on
+// standard output, with each of Kasane's systems as a ratio to the limit and to the best peer of the same
+// run.
 //
 // Thread safety: one thread.
 #pragma once
@@ -48,10 +49,11 @@ class Report {
  private:
   struct Case {
     std::string name, unit;
-    std::vector<std::string> systems;                                     ///< in the order of their first sample
+    /// in the order of their first sample
+    std::vector<std::string> systems;
     std::map<Point, std::map<std::string, std::vector<double>>> samples;
   };
-  /// 0 where there is nobody to compare with.
+  /// 0 where there is no peer to compare with.
   struct Ratios {
     double to_limit = 0, to_best = 0;
     std::string best;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kasane bench pingpong and kasane bench comm have in common: the options that choose systems, sizes and threads, and the way from them to a report.
+// What kasane bench pingpong and kasane bench comm have in common: the options that choose systems, sizes and
+// threads, and the way from them to a report.
 // Thread safety: one thread.
 #pragma once
 
@@ -27,7 +28,8 @@ struct SuiteHelp {
 };
 void add_suite_options(CommandLine&, SuiteOptions&, const SuiteHelp&);
 
-/// Plays the chosen systems over each connection, prints the report and writes it. The exit status: refusals are said here.
+/// Plays the chosen systems over each connection, prints the report and writes it. The exit status: refusals
+/// are said here.
 using PlayOver = std::function<void(Over, const std::vector<System>&, Report&)>;
 int run_suite(const std::string& suite, const CommandLine&, const SuiteOptions&, const PlayOver&);
 

@@ -64,7 +64,8 @@ Launch mpich(const std::string& player, const Words& how, Over over) {
 /// A player that becomes its two ranks itself.
 Launch forked(const std::string& player, const Variables& variables) { return {{player}, true, variables}; }
 
-/// Kasane's player: comm::launch() finds in the environment what `kasane run -n 2 --transport NAME` would put there.
+/// Kasane's player: comm::launch() finds in the environment what `kasane run -n 2 --transport NAME` would put
+/// there.
 Launch job(const std::string& player, const char* transport, Variables variables) {
   variables.insert(variables.end(), {{"KASANE_RANKS", "2"}, {"KASANE_TRANSPORT", transport}});
   return forked(player, variables);
@@ -124,7 +125,8 @@ const std::vector<Known>& known() {
       {"openmpi-p2p", "openmpi", "mpirun.openmpi", "Open MPI, send and receive", false, false, false, {true, true},
        [](const std::string& p, Over over) { return openmpi(p, {"--p2p"}, over); }},
       {"openmpi-put", "openmpi", "mpirun.openmpi", "Open MPI, MPI-3 passive target (put, get, fetch-and-op)", false, false, true, {false, false},
-       // On one host its windows are shared memory whatever the messages use, and without that it has none for several threads over TCP.
+       // On one host its windows are shared memory whatever the messages use, and without that it has none
+       // for several threads over TCP.
        [](const std::string& p, Over over) { return over == Over::memory ? openmpi(p, {"--put"}, over) : Launch{}; }},
       {"openmpi-own", "openmpi", "mpirun.openmpi", "as openmpi-put, on memory that the program brought, as Kasane's is (MPI_Win_create)", false, false, true, {false, false},
        [](const std::string& p, Over over) { return over == Over::memory ? openmpi(p, {"--own"}, over) : Launch{}; }},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The systems that are compared, by name: how each is started, and over what. A system is here if its player was built, beside this program.
+// The systems that are compared, by name: how each is started, and over what. A system is here if its player
+// was built, beside this program.
 //
 // Thread safety: values.
 #pragma once
@@ -11,7 +12,8 @@
 
 namespace kasane::bench {
 
-/// What lies between the two ranks: the host's memory, or TCP over its loopback, where every issue costs a system call.
+/// What lies between the two ranks: the host's memory, or TCP over its loopback, where every issue costs a
+/// system call.
 enum class Over { memory, tcp };
 
 struct System {
@@ -24,13 +26,15 @@ struct System {
   bool target_works = false;///< its one-sided operations need the target's progress
 };
 
-/// Everything that this program knows and that is built and installed here, in the order of the report. bin: the folder of the players, with a slash.
+/// Everything that this program knows and that is built and installed here, in the order of the report. bin:
+/// the folder of the players, with a slash.
 [[nodiscard]] std::vector<System> installed_systems(const std::string& bin, Over over);
 /// The same over any of them, each once.
 [[nodiscard]] std::vector<System> installed_systems(const std::string& bin);
 /// The names of all systems, installed or not.
 [[nodiscard]] std::vector<std::string> all_system_names();
-/// Those of systems whose names are in wanted; all if wanted is empty. Throws std::runtime_error for a name that is not here.
+/// Those of systems whose names are in wanted; all if wanted is empty. Throws std::runtime_error for a name
+/// that is not here.
 [[nodiscard]] std::vector<System> choose(std::vector<System> systems, const std::vector<std::string>& wanted);
 
 }  // namespace kasane::bench

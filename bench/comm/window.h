@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank of a player exposes to the other one: for each thread ("lane") the same areas, at the same offsets in every system.
+// What a rank of a player exposes to the other one: for each thread ("lane") the same areas, at the same
+// offsets in every system.
 //
 //   together   56 bytes of data and the flag in one line
 //   flag       a line of its own
@@ -31,7 +32,8 @@ class Window {
   /// Where data and flag of a pingpong arrive.
   [[nodiscard]] std::uint64_t data(unsigned lane, bool together) const noexcept { return together ? lane * stride() : target(lane); }
   [[nodiscard]] std::uint64_t flag(unsigned lane, bool together) const noexcept { return lane * stride() + (together ? kTogetherBytes : 64); }
-  /// Where operation number i of a window touches the areas: neighbours, so that small ones may be packed, as long as they fit.
+  /// Where operation number i of a window touches the areas: neighbours, so that small ones may be packed, as
+  /// long as they fit.
   [[nodiscard]] std::uint64_t spread(std::uint64_t i, std::uint64_t op_bytes) const noexcept {
     return kWindow * op_bytes <= area_ ? i % kWindow * op_bytes : 0;
   }
@@ -40,7 +42,8 @@ class Window {
   static constexpr std::uint64_t kWindow = 64;   ///< most operations of one lane under way
 
  private:
-  // One page beside the areas: lanes would otherwise lie at multiples of a power of two and share the sets of the caches.
+  // One page beside the areas: lanes would otherwise lie at multiples of a power of two and share the sets of
+  // the caches.
   [[nodiscard]] std::uint64_t stride() const noexcept { return 2 * area_ + 3 * kPage; }
   unsigned lanes_;
   std::uint64_t area_;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the players of `kasane bench core --only fork-join` share: the two recursions' sizes, checks and clock. A player is a
-// program that forks and joins by the public interface of one system, as a user of that system writes it:
+// What the players of `kasane bench core --only fork-join` share: the two recursions' sizes, checks and
+// clock. A player is a program that forks and joins by the public interface of one system, as a user of that
+// system writes it:
 //
 //   player-fork-join-NAME fib|tree SIZE WORKERS REPETITIONS
 //
-// It prints one JSON object: whether all results were right, and of each repetition the ns per inner node of the recursion.
+// It prints one JSON object: whether all results were right, and of each repetition the ns per inner node of
+// the recursion.
 //   fib    fib(SIZE): subtrees of unequal sizes, fib(SIZE + 1) - 1 inner nodes
 //   tree   counts the leaves of a complete binary tree of depth SIZE, 2^SIZE - 1 inner nodes
 //
@@ -41,8 +43,8 @@ struct Recursions {
   return a + call_tree(depth - 1);
 }
 
-/// The body of a player's main. with(workers, measure) starts the system with so many workers, calls measure(), from which
-/// the recursions are called, and stops the system.
+/// The body of a player's main. with(workers, measure) starts the system with so many workers, calls
+/// measure(), from which the recursions are called, and stops the system.
 inline int play(int argc, char** argv, Recursions of,
                 void (*with)(unsigned workers, const std::function<void()>& measure)) {
   if (argc != 5) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The players of kasane bench core --only fork-join: one program a system, by the system's public interface alone.
-# kasane_add_fork_join_player(NAME LIBS …): player-fork-join-NAME
+# The players of kasane bench core --only fork-join: one program a system, by the system's public interface
+# alone. kasane_add_fork_join_player(NAME LIBS …): player-fork-join-NAME
 function(kasane_add_fork_join_player name)
   add_executable(player-fork-join-${name} fork_join/player_${name}.cpp)
   target_include_directories(player-fork-join-${name} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peers of kasane-bench-collectives: the same cases and loop over an MPI. One program an MPI, built by its wrapper compiler; rank 0 prints "case bytes µs".
+// The peers of kasane-bench-collectives: the same cases and loop over an MPI. One program an MPI, built by
+// its wrapper compiler; rank 0 prints "case bytes µs".
 #include <mpi.h>
 
 #include <algorithm>

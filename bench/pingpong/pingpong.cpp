@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane bench pingpong: the multi-threaded PingPong of Odajima, Lee and Sato ("Performance comparison of communication libraries in multi-threaded programs",
-// 2019): each thread of rank 0 writes data, then a flag, into rank 1's memory; the partner thread there polls the flag and answers alike.
-//   latency: half of a round trip, up to 4 KiB.   bandwidth: what all threads moved, both directions, in the time.
+// kasane bench pingpong: the multi-threaded PingPong of Odajima, Lee and Sato ("Performance comparison of
+// communication libraries in multi-threaded programs", 2019): each thread of rank 0 writes data, then a flag,
+// into rank 1's memory; the partner thread there polls the flag and answers alike.
+//   latency: half of a round trip, up to 4 KiB.   bandwidth: what all threads moved, both directions, in the
+//            time.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -77,7 +79,8 @@ void play_over(const CommandLine& line, const Options& options, Over over, const
   if (sizes.empty()) sizes = line.quick() ? std::vector<std::uint64_t>{8, 56, 1024, 65536, 1 << 20} : paper_sizes();
   if (line.quick()) std::erase_if(threads, [](unsigned n) { return n > 2; });
   if (!memory) {
-    // A round trip takes a hundred times as long; the host's scheduler is most of it as soon as threads share cores.
+    // A round trip takes a hundred times as long; the host's scheduler is most of it as soon as threads share
+    // cores.
     std::erase_if(threads, [](unsigned n) { return n > 2; });
     if (options.sizes.empty()) sizes = line.quick() ? std::vector<std::uint64_t>{8, 4096} : std::vector<std::uint64_t>{8, 64, 1024, 4096, 65536, 1 << 20};
   }

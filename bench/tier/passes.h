@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the cases of kasane bench tier do to memory, the same for every system: one player gives memory of Kasane, another that of a mapped file.
+// What the cases of kasane bench tier do to memory, the same for every system: one player passes memory of
+// Kasane, another that of a mapped file.
 //
 //   seq-write   every word is stored, in order, for the first time
-//   seq-read    every word is loaded, in order; the sum is checked. Before it an untimed pass, after which nothing is left to be written
-//   random-T    a word of a block of 4 KiB is loaded and checked; T threads, each one block after another. The blocks are in no memory when that
-//               begins, and each is read once
+//   seq-read    every word is loaded, in order; the sum is checked. Before it an untimed pass, after which
+//               nothing is left to be written
+//   random-T    a word of a block of 4 KiB is loaded and checked; T threads, each one block after another.
+//               The blocks are in no memory when that begins, and each is read once
 //
 // Figures go to standard output, a line a case: "case value".
-// Thread safety: write() is one thread's; reads are anybody's.
+// Thread safety: write() by one thread; reads by any thread.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kasane's player of kasane bench tier: plain loads and stores to global memory, nothing else (passes.h).
-//   player-tier BYTES PAGE READS SEED CASE…      the random cases read READS blocks a thread; random-8 uses every worker
+//   player-tier BYTES PAGE READS SEED CASE…      the random cases read READS blocks a thread; random-8 uses
+//                                                every worker
 #include <cstdlib>
 #include <kasane/kasane.hpp>
 
@@ -12,8 +13,8 @@ namespace {
 
 using namespace kasane::bench::tier;
 
-double random_reads(const Data& data, std::size_t reads, std::uint64_t seed, bool everybody) {
-  const std::size_t members = everybody ? kasane::ranks() * kasane::workers() : 1;
+double random_reads(const Data& data, std::size_t reads, std::uint64_t seed, bool all_workers) {
+  const std::size_t members = all_workers ? kasane::ranks() * kasane::workers() : 1;
   AbsentBlocks blocks(data, reads * members, seed);
   double start = 0, end = 0;
   const auto body = [&](apps::Member& me) {
@@ -24,7 +25,7 @@ double random_reads(const Data& data, std::size_t reads, std::uint64_t seed, boo
     me.wait();
     if (me.index() == 0) end = seconds();
   };
-  if (everybody) apps::team(body);
+  if (all_workers) apps::team(body);
   else kasane::run([&] { apps::team_of_one(body); });
   return static_cast<double>(blocks.size()) / (end - start);
 }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peers' player of kasane bench tier: the same passes and algorithms over a mapped file, by the kernel (mmap, with one piece of advice) or by UMap.
-//   player-tier-mapped SYSTEM DIRECTORY BYTES BUDGET READS SEED CASE…      SYSTEM: mmap, mmap-sequential, mmap-random, umap
+// The peers' player of kasane bench tier: the same passes and algorithms over a mapped file, by the kernel
+// (mmap, with one piece of advice) or by UMap.
 //
-// umap pages through a buffer of BUDGET; UMAP_PAGESIZE and UMAP_BUFSIZE say otherwise. Of mmap the budget is known to the memory control group alone.
+//   player-tier-mapped SYSTEM DIRECTORY BYTES BUDGET READS SEED CASE…
+//                                                      SYSTEM: mmap, mmap-sequential, mmap-random, umap
+//
+// umap pages through a buffer of BUDGET; UMAP_PAGESIZE and UMAP_BUFSIZE say otherwise. Of mmap only the
+// memory control group knows the budget.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -64,7 +68,8 @@ class Mapping {
   }
   void by_umap(std::uint64_t budget) {
     ::setenv("UMAP_PAGESIZE", std::to_string(kPage).c_str(), 0);
-    ::setenv("UMAP_BUFSIZE", std::to_string(budget / std::strtoull(std::getenv("UMAP_PAGESIZE"), nullptr, 10)).c_str(), 0);   // pages
+    // pages
+    ::setenv("UMAP_BUFSIZE", std::to_string(budget / std::strtoull(std::getenv("UMAP_PAGESIZE"), nullptr, 10)).c_str(), 0);
     void* const library = ::dlopen("libumap.so", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) throw std::runtime_error(::dlerror());
     const auto map = reinterpret_cast<void* (*)(void*, std::uint64_t, int, int, int, off_t)>(::dlsym(library, "umap"));
@@ -107,7 +112,8 @@ void sweeps(const Arguments& a) {
   if (a.wants("random-8")) report("random-8", random_reads(data, a.reads, a.seed + 1, 8));
 }
 
-/// GFlop/s. As the application has it: plain steps go from one grid to another and back, several together are done in place.
+/// GFlop/s. As the application has it: plain steps go from one grid to another and back, several together are
+/// done in place.
 double stencil(const Arguments& a, std::size_t together, std::size_t passes) {
   const bool plain = together == 1;
   const apps::Plate plate{static_cast<std::size_t>(std::sqrt(static_cast<double>(a.bytes) / (plain ? 16 : 8))) - 2};

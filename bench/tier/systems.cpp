@@ -27,7 +27,7 @@ std::string words(const std::vector<std::string>& list) {
   return text;
 }
 
-/// Runs in the foreground group, so that an interrupt reaches everybody.
+/// Runs in the foreground group, so that an interrupt reaches all processes.
 std::string guarded(const MemoryGroup& group, const std::string& command) {
   return group.around(fmt::format("timeout --foreground -k 5 {} {}", kDeadlineSeconds, command));
 }
@@ -58,7 +58,8 @@ class Plan {
     }
     for (const auto& [name, together, steps] : {std::tuple{"stencil", 1, 2}, std::tuple{"stencil-tb", 10, 20}}) {
       if (wanted({name}).empty()) continue;
-      const auto n = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(s_.bytes) / (together == 1 ? 16 : 8))) - 2;   // two grids, or one
+      // two grids, or one
+      const auto n = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(s_.bytes) / (together == 1 ? 16 : 8))) - 2;
       add(system, {name}, limit, [=, s = s_, name = std::string(name), together = together, steps = steps](const MemoryGroup& group, unsigned) {
         const auto line = fmt::format("{} '{}/stencil' -n {} -k {} --steps {} --quiet --json -", begin(1), apps_folder(), n, together, steps);
         return Values{{name, run_app(guarded(group, line), {"/result/gigaflops"}).at(0)}};

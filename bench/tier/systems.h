@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who takes part in kasane bench tier, and how each is run: a job is one run of one system, which gives the values of some cases.
+// The systems of kasane bench tier, and how each is run: a job is one run of one system, which gives the
+// values of some cases.
 #pragma once
 
 #include <cstdint>

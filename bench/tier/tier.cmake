@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# kasane bench tier, and the programs of which it measures runs, besides the applications stencil and cilksort.
+# kasane bench tier, and the programs of which it measures runs, besides the applications stencil and
+# cilksort.
 add_executable(player-tier tier/player_kasane.cpp)
 target_link_libraries(player-tier PRIVATE kasane_apps kasane_warnings)
 add_executable(player-tier-mapped tier/player_mapped.cpp scratch_file.cpp)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane bench tier: programs whose data are four times as large as the DRAM that they may use, beside the kernel's mmap, UMap and the disk itself (fio).
+// kasane bench tier: programs whose data are four times as large as the DRAM that they may use, beside the
+// kernel's mmap, UMap and the disk itself (fio).
 //
-// Claim: Kasane's tiers take from the disk what it gives (kBars of systems.h). Each run has a memory control group of its own, of the budget and some slack, and
-// the most that was used there is shown beside the value; systems take turns within each repetition; a value is the median, a ratio the median of the ratios of
-// each repetition. All results are verified by the players.
+// Claim: Kasane's tiers take from the disk what it gives (kBars of systems.h). Each run has a memory control
+// group of its own, of the budget and some slack, and the most that was used there is shown beside the value;
+// systems take turns within each repetition; a value is the median, a ratio the median of the ratios of each
+// repetition. All results are verified by the players.
 #include <sys/vfs.h>
 #include <unistd.h>
 

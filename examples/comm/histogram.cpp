@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communication layer by itself: every rank counts words of its own into a table that is spread over all ranks, by remote atomics that are under way
-// together, and hands rank 0 its share by a write with notification.
+// The communication layer by itself: every rank counts words of its own into a table that is spread over all
+// ranks, by remote atomics that are outstanding together, and hands rank 0 its share by a write with
+// notification.
 //
 //   kasane run -n 4 -- examples/comm_histogram      also with --transport ucx, or under mpirun
 #include <sys/mman.h>
@@ -51,7 +52,8 @@ int run(Session& session) {
     const AtomicParams add{.op = AtomicOp::fetch_add, .width = Width::eight,
                            .at = {Rank{static_cast<std::uint32_t>(bin / kBinsPerRank)}, kTable, bin % kBinsPerRank * 8}, .operand = 1,
                            .on_complete = counted.callback()};
-    while (!(*engine)->try_atomic_async(add)) transport.progress();   // false: a queue is full, nothing happened
+    // false: a queue is full, nothing happened
+    while (!(*engine)->try_atomic_async(add)) transport.progress();
   }
   counted.wait(waiter, kSamples);
   all.barrier();
@@ -72,7 +74,8 @@ int run(Session& session) {
     std::uint64_t sum = 0;
     for (std::uint32_t r = 0; r < transport.ranks(); ++r) {
       auto* words = reinterpret_cast<std::uint64_t*>(memory + kShares + r * 64);
-      waiter.until([&] { return std::atomic_ref(words[1]).load(std::memory_order_acquire) == 1; });   // acquire: the share is there with its flag
+      // acquire: the share is there with its flag
+      waiter.until([&] { return std::atomic_ref(words[1]).load(std::memory_order_acquire) == 1; });
       std::printf("rank %u holds %llu of the samples\n", r, static_cast<unsigned long long>(words[0]));
       sum += words[0];
     }
@@ -80,7 +83,7 @@ int run(Session& session) {
     std::printf("%llu samples in %llu bins on %u ranks: %s\n", static_cast<unsigned long long>(sum), static_cast<unsigned long long>(bins),
                 transport.ranks(), status == 0 ? "correct" : "WRONG");
   }
-  all.barrier();   // nobody leaves while others still need its memory
+  all.barrier();   // no rank leaves while others still need its memory
   return status;
 }
 
