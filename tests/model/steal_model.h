@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Continuations that move between ranks, as a System for the explorer: workers run fork-join scripts work-first; parents'
-// continuations lie in Chase–Lev deques from which workers of the same rank and of other ranks steal; joins meet exits in the
-// join record. Decisions come from the shipping sched::Theft and ult::next(JoinRecord, JoinEvent); the deque's accesses are those of
-// base/deque.h, one step each.
+// Continuations that move between ranks, as a System for the explorer: workers run fork-join scripts
+// work-first; parents' continuations lie in Chase–Lev deques from which workers of the same rank and of other
+// ranks steal; joins meet exits in the join record. Decisions come from the shipping sched::Theft and
+// ult::next(JoinRecord, JoinEvent); the deque's accesses are those of base/deque.h, one step each.
 //
-// Memory is the specification that the coherence model proves: each rank has a copy (none, clean, dirty) of each variable; a release of a rank
-// writes its dirty copies to the owner, an acquire drops its copies. A stack variable's owner changes with adopt.
+// Memory is the specification that the coherence model proves: each rank has a copy (none, clean, dirty) of
+// each variable; a release of a rank writes its dirty copies to the owner, an acquire drops its copies. A
+// stack variable's owner changes with adopt.
 //
-// Checked: a continuation is run by one worker at a time and only with its registers saved; every load returns the ghost's
-// value; every thread ends (an idle worker has a step only where it sees work, so a lost wake-up is a deadlock).
+// Checked: a continuation is run by one worker at a time and only with its registers saved; every load
+// returns the ghost's value; every thread ends (an idle worker has a step only where it sees work, so a lost
+// wake-up is a deadlock).
 #pragma once
 
 #include <array>
@@ -23,7 +25,8 @@ namespace kasane::model {
 
 enum class StealMutation : std::uint8_t {
   none,
-  release_before_claim,  ///< the victim releases before the thief looks at the deque instead of after the claim
+  /// the victim releases before the thief looks at the deque instead of after the claim
+  release_before_claim,
   no_release,            ///< a thief does not ask the victim's rank to release
   no_acquire,            ///< a thief does not acquire
   adopt_before_release,  ///< the stack arrives before others' and the victim's writes do
@@ -35,7 +38,7 @@ enum class StealMutation : std::uint8_t {
   join_without_acquire,
   resumed_without_cross,  ///< a joiner that blocked goes on without a fence
   no_wake,                ///< the exiter forgets the waiter
-  arrive_for_nothing,     ///< a thread that came by itself is run as if it had last run here
+  arrive_for_nothing,     ///< a thread that moved here without a theft is run as if it had last run here
   end_without_swap,       ///< a thread that returns to its parent reads the record and stores to it
   end_without_fence,      ///< …, and looks at top before its store to bottom is seen
 };
@@ -58,7 +61,8 @@ inline constexpr std::uint8_t kHeapOfRank0 = 0xFF, kHeapOfRank1 = 0xFE;
 
 struct ForkJoin {
   std::vector<std::vector<UltInstr>> threads;  ///< thread 0 is the root, on worker 0
-  std::vector<std::uint8_t> stack_of;          ///< of each variable: the thread on whose stack it lies, or whose heap
+  /// of each variable: the thread on whose stack it lies, or whose heap
+  std::vector<std::uint8_t> stack_of;
   std::vector<std::uint8_t> rank_of_worker;
   StealMutation without = StealMutation::none;
 };
@@ -239,7 +243,7 @@ class Stealing {
     s.worker[w].mode = kRun;
     s.worker[w].thread = t;
   }
-  /// Worker w takes thread t, which somebody put aside. Null, or what is wrong.
+  /// Worker w takes thread t, which was put aside. Null, or what is wrong.
   const char* resume(State& s, std::uint8_t w, std::uint8_t t) const {
     Thread& x = s.thread[t];
     if (!x.alive) return "a continuation is taken after its thread has ended";
@@ -285,7 +289,8 @@ class Stealing {
     if (s.thread[t].pc >= code.size()) {
       become(me, kExit);
       exit_from(n, w, emit);
-      become(n.worker[w] = s.worker[w], kEnd);   // or in the middle of its pop, if it was never switched out; for any thread it is harmless
+      // or in the middle of its pop, if it was never switched out; for any thread it is harmless
+      become(n.worker[w] = s.worker[w], kEnd);
       n.thread[t] = s.thread[t];
       return end(n, w, emit);
     }
@@ -387,8 +392,10 @@ class Stealing {
     emit(n, Step{sWake, w, woken});
   }
 
-  /// The normal return (docs/design/ult.md): first half of the pop, the record's compare-swap, second half. If somebody waits for the thread, the pop goes on
-  /// first and the end is made known after it, on the parent's stack or the worker's; which of the two comes first nobody sees, so here it ends as by exit_from.
+  /// The normal return (docs/design/ult.md): first half of the pop, the record's compare-swap, second half.
+  /// If a joiner waits for the thread, the pop goes on first and the end is made known after it, on the
+  /// parent's stack or the worker's. No thread can see which of the two comes first, so here it ends as by
+  /// exit_from.
   template <class Emit>
   void end(const State& s, std::uint8_t w, Emit&& emit) const {
     State n = s;
@@ -477,7 +484,8 @@ class Stealing {
         become(n.worker[w], kTheft);
         n.worker[w].theft = sched::Theft::arrival(SlotId{t});
         n.worker[w].kind = static_cast<std::uint8_t>(n.worker[w].theft.next().kind);
-        while (rank(n.worker[w].victim) != s.thread[t].rank) ++n.worker[w].victim;   // any of that rank: its deque is not looked at
+        // any of that rank: its deque is not looked at
+        while (rank(n.worker[w].victim) != s.thread[t].rank) ++n.worker[w].victim;
         n.thread[t].runner = w;
         emit(n, Step{sReady, w, t});
         continue;
@@ -576,7 +584,7 @@ class Stealing {
           if (t.runner != kNobody || !t.alive)
             return emit(n, label, "a thief claimed a continuation that somebody runs");
           if (!t.saved) return emit(n, label, "a thief claimed a continuation before its registers were saved");
-          t.runner = w;  // between the claim and taken it is in nobody's list but ours
+          t.runner = w;  // between the claim and taken it is in no list
         }
         break;
       case Kind::ask_release:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks every interleaving of small fork-join programs over the shipped theft machine, deque protocol and join record, on two ranks;
-// and shows that each part of the order claim → release → stack → acquire → run is needed (rule 1).
+// Walks every interleaving of small fork-join programs over the shipped theft machine, deque protocol and
+// join record, on two ranks; and shows that each part of the order claim → release → stack → acquire → run is
+// needed (rule 1).
 #include "model/steal_model.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,8 @@
 namespace kasane::model {
 namespace {
 
-// Variables 0, 1, 2: global memory, 0 and 2 owned by rank 1; 3: on the root's stack; 4: on the root's stack, captured by reference in child 1.
+// Variables 0, 1, 2: global memory, 0 and 2 owned by rank 1; 3: on the root's stack; 4: on the root's stack,
+// captured by reference in child 1.
 const std::vector<std::uint8_t> kVariables = {kHeapOfRank1, kHeapOfRank0, kHeapOfRank1, 0, 0};
 
 /// The root forks twice, and writes between: its slot is popped and pushed again under a thief's eyes.
@@ -38,7 +40,8 @@ ForkJoin chain() {
           {0, 1}};
 }
 
-/// The root goes to the other rank, back and there again: what it cached the first time must not be used the third time.
+/// The root goes to the other rank, back and there again: what it cached the first time must not be used the
+/// third time.
 ForkJoin there_and_back() {
   return {{{fk(1), ld(1), fk(2), st(1, 9), fk(3), ld(1), jn(1), jn(2), jn(3)}, {}, {}, {}}, kVariables, {0, 1}};
 }
@@ -46,7 +49,7 @@ ForkJoin there_and_back() {
 /// The joined child ends on the other rank, where it wrote what the joiner's rank has cached.
 ForkJoin moved_child() { return {{{ld(0), fk(1), jn(1), ld(0)}, {fk(2), st(0, 5), jn(2)}, {}}, kVariables, {0, 1}}; }
 
-/// A child that goes to the other rank by itself, and comes back.
+/// A child that moves to the other rank without being stolen, and comes back.
 ForkJoin placed() {
   return {{{st(0, 1), st(3, 1), fk(1), ld(0), jn(1), ld(1), ld(4), fk(2), jn(2)}, {mv(1), ld(0), ld(3), st(1, 7), mv(0), ld(1), st(1, 8), st(4, 8)}, {}}, kVariables, {0, 1}};
 }

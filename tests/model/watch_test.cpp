@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two workers of a rank fall asleep and are woken from another host (docs/design/sched.md, "Idling"), in every order of every access: they announce
-// themselves, look, sleep in naps and watch, by the shipping sched::NapWait; a pusher there stores two items, which may stay in its store buffer as
-// long as it likes, reads its hungry word without a fence, and rings by message. Nobody but these workers takes the items, and the first that takes one may keep
-// it for ever. A nap may be over at any time.
+// Two workers of a rank fall asleep and are woken from another host (docs/design/sched.md, "Idling"), in
+// every order of every access. They announce themselves, look, sleep in naps and watch, by the shipping
+// sched::NapWait. A pusher there stores two items, which may stay in its store buffer as long as it likes,
+// reads its idle-ranks word without a fence, and rings by message. Only these workers take the items, and the
+// first that takes one may keep it for ever. A nap may be over at any time.
 //
-// Checked: from every state there is a way on which both items are taken; a rule taken away leaves states that have none.
+// Checked: from every state there is a way on which both items are taken; a rule taken away leaves states
+// that have none.
 #include "sched/nap_wait.h"
 
 #include <gtest/gtest.h>
@@ -23,9 +25,9 @@ using sched::NapWait;
 
 enum class Without : std::uint8_t {
   none,
-  looks,           ///< after a nap nobody looks: a push that no ring covers is found by nobody
-  giving_back,     ///< who leaves keeps the role
-  asking_again,    ///< who did not get the role when it fell asleep does not ask again
+  looks,           ///< after a nap no worker looks: a push that no ring covers is never found
+  giving_back,     ///< a worker that leaves keeps the role
+  asking_again,    ///< a worker that did not get the role when it fell asleep does not ask again
 };
 
 struct Idle {
@@ -39,7 +41,8 @@ struct Idle {
     std::array<Worker, 2> worker;
     std::uint8_t pusher, pushed;             // its place; items it has stored
     std::uint8_t buffered, visible, taken;   // where the items are
-    std::uint8_t hungry, announced, role;    // the bit at the pusher; of the rank: announced workers, a watcher
+    // the bit at the pusher; of the rank: announced workers, a watcher
+    std::uint8_t idle_bit, announced, role;
     std::uint8_t bell, rings, kept, unused;  // events; messages under way; an item is kept for ever
     std::uint8_t more[4];
   };
@@ -59,8 +62,8 @@ struct Idle {
     return std::string(kWho[x.actor]) + " at " + std::to_string(x.detail) + (x.kind != 0 ? ", watch at " + std::to_string(x.kind - 1) : "");
   }
   std::string show(const State& s) const {
-    return "buffered " + std::to_string(s.buffered) + " visible " + std::to_string(s.visible) + " taken " + std::to_string(s.taken) + " hungry " +
-           std::to_string(s.hungry) + " role " + std::to_string(s.role);
+    return "buffered " + std::to_string(s.buffered) + " visible " + std::to_string(s.visible) + " taken " + std::to_string(s.taken) + " idle_bit " +
+           std::to_string(s.idle_bit) + " role " + std::to_string(s.role);
   }
 
   template <class Emit>
@@ -93,13 +96,13 @@ struct Idle {
         n.pusher = kRead;
         return emit(n, step);
       case kRead:
-        n.pusher = s.hungry ? kTake : kStore;
+        n.pusher = s.idle_bit ? kTake : kStore;
         return emit(n, step);
       case kTake:   // a locked instruction: it drains the store buffer
         n.visible += n.buffered;
         n.buffered = 0;
-        n.hungry = 0;
-        n.pusher = s.hungry ? kRing : kStore;
+        n.idle_bit = 0;
+        n.pusher = s.idle_bit ? kRing : kStore;
         return emit(n, step);
       default:
         ++n.rings;
@@ -128,7 +131,7 @@ struct Idle {
         return go(kKeeps);
       case kSeen: me.seen = s.bell; return go(kAnnounce);
       case kAnnounce: ++n.announced; return go(kBits);
-      case kBits: n.hungry = 1; return go(kLook);
+      case kBits: n.idle_bit = 1; return go(kLook);
       case kLook:
         if (s.visible != 0) return go(kForget);
         me.watch = NapWait();
@@ -139,9 +142,9 @@ struct Idle {
       case kForget:
         --n.announced;
         return go(s.announced == 1 ? kClear : kSearch);
-      case kClear: n.hungry = 0; return go(kCheck);
+      case kClear: n.idle_bit = 0; return go(kCheck);
       case kCheck: return go(s.announced != 0 ? kBitsAgain : kSearch);
-      case kBitsAgain: n.hungry = 1; return go(kSearch);
+      case kBitsAgain: n.idle_bit = 1; return go(kSearch);
       default: return;
     }
   }
@@ -184,7 +187,8 @@ class WatchWithout : public testing::TestWithParam<Without> {};
 TEST_P(WatchWithout, APushIsSleptThrough) { EXPECT_EQ(walk(GetParam()).verdict, Verdict::trapped); }
 INSTANTIATE_TEST_SUITE_P(Rules, WatchWithout, testing::Values(Without::looks, Without::giving_back, Without::asking_again));
 
-// Naps double, from the first only for who falls asleep as the watcher; what is found or rung ends them.
+// Naps double, from the first only for a worker that falls asleep as the watcher; what is found or rung ends
+// them.
 TEST(NapWait, NapsDoubleUpToTheLongest) {
   const sched::Naps naps{1, 4};
   NapWait watch;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several ranks that run threads without dsm: the stacks, and all data of the test program, lie in one mapping that every rank shares
-// at the same address, so nothing has to be made coherent. Edges and StackMover only count, and check that whoever runs a thread owns its
-// stack. What is left is exactly sched: steals, wake-ups, idling, and where fences are asked for.
+// Several ranks that run threads without dsm: the stacks, and all data of the test program, lie in one
+// mapping that every rank shares at the same address, so nothing has to be made coherent. Edges and
+// StackMover only count, and check that the rank that runs a thread owns its stack. What is left is exactly
+// sched: steals, wake-ups, idling, and where fences are asked for.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +34,8 @@ inline constexpr std::size_t kSlotBytes = 64 * 1024, kArenaBytes = std::size_t{1
 struct Tally {
   std::atomic<std::uint64_t> cross{0}, ask_release{0}, release{0}, acquire{0}, adopt{0}, surrender{0}, reclaim{0};
   std::atomic<std::uint64_t> rank_stores{0};    ///< of SlotControl::rank, by words
-  std::atomic<std::uint64_t> wrong{0};          ///< a stack was adopted, surrendered or reclaimed by who may not
+  /// a stack was adopted, surrendered or reclaimed by a rank that may not
+  std::atomic<std::uint64_t> wrong{0};
   std::atomic<std::uint64_t> out_of_order{0};   ///< a steal that did not go release, adopt, acquire
 };
 
@@ -41,7 +43,8 @@ struct Tally {
 struct Shared {
   Tally tally[kMostRanks];
   Counters counters[kMostRanks][kMostWorkers];
-  std::atomic<std::uint32_t> owner[kMostRanks * kSlots];   ///< 1 + rank that owns the stack's pages; 0: its birth rank
+  /// 1 + rank that owns the stack's pages; 0: its birth rank
+  std::atomic<std::uint32_t> owner[kMostRanks * kSlots];
   alignas(64) std::byte arena[kArenaBytes];                ///< the program's data
 
   [[nodiscard]] std::uint64_t sum(std::atomic<std::uint64_t> Tally::*field) const {
@@ -232,7 +235,8 @@ class Cluster {
     const auto raw_slots = reinterpret_cast<std::uintptr_t>(map(slots_bytes() + kSlotBytes));
     slots_ = reinterpret_cast<std::byte*>((raw_slots + kSlotBytes - 1) & ~(kSlotBytes - 1));
   }
-  ~Cluster() { ::munmap(shared, sizeof(Shared)); }   // the stacks' mapping lives as long as the test program: a few MiB touched
+  // the stacks' mapping lives as long as the test program: a few MiB touched
+  ~Cluster() { ::munmap(shared, sizeof(Shared)); }
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
 

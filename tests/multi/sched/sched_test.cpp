@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads over 2 and 4 processes: programs against oracles, and the edges of docs/design/sched.md counted one by one.
+// Threads over 2 and 4 processes: programs against oracles, and the edges of docs/design/sched.md counted one
+// by one.
 //
-// Data that threads share lies on their stacks or in the arena, never in the heap or on an OS thread's stack; so the roots capture
-// nothing of rank 0's by reference but the arena's objects.
+// Data that threads share lies on their stacks or in the arena, never in the heap or on an OS thread's stack;
+// so the roots capture nothing of rank 0's by reference but the arena's objects.
 //
-// A program computes how many crossings its own history asks for (a join whose thread ended on another rank, a lock whose last holder
-// unlocked on another rank) and the doubles must have seen exactly as many: neither a fence too few nor one too many.
+// A program computes how many crossings its own history asks for (a join whose thread ended on another rank,
+// a lock whose last holder unlocked on another rank) and the doubles must have seen exactly as many: neither
+// a fence too few nor one too many.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -63,7 +65,8 @@ void join(ThreadId thread, const std::uint32_t& ended, Expected& expected) {
   if (ended != here()) ++expected.crossings;
 }
 
-/// Invites another worker to steal the caller: its child keeps this one busy until that has happened, or for limit_ns.
+/// Invites another worker to steal the caller: its child keeps this one busy until that has happened, or for
+/// limit_ns.
 void hop(Expected& expected, std::uint64_t limit_ns) {
   std::atomic<bool> moved{false};
   std::uint32_t ended = 0;
@@ -103,9 +106,10 @@ T& in_arena(Shared& shared, std::size_t offset = 0) {
   return *new (shared.arena + offset) T;
 }
 
-// ---- one edge at a time ------------------------------------------------------------------------------------------
+// ---- one edge at a time ----
 
-// The parent is stolen while its child runs, writes to the child's variable on its own stack from there, and joins it.
+// The parent is stolen while its child runs, writes to the child's variable on its own stack from there, and
+// joins it.
 TEST(SchedEdges, AStealIsReleaseAdoptAcquireAndTheJoinCrossesOnce) {
   Cluster cluster(2, 1);
   auto& expected = in_arena<Expected>(*cluster.shared);
@@ -173,7 +177,7 @@ TEST(SchedEdges, AMutexCrossesWhenItsLastHolderWasElsewhere) {
   expect_edges(*cluster.shared, expected);
 }
 
-// ---- programs ----------------------------------------------------------------------------------------------------
+// ---- programs ----
 
 std::uint64_t fib(unsigned n, Expected& expected) {
   if (n < 2) return n;
@@ -244,7 +248,8 @@ TEST_P(SchedTest, Queens) {
   EXPECT_GT(cluster.shared->sum(&Counters::steals_remote), 0u);
 }
 
-/// A plain value under a mutex, with the rank of the last unlock: the history that says which locks must cross.
+/// A plain value under a mutex, with the rank of the last unlock: the history that says which locks must
+/// cross.
 struct Guarded {
   explicit Guarded(Expected& e) : expected(e) {}
   void lock() {
@@ -383,7 +388,7 @@ TEST_P(SchedTest, BarrierAcrossRanks) {
   EXPECT_GT(cluster.shared->sum(&Counters::steals_remote), 0u);
 }
 
-// ---- random fork–join programs -----------------------------------------------------------------------------------
+// ---- random fork–join programs ----
 
 struct World {
   Expected& expected;
@@ -471,8 +476,9 @@ TEST_P(SchedTest, RandomForkJoinAgreesWithTheOracle) {
   EXPECT_GT(cluster.shared->sum(&Counters::steals_remote), 0u);
 }
 
-// Work comes in bursts with pauses in which every other rank falls asleep: each burst must wake them again. A lost wake-up is a hang here,
-// because the child spins until its parent has moved; one worker a rank, so it can only move to another rank.
+// Work comes in bursts with pauses in which every other rank falls asleep: each burst must wake them again. A
+// lost wake-up is a hang here, because the child spins until its parent has moved; one worker a rank, so it
+// can only move to another rank.
 void bursts(std::uint32_t ranks) {
   Cluster cluster(ranks, 1);
   auto& expected = in_arena<Expected>(*cluster.shared);

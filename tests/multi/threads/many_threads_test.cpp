@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A million threads before the first join in little memory, and what a program is told that makes too many.
+// A million threads before the first join in little memory, and the error that a program gets that makes too
+// many.
 #include <gtest/gtest.h>
 #include <kasane/kasane.hpp>
 
@@ -29,7 +30,7 @@ long maps() {
   return lines;
 }
 
-/// Returns on another rank: its child keeps this rank's worker until somebody has taken the caller over.
+/// Returns on another rank: its child keeps this rank's worker until another rank has stolen the caller.
 void go_elsewhere() {
   const std::uint32_t start = kasane::rank();
   while (kasane::rank() == start) {
@@ -69,7 +70,8 @@ TEST(ManyThreads, AMillionBeforeTheFirstJoin) {
   }
 }
 
-/// Forks a child that forks a child … until there is no stack left. Returns how deep it came; why: what it was told.
+/// Forks a child that forks a child … until there is no stack left. Returns how deep it came; why: the
+/// error's text.
 int fork_ever_deeper(int depth, std::string& why) {
   try {
     int reached = 0;
@@ -92,7 +94,7 @@ TEST(ManyThreads, AForkBombIsToldSo) {
     return std::tuple(reached, text, sum);
   });
   EXPECT_GT(depth, 10'000);
-  // Who speaks, once; which rank; and both names of the option.
+  // The message's source, once; the rank; and both names of the option.
   EXPECT_EQ(why.rfind("kasane::thread: rank ", 0), 0U) << why;
   for (const char* part : {" has no call stack left", "--slots", "KASANE_SLOTS"}) EXPECT_NE(why.find(part), std::string::npos) << why;
   EXPECT_EQ(after, 42);

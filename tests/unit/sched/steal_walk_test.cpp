@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The theft that ships (sched/steal.h) against a victim that pushes, pops, writes and pushes again, in every order of every access,
-// with copies as stale as the rules allow. Each continuation is in one hand at a time, runs once, and reads what was written last.
+// The theft that ships (sched/steal.h) against a victim that pushes, pops, writes and pushes again, in every
+// order of every access, with copies as stale as the rules allow. Each continuation is held once at a time,
+// runs once, and reads what was written last.
 //
-// The victim is rank 0; thieves are of ranks 1 and 2. The victim's stores stay in its own copy until its rank releases; a thief keeps
-// what it cached at the beginning until its rank acquires.
+// The victim is rank 0; thieves are of ranks 1 and 2. The victim's stores stay in its own copy until its rank
+// releases; a thief keeps what it cached at the beginning until its rank acquires.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -30,7 +31,8 @@ enum class Mutation {
 
 struct Owner {
   enum At : std::uint32_t { decide, push_entry, push_bottom, pop_bottom, pop_top, pop_take, pop_swap, pop_restore, write, stopped };
-  std::uint32_t at, pushed, item, rewrites;   ///< item: 1 + the one in hand; rewrites: how often it may still write and push again
+  /// item: 1 + the one in hand; rewrites: how often it may still write and push again
+  std::uint32_t at, pushed, item, rewrites;
   std::uint64_t top;
 };
 
@@ -125,7 +127,8 @@ class StealModel {
     for (std::uint32_t i = 0; i < kItems; ++i) s.master[i] = s.victim[i];
   }
 
-  // The owner's part of base/deque.h, access by access. It writes a continuation's data whenever it has it in hand.
+  // The owner's part of base/deque.h, access by access. It writes a continuation's data whenever it has it in
+  // hand.
   void step_owner(State& s) const {
     Owner& o = s.owner;
     const auto entry = [&]() -> std::uint32_t& { return s.ring[s.bottom & (kEntries - 1)]; };
@@ -145,7 +148,7 @@ class StealModel {
         return;
       case Owner::push_entry:
         entry() = o.item - 1;
-        s.taken[o.item - 1] = 0;   // from the next store on anybody may take it
+        s.taken[o.item - 1] = 0;   // from the next store on any thief may take it
         o.at = Owner::push_bottom;
         return;
       case Owner::push_bottom:
@@ -199,7 +202,8 @@ class StealModel {
     if (step.kind == TheftStep::Kind::look && t.looking == 0) {
       if (mutation_ == Mutation::release_before_claim) release(s);
       t.looking = half;
-      // The other half is read later; until then it is kept beside the result, which the machine must not see yet.
+      // The other half is read later; until then it is kept beside the result, which the machine must not see
+      // yet.
       half_of(t) = half == 1 ? s.bottom : s.top;
       return;
     }
@@ -251,7 +255,8 @@ class StealModel {
   static void end(State& s, Thief& t, const TheftStep& step) {
     if (step.outcome == Steal::taken) {
       const std::uint32_t item = raw(step.slot);
-      const std::uint32_t seen = t.cached != 0 ? 0 : s.master[item];   // what it cached is from before the first write
+      // what it cached is from before the first write
+      const std::uint32_t seen = t.cached != 0 ? 0 : s.master[item];
       if (seen != s.truth[item]) s.broken = stale;
       ++s.done[item];
     }

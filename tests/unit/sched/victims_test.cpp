@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whom a thief asks first.
+// The order in which a thief asks the other ranks.
 #include "sched/victims.h"
 
 #include <gtest/gtest.h>

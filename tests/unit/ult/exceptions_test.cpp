@@ -18,7 +18,8 @@ namespace {
 class ExceptionTest : public ::testing::TestWithParam<unsigned> {};
 INSTANTIATE_TEST_SUITE_P(Workers, ExceptionTest, ::testing::Values(1u, 2u, 4u));
 
-/// Yields until the thread runs on another worker; false if there is only one, or nobody takes it for a while.
+/// Yields until the thread runs on another worker; false if there is only one, or no worker takes it for a
+/// while.
 bool change_worker() {
   if (Pool::current()->config().workers == 1) return false;
   const std::uint32_t before = Pool::worker();
@@ -205,7 +206,8 @@ TEST_P(ExceptionTest, ACatchBlockMovesBetweenWorkers) {
   }
 }
 
-// As a program is told to do it: whatever is per OS thread is read in a function that the compiler cannot merge with its caller.
+// As the guide tells programs to do it: state of the OS thread is read in a function that the compiler cannot
+// merge with its caller.
 [[gnu::noinline]] int errno_after_a_failed_close() {
   asm volatile("");
   errno = 0;

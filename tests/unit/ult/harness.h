@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pool of one rank over plain memory, with worker 0 on the calling OS thread; and fork with a lambda, as the public API will have it.
+// A pool of one rank over plain memory, with worker 0 on the calling OS thread; and fork with a lambda, as
+// the public API will have it.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// No wake-up is lost: one item is made available while everybody is falling asleep, again and again, and the maker then waits for it
-// without helping. A lost wake-up hangs, which the deadline turns into a failure.
+// No wake-up is lost: one item is made available while all workers are falling asleep, again and again, and
+// the maker then waits for it without helping. A lost wake-up hangs, which the deadline turns into a failure.
 #include <atomic>
 
 #include "unit/ult/harness.h"
@@ -27,11 +27,13 @@ TEST_P(IdleTest, ASinglePushWakesSomebody) {
   bool all = true;
   pool.run([&] {
     for (unsigned i = 0; i < 3000 && all; ++i) {
-      // The pause sweeps over the 20 µs after which idle workers fall asleep, announce themselves, look again.
+      // The pause sweeps over the 20 µs after which idle workers fall asleep, announce themselves, look
+      // again.
       const std::uint64_t until = now_ns() + (i * 37) % 60'000;
       while (now_ns() < until) relax();
       std::atomic<bool> taken{false};
-      // The child blocks the worker; the parent's continuation is the single item: somebody must come for it.
+      // The child blocks the worker; the parent's continuation is the single item: another worker must come
+      // for it.
       const ThreadId child = fork([&] { all = spin_until([&] { return taken.load(); }) && all; });
       taken = true;
       Pool::join(child);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The join record under every interleaving: an exiter beside a joiner, a detacher, two joiners, or a joiner and a detacher, each of which reads the word, computes, and
-// compare-swaps (the code's loop). Whatever the order, the slot is freed exactly once and a suspended joiner is woken.
+// The join record under every interleaving: an exiter beside a joiner, a detacher, two joiners, or a joiner
+// and a detacher, each of which reads the word, computes, and compare-swaps (the code's loop). Whatever the
+// order, the slot is freed exactly once and a suspended joiner is woken.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -54,7 +55,7 @@ void check_end(const World& w, int& ends) {
   }
   EXPECT_EQ(woken, suspended) << "a suspended joiner is woken exactly if it was suspended";
   EXPECT_LE(suspended, 1);
-  // The joiner that was woken comes back with its event, and it alone is told to free the slot.
+  // The woken joiner comes back with its event, and it alone gets the action that frees the slot.
   if (woken == 1) {
     EXPECT_EQ(freed, 0);
     for (const Actor& a : w.actors) {

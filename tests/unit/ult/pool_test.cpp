@@ -68,7 +68,8 @@ TEST_P(PoolTest, TenThousandThreadsNest) {
 
 TEST_P(PoolTest, ForksGoOnWhenTheDequeIsFull) {
   if (kThreadSanitized) GTEST_SKIP() << "more stacks at a time than it has fibers";
-  // More nested parents than a deque holds (2^14): the rest waits in the overflow list, and both ends unwind in order.
+  // More nested parents than a deque holds (2^14): the rest waits in the overflow list, and both ends unwind
+  // in order.
   TestPool pool(GetParam(), /*slots=*/18'500);
   unsigned depth = 0;
   pool.run([&] { depth = nest(17'000); });
@@ -95,7 +96,8 @@ TEST_P(PoolTest, AThreadInTheOverflowMaySuspend) {
   EXPECT_EQ(leaves.load(), 10u);
 }
 
-// The end of a thread that returns to its parent meets a record that is not "running": it may free the slot only when the pop has said where to go on.
+// The end of a thread that returns to its parent meets a record that is not "running": it may free the slot
+// only when the pop has said where to go on.
 TEST_P(PoolTest, AThreadThatDetachedItselfReturnsToItsParent) {
   TestPool pool(GetParam(), /*slots=*/64);
   unsigned ran = 0;
@@ -120,14 +122,15 @@ TEST(Pool, AThreadWhoseEndAThirdWaitsForReturnsToItsParent) {
     for (unsigned i = 0; i < 300; ++i) {
       std::atomic<std::uint64_t> name{0};
       std::atomic<bool> waits{false}, ended{false}, back{false}, seen{false};
-      const ThreadId other = fork([&] {   // this worker's; whoever has stolen the continuation below runs the rest
+      // this worker's; the worker that has stolen the continuation below runs the rest
+      const ThreadId other = fork([&] {
         const ThreadId joiner = fork([&] {
           while (name.load() == 0) relax();
           Pool::join({name.load()});
           seen = ended.load();
         });
         waits = true;   // the joiner has left this worker, so it is suspended, or the thread has ended
-        while (!back.load()) relax();   // and nobody steals the parent of the thread meanwhile
+        while (!back.load()) relax();   // and no worker steals the parent of the thread meanwhile
         Pool::join(joiner);
       });
       fork([&] {
@@ -217,7 +220,8 @@ void bisect(unsigned first, unsigned last, std::atomic<unsigned>& done) {
   Pool::join(left);
 }
 
-// What a thief takes from a loop that is bisected is half of what is left, so there is no need to steal several continuations at once.
+// What a thief takes from a loop that is bisected is half of what is left, so there is no need to steal
+// several continuations at once.
 TEST_P(PoolTest, AFlatLoopTakesFewSteals) {
   constexpr unsigned kPieces = 1u << 17;
   TestPool pool(GetParam());
@@ -316,7 +320,7 @@ TEST_P(PoolTest, ASecondJoinerIsRefused) {
 TEST_P(PoolTest, YieldLetsEveryReadyThreadRun) {
   TestPool pool(GetParam());
   constexpr unsigned kThreads = 8, kRounds = 200;
-  // Nobody gets more than one round ahead of the slowest: only possible if yield serves all of them.
+  // No thread gets more than one round ahead of the slowest: only possible if yield serves all of them.
   pool.run([&] {
     std::array<std::atomic<unsigned>, kThreads> round{};
     std::vector<ThreadId> ids;
@@ -350,7 +354,7 @@ TEST_P(PoolTest, SuspendAndMakeReadyPingPong) {
   struct Table {
     Pool* pool;
     Box box[2];
-    // A token or a waiter: whoever comes second takes the first away.
+    // A token or a waiter: the second to come takes the first away.
     void give(int to) {
       const std::uint32_t found = box[to].waiting.exchange(kToken);
       if (found == raw(kNoSlot)) return;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random fork-join programs against their sequential meaning. A failing seed is printed and can be run alone: KASANE_SEED=n.
+// Random fork-join programs against their sequential meaning. A failing seed is printed and can be run alone:
+// KASANE_SEED=n.
 #include <cstdlib>
 #include <random>
 #include <set>

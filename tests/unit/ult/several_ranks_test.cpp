@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three ranks in one process: a pool each, one set of stacks that all of them can run, words of other ranks by address. So every path for
-// threads born elsewhere runs, and the edges that ult must ask for can be counted; the memory behind them is coherent anyway.
+// Three ranks in one process: a pool each, one set of stacks that all of them can run, words of other ranks
+// by address. So every path for threads born elsewhere runs, and the edges that ult must ask for can be
+// counted; the memory behind them is coherent anyway.
 #include <array>
 #include <atomic>
 #include <memory>
@@ -50,7 +51,8 @@ class Member final : public Edges, public StackMover, public OtherRanks {
   void release() override {}
   void acquire() override {}
 
-  // Who owns the pages of a stack; a switch to a stack that is not owned would be a crash with real memory.
+  // Which rank owns the pages of a stack; a switch to a stack that is not owned would be a crash with real
+  // memory.
   void adopt(StackId stack, std::uintptr_t lo, std::uintptr_t hi, Rank) override;
   void surrender(StackId stack) override;
   void reclaim(StackId stack) override;
@@ -241,7 +243,8 @@ TEST_F(SeveralRanks, SlotsOfMovedThreadsComeHome) {
   Job job;
   std::atomic<unsigned> away{0};
   job.run([&] {
-    // Each thread moves to another rank and ends there: its stack must be surrendered, returned and reclaimed, or slots run out.
+    // Each thread moves to another rank and ends there: its stack must be surrendered, returned and
+    // reclaimed, or slots run out.
     const std::uint64_t deadline = now_ns() + 60'000'000'000u;
     for (unsigned i = 0; (i < 4 * kSlots || job.sum(&Member::reclaimed) == 0) && now_ns() < deadline; ++i) {
       const ThreadId child = fork([&] {

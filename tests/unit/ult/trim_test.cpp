@@ -14,9 +14,11 @@
 namespace kasane::ult {
 namespace {
 
-constexpr std::uint32_t kStacks = 512, kMany = 300, kKept = 64;   // kKept: at most what a worker keeps to itself, an eighth of all
+// kKept: the most that a worker's cache holds, an eighth of all
+constexpr std::uint32_t kStacks = 512, kMany = 300, kKept = 64;
 
-/// In place of giving frames back: whatever was in them is gone. Frames that never returned have left a sanitizer's red zones there.
+/// In place of giving frames back: whatever was in them is gone. Frames that never returned have left a
+/// sanitizer's red zones there.
 [[gnu::no_sanitize_address]] void wipe(void* pool, StackId stack) {
   auto* const words = reinterpret_cast<volatile std::uint64_t*>(static_cast<TestPool*>(pool)->stack(stack));
   for (std::size_t i = 0; i < TestPool::kSlotBytes / sizeof *words; ++i) words[i] = 0xDDDDDDDDDDDDDDDD;

@@ -9,8 +9,8 @@
 
 namespace kasane::ult::test {
 
-/// Its next access, if it has one, done by perform(step). True if the machine has ended, with its outcome in result; it is set back then, so that equal situations are equal
-/// states.
+/// Its next access, if it has one, done by perform(step). True if the machine has ended, with its outcome in
+/// result; it is set back then, so that equal situations are equal states.
 template <class Machine, class Perform>
 bool advance_machine(Machine& m, std::uint64_t& result, const Perform& perform) {
   SyncStep step = m.next(result);

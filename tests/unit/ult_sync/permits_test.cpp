@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Semaphore, shared mutex, latch and once on one rank with 1, 2 and 4 workers, against oracles, under random schedules.
+// Semaphore, shared mutex, latch and once on one rank with 1, 2 and 4 workers, against oracles, under random
+// schedules.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -29,7 +30,7 @@ void maybe_yield(std::minstd_rand& random) {
   if (random() % 4 == 0) Pool::yield();
 }
 
-// ---- semaphore ---------------------------------------------------------------------------------------------------
+// ---- semaphore ----
 
 TEST_P(PermitsTest, NoMoreThanThePermitsAreInside) {
   for (unsigned seed = 1; seed <= 40 && !HasFailure(); ++seed) {
@@ -88,7 +89,7 @@ TEST(Semaphore, ServesInOrderAndManyAtOnce) {
   for (int t = 0; t < 20; ++t) EXPECT_EQ(order.at(static_cast<std::size_t>(t)), t);
 }
 
-// ---- shared mutex ------------------------------------------------------------------------------------------------
+// ---- shared mutex ----
 
 TEST_P(PermitsTest, WritersAreAloneAndReadersSeeWholeValues) {
   for (unsigned seed = 1; seed <= 40 && !HasFailure(); ++seed) {
@@ -96,7 +97,7 @@ TEST_P(PermitsTest, WritersAreAloneAndReadersSeeWholeValues) {
     TestPool pool(workers(), 256);
     std::minstd_rand plan(seed);
     const std::uint32_t wanted = 2 + static_cast<std::uint32_t>(plan() % 20);
-    std::uint64_t first = 0, second = 0;   // plain, equal whenever nobody writes
+    std::uint64_t first = 0, second = 0;   // plain, equal whenever no thread writes
     std::atomic<std::uint64_t> writes{0}, torn{0};
     pool.run([&] {
       SharedMutex mutex;
@@ -155,7 +156,7 @@ TEST(SharedMutex, ReadersShareAndAWaitingWriterGoesBeforeLaterReaders) {
   EXPECT_EQ(order, "rwrr");
 }
 
-// ---- latch -------------------------------------------------------------------------------------------------------
+// ---- latch ----
 
 TEST_P(PermitsTest, NobodyPassesALatchBeforeAllHaveCountedDown) {
   for (unsigned seed = 1; seed <= 40 && !HasFailure(); ++seed) {
@@ -193,7 +194,7 @@ TEST_P(PermitsTest, NobodyPassesALatchBeforeAllHaveCountedDown) {
   }
 }
 
-// ---- once --------------------------------------------------------------------------------------------------------
+// ---- once ----
 
 TEST_P(PermitsTest, OnceRunsOneOfThemAndAllSeeWhatItDid) {
   for (unsigned seed = 1; seed <= 40 && !HasFailure(); ++seed) {
@@ -210,7 +211,7 @@ TEST_P(PermitsTest, OnceRunsOneOfThemAndAllSeeWhatItDid) {
           maybe_yield(random);
           try {
             if (once.begin()) {
-              struct Abandon {   // as std::call_once: who throws leaves it to the next
+              struct Abandon {   // as std::call_once: a caller that throws leaves it to the next
                 Once& once;
                 bool done = false;
                 ~Abandon() { once.end(done); }
@@ -237,7 +238,7 @@ TEST_P(PermitsTest, OnceRunsOneOfThemAndAllSeeWhatItDid) {
   }
 }
 
-// ---- misuse ------------------------------------------------------------------------------------------------------
+// ---- misuse ----
 
 template <class F>
 void in_a_thread(F f) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Permits (semaphore, shared mutex) and the latch: every order of every access of two to four threads, and of the timers of those that wait with a deadline,
-// which may ring at any moment. Nobody waits for ever, never more is taken than there is, no permit is lost, a wake-up goes to a thread that waits, and
-// nobody touches the record once the thread that is to destroy it may go on.
+// Permits (semaphore, shared mutex) and the latch: every order of every access of two to four threads, and of
+// the timers of those that wait with a deadline, which may fire at any moment. No thread waits for ever,
+// never more is taken than there is, no permit is lost, a wake-up goes to a thread that waits, and no thread
+// touches the record once the thread that is to destroy it may go on.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -20,7 +21,7 @@ namespace {
 constexpr std::uint32_t kThreads = 4;
 
 struct Op {
-  /// take_timed: where it expires, the next op is left out. destroy: the object must be idle; nobody uses it any more
+  /// take_timed: where it expires, the next op is left out. destroy: the object must be idle and unused
   enum Kind : std::uint32_t { take, take_timed, give, count_down, wait, destroy, end };
   Kind kind = end;
   std::uint32_t amount = 0;
@@ -31,10 +32,10 @@ using Script = std::vector<Op>;
 enum class Mutation {
   none, fifo_not_stored, notes_lost, wake_dropped, links_lost,
   leave_not_noted,   ///< a timer that finds a server does not tell it
-  goes_at_once,      ///< who is settled goes on although its timer is not done
+  goes_at_once,      ///< a settled thread goes on although its timer is not done
   grant_forgotten,   ///< granted while the timer asks: taken for expired
-  all_leave,         ///< the server lets waiters go whose timers did not ask
-  none_leave,        ///< … nobody
+  all_leave,         ///< the server also lets waiters go that have no expired timer
+  none_leave,        ///< … no waiter
 };
 
 struct ModelThread {
@@ -167,7 +168,7 @@ class Model {
     return turn(s, i, TimedWord::unpack(s.timed[i]), event, round);
   }
 
-  // A timer whose thread has gone on, and waits again, may still ring: its round is over then.
+  // A timer whose thread has gone on, and waits again, may still fire: its round is over then.
   void step_timer(State& s, std::uint32_t i) const {
     ModelTimer& t = s.timers[i];
     switch (t.doing) {
@@ -225,7 +226,8 @@ class Model {
       case Op::count_down: t.count = LatchCount(o.amount); break;
       case Op::wait: t.wait = LatchWait(self, true); break;
       case Op::destroy:
-        // Who destroys knows that all others are done with it, or about to return from their last call.
+        // The destroying thread knows that all others are done with it, or about to return from their last
+        // call.
         if (s.word != o.amount || s.fifo != 0) s.broken = in_use;
         s.destroyed = 1;
         t.status = ModelThread::running;
@@ -347,20 +349,23 @@ TEST(PermitsWalk, FindsMutants) {
   }
 }
 
-// With deadlines. A round that a thread waits in vain leaves its `give` out, so whatever is not there in the end was lost.
+// With deadlines. A round that a thread waits in vain leaves its `give` out, so whatever is not there in the
+// end was lost.
 const Script kTimedReader{{Op::take_timed, 1}, {Op::give, 1}}, kTimedWriter{{Op::take_timed, kAll}, {Op::give, kAll}};
 
 TEST(PermitsWalk, DeadlinesOfASemaphore) {
   expect_exhausted(walk({times(2, kTimedReader), kReader, kReader}, permits(1), 1));
   expect_exhausted(walk({kTimedReader, kTimedReader, kReader}, permits(1), 1));
-  expect_exhausted(walk({kTimedReader, kTimedReader, kTimedReader}, permits(0), 0));   // nobody gives
-  expect_exhausted(walk({{{Op::give, 1}}, kTimedReader, {{Op::take, 1}}}, permits(0), ~0u));   // the untimed one gets it in the end
+  expect_exhausted(walk({kTimedReader, kTimedReader, kTimedReader}, permits(0), 0));   // no thread gives
+  // the untimed one gets it in the end
+  expect_exhausted(walk({{{Op::give, 1}}, kTimedReader, {{Op::take, 1}}}, permits(0), ~0u));
 }
 TEST(PermitsWalk, DeadlinesOfReadersAndWriters) {
-  expect_exhausted(walk({kReader, kTimedWriter, kReader}, permits(kAll), kAll));   // readers behind a writer that gives up
+  // readers behind a writer that gives up
+  expect_exhausted(walk({kReader, kTimedWriter, kReader}, permits(kAll), kAll));
   expect_exhausted(walk({kWriter, kTimedWriter, kTimedReader}, permits(kAll), kAll));
 }
-// Nobody else uses it then: the one that waited may destroy it, whether it was granted or let go.
+// No other thread uses it then: the one that waited may destroy it, whether it was granted or let go.
 TEST(PermitsWalk, WhoWaitedWithADeadlineMayDestroyIt) {
   const Op destroy{Op::destroy, static_cast<std::uint32_t>(permits(0))};
   expect_exhausted(walk({{{Op::give, 1}}, {{Op::take_timed, 1}, destroy}}, permits(0), ~0u));
@@ -373,7 +378,7 @@ TEST(PermitsWalk, FindsMutantsOfDeadlines) {
                                        std::pair{Mutation::grant_forgotten, "grant_forgotten"}, std::pair{Mutation::all_leave, "all_leave"},
                                        std::pair{Mutation::none_leave, "none_leave"}, std::pair{Mutation::links_lost, "links_lost"},
                                        std::pair{Mutation::notes_lost, "notes_lost"}}) {
-    // Where a time-out is lost only those notice who never get a permit.
+    // Where a time-out is lost, only threads that never get a permit notice it.
     const bool never = mutation == Mutation::leave_not_noted || mutation == Mutation::none_leave;
     const auto o = never ? walk({kTimedReader, kTimedReader}, permits(0), 0, mutation) : walk(semaphore, permits(1), 1, mutation);
     EXPECT_FALSE(o.ok()) << name;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that use one mutex, one condition variable and one barrier, as a System for model/explorer.h. The machines are those
-// that ship; here each of their steps is one indivisible access to three records, taken in every order.
+// Threads that use one mutex, one condition variable and one barrier, as a System for model/explorer.h. The
+// machines are those that ship; here each of their steps is one indivisible access to three records, taken in
+// every order.
 //
-// A thread that waits for the condition variable leaves an *agent* behind: what its worker still does for it (push, then
-// unlock) while it may already be awake elsewhere. One that waits with a deadline has a timer, which may ring at any moment from then on.
+// A thread that waits for the condition variable leaves an *agent* behind: what its worker still does for it
+// (push, then unlock) while it may already be awake elsewhere. A thread that waits with a deadline has a
+// timer, which may fire at any moment from then on.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +29,8 @@ inline constexpr std::uint32_t kThreads = 4;
 struct Op {
   enum Kind : std::uint32_t { lock, unlock, add, wait_until, wait_timed, notify_one, notify_all, hand_on, barrier, arrive, arrive_twice, await, drop, end };
   Kind kind = end;
-  /// wait_until: data >= value; wait_timed: or its deadline has passed. hand_on: notify_one, unless the deadline of the last wait has passed.
+  /// wait_until: data >= value; wait_timed: or its deadline has passed. hand_on: notify_one, unless the
+  /// deadline of the last wait has passed.
   std::uint32_t value = 0;
 };
 using Script = std::vector<Op>;
@@ -37,14 +40,14 @@ enum class Mutation {
   none, unlock_before_push, last_not_written, relock_dropped,
   timer_before_push,   ///< the deadline counts before the thread is in the list
   leave_not_noted,     ///< a timer that finds a server does not tell it
-  goes_at_once,        ///< who is settled is requeued although its timer is not done
+  goes_at_once,        ///< a settled thread is requeued although its timer is not done
   notice_forgotten,    ///< notified while the timer asks: taken for expired
-  all_leave,           ///< the server lets waiters go whose timers did not ask
-  lowered_too_late,    ///< who drops out of the barrier arrives first
-  phase_not_seen,      ///< who waits for a phase of the barrier does not look whether it is over
+  all_leave,           ///< the server also lets waiters go that have no expired timer
+  lowered_too_late,    ///< a thread that drops out of the barrier arrives first
+  phase_not_seen,      ///< a thread that waits for a phase of the barrier does not check whether it is over
 };
 
-/// Who runs a notification: a thread, or a timer.
+/// What runs a notification: a thread, or a timer.
 struct ModelNotifier {
   ConditionNotify notify;
   MutexLock relock;                 ///< of the waiter that notify moves
@@ -105,7 +108,8 @@ class SyncModel {
     for (auto& pair : s.agents)
       for (auto& a : pair) a = ModelAgent{};
     s.b_n = arrivals();
-    s.b_word = BarrierWord{static_cast<std::uint32_t>(s.b_n), 0xFF, kNoSlot}.pack();   // so that the phase wraps
+    // so that the phase wraps
+    s.b_word = BarrierWord{static_cast<std::uint32_t>(s.b_n), 0xFF, kNoSlot}.pack();
     return s;
   }
 
@@ -169,7 +173,7 @@ class SyncModel {
   }
   const Op& op(const State& s, std::uint32_t i) const { return scripts_[i][s.threads[i].op]; }
 
-  // ---- one access -------------------------------------------------------------------------------------------------
+  // ---- one access ----
 
   enum class Record { mutex, condition, barrier };
 
@@ -218,7 +222,7 @@ class SyncModel {
     return step.action;
   }
 
-  // A timer whose thread has gone on, and waits again, may still ring: its round is over then.
+  // A timer whose thread has gone on, and waits again, may still fire: its round is over then.
   void step_timer(State& s, std::uint32_t i) const {
     ModelTimer& t = s.timers[i];
     ModelNotifier& notifier = s.threads[i].notifier;
@@ -261,7 +265,7 @@ class SyncModel {
     return advance_machine(m, result, [&](const SyncStep& step) { return perform(s, r, step); });
   }
 
-  // ---- threads ----------------------------------------------------------------------------------------------------
+  // ---- threads ----
 
   bool step_thread(State& s, std::uint32_t i) const {
     ModelThread& t = s.threads[i];

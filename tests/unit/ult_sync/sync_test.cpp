@@ -29,7 +29,7 @@ void join_all(const std::vector<ThreadId>& threads) {
   for (ThreadId t : threads) Pool::join(t);
 }
 
-// ---- mutex -------------------------------------------------------------------------------------------------------
+// ---- mutex ----
 
 TEST_P(SyncTest, MutexMakesAPlainCounterRight) {
   TestPool pool(workers());
@@ -118,7 +118,7 @@ TEST_P(SyncTest, MutexMayBeHeldOverForkAndJoin) {
   EXPECT_EQ(sum, 400u);
 }
 
-// ---- condition variable ------------------------------------------------------------------------------------------
+// ---- condition variable ----
 
 struct BoundedQueue {
   explicit BoundedQueue(std::size_t most_) : most(most_) {}
@@ -194,7 +194,7 @@ TEST(ConditionVariable, NotifiesTheOldestFirst) {
       yield_until([&] { return order.size() == static_cast<std::size_t>(t + 1); });
       EXPECT_EQ(order.back(), t);
     }
-    condition.notify_one();   // nobody waits: it is not kept
+    condition.notify_one();   // no thread waits: it is not kept
     join_all(threads);
   });
 }
@@ -233,7 +233,7 @@ TEST_P(SyncTest, NotifyAllWakesEverybodyWhoWaits) {
   EXPECT_EQ(woken, 300);
 }
 
-// ---- barrier -----------------------------------------------------------------------------------------------------
+// ---- barrier ----
 
 TEST_P(SyncTest, NobodyPassesABarrierBeforeAllHaveArrived) {
   TestPool pool(workers());
@@ -270,10 +270,11 @@ TEST(Barrier, OfOneThreadNeverWaits) {
   EXPECT_EQ(pool.total(&Counters::suspends), 0u);
 }
 
-// ---- random programs ---------------------------------------------------------------------------------------------
+// ---- random programs ----
 
-// Threads that take random sets of mutexes in ascending order, move units between plain accounts, meet at barriers, and pass
-// tokens through a condition variable. The oracle: the sum of accounts, the count of tokens, the phase.
+// Threads that take random sets of mutexes in ascending order, move units between plain accounts, meet at
+// barriers, and pass tokens through a condition variable. The oracle: the sum of accounts, the count of
+// tokens, the phase.
 void random_program(std::uint32_t workers, unsigned seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   constexpr std::size_t kAccounts = 6;
@@ -346,7 +347,7 @@ TEST_P(SyncTest, RandomProgramsAgreeWithTheOracle) {
   for (unsigned seed = 1; seed <= 150 && !HasFailure(); ++seed) random_program(workers(), seed);
 }
 
-// ---- records -----------------------------------------------------------------------------------------------------
+// ---- records ----
 
 TEST_P(SyncTest, RecordsAreTakenByOneAtATimeAndReused) {
   TestPool pool(workers());
@@ -401,7 +402,7 @@ TEST(SyncRecords, RunOutWithAClearError) {
   });
 }
 
-// ---- misuse ------------------------------------------------------------------------------------------------------
+// ---- misuse ----
 
 template <class F>
 void in_a_thread(F f) {

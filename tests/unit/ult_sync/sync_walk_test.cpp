@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every order of every access of two to four threads: nobody waits for ever, two never hold the mutex, a wake-up goes to a
-// thread that waits, and `last` names the rank that must release. A deadlock in the walk is a lost waiter.
+// Every order of every access of two to four threads: no thread waits for ever, two never hold the mutex, a
+// wake-up goes to a thread that waits, and `last` names the rank that must release. A deadlock in the walk is
+// a lost waiter.
 #include <gtest/gtest.h>
 
 #include "unit/ult_sync/sync_model.h"
@@ -114,12 +115,12 @@ TEST(ConditionWalk, FindsADroppedWaiter) {
   EXPECT_EQ(o.verdict, model::Verdict::deadlock) << o.report();
 }
 
-// With deadlines: who is let go takes no notification along.
+// With deadlines: a thread that is let go takes no notification along.
 const Script kTimed1{{Op::lock}, {Op::wait_timed, 1}, {Op::unlock}, {Op::hand_on}};
 const Script kProduce{{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_one}};
 
 TEST(ConditionWalk, OneWaiterWithADeadline) {
-  expect_exhausted(walk({{{Op::lock}, {Op::wait_timed, 1}, {Op::unlock}}}));   // nobody notifies
+  expect_exhausted(walk({{{Op::lock}, {Op::wait_timed, 1}, {Op::unlock}}}));   // no thread notifies
   expect_exhausted(walk({{{Op::lock}, {Op::wait_timed, 1}, {Op::wait_timed, 1}, {Op::unlock}}, kProduce}));
 }
 TEST(ConditionWalk, WhoGivesUpTakesNoNotificationAlong) {
@@ -134,7 +135,8 @@ TEST(ConditionWalk, FindsMutantsOfDeadlines) {
   for (const auto& [mutation, name] : {std::pair{Mutation::timer_before_push, "timer_before_push"}, std::pair{Mutation::leave_not_noted, "leave_not_noted"},
                                        std::pair{Mutation::goes_at_once, "goes_at_once"}, std::pair{Mutation::notice_forgotten, "notice_forgotten"},
                                        std::pair{Mutation::all_leave, "all_leave"}}) {
-    // A lost time-out, and one too many, is noticed where nobody notifies, a lost notification where somebody waits for it.
+    // A lost time-out, and one too many, is noticed where no thread notifies; a lost notification where a
+    // thread waits for it.
     const bool time_out = mutation == Mutation::timer_before_push || mutation == Mutation::leave_not_noted || mutation == Mutation::all_leave;
     const auto o = time_out ? walk({alone, alone}, mutation) : walk({kTimed1, kConsume1, kProduce}, mutation);
     EXPECT_FALSE(o.ok()) << name;
@@ -152,7 +154,8 @@ TEST(BarrierWalk, ThreeThreadsThreePhases) {
   expect_exhausted(walk({phases, phases, phases}));
 }
 
-// Tokens: some arrive and wait later, when the phase may be over, beside some that do both at once, and one that counts for two.
+// Tokens: some arrive and wait later, when the phase may be over, beside some that do both at once, and one
+// that counts for two.
 const Script kApart{{Op::arrive}, {Op::await}};
 
 TEST(BarrierWalk, ArriveAndWaitApart) {

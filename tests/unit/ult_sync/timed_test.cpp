@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits with a deadline on one rank with 1, 2 and 4 workers, against oracles, under random schedules. No test asserts how long anything takes, but for one
-// thing: nobody gives up before the deadline.
+// Waits with a deadline on one rank with 1, 2 and 4 workers, against oracles, under random schedules. No test
+// asserts how long anything takes, but for one thing: no thread gives up before the deadline.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -44,7 +44,7 @@ std::uint64_t some_deadline(std::minstd_rand& random) {
   }
 }
 
-// ---- timers ------------------------------------------------------------------------------------------------------
+// ---- timers ----
 
 TEST(Timers, TheEarliestFirstAndOneForEachThread) {
   Timers timers;
@@ -70,7 +70,7 @@ TEST(Timers, TheEarliestFirstAndOneForEachThread) {
   EXPECT_EQ(timers.earliest(), Timers::kNever);
 }
 
-// ---- one thread --------------------------------------------------------------------------------------------------
+// ---- one thread ----
 
 TEST_P(TimedTest, NobodyGivesUpBeforeTheDeadline) {
   TestPool pool(workers());
@@ -132,7 +132,7 @@ TEST(Timed, ASleeperIsWokenForTheDeadlineOfABusyWorker) {
   });
 }
 
-// ---- random schedules --------------------------------------------------------------------------------------------
+// ---- random schedules ----
 
 TEST_P(TimedTest, NoPermitIsLostOrFoundTwice) {
   for_seeds([](unsigned seed) {
@@ -163,7 +163,7 @@ TEST_P(TimedTest, NoPermitIsLostOrFoundTwice) {
 TEST_P(TimedTest, WritersAreAloneAndReadersBehindOneThatGivesUpGoOn) {
   for_seeds([](unsigned seed) {
     SharedMutex mutex;
-    std::uint64_t first = 0, second = 0;   // plain, equal whenever nobody writes
+    std::uint64_t first = 0, second = 0;   // plain, equal whenever no thread writes
     std::atomic<std::uint64_t> writes{0}, torn{0};
     random_threads(10, seed, [&](std::uint32_t, std::minstd_rand& random) {
       for (int i = 0; i < 30; ++i) {
@@ -191,8 +191,8 @@ TEST_P(TimedTest, WritersAreAloneAndReadersBehindOneThatGivesUpGoOn) {
   });
 }
 
-// Producers notify once an item. Impatient consumers come and go; patient ones must get the rest, so a notification that an impatient one took along would
-// leave one of them waiting for ever.
+// Producers notify once an item. Consumers with short deadlines come and go; those without must get the rest.
+// A notification that an expired consumer took along would leave one of them waiting for ever.
 TEST_P(TimedTest, NoNotificationIsTakenAlong) {
   for_seeds([](unsigned seed) {
     constexpr std::uint32_t kPatient = 4, kImpatient = 4, kProducers = 4, kItems = 20;
@@ -226,7 +226,7 @@ TEST_P(TimedTest, NoNotificationIsTakenAlong) {
       mutex.lock();
       bool notified = true;
       while (!closed) {
-        if (items != 0 && notified) {   // whose deadline has passed leaves it to those who wait
+        if (items != 0 && notified) {   // a thread whose deadline has passed leaves it to those that wait
           --items;
           ++taken;
           mutex.unlock();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits for words to change, on one rank with 1, 2 and 4 workers, under random schedules: a change whose notification is lost is a hang.
+// Waits for words to change, on one rank with 1, 2 and 4 workers, under random schedules: a change whose
+// notification is lost is a hang.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -59,7 +60,8 @@ TEST_P(WatchTest, EveryChangeIsSeen) {
   for (const auto& w : words) EXPECT_EQ(w.load(), kRounds);
 }
 
-// As many notify_one as tokens: who is woken and finds none waits again, and none is left lying. The highest word that there can be.
+// As many notify_one as tokens: a woken thread that finds none waits again, and none is left. The highest
+// word that there can be.
 TEST_P(WatchTest, NotifyOneWakesEnough) {
   constexpr std::uint32_t kPairs = 6, kEach = 20;
   std::atomic<std::uint32_t> tokens{0};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The watch list: every order of every access of two to four threads that change words, notify, and wait for changes, on one list. Nobody waits for ever who
-// was notified after the change; a wake-up goes to a thread that waits.
+// The watch list: every order of every access of two to four threads that change words, notify, and wait for
+// changes, on one list. No thread waits for ever that was notified after the change; a wake-up goes to a
+// thread that waits.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -17,7 +18,8 @@ namespace {
 constexpr std::uint32_t kThreads = 4, kWords = 2;
 
 struct Op {
-  enum Kind : std::uint32_t { add, wait_while, notify_one, notify_all, end };   ///< wait_while: until word `key` is not `value`
+  /// wait_while: until word `key` is not `value`
+  enum Kind : std::uint32_t { add, wait_while, notify_one, notify_all, end };
   Kind kind = end;
   std::uint32_t key = 0, value = 0;
 };
@@ -26,8 +28,8 @@ using Script = std::vector<Op>;
 /// A rule taken away: the walk must find what it was for.
 enum class Mutation {
   none,
-  epoch_ignored,    ///< who is about to wait does not see that somebody notified
-  not_prepared,     ///< who is about to wait does not say so
+  epoch_ignored,    ///< a thread about to wait does not see a notification
+  not_prepared,     ///< a thread about to wait does not announce it
   key_ignored,      ///< notify_one wakes the oldest of the list, whatever it waits for
   all_not_drained,  ///< a notification that finds a server is dropped
   fifo_not_stored,
@@ -211,9 +213,10 @@ TEST(WatchWalk, OneWaits) {
 TEST(WatchWalk, SomeWaitForTheSame) {
   expect_exhausted(walk({kWait, kWait, kTellAll}));
   expect_exhausted(walk({kWait, kWait, {{Op::add, 0}, {Op::notify_one, 0}, {Op::notify_one, 0}}}));
-  expect_exhausted(walk({{{Op::wait_while, 0, 0}, {Op::notify_one, 0}}, {{Op::wait_while, 0, 0}, {Op::notify_one, 0}}, kTellOne}));   // handed on
+  // handed on
+  expect_exhausted(walk({{{Op::wait_while, 0, 0}, {Op::notify_one, 0}}, {{Op::wait_while, 0, 0}, {Op::notify_one, 0}}, kTellOne}));
 }
-// Two words that share a list: a notification for one is not lost to who waits for the other.
+// Two words that share a list: a notification for one is not lost to a thread that waits for the other.
 TEST(WatchWalk, WordsThatShareAList) {
   expect_exhausted(walk({kWait, kWaitOther, kTellOne, kTellOther}));
   expect_exhausted(walk({kWaitOther, kWait, {{Op::add, 0}, {Op::notify_one, 0}, {Op::add, 1}, {Op::notify_all, 1}}}));
