@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "match.h"
+#include "comparison.h"
 #include "suite.h"
 
 namespace {
@@ -42,7 +42,7 @@ class Suite {
   Suite(const CommandLine& line, const Options& options, Over over, const std::vector<System>& systems, Report& report)
       : line_(line), over_(over), report_(report), threads_(options.threads), sizes_(options.sizes),
         suffix_(over == Over::tcp ? "-tcp" : ""),
-        match_(systems, lanes(), *std::max_element(sizes_.begin(), sizes_.end()), effort(line, over), report) {}
+        comparison_(systems, lanes(), *std::max_element(sizes_.begin(), sizes_.end()), effort(line, over), report) {}
 
   void run() {
     for (const Op op : {Op::read, Op::write, Op::atomic, Op::request, Op::send}) {
@@ -93,13 +93,13 @@ class Suite {
 
   void sample(Op op, Measure measure, Point point, const std::string& case_name, const std::string& unit) {
     const std::string what = case_name + suffix_ + ", " + std::to_string(point.threads) + " requesters, " + std::to_string(point.bytes) + " bytes";
-    const auto ask = [&](Match::Entry& entry, std::uint64_t iterations) {
+    const auto ask = [&](Comparison::Entry& entry, std::uint64_t iterations) {
       // Issuing is timed, waiting is not, and may take a thousand times as long.
       if (measure == Measure::overhead || measure == Measure::cpu) iterations = std::min<std::uint64_t>(iterations, line_.quick() ? 1024 : 8192);
       // A target that need not work sleeps: its core is free for the requesters.
-      return entry.pair->alone(order(op, measure, point, iterations), target_works(entry.system, op), match_.effort().limit, std::chrono::seconds(5));
+      return entry.pair->alone(order(op, measure, point, iterations), target_works(entry.system, op), comparison_.effort().limit, std::chrono::seconds(5));
     };
-    match_.sample(what, nullptr, ask, [&](const System& system, double seconds) {
+    comparison_.sample(what, nullptr, ask, [&](const System& system, double seconds) {
       report_.add(case_name + suffix_, unit, system.name, point, in_unit(unit, seconds, point));
     });
   }
@@ -108,15 +108,15 @@ class Suite {
   /// they get a note instead of a number.
   void asleep(Op op) {
     const std::string case_name = std::string(name_of(op)) + "-latency-asleep" + suffix_;
-    const auto ask = [&](Match::Entry& entry, std::uint64_t iterations) {
+    const auto ask = [&](Comparison::Entry& entry, std::uint64_t iterations) {
       bool helped = false;
-      const auto limit = match_.effort().limit;
+      const auto limit = comparison_.effort().limit;
       Answer answer = entry.pair->alone(order(op, Measure::latency, {1, 8}, iterations), false, limit, std::chrono::milliseconds(500), &helped);
       if (answer.ok() && helped) answer = {Answer::Kind::unsupported, 0, ""};
       if (helped) report_.note(entry.system.name + ": " + case_name + ": nothing arrives while the target sleeps");
       return answer;
     };
-    match_.sample(case_name, nullptr, ask, [&](const System& system, double seconds) { report_.add(case_name, "us", system.name, {1, 8}, 1e6 * seconds); });
+    comparison_.sample(case_name, nullptr, ask, [&](const System& system, double seconds) { report_.add(case_name, "us", system.name, {1, 8}, 1e6 * seconds); });
   }
 
   static Order order(Op op, Measure measure, Point point, std::uint64_t iterations) {
@@ -136,7 +136,7 @@ class Suite {
   std::vector<unsigned> threads_;
   std::vector<std::uint64_t> sizes_;
   std::string suffix_;
-  Match match_;
+  Comparison comparison_;
 };
 
 }  // namespace

@@ -30,8 +30,8 @@
 
 #include "base/clock.h"
 #include "control.h"
-#include "crew.h"
 #include "order.h"
+#include "player_threads.h"
 #include "window.h"
 
 namespace kasane::bench {
@@ -162,7 +162,7 @@ class Player {
     const std::uint64_t warm_up = std::min<std::uint64_t>(order.iterations / 8 + 1, 1000);
     detail::Span span(order.threads);
     Gate gate(order.threads);
-    run_crew(control_.fd(), order.threads, [&](unsigned t) {
+    run_player_threads(control_.fd(), order.threads, [&](unsigned t) {
       auto& lane = system_.lane(t);
       std::uint64_t flag = rounds_[t];
       for (std::uint64_t i = 0; i < warm_up; ++i) round(lane, order, ++flag, patience);
@@ -180,7 +180,7 @@ class Player {
   std::string verify(const Order& order) {
     const Patience patience(2 * (order.threads + system_.helpers()) > usable_cores());
     std::vector<std::string> wrong(order.threads);
-    run_crew(control_.fd(), order.threads, [&](unsigned t) {
+    run_player_threads(control_.fd(), order.threads, [&](unsigned t) {
       auto& lane = system_.lane(t);
       const unsigned rank = system_.rank();
       for (std::uint64_t i = 0; i < order.iterations; ++i) {
@@ -216,7 +216,7 @@ class Player {
     detail::Span span(order.threads);
     Gate gate(order.threads);
     std::vector<double> each(order.threads);   // seconds of an operation, by thread
-    run_crew(control_.fd(), order.threads, [&](unsigned t) {
+    run_player_threads(control_.fd(), order.threads, [&](unsigned t) {
       auto& lane = system_.lane(t);
       issue_all(lane, order, std::min<std::uint64_t>(order.iterations / 8 + 1, 1000), patience);   // warm-up
       gate.pass(patience);

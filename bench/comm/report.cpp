@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "crew.h"
+#include "player_threads.h"
 
 namespace kasane::bench {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "command_line.h"
-#include "match.h"
+#include "comparison.h"
 
 namespace kasane::bench {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/match.h"
+#include "comm/comparison.h"
 #include "comm/suite.h"
 
 namespace {
@@ -49,22 +49,22 @@ bool in_one_line(const System& system, Point point, bool all_do) {
   return point.bytes <= kTogetherBytes && system.one_sided && (all_do || system.ours);
 }
 
-void play_point(Match& match, Report& report, Point point, const std::string& suffix, bool all_in_one_line) {
+void play_point(Comparison& comparison, Report& report, Point point, const std::string& suffix, bool all_in_one_line) {
   const std::string what = "pingpong" + suffix + ", " + std::to_string(point.threads) + " threads, " + std::to_string(point.bytes) + " bytes";
-  const auto limit = match.effort().limit;
-  const auto check = [&](Match::Entry& entry) {
+  const auto limit = comparison.effort().limit;
+  const auto check = [&](Comparison::Entry& entry) {
     if (all_in_one_line && !entry.system.one_sided) return Answer{Answer::Kind::unsupported, 0, "has no flag"};
     Order order = order_of(point, in_one_line(entry.system, point, all_in_one_line));
     order.verify = true;
     order.iterations = std::clamp<std::uint64_t>((1 << 20) / point.bytes, 4, 100);
     return entry.pair->together(order, limit);
   };
-  const auto ask = [&](Match::Entry& entry, std::uint64_t iterations) {
+  const auto ask = [&](Comparison::Entry& entry, std::uint64_t iterations) {
     Order order = order_of(point, in_one_line(entry.system, point, all_in_one_line));
     order.iterations = iterations;
     return entry.pair->together(order, limit);
   };
-  match.sample(what, check, ask, [&](const System& system, double seconds) {
+  comparison.sample(what, check, ask, [&](const System& system, double seconds) {
     if (point.bytes <= 4096) report.add("pingpong-latency" + suffix, "us", system.name, point, 1e6 * seconds / 2);
     if (!all_in_one_line) {
       report.add("pingpong-bandwidth" + suffix, "MB/s", system.name, point, 1e-6 * 2 * static_cast<double>(point.bytes) * point.threads / seconds);
@@ -88,12 +88,12 @@ void play_over(const CommandLine& line, const Options& options, Over over, const
   Effort effort;
   effort.repetitions = line.repetitions();
   effort.sample_seconds = line.quick() ? 0.005 : memory ? 0.015 : 0.03;
-  Match match(systems, *std::max_element(threads.begin(), threads.end()), *std::max_element(sizes.begin(), sizes.end()), effort, report);
+  Comparison comparison(systems, *std::max_element(threads.begin(), threads.end()), *std::max_element(sizes.begin(), sizes.end()), effort, report);
   for (const unsigned n : threads) {
-    for (const std::uint64_t bytes : sizes) play_point(match, report, {n, bytes}, memory ? "" : "-tcp", false);
+    for (const std::uint64_t bytes : sizes) play_point(comparison, report, {n, bytes}, memory ? "" : "-tcp", false);
     if (!options.together || !memory) continue;
     for (const std::uint64_t bytes : sizes) {
-      if (bytes <= kTogetherBytes) play_point(match, report, {n, bytes}, "-one-line", true);
+      if (bytes <= kTogetherBytes) play_point(comparison, report, {n, bytes}, "-one-line", true);
     }
   }
 }

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "comm/match.h"
+#include "comm/comparison.h"
 
 namespace kasane::bench {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "crew.h"
+#include "player_threads.h"
 
 #include <poll.h>
 #include <sched.h>
@@ -21,12 +21,12 @@ unsigned usable_cores() {
   return static_cast<unsigned>(CPU_COUNT(&set));
 }
 
-void run_crew(int harness_fd, unsigned threads, const std::function<void(unsigned)>& fn) {
+void run_player_threads(int harness_fd, unsigned threads, const std::function<void(unsigned)>& fn) {
   const int ended = ::eventfd(0, EFD_CLOEXEC);
   std::atomic<unsigned> playing{threads};
-  std::vector<std::jthread> crew;
+  std::vector<std::jthread> running;
   for (unsigned t = 0; t < threads; ++t) {
-    crew.emplace_back([&, t] {
+    running.emplace_back([&, t] {
       fn(t);
       // acq_rel: the last one's event comes after everything that all of them did.
       if (playing.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
@@ -40,7 +40,7 @@ void run_crew(int harness_fd, unsigned threads, const std::function<void(unsigne
     ::poll(fds, 2, -1);
     if (fds[0].revents == 0 && (fds[1].revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0) ::_exit(1);
   }
-  crew.clear();
+  running.clear();
   ::close(ended);
 }
 

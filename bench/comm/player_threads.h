@@ -27,9 +27,9 @@ class Patience {
 
 /// Runs fn(0 … threads - 1), each on a thread of its own; returns when all have returned. Ends the process if
 /// harness_fd hangs up.
-void run_crew(int harness_fd, unsigned threads, const std::function<void(unsigned)>& fn);
+void run_player_threads(int harness_fd, unsigned threads, const std::function<void(unsigned)>& fn);
 
-/// A barrier among the threads of a crew, which polls with patience.
+/// A barrier among the player's threads, which polls with patience.
 class Gate {
  public:
   explicit Gate(unsigned threads) noexcept : missing_(threads) {}

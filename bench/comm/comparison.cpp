@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "match.h"
+#include "comparison.h"
 
 #include <signal.h>
 
@@ -38,7 +38,7 @@ std::map<std::string, Role> roles_of(const std::vector<System>& systems) {
   return roles;
 }
 
-Match::Match(std::vector<System> systems, unsigned lanes, std::uint64_t max_bytes, Effort effort, Report& report) : effort_(effort), report_(report) {
+Comparison::Comparison(std::vector<System> systems, unsigned lanes, std::uint64_t max_bytes, Effort effort, Report& report) : effort_(effort), report_(report) {
   note_load(report_);
   for (System& system : systems) {
     if (stopped != 0) return;
@@ -53,9 +53,9 @@ Match::Match(std::vector<System> systems, unsigned lanes, std::uint64_t max_byte
   }
 }
 
-Match::~Match() = default;
+Comparison::~Comparison() = default;
 
-bool Match::keep(Entry& entry, const Answer& answer, const std::string& what) {
+bool Comparison::keep(Entry& entry, const Answer& answer, const std::string& what) {
   if (answer.ok()) return true;
   if (answer.kind == Answer::Kind::unsupported) return false;   // as expected, not worth a note
   const char* kind = answer.kind == Answer::Kind::broken ? "delivers wrong data" : "given up";
@@ -65,7 +65,7 @@ bool Match::keep(Entry& entry, const Answer& answer, const std::string& what) {
   return false;
 }
 
-std::uint64_t Match::calibrate(Entry& entry, const Ask& ask, const std::string& what) {
+std::uint64_t Comparison::calibrate(Entry& entry, const Ask& ask, const std::string& what) {
   std::uint64_t iterations = 16;
   // The first guess is cold, and each may be a hundred times too small: three steps reach what the fastest
   // system needs.
@@ -81,7 +81,7 @@ std::uint64_t Match::calibrate(Entry& entry, const Ask& ask, const std::string& 
   return iterations;
 }
 
-void Match::sample(const std::string& what, const std::function<Answer(Entry&)>& check, const Ask& ask, const Take& take) {
+void Comparison::sample(const std::string& what, const std::function<Answer(Entry&)>& check, const Ask& ask, const Take& take) {
   if (stopped != 0) return report_.note("stopped by a signal: what came later is missing");
   std::fprintf(stderr, "%s …\n", what.c_str());
   struct Player {

@@ -24,13 +24,13 @@ struct Effort {
   std::chrono::seconds limit{20};  ///< for one order; then the system is given up
 };
 
-class Match {
+class Comparison {
  public:
   /// Starts all of them; those that do not start are noted in report and left out.
-  Match(std::vector<System> systems, unsigned lanes, std::uint64_t max_bytes, Effort effort, Report& report);
-  ~Match();
-  Match(const Match&) = delete;
-  Match& operator=(const Match&) = delete;
+  Comparison(std::vector<System> systems, unsigned lanes, std::uint64_t max_bytes, Effort effort, Report& report);
+  ~Comparison();
+  Comparison(const Comparison&) = delete;
+  Comparison& operator=(const Comparison&) = delete;
 
   struct Entry {
     System system;
