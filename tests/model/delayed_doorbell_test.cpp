@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request with a delayed doorbell (docs/design/sched.md, "Asking a rank at work") in every order of every access: the requester sends, nudges, watches for its answer and
-// at last rings; a worker of the other rank answers at a fork, or never forks again; its service thread sleeps; and another of its threads, which waits for
-// something else, runs handlers but serves nothing. The accesses are those of comm/shm (request,
-// test, reply), sched::Scheduler::answer and dsm::Coherence (on_release, answer, serve), one step each; all are sequentially consistent there.
+// A request with a delayed doorbell (docs/design/sched.md, "Asking a rank at work") in every order of every
+// access: the requester sends, nudges, watches for its answer and at last rings; a worker of the other rank
+// answers at a fork, or never forks again; its service thread sleeps; and another of its threads, which waits
+// for something else, runs handlers but serves nothing. The accesses are those of comm/shm (request, test,
+// reply), sched::Scheduler::answer and dsm::Coherence (on_release, answer, serve), one step each; all are
+// sequentially consistent there.
 //
 // Checked: the requester gets its answer, whatever the worker does; a rule taken away is a deadlock.
 #include <gtest/gtest.h>
@@ -20,12 +22,13 @@ enum class Without : std::uint8_t {
   none,
   ring_after_delay,   ///< the requester goes on watching for ever
   stop_before_look,      ///< it stops watching only after its last look
-  state_before_watched,  ///< the responder looks who watches before it answers
-  note_before_look,      ///< the handler looks for somebody who will serve before it notes what is asked
-  word_before_serve,     ///< who answers looks at what was noted before taking back its word
+  state_before_watched,  ///< the responder reads `watched` before it answers
+  note_before_look,      ///< the handler looks for a serving thread before it notes the request
+  word_before_serve,     ///< the answering thread reads the notes before it takes back its word
 };
 
-/// A thread of the rank that is asked. seen: activity of its doorbell; saw: it found something to do; unwatched: what it saw of `watched`.
+/// A thread of the rank that is asked. seen: activity of its doorbell; saw: it found something to do;
+/// unwatched: what it saw of `watched`.
 struct Server {
   std::uint8_t at, seen, saw, unwatched;
 };
@@ -38,14 +41,16 @@ struct DelayedDoorbell {
     std::uint8_t message, asked_bit, gate;     // message: 1 in the ring
     std::uint8_t noted, answering;             // tokens; threads that gave their word to serve
     std::uint8_t answered, watched;
-    std::uint8_t bell_here, bell_there;        // events of the requester's and of the service thread's doorbell
+    // events of the requester's and of the service thread's doorbell
+    std::uint8_t bell_here, bell_there;
     std::uint8_t unused;
     Server worker, service, poller;
   };
 
   // Places of the requester …
   enum : std::uint8_t { kSend, kNudge, kWatch, kStop, kRing, kSee, kLook, kSleep, kStopLate, kDone };
-  // … and of the others: idle, (the worker: bit, word), progress, handler, (word back), look, reply, who watches.
+  // … and of the others: idle, (the worker: bit, word), progress, handler, (word back), look, reply, who
+  // watches.
   enum : std::uint8_t { kIdle, kClear, kWord, kProgress, kNote, kSomebody, kLeave, kBack, kServe, kReply, kWatched, kRest, kGone };
 
   State initial() const { return {}; }

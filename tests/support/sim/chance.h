@@ -6,7 +6,8 @@
 
 namespace kasane::comm::sim {
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators"): any seed gives a good sequence.
+/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators"): any seed gives a good
+/// sequence.
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) noexcept : state_(seed) {}

@@ -80,7 +80,7 @@ void Context::switch_to(Context& next, bool last) {
 /// On the new stack, after a switch to this context.
 void Context::arrived() {
 #if defined(KASANE_SANITIZER_ADDRESS)
-  // Fills in the bounds of the OS thread's stack, which nobody else knows.
+  // Fills in the bounds of the OS thread's stack, which only the sanitizer knows.
   __sanitizer_finish_switch_fiber(fake_stack_, &came_from_->bottom_, &came_from_->bottom_bytes_);
 #endif
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stack of its own to run on, for the simulator's scripted threads: ucontext, since its speed does not matter here, told to the
-// address and thread sanitizers, which otherwise take a stack switch for corruption. The lowest page of a stack is a
-// guard. Thread safety: none; all contexts belong to one OS thread.
+// A stack for each of the simulator's scripted threads, by ucontext, since speed does not matter here. The
+// address and thread sanitizers are told of each switch: else they would take it for corruption. The lowest
+// page of a stack is a guard. Thread safety: none; all contexts belong to one OS thread.
 #pragma once
 
 #include <ucontext.h>
@@ -20,7 +20,8 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  /// Leaves this context, which is the running one, for next; returns when somebody switches back. last: never back.
+  /// Leaves this context, which is the running one, for next; returns when another context switches back.
+  /// last: none will.
   void switch_to(Context& next, bool last = false);
 
  private:

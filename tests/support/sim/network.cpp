@@ -58,12 +58,12 @@ class SimTransport final : public MailboxTransport {
   const bool by_messages_;
   ReplySlots replies_;
   std::deque<Event> due_;              ///< completions and messages that have arrived
-  std::uint32_t incoming_ = 0;         ///< messages under way to us or due
-  std::uint32_t operations_ = 0;       ///< posted by us, not completed
+  std::uint32_t incoming_ = 0;         ///< messages in flight to this rank, or due
+  std::uint32_t operations_ = 0;       ///< posted by this rank, not completed
   bool in_progress_ = false;
 };
 
-// ---- the network -------------------------------------------------------------------------------------------------
+// ---- the network ------------------------------------------------------------------------------------------
 
 Network::Network(std::uint32_t ranks, const SimOptions& options, Dice& dice, Trace& trace, Sleeper& sleeper)
     : options_(options), dice_(dice), trace_(trace), sleeper_(sleeper), bells_(new Bells[ranks]()) {
@@ -108,7 +108,8 @@ void Network::launch(Event event) {
 Post Network::transfer(Event::Kind kind, std::uint32_t from, RemoteAddr at, std::byte* remote, std::byte* local,
                        std::size_t bytes, Completion* done, std::byte* flag, std::uint64_t value) {
   if (refuse(transports_[from]->operations_ >= options_.operation_capacity)) return Post::again;
-  // Cut at up to two places; equal places make fewer pieces, and an operation without bytes is one empty piece.
+  // Cut at up to two places; equal places make fewer pieces, and an operation without bytes is one empty
+  // piece.
   std::size_t cuts[4] = {0, 0, 0, bytes};
   if (options_.tear && bytes > 1) {
     for (std::size_t* cut : {&cuts[1], &cuts[2]}) *cut = dice_.below(bytes);
@@ -195,7 +196,8 @@ void Network::execute(const Event& event) {
 void Network::finish_piece(const Event& event) {
   const auto it = operations_.find(event.operation);
   if (--it->second.pieces != 0) return;
-  if (std::byte* flag = std::exchange(it->second.flag, nullptr)) {   // the bytes are there; the flag is an event of its own, later
+  // the bytes are there; the flag is an event of its own, later
+  if (std::byte* flag = std::exchange(it->second.flag, nullptr)) {
     it->second.pieces = 1;
     launch({.kind = Event::Kind::notify, .from = event.from, .to = event.to, .operation = event.operation, .remote = flag,
             .bytes = 8, .operand = it->second.value, .payload = {}});
@@ -207,11 +209,12 @@ void Network::finish_piece(const Event& event) {
   operations_.erase(it);
 }
 
-// ---- one rank ----------------------------------------------------------------------------------------------------
+// ---- one rank ---------------------------------------------------------------------------------------------
 
 Result<void> SimTransport::attach(RegionId id, int /*fd*/, std::byte* local, std::size_t bytes) {
   KASANE_TRY(may_attach(id, local, bytes));
-  (void)new_region(id, local);   // no peer's, though it would be reachable: who uses the network must feel it
+  // peers' memory is reachable, but is not shown as mapped: the network must be used
+  (void)new_region(id, local);
   publish(id, bytes);
   return {};
 }

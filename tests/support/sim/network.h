@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated network: what is under way between the ranks of a World, and the Transport that each rank sees of it.
-// It decides nothing about threads; the World says when an event is delivered and which.
+// The simulated network: the events in flight between the ranks of a World, and the Transport that each rank
+// sees of it. It decides nothing about threads; the World says when an event is delivered and which.
 //
-// Thread safety: none. Invariants: an operation's Completion is delivered once, after its last piece; `again` is answered
-// only while something is under way, so who retries after others have run is served in the end.
+// Thread safety: none. Invariants: an operation's Completion is delivered once, after its last piece; a post
+// is answered `again` only while events are in flight, so a thread that retries after others have run
+// succeeds in the end.
 #pragma once
 
 #include <array>
@@ -65,7 +66,7 @@ class Network {
   /// Has something due, and is not inside its progress().
   [[nodiscard]] std::uint32_t rung(Rank) const noexcept;   ///< the messages doorbell
   [[nodiscard]] bool can_progress(Rank) const noexcept;
-  /// Grows with whatever happens here; equal numbers: nothing happened between.
+  /// Grows with every event here; equal numbers: nothing happened in between.
   [[nodiscard]] std::uint64_t changes() const noexcept { return changes_; }
 
  private:
@@ -74,7 +75,8 @@ class Network {
     std::uint32_t rank;
     std::uint32_t pieces;
     Completion* done;
-    std::byte* flag = nullptr;         ///< of a write_notify: the word that becomes value after the last piece
+    /// of a write_notify: the word that becomes value after the last piece
+    std::byte* flag = nullptr;
     std::uint64_t value = 0;
   };
 

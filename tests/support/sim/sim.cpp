@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The World: whose turn it is. At each step one of these is drawn, each with the same chance: an event that is due, a thread that
-// can run, a thread that waits and has not looked since something last happened, a service thread with something due.
-// If there is none of them while threads still wait, they wait for each other.
+// The World: whose turn it is. At each step one of these is drawn, each with the same chance: an event that
+// is due, a thread that can run, a thread that waits and has not looked since something last happened, a
+// service thread with something due. If there is none of them while threads still wait, that is a deadlock.
 #include "support/sim/sim.h"
 
 #include <exception>
@@ -24,7 +24,8 @@ struct Thread {
   std::function<void()> body;
   bool service;                     ///< runs for ever; waits for something due at its rank
   State state = State::runnable;
-  std::uint64_t looked_at = ~std::uint64_t{0};   ///< Impl::changes() when ready() last said no; of a service thread: its doorbell when it last looked
+  /// Impl::changes() when ready() last said no; of a service thread: its doorbell when it last looked
+  std::uint64_t looked_at = ~std::uint64_t{0};
   std::string error;
   std::unique_ptr<Context> context;
 };
@@ -71,7 +72,7 @@ class World::Impl final : public Waiter, public Sleeper {
   std::uint64_t own_changes_ = 0;
 };
 
-// ---- threads -----------------------------------------------------------------------------------------------------
+// ---- threads ----------------------------------------------------------------------------------------------
 
 void World::Impl::spawn(Rank rank, std::function<void()> body, bool service) {
   KASANE_CHECK_OP(raw(rank), <, ranks_);
@@ -120,7 +121,8 @@ void World::Impl::wait(bool (*ready)(const void*), const void* arg) {
   while (!ready(arg)) {
     // A rank's own threads make progress too, not only its service thread.
     if (dice_.below(2) == 0 && net_.transport(self.rank).progress()) continue;
-    // What a layer above put off is tried again before the thread rests. If that rings, there is more to try: it counts as a change since we looked.
+    // What a layer above put off is tried again before the thread rests. If that rings, there is more to try:
+    // it counts as a change since we looked.
     self.looked_at = changes();
     if (net_.transport(self.rank).run_poll_hook()) continue;
     leave(Thread::State::waiting);
@@ -136,13 +138,13 @@ void World::Impl::sleep(Transport& transport, Doorbell d, std::uint32_t seen, st
   if (running_ == nullptr) {
     step();
   } else if (timeout_ns >= 0) {
-    leave(Thread::State::runnable);  // the time may pass at any moment
+    leave(Thread::State::runnable);  // the timeout may expire at any moment
   } else {
     until([&] { return transport.activity(d) != seen; });
   }
 }
 
-// ---- whose turn it is --------------------------------------------------------------------------------------------
+// ---- whose turn it is -------------------------------------------------------------------------------------
 
 bool World::Impl::may_run(const Thread& t) const {
   if (t.state != Thread::State::waiting) return t.state == Thread::State::runnable;
@@ -195,7 +197,7 @@ Result<void> World::Impl::run() {
     resume(able[drawn - events]);
     if (!thread.error.empty()) return failed("a thread of rank " + std::to_string(raw(thread.rank)) + " threw: " + thread.error);
   }
-  // Threads that ended are forgotten, so that the world can be given new ones and run again.
+  // Threads that ended are removed, so that the world can be given new ones and run again.
   std::erase_if(threads_, [](const auto& t) { return t->state == Thread::State::finished; });
   return {};
 }
@@ -236,7 +238,7 @@ tl::unexpected<Error> World::Impl::failed(const std::string& what) const {
   return fail(Errc::internal, "sim, " + std::to_string(ranks_) + " ranks, seed " + std::to_string(seed_) + ": " + what);
 }
 
-// ---- World -------------------------------------------------------------------------------------------------------
+// ---- World ------------------------------------------------------------------------------------------------
 
 World::World(std::uint32_t ranks, std::uint64_t seed, const SimOptions& options)
     : impl_(std::make_unique<Impl>(ranks, seed, options)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several ranks in one process and one OS thread, on a network that delays, reorders and tears, all decided by a seed:
-// the same seed gives the same history, so a failure found once can be looked at as often as one likes.
+// Several ranks in one process and one OS thread, on a network that delays, reorders and tears, all decided by a
+// seed: the same seed gives the same history, so a failure that was found once can be replayed.
 //
 //   World world(4, seed);
 //   for (r …) world.transport(Rank{r}).attach(region, -1, memory[r], bytes);
@@ -8,8 +8,8 @@
 //   auto ok = world.run();          // until every thread has ended; an error if they wait for each other
 //
 // What the network does to an operation (design rule 17):
-//   post ──delay──► each piece of a read samples, of a write stores, an atomic executes ──delay──► completion is due
-//   at the poster, and runs in its next progress(). Writes and reads are torn into pieces at any byte.
+//   post ──delay──► each piece of a read samples, of a write stores, an atomic executes ──delay──► completion is
+//   due at the poster, and runs in its next progress(). Writes and reads are torn into pieces at any byte.
 //   A message: post ──delay──► due at the target, and runs in its next progress(). Its reply: another delay.
 // Every post may be answered `again` without reason.
 //
@@ -29,15 +29,21 @@ namespace kasane::comm::sim {
 
 struct SimOptions {
   std::uint32_t max_delay_steps = 12;      ///< an event becomes due 0 … this many steps after its cause
-  bool reorder = true;                     ///< false: events from one rank to another happen in the order of their causes
+  /// false: events from one rank to another happen in the order of their causes
+  bool reorder = true;
   bool tear = true;                        ///< reads and writes happen in up to three pieces, cut at any byte
-  bool service = true;                     ///< every rank has a service thread that calls progress() at some time
-  std::uint32_t ring_capacity = 16;        ///< messages under way to, or not yet run at, one rank; then `again`
-  std::uint32_t operation_capacity = 32;   ///< reads, writes, atomics and fences under way from one rank; then `again`
+  /// every rank has a service thread that calls progress() at some time
+  bool service = true;
+  /// messages in flight to, or not yet run at, one rank; then `again`
+  std::uint32_t ring_capacity = 16;
+  /// reads, writes, atomics and fences of one rank outstanding; then `again`
+  std::uint32_t operation_capacity = 32;
   std::uint32_t reply_slots = 16;          ///< requests of one rank that are not yet tested; then `again`
   std::uint32_t again_permille = 50;       ///< how often a post is answered `again` without reason
-  bool says_by_messages = false;           ///< facts: one-sided operations are messages to the target's program (they are not: they happen when they happen)
-  std::uint32_t answer_alone_permille = 100;   ///< how often an answer comes without the bytes that it was to bring along
+  /// facts() says that one-sided operations are messages to the target's program, though they are not
+  bool says_by_messages = false;
+  /// how often an answer comes without the bytes that it was to bring along
+  std::uint32_t answer_alone_permille = 100;
   std::uint32_t preempt_permille = 250;    ///< how often yield_point() lets others run
   std::uint64_t step_limit = 10'000'000;   ///< run() gives up after so many steps
   std::size_t stack_bytes = 256 * 1024;    ///< of a scripted thread
@@ -50,16 +56,19 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  /// Its attach() registers memory of this rank only and needs no descriptor; sleep() never blocks: it lets others run.
+  /// Its attach() registers memory of this rank only and needs no descriptor; sleep() never blocks: it lets
+  /// others run.
   [[nodiscard]] Transport& transport(Rank) noexcept;
 
   /// Delivers one random event that is due, or runs one rank's progress(). False if there is nothing to do.
   bool step();
 
-  /// A thread of rank that runs body under run(). Threads share the OS thread and take turns in wait() and yield_point().
+  /// A thread of rank that runs body under run(). Threads share the OS thread and take turns in wait() and
+  /// yield_point().
   void spawn(Rank, std::function<void()> body);
-  /// Runs until every thread has ended. An error names the seed: all threads wait and nothing is under way (deadlock), the
-  /// step limit, or an exception that left a thread. After an error the world can only be destroyed.
+  /// Runs until every thread has ended. An error names the seed: all threads wait and no event is in flight
+  /// (deadlock), the step limit, or an exception that left a thread. After an error the world can only be
+  /// destroyed.
   Result<void> run();
 
   /// How scripted threads wait; outside of them it takes steps, and fails a check where none is left.
@@ -69,7 +78,7 @@ class World {
 
   /// A number below bound from the seeded sequence, for scripts that make choices of their own.
   std::uint32_t random(std::uint32_t bound);
-  /// A hash of everything that was decided so far: equal for equal seeds and programs.
+  /// A hash of all decisions so far: equal for equal seeds and programs.
   [[nodiscard]] std::uint64_t trace_hash() const noexcept;
   [[nodiscard]] std::uint64_t steps() const noexcept;
   [[nodiscard]] std::uint64_t seed() const noexcept;

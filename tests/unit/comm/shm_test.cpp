@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared-memory transport where one rank suffices: its errors, its checks, and its use from fault handlers.
-// (What it shares with every transport: tests/multi/comm.)
+// The shared-memory transport where one rank suffices: its errors, its checks, and its use from fault
+// handlers. (What it shares with every transport: tests/multi/comm.)
 #include "comm/shm/shm_transport.h"
 
 #include <gtest/gtest.h>
@@ -188,7 +188,8 @@ TEST_F(ShmDeathTest, WhatTheCallerGotWrongIsACheck) {
       "never set");
 }
 
-// The process that dies shares its memory with the one that watches: nothing may be expected of the transport after that.
+// The process that dies shares its memory with the one that watches: nothing may be expected of the transport
+// after that.
 TEST_F(ShmDeathTest, ARequestIsAnsweredOnce) {
   transport_->set_handler(kEcho, [](void* c, const Message& m) noexcept {
     static_cast<Transport*>(c)->reply(m.token, 1);
@@ -212,7 +213,7 @@ TEST_F(ShmDeathTest, AnAnswerIsTakenOnce) {
   EXPECT_DEATH((void)transport_->test(pending, &value), "taken already");
 }
 
-// ---- reentrance --------------------------------------------------------------------------------------------------
+// ---- reentrance -------------------------------------------------------------------------------------------
 
 TEST_F(ShmTest, AHandlerThatCallsProgressGetsFalseAndMaySend) {
   struct State {
@@ -339,7 +340,7 @@ TEST_F(ShmFaultTest, AFaultInsideAMessageHandlerDoesNotDeadlock) {
   EXPECT_EQ(others.load(), 1);
 }
 
-// ---- threads of one rank -----------------------------------------------------------------------------------------
+// ---- threads of one rank ----------------------------------------------------------------------------------
 
 TEST_F(ShmTest, FourThreadsSendAndConsumeAndNothingIsLost) {
   constexpr std::uint64_t kEach = 20'000;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulator's own promises: the same seed is the same history, it really delays, tears, reorders and refuses, and threads that
-// wait for each other are reported, not waited for. (What it shares with every transport: tests/multi/comm.)
+// The simulator's own promises: the same seed is the same history, it really delays, tears, reorders and
+// refuses, and threads that wait for each other are reported, not waited for. (What it shares with every
+// transport: tests/multi/comm.)
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -185,7 +186,8 @@ TEST(Sim, AQueueThatIsFullAndSometimesOneThatIsNotSaysAgain) {
   EXPECT_TRUE(some_seed([](std::uint64_t seed) {
     Ranks fresh(1, seed);
     std::uint64_t to = 0;
-    EXPECT_EQ(fresh.world.transport(Rank{0}).read({Rank{0}, kRegion, 0}, &to, 8, nullptr), Post::pending);  // nothing under way yet
+    // nothing under way yet
+    EXPECT_EQ(fresh.world.transport(Rank{0}).read({Rank{0}, kRegion, 0}, &to, 8, nullptr), Post::pending);
     return fresh.world.transport(Rank{0}).read({Rank{0}, kRegion, 0}, &to, 8, nullptr) == Post::again;
   }));
 }
@@ -311,7 +313,8 @@ TEST(Sim, WithoutServiceThreadsWaitingThreadsMakeTheProgress) {
     }
     const auto ended = ranks.world.run();
     ASSERT_TRUE(ended) << ended.error().message;
-    // The answers to the last chunks are under way, and nobody is left to take what is due: step until they are there.
+    // The answers to the last chunks are under way, and nobody is left to take what is due: step until they
+    // are there.
     while (ranks.world.step()) {}
   }
 }
@@ -344,7 +347,8 @@ TEST(SimDeathTest, WhatTheCallerGotWrongIsACheck) {
       "never set");
 }
 
-// More than there is room for at once, refused now and then, in pieces: all have arrived when await() returns, and they were under way together.
+// More than there is room for at once, refused now and then, in pieces: all have arrived when await()
+// returns, and they were under way together.
 TEST(Batch, AllHaveCompletedAndTakeTheirTimeTogether) {
   std::uint64_t together = 0, in_turn = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every interleaving of a sleeper, a poller, the network and the watcher around one lane: whatever arrives, the sleeper does not stay asleep
-// with it unseen. UCX is played by three words: what has arrived, whether the worker is armed, whether its descriptor is readable and enabled.
+// Every interleaving of a sleeper, a poller, the network and the watcher around one lane: the sleeper never
+// stays asleep with an arrival unseen. Words stand for UCX: what has arrived, whether the worker is armed,
+// whether its descriptor is readable and enabled.
 #include "comm/ucx/lane_lock.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +33,8 @@ struct Rank {
   void unlock() {
     if (lock.unlock() && rings_when_unlocked) ring();
   }
-  /// Under the lock. What is consumed while the worker is armed leaves its descriptor readable, as UCX's shared memory does.
+  /// Under the lock. What is consumed while the worker is armed leaves its descriptor readable, as UCX's
+  /// shared memory does.
   void progress() { taken = arrived.load(kOrder); }
 
   void network() {
@@ -74,7 +76,8 @@ struct Rank {
   }
 };
 
-/// Runs one message against a sleeper, a poller and a watcher that looks twice; true if the sleeper may stay asleep for ever with it unseen.
+/// Runs one message against a sleeper, a poller and a watcher that looks twice; true if the sleeper may stay
+/// asleep for ever with it unseen.
 bool lost(Schedule& s, Rank& rank) {
   std::uint32_t seen = 0;
   bool asleep = false;
@@ -104,7 +107,8 @@ TEST(LaneLock, NobodySleepsThroughAnArrivalOnALaneThatWasArmedBefore) {
   });
 }
 
-/// Somebody sleeps; somebody else, who is told to look again, has what he waits for and looks no more. True if the first may sleep for ever with a message unseen.
+/// One thread sleeps. Another one, which must look again, has what it waits for and looks no more. True if the
+/// first may sleep for ever with a message unseen.
 bool lost_by_another(Schedule& s, Rank& rank) {
   std::uint32_t seen = 0, unused = 0;
   const bool asleep = rank.goes_to_sleep(seen);
