@@ -67,9 +67,9 @@ class TwoQueues final : public ListPolicy {
 ///     each sweep finds them.
 /// (2) A page that came back takes the place of the main list's oldest only if that one was not touched.
 /// (3) Every few evictions examine that oldest page, too, so that pages of a phase that is over make room.
-/// (4) The rank evicts many pages at once, now more, now fewer. As many as left count as if they were still on
-///     trial. The main list is left alone until those are half as many as they should be; then each eviction
-///     examines a few of its pages.
+/// (4) The rank evicts many pages at once, now more, now fewer. As many as left count as if they were still
+///     on trial. The main list is left alone until those are half as many as they should be; then each
+///     eviction examines a few of its pages.
 class Steady final : public ListPolicy {
  public:
   Steady(std::uint32_t pages, PageProbe& probe) : ListPolicy(pages, pages, probe) {}
