@@ -14,7 +14,7 @@ std::atomic<std::uint32_t> rank_of_process{raw(kNoRank)};
 // no allocation at the first access, which may be in a signal handler.
 [[gnu::tls_model("initial-exec")]] thread_local char role_of_thread[16] = {};
 
-struct Cursor {
+struct TextWriter {
   char* at;
   char* end;
   void put(const char* text) noexcept {
@@ -49,7 +49,7 @@ void set_thread_role(const char* role) noexcept {
 
 std::size_t describe_self(char* text, std::size_t bytes) noexcept {
   if (bytes == 0) return 0;
-  Cursor out{text, text + bytes - 1};
+  TextWriter out{text, text + bytes - 1};
   if (const Rank rank = process_rank(); rank != kNoRank) {
     out.put("rank ");
     out.put(std::uint64_t{raw(rank)});

@@ -57,7 +57,7 @@ std::string free_text(const std::string& path) {
 }
 
 // ulimit -f would end the process by SIGXFSZ.
-FileResult<void> check_limit(const Layout& layout, const std::string& path) {
+FileResult<void> check_limit(const FileLayout& layout, const std::string& path) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || layout.file_bytes <= limit.rlim_cur) return {};
   return refuse_errno(EFBIG, fmt::format("cannot write {}, which needs {} bytes where ulimit -f allows {}", path, layout.file_bytes, limit.rlim_cur));
@@ -188,7 +188,7 @@ std::string temporary_name(const std::string& path, const NewFile& file) {
   return file.aside ? fmt::format("{}.kasane-new.{:016x}{:016x}", path, file.mark[0], file.mark[1]) : path + ".kasane-new";
 }
 
-FileResult<NewFile> create(const std::string& path, const Layout& layout, bool for_hosts) {
+FileResult<NewFile> create(const std::string& path, const FileLayout& layout, bool for_hosts) {
   if (auto allowed = check_limit(layout, path); !allowed) return tl::unexpected(allowed.error());
   NewFile file;
   file.named = for_hosts;
@@ -209,7 +209,7 @@ FileResult<NewFile> create(const std::string& path, const Layout& layout, bool f
   return refuse_errno(number, fmt::format("cannot write {}, which needs up to {} bytes where {} are free", path, layout.file_bytes, free_text(path)));
 }
 
-FileResult<int> open_same(const std::string& path, const Layout& layout, const NewFile& file) {
+FileResult<int> open_same(const std::string& path, const FileLayout& layout, const NewFile& file) {
   if (auto allowed = check_limit(layout, path); !allowed) return tl::unexpected(allowed.error());
   const std::string name = file.named ? temporary_name(path, file) : through_proc(file.holder, file.fd);
   // /proc's are links
@@ -221,7 +221,7 @@ FileResult<int> open_same(const std::string& path, const Layout& layout, const N
   return refuse(ESTALE, name + " is another file here");
 }
 
-FileResult<void> write(int fd, std::span<const std::byte> bytes, std::uint64_t chunk, const Layout& layout, const std::string& path) {
+FileResult<void> write(int fd, std::span<const std::byte> bytes, std::uint64_t chunk, const FileLayout& layout, const std::string& path) {
   const int number = write_all(fd, bytes, layout.offset_of(chunk));
   if (number == 0) return {};
   return refuse_errno(number, fmt::format("writing {} bytes of {} from chunk {} of {} on; the file needs up to {} bytes, {} are free there", bytes.size(),
@@ -235,7 +235,7 @@ FileResult<void> flush(int fd, const std::string& path) {
 }
 
 FileResult<void> commit(NewFile& file, const Contents& contents, std::span<const std::uint64_t> table, const std::string& path) {
-  const Layout layout(contents.bytes());
+  const FileLayout layout(contents.bytes());
   std::vector<std::byte> head(kHeaderBytes + table.size_bytes());
   const Header header = make_header(contents, table);
   std::memcpy(head.data(), &header, sizeof header);
@@ -300,7 +300,7 @@ OldFile::~OldFile() {
 }
 
 FileResult<void> OldFile::read(std::span<std::byte> bytes, std::uint64_t first) const {
-  const Layout layout(header_.contents().bytes());
+  const FileLayout layout(header_.contents().bytes());
   const int number = read_all(fd_, bytes, layout.offset_of(first));
   if (number != 0) {
     return number < 0 ? refuse(EIO, fmt::format("{} became shorter while it was read; chunk {} or one after it is incomplete", path_, first))

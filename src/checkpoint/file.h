@@ -43,12 +43,12 @@ struct NewFile {
 [[nodiscard]] std::string temporary_name(const std::string& path, const NewFile&);
 
 /// Makes a file for `layout`, to become `path` (resolved). for_hosts: ranks of other hosts are to open it.
-[[nodiscard]] FileResult<NewFile> create(const std::string& path, const Layout&, bool for_hosts);
+[[nodiscard]] FileResult<NewFile> create(const std::string& path, const FileLayout&, bool for_hosts);
 /// A descriptor of the same file for writing in another process. The error says why the file cannot be seen
 /// there.
-[[nodiscard]] FileResult<int> open_same(const std::string& path, const Layout&, const NewFile&);
+[[nodiscard]] FileResult<int> open_same(const std::string& path, const FileLayout&, const NewFile&);
 /// Writes all of `bytes`. chunk: for the error.
-[[nodiscard]] FileResult<void> write(int fd, std::span<const std::byte> bytes, std::uint64_t chunk, const Layout&, const std::string& path);
+[[nodiscard]] FileResult<void> write(int fd, std::span<const std::byte> bytes, std::uint64_t chunk, const FileLayout&, const std::string& path);
 /// Flushes what this process has written to the disk.
 [[nodiscard]] FileResult<void> flush(int fd, const std::string& path);
 /// Writes table and header, flushes, and gives the file its name. Closes it; after an error nothing of it

@@ -31,7 +31,7 @@ std::uint64_t chunk_word(const std::byte* chunk, std::size_t bytes) noexcept {
 }
 
 Header make_header(const Contents& contents, std::span<const std::uint64_t> table) noexcept {
-  const Layout layout(contents.bytes());
+  const FileLayout layout(contents.bytes());
   Header h{};
   std::memcpy(h.magic, Header::kMagic, sizeof h.magic);
   h.version = Header::kVersion;
@@ -60,7 +60,7 @@ FileResult<void> check(const Header& h, std::uint64_t file_bytes, const std::str
     return refuse(EINVAL, fmt::format("{} has format version {}; this program reads version {}", path, h.version, Header::kVersion));
   if (h.header_checksum != checksum(&h, offsetof(Header, header_checksum))) return refuse(EIO, path + ": the header is damaged (its checksum does not match)");
   const bool sane = multiply_fits(h.count, h.element_bytes) && h.chunk_bytes == kChunkBytes;
-  const Layout layout(sane ? h.count * h.element_bytes : 0);
+  const FileLayout layout(sane ? h.count * h.element_bytes : 0);
   if (!sane || h.chunks != layout.chunks || h.data_offset != layout.data_offset)
     return refuse(EINVAL, path + ": the header contradicts itself; another program wrote it");
   if (file_bytes == layout.file_bytes) return {};

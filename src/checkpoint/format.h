@@ -34,10 +34,10 @@ struct Contents {
 };
 
 /// Where things lie in the file of data_bytes bytes of data.
-struct Layout {
+struct FileLayout {
   std::uint64_t bytes, chunks, data_offset, file_bytes;
 
-  explicit constexpr Layout(std::uint64_t data_bytes) noexcept
+  explicit constexpr FileLayout(std::uint64_t data_bytes) noexcept
       : bytes(data_bytes),
         chunks((data_bytes + kChunkBytes - 1) / kChunkBytes),
         data_offset((kHeaderBytes + chunks * sizeof(std::uint64_t) + kChunkBytes - 1) / kChunkBytes * kChunkBytes),

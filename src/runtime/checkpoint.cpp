@@ -179,7 +179,7 @@ class Work {
     Shared& shared;
     Part& part;
     std::uint32_t rank;   ///< whose part it is
-    const Layout& layout;
+    const FileLayout& layout;
     const std::uint32_t* owners;
     std::uint64_t* table;
     const char* verb;
@@ -358,7 +358,7 @@ class Work {
   }
 
   const std::uint32_t ranks_;
-  const Layout layout_;
+  const FileLayout layout_;
   const char* verb_ = "";
   const unique_array<Shared> shared_;
   const unique_array<Part> parts_;

@@ -71,7 +71,7 @@ TEST(CheckpointFile, KeepsZerosAsHoles) {
 TEST(CheckpointFile, EveryByteOfItCounts) {
   const Folder folder;
   const Bytes data = pattern(3 * kChunkBytes + 100, 2);
-  const Layout layout(data.size());
+  const FileLayout layout(data.size());
   ASSERT_TRUE(save(folder.file(), data));
   const auto damaged = [&](std::uint64_t at, int code, const std::string& text) {
     const std::byte was = peek(folder.file(), at);
@@ -103,7 +103,7 @@ TEST(CheckpointFile, KnowsTheOtherByteOrderAndOtherVersions) {
 
 TEST(CheckpointFile, SaysWhereItWasCutOff) {
   const Folder folder;
-  const Layout layout(3 * kChunkBytes + 100);
+  const FileLayout layout(3 * kChunkBytes + 100);
   const auto cut = [&](std::uint64_t bytes, int code, const std::string& text) {
     ASSERT_TRUE(save(folder.file(), pattern(layout.bytes, 4)));
     ASSERT_EQ(::truncate(folder.file().c_str(), static_cast<off_t>(bytes)), 0);
@@ -158,7 +158,7 @@ TEST(CheckpointFile, ReplacesTheFileAndNotALinkToIt) {
 TEST(CheckpointFile, OthersFindTheSameFileOrSayThatTheyDoNot) {
   for (const bool named : {false, true}) {
     const Folder folder;
-    const Layout layout(kChunkBytes);
+    const FileLayout layout(kChunkBytes);
     auto file = create(folder.file(), layout, named);
     ASSERT_TRUE(file);
     const auto same = open_same(folder.file(), layout, *file);
@@ -211,7 +211,7 @@ TEST(CheckpointFile, RefusesWhatIsNoRegularFileAtOnce) {
     EXPECT_FALSE(resolve(path)) << path;
   }
   // Planted where ranks of other hosts look for the file that they are to write.
-  const Layout layout(kChunkBytes);
+  const FileLayout layout(kChunkBytes);
   auto file = create(folder.file(), layout, true);
   ASSERT_TRUE(file);
   ASSERT_EQ(::rename(folder.file("fifo").c_str(), folder.file("c.kasane-new").c_str()), 0);
@@ -254,7 +254,7 @@ TEST(CheckpointFile, WhileItIsWrittenOthersSeeNoMoreThanOfTheOldOne) {
   const Folder folder;
   ASSERT_TRUE(save(folder.file(), pattern(5, 1)));
   ASSERT_EQ(::chmod(folder.file().c_str(), 0600), 0);
-  auto file = create(folder.file(), Layout(kChunkBytes), true);
+  auto file = create(folder.file(), FileLayout(kChunkBytes), true);
   ASSERT_TRUE(file);
   struct stat s {};
   ASSERT_EQ(::stat(folder.file("c.kasane-new").c_str(), &s), 0);
