@@ -142,7 +142,7 @@ bool Coherence::rests_with(BlockRange run, PageId next_page) const noexcept {
     if (!residency_->counts(p)) return false;
   }
   std::uint64_t shown = 0;
-  for (std::uint64_t b = end; b != next_block && shown <= kMostShown; ++b) shown += state(BlockId{b}).view != View::none ? 1 : 0;
+  for (std::uint64_t b = end; b != next_block && shown <= kMostShown; ++b) shown += state(BlockId{b}).access != Access::none ? 1 : 0;
   return shown <= kMostShown;
 }
 
@@ -185,7 +185,7 @@ bool Coherence::touched(PageId page) const noexcept {
   const BlockRange all = pages_.blocks_of(page);
   for (std::uint64_t i = 0; i < all.count; ++i) {
     const BlockState s = state(BlockId{raw(all.first) + i});
-    if (s.busy || (s.owned && s.view != View::none)) return true;
+    if (s.busy || (s.owned && s.access != Access::none)) return true;
   }
   return false;
 }

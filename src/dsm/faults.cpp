@@ -124,7 +124,7 @@ Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, Event e
   const bool from_disk = tiers_ != nullptr && directory_.near_owner(page) == transport_.rank();
   Sweeps::Sweep& sweep = ctx.sweeps.meet(raw(b), from_disk ? Sweeps::kMost : 2, acquires_.load());
   if (tiers_ != nullptr && !tiers_->reads_ahead(page)) sweep.shorten();   // as the program wants it
-  const bool hidden = step.claimed.owned && step.claimed.view == View::none;   // and here: nothing need be fetched
+  const bool hidden = step.claimed.owned && step.claimed.access == Access::none;   // and here: nothing need be fetched
   const std::uint32_t most = hidden ? Sweeps::kMost : sweep.blocks();
   BlockRange within = pages_.blocks_of(page);
   // Other windows come from the disk, or come to rest, by themselves. A run ends with its window, where a page or an array may end.

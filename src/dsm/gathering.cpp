@@ -219,7 +219,7 @@ void Coherence::Gathering::open() noexcept {
   }
   for (std::uint64_t i = 0; i < count();) {
     std::uint64_t end = i;
-    while (end < count() && held_[end] && step(end).after.view == step(i).after.view && (end == i || blocks_.stride == 1)) ++end;
+    while (end < count() && held_[end] && step(end).after.access == step(i).after.access && (end == i || blocks_.stride == 1)) ++end;
     if (end != i) open_run(i, end);
     i = std::max(end, i + 1);
   }
@@ -228,7 +228,7 @@ void Coherence::Gathering::open() noexcept {
 }
 
 void Coherence::Gathering::open_run(std::uint64_t first, std::uint64_t end) noexcept {
-  c_.protect(BlockRange{block(first), end - first}, step(first).after.view == View::write ? mem::Access::write : mem::Access::read);
+  c_.protect(BlockRange{block(first), end - first}, step(first).after.access);
   for (std::uint64_t i = first; i < end; ++i) {
     c_.finish(block(i), step(i).after);
     served_[i] = true;

@@ -7,8 +7,8 @@
 // actions were carried out in their order, the *finish* (a store of `after`). Only the holder of the busy bit changes a word, so the finish cannot fail.
 //
 // Invariants (checked by check()):
-//   - owned ⇒ neither twin nor whole;  one of them, not both ⇔ view is write and not owned
-//   - a block with pins has a view
+//   - owned ⇒ neither twin nor whole;  one of them, not both ⇔ access is write and not owned
+//   - a block with pins has an access
 //   - saved ⇒ owned, and V does not allow stores
 //   - the holder of a busy bit never waits for another block's bit
 #pragma once
@@ -17,15 +17,16 @@
 #include <cstdint>
 
 #include "gas/relocation.h"
+#include "mem/fault_engine.h"
 
 namespace kasane::dsm {
 
-enum class View : std::uint8_t { none = 0, read = 1, write = 2 };   ///< what V allows
+using mem::Access;
 
 struct BlockState {
   bool busy = false;
   bool owned = false;            ///< M here holds the master copy
-  View view = View::none;
+  Access access = Access::none;  ///< what V allows
   bool twin = false;             ///< T holds what the owner had when we began to write
   bool whole = false;            ///< all bytes in M are ours: we write them all, and never read what the owner had (a view of write_only)
   std::uint32_t pins = 0;
@@ -37,14 +38,14 @@ struct BlockState {
   friend bool operator==(const BlockState&, const BlockState&) = default;
 
   [[nodiscard]] constexpr std::uint32_t word() const noexcept {
-    return (busy ? 1u : 0u) | (owned ? 2u : 0u) | (static_cast<std::uint32_t>(view) << 2) | (twin ? 16u : 0u) | (whole ? 32u : 0u) | (saved ? 64u : 0u) | (pins << 8);
+    return (busy ? 1u : 0u) | (owned ? 2u : 0u) | (static_cast<std::uint32_t>(access) << 2) | (twin ? 16u : 0u) | (whole ? 32u : 0u) | (saved ? 64u : 0u) | (pins << 8);
   }
   [[nodiscard]] static constexpr BlockState of(std::uint32_t word) noexcept {
-    return {(word & 1u) != 0, (word & 2u) != 0, static_cast<View>((word >> 2) & 3u), (word & 16u) != 0, (word & 32u) != 0, word >> 8, (word & 64u) != 0};
+    return {(word & 1u) != 0, (word & 2u) != 0, static_cast<Access>((word >> 2) & 3u), (word & 16u) != 0, (word & 32u) != 0, word >> 8, (word & 64u) != 0};
   }
   [[nodiscard]] constexpr bool check() const noexcept {
-    return !(owned && dirty()) && !(twin && whole) && (busy || owned || dirty() == (view == View::write)) && (pins == 0 || view != View::none) &&
-           !(saved && (!owned || (view == View::write && !busy)));
+    return !(owned && dirty()) && !(twin && whole) && (busy || owned || dirty() == (access == Access::write)) && (pins == 0 || access != Access::none) &&
+           !(saved && (!owned || (access == Access::write && !busy)));
   }
 };
 
@@ -125,10 +126,10 @@ struct Step {
     after.busy = false;
     return Step{Verdict::proceed, claimed, actions, after};
   };
-  const auto with = [&](View view, bool twin, std::uint32_t pins) { return BlockState{false, s.owned, view, twin, false, pins}; };
-  const auto owner = [](std::uint32_t pins) { return BlockState{false, true, View::write, false, false, pins}; };
-  const auto whole = [](std::uint32_t pins) { return BlockState{false, false, View::write, false, true, pins}; };
-  const auto saved = [](View view, std::uint32_t pins) { return BlockState{false, true, view, false, false, pins, true}; };
+  const auto with = [&](Access access, bool twin, std::uint32_t pins) { return BlockState{false, s.owned, access, twin, false, pins}; };
+  const auto owner = [](std::uint32_t pins) { return BlockState{false, true, Access::write, false, false, pins}; };
+  const auto whole = [](std::uint32_t pins) { return BlockState{false, false, Access::write, false, true, pins}; };
+  const auto saved = [](Access access, std::uint32_t pins) { return BlockState{false, true, access, false, false, pins, true}; };
   using enum Action;
 
   if (event == Event::found_own) {   // the holder of the bit asks: no claim
@@ -146,22 +147,22 @@ struct Step {
   switch (event) {
     case Event::load:
     case Event::pin_read:
-      if (s.view != View::none) return pinned();
-      if (s.owned && s.saved) return proceed(saved(View::read, pins), {allow_read});
+      if (s.access != Access::none) return pinned();
+      if (s.owned && s.saved) return proceed(saved(Access::read, pins), {allow_read});
       if (s.owned) return proceed(owner(pins), {mark_page, allow_write});
-      return proceed(with(View::read, false, pins), {fetch, allow_read});
+      return proceed(with(Access::read, false, pins), {fetch, allow_read});
 
     case Event::store:
     case Event::pin_write:
-      if (s.view == View::write) return pinned();
+      if (s.access == Access::write) return pinned();
       if (s.owned) return proceed(owner(pins), {mark_page, allow_write});
-      if (s.view == View::read) return proceed(with(View::write, true, pins), {make_twin, allow_write});
-      return proceed(with(View::write, true, pins), {fetch, make_twin, allow_write});
+      if (s.access == Access::read) return proceed(with(Access::write, true, pins), {make_twin, allow_write});
+      return proceed(with(Access::write, true, pins), {fetch, make_twin, allow_write});
 
     case Event::pin_whole:
-      if (s.view == View::write) return pinned();
+      if (s.access == Access::write) return pinned();
       if (s.owned) return proceed(owner(pins), {mark_page, allow_write});
-      if (s.view == View::read) return proceed(whole(pins), {allow_write});
+      if (s.access == Access::read) return proceed(whole(pins), {allow_write});
       return proceed(whole(pins), {find, allow_write});
 
     case Event::unpin: {
@@ -172,24 +173,24 @@ struct Step {
 
     case Event::release:   // rule 3
       if (!s.dirty()) return Step{};
-      if (s.pins != 0) return proceed(with(s.view, true, s.pins), {s.whole ? put_all_live : diff_put_live});
-      return proceed(with(View::read, false, 0), {protect_read, s.whole ? put_all : diff_put});
+      if (s.pins != 0) return proceed(with(s.access, true, s.pins), {s.whole ? put_all_live : diff_put_live});
+      return proceed(with(Access::read, false, 0), {protect_read, s.whole ? put_all : diff_put});
 
     case Event::acquire:   // rule 2; unreleased bytes go out first, so nothing is lost
-      if (s.owned || s.view == View::none) return Step{};
+      if (s.owned || s.access == Access::none) return Step{};
       if (s.whole) return proceed(s, {find});   // no byte of it is another's: it stays, but this rank must stay among the readers, too
       if (s.pins != 0 && s.twin) return proceed(s, {diff_put_live, refresh});
       if (s.pins != 0) return proceed(s, {refresh});
-      if (s.twin) return proceed(with(View::none, false, 0), {protect_none, diff_put});
-      return proceed(with(View::none, false, 0), {protect_none});
+      if (s.twin) return proceed(with(Access::none, false, 0), {protect_none, diff_put});
+      return proceed(with(Access::none, false, 0), {protect_none});
 
     case Event::discard:   // rule 7. What is whole is no diff from which bytes can be taken: all goes out before any of it is freed
     case Event::discard_block:
       if (s.twin) return proceed(s, {restore_bytes});
       if (!s.whole) return Step{};
-      if (s.pins != 0) return proceed(with(s.view, true, s.pins), {put_all_live});
-      if (event == Event::discard_block) return proceed(with(View::none, false, 0), {protect_none});
-      return proceed(with(View::read, false, 0), {protect_read, put_all});
+      if (s.pins != 0) return proceed(with(s.access, true, s.pins), {put_all_live});
+      if (event == Event::discard_block) return proceed(with(Access::none, false, 0), {protect_none});
+      return proceed(with(Access::read, false, 0), {protect_read, put_all});
 
     case Event::yield:     // rule 8: the bytes stay in M, so readers that still come find them
       if (s.pins != 0) return Step{Verdict::refuse, s, {}, s};
@@ -205,28 +206,28 @@ struct Step {
       return proceed(owner(s.pins), {s.dirty() ? merge_arrival : read_back, mark_page, allow_write});
 
     case Event::arrive_blank:   // claimed even if nothing is to be done: while all of a range is held, none of it can leave
-      if (s.owned && s.view == View::write) return proceed(s, {});
+      if (s.owned && s.access == Access::write) return proceed(s, {});
       return proceed(owner(s.pins), {mark_page, allow_write});
 
     case Event::watch:
-      if (!s.owned || s.view != View::write || s.pins != 0) return Step{};
-      return proceed(BlockState{false, true, View::read, false, false, 0}, {protect_read});
+      if (!s.owned || s.access != Access::write || s.pins != 0) return Step{};
+      return proceed(BlockState{false, true, Access::read, false, false, 0}, {protect_read});
 
     case Event::rest:
-      if (!s.owned || s.view == View::none || s.pins != 0) return Step{};
-      return proceed(s.saved ? saved(View::none, 0) : BlockState{false, true, View::none, false, false, 0}, {protect_none});
+      if (!s.owned || s.access == Access::none || s.pins != 0) return Step{};
+      return proceed(s.saved ? saved(Access::none, 0) : BlockState{false, true, Access::none, false, false, 0}, {protect_none});
 
     case Event::pass:
-      if (s.view != View::none) return Step{};
+      if (s.access != Access::none) return Step{};
       return proceed(s, {});
 
     case Event::blank:   // as if the spill file had whatever is here
       if (!s.owned || s.pins != 0) return Step{};
-      return proceed(saved(View::none, 0), {s.view == View::none ? end : protect_none});
+      return proceed(saved(Access::none, 0), {s.access == Access::none ? end : protect_none});
 
     case Event::let_go:
       if (s.pins != 0 || s.dirty()) return Step{Verdict::refuse, s, {}, s};
-      return proceed(BlockState{}, {s.view == View::none ? end : protect_none});
+      return proceed(BlockState{}, {s.access == Access::none ? end : protect_none});
 
     case Event::found_own: break;
   }
@@ -235,14 +236,14 @@ struct Step {
 
 /// Has V all that a pin needs, so that it is only to be counted? As next() has it: then the claim and the finish, with nothing between them, can be one compare-swap.
 [[nodiscard]] constexpr bool shows(const BlockState& s, Use use) noexcept {
-  return !s.busy && (use == Use::read ? s.view != View::none : s.view == View::write);
+  return !s.busy && (use == Use::read ? s.access != Access::none : s.access == Access::write);
 }
 
 /// The step of who holds the bit of an invalid block for a load, store or pin, and has found the page ours and on SSD, or in part: the block comes by itself, the page stays there.
 [[nodiscard]] constexpr Step found_on_ssd(const BlockState& s, Event event) noexcept {
   using enum Action;
   const bool pin = event == Event::pin_read || event == Event::pin_write || event == Event::pin_whole, loads = event == Event::load || event == Event::pin_read;
-  BlockState after{false, true, loads ? View::read : View::write, false, false, s.pins + (pin ? 1u : 0u), loads};
+  BlockState after{false, true, loads ? Access::read : Access::write, false, false, s.pins + (pin ? 1u : 0u), loads};
   if (loads) return {Verdict::proceed, s, {read_back, allow_read}, after};
   if (event == Event::pin_whole) return {Verdict::proceed, s, {mark_page, allow_write}, after};
   return {Verdict::proceed, s, {mark_page, read_back, allow_write}, after};   // a store may pass as soon as the bytes are there
@@ -273,7 +274,7 @@ enum class Fetched : std::uint8_t {
 
 /// Not if the block is ours and protected: a store to it would have marked the page again. A block that is not ours (any more), or is on SSD, may be what the page was marked for. One at rest
 /// counts as open, since a release that has taken the mark may look after it was laid to rest; so does one that is saved: it may have been stored to, left, and come back since.
-[[nodiscard]] constexpr bool may_have_changed(const BlockState& s) noexcept { return s.busy || s.saved || !s.owned || s.view != View::read; }
+[[nodiscard]] constexpr bool may_have_changed(const BlockState& s) noexcept { return s.busy || s.saved || !s.owned || s.access != Access::read; }
 /// Can our threads store to it unseen, or will they be able to when its bit is free?
 [[nodiscard]] constexpr bool may_be_ours(const BlockState& s) noexcept { return s.busy || s.owned; }
 

@@ -116,7 +116,7 @@ void Coherence::carry_out_fence(comm::Blocking& io, Counters* counters, BlockId 
       if (step.actions[1] != Action::end) home = put_page(io, counters, pages_.page_of(b), {&b, 1});
       if (home) break;
       if (step.claimed.dirty()) mark_clean(b);
-      if (step.after.view == View::none) {
+      if (step.after.access == Access::none) {
         cached_.erase(b);
         if (counters != nullptr) count(counters->blocks_dropped);
       }

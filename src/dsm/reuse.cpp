@@ -106,7 +106,7 @@ void Coherence::blank(comm::Blocking& io, std::uint64_t offset, std::size_t byte
 bool Coherence::is_blank(PageId page) const noexcept {
   for (std::uint64_t i = 0; i < pages_.blocks_of(page).count; ++i) {
     const BlockId b = block_at(pages_.blocks_of(page).first, i);
-    if (state(b).view != View::none || (state(b).owned && !state(b).saved) || tiers_->stored(b)) return false;
+    if (state(b).access != Access::none || (state(b).owned && !state(b).saved) || tiers_->stored(b)) return false;
   }
   return true;
 }

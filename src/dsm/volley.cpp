@@ -10,7 +10,7 @@ bool Coherence::Volley::take(BlockId b) {
   const BlockState s = c_.state(b);
   const Step step = next(s, event_);
   if (step.verdict != Verdict::proceed) return step.verdict != Verdict::wait;
-  const bool alone = step.after.view == s.view;
+  const bool alone = step.after.access == s.access;
   const PageId page = c_.pages_.page_of(b);
   const bool another_page = parts_ == 0 || part_[parts_ - 1].page != page;
   if (!alone && (blocks_ == kMostBlocks || (another_page && parts_ == kMostPages))) {
@@ -104,7 +104,7 @@ void Coherence::Volley::finish() noexcept {
       }
       const BlockState after = next(before, event_).after;
       if (before.dirty()) c_.mark_clean(b);
-      if (after.view == View::none) {
+      if (after.access == Access::none) {
         c_.cached_.erase(b);
         ++dropped;
       }

@@ -318,7 +318,7 @@ class Coherence {
       const std::uint8_t o = program_.owner[page(b)];
       s.owner[page(b)] = o;
       if (!program_.known[page(b)]) continue;
-      put_word(s, o, b, Block{false, true, program_.watched ? dsm::View::read : dsm::View::write});
+      put_word(s, o, b, Block{false, true, program_.watched ? mem::Access::read : mem::Access::write});
       note_ours(s, o, page(b));
       s.prot[o][b] = program_.watched ? 1 : 2;
       fill(s, o, b);
@@ -375,7 +375,7 @@ class Coherence {
       for (std::uint8_t r = 0; r < R; ++r) {
         const Block w = word(s, r, b);
         if (!w.check()) return "a block word breaks check()";
-        if (!w.busy && s.prot[r][b] != static_cast<std::uint8_t>(w.view))
+        if (!w.busy && s.prot[r][b] != static_cast<std::uint8_t>(w.access))
           return "V allows something else than the block word says";
         owners += w.owned;
         if (w.owned && !w.busy && gas::Tier{s.tier[page(b)]} == gas::Tier::ssd) return "blocks of a page on SSD are in use";
@@ -485,7 +485,7 @@ class Coherence {
       for (std::uint8_t r = 0; r < R; ++r) {
         const Block w = word(s, r, b);
         t += " | rank " + std::to_string(r) + (w.owned ? " owned" : "") + (w.busy ? " busy" : "") + " view " +
-             std::to_string(static_cast<int>(w.view)) +
+             std::to_string(static_cast<int>(w.access)) +
              (w.whole ? " whole" : "") + (w.twin ? " twin " + std::to_string(s.twin[r][b][0]) + "," + std::to_string(s.twin[r][b][1]) : "") +
              (s.marked[r] & 1 << page(b) ? " marked" : "") + (s.stale[r] & 1 << page(b) ? " told" : "") + (s.parts[r] & 1 << b ? " of it" : "") +
              (s.ours[r] & 1 << page(b) ? " ours" : "") + (s.stays[r] & 1 << page(b) ? " stays" : "") + (s.asks[r] & 1 << page(b) ? " asked" : "") +
@@ -715,12 +715,12 @@ class Coherence {
       if (without(Mutation::whole_dropped) && event == Event::acquire) step.after = Block{}, step.actions = {Action::protect_none};
       if (without(Mutation::whole_left) && event == Event::acquire) drop(Action::find);
       if (without(Mutation::whole_freed_later) && event == Event::discard) step = {};
-      if (without(Mutation::whole_sent_live) && event == Event::release && before.pins != 0) step.after.twin = false, step.after.view = dsm::View::read;
+      if (without(Mutation::whole_sent_live) && event == Event::release && before.pins != 0) step.after.twin = false, step.after.access = mem::Access::read;
       if (without(Mutation::whole_stays) && step.actions[0] == Action::put_all_live) step.after.twin = false, step.after.whole = true;
     }
     if (without(Mutation::part_saved_stays) && before.saved && event == Event::store) step.after.saved = true;
-    if (without(Mutation::r5_own_store_unseen) && before.view == dsm::View::read) drop(Action::mark_page);
-    if (without(Mutation::tier_rest_unseen) && before.owned && before.view == dsm::View::none) drop(Action::mark_page);
+    if (without(Mutation::r5_own_store_unseen) && before.access == mem::Access::read) drop(Action::mark_page);
+    if (without(Mutation::tier_rest_unseen) && before.owned && before.access == mem::Access::none) drop(Action::mark_page);
     if (event == Event::let_go && step.verdict == dsm::Verdict::refuse) {
       Block lighter = before;
       if (without(Mutation::tier_dirty)) lighter.twin = lighter.whole = false;
@@ -733,7 +733,7 @@ class Coherence {
       free_of_pins.pins = 0;
       step = dsm::next(free_of_pins, event);
       step.after.pins = before.pins;
-      step.after.view = before.view;
+      step.after.access = before.access;
       drop(Action::protect_none);
     }
     if (without(Mutation::r8_no_protect) && event == Event::yield) drop(Action::protect_none);
@@ -799,7 +799,7 @@ class Coherence {
           n.dirty[x.at] = static_cast<std::uint8_t>(n.dirty[x.at] & ~bit);
           return emit(n, Step{kClean, a, x.block});
         }
-        if (step.after.view == dsm::View::none || step.after.owned)
+        if (step.after.access == mem::Access::none || step.after.owned)
           n.cached[x.at] = static_cast<std::uint8_t>(n.cached[x.at] & ~bit);
         put_word(n, x.at, x.block, step.after);
         if (blanks) {   // forgotten on SSD; what M holds nobody may read
@@ -1563,8 +1563,8 @@ class Coherence {
         clear_bits(y.blocks, 1u << b);
         Block seen = word(s, x.at, b);
         if (dsm::may_be_ours(seen)) set_bits(y.open, kOurs);
-        if (without(Mutation::tier_rest_watched) && seen.owned && seen.view == dsm::View::none) seen.view = dsm::View::read, seen.saved = false;
-        if (without(Mutation::part_saved_watched) && seen.saved) seen = {false, true, dsm::View::read};
+        if (without(Mutation::tier_rest_watched) && seen.owned && seen.access == mem::Access::none) seen.access = mem::Access::read, seen.saved = false;
+        if (without(Mutation::part_saved_watched) && seen.saved) seen = {false, true, mem::Access::read};
         const bool absent = !seen.owned && !seen.busy;
         if (absent && without(Mutation::tier_gone_untold)) return emit(n, Step{kTellLook, a, b});
         if (absent && without(Mutation::part_absent_passed) && static_cast<gas::Tier>(s.tier[x.now]) == gas::Tier::partial) return emit(n, Step{kTellLook, a, b});
@@ -2058,8 +2058,8 @@ class Coherence {
         before.busy = false;
         Block after = dsm::next(before, Event::arrive_blank).after;
         if (!x.cell && after.pins == 0) after = dsm::next(after, Event::rest).after;
-        if (n.prot[me][b] != static_cast<std::uint8_t>(after.view)) {
-          n.prot[me][b] = static_cast<std::uint8_t>(after.view);
+        if (n.prot[me][b] != static_cast<std::uint8_t>(after.access)) {
+          n.prot[me][b] = static_cast<std::uint8_t>(after.access);
           return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 3)});
         }
         become(n, me, b, after);

@@ -12,7 +12,7 @@ void for_each_state(const F& f) {
   for (const std::uint32_t pins : {0u, 1u, 7u}) {
     for (std::uint32_t bits = 0; bits < 256; ++bits) {
       const BlockState s = BlockState::of(bits | pins << 8);
-      if (s.check() && s.view <= View::write) f(s);
+      if (s.check() && s.access <= Access::write) f(s);
     }
   }
 }
