@@ -43,6 +43,7 @@ class SimJob {
     if (auto ran = world_.run(); !ran && wrong_.empty()) wrong_ = ran.error().message;
     return wrong_;
   }
+  [[nodiscard]] std::uint64_t trace_hash() const { return world_.trace_hash(); }
   std::uint64_t hops = 0, owns = 0, faults = 0, moves = 0;
 
  private:
@@ -288,7 +289,7 @@ int main_of(int argc, char** argv) {
   Limits limits;
   limits.threads = 24;
   limits.actions = 8;
-  std::uint64_t hops = 0, owns = 0, faults = 0, moves = 0;
+  std::uint64_t hops = 0, owns = 0, faults = 0, moves = 0, histories = 0;
   int failed = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const Program p = generate(seed, limits);
@@ -300,14 +301,15 @@ int main_of(int argc, char** argv) {
     owns += job.owns;
     faults += job.faults;
     moves += job.moves;
+    histories = histories * 31 + job.trace_hash();   // equal for equal seeds and an unchanged protocol
     if (wrong.empty()) continue;
     std::fprintf(stderr, "stress_sim: %s\n  replay: stress_sim --seed %llu --count 1 --ranks %u --page %llu\n", wrong.c_str(),
                  static_cast<unsigned long long>(seed), n, static_cast<unsigned long long>(page_bytes));
     if (++failed == 5) break;
   }
-  std::printf("stress_sim: seeds %llu … %llu: %d wrong; %llu hops, %llu pages owned, %llu faults, %llu pages drawn\n",
+  std::printf("stress_sim: seeds %llu … %llu: %d wrong; %llu hops, %llu pages owned, %llu faults, %llu pages drawn; histories %016llx\n",
               static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), failed, static_cast<unsigned long long>(hops),
-              static_cast<unsigned long long>(owns), static_cast<unsigned long long>(faults), static_cast<unsigned long long>(moves));
+              static_cast<unsigned long long>(owns), static_cast<unsigned long long>(faults), static_cast<unsigned long long>(moves), static_cast<unsigned long long>(histories));
   return failed == 0 ? 0 : 1;
 }
 
