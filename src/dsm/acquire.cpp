@@ -47,14 +47,14 @@ void Coherence::drop_told(ThreadContext& ctx) {
   if (sharing_.nothing_told()) return;
   drops_.fetch_add(1);
   sharing_.begin_drop();
-  const auto keeps = [this](PageId page, gas::Parts parts) { return has_copies_beside(page, parts); };
+  const auto keeps = [this](PageId page, gas::PartMask parts) { return has_copies_beside(page, parts); };
   bool left = false;
   {
     Volley volley(*this, ctx.io, &ctx.counters, Event::acquire);
-    sharing_.take_told(ctx.io, keeps, [&](PageId page, gas::Parts parts) {
+    sharing_.take_told(ctx.io, keeps, [&](PageId page, gas::PartMask parts) {
       count(ctx.counters.pages_heard);
-      gas::Parts in_use = 0;
-      for_each_cached(page, parts, [&](BlockId b, gas::Parts part) {
+      gas::PartMask in_use = 0;
+      for_each_cached(page, parts, [&](BlockId b, gas::PartMask part) {
         if (!volley.take(b)) in_use |= part;
       });
       if (in_use != 0) sharing_.tell_myself(page, in_use);
@@ -62,16 +62,16 @@ void Coherence::drop_told(ThreadContext& ctx) {
     });
   }
   if (left) {
-    sharing_.take_told(ctx.io, keeps, [&](PageId page, gas::Parts parts) {
-      for_each_cached(page, parts, [&](BlockId b, gas::Parts) { fence_block(ctx.io, &ctx.counters, b, Event::acquire); });
+    sharing_.take_told(ctx.io, keeps, [&](PageId page, gas::PartMask parts) {
+      for_each_cached(page, parts, [&](BlockId b, gas::PartMask) { fence_block(ctx.io, &ctx.counters, b, Event::acquire); });
     });
   }
   sharing_.end_drop();
 }
 
-bool Coherence::has_copies_beside(PageId page, gas::Parts parts) const noexcept {
-  gas::Parts cached = 0;
-  for_each_cached(page, gas::kAllParts, [&](BlockId, gas::Parts part) { cached |= part; });
+bool Coherence::has_copies_beside(PageId page, gas::PartMask parts) const noexcept {
+  gas::PartMask cached = 0;
+  for_each_cached(page, gas::kAllParts, [&](BlockId, gas::PartMask part) { cached |= part; });
   return (cached & ~parts) != 0;
 }
 

@@ -9,10 +9,15 @@ namespace kasane::dsm {
 using mem::Access;
 using mem::BlockRange;
 
-Coherence::Coherence(mem::Space& space, mem::BlockTable& table, mem::BlockSet& cached, mem::BlockSet& dirty, mem::FaultEngine& engine,
-                     comm::Transport& transport, gas::AddressCache& addresses, gas::Sharing& sharing)
-    : space_(space), table_(table), cached_(cached), dirty_(dirty), engine_(engine), transport_(transport),
-      addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), sharing_(sharing) {
+Coherence::Coherence(const Parts& parts)
+    : space_(parts.space), table_(parts.table), cached_(parts.cached), dirty_(parts.dirty), engine_(parts.engine), transport_(parts.transport), addresses_(parts.addresses),
+      directory_(addresses_.directory()), mover_(transport_, addresses_, *this), pages_(directory_.pages()), attractor_(parts.attractor), sharing_(parts.sharing),
+      races_(parts.races), tiers_(parts.tiers), residency_(tiers_ != nullptr ? &tiers_->residency() : nullptr), write_buffer_(parts.write_buffer_blocks) {
+  if (tiers_ != nullptr) {
+    tiers_->connect(*this, mover_);
+    make_flights();
+    engine_.expect_punches(residency_->range().offset, residency_->range().bytes, residency_->frame_bytes());
+  }
   transport_.set_handler(gas::kReleaseHandler, &Coherence::on_release, this);
   transport_.set_handler(gas::kChangesHandler, &Coherence::on_changes, this);
 }

@@ -59,29 +59,25 @@ struct ThreadContext {
 
 class Coherence final : public gas::PageHolder, public gas::HeapHooks {
  public:
-  /// Sets kReleaseHandler and kChangesHandler.
-  Coherence(mem::Space&, mem::BlockTable&, mem::BlockSet& cached, mem::BlockSet& dirty, mem::FaultEngine&, comm::Transport&,
-            gas::AddressCache&, gas::Sharing&);
+  struct Parts {
+    mem::Space& space;
+    mem::BlockTable& table;
+    mem::BlockSet& cached;
+    mem::BlockSet& dirty;
+    mem::FaultEngine& engine;
+    comm::Transport& transport;
+    gas::AddressCache& addresses;
+    gas::Sharing& sharing;
+    gas::Attractor* attractor = nullptr;   ///< hears of uses of other ranks' pages; null: pages stay where they are
+    gas::Tiers* tiers = nullptr;           ///< null: memory has no limit
+    RaceListener* races = nullptr;         ///< hears of data races; null: they are not looked for
+    std::uint64_t write_buffer_blocks = 0; ///< changed blocks of other ranks' pages that are kept for the next release; 0: all
+  };
+  /// Sets kReleaseHandler and kChangesHandler, and connects itself and its mover to the tiers.
+  explicit Coherence(const Parts&);
 
-  /// Before the first fault: who brings untouched pages here (null: there are none), and who draws pages that are used here (null: they stay where they are).
-  void set_movers(gas::Mover* mover, gas::Attractor* attractor) noexcept {
-    mover_ = mover;
-    attractor_ = attractor;
-  }
-
-  /// Before the first block is armed: where frames are counted, and from whose range pages may leave, and where blocks of ours come back from. Without it memory has no limit.
-  void set_tiers(mem::Residency& residency, gas::Tiers& tiers) {
-    residency_ = &residency;
-    tiers_ = &tiers;
-    make_flights();
-    engine_.expect_punches(residency.range().offset, residency.range().bytes, residency.frame_bytes());
-  }
-
-  /// Before the first fault: who hears of data races (null: they are not looked for).
-  void set_race_listener(RaceListener* listener) noexcept { races_ = listener; }
-
-  /// Before the first fault: how many changed blocks of other ranks' pages are kept for the next release; 0: all.
-  void set_write_buffer(std::uint64_t blocks) noexcept { write_buffer_.set_limit(blocks); }
+  /// Moves pages to this rank and away. It and this object need each other, so it is a part of it.
+  [[nodiscard]] gas::Mover& mover() noexcept { return mover_; }
 
   /// Makes the access possible. False: the address is not allocated (or faults for a reason that is not ours).
   bool fault(ThreadContext&, std::uint64_t offset, mem::Access);
@@ -226,13 +222,13 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   class Volley;
   void drop_cached(ThreadContext&);
   void drop_told(ThreadContext&);
-  [[nodiscard]] bool has_copies_beside(PageId, gas::Parts) const noexcept;
+  [[nodiscard]] bool has_copies_beside(PageId, gas::PartMask) const noexcept;
   /// Calls f(block, its part) for those in these parts of the page.
   template <class F>
-  void for_each_cached(PageId page, gas::Parts parts, const F& f) const {
+  void for_each_cached(PageId page, gas::PartMask parts, const F& f) const {
     const mem::BlockRange all = pages_.blocks_of(page);
     for (std::uint64_t b = cached_.next(raw(all.first)); b < end_of(all); b = cached_.next(b + 1)) {
-      if (const gas::Parts part = gas::part_of(all, BlockId{b}); (parts & part) != 0) f(BlockId{b}, part);
+      if (const gas::PartMask part = gas::part_of(all, BlockId{b}); (parts & part) != 0) f(BlockId{b}, part);
     }
   }
   void hide(mem::BlockRange) noexcept;
@@ -245,7 +241,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   bool begin_put(comm::Blocking&, PageId, std::optional<gas::AddressCache::Put>&);
   BlockState come_home(BlockId) noexcept;
   bool put_page(comm::Blocking&, Counters*, PageId, std::span<const BlockId>);
-  gas::Parts put_blocks(Outbox&, Counters*, Rank owner, PageId, std::span<const BlockId>);
+  gas::PartMask put_blocks(Outbox&, Counters*, Rank owner, PageId, std::span<const BlockId>);
   std::size_t put_changed(Outbox&, Counters*, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base);
   bool put_live(comm::Blocking&, Counters*, BlockId, const Step&);
   static void on_changes(void* self, const comm::Message&) noexcept;
@@ -286,13 +282,13 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   comm::Transport& transport_;
   gas::AddressCache& addresses_;
   const gas::Directory& directory_;
-  gas::Mover* mover_ = nullptr;
+  gas::Mover mover_;
   const mem::Pages& pages_;
-  gas::Attractor* attractor_ = nullptr;
+  gas::Attractor* const attractor_;
   gas::Sharing& sharing_;
-  RaceListener* races_ = nullptr;
-  mem::Residency* residency_ = nullptr;   ///< null: memory has no limit, and there are no tiers
-  gas::Tiers* tiers_ = nullptr;
+  RaceListener* const races_;
+  gas::Tiers* const tiers_;
+  mem::Residency* const residency_;   ///< of the tiers; null: memory has no limit
   static constexpr std::uint32_t kPiecesOfAFlight = 4, kFlights = 64;
   static constexpr std::uint64_t kBlocksOfAFlight = kPiecesOfAFlight * gas::Tiers::kPieceBytes / mem::kBlockBytes;
   std::unique_ptr<Flight[]> flights_;     ///< blocks that are on their way from the spill file

@@ -102,7 +102,7 @@ bool Coherence::fits(std::uint64_t bytes) noexcept { return residency_ == nullpt
 
 /// Nothing is held; owner: as it was just found. The access runs again, whatever comes of it.
 void Coherence::make_present(ThreadContext& ctx, PageId page, Fetched why, Rank owner) {
-  if (why == Fetched::untouched && admit(ctx, page, pages_.blocks_of(page).count)) mover_->touch(ctx.io, page);
+  if (why == Fetched::untouched && admit(ctx, page, pages_.blocks_of(page).count)) mover_.touch(ctx.io, page);
   if (why == Fetched::asleep) rouse(ctx, page, owner);
 }
 

@@ -37,9 +37,9 @@ std::string mib_text(std::uint64_t blocks) { return fmt::format("{:.1f} MiB", st
 
 }  // namespace
 
-Keeper::Keeper(comm::Transport& transport, Coherence& coherence, gas::Tiers& tiers, mem::Residency& residency, gas::Advisor& advisor, const gas::Directory& directory,
-               Config config)
-    : transport_(transport), coherence_(coherence), tiers_(tiers), residency_(residency), advisor_(advisor), directory_(directory), config_(std::move(config)) {
+Keeper::Keeper(const Parts& parts, Config config)
+    : transport_(parts.transport), coherence_(parts.coherence), tiers_(parts.tiers), residency_(tiers_.residency()), advisor_(parts.advisor), directory_(parts.directory),
+      config_(std::move(config)) {
   transport_.set_handler(gas::kBudgetHandler, &Keeper::on_ring, this);
 }
 
@@ -55,12 +55,12 @@ void Keeper::stop() noexcept {
   residency_.ring();
 }
 
-void Keeper::run(comm::Blocking& io) {
+void Keeper::run(comm::Blocking& io, const Threads& threads) {
   nap_ns_ = kShortestNapNs;
   for (std::uint32_t seen = residency_.rings(); !stop_.load(); seen = residency_.rings()) {
-    mind_stacks(io.counters());
+    mind_stacks(threads, io.counters());
     mind_tables(io.counters());
-    note_idle();
+    note_idle(threads);
     too_young_ = pins_hold_ = false;
     let_go_told(io);
     const bool left = make_room(io), asked = tiers_.asked(), nothing_leaves = !left && !too_young_;
@@ -111,10 +111,10 @@ void Keeper::mind_tables(Counters* counters) {
 }
 
 /// Frames of stacks cannot leave while a thread has them. If they alone are too many, looking for tables that can go back would not help.
-void Keeper::mind_stacks(Counters* counters) {
+void Keeper::mind_stacks(const Threads& threads, Counters* counters) {
   if (residency_.stacks_due()) residency_.measure_stacks();
-  if (threads_.trim_stacks && residency_.used_by_stacks() > residency_.share() / 8 && residency_.short_of(residency_.low()) != 0) {
-    const std::uint32_t trimmed = threads_.trim_stacks(kStacksTogether);
+  if (threads.trim_stacks && residency_.used_by_stacks() > residency_.share() / 8 && residency_.short_of(residency_.low()) != 0) {
+    const std::uint32_t trimmed = threads.trim_stacks(kStacksTogether);
     if (counters != nullptr) count(counters->stacks_trimmed, trimmed);
     if (trimmed != 0) residency_.measure_stacks();
   }
@@ -232,9 +232,9 @@ bool Keeper::serve_beside_pins(comm::Blocking& io) {
 std::uint64_t Keeper::needed() const noexcept { return std::max<std::uint64_t>(need_.blocks, tiers_.asked() ? 1 : 0); }
 
 /// A rank whose pages others ask for is not idle, though its threads are.
-void Keeper::note_idle() {
+void Keeper::note_idle(const Threads& threads) {
   const std::uint64_t now = now_ns();
-  if (!threads_.idle || !threads_.idle() || tiers_.asked() || need_.blocks != 0) busy_at_ns_ = now;
+  if (!threads.idle || !threads.idle() || tiers_.asked() || need_.blocks != 0) busy_at_ns_ = now;
   residency_.set_idle(now - busy_at_ns_ > kIdleNs);
 }
 

@@ -42,12 +42,17 @@ class Keeper final : private mem::PageProbe {
     std::function<bool()> idle;                                  ///< do this rank's threads do nothing?
     std::function<std::uint32_t(std::uint32_t most)> trim_stacks;   ///< gives back frames of so many free stacks; how many it were
   };
-  /// Before run().
-  void set_threads(Threads threads) { threads_ = std::move(threads); }
+  struct Parts {
+    comm::Transport& transport;
+    Coherence& coherence;
+    gas::Tiers& tiers;
+    gas::Advisor& advisor;
+    const gas::Directory& directory;
+  };
   /// Sets kBudgetHandler.
-  Keeper(comm::Transport&, Coherence&, gas::Tiers&, mem::Residency&, gas::Advisor&, const gas::Directory&, Config);
+  Keeper(const Parts&, Config);
 
-  void run(comm::Blocking&);
+  void run(comm::Blocking&, const Threads&);
   void stop() noexcept;
 
  private:
@@ -82,7 +87,7 @@ class Keeper final : private mem::PageProbe {
   std::uint64_t note_need() noexcept;
   [[nodiscard]] std::uint64_t needed() const noexcept;
   void balance(comm::Blocking&);
-  void note_idle();
+  void note_idle(const Threads&);
   bool claims(comm::Blocking&, std::uint64_t wanted);
   void sleep(std::uint32_t rings);
   [[nodiscard]] bool pins_may_break() noexcept;
@@ -91,7 +96,7 @@ class Keeper final : private mem::PageProbe {
   bool serve_beside_pins(comm::Blocking&);
   void mind_tables(Counters*);
   void note_tables(Counters*) const noexcept;
-  void mind_stacks(Counters*);
+  void mind_stacks(const Threads&, Counters*);
   void mind_what_stays();
   void no_room_beside_what_stays();
 
@@ -115,7 +120,6 @@ class Keeper final : private mem::PageProbe {
   std::string why_;                   ///< there is no spill file
   mem::Need need_;                     ///< what threads of this rank wait for
   std::uint64_t wanted_at_ns_ = 0;     ///< when one of them last wanted it
-  Threads threads_;
   std::uint64_t claimed_ = 0;          ///< blocks that others are asked for since they are this rank's by right, though nobody waits for them yet
   std::uint64_t claimed_at_ns_ = 0, held_then_ = 0;   ///< when that began, or some came; and what was held
   std::uint64_t busy_at_ns_ = 0;       ///< when somebody last did something with this rank's pages, as far as is known

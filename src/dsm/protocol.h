@@ -114,11 +114,6 @@ struct Step {
   BlockState after{};
 };
 
-/// Does it put while stores may land?
-[[nodiscard]] constexpr bool puts_live(const Step& step) noexcept {
-  return step.actions[0] == Action::diff_put_live || step.actions[0] == Action::put_all_live;
-}
-
 [[nodiscard]] constexpr Step next(const BlockState& s, Event event) noexcept {
   const auto proceed = [&](BlockState after, std::array<Action, 4> actions) {
     BlockState claimed = s;

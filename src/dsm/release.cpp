@@ -47,7 +47,7 @@ void Coherence::flush_dirty(ThreadContext& ctx) {
     dirty_.for_each([&](BlockId b) { left |= !volley.take(b); });
   }
   if (left) dirty_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, Event::release); });
-  if (mover_ != nullptr) mover_->await_named(ctx.io);   // stores into pages that came here can be read where others look for them
+  mover_.await_named(ctx.io);   // stores into pages that came here can be read where others look for them
 }
 
 /// Ahead of a release, so that it finds little to do: the blocks that were changed first, if there are many. Not the `newest`, which are about to be stored to.
@@ -158,17 +158,17 @@ bool Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page, st
   }
   if (put->owner() == kNoRank || put->owner() == transport_.rank()) return false;   // freed meanwhile, so nobody will read it; or our M is the master copy
   Outbox out(io, counters);
-  const gas::Parts changed = put_blocks(out, counters, put->owner(), page, blocks);
+  const gas::PartMask changed = put_blocks(out, counters, put->owner(), page, blocks);
   out.await();
   if (changed != 0) sharing_.changed(page, changed);
   return false;
 }
 
 /// Returns in which parts of the page a byte is put: blocks that a fault made writable ahead of their stores may be as they were.
-gas::Parts Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner, PageId page, std::span<const BlockId> blocks) {
+gas::PartMask Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner, PageId page, std::span<const BlockId> blocks) {
   if (owner == transport_.rank()) return 0;   // our M is the master copy
   const BlockRange all = pages_.blocks_of(page);
-  gas::Parts changed = 0;
+  gas::PartMask changed = 0;
   std::uint64_t whole_at = 0;
   std::size_t whole_bytes = 0;   // of the run of whole blocks that ends here
   const auto put_whole = [&] {

@@ -43,7 +43,7 @@ void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t 
       --at;
       continue;
     }
-    KASANE_CHECK(mover_->bring(io, page, {}).has_value(), "memory that is allocated anew is pinned elsewhere");
+    KASANE_CHECK(mover_.bring(io, page, {}).has_value(), "memory that is allocated anew is pinned elsewhere");
     run = raw(page) + 1;
   }
   arm_claimed(run, range.last);

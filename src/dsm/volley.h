@@ -35,7 +35,7 @@ class Coherence::Volley {
     std::size_t first, end;
     bool unsent;   ///< changes of them
     bool home;     ///< the page is ours by now, and so are those that were changed
-    gas::Parts changed;   ///< of the page, in which something is put together with others
+    gas::PartMask changed;   ///< of the page, in which something is put together with others
     std::optional<gas::AddressCache::Put> put;
   };
 

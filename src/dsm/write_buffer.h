@@ -24,8 +24,8 @@ namespace kasane::dsm {
 
 class WriteBuffer {
  public:
-  /// Before it is used. blocks: to keep; 0: nothing is ever sent ahead.
-  void set_limit(std::uint64_t blocks) noexcept { least_ = limit_ = blocks; }
+  /// blocks: to keep; 0: nothing is ever sent ahead.
+  explicit WriteBuffer(std::uint64_t blocks) noexcept : least_(blocks), limit_(blocks) {}
   [[nodiscard]] bool on() const noexcept { return least_ != 0; }
   /// How many are kept just now.
   [[nodiscard]] std::uint64_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }   // relaxed: a guess
@@ -94,8 +94,8 @@ class WriteBuffer {
   std::atomic_flag held_;
   std::uint64_t first_ = 0, end_ = 0, noted_ = 0;
   std::array<mem::BlockRange, kRuns> runs_;
-  std::uint64_t least_ = 0;
-  std::atomic<std::uint64_t> limit_{0}, rounds_{0};
+  const std::uint64_t least_;
+  std::atomic<std::uint64_t> limit_, rounds_{0};
   std::array<std::atomic<std::uint64_t>, kPlaces> sent_{};   ///< the block that was sent last of those that share a place, and in which round
 };
 

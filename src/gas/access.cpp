@@ -404,7 +404,7 @@ void Access::stage(comm::Blocking& io, Part& part, Batch& batch) {
   }
 }
 
-Access::Found Access::use(comm::Blocking& io, Part& part, PageId page, Parts parts, bool only_here, Rank& owner) {
+Access::Found Access::use(comm::Blocking& io, Part& part, PageId page, PartMask parts, bool only_here, Rank& owner) {
   part.page = page;
   part.parts = parts;
   if (only_here) {

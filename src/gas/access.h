@@ -134,7 +134,7 @@ class Access {
     Outstanding* outstanding;
     Read* source;                      ///< of a copy, else null
     PageId page;
-    Parts parts;                       ///< of the page, that change
+    PartMask parts;                       ///< of the page, that change
     std::uint32_t index;
     bool counted;                      ///< as a use of the page's entry
     Staging::Run staged;
@@ -212,13 +212,13 @@ class Access {
   void stage(comm::Blocking&, Part&, Batch&);
   Part& take_part(comm::Blocking&, Outstanding&);
   /// Takes a use for the part, which changes these parts of its page; its page's owner.
-  Found use(comm::Blocking&, Part&, PageId, Parts, bool only_here, Rank& owner);
+  Found use(comm::Blocking&, Part&, PageId, PartMask, bool only_here, Rank& owner);
   /// In which the bytes lie, at least one.
-  [[nodiscard]] Parts parts(PageId page, std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  [[nodiscard]] PartMask parts(PageId page, std::uint64_t offset, std::uint64_t bytes) const noexcept {
     return parts_of(pages_.blocks_of(page), mem::block_of(offset), mem::block_of(offset + std::max<std::uint64_t>(bytes, 1) - 1));
   }
-  [[nodiscard]] Parts parts(const Batch& batch) const noexcept {
-    Parts all = 0;
+  [[nodiscard]] PartMask parts(const Batch& batch) const noexcept {
+    PartMask all = 0;
     for (std::size_t i = 0; i < batch.count; ++i) all |= parts(batch.page, batch.pieces[i].remote_offset, batch.pieces[i].bytes);
     return all;
   }

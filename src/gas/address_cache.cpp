@@ -40,30 +40,26 @@ AddressCache::Found found_by(std::uint64_t word0) noexcept { return {Location::o
 
 }  // namespace
 
-Result<std::unique_ptr<AddressCache>> AddressCache::create(comm::Transport& transport, const Directory& directory) {
-  const std::size_t bytes = directory.pages().count() * sizeof(Word);
+Result<std::unique_ptr<AddressCache>> AddressCache::create(const Parts& parts) {
+  comm::Transport& transport = parts.transport;
+  const std::uint64_t pages = parts.directory.pages().count();
+  const std::size_t bytes = pages * sizeof(Word);
   auto words = shared_with_peers(transport) ? map_shared(transport, bytes) : map_sparse(bytes, kWhat);
   KASANE_TRY(words);
-  auto owed = map_sparse(directory.pages().count() * sizeof(comm::ReplyToken), kWhat);
+  auto owed = map_sparse(pages * sizeof(comm::ReplyToken), kWhat);
   if (!owed && !shared_with_peers(transport)) ::munmap(*words, bytes);
   KASANE_TRY(owed);
   return std::unique_ptr<AddressCache>(
-      new AddressCache(transport, directory, reinterpret_cast<Word*>(*words),
-                       reinterpret_cast<comm::ReplyToken*>(*owed)));
+      new AddressCache(parts, reinterpret_cast<Word*>(*words), reinterpret_cast<comm::ReplyToken*>(*owed)));
 }
 
-AddressCache::AddressCache(comm::Transport& transport, const Directory& directory, Word* words,
-                           comm::ReplyToken* owed)
-    : transport_(transport),
-      directory_(directory),
-      words_(words),
-      shared_(shared_with_peers(transport)),
-      reach_(transport.ranks()),
-      owed_(owed) {
-  if (transport.facts().completes_inline) {
-    for (std::uint32_t r = 0; r < transport.ranks(); ++r) reach_[r] = reinterpret_cast<Word*>(transport.mapped(Rank{r}, kAddresses));
+AddressCache::AddressCache(const Parts& parts, Word* words, comm::ReplyToken* owed)
+    : transport_(parts.transport), directory_(parts.directory), words_(words), shared_(shared_with_peers(transport_)), sharing_(parts.sharing), rouser_(parts.rouser),
+      reach_(transport_.ranks()), owed_(owed) {
+  if (transport_.facts().completes_inline) {
+    for (std::uint32_t r = 0; r < transport_.ranks(); ++r) reach_[r] = reinterpret_cast<Word*>(transport_.mapped(Rank{r}, kAddresses));
   }
-  reach_[raw(transport.rank())] = words;
+  reach_[raw(transport_.rank())] = words;
   transport_.set_handler(kRecallHandler, &AddressCache::on_recall, this);
 }
 
@@ -199,7 +195,7 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
   }
 }
 
-void AddressCache::end_put(PageId page, Parts parts) noexcept {
+void AddressCache::end_put(PageId page, PartMask parts) noexcept {
   if (sharing_ != nullptr) sharing_->changed_directly(page, parts);
   end_use(page);
 }

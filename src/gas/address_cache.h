@@ -48,17 +48,19 @@ class Rouser {
 
 class AddressCache {
  public:
+  struct Parts {
+    comm::Transport& transport;
+    const Directory& directory;
+    Sharing* sharing = nullptr;   ///< is told of pages that were put to directly; null: nobody is
+    Rouser* rouser = nullptr;     ///< null: no page ever leaves DRAM
+  };
   /// Sets kRecallHandler. Attaches kAddresses where peers are mapped: then it is collective.
-  static Result<std::unique_ptr<AddressCache>> create(comm::Transport&, const Directory&);
+  static Result<std::unique_ptr<AddressCache>> create(const Parts&);
   AddressCache(const AddressCache&) = delete;
   AddressCache& operator=(const AddressCache&) = delete;
   ~AddressCache();
 
   [[nodiscard]] const Directory& directory() const noexcept { return directory_; }
-  /// Who is told of pages that were put to directly; null: nobody.
-  void set_sharing(Sharing* sharing) noexcept { sharing_ = sharing; }
-  /// Before the first access: null: no page ever leaves DRAM.
-  void set_rouser(Rouser* rouser) noexcept { rouser_ = rouser; }
   /// Has a page brought in that its owner has on SSD.
   void rouse(comm::Blocking& io, PageId page, Rank owner) const {
     Rouser::Sleeper sleeper{page, owner};
@@ -124,7 +126,7 @@ class AddressCache {
     /// What is put is a diff: dsm says itself what of the page has changed.
     void is_diff() noexcept { diff_ = true; }
     /// It is put to these parts of the page only.
-    void within(Parts parts) noexcept { parts_ = parts; }
+    void within(PartMask parts) noexcept { parts_ = parts; }
     /// kNoRank: the page is not allocated.
     [[nodiscard]] Rank owner() const noexcept { return owner_; }
     /// The use outlives this object. True: it is ended by end_put(), once, on any thread; false: there is none.
@@ -134,12 +136,12 @@ class AddressCache {
     AddressCache& cache_;
     PageId page_;
     bool counted_ = false, diff_ = false;
-    Parts parts_ = kAllParts;
+    PartMask parts_ = kAllParts;
     Rank owner_;
   };
 
   /// Ends a use that was handed over: its bytes have arrived, so these parts of the page have changed. May run in a completion.
-  void end_put(PageId, Parts) noexcept;
+  void end_put(PageId, PartMask) noexcept;
 
   /// Takes the location of a page, which the caller has marked busy, from the other ranks of `holders` (holder_bit() of each): by itself where it reaches their words, else by
   /// requests. When that was done with all that word 2 named after the mark, they have answered, recall_own() was called and recalled() is true of them, no put to the page
@@ -151,7 +153,7 @@ class AddressCache {
  private:
   using Word = std::atomic<std::uint64_t>;
 
-  AddressCache(comm::Transport&, const Directory&, Word* words, comm::ReplyToken* owed);
+  AddressCache(const Parts&, Word* words, comm::ReplyToken* owed);
   /// Pages stay where they are: nothing need be counted.
   [[nodiscard]] bool alone() const noexcept { return rouser_ == nullptr && transport_.ranks() == 1; }
   void end_use(PageId) noexcept;
@@ -180,8 +182,8 @@ class AddressCache {
   const Directory& directory_;
   Word* words_;                ///< one a page
   const bool shared_;                 ///< with peers: then the words live as long as the process
-  Sharing* sharing_ = nullptr;
-  Rouser* rouser_ = nullptr;
+  Sharing* const sharing_;
+  Rouser* const rouser_;
   std::vector<Word*> reach_;   ///< by rank, where they are mapped here, this rank's too; else null
   comm::ReplyToken* owed_;     ///< of page p: meaningful while its entry is leaving
 };

@@ -13,16 +13,16 @@
 
 namespace kasane::gas {
 
-Result<std::unique_ptr<Attractor>> Attractor::create(comm::Transport& transport, const Directory& directory, Mover& mover, const Config& config) {
+Result<std::unique_ptr<Attractor>> Attractor::create(comm::Transport& transport, const Directory& directory, const Config& config) {
   const std::size_t bytes = directory.pages().in(config.offset, config.bytes).size() * sizeof(Count);
   auto got = map_sparse(bytes, "the uses of pages");
   KASANE_TRY(got);
   auto* const uses = reinterpret_cast<Count*>(*got);
-  return std::unique_ptr<Attractor>(new Attractor(transport, directory, mover, config, uses));
+  return std::unique_ptr<Attractor>(new Attractor(transport, directory, config, uses));
 }
 
-Attractor::Attractor(comm::Transport& transport, const Directory& directory, Mover& mover, const Config& config, Count* uses) noexcept
-    : transport_(transport), directory_(directory), mover_(mover), first_(directory.pages().in(config.offset, config.bytes).first),
+Attractor::Attractor(comm::Transport& transport, const Directory& directory, const Config& config, Count* uses) noexcept
+    : transport_(transport), directory_(directory), first_(directory.pages().in(config.offset, config.bytes).first),
       pages_(directory.pages().in(config.offset, config.bytes).size()), threshold_(config.threshold), look_mask_(std::bit_floor(config.threshold) - 1),
       second_(config.second), uses_(uses) {}
 
@@ -35,12 +35,12 @@ void Attractor::note(PageId page) noexcept {
   if (noted_.add(page)) transport_.wake(transport_.rank(), comm::Doorbell::messages);
 }
 
-bool Attractor::serve(comm::Blocking& io) {
+bool Attractor::serve(comm::Blocking& io, Mover& mover) {
   PageId page;
   if (!noted_.take(page)) return false;
   // seq_cst, here and in close(): each stores its own word before it reads the other's, so one of the two sees the other.
   serving_.store(true);
-  if (!closed_.load()) look_at(io, page);
+  if (!closed_.load()) look_at(io, mover, page);
   serving_.store(false);
   return true;
 }
@@ -50,7 +50,7 @@ void Attractor::close() noexcept {
   while (serving_.load()) ::sched_yield();
 }
 
-void Attractor::look_at(comm::Blocking& io, PageId page) {
+void Attractor::look_at(comm::Blocking& io, Mover& mover, PageId page) {
   // relaxed: uses that others count meanwhile may be lost; they are estimates.
   Count& uses = uses_[raw(page) - first_];
   const std::uint64_t seen = directory_.usage(io, page);
@@ -64,7 +64,7 @@ void Attractor::look_at(comm::Blocking& io, PageId page) {
   uses.store(what.take ? 0 : what.streak, std::memory_order_relaxed);
   // Also where the page then does not come, because it is pinned or moves: the next try takes twice as long.
   if (what.after.word() != seen) directory_.replace_usage(io, page, seen, what.after.word());
-  if (what.take && mover_.draw(io, page) && io.counters() != nullptr) count(io.counters()->pages_drawn);
+  if (what.take && mover.draw(io, page) && io.counters() != nullptr) count(io.counters()->pages_drawn);
 }
 
 bool Attractor::near(Rank rank) const noexcept { return transport_.mapped(rank, kFrames) != nullptr; }

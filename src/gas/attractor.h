@@ -25,7 +25,7 @@ class Attractor {
     std::uint32_t threshold = kStreak;     ///< tests take others
     std::uint32_t (*second)() = &wall_second;   ///< the time, on about the same clock everywhere
   };
-  static Result<std::unique_ptr<Attractor>> create(comm::Transport&, const Directory&, Mover&, const Config&);
+  static Result<std::unique_ptr<Attractor>> create(comm::Transport&, const Directory&, const Config&);
   Attractor(const Attractor&) = delete;
   Attractor& operator=(const Attractor&) = delete;
   ~Attractor();
@@ -43,21 +43,20 @@ class Attractor {
   /// May others draw the page away at any moment?
   [[nodiscard]] bool draws(PageId page) const noexcept { return raw(page) - first_ < pages_; }
   /// The service thread's part. True if there was something to do.
-  bool serve(comm::Blocking&);
+  bool serve(comm::Blocking&, Mover&);
   /// Draws nothing any more; returns when serve() is in no draw, which may wait for any other rank. By another thread than serve()'s, before ranks leave.
   void close() noexcept;
   [[nodiscard]] bool asked() const noexcept { return noted_.any(); }
 
  private:
   using Count = std::atomic<std::uint32_t>;
-  Attractor(comm::Transport&, const Directory&, Mover&, const Config&, Count*) noexcept;
+  Attractor(comm::Transport&, const Directory&, const Config&, Count*) noexcept;
   void note(PageId) noexcept;
-  void look_at(comm::Blocking&, PageId);
+  void look_at(comm::Blocking&, Mover&, PageId);
   [[nodiscard]] bool near(Rank) const noexcept;
 
   comm::Transport& transport_;
   const Directory& directory_;
-  Mover& mover_;
   std::uint64_t first_, pages_;
   std::uint32_t threshold_, look_mask_;
   std::uint32_t (*second_)();

@@ -21,18 +21,18 @@ class PageNotices {
   struct Notice {
     Rank rank;   ///< who is told
     PageId page;
-    Parts parts;
+    PartMask parts;
   };
   static constexpr std::size_t kMostNotices = PageMarks::kMostNotices;
-  [[nodiscard]] static constexpr std::size_t bytes(std::uint64_t pages) noexcept { return PageMarks::bytes(pages) + pages * sizeof(Parts); }
+  [[nodiscard]] static constexpr std::size_t bytes(std::uint64_t pages) noexcept { return PageMarks::bytes(pages) + pages * sizeof(PartMask); }
 
   /// The same places in every rank's region; a table of bytes().
   PageNotices(const comm::RegionWords& words, Rank me, std::uint64_t pages, std::uint64_t head, std::uint64_t table) noexcept
-      : words_(words), me_(me), parts_(table), marks_(words, me, pages, head, table + pages * sizeof(Parts)) {}
+      : words_(words), me_(me), parts_(table), marks_(words, me, pages, head, table + pages * sizeof(PartMask)) {}
 
   /// All at once (kMostNotices at most), in four trips.
   void add(comm::Blocking& io, std::span<const Notice>) const;
-  void add_here(PageId page, Parts parts) const noexcept;
+  void add_here(PageId page, PartMask parts) const noexcept;
 
   /// Calls f(page) for the pages that this rank was told of when the call began; what is added meanwhile may be among them. f may add.
   template <class F>
@@ -40,7 +40,7 @@ class PageNotices {
     marks_.take(f);
   }
   /// Of a page that was taken. None: they were taken before, with another notice.
-  [[nodiscard]] Parts take_parts(PageId page) const noexcept { return parts_of(page).exchange(0); }
+  [[nodiscard]] PartMask take_parts(PageId page) const noexcept { return parts_of(page).exchange(0); }
 
   void begin() const noexcept { marks_.begin(); }
   void end() const noexcept { marks_.end(); }
@@ -49,7 +49,7 @@ class PageNotices {
 
  private:
   // seq_cst, as the marks.
-  [[nodiscard]] std::atomic<Parts>& parts_of(PageId page) const noexcept { return *words_.here(me_, parts_ + raw(page) * sizeof(Parts)); }
+  [[nodiscard]] std::atomic<PartMask>& parts_of(PageId page) const noexcept { return *words_.here(me_, parts_ + raw(page) * sizeof(PartMask)); }
 
   const comm::RegionWords& words_;
   Rank me_;

@@ -14,16 +14,16 @@
 
 namespace kasane::gas {
 
-using Parts = std::uint64_t;
-inline constexpr Parts kAllParts = ~Parts{0};
+using PartMask = std::uint64_t;
+inline constexpr PartMask kAllParts = ~PartMask{0};
 
 /// page: its blocks; b: one of them.
-[[nodiscard]] constexpr Parts part_of(mem::BlockRange page, BlockId b) noexcept {
+[[nodiscard]] constexpr PartMask part_of(mem::BlockRange page, BlockId b) noexcept {
   const unsigned blocks_of_a_part = page.count <= 64 ? 0 : static_cast<unsigned>(std::countr_zero(page.count)) - 6;   // as a power of two, which a page's blocks are
-  return Parts{1} << ((raw(b) - raw(page.first)) >> blocks_of_a_part);
+  return PartMask{1} << ((raw(b) - raw(page.first)) >> blocks_of_a_part);
 }
 /// From the part of `first` to that of `last`, both in the page.
-[[nodiscard]] constexpr Parts parts_of(mem::BlockRange page, BlockId first, BlockId last) noexcept {
+[[nodiscard]] constexpr PartMask parts_of(mem::BlockRange page, BlockId first, BlockId last) noexcept {
   return (part_of(page, last) << 1) - part_of(page, first);   // of the 64th, 2^64: all that is above
 }
 

@@ -29,7 +29,6 @@ struct Placement {
   static const Placement local, block, cyclic, first_touch;
   [[nodiscard]] static constexpr Placement on(Rank rank) noexcept { return {.kind = Kind::one_rank, .rank = rank}; }
   [[nodiscard]] static constexpr Placement block_cyclic(std::uint64_t bytes) noexcept { return {.kind = Kind::block_cyclic, .block_bytes = bytes}; }
-  [[nodiscard]] static constexpr Placement on_numa(std::uint32_t node) noexcept { return {.kind = Kind::numa, .numa = node}; }
 
   /// Do all pages live at one rank?
   [[nodiscard]] constexpr bool together() const noexcept { return kind == Kind::local || kind == Kind::one_rank || kind == Kind::numa; }

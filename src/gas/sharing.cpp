@@ -9,7 +9,7 @@ namespace kasane::gas {
 
 Result<std::unique_ptr<Sharing>> Sharing::create(comm::Transport& transport, const Directory& directory, const Config& config) {
   const std::uint64_t pages = directory.pages().count();
-  auto changed = mem::WordTable<Parts, PageId>::create(pages);
+  auto changed = mem::WordTable<PartMask, PageId>::create(pages);
   KASANE_TRY(changed);
   auto ours = mem::PageSet::create(pages);
   KASANE_TRY(ours);

@@ -72,14 +72,14 @@ class Sharing {
     unreleased_.add_here(page);
   }
   /// Changes of this rank to these parts have arrived at the page's owner.
-  void changed(PageId page, Parts parts) noexcept {
+  void changed(PageId page, PartMask parts) noexcept {
     if (!on_) return;
-    std::atomic<Parts>& word = changed_[page];
+    std::atomic<PartMask>& word = changed_[page];
     if ((word.load() & parts) != parts) word.fetch_or(parts);   // who takes them after this look reads word 1 afterwards, too
     unreleased_.add_here(page);
   }
   /// Direct puts or atomics have arrived: this rank's own copies, if it has any, are as old as everybody's.
-  void changed_directly(PageId page, Parts parts) noexcept {
+  void changed_directly(PageId page, PartMask parts) noexcept {
     if (!on_) return;
     told_.add_here(page, parts);
     changed(page, parts);
@@ -89,7 +89,7 @@ class Sharing {
 
   /// What a look at the blocks of a page says.
   struct Look {
-    Parts open = 0;      ///< this rank's threads may have stored to them unseen
+    PartMask open = 0;      ///< this rank's threads may have stored to them unseen
     bool ours = false;   ///< a block may be ours: there may be such stores later
   };
   /// Tells of what has changed in every marked page that others have copies of: what was put, and what look(page, watch) finds where this rank's threads may have stored; watch: the page is read
@@ -101,7 +101,7 @@ class Sharing {
     Pages marked;
     const auto look_at = [&] {
       for (std::size_t i = 0; i < marked.count; ++i) {   // before its readers are read: a put that ends later notes it again
-        std::atomic<Parts>& put = changed_[marked.page[i]];
+        std::atomic<PartMask>& put = changed_[marked.page[i]];
         marked.parts[i] = put.load() == 0 ? 0 : put.exchange(0);
       }
       read_readers(io, marked);
@@ -109,7 +109,7 @@ class Sharing {
       for (std::size_t i = 0; i < marked.count; ++i) {
         const PageId page = marked.page[i];
         if (marked.readers[i] == 0) continue;   // who comes now finds what we have put, and has us look again at what is ours
-        Parts parts = marked.parts[i];
+        PartMask parts = marked.parts[i];
         if (ours_.contains(page)) {
           const bool watch = parts == 0 && watches(page);
           changes.watched |= watch;
@@ -149,20 +149,20 @@ class Sharing {
     hear(io, heard, keeps, drop);
   }
   /// These parts of the page are to be dropped by a later take_told().
-  void tell_myself(PageId page, Parts parts) const noexcept { told_.add_here(page, parts); }
+  void tell_myself(PageId page, PartMask parts) const noexcept { told_.add_here(page, parts); }
   void end_drop() const noexcept { told_.end(); }
 
  private:
   struct Pages {
     std::array<PageId, kTogether> page;
-    std::array<Parts, kTogether> parts;
+    std::array<PartMask, kTogether> parts;
     std::array<std::uint64_t, kTogether> readers;   ///< without this rank
     std::size_t count = 0;
     bool watched = false;
   };
   /// What is kept of each page.
   struct Tables {
-    mem::WordTable<Parts, PageId> changed;
+    mem::WordTable<PartMask, PageId> changed;
     mem::PageSet ours, reread;
     mem::WordTable<std::uint32_t, PageId> stays;
   };
@@ -174,7 +174,7 @@ class Sharing {
   [[nodiscard]] bool watches(PageId) noexcept;
   /// A page of which nothing is ours any more is looked at once more when that is noted: what has become ours until then is seen, what does so later notes it again.
   template <class F>
-  Parts look_at_ours(PageId page, bool watch, const F& look) {
+  PartMask look_at_ours(PageId page, bool watch, const F& look) {
     const Look first = look(page, watch);
     if (first.ours) return first.open;
     ours_.erase(page);
@@ -192,7 +192,7 @@ class Sharing {
     std::array<PageId, kTogether> leaving;
     std::size_t leave = 0;
     for (std::size_t i = 0; i < heard.count; ++i) {
-      Parts& parts = heard.parts[i] = told_.take_parts(heard.page[i]);
+      PartMask& parts = heard.parts[i] = told_.take_parts(heard.page[i]);
       if (parts == 0) continue;   // heard already, with another notice
       if (keeps(heard.page[i], parts)) {
         note_heard(heard.page[i], true);   // before the blocks are looked at: a fetch whose block is not seen there asks the owner after this
@@ -216,7 +216,7 @@ class Sharing {
   bool on_;
   PageMarks unreleased_;
   PageNotices told_;
-  mem::WordTable<Parts, PageId> changed_;   ///< what this rank has put to since it last looked at the page
+  mem::WordTable<PartMask, PageId> changed_;   ///< what this rank has put to since it last looked at the page
   mem::PageSet ours_;              ///< pages that its threads may have stored to unseen
   mem::PageSet reread_;            ///< pages of ours whose readers were told once without need to know
   /// Of each page a Stay. seq_cst: a fetch has its block among the cached ones before it looks here, a drop looks at them afterwards.

@@ -24,7 +24,6 @@ class Staging {
   Staging(std::atomic<std::uint64_t>* words, std::uint32_t count, std::byte* memory, std::size_t unit_bytes) noexcept
       : words_(words), count_(count), memory_(memory), unit_bytes_(unit_bytes) {}
 
-  [[nodiscard]] std::size_t most_bytes() const noexcept { return kUnitsPerWord * unit_bytes_; }
   [[nodiscard]] std::byte* at(Run run) const noexcept { return memory_ + run.first * unit_bytes_; }
 
   /// units 0: no run of so many bytes is free now.

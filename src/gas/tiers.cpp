@@ -28,10 +28,9 @@ struct Tiers::Departure {
 
 Tiers::~Tiers() = default;
 
-Tiers::Tiers(comm::Transport& transport, Mover& mover, AddressCache& addresses, PageHolder& holder, mem::Space& space, mem::Residency& residency, const mem::AdviceTable& advice,
-             Config config)
-    : transport_(transport), mover_(mover), directory_(addresses.directory()), pages_(directory_.pages()), holder_(holder), space_(space),
-      residency_(residency), advice_(advice), config_(std::move(config)), polling_(config_.cores), departures_(std::make_unique<Departure[]>(2)) {
+Tiers::Tiers(comm::Transport& transport, const Directory& directory, mem::Space& space, mem::Residency& residency, const mem::AdviceTable& advice, Config config)
+    : transport_(transport), directory_(directory), pages_(directory.pages()), space_(space), residency_(residency), advice_(advice), config_(std::move(config)),
+      polling_(config_.cores), departures_(std::make_unique<Departure[]>(2)) {
   transport_.set_handler(kRouseHandler, &Tiers::on_rouse, this);
 }
 
@@ -106,10 +105,10 @@ void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left
     const Leaving way = way_out(before, me);
     if (way == Leaving::wait) continue;
     const bool spills = way == Leaving::spill || way == Leaving::spill_part;
-    left[i] = !spills && holder_.let_go(t.page, true, nullptr);
+    left[i] = !spills && holder_->let_go(t.page, true, nullptr);
     if (left[i] && (before.owner != me || !readable(before)) && io.counters() != nullptr) count(io.counters()->pages_dropped);
     BlockMask unsaved;
-    if (!spills || !is_open() || !holder_.let_go(t.page, false, &unsaved)) {
+    if (!spills || !is_open() || !holder_->let_go(t.page, false, &unsaved)) {
       directory_.unmark(batch, t.page, before, &t.last);
       continue;
     }
@@ -125,7 +124,7 @@ void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left
   }
   batch.await();
   if (d.n == 0) return;
-  mover_.recall(io, {d.trips.data(), d.n});
+  mover_->recall(io, {d.trips.data(), d.n});
   for (std::size_t i = 0; i < d.n; ++i) {   // not before: puts under way may have changed them
     if (d.trips[i].claimed()) add_blocks(d.ranges, d.trips[i].page, changed(d.trips[i].page));
   }
@@ -231,8 +230,8 @@ void Tiers::rouse(comm::Blocking& io, std::span<Sleeper> sleepers) {
 }
 
 void Tiers::bring_in(comm::Blocking& io, PageId page) {
-  holder_.admit(io, page);
-  holder_.claim_rest(io, page);
+  holder_->admit(io, page);
+  holder_->claim_rest(io, page);
   Trips trips;
   trips[0].page = page;
   bring_in(io, trips, claim_with(page, trips), Who::worker);
@@ -261,9 +260,9 @@ void Tiers::bring_in(comm::Blocking& io, Trips& trips, std::size_t n, Who who) {
   batch.await();
   for (const Mover::Trip& t : all) {
     KASANE_CHECK(t.step.verdict == MoveVerdict::wait || t.last == t.step.claimed.word(), "only its mover changes the entry of a page that moves");
-    if (!comes(t)) holder_.give_up(t.page);
-    else if (unused[static_cast<std::size_t>(&t - all.data())]) holder_.settle_unused(t.page);
-    else holder_.settle(t.page);
+    if (!comes(t)) holder_->give_up(t.page);
+    else if (unused[static_cast<std::size_t>(&t - all.data())]) holder_->settle_unused(t.page);
+    else holder_->settle(t.page);
   }
   if (io.counters() != nullptr) count(io.counters()->pages_brought_in, pages);
 }
@@ -275,7 +274,7 @@ void Tiers::note_as_stored(std::span<const Mover::Trip> trips) noexcept {
     if (!comes_in(Location::of(t.before), transport_.rank())) continue;
     const mem::BlockRange all = pages_.blocks_of(t.page);
     for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
-      if (stored(BlockId{b}) && holder_.as_stored(BlockId{b})) taken += as_stored_->note(BlockId{b}, space_.a(mem::offset_of(BlockId{b})));
+      if (stored(BlockId{b}) && holder_->as_stored(BlockId{b})) taken += as_stored_->note(BlockId{b}, space_.a(mem::offset_of(BlockId{b})));
     }
   }
   if (taken != 0) residency_.use_entries(taken);
@@ -286,7 +285,7 @@ bool Tiers::add_missing(Missing& missing, PageId page) const noexcept {
   const mem::BlockRange all = pages_.blocks_of(page);
   bool any = false;
   for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
-    const bool here = holder_.holds(BlockId{b});
+    const bool here = holder_->holds(BlockId{b});
     if (stored(BlockId{b}) && !here) mem::append(missing, {mem::offset_of(BlockId{b}), mem::kBlockBytes}), any = true;
     any |= here;
   }
@@ -333,7 +332,7 @@ std::size_t Tiers::claim_with(PageId page, Trips& trips) noexcept {
   for (std::uint32_t i = 0; i < plan.pieces; ++i) {
     const PageId next{static_cast<std::uint64_t>(plan.first + plan.stride * i)};
     if (!pages_.contains(next) || pages_.bytes_of(next) != pages_.bytes_of(page) || !residency_.counts(next)) break;
-    if (!file_->stored(pages_.blocks_of(next).first) || !holder_.try_claim_rest(next)) continue;
+    if (!file_->stored(pages_.blocks_of(next).first) || !holder_->try_claim_rest(next)) continue;
     trips[n++].page = next;
   }
   return n;
@@ -419,7 +418,7 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
   const PageId page = asked[0].order.page;
   Trips trips;
   trips[0].page = page;
-  holder_.claim_rest(io, page);
+  holder_->claim_rest(io, page);
   const std::size_t n = claim_asked(trips, asked);
   bring_in(io, trips, n > 1 ? n : claim_with(page, trips), Who::keeper);
   for (std::size_t i = 0; i < n; ++i) {
@@ -437,7 +436,7 @@ std::size_t Tiers::claim_asked(Trips& trips, std::array<Asked, kMostTrips>& aske
     const auto [page, hint] = asked[n].order;
     const std::uint64_t more = pages_.blocks_of(page).count;
     const bool fits = blocks + more <= kMostAtOnce && residency_.admitted(residency_.low() + blocks + more);
-    if (fits && holder_.try_claim_rest(page)) {
+    if (fits && holder_->try_claim_rest(page)) {
       trips[n++].page = page;
       blocks += more;
     } else {

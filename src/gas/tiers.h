@@ -50,9 +50,14 @@ class Tiers final : public Rouser {
     bool asks_ahead = false;     ///< of other ranks' pages: only where nobody asked for a limit. A hint that waits for room would have its owner ask for some, and hold every rank to its share
   };
   /// Sets kRouseHandler.
-  Tiers(comm::Transport&, Mover&, AddressCache&, PageHolder&, mem::Space&, mem::Residency&, const mem::AdviceTable&, Config);
-
+  Tiers(comm::Transport&, const Directory&, mem::Space&, mem::Residency&, const mem::AdviceTable&, Config);
   ~Tiers();
+  /// Tiers and the holder of pages need each other; the holder, which is made later, calls this when it is constructed. Nothing is asked of either before.
+  void connect(PageHolder& holder, Mover& mover) noexcept {
+    holder_ = &holder;
+    mover_ = &mover;
+  }
+  [[nodiscard]] mem::Residency& residency() const noexcept { return residency_; }
 
   /// Makes the spill file, if there is none yet. Allocates: at the start, or by the keeper.
   Result<void> open();
@@ -142,10 +147,10 @@ class Tiers final : public Rouser {
   [[nodiscard]] BlockMask changed(PageId) const noexcept;
 
   comm::Transport& transport_;
-  Mover& mover_;
   const Directory& directory_;
   const mem::Pages& pages_;
-  PageHolder& holder_;
+  PageHolder* holder_ = nullptr;   ///< connect()
+  Mover* mover_ = nullptr;
   mem::Space& space_;
   mem::Residency& residency_;
   const mem::AdviceTable& advice_;

@@ -112,7 +112,6 @@ struct Runtime::State {
   std::unique_ptr<gas::Sharing> sharing;
   std::unique_ptr<gas::Access> access;
   std::optional<dsm::Coherence> coherence;
-  std::optional<gas::Mover> mover;
   std::optional<gas::Giver> giver;
   std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;   ///< as in segments
   std::unique_ptr<MemoryTiers> tiers;     ///< null: global memory stays in DRAM
@@ -320,15 +319,22 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   KASANE_TRY(pages);
   KASANE_TRY(attach_region(*comm_engine, gas::kDirectory, gas::Directory::region_bytes(*pages, ranks)));
   directory.emplace(*transport, *pages);
-  auto made_addresses = gas::AddressCache::create(*transport, *directory);
-  KASANE_TRY(made_addresses);
-  addresses = std::move(*made_addresses);
   const std::uint64_t all_heaps = segments.heaps[1].offset;   // the heaps lie side by side, the usual one last
   const std::uint64_t heap_bytes = segments.heaps[0].offset + segments.heaps[0].bytes - all_heaps;
   auto made_sharing = gas::Sharing::create(*transport, *directory, {options.classification, all_heaps, heap_bytes});
   KASANE_TRY(made_sharing);
   sharing = std::move(*made_sharing);
-  addresses->set_sharing(sharing.get());
+  const auto here = session->job().host_ranks();
+  auto budget = attach_region(*comm_engine, gas::kBudget, MemoryTiers::budget_bytes(here));
+  KASANE_TRY(budget);
+  auto made_tiers = MemoryTiers::create({*transport, *collectives, here, *space, *directory, {all_heaps, heap_bytes},
+                                         {segments.stacks_offset, segments.stack_bytes, ranks * segments.stacks_per_rank}, workers, budget->base}, options);
+  KASANE_TRY(made_tiers);
+  tiers = std::move(*made_tiers);
+  gas::Tiers* const where_pages_go = tiers != nullptr ? &tiers->tiers() : nullptr;
+  auto made_addresses = gas::AddressCache::create({*transport, *directory, sharing.get(), where_pages_go});
+  KASANE_TRY(made_addresses);
+  addresses = std::move(*made_addresses);
 
   auto made_table = mem::BlockTable::create(space->blocks());
   KASANE_TRY(made_table);
@@ -344,25 +350,17 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   if (common_stacks) {
     KASANE_TRY(engine->leave_open({mem::block_of(segments.stacks_offset), segments.all_stacks_bytes(ranks) / mem::kBlockBytes}));
   }
-  coherence.emplace(*space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing);
-  mover.emplace(*transport, *addresses, *coherence);
   if (!options.relocation_off && ranks > 1) {
-    auto made_attractor = gas::Attractor::create(*transport, *directory, *mover, {all_heaps, heap_bytes});
+    auto made_attractor = gas::Attractor::create(*transport, *directory, {all_heaps, heap_bytes});
     KASANE_TRY(made_attractor);
     attractor = std::move(*made_attractor);
   }
-  coherence->set_movers(&*mover, attractor.get());
-  coherence->set_write_buffer(options.write_buffer_bytes / mem::kBlockBytes);
-  giver.emplace(*transport, *mover);
-  const auto here = session->job().host_ranks();
-  auto budget = attach_region(*comm_engine, gas::kBudget, MemoryTiers::budget_bytes(here));
-  KASANE_TRY(budget);
-  auto made_tiers = MemoryTiers::create(
-      {*transport, *collectives, here, *space, *directory, *addresses, *mover, *coherence, {all_heaps, heap_bytes},
-       {segments.stacks_offset, segments.stack_bytes, ranks * segments.stacks_per_rank}, workers, budget->base}, options);
-  KASANE_TRY(made_tiers);
-  tiers = std::move(*made_tiers);
+  if (options.check_races) races.emplace(*space, rank);
+  coherence.emplace(dsm::Coherence::Parts{*space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing, attractor.get(), where_pages_go,
+                                          races ? &*races : nullptr, options.write_buffer_bytes / mem::kBlockBytes});
+  giver.emplace(*transport, coherence->mover());
   if (tiers != nullptr) {   // frames come and go
+    tiers->connect(*addresses, *coherence);
     const std::uint64_t frame_bytes = mem::large_frame_bytes();
     for (const Segments::Heap& heap : segments.heaps)
       for (std::byte* view : {space->a(0), space->v(0)}) mem::ask_for_large_frames(view + heap.offset, heap.offset, heap.bytes, heap.page_bytes, frame_bytes);
@@ -372,7 +370,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   for (std::size_t i = 0; i < heaps.size(); ++i) {
     const gas::Heap::Config config{segments.heaps[i].offset, segments.heaps[i].bytes, workers, reinterpret_cast<std::uintptr_t>(space->v(0)), regions[i]};
     KASANE_TRY(attach_region(*comm_engine, config.region, gas::Heap::region_bytes(config, ranks)));
-    heaps[i].emplace(*transport, config, *directory, *mover, *coherence);
+    heaps[i].emplace(*transport, config, *directory, coherence->mover(), *coherence);
   }
 
   KASANE_TRY(attach_region(*comm_engine, gas::kStatistics, JobCounters::bytes(counted_threads())));
@@ -389,7 +387,6 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   access = std::move(*made_access);
   auto pending = attach_region(*comm_engine, gas::kPending, gas::PendingTable::kRegionBytes);
   KASANE_TRY(pending);
-  if (options.check_races) coherence->set_race_listener(&races.emplace(*space, rank));
   if (options.check_mixing) mixing = std::make_unique<MixingCheck>(*space, *coherence, rank);
   direct.emplace(*access, *space, *contexts, pending->base, mixing.get());
   return engine->start(&State::on_fault, this);
@@ -426,9 +423,9 @@ Result<void> Runtime::State::build_threads() {
   KASANE_TRY(region);
   fences.emplace(*coherence, *contexts);
   if (common_stacks) {
-    stacks = std::make_unique<CommonStacks>(*mover, *contexts, *space, directory->pages(), segments, rank);
+    stacks = std::make_unique<CommonStacks>(coherence->mover(), *contexts, *space, directory->pages(), segments, rank);
   } else {
-    stacks = std::make_unique<MovingStacks>(*mover, *coherence, *contexts, *space, directory->pages(), segments, rank);
+    stacks = std::make_unique<MovingStacks>(coherence->mover(), *coherence, *contexts, *space, directory->pages(), segments, rank);
   }
   stacks->set_tiers(tiers.get());
   words.emplace(*transport, gas::kThreads);
@@ -497,7 +494,7 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
   service_thread = std::move(*service);
   if (tiers != nullptr) {
     auto started = tiers->start(
-        *transport, job_counters->own()[counted_threads() - 1], binding,
+        job_counters->own()[counted_threads() - 1], binding,
         {[this] { return pool->asleep(); }, [this](std::uint32_t most) { return pool->trim_stacks(most); }});
     KASANE_TRY(started);
   }
@@ -532,7 +529,7 @@ void Runtime::State::service_loop() {
     busy |= coherence->serve(context);
     busy |= giver->serve(context.io);
     busy |= access->serve(context.io);
-    if (attractor != nullptr) busy |= attractor->serve(context.io);
+    if (attractor != nullptr) busy |= attractor->serve(context.io, coherence->mover());
     if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
   }
 }
@@ -584,7 +581,7 @@ void Runtime::shut_down() noexcept {
       s.access->flush(io, o);
       return Result<void>();
     });
-    s.mover->await_named(io);
+    s.coherence->mover().await_named(io);
   }
   s.settle_heap(joined);
   // A service thread that draws a page asks others' service threads, so none ends before all have drawn their last.
@@ -699,7 +696,7 @@ CounterSums Runtime::State::counters_of(Rank of) {
 
 Result<void> Runtime::State::give_main_a_stack() {
   auto& context = contexts->here();
-  for (const PageId page : directory->pages().in(segments.main_offset, segments.main_bytes)) KASANE_TRY(mover->assign(context.io, page, rank));
+  for (const PageId page : directory->pages().in(segments.main_offset, segments.main_bytes)) KASANE_TRY(coherence->mover().assign(context.io, page, rank));
   coherence->arm_owned(context.io, segments.main_offset, segments.main_bytes);
   main_stack_low = space->v(segments.main_offset);
   return {};
@@ -924,7 +921,7 @@ Result<void> Runtime::own(const void* global, std::size_t bytes) {
   KASANE_TRY(s.check_movable(global, bytes, "own"));
   // By polling: pages on their way are held, so the thread must not give way to others.
   const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
-  return s.explain(s.mover->bring_all(s.contexts->here().io, PageId{pages.first}, pages.size()), "own");
+  return s.explain(s.coherence->mover().bring_all(s.contexts->here().io, PageId{pages.first}, pages.size()), "own");
 }
 
 Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
@@ -939,7 +936,7 @@ Result<Rank> Runtime::where(const void* global) {
   auto& s = *state_;
   KASANE_TRY(check_range(*s.space, global, 1, "where"));
   KASANE_TRY(s.check_open("where"));
-  s.mover->await_named(s.contexts->here().io);
+  s.coherence->mover().await_named(s.contexts->here().io);
   const Rank owner = s.addresses->look(s.contexts->here().io, s.directory->pages().page_of(s.space->offset(global))).owner;
   if (owner != kNoRank) return owner;
   return fail(Errc::out_of_range, fmt::format("where: {} is not allocated", global));

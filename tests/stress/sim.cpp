@@ -89,7 +89,7 @@ class SimJob {
       until([&] { return over_ || ranks_[r].coherence->asked() || ranks_[r].attractor->asked(); });
       if (over_) return;
       ranks_[r].coherence->serve(ctx);
-      ranks_[r].attractor->serve(ctx.io);
+      ranks_[r].attractor->serve(ctx.io, *ranks_[r].mover);
       moves = counters_.pages_drawn.load();
     }
   }

@@ -55,7 +55,8 @@ class TurnWaiter final : public comm::Waiter {
 
 class SimRank {
  public:
-  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, const mem::Pages& pages, bool draws = false, bool classification = true)
+  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, const mem::Pages& pages, bool draws = false, bool classification = true,
+          std::uint64_t write_buffer_blocks = 2)
       : world_(world),
         transport(world.transport(rank)),
         waiter(world, transport),
@@ -64,23 +65,21 @@ class SimRank {
     KASANE_CHECK(transport.attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
     attach(gas::kDirectory, gas::Directory::region_bytes(pages, ranks), directory_memory_);
     directory.emplace(transport, pages);
-    addresses = gas::AddressCache::create(transport, *directory).value();
     sharing = gas::Sharing::create(transport, *directory, {classification, SimLayout::kHeapOffset, SimLayout::kSpaceBytes - SimLayout::kHeapOffset}).value();
-    addresses->set_sharing(sharing.get());
+    addresses = gas::AddressCache::create({transport, *directory, sharing.get()}).value();
     table_.emplace(mem::BlockTable::create(space.blocks()).value());
     cached_.emplace(mem::BlockSet::create(space.blocks()).value());
     dirty_.emplace(mem::BlockSet::create(space.blocks()).value());
     engine = mem::CheckedEngine::create(space).value();
-    coherence.emplace(space, *table_, *cached_, *dirty_, *engine, transport, *addresses, *sharing);
-    mover.emplace(transport, *addresses, *coherence);
     const gas::Heap::Config config{SimLayout::kHeapOffset, SimLayout::kSpaceBytes - SimLayout::kHeapOffset,
                                    SimLayout::kCaches};
     attach(gas::kHeap, gas::Heap::region_bytes(config, ranks), heap_memory_);
-    heap.emplace(transport, config, *directory, *mover, *coherence);
     // Every use of a page at another rank draws it here.
-    attractor = gas::Attractor::create(transport, *directory, *mover, {config.offset, config.bytes, 1, [] { return 0u; }}).value();   // a seed's history has no clock
-    coherence->set_write_buffer(2);
-    coherence->set_movers(&*mover, draws ? &*attractor : nullptr);
+    attractor = gas::Attractor::create(transport, *directory, {config.offset, config.bytes, 1, [] { return 0u; }}).value();   // a seed's history has no clock
+    coherence.emplace(dsm::Coherence::Parts{space, *table_, *cached_, *dirty_, *engine, transport, *addresses, *sharing, draws ? &*attractor : nullptr, nullptr, nullptr,
+                                            write_buffer_blocks});
+    mover = &coherence->mover();
+    heap.emplace(transport, config, *directory, *mover, *coherence);
     KASANE_CHECK(engine->start(&SimRank::on_fault, this).has_value());
     engine->set_preemption(&SimRank::preempt, this);
   }
@@ -155,7 +154,7 @@ class SimRank {
  public:
   std::unique_ptr<mem::CheckedEngine> engine;
   std::optional<dsm::Coherence> coherence;
-  std::optional<gas::Mover> mover;
+  gas::Mover* mover = nullptr;   ///< of coherence
   std::unique_ptr<gas::Attractor> attractor;
   std::optional<gas::Heap> heap;
   dsm::ThreadContext* current = nullptr;

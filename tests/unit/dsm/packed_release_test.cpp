@@ -21,8 +21,7 @@ TEST_P(PackedRelease, OneMessageToEachOwner) {
   comm::sim::World world(kRanks, GetParam());
   const mem::Pages pages = SimLayout::pages(mem::kPageBytes);
   std::deque<SimRank> ranks;
-  for (std::uint32_t r = 0; r < kRanks; ++r) ranks.emplace_back(world, Rank{r}, kRanks, pages);
-  ranks[0].coherence->set_write_buffer(0);
+  for (std::uint32_t r = 0; r < kRanks; ++r) ranks.emplace_back(world, Rank{r}, kRanks, pages, false, true, 0);
   std::deque<Counters> counters(kRanks);
   std::deque<dsm::ThreadContext> contexts;
   for (std::uint32_t r = 0; r < kRanks; ++r) contexts.emplace_back(ranks[r].transport, ranks[r].waiter, counters[r]);

@@ -219,7 +219,7 @@ TEST(Usage, SurvivesItsWord) {
 struct Drawn : testing::Test {
   Drawn() : job(3, 1) {
     for (auto& rank : job.all) {
-      attractors.push_back(Attractor::create(rank.transport, *rank.directory, *rank.mover, {mem::kPageBytes, 4 * mem::kPageBytes, 4, [] { return 0u; }}).value());
+      attractors.push_back(Attractor::create(rank.transport, *rank.directory, {mem::kPageBytes, 4 * mem::kPageBytes, 4, [] { return 0u; }}).value());
       rank.access = Access::create(*rank.engine, *rank.addresses, attractors.back().get(), rank.frames.size(), nullptr).value();
     }
     job.on(1, [](SimRank& here, comm::Blocking& io) {
@@ -238,7 +238,7 @@ struct Drawn : testing::Test {
   void use_by(std::uint32_t r, int times, const F& call) {
     job.on(r, [&](SimRank& here, comm::Blocking& io) {
       for (int i = 0; i < times; ++i) call(here, io);
-      while (attractors[r]->serve(io)) {
+      while (attractors[r]->serve(io, *here.mover)) {
       }
     });
   }

@@ -38,7 +38,7 @@ struct SimRank final : PageHolder, HeapHooks {
     KASANE_CHECK(transport.attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8).has_value());
     KASANE_CHECK(transport.attach(kHeap, -1, reinterpret_cast<std::byte*>(words.data()), words.size() * 8).has_value());
     directory.emplace(transport, pages);
-    addresses = AddressCache::create(transport, *directory).value();
+    addresses = AddressCache::create({transport, *directory}).value();
     mover.emplace(transport, *addresses, *this);
     heap.emplace(transport, config, *directory, *mover, *this);
   }

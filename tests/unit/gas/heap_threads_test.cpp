@@ -54,7 +54,7 @@ TEST(HeapThreads, NothingIsHandedOutTwiceOrLost) {
   KASANE_CHECK(transport.attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8).has_value());
   KASANE_CHECK(transport.attach(kHeap, -1, reinterpret_cast<std::byte*>(words.data()), words.size() * 8).has_value());
   Directory directory(transport, pages);
-  auto addresses = AddressCache::create(transport, directory).value();
+  auto addresses = AddressCache::create({transport, directory}).value();
   NoCoherence hooks;
   Mover mover(transport, *addresses, hooks);
   Heap heap(transport, config, directory, mover, hooks);

@@ -235,7 +235,6 @@ TEST(InPart, ItsOwnerBringsBlocksInAndLetsThemGo) {
 
 /// An owner that brings its page in, wholly, when it is asked.
 struct BringsIn final : Rouser {
-  explicit BringsIn(SimRank& rank) : here(rank) {}
   void rouse(comm::Blocking& io, std::span<Sleeper> sleepers) override {
     ++waits;
     for (Sleeper& s : sleepers) {
@@ -244,26 +243,26 @@ struct BringsIn final : Rouser {
         continue;
       }
       ++roused;
-      const Location l = here.directory->lookup(io, s.page);
-      ASSERT_TRUE(here.directory->replace(io, s.page, l, in_tier(l, Tier::dram)));
+      const Location l = here->directory->lookup(io, s.page);
+      ASSERT_TRUE(here->directory->replace(io, s.page, l, in_tier(l, Tier::dram)));
       s.word = in_tier(l, Tier::dram).word();
       if (moved == s.page) s.word = Location{true, Rank{2}, Tier::dram, false, l.version + 1}.word();
     }
   }
   [[nodiscard]] bool counts(PageId) const noexcept override { return true; }
   void forget(std::uint64_t, std::uint64_t) noexcept override {}
-  SimRank& here;
+  SimRank* here = nullptr;
   int waits = 0, roused = 0, hints = 0;
   std::optional<PageId> moved;   ///< whose owner says that it is elsewhere by now
 };
 
 TEST(InPart, WhoNeedsNoBytesTakesAPageFromSsdButAsksForOneInPart) {
   for (const Tier tier : {Tier::ssd, Tier::partial}) {
-    Job job(3, 1);
+    BringsIn rouser;
+    Job job(3, 1, {}, mem::kPageBytes, {&rouser});
+    rouser.here = &job[0];
     assign(job, 4, 1, 1);
-    job.on(0, [tier](SimRank& here, comm::Blocking& io) {
-      BringsIn rouser(here);
-      here.addresses->set_rouser(&rouser);
+    job.on(0, [&, tier](SimRank& here, comm::Blocking& io) {
       const Location l = here.directory->lookup(io, PageId{4});
       ASSERT_TRUE(here.directory->replace(io, PageId{4}, l, in_tier(l, tier)));
       ASSERT_TRUE(here.mover->bring(io, PageId{4}, {}).has_value());
@@ -283,12 +282,12 @@ void put_on_ssd(SimRank& here, comm::Blocking& io, std::span<const PageId> pages
 
 // With one wait for all; and what their owner answers is as good as a look at the directory, unless the page has moved since this rank's bit was set.
 TEST(InPart, PagesOnSsdComeTogetherAndAreKnownThen) {
-  Job job(3, 1);
+  BringsIn rouser;
+  Job job(3, 1, {}, mem::kPageBytes, {&rouser});
+  rouser.here = &job[0];
+  rouser.moved = PageId{5};
   assign(job, 3, 3, 1);
-  job.on(0, [](SimRank& here, comm::Blocking& io) {
-    BringsIn rouser(here);
-    rouser.moved = PageId{5};
-    here.addresses->set_rouser(&rouser);
+  job.on(0, [&](SimRank& here, comm::Blocking& io) {
     const std::array pages{PageId{3}, PageId{4}, PageId{5}};
     put_on_ssd(here, io, pages);
     here.addresses->learn(io, pages, true, AddressCache::Rouses::none);
@@ -305,11 +304,11 @@ TEST(InPart, PagesOnSsdComeTogetherAndAreKnownThen) {
 
 // What a sweep will come to is no more than hinted at: it may stay, and is not known then.
 TEST(InPart, OnlyTheFirstMustCome) {
-  Job job(3, 1);
+  BringsIn rouser;
+  Job job(3, 1, {}, mem::kPageBytes, {&rouser});
+  rouser.here = &job[0];
   assign(job, 3, 3, 1);
-  job.on(0, [](SimRank& here, comm::Blocking& io) {
-    BringsIn rouser(here);
-    here.addresses->set_rouser(&rouser);
+  job.on(0, [&](SimRank& here, comm::Blocking& io) {
     const std::array pages{PageId{3}, PageId{4}, PageId{5}};
     put_on_ssd(here, io, pages);
     here.addresses->learn(io, pages, false, AddressCache::Rouses::first);
@@ -322,11 +321,11 @@ TEST(InPart, OnlyTheFirstMustCome) {
 
 // The owner hands it on without bytes, or makes it untouched, as one in DRAM: its own blocks yield, and nobody need be asked.
 TEST(InPart, ItsOwnerHandsItOn) {
-  Job job(3, 1);
+  BringsIn rouser;
+  Job job(3, 1, {}, mem::kPageBytes, {nullptr, &rouser});
+  rouser.here = &job[1];
   assign(job, 4, 1, 1);
-  job.on(1, [](SimRank& here, comm::Blocking& io) {
-    BringsIn rouser(here);
-    here.addresses->set_rouser(&rouser);
+  job.on(1, [&](SimRank& here, comm::Blocking& io) {
     Location l = here.directory->lookup(io, PageId{4});
     ASSERT_TRUE(here.directory->replace(io, PageId{4}, l, in_part(l)));
     ASSERT_TRUE(here.mover->assign_untouched(io, PageId{4}).has_value());

@@ -47,7 +47,7 @@ class TurnWaiter final : public comm::Waiter {
 
 /// A rank without coherence: frames, directory, address cache and mover. Blocks are never in use; a yield may be refused.
 struct SimRank final : PageHolder {
-  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, std::uint64_t page_bytes)
+  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, std::uint64_t page_bytes, Rouser* rouser)
       : transport(world.transport(rank)), waiter(world, transport), frames(kPages * page_bytes),
         entries(Directory::region_bytes(pages_of(page_bytes), ranks) / 8) {
     // Who delivers makes progress below the counting: the engine's part of it must run there.
@@ -56,7 +56,7 @@ struct SimRank final : PageHolder {
     KASANE_CHECK(engine->attach(kFrames, -1, frames.data(), frames.size()).has_value());
     KASANE_CHECK(engine->attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8).has_value());
     directory.emplace(transport, pages_of(page_bytes));
-    addresses = AddressCache::create(transport, *directory).value();
+    addresses = AddressCache::create({transport, *directory, nullptr, rouser}).value();
     mover.emplace(transport, *addresses, *this);
     giver.emplace(transport, *mover);
     access = Access::create(*engine, *addresses, nullptr, frames.size(), nullptr).value();
@@ -109,9 +109,11 @@ struct SimRank final : PageHolder {
 };
 
 struct Job {
-  Job(std::uint32_t ranks, std::uint64_t seed, const comm::sim::SimOptions& options = {}, std::uint64_t page_bytes = mem::kPageBytes)
+  /// rousers: of the first ranks; those that have none keep all pages in DRAM.
+  Job(std::uint32_t ranks, std::uint64_t seed, const comm::sim::SimOptions& options = {}, std::uint64_t page_bytes = mem::kPageBytes,
+      const std::vector<Rouser*>& rousers = {})
       : world(ranks, seed, options) {
-    for (std::uint32_t r = 0; r < ranks; ++r) all.emplace_back(world, Rank{r}, ranks, page_bytes);
+    for (std::uint32_t r = 0; r < ranks; ++r) all.emplace_back(world, Rank{r}, ranks, page_bytes, r < rousers.size() ? rousers[r] : nullptr);
   }
   SimRank& operator[](std::uint32_t r) { return all[r]; }
   /// Runs body as a thread of the rank, alone.
