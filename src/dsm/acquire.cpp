@@ -2,7 +2,7 @@
 // What an acquire does: what others have changed is dropped from V; what is pinned is brought up to date instead (rules 2 and 4).
 #include "base/trace.h"
 #include "dsm/coherence.h"
-#include "dsm/volley.h"
+#include "dsm/fence_batch.h"
 
 namespace kasane::dsm {
 
@@ -22,47 +22,47 @@ void Coherence::drop_cached(ThreadContext& ctx) {
   write_buffer_.released();   // what is changed goes out, too
   bool left = false;
   {
-    Volley volley(*this, ctx.io, &ctx.counters, Event::acquire);
-    cached_.for_each([&](BlockId b) { left |= !volley.take(b); });
+    FenceBatch fences(*this, ctx.io, &ctx.counters, Event::acquire);
+    cached_.for_each([&](BlockId b) { left |= !fences.add(b); });
   }
   if (left) cached_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, Event::acquire); });
 }
 
-void Coherence::acquire_told(ThreadContext& ctx) {
+void Coherence::acquire_noticed(ThreadContext& ctx) {
   if (!sharing_.on()) return acquire_all(ctx);
-  if (sharing_.nothing_told()) {   // and nobody is still dropping
+  if (sharing_.no_notices()) {   // and nobody is still dropping
     acquires_.fetch_add(1);
     return;
   }
   const Timed timed(ctx.counters, ctx.counters.ns_acquire, TraceKind::acquire);
-  const bool led = told_rounds_.join(ctx.io.waiter(), [&] {
+  const bool led = notice_rounds_.join(ctx.io.waiter(), [&] {
     acquires_.fetch_add(1);
-    drop_told(ctx);
+    drop_noticed(ctx);
   });
   count(led ? ctx.counters.acquires : ctx.counters.acquires_combined);
 }
 
 /// The same of what this rank was told of. In one thread at a time.
-void Coherence::drop_told(ThreadContext& ctx) {
-  if (sharing_.nothing_told()) return;
+void Coherence::drop_noticed(ThreadContext& ctx) {
+  if (sharing_.no_notices()) return;
   drops_.fetch_add(1);
   sharing_.begin_drop();
   const auto keeps = [this](PageId page, gas::PartMask parts) { return has_copies_beside(page, parts); };
   bool left = false;
   {
-    Volley volley(*this, ctx.io, &ctx.counters, Event::acquire);
-    sharing_.take_told(ctx.io, keeps, [&](PageId page, gas::PartMask parts) {
+    FenceBatch fences(*this, ctx.io, &ctx.counters, Event::acquire);
+    sharing_.take_notices(ctx.io, keeps, [&](PageId page, gas::PartMask parts) {
       count(ctx.counters.pages_heard);
       gas::PartMask in_use = 0;
       for_each_cached(page, parts, [&](BlockId b, gas::PartMask part) {
-        if (!volley.take(b)) in_use |= part;
+        if (!fences.add(b)) in_use |= part;
       });
-      if (in_use != 0) sharing_.tell_myself(page, in_use);
+      if (in_use != 0) sharing_.add_own_notice(page, in_use);
       left |= in_use != 0;
     });
   }
   if (left) {
-    sharing_.take_told(ctx.io, keeps, [&](PageId page, gas::PartMask parts) {
+    sharing_.take_notices(ctx.io, keeps, [&](PageId page, gas::PartMask parts) {
       for_each_cached(page, parts, [&](BlockId b, gas::PartMask) { fence_block(ctx.io, &ctx.counters, b, Event::acquire); });
     });
   }
@@ -81,14 +81,14 @@ bool Coherence::read_as_reader(comm::Blocking& io, PageId page, const F& read) {
   for (;;) {
     const auto found = addresses_.look(io, page);
     if (found.owner == kNoRank || found.owner == transport_.rank()) return false;
-    if (gas::AddressCache::asleep(found)) {
-      addresses_.rouse(io, page, found.owner);
+    if (gas::AddressCache::is_on_ssd(found)) {
+      addresses_.page_in(io, page, found.owner);
       continue;
     }
-    const auto stay = sharing_.join(io, page, found.owner);
+    const auto state = sharing_.join(io, page, found.owner);
     read(found.owner);
     if (!addresses_.stood(io, page, found)) continue;
-    sharing_.joined(page, stay);
+    sharing_.joined(page, state);
     return true;
   }
 }

@@ -2,7 +2,7 @@
 #include "dsm/coherence.h"
 
 #include "base/assert.h"
-#include "dsm/flight.h"
+#include "dsm/background_read.h"
 
 namespace kasane::dsm {
 
@@ -11,11 +11,11 @@ using mem::BlockRange;
 
 Coherence::Coherence(const Parts& parts)
     : space_(parts.space), table_(parts.table), cached_(parts.cached), dirty_(parts.dirty), engine_(parts.engine), transport_(parts.transport), addresses_(parts.addresses),
-      directory_(addresses_.directory()), mover_(transport_, addresses_, *this), pages_(directory_.pages()), attractor_(parts.attractor), sharing_(parts.sharing),
+      directory_(addresses_.directory()), mover_(transport_, addresses_, *this), pages_(directory_.pages()), auto_relocator_(parts.auto_relocator), sharing_(parts.sharing),
       races_(parts.races), tiers_(parts.tiers), residency_(tiers_ != nullptr ? &tiers_->residency() : nullptr), write_buffer_(parts.write_buffer_blocks) {
   if (tiers_ != nullptr) {
     tiers_->connect(*this, mover_);
-    make_flights();
+    make_background_reads();
     engine_.expect_punches(residency_->range().offset, residency_->range().bytes, residency_->frame_bytes());
   }
   transport_.set_handler(gas::kReleaseHandler, &Coherence::on_release, this);

@@ -5,7 +5,7 @@
 // Thread safety: every call from any thread of the rank, each with a ThreadContext of its own; also inside a fault handler. No call
 // allocates, logs, or holds anything but busy bits while it waits.
 // Consistency: release_all makes all earlier stores of all threads of this rank visible to whoever acquires later;
-// acquire_told makes visible here what was released by those whose facts this rank has seen, acquire_all all that was released.
+// acquire_noticed makes visible here what was released by those whose facts this rank has seen, acquire_all all that was released.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@
 #include "dsm/windows.h"
 #include "dsm/write_buffer.h"
 #include "gas/address_cache.h"
-#include "gas/attractor.h"
+#include "gas/auto_relocator.h"
 #include "gas/heap_hooks.h"
 #include "gas/mover.h"
 #include "gas/read_ahead.h"
@@ -51,13 +51,13 @@ struct ThreadContext {
   Counters& counters;
   const Serves serves;
   Sweeps sweeps;
-  gas::ReadAhead asleep;   ///< sweeps over pages of other ranks that are on SSD
+  gas::ReadAhead remote_page_ins;   ///< sweeps over pages of other ranks that are on SSD
   /// A fault that finds nothing to do is a race lost to another thread; the same one again and again is not one we can serve.
   std::uint64_t idle_fault = ~std::uint64_t{0};
   std::uint32_t idle_faults = 0;
 };
 
-class Coherence final : public gas::PageHolder, public gas::HeapHooks {
+class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
  public:
   struct Parts {
     mem::Space& space;
@@ -68,7 +68,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
     comm::Transport& transport;
     gas::AddressCache& addresses;
     gas::Sharing& sharing;
-    gas::Attractor* attractor = nullptr;   ///< hears of uses of other ranks' pages; null: pages stay where they are
+    gas::AutoRelocator* auto_relocator = nullptr;   ///< hears of uses of other ranks' pages; null: pages stay where they are
     gas::Tiers* tiers = nullptr;           ///< null: memory has no limit
     RaceListener* races = nullptr;         ///< hears of data races; null: they are not looked for
     std::uint64_t write_buffer_blocks = 0; ///< changed blocks of other ranks' pages that are kept for the next release; 0: all
@@ -84,7 +84,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
 
   void release_all(ThreadContext&);
   /// Drops what other ranks have told of: all that was released before by ranks that this thread's edges come from.
-  void acquire_told(ThreadContext&);
+  void acquire_noticed(ThreadContext&);
   /// Drops whatever is cached. Also what another rank has put directly, and has not released yet, is seen afterwards.
   void acquire_all(ThreadContext&);
   /// Asks rank `source` to release and waits for it; nothing to wait for where it has no changes.
@@ -106,9 +106,9 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   /// The values of the range are not needed any more: of blocks that may leave DRAM here.
   void blank(comm::Blocking&, std::uint64_t offset, std::size_t bytes);
 
-  // ---- memory larger than DRAM (eviction.cpp): for the rank's keeper ----
+  // ---- memory larger than DRAM (eviction.cpp): for the rank's pager ----
   /// The pages' translations in V are dropped where their blocks are ours and free; the bytes stay. pages: sorted.
-  void rest(std::span<const PageId> pages) noexcept;
+  void retire(std::span<const PageId> pages) noexcept;
   /// Was it touched since?
   [[nodiscard]] bool touched(PageId) const noexcept;
   /// The kernel's page tables behind a range, whole ones, if no block there has anything (page_tables.cpp). False: one has.
@@ -131,24 +131,24 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void discard(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override;
   [[nodiscard]] bool fits(std::uint64_t bytes) noexcept override;
 
-  // gas::PageHolder
+  // gas::PageBlocks
   void admit(comm::Blocking&, PageId) override;
   gas::YieldAnswer yield(PageId) noexcept override;
-  bool let_go(PageId, bool punch, gas::BlockMask* unsaved) noexcept override;
-  void claim_rest(comm::Blocking&, PageId) override;
-  bool try_claim_rest(PageId) noexcept override;
+  bool try_evict(PageId, bool punch, gas::BlockMask* unsaved) noexcept override;
+  void claim_for_page_in(comm::Blocking&, PageId) override;
+  bool try_claim_for_page_in(PageId) noexcept override;
   [[nodiscard]] bool holds(BlockId b) const noexcept override { return state(b).owned || state(b).dirty(); }
   [[nodiscard]] bool as_stored(BlockId b) const noexcept override { return state(b).saved || !holds(b); }
   gas::Claim claim(comm::Blocking&, PageId) override;
   gas::Claim try_claim(PageId) noexcept override;
-  void give_up(PageId) noexcept override;
-  std::span<std::byte> landing(PageId, gas::ByteRange live) noexcept override;
+  void unclaim(PageId) noexcept override;
+  std::span<std::byte> arrival_frame(PageId, gas::ByteRange live) noexcept override;
   void begin_merge(comm::Batch&, PageId, gas::ByteRange live, Rank from) override;
   void end_merge(comm::Blocking&, PageId, gas::ByteRange live, Rank from) override;
   void settle(PageId) override;
   void settle_unused(PageId) override;
-  void begin_naming() noexcept override;
-  void end_naming(PageId) noexcept override;
+  void begin_entry_update() noexcept override;
+  void end_entry_update(PageId) noexcept override;
   void replaced(PageId) noexcept override;
 
   /// Acquires so far.
@@ -177,8 +177,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void make_room() noexcept;
 
   void await_page(comm::Blocking&, PageId);
-  static bool hopeless(ThreadContext&, std::uint64_t offset) noexcept;
-  enum class Fault { served, again, wild };
+  static bool cannot_be_served(ThreadContext&, std::uint64_t offset) noexcept;
+  enum class Fault { served, again, not_allocated };
   Fault carry_out_fault(ThreadContext&, BlockId, Event, const Step&);
   /// What a fault has claimed of its sweep, its own block first or last; `here`: how many of them lie in its page.
   struct Claimed {
@@ -191,14 +191,14 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void arm_own_page(BlockId, const Stripe& held, std::uint32_t pins) noexcept;
   Fetched locate(comm::Blocking&, PageId, gas::AddressCache::Found&);
   Fetched fetch(ThreadContext&, BlockId, const Stripe&, bool bytes_too, gas::AddressCache::Found&);
-  class Incoming;
-  struct Flight;
-  void make_flights();
+  class ReadBack;
+  struct BackgroundRead;
+  void make_background_reads();
   void read_ahead(ThreadContext&, BlockId, Event);
-  void fly(ThreadContext&, Flight&);
-  void claim_ahead(comm::Blocking&, BlockId, const gas::ReadAhead::Plan&, Flight&);
-  void claim_part(comm::Blocking&, mem::BlockRange part, Flight&);
-  void land(const Flight&) noexcept;
+  void start_read(ThreadContext&, BackgroundRead&);
+  void claim_ahead(comm::Blocking&, BlockId, const gas::ReadAhead::Plan&, BackgroundRead&);
+  void claim_part(comm::Blocking&, mem::BlockRange part, BackgroundRead&);
+  void complete_read(const BackgroundRead&) noexcept;
   Fault bring_blocks(ThreadContext&, BlockId, const Stripe&, Event, gas::Location found);
   /// Where the owner's bytes are mapped here; else null.
   [[nodiscard]] const std::byte* frame_of(Rank owner, std::uint64_t offset) const noexcept {
@@ -219,9 +219,9 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
 
   void flush_dirty(ThreadContext&);
   void write_back(ThreadContext&, std::uint64_t newest);
-  class Volley;
+  class FenceBatch;
   void drop_cached(ThreadContext&);
-  void drop_told(ThreadContext&);
+  void drop_noticed(ThreadContext&);
   [[nodiscard]] bool has_copies_beside(PageId, gas::PartMask) const noexcept;
   /// Calls f(block, its part) for those in these parts of the page.
   template <class F>
@@ -232,14 +232,14 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
     }
   }
   void hide(mem::BlockRange) noexcept;
-  [[nodiscard]] bool rests_with(mem::BlockRange, PageId next_page) const noexcept;
+  [[nodiscard]] bool retires_with(mem::BlockRange, PageId next_page) const noexcept;
   gas::Sharing::Look look_at(PageId, bool watch) noexcept;
   void fence_block(comm::Blocking&, Counters*, BlockId, Event);
   void carry_out_fence(comm::Blocking&, Counters*, BlockId, const Step&);
   template <Event>
   bool concerns(BlockId) const noexcept;
   bool begin_put(comm::Blocking&, PageId, std::optional<gas::AddressCache::Put>&);
-  BlockState come_home(BlockId) noexcept;
+  BlockState become_owned(BlockId) noexcept;
   bool put_page(comm::Blocking&, Counters*, PageId, std::span<const BlockId>);
   gas::PartMask put_blocks(Outbox&, Counters*, Rank owner, PageId, std::span<const BlockId>);
   std::size_t put_changed(Outbox&, Counters*, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base);
@@ -251,7 +251,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void refresh(comm::Blocking&, BlockId, bool twin);
   template <class F>
   void for_each_arriving(PageId, gas::ByteRange live, const F& part) const;
-  void give_back(BlockId first, std::uint64_t count) noexcept;
+  void unclaim(BlockId first, std::uint64_t count) noexcept;
   void mark_dirty(Counters&, BlockId) noexcept;
   void mark_clean(BlockId) noexcept;
 
@@ -260,7 +260,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   void blank(comm::Blocking&, mem::BlockRange);
   [[nodiscard]] bool is_blank(PageId) const noexcept;
   void make_present(ThreadContext&, PageId, Fetched, Rank owner);
-  void rouse(ThreadContext&, PageId, Rank owner);
+  void page_in(ThreadContext&, PageId, Rank owner);
   bool admit(comm::Blocking&, std::uint64_t blocks, Serves);
   bool admit(ThreadContext&, PageId, std::uint64_t blocks);
   void fill(mem::BlockRange) noexcept;
@@ -284,21 +284,21 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   const gas::Directory& directory_;
   gas::Mover mover_;
   const mem::Pages& pages_;
-  gas::Attractor* const attractor_;
+  gas::AutoRelocator* const auto_relocator_;
   gas::Sharing& sharing_;
   RaceListener* const races_;
   gas::Tiers* const tiers_;
   mem::Residency* const residency_;   ///< of the tiers; null: memory has no limit
-  static constexpr std::uint32_t kPiecesOfAFlight = 4, kFlights = 64;
-  static constexpr std::uint64_t kBlocksOfAFlight = kPiecesOfAFlight * gas::Tiers::kPieceBytes / mem::kBlockBytes;
-  std::unique_ptr<Flight[]> flights_;     ///< blocks that are on their way from the spill file
-  comm::IndexPool<> free_flights_{kFlights};
+  static constexpr std::uint32_t kPiecesPerRead = 4, kBackgroundReads = 64;
+  static constexpr std::uint64_t kBlocksPerRead = kPiecesPerRead * gas::Tiers::kPieceBytes / mem::kBlockBytes;
+  std::unique_ptr<BackgroundRead[]> background_reads_;     ///< blocks that are on their way from the spill file
+  comm::IndexPool<> free_background_reads_{kBackgroundReads};
 
   std::atomic<std::uint32_t> waiting_{0};    ///< threads of this rank in await()
   std::atomic<std::uint64_t> acquires_{0};
   std::atomic<std::uint64_t> drops_{0};      ///< acquires that dropped something; rule 2: a fetch that saw another number than the present one is repeated
   WriteBuffer write_buffer_;
-  Rounds release_rounds_, acquire_rounds_, told_rounds_;
+  Rounds release_rounds_, acquire_rounds_, notice_rounds_;
 
   static constexpr std::uint32_t kMaxIdleFaults = 10'000;
   static constexpr unsigned kLooksAtPage = 400;   // with a PollWaiter: some tens of microseconds, and then naps

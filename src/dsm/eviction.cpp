@@ -103,37 +103,37 @@ bool Coherence::fits(std::uint64_t bytes) noexcept { return residency_ == nullpt
 /// Nothing is held; owner: as it was just found. The access runs again, whatever comes of it.
 void Coherence::make_present(ThreadContext& ctx, PageId page, Fetched why, Rank owner) {
   if (why == Fetched::untouched && admit(ctx, page, pages_.blocks_of(page).count)) mover_.touch(ctx.io, page);
-  if (why == Fetched::asleep) rouse(ctx, page, owner);
+  if (why == Fetched::on_ssd_elsewhere) page_in(ctx, page, owner);
 }
 
 /// With the pages that a sweep over such will come to.
-void Coherence::rouse(ThreadContext& ctx, PageId page, Rank owner) {
+void Coherence::page_in(ThreadContext& ctx, PageId page, Rank owner) {
   constexpr std::uint32_t kMost = 16;
   std::array<PageId, kMost + 1> pages{page};
   std::size_t n = 1;
-  const gas::ReadAhead::Plan plan = tiers_ != nullptr && tiers_->asks_ahead() ? ctx.asleep.ask(raw(page), kMost) : gas::ReadAhead::Plan{};
+  const gas::ReadAhead::Plan plan = tiers_ != nullptr && tiers_->asks_ahead() ? ctx.remote_page_ins.ask(raw(page), kMost) : gas::ReadAhead::Plan{};
   for (std::uint32_t i = 0; i < std::min(plan.pieces, kMost); ++i) {
     const PageId next_one{static_cast<std::uint64_t>(plan.first + plan.stride * i)};
     if (!pages_.contains(next_one) || pages_.bytes_of(next_one) != pages_.bytes_of(page)) break;
     pages[n++] = next_one;
   }
-  if (n == 1) addresses_.rouse(ctx.io, page, owner);
-  else addresses_.learn(ctx.io, {pages.data(), n}, false, gas::AddressCache::Rouses::first);
+  if (n == 1) addresses_.page_in(ctx.io, page, owner);
+  else addresses_.learn(ctx.io, {pages.data(), n}, false, gas::AddressCache::PagesIn::first);
 }
 
-// ---- the keeper's part ---------------------------------------------------------------------------------------------
+// ---- the pager's part ---------------------------------------------------------------------------------------------
 
-void Coherence::rest(std::span<const PageId> pages) noexcept {
+void Coherence::retire(std::span<const PageId> pages) noexcept {
   for (std::size_t i = 0; i < pages.size();) {
     BlockRange run = pages_.blocks_of(pages[i]);
-    for (++i; i < pages.size() && rests_with(run, pages[i]); ++i) run.count = end_of(pages_.blocks_of(pages[i])) - raw(run.first);
+    for (++i; i < pages.size() && retires_with(run, pages[i]); ++i) run.count = end_of(pages_.blocks_of(pages[i])) - raw(run.first);
     hide(run);
   }
 }
 
 /// May what lies between the run and that page, which does not lie before it, be laid to rest with them? A call more interrupts the other cores (18 us of processor time on two), a block that is
 /// touched again costs a soft fault (4 us), and few of those that show in pages of which little is here are.
-bool Coherence::rests_with(BlockRange run, PageId next_page) const noexcept {
+bool Coherence::retires_with(BlockRange run, PageId next_page) const noexcept {
   constexpr std::uint64_t kMostShown = 16;
   const std::uint64_t end = end_of(run), next_block = raw(pages_.blocks_of(next_page).first);
   if (next_block <= end) return true;
@@ -159,7 +159,7 @@ void Coherence::hide(BlockRange all) noexcept {
       const BlockId b = block_at(run.first, i);
       BlockState before = state(b);
       before.busy = false;
-      const Step step = next(before, Event::rest);
+      const Step step = next(before, Event::retire);
       finish(b, step.verdict == Verdict::proceed ? step.after : before);
     }
     run.count = shown = 0;
@@ -167,7 +167,7 @@ void Coherence::hide(BlockRange all) noexcept {
   for (std::uint64_t i = 0; i < all.count; ++i) {
     const BlockId b = block_at(all.first, i);
     const BlockState s = state(b);
-    const Step step = next(s, Event::rest);
+    const Step step = next(s, Event::retire);
     if (step.verdict != Verdict::proceed) continue;
     const BlockRange between{block_at(run.first, run.count), raw(b) - raw(run.first) - run.count};
     if (run.count != 0 && shown < kTogether && raw(b) / kTableBlocks == raw(run.first) / kTableBlocks && try_claim(between, Event::pass) == Verdict::proceed) {
@@ -191,20 +191,20 @@ bool Coherence::touched(PageId page) const noexcept {
 }
 
 /// Since the page is busy nobody makes this rank its owner meanwhile: a put by whoever it was handed from could already be in the frame.
-bool Coherence::let_go(PageId page, bool punch, gas::BlockMask* unsaved) noexcept {
+bool Coherence::try_evict(PageId page, bool punch, gas::BlockMask* unsaved) noexcept {
   const BlockRange all = pages_.blocks_of(page);
   std::uint64_t held = 0;
   bool visible = false;
   for (; held < all.count; ++held) {
     const BlockId b{raw(all.first) + held};
     const BlockState s = state(b);
-    const Step step = next(s, Event::let_go);
+    const Step step = next(s, Event::evict);
     if (step.verdict != Verdict::proceed || !try_claim(b, s, step)) break;
     visible |= step.actions[0] == Action::protect_none;
     if (unsaved != nullptr) (*unsaved)[held] = s.owned && !s.saved;
   }
   if (held != all.count) {
-    give_back(all.first, held);
+    unclaim(all.first, held);
     return false;
   }
   if (visible) protect(all, Access::none);

@@ -26,7 +26,7 @@ bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
   const Step step = claim_block(ctx.io, b, event);
   bool good = true;
   if (step.verdict == Verdict::done) {
-    good = !hopeless(ctx, offset);
+    good = !cannot_be_served(ctx, offset);
   } else {
     const Fault fault = carry_out_fault(ctx, b, event, step);
     if (fault == Fault::again) {   // the access runs into its next fault, with the page a little further
@@ -34,7 +34,7 @@ bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
       ctx.sweeps.comes_again();
       await_page(ctx.io, pages_.page_of(b));
     }
-    good = fault != Fault::wild;
+    good = fault != Fault::not_allocated;
     if (event == Event::store) write_back(ctx, 0);
   }
   if (engine_.crowded()) make_room();
@@ -50,7 +50,7 @@ void Coherence::await_page(comm::Blocking& io, PageId page) {
   await(io, [&] { return !gas::Location::of(word->load(std::memory_order_acquire)).busy || ++looks > kLooksAtPage; });
 }
 
-bool Coherence::hopeless(ThreadContext& ctx, std::uint64_t offset) noexcept {
+bool Coherence::cannot_be_served(ThreadContext& ctx, std::uint64_t offset) noexcept {
   ctx.idle_faults = offset == ctx.idle_fault ? ctx.idle_faults + 1 : 0;
   ctx.idle_fault = offset;
   return ctx.idle_faults > kMaxIdleFaults;
@@ -78,7 +78,7 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
       if (fetched == Fetched::on_ssd) return bring_blocks(ctx, b, blocks, event, gas::Location::of(found.word));
       blocks.for_each([&](BlockId claimed) { finish(claimed, BlockState{}); });
       make_present(ctx, pages_.page_of(b), fetched, found.owner);   // with no bit held; the access then finds the page ours, or somebody else's
-      return fetched == Fetched::wild ? Fault::wild : Fault::again;
+      return fetched == Fetched::not_allocated ? Fault::not_allocated : Fault::again;
     }
   }
   if (step.claimed.saved) fill(blocks);   // what did not matter may do so again
@@ -161,7 +161,7 @@ Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, Event e
 bool Coherence::leads_to(PageId other, PageId page) const noexcept {
   if (!pages_.contains(other) || pages_.bytes_of(other) != pages_.bytes_of(page)) return false;
   const auto* const word = directory_.near_word(other);
-  return word == nullptr || whence(gas::Location::of(word->load()), transport_.rank()) == Fetched::yes;
+  return word == nullptr || fetch_source(gas::Location::of(word->load()), transport_.rank()) == Fetched::yes;
 }
 
 /// For a fault whose sweep has left its page. False: b's page is not to be had with the others, and what was claimed there is still held.
@@ -216,7 +216,7 @@ Fetched Coherence::locate(comm::Blocking& io, PageId page, gas::AddressCache::Fo
     // A cached location does not say whether the page is leaving: the owner may have been asked to yield before its entry was recalled.
     if (found.by_entry && (where = directory_.lookup(io, page)).owner != found.owner) continue;
     found = {where.owner, false, where.word()};
-    return whence(where, transport_.rank());
+    return fetch_source(where, transport_.rank());
   }
 }
 
@@ -225,13 +225,13 @@ Fetched Coherence::locate(comm::Blocking& io, PageId page, gas::AddressCache::Fo
 Fetched Coherence::fetch(ThreadContext& ctx, BlockId b, const Stripe& blocks, bool bytes_too, gas::AddressCache::Found& found) {
   const std::uint64_t offset = mem::offset_of(b);
   const PageId page = pages_.page_of(b);
-  const bool counts = bytes_too && attractor_ != nullptr && attractor_->draws(page);
+  const bool counts = bytes_too && auto_relocator_ != nullptr && auto_relocator_->may_relocate(page);
   std::optional<LastSeen> last_seen;   // of b
   for (;;) {
     const std::uint64_t drops = drops_.load();
     if (const Fetched where = locate(ctx.io, page, found); where != Fetched::yes) return where;
     if (counts && !last_seen) last_seen.emplace(space_.a(offset), frame_of(found.owner, offset));
-    const auto stay = sharing_.join(ctx.io, page, found.owner);
+    const auto state = sharing_.join(ctx.io, page, found.owner);
     fill_otherwise(blocks);
     if (bytes_too) {
       const Traced traced(&ctx.counters, TraceKind::fetch, blocks.count * kBlockBytes);
@@ -246,9 +246,9 @@ Fetched Coherence::fetch(ThreadContext& ctx, BlockId b, const Stripe& blocks, bo
     }
     // Rules 2 and 9.
     if (!addresses_.stood(ctx.io, page, found)) continue;
-    sharing_.joined(page, stay);
+    sharing_.joined(page, state);
     if (drops_.load() != drops) continue;
-    if (counts) attractor_->used(page, last_seen->changed());
+    if (counts) auto_relocator_->used(page, last_seen->changed());
     return Fetched::yes;
   }
 }

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/trace.h"
-#include "dsm/incoming.h"
+#include "dsm/read_back.h"
 
 namespace kasane::dsm {
 
@@ -88,7 +88,7 @@ void Coherence::Gathering::find_pages() {
     }
     part_[parts_ - 1].end = i + 1;
   }
-  c_.addresses_.learn(ctx_.io, {pages.data(), parts_}, false, gas::AddressCache::Rouses::none);
+  c_.addresses_.learn(ctx_.io, {pages.data(), parts_}, false, gas::AddressCache::PagesIn::none);
   const bool down = sweeps() && faulting_ != 0;
   for (std::size_t n = 0; n < parts_; ++n) {
     const std::size_t p = down ? parts_ - 1 - n : n;
@@ -149,11 +149,11 @@ void Coherence::Gathering::read_pages() {
     bool good = false;
     if (part.where == Fetched::yes) {
       good = c_.addresses_.stood(ctx_.io, joined->page, part.found);   // rule 9
-      if (good) c_.sharing_.joined(joined->page, joined->stay);
-      if (good && c_.attractor_ != nullptr) c_.attractor_->used(joined->page, part.last_seen && part.last_seen->changed());
+      if (good) c_.sharing_.joined(joined->page, joined->state);
+      if (good && c_.auto_relocator_ != nullptr) c_.auto_relocator_->used(joined->page, part.last_seen && part.last_seen->changed());
       ++joined;
     }
-    if (!good) give_back(part);
+    if (!good) unclaim(part);
   }
 }
 
@@ -163,13 +163,13 @@ void Coherence::Gathering::read(comm::Batch& batch, Part& part) {
     std::uint64_t end = i;
     while (end < part.end && fetches(end) && (end == i || blocks_.stride == 1)) ++end;
     const std::uint64_t at = mem::offset_of(block(i));
-    if (end != i && !part.last_seen && c_.attractor_ != nullptr) part.last_seen.emplace(c_.space_.a(at), c_.frame_of(part.found.owner, at));
+    if (end != i && !part.last_seen && c_.auto_relocator_ != nullptr) part.last_seen.emplace(c_.space_.a(at), c_.frame_of(part.found.owner, at));
     if (end != i) batch.read({part.found.owner, gas::kFrames, at}, c_.space_.a(at), (end - i) * kBlockBytes);
     i = std::max(end, i + 1);
   }
 }
 
-void Coherence::Gathering::give_back(const Part& part) noexcept {
+void Coherence::Gathering::unclaim(const Part& part) noexcept {
   const bool callers = sweeps() && part.first <= faulting_ && faulting_ < part.end;
   for (std::uint64_t i = part.first; i < part.end; ++i) {
     if (!missing(i)) continue;
@@ -189,7 +189,7 @@ void Coherence::Gathering::read_ahead() {
 
 /// Blocks of our pages that are on SSD.
 void Coherence::Gathering::read_back() {
-  Incoming incoming(c_);
+  ReadBack incoming(c_);
   bool all_stored = true;
   for (std::uint64_t i = 0; i < count(); ++i) {
     if (!on_ssd_[i] || !has(step(i), Action::read_back)) continue;

@@ -64,7 +64,7 @@ class Coherence::Gathering {
     std::uint64_t first, end;
     gas::AddressCache::Found found;
     Fetched where = Fetched::leaving;
-    std::optional<LastSeen> last_seen;   ///< of the first block that is read: for the attractor
+    std::optional<LastSeen> last_seen;   ///< of the first block that is read: for the auto_relocator
   };
 
   [[nodiscard]] bool sweeps() const noexcept { return faulting_ != kNone; }
@@ -79,7 +79,7 @@ class Coherence::Gathering {
   std::uint64_t fill(const Part&) noexcept;
   void read_pages();
   void read(comm::Batch&, Part&);
-  void give_back(const Part&) noexcept;
+  void unclaim(const Part&) noexcept;
   void read_ahead();
   void read_back();
   void open() noexcept;

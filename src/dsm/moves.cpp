@@ -31,7 +31,7 @@ gas::YieldAnswer Coherence::yield(PageId page) noexcept {
     while (end < all.count && taken[end]) ++end;
     const BlockRange run{block_at(all.first, i), end - i};
     if (answer != gas::YieldAnswer::yielded) {
-      give_back(run.first, run.count);
+      unclaim(run.first, run.count);
     } else if (run.count != 0) {
       protect(run, Access::none);
       for (std::uint64_t k = 0; k < run.count; ++k) finish(block_at(run.first, k), BlockState{});
@@ -42,7 +42,7 @@ gas::YieldAnswer Coherence::yield(PageId page) noexcept {
 }
 
 /// Frees the bits of claimed blocks, which stay what they were.
-void Coherence::give_back(BlockId first, std::uint64_t count) noexcept {
+void Coherence::unclaim(BlockId first, std::uint64_t count) noexcept {
   for (std::uint64_t i = 0; i < count; ++i) {
     BlockState s = state(block_at(first, i));
     s.busy = false;
@@ -55,7 +55,7 @@ gas::Claim Coherence::claim(comm::Blocking& io, PageId page) {
   for (std::uint64_t i = 0; i < all.count; ++i) {
     // Ascending order among movers; others that hold a bit never wait for a second one.
     if (claim_block(io, block_at(all.first, i), Event::arrive).verdict == Verdict::proceed) continue;
-    give_back(all.first, i);
+    unclaim(all.first, i);
     return gas::Claim::ours;
   }
   return gas::Claim::taken;
@@ -68,7 +68,7 @@ Verdict Coherence::try_claim(BlockRange run, Event event) noexcept {
     const BlockState s = state(b);
     const Step step = next(s, event);
     if (step.verdict == Verdict::proceed && try_claim(b, s, step)) continue;
-    give_back(run.first, i);
+    unclaim(run.first, i);
     return step.verdict == Verdict::proceed ? Verdict::wait : step.verdict;
   }
   return Verdict::proceed;
@@ -82,16 +82,16 @@ gas::Claim Coherence::try_claim(PageId page) noexcept {
   }
 }
 
-void Coherence::claim_rest(comm::Blocking& io, PageId page) {
+void Coherence::claim_for_page_in(comm::Blocking& io, PageId page) {
   const BlockRange all = pages_.blocks_of(page);
-  for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, Event::come_in);   // ascending, as movers do
+  for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, Event::page_in);   // ascending, as movers do
 }
 
-bool Coherence::try_claim_rest(PageId page) noexcept { return try_claim(pages_.blocks_of(page), Event::come_in) == Verdict::proceed; }
+bool Coherence::try_claim_for_page_in(PageId page) noexcept { return try_claim(pages_.blocks_of(page), Event::page_in) == Verdict::proceed; }
 
-void Coherence::give_up(PageId page) noexcept {
+void Coherence::unclaim(PageId page) noexcept {
   const BlockRange all = pages_.blocks_of(page);
-  give_back(all.first, all.count);
+  unclaim(all.first, all.count);
 }
 
 /// Calls part(offset, bytes, has a twin) for the live bytes of the page in order: for blocks without a twin a run at a time, for those with one one by one,
@@ -110,7 +110,7 @@ void Coherence::for_each_arriving(PageId page, gas::ByteRange live, const F& par
 }
 
 /// All of its blocks are simply copied: none has changes of ours.
-std::span<std::byte> Coherence::landing(PageId page, gas::ByteRange live) noexcept {
+std::span<std::byte> Coherence::arrival_frame(PageId page, gas::ByteRange live) noexcept {
   const BlockRange all = pages_.blocks_of(page);
   if (live.empty() || all.count * kBlockBytes > comm::kMaxAnswer) return {};
   for (std::uint64_t i = 0; i < all.count; ++i) {
@@ -141,7 +141,7 @@ void Coherence::end_merge(comm::Blocking& io, PageId page, gas::ByteRange live, 
 
 void Coherence::settle(PageId page) {
   const BlockRange all = pages_.blocks_of(page);
-  // Not earlier: a release of ours would take the mark while others still join the old owner's readers. Where the entry is on its way, end_naming() marks once more.
+  // Not earlier: a release of ours would take the mark while others still join the old owner's readers. Where the entry is on its way, end_entry_update() marks once more.
   sharing_.mark(page);
   fill(all);
   protect(all, Access::write);
@@ -151,7 +151,7 @@ void Coherence::settle(PageId page) {
     if (s.dirty()) mark_clean(b);
     cached_.erase(b);
     s.busy = false;
-    finish(b, next(s, Event::come_in).after);   // as after Event::arrive; a page that came in had blocks that are ours
+    finish(b, next(s, Event::page_in).after);   // as after Event::arrive; a page that came in had blocks that are ours
   }
 }
 
@@ -164,16 +164,16 @@ void Coherence::settle_unused(PageId page) {
     if (s != BlockState{}) return settle(page);
   }
   fill(all);
-  give_up(page);
+  unclaim(page);
 }
 
 /// Counts as a changed block does: the release that sends it has to wait.
-void Coherence::begin_naming() noexcept { sharing_.add_dirty(); }
+void Coherence::begin_entry_update() noexcept { sharing_.add_dirty(); }
 
 /// Who has a copy of it hears so at our next release, before anybody can be given the memory.
 void Coherence::replaced(PageId page) noexcept { sharing_.changed(page, gas::kAllParts); }
 
-void Coherence::end_naming(PageId page) noexcept {
+void Coherence::end_entry_update(PageId page) noexcept {
   sharing_.mark(page);   // again: a release that began before the page came may have taken settle()'s mark while others still joined the old owner's readers
   sharing_.remove_dirty();
 }

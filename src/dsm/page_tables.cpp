@@ -18,16 +18,16 @@ bool Coherence::give_tables_back(BlockRange range) noexcept {
   for (std::uint64_t i = 0; i < range.count; ++i) {   // most ranges that are in use are so from their beginning
     if (state(block_at(range.first, i)) != kInvalid) return false;
   }
-  const Step step = next(kInvalid, Event::let_go);
+  const Step step = next(kInvalid, Event::evict);
   for (std::uint64_t i = 0; i < range.count; ++i) {
     if (try_claim(block_at(range.first, i), kInvalid, step)) continue;
-    give_back(range.first, i);
+    unclaim(range.first, i);
     return false;
   }
   engine_.give_tables_back(range);
   const std::uint64_t offset = mem::offset_of(range.first), bytes = range.count * mem::kBlockBytes;
   for (std::byte* view : {space_.a(offset), space_.t(offset)}) mem::drop_translations(view, bytes);
-  if (!table_.drop(range)) give_back(range.first, range.count);   // 0 is an invalid block, free
+  if (!table_.drop(range)) unclaim(range.first, range.count);   // 0 is an invalid block, free
   return true;
 }
 

@@ -62,11 +62,11 @@ enum class Event : std::uint8_t {
   discard_block, ///< all of its bytes are
   yield,         ///< the page leaves: somebody else becomes its owner (rule 8), or the stack goes back to its birth rank
   arrive,        ///< the page comes: we become its owner, its bytes arrive
-  come_in,       ///< the page of ours is on SSD, or in part, and comes in as a whole, for others
+  page_in,       ///< the page of ours is on SSD, or in part, and comes in as a whole, for others
   arrive_blank,  ///< we become its owner and its bytes do not matter (fresh memory, a recycled stack)
   found_own,     ///< fetch, or a put of what was changed, found in the directory that we are the owner (busy, from load, store or pin; from release, acquire or discard: not in DRAM)
-  rest,          ///< whoever makes room wants to know whether this block of ours is touched again
-  let_go,        ///< memory is short: nothing of the page stays visible here, whoever owns it. Only where nothing is lost with its frame
+  retire,          ///< whoever makes room wants to know whether this block of ours is touched again
+  evict,        ///< memory is short: nothing of the page stays visible here, whoever owns it. Only where nothing is lost with its frame
   watch,         ///< a release wants to know of later stores of ours to this block
   blank,         ///< the bytes of this block of ours do not matter any more, and its page is in part: nobody else puts to it
   pass,          ///< it shows nothing and lies between blocks that are to show nothing: with it held, V changes for all by one call
@@ -196,7 +196,7 @@ struct Step {
       if (s.owned) return Step{};
       return proceed(owner(s.pins), {merge_arrival, mark_page, allow_write});
 
-    case Event::come_in:   // whatever is here stays, and others may put to it from now on, so it is not known to be saved
+    case Event::page_in:   // whatever is here stays, and others may put to it from now on, so it is not known to be saved
       if (s.owned) return proceed(owner(s.pins), {mark_page, allow_write});
       return proceed(owner(s.pins), {s.dirty() ? merge_arrival : read_back, mark_page, allow_write});
 
@@ -208,7 +208,7 @@ struct Step {
       if (!s.owned || s.access != Access::write || s.pins != 0) return Step{};
       return proceed(BlockState{false, true, Access::read, false, false, 0}, {protect_read});
 
-    case Event::rest:
+    case Event::retire:
       if (!s.owned || s.access == Access::none || s.pins != 0) return Step{};
       return proceed(s.saved ? saved(Access::none, 0) : BlockState{false, true, Access::none, false, false, 0}, {protect_none});
 
@@ -220,7 +220,7 @@ struct Step {
       if (!s.owned || s.pins != 0) return Step{};
       return proceed(saved(Access::none, 0), {s.access == Access::none ? end : protect_none});
 
-    case Event::let_go:
+    case Event::evict:
       if (s.pins != 0 || s.dirty()) return Step{Verdict::refuse, s, {}, s};
       return proceed(BlockState{}, {s.access == Access::none ? end : protect_none});
 
@@ -252,14 +252,14 @@ enum class Fetched : std::uint8_t {
   on_ssd,      ///< our spill file has them, but for blocks that are ours here
   leaving,     ///< not now
   untouched,   ///< nobody has touched it: whoever does is its owner
-  asleep,      ///< its owner, another rank, must bring them in first
-  wild,        ///< it is not allocated
+  on_ssd_elsewhere,      ///< its owner, another rank, must bring them in first
+  not_allocated,        ///< it is not allocated
 };
-[[nodiscard]] constexpr Fetched whence(const gas::Location& where, Rank me) noexcept {
-  if (!where.allocated) return Fetched::wild;
-  const bool asleep = where.tier != gas::Tier::dram;
-  if (where.busy && (where.owner == me || asleep || where.untouched)) return Fetched::leaving;
-  if (asleep) return where.owner == me ? Fetched::on_ssd : Fetched::asleep;
+[[nodiscard]] constexpr Fetched fetch_source(const gas::Location& where, Rank me) noexcept {
+  if (!where.allocated) return Fetched::not_allocated;
+  const bool not_in_dram = where.tier != gas::Tier::dram;
+  if (where.busy && (where.owner == me || not_in_dram || where.untouched)) return Fetched::leaving;
+  if (not_in_dram) return where.owner == me ? Fetched::on_ssd : Fetched::on_ssd_elsewhere;
   if (where.untouched) return Fetched::untouched;
   return where.owner == me ? Fetched::own : Fetched::yes;
 }

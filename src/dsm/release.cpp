@@ -7,7 +7,7 @@
 #include "base/trace.h"
 #include "dsm/coherence.h"
 #include "dsm/outbox.h"
-#include "dsm/volley.h"
+#include "dsm/fence_batch.h"
 
 namespace kasane::dsm {
 
@@ -33,7 +33,7 @@ void Coherence::release_all(ThreadContext& ctx) {
   const Timed timed(ctx.counters, ctx.counters.ns_release, TraceKind::release);
   const bool led = release_rounds_.join(ctx.io.waiter(), [&] {
     flush_dirty(ctx);
-    sharing_.tell(ctx.io, ctx.counters, [this](PageId page, bool watch) { return look_at(page, watch); });
+    sharing_.send_notices(ctx.io, ctx.counters, [this](PageId page, bool watch) { return look_at(page, watch); });
   });
   count(led ? ctx.counters.releases : ctx.counters.releases_combined);
 }
@@ -43,11 +43,11 @@ void Coherence::flush_dirty(ThreadContext& ctx) {
   bool left = false;
   write_buffer_.released();
   {
-    Volley volley(*this, ctx.io, &ctx.counters, Event::release);
-    dirty_.for_each([&](BlockId b) { left |= !volley.take(b); });
+    FenceBatch fences(*this, ctx.io, &ctx.counters, Event::release);
+    dirty_.for_each([&](BlockId b) { left |= !fences.add(b); });
   }
   if (left) dirty_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, Event::release); });
-  mover_.await_named(ctx.io);   // stores into pages that came here can be read where others look for them
+  mover_.await_entry_updates(ctx.io);   // stores into pages that came here can be read where others look for them
 }
 
 /// Ahead of a release, so that it finds little to do: the blocks that were changed first, if there are many. Not the `newest`, which are about to be stored to.
@@ -55,10 +55,10 @@ void Coherence::flush_dirty(ThreadContext& ctx) {
 void Coherence::write_back(ThreadContext& ctx, std::uint64_t newest) {
   std::array<BlockId, 128> oldest;
   while (const std::size_t n = write_buffer_.take(oldest, newest)) {
-    Volley volley(*this, ctx.io, &ctx.counters, Event::release);
+    FenceBatch fences(*this, ctx.io, &ctx.counters, Event::release);
     for (const BlockId b : std::span(oldest).first(n)) {
       const BlockState s = state(b);
-      if (!s.dirty() || s.pins != 0 || !volley.take(b)) continue;
+      if (!s.dirty() || s.pins != 0 || !fences.add(b)) continue;
       write_buffer_.sent(b);
       count(ctx.counters.blocks_sent_ahead);
     }
@@ -105,27 +105,27 @@ void Coherence::fence_block(comm::Blocking& io, Counters* counters, BlockId b, E
 }
 
 void Coherence::carry_out_fence(comm::Blocking& io, Counters* counters, BlockId b, const Step& step) {
-  bool home = false;
+  bool now_owned = false;
   switch (step.actions[0]) {
     case Action::diff_put_live:
-    case Action::put_all_live: home = put_live(io, counters, b, step); break;
+    case Action::put_all_live: now_owned = put_live(io, counters, b, step); break;
     case Action::refresh: refresh(io, b, false); break;
     case Action::find: stay_reader(io, pages_.page_of(b)); break;
     default:
       if (step.actions[0] != Action::end) protect({b, 1}, step.actions[0] == Action::protect_read ? Access::read : Access::none);
-      if (step.actions[1] != Action::end) home = put_page(io, counters, pages_.page_of(b), {&b, 1});
-      if (home) break;
+      if (step.actions[1] != Action::end) now_owned = put_page(io, counters, pages_.page_of(b), {&b, 1});
+      if (now_owned) break;
       if (step.claimed.dirty()) mark_clean(b);
       if (step.after.access == Access::none) {
         cached_.erase(b);
         if (counters != nullptr) count(counters->blocks_dropped);
       }
   }
-  finish(b, home ? come_home(b) : step.after);
+  finish(b, now_owned ? become_owned(b) : step.after);
 }
 
 /// By who holds bits of the page, so it is not brought in here if it is ours by now: that waits for room, and for these bits. False: there is nothing to put. It is here in part, and its
-/// blocks that were changed are to come_home().
+/// blocks that were changed are to become_owned().
 bool Coherence::begin_put(comm::Blocking& io, PageId page, std::optional<gas::AddressCache::Put>& put) {
   for (;;) {
     gas::Location at_home;
@@ -140,7 +140,7 @@ bool Coherence::begin_put(comm::Blocking& io, PageId page, std::optional<gas::Ad
 }
 
 /// A changed block whose page has become ours: M has been the master copy since, whatever the twin says. It can be stored to, as if the rest had come in for others.
-BlockState Coherence::come_home(BlockId b) noexcept {
+BlockState Coherence::become_owned(BlockId b) noexcept {
   mark_clean(b);
   cached_.erase(b);
   return next(state(b), Event::found_own).after;

@@ -26,7 +26,7 @@ void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t 
     const BlockRange all = pages_.blocks_of(page);
     for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, Event::arrive_blank);
     const bool evicts = residency_ != nullptr && residency_->counts(page);
-    if (!evicts && (attractor_ == nullptr || !attractor_->draws(page))) continue;
+    if (!evicts && (auto_relocator_ == nullptr || !auto_relocator_->may_relocate(page))) continue;
     // A rank that used this memory before it was freed may just draw it away, or it is on SSD or on its way there. While we hold the bits nobody is told that we
     // yield; what was told before shows here.
     const gas::Location where = directory_.lookup(io, page);
@@ -34,7 +34,7 @@ void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t 
     // On our SSD, or here in part: nothing of it need be read.
     const bool on_ssd = gas::at_home_on_ssd(where, transport_.rank());
     if (on_ssd && residency_->admitted(all.count) && directory_.replace(io, page, where, gas::in_tier(where, gas::Tier::dram))) continue;
-    give_back(all.first, all.count);
+    unclaim(all.first, all.count);
     arm_claimed(run, raw(page));   // hold nothing while we may wait
     run = raw(page);
     if (where.owner == transport_.rank()) {
@@ -91,7 +91,7 @@ void Coherence::discard(comm::Blocking& io, std::uint64_t offset, std::size_t by
       carry_out_fence(io, nullptr, block, step);
     }
     // A direct put of the bytes leaves a copy that is not the owner's: a store of what it happens to hold would make no diff.
-    if (sharing_.may_be_told(pages_.page_of(mem::offset_of(block)))) fence_block(io, nullptr, block, Event::acquire);
+    if (sharing_.may_have_notice(pages_.page_of(mem::offset_of(block)))) fence_block(io, nullptr, block, Event::acquire);
   }
 }
 

@@ -46,16 +46,16 @@ Result<std::unique_ptr<AddressCache>> AddressCache::create(const Parts& parts) {
   const std::size_t bytes = pages * sizeof(Word);
   auto words = shared_with_peers(transport) ? map_shared(transport, bytes) : map_sparse(bytes, kWhat);
   KASANE_TRY(words);
-  auto owed = map_sparse(pages * sizeof(comm::ReplyToken), kWhat);
-  if (!owed && !shared_with_peers(transport)) ::munmap(*words, bytes);
-  KASANE_TRY(owed);
+  auto reply_token = map_sparse(pages * sizeof(comm::ReplyToken), kWhat);
+  if (!reply_token && !shared_with_peers(transport)) ::munmap(*words, bytes);
+  KASANE_TRY(reply_token);
   return std::unique_ptr<AddressCache>(
-      new AddressCache(parts, reinterpret_cast<Word*>(*words), reinterpret_cast<comm::ReplyToken*>(*owed)));
+      new AddressCache(parts, reinterpret_cast<Word*>(*words), reinterpret_cast<comm::ReplyToken*>(*reply_token)));
 }
 
-AddressCache::AddressCache(const Parts& parts, Word* words, comm::ReplyToken* owed)
-    : transport_(parts.transport), directory_(parts.directory), words_(words), shared_(shared_with_peers(transport_)), sharing_(parts.sharing), rouser_(parts.rouser),
-      reach_(transport_.ranks()), owed_(owed) {
+AddressCache::AddressCache(const Parts& parts, Word* words, comm::ReplyToken* reply_token)
+    : transport_(parts.transport), directory_(parts.directory), words_(words), shared_(shared_with_peers(transport_)), sharing_(parts.sharing), page_in_(parts.page_in),
+      reach_(transport_.ranks()), reply_tokens_(reply_token) {
   if (transport_.facts().completes_inline) {
     for (std::uint32_t r = 0; r < transport_.ranks(); ++r) reach_[r] = reinterpret_cast<Word*>(transport_.mapped(Rank{r}, kAddresses));
   }
@@ -65,7 +65,7 @@ AddressCache::AddressCache(const Parts& parts, Word* words, comm::ReplyToken* ow
 
 AddressCache::~AddressCache() {
   if (!shared_) ::munmap(words_, directory_.pages().count() * sizeof(Word));
-  ::munmap(owed_, directory_.pages().count() * sizeof(comm::ReplyToken));
+  ::munmap(reply_tokens_, directory_.pages().count() * sizeof(comm::ReplyToken));
 }
 
 // ---- gets and puts -------------------------------------------------------------------------------------------------
@@ -74,14 +74,14 @@ AddressCache::~AddressCache() {
 AddressCache::Found AddressCache::find(comm::Blocking& io, PageId page) {
   Asked asked;
   Found found = look(io, page, asked);
-  while (asleep(found)) [[unlikely]] {
-    Rouser::Sleeper sleeper{page, found.owner, asked.word};
-    rouser_->rouse(io, {&sleeper, 1});
-    if (sleeper.word == asked.word) {
+  while (is_on_ssd(found)) [[unlikely]] {
+    PageIn::Request request{page, found.owner, asked.word};
+    page_in_->page_in(io, {&request, 1});
+    if (request.word == asked.word) {
       found = look(io, page, asked);
       continue;
     }
-    asked.word = sleeper.word;
+    asked.word = request.word;
     found = found_by(asked.word);
     if (keep(page, asked, AddressEvent::read)) found = {found.owner, true, filled(AddressEntry::of(asked.entry), found.owner, AddressEvent::read).word()};
   }
@@ -111,7 +111,7 @@ AddressCache::Found AddressCache::look(comm::Blocking& io, PageId page, Asked& a
 AddressCache::Found AddressCache::find_here(comm::Blocking& io, PageId page) {
   if (const auto* near = directory_.near_word(page)) {
     const Found found = found_by(near->load());
-    return asleep(found) ? Found{} : found;
+    return is_on_ssd(found) ? Found{} : found;
   }
   const std::uint64_t seen = words_[raw(page)].load();
   const AddressEntry entry = AddressEntry::of(seen);
@@ -169,10 +169,10 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
     Asked asked{.entry = seen};
     ask(io, page, asked);
     Location where = Location::of(asked.word);
-    if (sleeps_elsewhere(where)) {
-      Rouser::Sleeper sleeper{page, where.owner, asked.word};
-      rouser_->rouse(io, {&sleeper, 1});
-      asked.word = sleeper.word;
+    if (is_on_ssd_elsewhere(where)) {
+      PageIn::Request request{page, where.owner, asked.word};
+      page_in_->page_in(io, {&request, 1});
+      asked.word = request.word;
       where = Location::of(asked.word);
     }
     counted = keep(page, asked, AddressEvent::put);
@@ -181,7 +181,7 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
       return where.owner;
     }
     if (where.untouched && !where.busy) {   // whoever of us succeeds: the page stays where it is now, and an entry of it can be filled
-      directory_.replace(io, page, where, in_tier(touched(where), cradle(page)));
+      directory_.replace(io, page, where, in_tier(touched(where), initial_tier(page)));
       continue;
     }
     if (at_home_on_ssd(where, transport_.rank())) {
@@ -189,7 +189,7 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
         *at_home = where;
         return where.owner;
       }
-      rouse(io, page, where.owner);
+      page_in(io, page, where.owner);
     }
     for (; where.busy; where = directory_.lookup(io, page)) io.waiter().pause();   // not busy: recalled, filled or moved meanwhile
   }
@@ -204,36 +204,36 @@ void AddressCache::end_use(PageId page) noexcept {
   Word& word = words_[raw(page)];
   std::uint64_t seen = word.load();
   AddressStep step;
-  comm::ReplyToken owed{};
+  comm::ReplyToken reply_token{};
   do {
     step = next(AddressEntry::of(seen), AddressEvent::end);
     // Before our use is given back: until then the entry stays leaving, so nobody writes there; afterwards the page may move again.
-    if (step.action == AddressAction::answer_kept) owed = owed_[raw(page)];
+    if (step.action == AddressAction::answer_kept) reply_token = reply_tokens_[raw(page)];
   } while (!word.compare_exchange_weak(seen, step.after.word()));
-  if (step.action == AddressAction::answer_kept) transport_.reply(owed, 0);
+  if (step.action == AddressAction::answer_kept) transport_.reply(reply_token, 0);
 }
 
 /// Of many at once: each entry is read before its bit is set and word 0 is read.
-void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool for_puts, Rouses rouses) {
+void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool for_puts, PagesIn which) {
   std::array<PageId, kMostLearnt> page;
   std::array<Asked, kMostLearnt> asked;
   std::size_t n = 0;
   for (const PageId p : pages) {
     const auto* const near = for_puts ? nullptr : directory_.near_word(p);
     const Asked here{.entry = words_[raw(p)].load(), .word = near != nullptr ? near->load() : 0, .registers = near == nullptr};
-    const bool needed = near != nullptr ? rouses != Rouses::none && sleeps_elsewhere(Location::of(here.word)) : next(AddressEntry::of(here.entry), AddressEvent::read).action == AddressAction::fill;
+    const bool needed = near != nullptr ? which != PagesIn::none && is_on_ssd_elsewhere(Location::of(here.word)) : next(AddressEntry::of(here.entry), AddressEvent::read).action == AddressAction::fill;
     if (!needed) continue;
     page[n] = p;
     asked[n++] = here;
   }
-  if (n == 0 || (n == 1 && !for_puts && rouses == Rouses::none)) return;   // one is asked for as well by who needs it; a put would wait
+  if (n == 0 || (n == 1 && !for_puts && which == PagesIn::none)) return;   // one is asked for as well by who needs it; a put would wait
   {
     comm::Batch batch(io);
     for (std::size_t i = 0; i < n; ++i) {
       if (asked[i].registers) directory_.add_holder(batch, page[i], &asked[i].holders, &asked[i].word);
     }
   }
-  if (rouses != Rouses::none) rouse(io, {page.data(), n}, asked.data(), rouses);
+  if (which != PagesIn::none) page_in(io, {page.data(), n}, asked.data(), which);
   for (std::size_t i = 0; i < n; ++i) {
     if (!asked[i].registers) continue;
     count_access(io, false);
@@ -242,23 +242,23 @@ void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool
 }
 
 /// Those of the pages that other ranks have on SSD, with one wait for all.
-void AddressCache::rouse(comm::Blocking& io, std::span<const PageId> pages, Asked* asked, Rouses which) const {
-  std::array<Rouser::Sleeper, kMostLearnt> sleepers;
+void AddressCache::page_in(comm::Blocking& io, std::span<const PageId> pages, Asked* asked, PagesIn which) const {
+  std::array<PageIn::Request, kMostLearnt> requests;
   std::array<Asked*, kMostLearnt> of;
   std::size_t n = 0;
   for (std::size_t i = 0; i < pages.size(); ++i) {
     const Location where = Location::of(asked[i].word);
-    if (!sleeps_elsewhere(where)) continue;
+    if (!is_on_ssd_elsewhere(where)) continue;
     of[n] = &asked[i];
-    sleepers[n++] = {pages[i], where.owner, asked[i].word, which == Rouses::first && i != 0};
+    requests[n++] = {pages[i], where.owner, asked[i].word, which == PagesIn::first && i != 0};
   }
   if (n == 0) return;
-  rouser_->rouse(io, {sleepers.data(), n});
-  for (std::size_t i = 0; i < n; ++i) of[i]->word = sleepers[i].word;
+  page_in_->page_in(io, {requests.data(), n});
+  for (std::size_t i = 0; i < n; ++i) of[i]->word = requests[i].word;
 }
 
-bool AddressCache::sleeps_elsewhere(const Location& where) const noexcept {
-  return rouser_ != nullptr && where.allocated && !where.busy && !readable(where) && where.owner != transport_.rank();
+bool AddressCache::is_on_ssd_elsewhere(const Location& where) const noexcept {
+  return page_in_ != nullptr && where.allocated && !where.busy && !readable(where) && where.owner != transport_.rank();
 }
 
 void AddressCache::ask(comm::Blocking& io, PageId page, Asked& asked) const {
@@ -325,7 +325,7 @@ void AddressCache::on_recall(void* self, const comm::Message& message) noexcept 
   AddressStep step;
   do {
     step = next(AddressEntry::of(seen), AddressEvent::recall);
-    if (step.action == AddressAction::keep) cache.owed_[raw(page)] = message.token;   // published by the compare-swap to leaving
+    if (step.action == AddressAction::keep) cache.reply_tokens_[raw(page)] = message.token;   // published by the compare-swap to leaving
   } while (!word.compare_exchange_weak(seen, step.after.word()));
   if (step.action == AddressAction::answer) cache.transport_.reply(message.token, 0);
 }

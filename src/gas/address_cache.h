@@ -3,7 +3,7 @@
 // page's location is cached here costs one RMA and no look at the directory.
 //
 // One word a page (never in V), reserved and not committed: only words that were touched cost DRAM. Ranks of a host map each other's, and take a location back by themselves.
-// Beside it one place a page for the answer that a recall by message is owed: a page moves once at a time, and its mover awaits every answer, so one is enough.
+// Beside it one place a page for the answer that a recall by message is reply_token: a page moves once at a time, and its mover awaits every answer, so one is enough.
 //
 // Where the directory's words are mapped here, looking costs less than caching would: reads do so, and leave no location behind that a move had to take
 // back. In a job of one rank whose pages stay in DRAM nothing moves, so nothing is cached.
@@ -27,23 +27,23 @@
 namespace kasane::gas {
 
 /// Who brings pages in that are on SSD.
-class Rouser {
+class PageIn {
  public:
-  struct Sleeper {
+  struct Request {
     PageId page;
     Rank owner;
     std::uint64_t word = 0;   ///< word 0 as it was found; then what its owner has made of it, where that is another rank
     bool hint = false;        ///< it will be wanted soon: its owner is told, and nobody waits
   };
   /// Returns when each page was brought in by its owner, or moves, or is no more than hinted at. The caller holds no use; of blocks none but of a page that another rank owns.
-  virtual void rouse(comm::Blocking&, std::span<Sleeper>) = 0;
+  virtual void page_in(comm::Blocking&, std::span<Request>) = 0;
   /// Are the page's frames counted? Then nobody is made its owner with a frame that it does not know of.
   [[nodiscard]] virtual bool counts(PageId) const noexcept = 0;
   /// The bytes of whole pages do not matter any more.
   virtual void forget(std::uint64_t offset, std::uint64_t bytes) noexcept = 0;
 
  protected:
-  ~Rouser() = default;
+  ~PageIn() = default;
 };
 
 class AddressCache {
@@ -52,7 +52,7 @@ class AddressCache {
     comm::Transport& transport;
     const Directory& directory;
     Sharing* sharing = nullptr;   ///< is told of pages that were put to directly; null: nobody is
-    Rouser* rouser = nullptr;     ///< null: no page ever leaves DRAM
+    PageIn* page_in = nullptr;     ///< null: no page ever leaves DRAM
   };
   /// Sets kRecallHandler. Attaches kAddresses where peers are mapped: then it is collective.
   static Result<std::unique_ptr<AddressCache>> create(const Parts&);
@@ -62,15 +62,15 @@ class AddressCache {
 
   [[nodiscard]] const Directory& directory() const noexcept { return directory_; }
   /// Has a page brought in that its owner has on SSD.
-  void rouse(comm::Blocking& io, PageId page, Rank owner) const {
-    Rouser::Sleeper sleeper{page, owner};
-    rouser_->rouse(io, {&sleeper, 1});
+  void page_in(comm::Blocking& io, PageId page, Rank owner) const {
+    PageIn::Request request{page, owner};
+    page_in_->page_in(io, {&request, 1});
   }
 
   /// Where a page begins that a rank comes to own without its help.
-  [[nodiscard]] Tier cradle(PageId page) const noexcept { return rouser_ != nullptr && rouser_->counts(page) ? Tier::ssd : Tier::dram; }
+  [[nodiscard]] Tier initial_tier(PageId page) const noexcept { return page_in_ != nullptr && page_in_->counts(page) ? Tier::ssd : Tier::dram; }
   void forget(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-    if (rouser_ != nullptr) rouser_->forget(offset, bytes);
+    if (page_in_ != nullptr) page_in_->forget(offset, bytes);
   }
 
   /// Where a page was found by somebody who reads its frame next.
@@ -81,9 +81,9 @@ class AddressCache {
   };
   /// Never waits for a move: a page that is just moving is read where it was. One on SSD is brought in first.
   Found find(comm::Blocking&, PageId);
-  /// The same where it cannot be waited for: asleep() says that there is nothing to read.
+  /// The same where it cannot be waited for: is_on_ssd() says that there is nothing to read.
   Found look(comm::Blocking&, PageId);
-  [[nodiscard]] static bool asleep(const Found& found) noexcept {
+  [[nodiscard]] static bool is_on_ssd(const Found& found) noexcept {
     return !found.by_entry && found.owner != kNoRank && !readable(Location::of(found.word));
   }
   /// When the bytes are here: were they the page's? False: find() and read again; they may be those of a punched frame (rule 9).
@@ -99,10 +99,10 @@ class AddressCache {
   /// Asks for the locations of all these pages at once, so that the calls that need them find them here: one round trip for all instead of each. At most
   /// kMostLearnt. What moves or is recalled meanwhile is not kept, and asked for again by who needs it. for_puts: also where the entry is read here anyway, which
   /// a put cannot do without. Those that their owners have on SSD are brought in, together: none, all, or the first, the others being hinted at. Then nothing is held, as
-  /// for rouse().
-  enum class Rouses : std::uint8_t { none, all, first };
+  /// for page_in().
+  enum class PagesIn : std::uint8_t { none, all, first };
   static constexpr std::size_t kMostLearnt = 64;
-  void learn(comm::Blocking&, std::span<const PageId>, bool for_puts, Rouses);
+  void learn(comm::Blocking&, std::span<const PageId>, bool for_puts, PagesIn);
 
   struct OnlyHere {};
   static constexpr OnlyHere kOnlyHere{};
@@ -153,9 +153,9 @@ class AddressCache {
  private:
   using Word = std::atomic<std::uint64_t>;
 
-  AddressCache(const Parts&, Word* words, comm::ReplyToken* owed);
+  AddressCache(const Parts&, Word* words, comm::ReplyToken* reply_token);
   /// Pages stay where they are: nothing need be counted.
-  [[nodiscard]] bool alone() const noexcept { return rouser_ == nullptr && transport_.ranks() == 1; }
+  [[nodiscard]] bool alone() const noexcept { return page_in_ == nullptr && transport_.ranks() == 1; }
   void end_use(PageId) noexcept;
   Rank begin_put(comm::Blocking&, PageId, bool& counted, Location* at_home);
   Rank begin_put_here(comm::Blocking&, PageId, bool& counted);
@@ -169,8 +169,8 @@ class AddressCache {
   bool keep(PageId, const Asked&, AddressEvent wanted) const;
   /// As look(); by an entry, `asked` stays as it is.
   Found look(comm::Blocking&, PageId, Asked&);
-  void rouse(comm::Blocking&, std::span<const PageId>, Asked*, Rouses) const;
-  [[nodiscard]] bool sleeps_elsewhere(const Location&) const noexcept;
+  void page_in(comm::Blocking&, std::span<const PageId>, Asked*, PagesIn) const;
+  [[nodiscard]] bool is_on_ssd_elsewhere(const Location&) const noexcept;
   /// Calls f(rank) for those of `holders`.
   template <class F>
   void each_of(std::uint64_t holders, const F& f) const;
@@ -183,9 +183,9 @@ class AddressCache {
   Word* words_;                ///< one a page
   const bool shared_;                 ///< with peers: then the words live as long as the process
   Sharing* const sharing_;
-  Rouser* const rouser_;
+  PageIn* const page_in_;
   std::vector<Word*> reach_;   ///< by rank, where they are mapped here, this rank's too; else null
-  comm::ReplyToken* owed_;     ///< of page p: meaningful while its entry is leaving
+  comm::ReplyToken* reply_tokens_;     ///< of page p: meaningful while its entry is leaving
 };
 
 }  // namespace kasane::gas

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tells every rank what the program has said of pages, since any of them may have bytes of them, now or later (kasane_advise, kasane_pin, kasane_evict).
 //
-//   who says it                    each rank's handler                       its keeper
+//   who says it                    each rank's handler                       its pager
 //   request {pages, what} ───────▶ hints: into the table, answered at once
-//                                  leave: noted, the keeper is rung ───────▶ lets go what can leave, answers
+//                                  leave: noted, the pager is rung ───────▶ lets go what can leave, answers
 //
-// Who waits for what: the program's thread waits for handlers and keepers, holding nothing; no keeper waits for it.
+// Who waits for what: the program's thread waits for handlers and pagers, holding nothing; no pager waits for it.
 //
-// Thread safety: tell() from any thread; take() and left() by the keeper. Handlers run in progress().
+// Thread safety: tell() from any thread; take() and left() by the pager. Handlers run in progress().
 #pragma once
 
 #include "base/notes.h"

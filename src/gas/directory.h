@@ -26,7 +26,7 @@ namespace kasane::gas {
 /// What others may want to know of a rank by one read.
 struct RankHeader {
   std::atomic<std::uint64_t> unreleased;   ///< head of the pages that its next release looks at; counts the dirty blocks too, and entries of pages here that do not name it yet. 0: a release has nothing to do
-  std::atomic<std::uint64_t> told;         ///< head of the pages that it was told of; counts acquires at work. 0: an acquire has nothing to do
+  std::atomic<std::uint64_t> notices;         ///< head of the pages that it was told of; counts acquires at work. 0: an acquire has nothing to do
 };
 
 class Directory {
@@ -44,7 +44,7 @@ class Directory {
   Location lookup(comm::Blocking&, PageId) const;
   /// Word 0 from `from` to `to`, if it still is `from`.
   bool replace(comm::Blocking&, PageId, Location from, Location to) const;
-  /// Word 3: who used the page last, for gas/attraction.h.
+  /// Word 3: who used the page last, for gas/relocation_policy.h.
   std::uint64_t usage(comm::Blocking&, PageId) const;
   /// From `from` to `to`, if it still is `from`.
   void replace_usage(comm::Blocking&, PageId, std::uint64_t from, std::uint64_t to) const;
@@ -110,8 +110,8 @@ class Directory {
   }
 
   [[nodiscard]] PageMarks unreleased() const noexcept { return {words_, rank_, pages_.count(), offsetof(RankHeader, unreleased), kHeaderBytes}; }
-  [[nodiscard]] PageNotices told() const noexcept {
-    return {words_, rank_, pages_.count(), offsetof(RankHeader, told), kHeaderBytes + PageMarks::bytes(pages_.count())};
+  [[nodiscard]] PageNotices notices() const noexcept {
+    return {words_, rank_, pages_.count(), offsetof(RankHeader, notices), kHeaderBytes + PageMarks::bytes(pages_.count())};
   }
 
  private:

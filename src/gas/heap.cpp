@@ -226,7 +226,7 @@ Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, 
   const bool untouched = placement.kind == Placement::Kind::first_touch && !alone_;
   const bool armed = ((placement.together() && owner(first) == me) || alone_) && hooks_.fits(bytes);
   if (run.fresh) {
-    directory_.name_fresh(at.io(), first, range.size(), owner, untouched, armed || untouched ? Tier::dram : mover_.addresses().cradle(first));
+    directory_.name_fresh(at.io(), first, range.size(), owner, untouched, armed || untouched ? Tier::dram : mover_.addresses().initial_tier(first));
   } else if (untouched) {
     for (const PageId page : range) KASANE_TRY(mover_.assign_untouched(at.io(), page));
   } else {

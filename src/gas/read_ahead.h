@@ -35,12 +35,12 @@ class ReadAhead {
   /// Is nothing known of where the next one will be, or has the program said that a piece outside of all sweeps begins one, upwards?
   enum class Known : std::uint8_t { nothing, ascends };
 
-  enum class Access : std::uint8_t { load, store };
+  enum class Purpose : std::uint8_t { load, store };
 
   /// `piece` is asked for. most: pieces that may be ahead of it, if there is no other sweep; else half as many, since the others have theirs.
-  [[nodiscard]] Plan ask(std::uint64_t piece, std::uint32_t most, Known known = Known::nothing, Access access = Access::load) noexcept {
+  [[nodiscard]] Plan ask(std::uint64_t piece, std::uint32_t most, Known known = Known::nothing, Purpose purpose = Purpose::load) noexcept {
     const auto at = static_cast<std::int64_t>(piece);
-    if (is_overwritten(piece, access)) return {};
+    if (is_overwritten(piece, purpose)) return {};
     Sweep* met = nullptr;
     for (Sweep& s : sweeps_) {   // the last one used: others may be what is left of earlier sweeps over the same memory
       if (s.meets(at) && (met == nullptr || s.used > met->used)) met = &s;
@@ -116,11 +116,11 @@ class ReadAhead {
     [[nodiscard]] bool contains(std::uint64_t piece) const noexcept { return first <= piece && piece <= last; }
   };
 
-  bool is_overwritten(std::uint64_t piece, Access access) noexcept {
+  bool is_overwritten(std::uint64_t piece, Purpose purpose) noexcept {
     bool is = false;
     for (Pieces& p : overwritten_) {
       if (!p.contains(piece)) continue;
-      if (access == Access::load) p = {};   // whoever stored there is done
+      if (purpose == Purpose::load) p = {};   // whoever stored there is done
       else is = true;
     }
     return is;

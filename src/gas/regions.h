@@ -27,7 +27,7 @@ inline constexpr comm::HandlerId kStopHandler{3};
 inline constexpr comm::HandlerId kRecallHandler{4};
 inline constexpr comm::HandlerId kGiveHandler{5};
 inline constexpr comm::HandlerId kChangesHandler{6};
-inline constexpr comm::HandlerId kRouseHandler{7};
+inline constexpr comm::HandlerId kPageInHandler{7};
 inline constexpr comm::HandlerId kBudgetHandler{8};
 inline constexpr comm::HandlerId kAdviceHandler{9};
 inline constexpr comm::HandlerId kTakeHandler{10};

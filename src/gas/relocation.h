@@ -4,7 +4,7 @@
 //   word 0   version 32 | reserved 8 | untouched 1 | busy 1 | tier 2 | owner+1 20   where the page is
 //   word 1   readers, a bit for one or several ranks                            who may have copies (gas/sharing.h)
 //   word 2   stamp 16 | holders of the location 48, a bit for ranks_per_bit ranks   address caches (gas/address_cache_protocol.h)
-//   word 3   who used the page last, how often it has moved, and when (gas/attraction.h)
+//   word 3   who used the page last, how often it has moved, and when (gas/relocation_policy.h)
 //
 // Who takes a location into its cache and a move exclude each other without a lock. The mover sets busy in word 0 (a fetch-or, which also says where the page is), then swaps word 2:
 // no holders, and the next version as the stamp; then, at the end, word 0 gets that version. So the stamp is the version, except between swap and end, when word 0 says busy. The rank sets
@@ -100,7 +100,7 @@ struct MoveStep {
 
 // A page that leaves for SSD is moved by its owner: busy is set, and found to be the owner's (already_there); then begin_evict() is stored, so that whoever reads
 // by word 0 alone finds out; holders are recalled, puts drained and V is protected as for a move; the bytes are written, the frame is punched; end_evict() is stored. The way
-// back is the same without recalls (nobody holds the location of a page on SSD), hence with the same version: busy, bytes, end_bring_in().
+// back is the same without recalls (nobody holds the location of a page on SSD), hence with the same version: busy, bytes, end_page_in().
 
 [[nodiscard]] constexpr Location begin_evict(const Location& claimed) noexcept {
   Location l = claimed;
@@ -112,7 +112,7 @@ struct MoveStep {
   l.tier = Tier::ssd;
   return l;
 }
-[[nodiscard]] constexpr Location end_bring_in(const Location& claimed) noexcept {
+[[nodiscard]] constexpr Location end_page_in(const Location& claimed) noexcept {
   Location l = claimed;
   l.busy = false;
   l.tier = Tier::dram;
@@ -127,7 +127,7 @@ struct MoveStep {
   return l;
 }
 [[nodiscard]] constexpr Location end_take(const Location& claimed, Rank by) noexcept {
-  Location l = end_bring_in(claimed);
+  Location l = end_page_in(claimed);
   l.owner = by;
   return l;
 }
@@ -154,7 +154,7 @@ enum class Leaving : std::uint8_t {
 }
 
 /// Does a rank that has set busy in word 0 bring in what of the page is not here? Else word 0 becomes what it was, if nobody else had set it.
-[[nodiscard]] constexpr bool comes_in(const Location& before, Rank me) noexcept { return at_home_on_ssd(before, me); }
+[[nodiscard]] constexpr bool pages_in(const Location& before, Rank me) noexcept { return at_home_on_ssd(before, me); }
 
 /// May a read go straight to the owner's frame? Not to one that may be punched. That the page moves does not matter: its frame stays as it is.
 [[nodiscard]] constexpr bool readable(const Location& l) noexcept { return l.allocated && l.tier == Tier::dram; }

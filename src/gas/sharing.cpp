@@ -15,15 +15,15 @@ Result<std::unique_ptr<Sharing>> Sharing::create(comm::Transport& transport, con
   KASANE_TRY(ours);
   auto reread = mem::PageSet::create(pages);
   KASANE_TRY(reread);
-  auto stays = mem::WordTable<std::uint32_t, PageId>::create(pages);
-  KASANE_TRY(stays);
-  return std::unique_ptr<Sharing>(new Sharing(transport, directory, config, {std::move(*changed), std::move(*ours), std::move(*reread), std::move(*stays)}));
+  auto states = mem::WordTable<std::uint32_t, PageId>::create(pages);
+  KASANE_TRY(states);
+  return std::unique_ptr<Sharing>(new Sharing(transport, directory, config, {std::move(*changed), std::move(*ours), std::move(*reread), std::move(*states)}));
 }
 
 Sharing::Sharing(comm::Transport& transport, const Directory& directory, const Config& config, Tables&& tables) noexcept
     : directory_(directory), config_(config), me_(transport.rank()), ranks_(transport.ranks()), on_(config.on && ranks_ > 1),
-      unreleased_(directory.unreleased()), told_(directory.told()), changed_(std::move(tables.changed)), ours_(std::move(tables.ours)),
-      reread_(std::move(tables.reread)), stays_(std::move(tables.stays)) {}
+      unreleased_(directory.unreleased()), notices_(directory.notices()), changed_(std::move(tables.changed)), ours_(std::move(tables.ours)),
+      reread_(std::move(tables.reread)), reader_states_(std::move(tables.reader_states)) {}
 
 void Sharing::join(comm::Blocking& io, std::span<Joining> pages) const {
   std::array<PageMarks::Notice, kTogether> marks;
@@ -32,9 +32,9 @@ void Sharing::join(comm::Blocking& io, std::span<Joining> pages) const {
   {
     comm::Batch batch(io);
     for (Joining& j : pages) {
-      j.stay = on_ ? Stay::of(stays_[j.page].load()) : Stay{true, true, 0};
-      if (j.stay.whole()) continue;
-      if (!j.stay.joined) directory_.add_reader(batch, j.page, &before[asking]);
+      j.state = on_ ? ReaderState::of(reader_states_[j.page].load()) : ReaderState{true, true, 0};
+      if (j.state.complete()) continue;
+      if (!j.state.joined) directory_.add_reader(batch, j.page, &before[asking]);
       marks[asking++] = {j.owner, j.page};
     }
   }
@@ -42,7 +42,7 @@ void Sharing::join(comm::Blocking& io, std::span<Joining> pages) const {
 }
 
 /// Word 1 is only read here: were its bits taken, another rank that changes the page meanwhile would find nobody to tell, and end its release before these were
-/// told (tests/model, r5_readers_taken). Each reader takes its own bit back when it has heard.
+/// told (tests/model, r5_readers_taken). Each reader takes its own bit back when it has taken.
 void Sharing::read_readers(comm::Blocking& io, Pages& pages) const {
   comm::Batch batch(io);
   for (std::size_t i = 0; i < pages.count; ++i) directory_.readers(batch, pages.page[i], &pages.readers[i]);
@@ -51,11 +51,11 @@ void Sharing::read_readers(comm::Blocking& io, Pages& pages) const {
   for (std::size_t i = 0; i < pages.count; ++i) pages.readers[i] &= ~holder_bit(me_, ranks_);
 }
 
-void Sharing::send(comm::Blocking& io, Counters& counters, const Pages& changes) {
+void Sharing::post_notices(comm::Blocking& io, Counters& counters, const Pages& changes) {
   std::array<PageNotices::Notice, kTogether> notices;
   std::size_t count = 0;
   const auto post = [&] {
-    told_.add(io, {notices.data(), count});
+    notices_.add(io, {notices.data(), count});
     kasane::count(counters.readers_told, count);
     count = 0;
   };
@@ -92,7 +92,7 @@ void Sharing::leave_readers(comm::Blocking& io, std::span<const PageId> pages) c
     batch.await();
   }
   // Not before: who joined in between would take itself for a reader when its bit is taken back (tests/model, r6_stay_ended_early).
-  for (const PageId page : pages) note_heard(page, false);
+  for (const PageId page : pages) note_taken(page, false);
 }
 
 }  // namespace kasane::gas

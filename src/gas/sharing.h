@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who has copies of a page, and who must hear that it has changed: the classification of pages (the P/S classes of Endo's thesis §2.6.4, after Argo's Carina),
+// Who has copies of a page, and who must handle that it has changed: the classification of pages (the P/S classes of Endo's thesis §2.6.4, after Argo's Carina),
 // from one-sided updates of the directory. docs/design/dsm.md has the table and the walk.
 //
 //   a reader                              who changed a page                     a reader that was told, at its acquire
@@ -23,7 +23,7 @@
 #include "base/counters.h"
 #include "gas/directory.h"
 #include "gas/page_notices.h"
-#include "gas/stay.h"
+#include "gas/reader_state.h"
 #include "mem/block_table.h"
 
 namespace kasane::gas {
@@ -40,24 +40,24 @@ class Sharing {
   [[nodiscard]] bool on() const noexcept { return on_; }
 
   /// Before this rank reads bytes of the page from its owner. Nothing is to be done where it is known to be among the readers and to have asked: the owner either looks at the
-  /// page at its next release, or has told this rank, which has not heard yet, or sees its own stores.
+  /// page at its next release, or has told this rank, which has not taken yet, or sees its own stores.
   /// What is returned goes to joined() when the page was found to have stood; else the mark may be with a former owner.
-  [[nodiscard]] Stay join(comm::Blocking& io, PageId page, Rank owner) const {
+  [[nodiscard]] ReaderState join(comm::Blocking& io, PageId page, Rank owner) const {
     Joining one{page, owner, {}};
     join(io, {&one, 1});
-    return one.stay;
+    return one.state;
   }
   /// Of many pages at once, kTogether at most.
   struct Joining {
     PageId page;
     Rank owner;
-    Stay stay;   ///< out
+    ReaderState state;   ///< out
   };
   static constexpr std::size_t kTogether = PageMarks::kMostNotices;
   void join(comm::Blocking&, std::span<Joining>) const;
-  void joined(PageId page, Stay stay) const noexcept {
-    std::uint32_t before = stay.word();
-    if (!stay.whole()) stays_[page].compare_exchange_strong(before, stay.after_joining().word());   // else it has heard of the page meanwhile
+  void joined(PageId page, ReaderState state) const noexcept {
+    std::uint32_t before = state.word();
+    if (!state.complete()) reader_states_[page].compare_exchange_strong(before, state.after_joining().word());   // else it has taken of the page meanwhile
   }
 
   // ---- what this rank has to release ----
@@ -81,7 +81,7 @@ class Sharing {
   /// Direct puts or atomics have arrived: this rank's own copies, if it has any, are as old as everybody's.
   void changed_directly(PageId page, PartMask parts) noexcept {
     if (!on_) return;
-    told_.add_here(page, parts);
+    notices_.add_here(page, parts);
     changed(page, parts);
   }
   [[nodiscard]] bool nothing_to_release() const noexcept { return unreleased_.idle_after_stores(); }
@@ -95,7 +95,7 @@ class Sharing {
   /// Tells of what has changed in every marked page that others have copies of: what was put, and what look(page, watch) finds where this rank's threads may have stored; watch: the page is read
   /// again and again, so its later stores should be noticed. Returns when all have been told.
   template <class F>
-  void tell(comm::Blocking& io, Counters& counters, const F& look) {
+  void send_notices(comm::Blocking& io, Counters& counters, const F& look) {
     if (!on_) return;
     unreleased_.begin();
     Pages marked;
@@ -121,7 +121,7 @@ class Sharing {
         changes.page[changes.count++] = page;
       }
       if (changes.watched) read_readers(io, changes);   // those who came until V was protected
-      send(io, counters, changes);
+      post_notices(io, counters, changes);
       marked.count = 0;
     };
     unreleased_.take([&](PageId page) {
@@ -133,24 +133,24 @@ class Sharing {
   }
 
   // ---- what this rank was told ----
-  [[nodiscard]] bool nothing_told() const noexcept { return told_.idle(); }
+  [[nodiscard]] bool no_notices() const noexcept { return notices_.idle(); }
   /// Has this rank been told of the page, so that its copy must go? True too while somebody is dropping what it was told, and where nobody is ever told.
-  [[nodiscard]] bool may_be_told(PageId page) const noexcept { return !on_ || told_.may_hold(page); }
-  void begin_drop() const noexcept { told_.begin(); }
+  [[nodiscard]] bool may_have_notice(PageId page) const noexcept { return !on_ || notices_.may_hold(page); }
+  void begin_drop() const noexcept { notices_.begin(); }
   /// drop(page, parts) for every page of which this rank was told, with all parts where it has left the page's readers before. keeps(page, parts): has it copies of other parts? A guess:
   /// if it says so, and has none any more, it goes on being told. Between begin_drop() and end_drop().
   template <class Keeps, class Drop>
-  void take_told(comm::Blocking& io, const Keeps& keeps, const Drop& drop) const {
-    Pages heard;
-    told_.take([&](PageId page) {
-      heard.page[heard.count++] = page;
-      if (heard.count == kTogether) hear(io, heard, keeps, drop);
+  void take_notices(comm::Blocking& io, const Keeps& keeps, const Drop& drop) const {
+    Pages taken;
+    notices_.take([&](PageId page) {
+      taken.page[taken.count++] = page;
+      if (taken.count == kTogether) handle(io, taken, keeps, drop);
     });
-    hear(io, heard, keeps, drop);
+    handle(io, taken, keeps, drop);
   }
-  /// These parts of the page are to be dropped by a later take_told().
-  void tell_myself(PageId page, PartMask parts) const noexcept { told_.add_here(page, parts); }
-  void end_drop() const noexcept { told_.end(); }
+  /// These parts of the page are to be dropped by a later take_notices().
+  void add_own_notice(PageId page, PartMask parts) const noexcept { notices_.add_here(page, parts); }
+  void end_drop() const noexcept { notices_.end(); }
 
  private:
   struct Pages {
@@ -164,12 +164,12 @@ class Sharing {
   struct Tables {
     mem::WordTable<PartMask, PageId> changed;
     mem::PageSet ours, reread;
-    mem::WordTable<std::uint32_t, PageId> stays;
+    mem::WordTable<std::uint32_t, PageId> reader_states;
   };
 
   Sharing(comm::Transport&, const Directory&, const Config&, Tables&&) noexcept;
   void read_readers(comm::Blocking&, Pages&) const;
-  void send(comm::Blocking&, Counters&, const Pages&);
+  void post_notices(comm::Blocking&, Counters&, const Pages&);
   /// Every second time that readers come back.
   [[nodiscard]] bool watches(PageId) noexcept;
   /// A page of which nothing is ours any more is looked at once more when that is noted: what has become ours until then is seen, what does so later notes it again.
@@ -183,29 +183,29 @@ class Sharing {
     return first.open | again.open;
   }
   void leave_readers(comm::Blocking&, std::span<const PageId>) const;
-  void note_heard(PageId page, bool keeps) const noexcept {
-    std::atomic<std::uint32_t>& stay = stays_[page];
-    stay.store(Stay::of(stay.load()).after_hearing(keeps).word());   // whatever joined() does in between
+  void note_taken(PageId page, bool keeps) const noexcept {
+    std::atomic<std::uint32_t>& state = reader_states_[page];
+    state.store(ReaderState::of(state.load()).after_notice(keeps).word());   // whatever joined() does in between
   }
   template <class Keeps, class Drop>
-  void hear(comm::Blocking& io, Pages& heard, const Keeps& keeps, const Drop& drop) const {
+  void handle(comm::Blocking& io, Pages& taken, const Keeps& keeps, const Drop& drop) const {
     std::array<PageId, kTogether> leaving;
     std::size_t leave = 0;
-    for (std::size_t i = 0; i < heard.count; ++i) {
-      PartMask& parts = heard.parts[i] = told_.take_parts(heard.page[i]);
-      if (parts == 0) continue;   // heard already, with another notice
-      if (keeps(heard.page[i], parts)) {
-        note_heard(heard.page[i], true);   // before the blocks are looked at: a fetch whose block is not seen there asks the owner after this
+    for (std::size_t i = 0; i < taken.count; ++i) {
+      PartMask& parts = taken.parts[i] = notices_.take_parts(taken.page[i]);
+      if (parts == 0) continue;   // taken already, with another notice
+      if (keeps(taken.page[i], parts)) {
+        note_taken(taken.page[i], true);   // before the blocks are looked at: a fetch whose block is not seen there asks the owner after this
       } else {
-        leaving[leave++] = heard.page[i];
+        leaving[leave++] = taken.page[i];
         parts = kAllParts;   // whatever comes until it has left
       }
     }
     leave_readers(io, {leaving.data(), leave});
-    for (std::size_t i = 0; i < heard.count; ++i) {
-      if (heard.parts[i] != 0) drop(heard.page[i], heard.parts[i]);
+    for (std::size_t i = 0; i < taken.count; ++i) {
+      if (taken.parts[i] != 0) drop(taken.page[i], taken.parts[i]);
     }
-    heard.count = 0;
+    taken.count = 0;
   }
   [[nodiscard]] bool watchable(PageId page) const noexcept { return directory_.pages().offset_of(page) - config_.offset < config_.bytes; }
 
@@ -215,12 +215,12 @@ class Sharing {
   std::uint32_t ranks_;
   bool on_;
   PageMarks unreleased_;
-  PageNotices told_;
+  PageNotices notices_;
   mem::WordTable<PartMask, PageId> changed_;   ///< what this rank has put to since it last looked at the page
   mem::PageSet ours_;              ///< pages that its threads may have stored to unseen
   mem::PageSet reread_;            ///< pages of ours whose readers were told once without need to know
-  /// Of each page a Stay. seq_cst: a fetch has its block among the cached ones before it looks here, a drop looks at them afterwards.
-  mutable mem::WordTable<std::uint32_t, PageId> stays_;
+  /// Of each page a ReaderState. seq_cst: a fetch has its block among the cached ones before it looks here, a drop looks at them afterwards.
+  mutable mem::WordTable<std::uint32_t, PageId> reader_states_;
 };
 
 }  // namespace kasane::gas

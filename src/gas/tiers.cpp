@@ -11,7 +11,7 @@
 
 #include "base/assert.h"
 #include "comm/requests.h"
-#include "gas/trip.h"
+#include "gas/move.h"
 #include "mem/large_frames.h"
 #include "mem/page_runs.h"
 
@@ -19,7 +19,7 @@ namespace kasane::gas {
 
 /// Pages that are being written.
 struct Tiers::Departure {
-  std::array<Mover::Trip, kTogether> trips;
+  std::array<Mover::Move, kTogether> moves;
   std::size_t n = 0;
   std::uint64_t blocks = 0;   ///< that have frames
   std::vector<mem::SpillRange> ranges;
@@ -31,7 +31,7 @@ Tiers::~Tiers() = default;
 Tiers::Tiers(comm::Transport& transport, const Directory& directory, mem::Space& space, mem::Residency& residency, const mem::AdviceTable& advice, Config config)
     : transport_(transport), directory_(directory), pages_(directory.pages()), space_(space), residency_(residency), advice_(advice), config_(std::move(config)),
       polling_(config_.cores), departures_(std::make_unique<Departure[]>(2)) {
-  transport_.set_handler(kRouseHandler, &Tiers::on_rouse, this);
+  transport_.set_handler(kPageInHandler, &Tiers::on_page_in, this);
 }
 
 Result<void> Tiers::check() const { return config_.directories.empty() ? Result<void>{} : mem::SpillFile::check(config_.directories, config_.space_bytes); }
@@ -88,7 +88,7 @@ void Tiers::evict(comm::Blocking& io, std::span<const PageId> pages, bool* left)
 void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left, Departure& d) {
   KASANE_CHECK_OP(pages.size(), <=, kTogether);
   const Rank me = transport_.rank();
-  std::array<Mover::Trip, kTogether> all;
+  std::array<Mover::Move, kTogether> all;
   d.ranges.clear();
   comm::Batch batch(io);
   for (std::size_t i = 0; i < pages.size(); ++i) {
@@ -99,16 +99,16 @@ void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left
   }
   batch.await();
   for (std::size_t i = 0; i < pages.size(); ++i) {
-    Mover::Trip& t = all[i];
+    Mover::Move& t = all[i];
     const Location before = Location::of(t.before);
     t.step = begin_move(before, me);
     const Leaving way = way_out(before, me);
     if (way == Leaving::wait) continue;
     const bool spills = way == Leaving::spill || way == Leaving::spill_part;
-    left[i] = !spills && holder_->let_go(t.page, true, nullptr);
+    left[i] = !spills && blocks_->try_evict(t.page, true, nullptr);
     if (left[i] && (before.owner != me || !readable(before)) && io.counters() != nullptr) count(io.counters()->pages_dropped);
     BlockMask unsaved;
-    if (!spills || !is_open() || !holder_->let_go(t.page, false, &unsaved)) {
+    if (!spills || !is_open() || !blocks_->try_evict(t.page, false, &unsaved)) {
       directory_.unmark(batch, t.page, before, &t.last);
       continue;
     }
@@ -120,13 +120,13 @@ void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left
     }
     left[i] = true;
     d.blocks += residency_.count(pages_.blocks_of(t.page));
-    d.trips[d.n++] = t;
+    d.moves[d.n++] = t;
   }
   batch.await();
   if (d.n == 0) return;
-  mover_->recall(io, {d.trips.data(), d.n});
+  mover_->recall(io, {d.moves.data(), d.n});
   for (std::size_t i = 0; i < d.n; ++i) {   // not before: puts under way may have changed them
-    if (d.trips[i].claimed()) add_blocks(d.ranges, d.trips[i].page, changed(d.trips[i].page));
+    if (d.moves[i].claimed()) add_blocks(d.ranges, d.moves[i].page, changed(d.moves[i].page));
   }
   if (d.ranges.empty()) return;
   for (const mem::SpillRange& range : d.ranges) {
@@ -150,25 +150,25 @@ void Tiers::finish(comm::Blocking& io) {
     spilled_ = written;
     d.batch.reset();
   }
-  punch({d.trips.data(), d.n});
+  punch({d.moves.data(), d.n});
   comm::Batch batch(io);
   for (std::size_t i = 0; i < d.n; ++i) {
-    Mover::Trip& t = d.trips[i];
+    Mover::Move& t = d.moves[i];
     directory_.unmark(batch, t.page, t.claimed() ? end_evict(t.step.claimed) : in_tier(Location::of(t.before), Tier::ssd), &t.last);
   }
   batch.await();
-  for (std::size_t i = 0; i < d.n; ++i) KASANE_CHECK(d.trips[i].last == d.trips[i].step.claimed.word(), "only its mover changes the entry of a page that moves");
+  for (std::size_t i = 0; i < d.n; ++i) KASANE_CHECK(d.moves[i].last == d.moves[i].step.claimed.word(), "only its mover changes the entry of a page that moves");
   if (io.counters() != nullptr) count(io.counters()->pages_evicted, d.n);
   d.n = 0;
   d.blocks = 0;
 }
 
 /// Neighbours together: a hole costs a system call. Not too many: meanwhile nobody fills frames of the memory file.
-void Tiers::punch(std::span<const Mover::Trip> trips) noexcept {
+void Tiers::punch(std::span<const Mover::Move> moves) noexcept {
   std::array<PageId, kTogether> pages;
-  std::transform(trips.begin(), trips.end(), pages.begin(), [](const Mover::Trip& t) { return t.page; });
-  std::sort(pages.begin(), pages.begin() + trips.size());
-  mem::for_each_page_run(pages_, {pages.data(), trips.size()}, kMostPunched, [this](mem::BlockRange run) { residency_.empty(run); });
+  std::transform(moves.begin(), moves.end(), pages.begin(), [](const Mover::Move& t) { return t.page; });
+  std::sort(pages.begin(), pages.begin() + moves.size());
+  mem::for_each_page_run(pages_, {pages.data(), moves.size()}, kMostPunched, [this](mem::BlockRange run) { residency_.empty(run); });
 }
 
 /// Runs of blocks of the page.
@@ -193,19 +193,19 @@ BlockMask Tiers::changed(PageId page) const noexcept {
 // ---- in ------------------------------------------------------------------------------------------------------------
 
 /// A thread that asks for its own rank's page by get or put may wait by letting others run. Not while it has the page's blocks: these others wait for them by polling.
-void Tiers::rouse(comm::Blocking& io, std::span<Sleeper> sleepers) {
-  for (const Sleeper& s : sleepers) {
+void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
+  for (const Request& s : wanted) {
     if (s.owner == transport_.rank()) {
       comm::PollWaiter waiter(transport_);
       comm::Blocking polling(transport_, waiter, io.counters());
-      bring_in(polling, s.page);
+      page_in(polling, s.page);
     } else {
       residency_.use_tables({pages_.blocks_of(s.page).first, 1});   // those of our mapping of its frames
     }
   }
   constexpr std::size_t kAtOnce = 64;
-  for (; !sleepers.empty(); sleepers = sleepers.subspan(std::min(kAtOnce, sleepers.size()))) {
-    const auto some = sleepers.first(std::min(kAtOnce, sleepers.size()));
+  for (; !wanted.empty(); wanted = wanted.subspan(std::min(kAtOnce, wanted.size()))) {
+    const auto some = wanted.first(std::min(kAtOnce, wanted.size()));
     std::array<std::uint64_t, kAtOnce> answers;
     answers.fill(kAgain);
     const auto elsewhere = [&](std::size_t i) { return some[i].owner != transport_.rank(); };
@@ -215,8 +215,8 @@ void Tiers::rouse(comm::Blocking& io, std::span<Sleeper> sleepers) {
         comm::Requests requests(io);
         for (std::size_t i = 0; i < some.size(); ++i) {
           const Order order{some[i].page, some[i].hint};
-          if (unanswered(i)) requests.post(some[i].owner, kRouseHandler, comm::as_payload(order), {&answers[i]});
-          if (first && elsewhere(i) && some[i].hint) io.send(some[i].owner, kRouseHandler, comm::as_payload(order));   // nobody waits for it
+          if (unanswered(i)) requests.post(some[i].owner, kPageInHandler, comm::as_payload(order), {&answers[i]});
+          if (first && elsewhere(i) && some[i].hint) io.send(some[i].owner, kPageInHandler, comm::as_payload(order));   // nobody waits for it
         }
       }
       again = false;
@@ -229,52 +229,52 @@ void Tiers::rouse(comm::Blocking& io, std::span<Sleeper> sleepers) {
   }
 }
 
-void Tiers::bring_in(comm::Blocking& io, PageId page) {
-  holder_->admit(io, page);
-  holder_->claim_rest(io, page);
-  Trips trips;
-  trips[0].page = page;
-  bring_in(io, trips, claim_with(page, trips), Who::worker);
-  if (Location::of(trips[0].before).busy) io.waiter().pause();
+void Tiers::page_in(comm::Blocking& io, PageId page) {
+  blocks_->admit(io, page);
+  blocks_->claim_for_page_in(io, page);
+  Moves moves;
+  moves[0].page = page;
+  page_in(io, moves, claim_with(page, moves), Who::worker);
+  if (Location::of(moves[0].before).busy) io.waiter().pause();
 }
 
-void Tiers::bring_in(comm::Blocking& io, Trips& trips, std::size_t n, Who who) {
-  const std::span<Mover::Trip> all(trips.data(), n);
+void Tiers::page_in(comm::Blocking& io, Moves& moves, std::size_t n, Who who) {
+  const std::span<Mover::Move> all(moves.data(), n);
   comm::Batch batch(io);
-  for (Mover::Trip& t : all) directory_.mark(batch, t.page, &t.before);
+  for (Mover::Move& t : all) directory_.mark(batch, t.page, &t.before);
   batch.await();
   Missing missing;
   std::size_t pages = 0;
-  std::bitset<kMostTrips> unused;
-  const auto comes = [this](const Mover::Trip& t) { return comes_in(Location::of(t.before), transport_.rank()); };
-  for (Mover::Trip& t : all) {
+  std::bitset<kMostPagedIn> unused;
+  const auto comes = [this](const Mover::Move& t) { return pages_in(Location::of(t.before), transport_.rank()); };
+  for (Mover::Move& t : all) {
     t.step = begin_move(Location::of(t.before), transport_.rank());
     if (comes(t)) ++pages, unused[static_cast<std::size_t>(&t - all.data())] = !add_missing(missing, t.page);
     else if (t.step.verdict != MoveVerdict::wait) directory_.unmark(batch, t.page, Location::of(t.before), &t.last);
   }
   if (!missing.empty()) read(io, missing.all(), who);
   if (pages != 0 && is_open()) note_as_stored(all);
-  for (Mover::Trip& t : all) {
-    if (comes(t)) directory_.unmark(batch, t.page, end_bring_in(t.step.claimed), &t.last);
+  for (Mover::Move& t : all) {
+    if (comes(t)) directory_.unmark(batch, t.page, end_page_in(t.step.claimed), &t.last);
   }
   batch.await();
-  for (const Mover::Trip& t : all) {
+  for (const Mover::Move& t : all) {
     KASANE_CHECK(t.step.verdict == MoveVerdict::wait || t.last == t.step.claimed.word(), "only its mover changes the entry of a page that moves");
-    if (!comes(t)) holder_->give_up(t.page);
-    else if (unused[static_cast<std::size_t>(&t - all.data())]) holder_->settle_unused(t.page);
-    else holder_->settle(t.page);
+    if (!comes(t)) blocks_->unclaim(t.page);
+    else if (unused[static_cast<std::size_t>(&t - all.data())]) blocks_->settle_unused(t.page);
+    else blocks_->settle(t.page);
   }
   if (io.counters() != nullptr) count(io.counters()->pages_brought_in, pages);
 }
 
 /// Of pages that have been read, and are still marked: blocks that are as the spill file has them.
-void Tiers::note_as_stored(std::span<const Mover::Trip> trips) noexcept {
+void Tiers::note_as_stored(std::span<const Mover::Move> moves) noexcept {
   std::uint64_t taken = 0;
-  for (const Mover::Trip& t : trips) {
-    if (!comes_in(Location::of(t.before), transport_.rank())) continue;
+  for (const Mover::Move& t : moves) {
+    if (!pages_in(Location::of(t.before), transport_.rank())) continue;
     const mem::BlockRange all = pages_.blocks_of(t.page);
     for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
-      if (stored(BlockId{b}) && holder_->as_stored(BlockId{b})) taken += as_stored_->note(BlockId{b}, space_.a(mem::offset_of(BlockId{b})));
+      if (stored(BlockId{b}) && blocks_->as_stored(BlockId{b})) taken += as_stored_->note(BlockId{b}, space_.a(mem::offset_of(BlockId{b})));
     }
   }
   if (taken != 0) residency_.use_entries(taken);
@@ -285,15 +285,15 @@ bool Tiers::add_missing(Missing& missing, PageId page) const noexcept {
   const mem::BlockRange all = pages_.blocks_of(page);
   bool any = false;
   for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
-    const bool here = holder_->holds(BlockId{b});
+    const bool here = blocks_->holds(BlockId{b});
     if (stored(BlockId{b}) && !here) mem::append(missing, {mem::offset_of(BlockId{b}), mem::kBlockBytes}), any = true;
     any |= here;
   }
   return any;
 }
 
-/// Of pieces that have so many blocks. All that is free but a quarter of `low` may be ahead, up to `low`: the keeper makes room meanwhile.
-ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks, ReadAhead::Access access) noexcept {
+/// Of pieces that have so many blocks. All that is free but a quarter of `low` may be ahead, up to `low`: the pager makes room meanwhile.
+ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks, ReadAhead::Purpose purpose) noexcept {
   if (!is_open() || !reads_ahead(page)) return {};
   const std::uint64_t all = std::min(most_blocks, residency_.low()) / blocks;
   std::uint64_t most = all;
@@ -301,13 +301,13 @@ ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, 
   if (most != all) residency_.note_held_back();
   if (planning_.test_and_set(std::memory_order_acquire)) return {};   // acquire, release: the plans as their last holder left them
   const ReadAhead::Plan plan = ahead.ask(piece, static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost)),
-                                        advice_.usage(page) == mem::Usage::sequential ? ReadAhead::Known::ascends : ReadAhead::Known::nothing, access);
+                                        advice_.usage(page) == mem::Usage::sequential ? ReadAhead::Known::ascends : ReadAhead::Known::nothing, purpose);
   planning_.clear(std::memory_order_release);
   return plan;
 }
 
-ReadAhead::Plan Tiers::plan(std::uint64_t offset, ReadAhead::Access access) noexcept {
-  return plan(blocks_ahead_, pages_.page_of(offset), offset / kPieceBytes, kPieceBytes / mem::kBlockBytes, kMostAhead, access);
+ReadAhead::Plan Tiers::plan(std::uint64_t offset, ReadAhead::Purpose purpose) noexcept {
+  return plan(blocks_ahead_, pages_.page_of(offset), offset / kPieceBytes, kPieceBytes / mem::kBlockBytes, kMostAhead, purpose);
 }
 
 void Tiers::note_overwriting(std::uint64_t offset, std::uint64_t bytes) noexcept {
@@ -323,17 +323,17 @@ bool Tiers::descends(std::uint64_t first, std::uint64_t last) noexcept {
   return down;
 }
 
-/// The caller has claimed the page, trips[0]. Claims those that should come with it, as far as nobody has them and there is room in plenty; how many trips there are.
+/// The caller has claimed the page, moves[0]. Claims those that should come with it, as far as nobody has them and there is room in plenty; how many moves there are.
 /// Nothing is waited for.
-std::size_t Tiers::claim_with(PageId page, Trips& trips) noexcept {
+std::size_t Tiers::claim_with(PageId page, Moves& moves) noexcept {
   const std::uint64_t blocks = pages_.blocks_of(page).count;
-  const ReadAhead::Plan plan = this->plan(pages_ahead_, page, raw(page), blocks, std::min(kMostAtOnce, (kMostTrips - 1) * blocks), ReadAhead::Access::load);
+  const ReadAhead::Plan plan = this->plan(pages_ahead_, page, raw(page), blocks, std::min(kMostAtOnce, (kMostPagedIn - 1) * blocks), ReadAhead::Purpose::load);
   std::size_t n = 1;
   for (std::uint32_t i = 0; i < plan.pieces; ++i) {
     const PageId next{static_cast<std::uint64_t>(plan.first + plan.stride * i)};
     if (!pages_.contains(next) || pages_.bytes_of(next) != pages_.bytes_of(page) || !residency_.counts(next)) break;
-    if (!file_->stored(pages_.blocks_of(next).first) || !holder_->try_claim_rest(next)) continue;
-    trips[n++].page = next;
+    if (!file_->stored(pages_.blocks_of(next).first) || !blocks_->try_claim_for_page_in(next)) continue;
+    moves[n++].page = next;
   }
   return n;
 }
@@ -383,19 +383,19 @@ void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Who who,
   Lane& lane = take_lane(io);
   while (!lane.queue->submit(batch)) lane.queue->poll(), io.waiter().pause();
   lane.submitting.clear(std::memory_order_release);
-  if (who == Who::keeper) lane.queue->wait(batch);
+  if (who == Who::pager) lane.queue->wait(batch);
   else if (lane.queue->wait(batch, polling_) && io.counters() != nullptr) count(io.counters()->reads_polled);
   if (batch.error() == 0) {
     if (io.counters() != nullptr) count(io.counters()->bytes_read_back, bytes);
     return;
   }
-  if (who == Who::keeper) config_.fatal(file_->error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes));
+  if (who == Who::pager) config_.fatal(file_->error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes));
   const mem::SpillBatch* none = nullptr;
   broken_.compare_exchange_strong(none, &batch);   // seq_cst: before the bell
-  for (;; io.waiter().pause()) residency_.ring();  // this may be a fault handler: the keeper finds the words, and ends the job
+  for (;; io.waiter().pause()) residency_.ring();  // this may be a fault handler: the pager finds the words, and ends the job
 }
 
-void Tiers::on_rouse(void* self, const comm::Message& message) noexcept {
+void Tiers::on_page_in(void* self, const comm::Message& message) noexcept {
   auto& tiers = *static_cast<Tiers*>(self);
   Asked asked{.order = {}, .token = message.token};
   KASANE_CHECK_OP(message.payload.size(), ==, sizeof asked.order);
@@ -407,7 +407,7 @@ void Tiers::on_rouse(void* self, const comm::Message& message) noexcept {
 
 Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
   if (const mem::SpillBatch* batch = broken_.load()) config_.fatal(file_->error(batch->op, batch->error(), batch->failed().offset, batch->failed().bytes));
-  std::array<Asked, kMostTrips> asked;
+  std::array<Asked, kMostPagedIn> asked;
   do {
     if (!asked_.take(asked[0])) return Served::none;
   } while (declines(asked[0]));
@@ -416,28 +416,28 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
     return Served::put_back;
   }
   const PageId page = asked[0].order.page;
-  Trips trips;
-  trips[0].page = page;
-  holder_->claim_rest(io, page);
-  const std::size_t n = claim_asked(trips, asked);
-  bring_in(io, trips, n > 1 ? n : claim_with(page, trips), Who::keeper);
+  Moves moves;
+  moves[0].page = page;
+  blocks_->claim_for_page_in(io, page);
+  const std::size_t n = claim_asked(moves, asked);
+  page_in(io, moves, n > 1 ? n : claim_with(page, moves), Who::pager);
   for (std::size_t i = 0; i < n; ++i) {
-    const Location found = Location::of(trips[i].before);
-    if (!asked[i].order.hint) transport_.reply(asked[i].token, (comes_in(found, transport_.rank()) ? end_bring_in(trips[i].step.claimed) : found).word());
+    const Location found = Location::of(moves[i].before);
+    if (!asked[i].order.hint) transport_.reply(asked[i].token, (pages_in(found, transport_.rank()) ? end_page_in(moves[i].step.claimed) : found).word());
   }
   return Served::some;
 }
 
 /// The first is claimed. Further ones, as far as there is room in plenty and nobody has them: they wait for their turn otherwise. How many there are.
-std::size_t Tiers::claim_asked(Trips& trips, std::array<Asked, kMostTrips>& asked) noexcept {
+std::size_t Tiers::claim_asked(Moves& moves, std::array<Asked, kMostPagedIn>& asked) noexcept {
   std::uint64_t blocks = 0;
   std::size_t n = 1;
-  while (n < kMostTrips && asked_.take(asked[n])) {
+  while (n < kMostPagedIn && asked_.take(asked[n])) {
     const auto [page, hint] = asked[n].order;
     const std::uint64_t more = pages_.blocks_of(page).count;
     const bool fits = blocks + more <= kMostAtOnce && residency_.admitted(residency_.low() + blocks + more);
-    if (fits && holder_->try_claim_rest(page)) {
-      trips[n++].page = page;
+    if (fits && blocks_->try_claim_for_page_in(page)) {
+      moves[n++].page = page;
       blocks += more;
     } else {
       if (hint) continue;

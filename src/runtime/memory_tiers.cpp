@@ -18,7 +18,7 @@
 namespace kasane::runtime {
 namespace {
 
-/// Of each rank, to begin with: what a thread and the keeper may have in hand at once of the largest pages; for each worker two pages, and the stacks that it needs to run, steal and wait.
+/// Of each rank, to begin with: what a thread and the pager may have in hand at once of the largest pages; for each worker two pages, and the stacks that it needs to run, steal and wait.
 std::uint64_t least_bytes(std::uint32_t workers) {
   constexpr std::uint64_t kStacks = 4 * mem::StackFrames::kPresumed * mem::kBlockBytes;
   return 2 * mem::kLargestPageBytes + workers * (2 * mem::kPageBytes + kStacks);
@@ -30,7 +30,7 @@ void budget_beyond_machine(std::uint64_t asked) {
   warn(text.add(" MiB of memory: the kernel may end the job before anything is spilled\n"));
 }
 
-/// By the keeper, once: a limit that nobody asked for cannot be kept.
+/// By the pager, once: a limit that nobody asked for cannot be kept.
 void limit_lifted(const char* why) {
   CrashText text;
   text.add("kasane: rank ").decimal(raw(process().rank)).add(": global memory takes as much DRAM as it may unless told otherwise, and ").add(why).add("; it goes on without a limit. ");
@@ -104,7 +104,7 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
 void MemoryTiers::connect(gas::AddressCache& addresses, dsm::Coherence& coherence) {
   addresses_ = &addresses;
   coherence_ = &coherence;
-  keeper_ = std::make_unique<dsm::Keeper>(dsm::Keeper::Parts{transport_, coherence, *tiers_, *advisor_, directory_}, keeper_config_);
+  pager_ = std::make_unique<dsm::Pager>(dsm::Pager::Parts{transport_, coherence, *tiers_, *advisor_, directory_}, pager_config_);
 }
 
 void MemoryTiers::tell(comm::Blocking& io, mem::PageRange pages, gas::Advisor::What what) {
@@ -119,7 +119,7 @@ void MemoryTiers::tell(comm::Blocking& io, mem::PageRange pages, gas::Advisor::W
 
 bool MemoryTiers::holds_at_once(std::uint64_t bytes) noexcept {
   if (bytes <= most_at_once()) return true;
-  if (keeper_config_.limit_asked) return false;
+  if (pager_config_.limit_asked) return false;
   residency_->lift_limit();
   return true;
 }
@@ -129,18 +129,18 @@ void MemoryTiers::use_stack(comm::Blocking& io, StackId stack, bool born_here) {
   residency_->use_stack(stack);
 }
 
-Result<void> MemoryTiers::start(Counters& counters, const Binding& binding, dsm::Keeper::Threads threads) {
-  auto keeper = topo::start_thread("the keeper", [this, &counters, &binding, threads = std::move(threads)] {
+Result<void> MemoryTiers::start(Counters& counters, const Binding& binding, dsm::Pager::Threads threads) {
+  auto pager = topo::start_thread("the pager", [this, &counters, &binding, threads = std::move(threads)] {
     const auto alternate = mem::AltStack::create();
     KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
-    set_thread_role("keeper");
+    set_thread_role("pager");
     binding.bind_server();
     comm::PollWaiter waiter(transport_);
     comm::Blocking io(transport_, waiter, &counters);
-    keeper_->run(io, threads);
+    pager_->run(io, threads);
   });
-  KASANE_TRY(keeper);
-  thread_ = std::move(*keeper);
+  KASANE_TRY(pager);
+  thread_ = std::move(*pager);
   auto reader = topo::start_thread("the reader", [this, &binding] {
     const auto alternate = mem::AltStack::create();
     KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
@@ -154,7 +154,7 @@ Result<void> MemoryTiers::start(Counters& counters, const Binding& binding, dsm:
 }
 
 void MemoryTiers::stop() {
-  keeper_->stop();
+  pager_->stop();
   tiers_->stop_reading();
   for (std::thread* thread : {&thread_, &reader_}) {
     if (thread->joinable()) thread->join();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory larger than DRAM, put together: the host's budget, this rank's part of it, its spill file, its keeper and its reader, and what the program says of pages (docs/design/tiers.md).
+// Memory larger than DRAM, put together: the host's budget, this rank's part of it, its spill file, its pager and its reader, and what the program says of pages (docs/design/tiers.md).
 // Thread safety: start(), stop() by the thread that builds the runtime; tell() from any.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "comm/collectives.h"
-#include "dsm/keeper.h"
+#include "dsm/pager.h"
 #include "gas/advisor.h"
 #include "gas/tiers.h"
 #include "mem/advice.h"
@@ -35,7 +35,7 @@ class MemoryTiers {
   [[nodiscard]] static std::size_t budget_bytes(const std::vector<Rank>& host_ranks) noexcept;
   /// Collective. Null: the job is to have no limit and no spill file.
   static Result<std::unique_ptr<MemoryTiers>> create(const Parts&, const Options&);
-  /// Coherence and address cache have been made with tiers(). Makes the keeper, which works with both: before any other rank can ring it.
+  /// Coherence and address cache have been made with tiers(). Makes the pager, which works with both: before any other rank can ring it.
   void connect(gas::AddressCache&, dsm::Coherence&);
   [[nodiscard]] gas::Tiers& tiers() noexcept { return *tiers_; }
 
@@ -54,23 +54,23 @@ class MemoryTiers {
   [[nodiscard]] std::uint64_t most_at_once() const noexcept { return residency_->total() * mem::kBlockBytes; }
 
   /// binding outlives the threads.
-  Result<void> start(Counters&, const Binding&, dsm::Keeper::Threads);
+  Result<void> start(Counters&, const Binding&, dsm::Pager::Threads);
   void stop();
 
  private:
-  MemoryTiers(mem::AdviceTable advice, const Parts& parts, dsm::Keeper::Config keeper)
-      : advice_(std::move(advice)), transport_(parts.transport), directory_(parts.directory), keeper_config_(std::move(keeper)) {}
+  MemoryTiers(mem::AdviceTable advice, const Parts& parts, dsm::Pager::Config pager)
+      : advice_(std::move(advice)), transport_(parts.transport), directory_(parts.directory), pager_config_(std::move(pager)) {}
 
   mem::AdviceTable advice_;
   comm::Transport& transport_;
   const gas::Directory& directory_;
-  const dsm::Keeper::Config keeper_config_;
+  const dsm::Pager::Config pager_config_;
   dsm::Coherence* coherence_ = nullptr;   ///< connect()
   gas::AddressCache* addresses_ = nullptr;
   std::unique_ptr<mem::Residency> residency_;
   std::unique_ptr<gas::Advisor> advisor_;
   std::unique_ptr<gas::Tiers> tiers_;
-  std::unique_ptr<dsm::Keeper> keeper_;
+  std::unique_ptr<dsm::Pager> pager_;
   std::thread thread_, reader_;
 };
 

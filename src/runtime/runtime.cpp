@@ -29,9 +29,9 @@
 #include "comm/collectives.h"
 #include "comm/engine/engine.h"
 #include "comm/session/session.h"
-#include "gas/access.h"
-#include "gas/attractor.h"
-#include "gas/giver.h"
+#include "gas/direct_access.h"
+#include "gas/auto_relocator.h"
+#include "gas/give_service.h"
 #include "gas/heap.h"
 #include "gas/pending.h"
 #include "gas/sharing.h"
@@ -110,12 +110,12 @@ struct Runtime::State {
   std::optional<gas::Directory> directory;
   std::unique_ptr<gas::AddressCache> addresses;
   std::unique_ptr<gas::Sharing> sharing;
-  std::unique_ptr<gas::Access> access;
+  std::unique_ptr<gas::DirectAccess> access;
   std::optional<dsm::Coherence> coherence;
-  std::optional<gas::Giver> giver;
+  std::optional<gas::GiveService> give_service;
   std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;   ///< as in segments
   std::unique_ptr<MemoryTiers> tiers;     ///< null: global memory stays in DRAM
-  std::unique_ptr<gas::Attractor> attractor;   ///< null: pages stay where they are
+  std::unique_ptr<gas::AutoRelocator> auto_relocator;   ///< null: pages stay where they are
   std::optional<JobCounters> job_counters;
   std::optional<StatisticsTicker> ticker; ///< --stats-every
   std::optional<TraceRegion> trace;       ///< --trace
@@ -173,9 +173,9 @@ struct Runtime::State {
   [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
   void leave_together(bool all_joined);
   void send_what_is_left();
-  /// Workers, the service thread, all others, faults served for others, the keeper.
+  /// Workers, the service thread, all others, faults served for others, the pager.
   [[nodiscard]] std::size_t counted_threads() const { return workers + 4; }
-  [[nodiscard]] std::uint32_t traced_threads() const { return workers + 3; }   ///< all but the keeper
+  [[nodiscard]] std::uint32_t traced_threads() const { return workers + 3; }   ///< all but the pager
 
   /// Memory that is always there, and the same on all ranks.
   [[nodiscard]] bool in_common_stacks(std::uint64_t offset) const noexcept { return common_stacks && segments.in_stacks(offset, ranks); }
@@ -351,14 +351,14 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
     KASANE_TRY(engine->leave_open({mem::block_of(segments.stacks_offset), segments.all_stacks_bytes(ranks) / mem::kBlockBytes}));
   }
   if (!options.relocation_off && ranks > 1) {
-    auto made_attractor = gas::Attractor::create(*transport, *directory, {all_heaps, heap_bytes});
-    KASANE_TRY(made_attractor);
-    attractor = std::move(*made_attractor);
+    auto made_relocator = gas::AutoRelocator::create(*transport, *directory, {all_heaps, heap_bytes});
+    KASANE_TRY(made_relocator);
+    auto_relocator = std::move(*made_relocator);
   }
   if (options.check_races) races.emplace(*space, rank);
-  coherence.emplace(dsm::Coherence::Parts{*space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing, attractor.get(), where_pages_go,
+  coherence.emplace(dsm::Coherence::Parts{*space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing, auto_relocator.get(), where_pages_go,
                                           races ? &*races : nullptr, options.write_buffer_bytes / mem::kBlockBytes});
-  giver.emplace(*transport, coherence->mover());
+  give_service.emplace(*transport, coherence->mover());
   if (tiers != nullptr) {   // frames come and go
     tiers->connect(*addresses, *coherence);
     const std::uint64_t frame_bytes = mem::large_frame_bytes();
@@ -382,7 +382,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
     trace.emplace(logs->base, job_counters->own(), traced_threads(), options.trace_events);
   }
   contexts.emplace(*transport, job_counters->own(), workers);
-  auto made_access = gas::Access::create(*comm_engine, *addresses, attractor.get(), space->bytes(), space->v(0));
+  auto made_access = gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), space->bytes(), space->v(0));
   KASANE_TRY(made_access);
   access = std::move(*made_access);
   auto pending = attach_region(*comm_engine, gas::kPending, gas::PendingTable::kRegionBytes);
@@ -527,9 +527,9 @@ void Runtime::State::service_loop() {
     const std::uint32_t seen = transport->activity(comm::Doorbell::messages);
     bool busy = transport->progress();
     busy |= coherence->serve(context);
-    busy |= giver->serve(context.io);
+    busy |= give_service->serve(context.io);
     busy |= access->serve(context.io);
-    if (attractor != nullptr) busy |= attractor->serve(context.io, coherence->mover());
+    if (auto_relocator != nullptr) busy |= auto_relocator->serve(context.io, coherence->mover());
     if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
   }
 }
@@ -581,12 +581,12 @@ void Runtime::shut_down() noexcept {
       s.access->flush(io, o);
       return Result<void>();
     });
-    s.coherence->mover().await_named(io);
+    s.coherence->mover().await_entry_updates(io);
   }
   s.settle_heap(joined);
   // A service thread that draws a page asks others' service threads, so none ends before all have drawn their last.
-  if (s.attractor != nullptr) s.attractor->close();
-  // A keeper that lets a page go asks others' service threads, too; and nobody asks keepers for pages once all workers have ended.
+  if (s.auto_relocator != nullptr) s.auto_relocator->close();
+  // A pager that lets a page go asks others' service threads, too; and nobody asks pagers for pages once all workers have ended.
   if (s.tiers != nullptr) {
     if (s.ranks > 1) s.collectives->barrier();
     s.tiers->stop();
@@ -929,14 +929,14 @@ Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
   KASANE_TRY(s.check_movable(global, bytes, "give"));
   if (raw(to) >= s.ranks) return fail(Errc::invalid_argument, fmt::format("give: there is no rank {}; the job has {}", raw(to), s.ranks));
   const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
-  return s.explain(s.giver->give(s.contexts->here().io, PageId{pages.first}, pages.size(), to), "give");
+  return s.explain(s.give_service->give(s.contexts->here().io, PageId{pages.first}, pages.size(), to), "give");
 }
 
 Result<Rank> Runtime::where(const void* global) {
   auto& s = *state_;
   KASANE_TRY(check_range(*s.space, global, 1, "where"));
   KASANE_TRY(s.check_open("where"));
-  s.coherence->mover().await_named(s.contexts->here().io);
+  s.coherence->mover().await_entry_updates(s.contexts->here().io);
   const Rank owner = s.addresses->look(s.contexts->here().io, s.directory->pages().page_of(s.space->offset(global))).owner;
   if (owner != kNoRank) return owner;
   return fail(Errc::out_of_range, fmt::format("where: {} is not allocated", global));

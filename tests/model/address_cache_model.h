@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Coherent address caches as a System for the explorer: workers of several ranks get and put the two cells of one page through their ranks'
 // entries while others move the page. Every decision comes from the shipping functions gas::next(AddressEntry, …), gas::filled,
-// gas::begin_move, gas::end_move, gas::begin_evict, gas::end_evict, gas::end_bring_in, gas::readable, gas::keepable, gas::stood and gas::holder_bit; this file adds the machine around them: the directory words, messages, frames, and puts under
+// gas::begin_move, gas::end_move, gas::begin_evict, gas::end_evict, gas::end_page_in, gas::readable, gas::keepable, gas::stood and gas::holder_bit; this file adds the machine around them: the directory words, messages, frames, and puts under
 // way, in the order in which address_cache.cpp, access.cpp and mover.cpp perform the steps, each step on its own.
 //
 // A step is what others can observe half-done: one look at or change of an entry or a directory word, one recall handled, one cell read, one put
@@ -297,7 +297,7 @@ class Addresses {
     }
   }
 
-  // ---- get and put, as gas/address_cache.cpp and gas/access.cpp ---------------------------------------------------------
+  // ---- get and put, as gas/address_cache.cpp and gas/direct_access.cpp ---------------------------------------------------------
 
   template <class Emit>
   void access(const State& s, std::uint8_t a, Event event, Emit&& emit) const {
@@ -488,7 +488,7 @@ class Addresses {
       ++n.service;
       return emit(n, label);
     }
-    put_word0(n, gas::end_bring_in(word0(s)));
+    put_word0(n, gas::end_page_in(word0(s)));
     std::fill_n(n.disk, kCells, 0);
     n.service = n.wanted = 0;
     emit(n, label);

@@ -10,7 +10,7 @@
 // A step is what another thread can observe half-done: one look at a word, one compare-swap, one byte copied where others
 // may store meanwhile, one put landing, its completion. A read is directory / each byte / publish.
 //
-// Memory tiers: a rank may have a *keeper* (gas/tiers.cpp, dsm/keeper.cpp), a script that never ends, and a budget in blocks. While there is no room for another page the keeper
+// Memory tiers: a rank may have a *pager* (gas/tiers.cpp, dsm/pager.cpp), a script that never ends, and a budget in blocks. While there is no room for another page the pager
 // lets pages go, to the rank's disk or, of other ranks', for good, as often as it likes; and it brings in what other ranks ask for. Who faults, or takes a page, first
 // waits for room; waiting, it may send its rank's changes. A page of ours on SSD comes in as a whole for others, and block by block for us; what is saved leaves unwritten.
 //
@@ -29,7 +29,7 @@
 
 #include "dsm/protocol.h"
 #include "gas/relocation.h"
-#include "gas/stay.h"
+#include "gas/reader_state.h"
 #include "model/explorer.h"
 
 namespace kasane::model {
@@ -231,7 +231,7 @@ inline Instr put(int b, int c, int v) {
   return {Do::put, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)};
 }  ///< a direct put, complete when it returns
 
-inline Instr keep() { return {Do::keep}; }   ///< the only instruction of a keeper
+inline Instr keep() { return {Do::keep}; }   ///< the only instruction of a pager
 inline Instr keep_resting() { return {Do::keep, 0, 1}; }   ///< … that lays pages to rest, too
 
 struct Script {
@@ -293,7 +293,7 @@ class Coherence {
     std::uint8_t tier[B], readers[B];         // where its owner has it; its readers
     std::uint8_t disk[R][B][kCells];          // the spill files
     std::uint8_t frames[R], twins[R];         // blocks of M and T that count, where there is a limit
-    std::uint8_t asked[R];                    // pages that its keeper is to bring in
+    std::uint8_t asked[R];                    // pages that its pager is to bring in
     std::uint8_t marked[R], stale[R];         // pages that its next release looks at; that it was told of
     std::uint8_t parts[R];                    // blocks that it was told of
     std::uint8_t changed[R];                  // blocks that it has put to since it looked at their pages
@@ -453,18 +453,18 @@ class Coherence {
                                              "brings in: entry is busy, or the page not on this rank's SSD",
                                              "brings in: reads page",
                                              "brings in: ends",
-                                             "keeper: marks the entry busy",
-                                             "keeper: claims block",
-                                             "keeper: the page stays",
-                                             "keeper: protects page",
-                                             "keeper: lets go of block",
-                                             "keeper: declares page",
-                                             "keeper: nobody knows where it is any more, page",
-                                             "keeper: puts have landed, page",
-                                             "keeper: writes page",
-                                             "keeper: punches page",
-                                             "keeper: ends",
-                                             "keeper: lays to rest block",
+                                             "pager: marks the entry busy",
+                                             "pager: claims block",
+                                             "pager: the page stays",
+                                             "pager: protects page",
+                                             "pager: lets go of block",
+                                             "pager: declares page",
+                                             "pager: nobody knows where it is any more, page",
+                                             "pager: puts have landed, page",
+                                             "pager: writes page",
+                                             "pager: punches page",
+                                             "pager: ends",
+                                             "pager: lays to rest block",
                                              "ends"};
     static constexpr const char* kActions[] = {"end",         "fetch",        "find",         "make_twin",    "allow_read",    "allow_write",
                                                "protect_read", "protect_none", "diff_put",     "diff_put_live", "put_all",      "put_all_live",
@@ -721,7 +721,7 @@ class Coherence {
     if (without(Mutation::part_saved_stays) && before.saved && event == Event::store) step.after.saved = true;
     if (without(Mutation::r5_own_store_unseen) && before.access == mem::Access::read) drop(Action::mark_page);
     if (without(Mutation::tier_rest_unseen) && before.owned && before.access == mem::Access::none) drop(Action::mark_page);
-    if (event == Event::let_go && step.verdict == dsm::Verdict::refuse) {
+    if (event == Event::evict && step.verdict == dsm::Verdict::refuse) {
       Block lighter = before;
       if (without(Mutation::tier_dirty)) lighter.twin = lighter.whole = false;
       if (without(Mutation::tier_pinned)) lighter.pins = 0;
@@ -897,7 +897,7 @@ class Coherence {
         x.owner = n.owner[p];
         gas::Location where = entry(n, p);
         if (without(where.owner == Rank{x.at} ? Mutation::tier_own_asleep : Mutation::tier_read_asleep) && !where.busy) where.tier = gas::Tier::dram;
-        const dsm::Fetched found = dsm::whence(where, Rank{x.at});
+        const dsm::Fetched found = dsm::fetch_source(where, Rank{x.at});
         if (found != dsm::Fetched::yes && x.owner != x.at && !n.recalled[p]) {   // through its rank's entry it is found all the same
           const State before = n;
           done();
@@ -915,8 +915,8 @@ class Coherence {
           x.cell = kCells;
         } else if (found != dsm::Fetched::yes) {   // gives up the claim before waiting (rule 8)
           x.sub = 5;
-          x.waking = found == dsm::Fetched::asleep ? kAsking : kAwake;
-          x.whom = found == dsm::Fetched::asleep ? static_cast<std::uint8_t>(x.owner + 1) : 0;
+          x.waking = found == dsm::Fetched::on_ssd_elsewhere ? kAsking : kAwake;
+          x.whom = found == dsm::Fetched::on_ssd_elsewhere ? static_cast<std::uint8_t>(x.owner + 1) : 0;
         }
         return done();
       }
@@ -971,16 +971,16 @@ class Coherence {
     if ((stood || without(Mutation::r6_stay_without_standing)) && (!(x.stale & 2) || without(Mutation::r6_stay_noted_blindly))) set_stay(n, x.at, p, stay(n, x.at, p).after_joining());
     return stood;
   }
-  static gas::Stay stay(const State& s, std::uint8_t r, std::uint8_t p) noexcept { return {(s.stays[r] & 1 << p) != 0, (s.asks[r] & 1 << p) != 0, 0}; }
-  static void set_stay(State& n, std::uint8_t r, std::uint8_t p, gas::Stay stay) noexcept {
+  static gas::ReaderState stay(const State& s, std::uint8_t r, std::uint8_t p) noexcept { return {(s.stays[r] & 1 << p) != 0, (s.asks[r] & 1 << p) != 0, 0}; }
+  static void set_stay(State& n, std::uint8_t r, std::uint8_t p, gas::ReaderState stay) noexcept {
     (stay.joined ? set_bits : clear_bits)(n.stays[r], 1u << p);
     (stay.asked ? set_bits : clear_bits)(n.asks[r], 1u << p);
   }
   template <class Done>
   void join(State& n, Actor& x, std::uint8_t then, const Done& done) const {
     clear_bits(x.stale, 2);
-    const gas::Stay before = stay(n, x.at, page(x.block));
-    if (before.whole()) {   // nor has the owner to look: it was asked to, or has told us since, or sees its stores
+    const gas::ReaderState before = stay(n, x.at, page(x.block));
+    if (before.complete()) {   // nor has the owner to look: it was asked to, or has told us since, or sees its stores
       x.sub = static_cast<std::uint8_t>(then + 1);
       return done();
     }
@@ -1000,7 +1000,7 @@ class Coherence {
   bool leaving(const State& s, const Actor& x, std::uint8_t b) const {
     const std::uint8_t p = page(b);
     const bool through_entry = s.owner[p] != x.at && !s.recalled[p];
-    return !through_entry && dsm::whence(entry(s, p), Rank{x.at}) == dsm::Fetched::leaving && !without(Mutation::r8_use_while_leaving);
+    return !through_entry && dsm::fetch_source(entry(s, p), Rank{x.at}) == dsm::Fetched::leaving && !without(Mutation::r8_use_while_leaving);
   }
 
   enum FoundOwn : std::uint8_t { kOwn = 1, kOnSsd };
@@ -1408,7 +1408,7 @@ class Coherence {
                  a, b});
   }
 
-  /// Sharing::take_told of a page that is among the notices: which blocks; does it stay a reader, as it has copies of others? That is a guess, so both are tried. If not its bit is taken back, and all
+  /// Sharing::take_notices of a page that is among the notices: which blocks; does it stay a reader, as it has copies of others? That is a guess, so both are tried. If not its bit is taken back, and all
   /// blocks go. It is noted; then the blocks are looked at. x.sure: how far; x.blocks: what it was told of; x.open: only where a rule is left out: it looks at the blocks first.
   template <class Emit>
   void hear(const State& s, std::uint8_t a, Emit&& emit) const {
@@ -1420,7 +1420,7 @@ class Coherence {
     const std::uint8_t all = blocks_of(p);
     const auto note = [&](bool keeps) {
       const bool still = without(keeps ? Mutation::parts_asked_still : Mutation::r6_stay_not_ended);
-      if (!still) set_stay(n, x.at, p, stay(s, x.at, p).after_hearing(keeps));
+      if (!still) set_stay(n, x.at, p, stay(s, x.at, p).after_notice(keeps));
       for (Actor& other : n.actor)
         if (other.at == x.at && other.acting && page(other.block) == p && !still) set_bits(other.stale, 2);
     };
@@ -1606,7 +1606,7 @@ class Coherence {
     }
   }
 
-  /// A put past the caches (gas::Access): its own rank's copy is stale from its completion on; its next release tells others.
+  /// A put past the caches (gas::DirectAccess): its own rank's copy is stale from its completion on; its next release tells others.
   template <class Emit>
   void put_directly(const State& s, std::uint8_t a, Emit&& emit) const {
     const Actor& x = s.actor[a];
@@ -1767,7 +1767,7 @@ class Coherence {
         y.open = s.tier[p];
         if (move.verdict == gas::MoveVerdict::on_ssd && without(Mutation::tier_move_asleep)) {
           n.tier[p] = 0;
-          move = gas::begin_move(gas::end_bring_in(entry(n, p)), rank);
+          move = gas::begin_move(gas::end_page_in(entry(n, p)), rank);
         }
         if (move.verdict == gas::MoveVerdict::claim && program_.brings && !without(Mutation::r8_landing_undrained)) return to(kRecalling, kOwnBusy);
         const bool taken = move.verdict == gas::MoveVerdict::on_ssd || (move.verdict == gas::MoveVerdict::in_part && without(Mutation::part_taken));
@@ -1930,7 +1930,7 @@ class Coherence {
       return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 3)});
     }
     before.busy = false;
-    become(n, me, b, dsm::next(before, Event::come_in).after);
+    become(n, me, b, dsm::next(before, Event::page_in).after);
     if (--x.todo == 0) over();
     emit(n, Step{kFinish, a, b});
   }
@@ -2021,11 +2021,11 @@ class Coherence {
         return emit(n, Step{kOwnClaim, a, b});
       }
       case kLookWhere:
-        if (dsm::whence(entry(s, p), Rank{me}) == dsm::Fetched::own || without(Mutation::tier_armed_unlooked)) {
+        if (dsm::fetch_source(entry(s, p), Rank{me}) == dsm::Fetched::own || without(Mutation::tier_armed_unlooked)) {
           y.stage = kMarkPage;
           return emit(n, Step{kOwnLook, a, p});
         }
-        if (dsm::whence(entry(s, p), Rank{me}) == dsm::Fetched::on_ssd && has_room(s, me)) {   // nothing need be read
+        if (dsm::fetch_source(entry(s, p), Rank{me}) == dsm::Fetched::on_ssd && has_room(s, me)) {   // nothing need be read
           put_entry(n, p, gas::in_tier(entry(s, p), gas::Tier::dram));
           y.stage = kMarkPage;
           return emit(n, Step{kOwnLook, a, p});
@@ -2057,7 +2057,7 @@ class Coherence {
         Block before = word(s, me, b);
         before.busy = false;
         Block after = dsm::next(before, Event::arrive_blank).after;
-        if (!x.cell && after.pins == 0) after = dsm::next(after, Event::rest).after;
+        if (!x.cell && after.pins == 0) after = dsm::next(after, Event::retire).after;
         if (n.prot[me][b] != static_cast<std::uint8_t>(after.access)) {
           n.prot[me][b] = static_cast<std::uint8_t>(after.access);
           return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 3)});
@@ -2069,7 +2069,7 @@ class Coherence {
     }
   }
 
-  // ---- memory larger than DRAM, as gas/tiers.cpp, dsm/eviction.cpp and dsm/keeper.cpp ------------------------------------
+  // ---- memory larger than DRAM, as gas/tiers.cpp, dsm/eviction.cpp and dsm/pager.cpp ------------------------------------
 
   static bool keeps(const Script& w) { return !w.code.empty() && w.code[0].what == Do::keep; }
   [[nodiscard]] std::uint8_t limit(std::uint8_t r) const noexcept { return program_.room[r]; }
@@ -2118,14 +2118,14 @@ class Coherence {
 
   enum Waking : std::uint8_t { kAwake, kAsking, kAsked, kInWaiting, kInClaiming, kInMarking, kInReading, kInNaming, kInSettling, kInUnmarking, kInGivingUp };
 
-  [[nodiscard]] bool has_keeper(std::uint8_t r) const {
+  [[nodiscard]] bool has_pager(std::uint8_t r) const {
     return std::any_of(program_.workers.begin(), program_.workers.end(), [&](const Script& w) { return w.rank == r && keeps(w); });
   }
-  /// Asks its owner for the page, and waits. The owner's keeper answers when it has brought the page in, or has found that it cannot.
+  /// Asks its owner for the page, and waits. The owner's pager answers when it has brought the page in, or has found that it cannot.
   bool ask(State& n, Actor& x, std::uint8_t p) const {
     const auto owner = static_cast<std::uint8_t>(x.whom - 1);
     if (x.waking == kAsking) {
-      if (has_keeper(owner)) set_bits(n.asked[owner], 1u << p);
+      if (has_pager(owner)) set_bits(n.asked[owner], 1u << p);
       x.waking = kAsked;
       return true;
     }
@@ -2174,7 +2174,7 @@ class Coherence {
     emit(n, Step{static_cast<std::uint16_t>(s.actor[a].waking == kAsking ? kAskOwner : kAnswered), a, static_cast<std::uint8_t>(whom - 1)});
   }
 
-  /// Tiers::bring_in, by who faults on a page of its own rank, or by the keeper for others.
+  /// Tiers::page_in, by who faults on a page of its own rank, or by the pager for others.
   template <class Emit>
   void bring_in(const State& s, std::uint8_t a, std::uint8_t p, Emit&& emit) const {
     const Actor& x = s.actor[a];
@@ -2205,7 +2205,7 @@ class Coherence {
           return to(kInMarking, kInClaim);
         }
         const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
-        const dsm::Step step = dsm::next(word(s, me, b), Event::come_in);
+        const dsm::Step step = dsm::next(word(s, me, b), Event::page_in);
         if (step.verdict == dsm::Verdict::wait) return;
         put_word(n, me, b, step.claimed);
         ++y.todo;
@@ -2214,7 +2214,7 @@ class Coherence {
       case kInMarking: {
         const gas::Location before = entry(s, p);
         if (before.busy) return to(kInGivingUp, kInNot);
-        const bool comes = gas::comes_in(before, Rank{me});
+        const bool comes = gas::pages_in(before, Rank{me});
         if (!without(Mutation::tier_in_unmarked)) put_entry(n, p, gas::begin_move(before, Rank{me}).claimed);
         return to(comes ? without(Mutation::tier_dram_early) ? kInNaming : kInReading : without(Mutation::tier_in_unmarked) ? kInGivingUp : kInUnmarking, kInMark);
       }
@@ -2222,12 +2222,12 @@ class Coherence {
         for (std::uint8_t b = first(p); b <= last(p); ++b) {
           Block before = word(s, me, b);
           before.busy = false;
-          if (dsm::next(before, Event::come_in).actions[0] == Action::read_back || without(Mutation::part_overwritten)) std::copy_n(s.disk[me][b], kCells, n.memory[me][b]);
+          if (dsm::next(before, Event::page_in).actions[0] == Action::read_back || without(Mutation::part_overwritten)) std::copy_n(s.disk[me][b], kCells, n.memory[me][b]);
           std::fill_n(n.disk[me][b], kCells, 0);
         }
         return to(without(Mutation::tier_dram_early) ? kInSettling : kInNaming, kInRead);
       case kInNaming:
-        put_entry(n, p, gas::end_bring_in(entry(s, p)));
+        put_entry(n, p, gas::end_page_in(entry(s, p)));
         return to(without(Mutation::tier_dram_early) ? kInReading : kInSettling, kInEnd);
       case kInSettling: return settle(n, a, p, emit, over);
       case kInUnmarking: {
@@ -2247,16 +2247,16 @@ class Coherence {
     }
   }
 
-  enum KeeperStage : std::uint8_t { kIdle, kGoing, kProtecting, kDropping, kFinishing, kDeclaring, kForgetting, kAwaitingPuts, kWriting, kPunching, kEnding, kUnmarkingIt };
+  enum PagerStage : std::uint8_t { kIdle, kGoing, kProtecting, kDropping, kFinishing, kDeclaring, kForgetting, kAwaitingPuts, kWriting, kPunching, kEnding, kUnmarkingIt };
 
-  /// Keeper::run, a page at a time. x.now: the page; x.told: its tier before; x.open: what becomes of it; x.todo: blocks that it holds; x.later: those that are written.
+  /// Pager::run, a page at a time. x.now: the page; x.told: its tier before; x.open: what becomes of it; x.todo: blocks that it holds; x.later: those that are written.
   template <class Emit>
   void keep_budget(const State& s, std::uint8_t a, Emit&& emit) const {
     const Actor& x = s.actor[a];
     const std::uint8_t me = x.at, p = x.now;
     State n = s;
     Actor& y = n.actor[a];
-    const auto to = [&](KeeperStage stage, std::uint16_t kind) {
+    const auto to = [&](PagerStage stage, std::uint16_t kind) {
       y.stage = stage;
       emit(n, Step{kind, a, p});
     };
@@ -2282,7 +2282,7 @@ class Coherence {
           ++y.todo;
           return to(b == last(p) ? kProtecting : kGoing, kGoClaim);
         }
-        const dsm::Step step = mutated(dsm::next(w, Event::let_go), w, Event::let_go);
+        const dsm::Step step = mutated(dsm::next(w, Event::evict), w, Event::evict);
         if (step.verdict != dsm::Verdict::proceed) {
           give_back(n, me, p, x.todo);
           y.todo = 0;
@@ -2374,7 +2374,7 @@ class Coherence {
     for (std::uint8_t b = 0; b < B && instr(s, a).cell != 0; ++b) {
       State n = s;
       // What shows nothing may lie between blocks that do, and is held while V changes.
-      if (try_claim(n, a, b, Event::rest) == dsm::Verdict::proceed || try_claim(n, a, b, Event::pass) == dsm::Verdict::proceed) emit(n, Step{kRest, a, b});
+      if (try_claim(n, a, b, Event::retire) == dsm::Verdict::proceed || try_claim(n, a, b, Event::pass) == dsm::Verdict::proceed) emit(n, Step{kRest, a, b});
     }
   }
 

@@ -632,9 +632,9 @@ Named moved_beside_a_copy() {
                    true);
 }
 
-// ---- memory larger than DRAM: keepers let pages go as often as they like -------------------------------------------------
+// ---- memory larger than DRAM: pagers let pages go as often as they like -------------------------------------------------
 
-/// The ranks have room for so many blocks, and those that are limited have a keeper each.
+/// The ranks have room for so many blocks, and those that are limited have a pager each.
 Named kept(Named n, std::array<std::uint8_t, 3> room, bool rests = false) {
   n.program.room = room;
   for (std::uint8_t r = 0; r < room.size(); ++r)

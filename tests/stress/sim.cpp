@@ -86,10 +86,10 @@ class SimJob {
   void serve(std::uint32_t r) {
     dsm::ThreadContext ctx(ranks_[r].transport, ranks_[r].waiter, counters_);
     for (;;) {
-      until([&] { return over_ || ranks_[r].coherence->asked() || ranks_[r].attractor->asked(); });
+      until([&] { return over_ || ranks_[r].coherence->asked() || ranks_[r].auto_relocator->asked(); });
       if (over_) return;
       ranks_[r].coherence->serve(ctx);
-      ranks_[r].attractor->serve(ctx.io, *ranks_[r].mover);
+      ranks_[r].auto_relocator->serve(ctx.io, *ranks_[r].mover);
       moves = counters_.pages_drawn.load();
     }
   }
@@ -120,7 +120,7 @@ class SimJob {
   void cross(std::uint32_t t, std::uint32_t source) {
     if (source == threads_[t].rank) return;
     here(t).coherence->ask_release(context(t), Rank{source});
-    here(t).coherence->acquire_told(context(t));
+    here(t).coherence->acquire_noticed(context(t));
   }
   /// A thief on another rank has claimed t's continuation.
   void hop(std::uint32_t t, std::uint32_t thief) {
@@ -135,7 +135,7 @@ class SimJob {
     for (const PageId page : pages_.in(at, SimLayout::kSlotBytes))
       KASANE_CHECK(there.mover->bring(context(t, thief).io, page, live).has_value(),
                    "a stack that waits to be run is not pinned");
-    there.coherence->acquire_told(context(t, thief));
+    there.coherence->acquire_noticed(context(t, thief));
     me.rank = thief;
   }
 
@@ -257,7 +257,7 @@ class SimJob {
     } else {
       until([&] { return b.generation != generation || !wrong_.empty(); });
     }
-    here(t).coherence->acquire_told(context(t));
+    here(t).coherence->acquire_noticed(context(t));
   }
 
   const Program& p_;

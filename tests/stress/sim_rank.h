@@ -75,8 +75,8 @@ class SimRank {
                                    SimLayout::kCaches};
     attach(gas::kHeap, gas::Heap::region_bytes(config, ranks), heap_memory_);
     // Every use of a page at another rank draws it here.
-    attractor = gas::Attractor::create(transport, *directory, {config.offset, config.bytes, 1, [] { return 0u; }}).value();   // a seed's history has no clock
-    coherence.emplace(dsm::Coherence::Parts{space, *table_, *cached_, *dirty_, *engine, transport, *addresses, *sharing, draws ? &*attractor : nullptr, nullptr, nullptr,
+    auto_relocator = gas::AutoRelocator::create(transport, *directory, {config.offset, config.bytes, 1, [] { return 0u; }}).value();   // a seed's history has no clock
+    coherence.emplace(dsm::Coherence::Parts{space, *table_, *cached_, *dirty_, *engine, transport, *addresses, *sharing, draws ? &*auto_relocator : nullptr, nullptr, nullptr,
                                             write_buffer_blocks});
     mover = &coherence->mover();
     heap.emplace(transport, config, *directory, *mover, *coherence);
@@ -155,7 +155,7 @@ class SimRank {
   std::unique_ptr<mem::CheckedEngine> engine;
   std::optional<dsm::Coherence> coherence;
   gas::Mover* mover = nullptr;   ///< of coherence
-  std::unique_ptr<gas::Attractor> attractor;
+  std::unique_ptr<gas::AutoRelocator> auto_relocator;
   std::optional<gas::Heap> heap;
   dsm::ThreadContext* current = nullptr;
 };

@@ -19,7 +19,7 @@
 #include "comm/collectives.h"
 #include "comm/shm/shm_transport.h"
 #include "dsm/coherence.h"
-#include "gas/access.h"
+#include "gas/direct_access.h"
 #include "gas/heap.h"
 #include "gas/sharing.h"
 #include "mem/alt_stack.h"
@@ -55,11 +55,11 @@ class RankMemory {
     engine = std::move(made_engine.value());
     const gas::Heap::Config config{kHeapOffset, kSpaceBytes - kHeapOffset, 2};
     attach(gas::kHeap, gas::Heap::region_bytes(config, job.ranks));
-    if (draw_after != 0) attractor = gas::Attractor::create(*transport, *directory, {config.offset, config.bytes, draw_after}).value();
-    coherence.emplace(dsm::Coherence::Parts{space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing, attractor.get(), nullptr, nullptr, write_buffer_blocks});
+    if (draw_after != 0) auto_relocator = gas::AutoRelocator::create(*transport, *directory, {config.offset, config.bytes, draw_after}).value();
+    coherence.emplace(dsm::Coherence::Parts{space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing, auto_relocator.get(), nullptr, nullptr, write_buffer_blocks});
     mover = &coherence->mover();
     heap.emplace(*transport, config, *directory, *mover, *coherence);
-    access = gas::Access::create(*comm_engine, *addresses, attractor.get(), kSpaceBytes, base).value();
+    access = gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), kSpaceBytes, base).value();
     enter();
     // The test's thread, which reads its counters, sleeps while its faults are served.
     for_others.emplace(*transport, start_waiter, context().counters, dsm::Serves::others);
@@ -68,7 +68,7 @@ class RankMemory {
       enter();
       while (!stop.load()) {
         const auto seen = transport->activity(comm::Doorbell::messages);
-        const bool busy = transport->progress() | coherence->serve(context()) | access->serve(context().io) | (attractor != nullptr && attractor->serve(context().io, *mover));
+        const bool busy = transport->progress() | coherence->serve(context()) | access->serve(context().io) | (auto_relocator != nullptr && auto_relocator->serve(context().io, *mover));
         if (!busy && !stop.load()) transport->sleep(comm::Doorbell::messages, seen, 10'000'000);
       }
     });
@@ -106,7 +106,7 @@ class RankMemory {
   /// An edge: what `source` wrote before becomes visible here.
   void cross(Rank source) {
     coherence->ask_release(context(), source);
-    coherence->acquire_told(context());
+    coherence->acquire_noticed(context());
   }
   std::uint64_t allocate(std::size_t bytes, gas::Placement placement = gas::Placement::local) {
     return heap->allocate(context().io, gas::Heap::kShared, bytes, 16, placement).value();
@@ -127,13 +127,13 @@ class RankMemory {
   std::optional<gas::Directory> directory;
   std::unique_ptr<gas::AddressCache> addresses;
   std::unique_ptr<gas::Sharing> sharing;
-  std::unique_ptr<gas::Access> access;
+  std::unique_ptr<gas::DirectAccess> access;
   std::optional<mem::BlockTable> table;
   std::optional<mem::BlockSet> cached, dirty;
   std::unique_ptr<mem::FaultEngine> engine;
   std::optional<dsm::Coherence> coherence;
   gas::Mover* mover = nullptr;   ///< of coherence
-  std::unique_ptr<gas::Attractor> attractor;
+  std::unique_ptr<gas::AutoRelocator> auto_relocator;
   std::optional<gas::Heap> heap;
 
  private:

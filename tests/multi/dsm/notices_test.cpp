@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "gas/access.h"
+#include "gas/direct_access.h"
 #include "gas/page_parts.h"
 #include "multi/dsm/on_ranks.h"
 

@@ -125,7 +125,7 @@ TEST_P(ViewTest, IntervalsThatMeetInOneBlockLoseNothing) {
             words[k] = round;
           }
           if (what == 1) m.coherence->release_all(m.context());
-          if (what == 2) m.coherence->acquire_told(m.context());
+          if (what == 2) m.coherence->acquire_noticed(m.context());
         }
       };
       std::thread second([&] {

@@ -155,7 +155,7 @@ TEST_F(Trips, AReadByTheDirectorySeesAnEvictionBegin) {
     ASSERT_TRUE(here.directory->replace(io, kPage, evicting, end_evict(evicting)));
     EXPECT_FALSE(readable(here.directory->lookup(io, kPage)));
     EXPECT_EQ(begin_move(here.directory->lookup(io, kPage), Rank{0}).verdict, MoveVerdict::on_ssd);
-    ASSERT_TRUE(here.directory->replace(io, kPage, end_evict(evicting), end_bring_in(end_evict(evicting))));
+    ASSERT_TRUE(here.directory->replace(io, kPage, end_evict(evicting), end_page_in(end_evict(evicting))));
     EXPECT_FALSE(here.addresses->stood(io, kPage, found));
     EXPECT_TRUE(readable(here.directory->lookup(io, kPage)));
   });

@@ -29,7 +29,7 @@ constexpr std::uint64_t kHeapOffset = 1 << 20;
 using test::TurnWaiter;
 
 /// A rank with a heap and without coherence: nobody touches the memory. Notes what the heap asks of coherence.
-struct SimRank final : PageHolder, HeapHooks {
+struct SimRank final : PageBlocks, HeapHooks {
   SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, std::uint64_t heap_bytes)
       : transport(world.transport(rank)), waiter(world, transport), pages(mem::Pages::uniform(kHeapOffset + heap_bytes).value()),
         entries(Directory::region_bytes(pages, ranks) / 8) {
@@ -54,7 +54,7 @@ struct SimRank final : PageHolder, HeapHooks {
     claimed = true;
     return Claim::taken;
   }
-  void give_up(PageId) noexcept override { claimed = false; }
+  void unclaim(PageId) noexcept override { claimed = false; }
   void begin_merge(comm::Batch&, PageId, ByteRange, Rank) override {}
   void end_merge(comm::Blocking&, PageId, ByteRange, Rank) override {}
   void settle(PageId) override { claimed = false; }

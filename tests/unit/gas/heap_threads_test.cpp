@@ -25,11 +25,11 @@ class YieldingWaiter final : public comm::Waiter {
   }
 };
 
-struct NoCoherence final : PageHolder, HeapHooks {
+struct NoCoherence final : PageBlocks, HeapHooks {
   YieldAnswer yield(PageId) noexcept override { return YieldAnswer::yielded; }
   Claim claim(comm::Blocking&, PageId) override { return Claim::ours; }
   Claim try_claim(PageId) noexcept override { return Claim::ours; }
-  void give_up(PageId) noexcept override {}
+  void unclaim(PageId) noexcept override {}
   void begin_merge(comm::Batch&, PageId, ByteRange, Rank) override {}
   void end_merge(comm::Blocking&, PageId, ByteRange, Rank) override {}
   void settle(PageId) override {}

@@ -180,7 +180,7 @@ TEST(ReadAhead, BeginsAtItsWidestWhereSweepsAreKnownToAscend) {
 
 // What the program said that it will overwrite is asked for at the ends of pieces only, block by block: that looks like a sweep, or one with a stride.
 TEST(ReadAhead, FollowsNobodyWhoOverwrites) {
-  using enum ReadAhead::Access;
+  using enum ReadAhead::Purpose;
   ReadAhead ahead;
   for (std::uint64_t p = 0; p < 400; p += 4) {
     ahead.overwrites(p, p + 3);

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "gas/access.h"
+#include "gas/direct_access.h"
 #include "support/sanitized.h"
 #include "unit/gas/sim_job.h"
 
@@ -76,7 +76,7 @@ TEST(RoundTrips, WhoBringsAPageForItsUserWaitsForThree) {
     EXPECT_EQ(here.frames[offset_of(PageId{4}) + 5], std::byte{5});
     EXPECT_FALSE(here.claimed[4]);
     EXPECT_EQ(here.naming, 1);
-    here.mover->await_named(io);
+    here.mover->await_entry_updates(io);
     EXPECT_EQ(here.naming, 0);
     EXPECT_EQ(raw(here.directory->lookup(io, PageId{4}).owner), 3u);
   });
@@ -108,7 +108,7 @@ void bring_by_messages(Job& job, std::vector<std::uint32_t> users, std::uint64_t
     after(here);
     EXPECT_EQ(here.frames[at + 5], std::byte{5});
     EXPECT_EQ(here.frames[at], users.empty() ? std::byte{0} : std::byte{'u'});
-    here.mover->await_named(io);
+    here.mover->await_entry_updates(io);
     EXPECT_EQ(raw(here.directory->lookup(io, PageId{page}).owner), 3u);
   });
 }
@@ -169,7 +169,7 @@ TEST(RoundTrips, EntriesOnTheirWayAreWaitedForByTheNextMover) {
       job.world.spawn(Rank{r}, [&job, r] {
         auto io = job[r].io();
         for (int round = 0; round < 3; ++round) EXPECT_FALSE(job[r].mover->bring_all(io, PageId{0}, kPages).has_value());
-        job[r].mover->await_named(io);
+        job[r].mover->await_entry_updates(io);
         EXPECT_EQ(job[r].naming, 0);
       });
     }
@@ -196,7 +196,7 @@ TEST(RoundTrips, ManyHoldersAndManyPagesGoAtOnce) {
     EXPECT_LE(chain.all(), 6u);   // some are refused for a moment and posted later; one page after the other takes 13
     EXPECT_EQ(here.counters.pages_moved.load(), 4u);
     for (std::uint64_t p = 6; p < 10; ++p) EXPECT_EQ(here.frames[offset_of(PageId{p}) + 5], std::byte(p + 1));
-    here.mover->await_named(io);
+    here.mover->await_entry_updates(io);
   });
   for (std::uint64_t p = 6; p < 10; ++p) EXPECT_EQ(raw(where(job, p).owner), 3u);
 }
@@ -222,7 +222,7 @@ TEST(InPart, ItsOwnerBringsBlocksInAndLetsThemGo) {
   for (const Location& l : {kOnSsd, kInPart}) {
     EXPECT_TRUE(at_home_on_ssd(l, kMe));
     EXPECT_FALSE(at_home_on_ssd(l, kOther));
-    EXPECT_TRUE(comes_in(l, kMe));
+    EXPECT_TRUE(pages_in(l, kMe));
   }
   EXPECT_FALSE(at_home_on_ssd(busy, kMe));
   EXPECT_FALSE(at_home_on_ssd(kInDram, kMe));
@@ -234,10 +234,10 @@ TEST(InPart, ItsOwnerBringsBlocksInAndLetsThemGo) {
 }
 
 /// An owner that brings its page in, wholly, when it is asked.
-struct BringsIn final : Rouser {
-  void rouse(comm::Blocking& io, std::span<Sleeper> sleepers) override {
+struct BringsIn final : PageIn {
+  void page_in(comm::Blocking& io, std::span<Request> requests) override {
     ++waits;
-    for (Sleeper& s : sleepers) {
+    for (Request& s : requests) {
       if (s.hint) {
         ++hints;
         continue;
@@ -258,15 +258,15 @@ struct BringsIn final : Rouser {
 
 TEST(InPart, WhoNeedsNoBytesTakesAPageFromSsdButAsksForOneInPart) {
   for (const Tier tier : {Tier::ssd, Tier::partial}) {
-    BringsIn rouser;
-    Job job(3, 1, {}, mem::kPageBytes, {&rouser});
-    rouser.here = &job[0];
+    BringsIn page_in;
+    Job job(3, 1, {}, mem::kPageBytes, {&page_in});
+    page_in.here = &job[0];
     assign(job, 4, 1, 1);
     job.on(0, [&, tier](SimRank& here, comm::Blocking& io) {
       const Location l = here.directory->lookup(io, PageId{4});
       ASSERT_TRUE(here.directory->replace(io, PageId{4}, l, in_tier(l, tier)));
       ASSERT_TRUE(here.mover->bring(io, PageId{4}, {}).has_value());
-      EXPECT_EQ(rouser.roused, tier == Tier::partial ? 1 : 0);
+      EXPECT_EQ(page_in.roused, tier == Tier::partial ? 1 : 0);
       EXPECT_EQ(here.directory->lookup(io, PageId{4}).owner, Rank{0});
       EXPECT_TRUE(readable(here.directory->lookup(io, PageId{4})));
     });
@@ -282,19 +282,19 @@ void put_on_ssd(SimRank& here, comm::Blocking& io, std::span<const PageId> pages
 
 // With one wait for all; and what their owner answers is as good as a look at the directory, unless the page has moved since this rank's bit was set.
 TEST(InPart, PagesOnSsdComeTogetherAndAreKnownThen) {
-  BringsIn rouser;
-  Job job(3, 1, {}, mem::kPageBytes, {&rouser});
-  rouser.here = &job[0];
-  rouser.moved = PageId{5};
+  BringsIn page_in;
+  Job job(3, 1, {}, mem::kPageBytes, {&page_in});
+  page_in.here = &job[0];
+  page_in.moved = PageId{5};
   assign(job, 3, 3, 1);
   job.on(0, [&](SimRank& here, comm::Blocking& io) {
     const std::array pages{PageId{3}, PageId{4}, PageId{5}};
     put_on_ssd(here, io, pages);
-    here.addresses->learn(io, pages, true, AddressCache::Rouses::none);
-    EXPECT_EQ(rouser.roused, 0);
-    here.addresses->learn(io, pages, true, AddressCache::Rouses::all);
-    EXPECT_EQ(rouser.waits, 1);
-    EXPECT_EQ(rouser.roused, 3);
+    here.addresses->learn(io, pages, true, AddressCache::PagesIn::none);
+    EXPECT_EQ(page_in.roused, 0);
+    here.addresses->learn(io, pages, true, AddressCache::PagesIn::all);
+    EXPECT_EQ(page_in.waits, 1);
+    EXPECT_EQ(page_in.roused, 3);
     for (const PageId page : pages) {
       const AddressCache::Put put(*here.addresses, io, page, AddressCache::kOnlyHere);
       EXPECT_EQ(put.owner(), page == PageId{5} ? kNoRank : Rank{1});
@@ -304,26 +304,26 @@ TEST(InPart, PagesOnSsdComeTogetherAndAreKnownThen) {
 
 // What a sweep will come to is no more than hinted at: it may stay, and is not known then.
 TEST(InPart, OnlyTheFirstMustCome) {
-  BringsIn rouser;
-  Job job(3, 1, {}, mem::kPageBytes, {&rouser});
-  rouser.here = &job[0];
+  BringsIn page_in;
+  Job job(3, 1, {}, mem::kPageBytes, {&page_in});
+  page_in.here = &job[0];
   assign(job, 3, 3, 1);
   job.on(0, [&](SimRank& here, comm::Blocking& io) {
     const std::array pages{PageId{3}, PageId{4}, PageId{5}};
     put_on_ssd(here, io, pages);
-    here.addresses->learn(io, pages, false, AddressCache::Rouses::first);
-    EXPECT_EQ(rouser.waits, 1);
-    EXPECT_EQ(rouser.roused, 1);
-    EXPECT_EQ(rouser.hints, 2);
+    here.addresses->learn(io, pages, false, AddressCache::PagesIn::first);
+    EXPECT_EQ(page_in.waits, 1);
+    EXPECT_EQ(page_in.roused, 1);
+    EXPECT_EQ(page_in.hints, 2);
     for (const PageId page : pages) EXPECT_EQ(here.addresses->find_here(io, page).owner, page == PageId{3} ? Rank{1} : kNoRank);
   });
 }
 
 // The owner hands it on without bytes, or makes it untouched, as one in DRAM: its own blocks yield, and nobody need be asked.
 TEST(InPart, ItsOwnerHandsItOn) {
-  BringsIn rouser;
-  Job job(3, 1, {}, mem::kPageBytes, {nullptr, &rouser});
-  rouser.here = &job[1];
+  BringsIn page_in;
+  Job job(3, 1, {}, mem::kPageBytes, {nullptr, &page_in});
+  page_in.here = &job[1];
   assign(job, 4, 1, 1);
   job.on(1, [&](SimRank& here, comm::Blocking& io) {
     Location l = here.directory->lookup(io, PageId{4});
@@ -334,7 +334,7 @@ TEST(InPart, ItsOwnerHandsItOn) {
     ASSERT_TRUE(here.directory->replace(io, PageId{4}, here.directory->lookup(io, PageId{4}), in_part(l)));
     ASSERT_TRUE(here.mover->hand_back(io, PageId{4}, Rank{2}));
     EXPECT_EQ(here.directory->lookup(io, PageId{4}), (Location{true, Rank{2}, Tier::ssd, false, l.version}));
-    EXPECT_EQ(rouser.roused, 0);
+    EXPECT_EQ(page_in.roused, 0);
   });
 }
 
@@ -378,7 +378,7 @@ struct Gifts : testing::Test {
       job.world.spawn(Rank{s}, [&job, &ended, s] {
         auto io = job[s].io();
         while (!ended) {
-          if (!job[s].giver->serve(io)) io.waiter().pause();
+          if (!job[s].give_service->serve(io)) io.waiter().pause();
         }
       });
     }
@@ -395,10 +395,10 @@ TEST_F(Gifts, ArriveWithTheirBytes) {
   Job job(3, 1);
   assign(job, 3, 10, 1);
   with_service(job, 0, [](SimRank& here, comm::Blocking& io) {
-    EXPECT_FALSE(here.giver->give(io, PageId{3}, 4, Rank{2}).has_value());
-    EXPECT_FALSE(here.giver->give(io, PageId{7}, 2, Rank{0}).has_value());
-    EXPECT_FALSE(here.giver->give(io, PageId{3}, 4, Rank{2}).has_value());   // where it is already
-    EXPECT_FALSE(here.giver->give(io, PageId{9}, 0, Rank{2}).has_value());
+    EXPECT_FALSE(here.give_service->give(io, PageId{3}, 4, Rank{2}).has_value());
+    EXPECT_FALSE(here.give_service->give(io, PageId{7}, 2, Rank{0}).has_value());
+    EXPECT_FALSE(here.give_service->give(io, PageId{3}, 4, Rank{2}).has_value());   // where it is already
+    EXPECT_FALSE(here.give_service->give(io, PageId{9}, 0, Rank{2}).has_value());
   });
   for (std::uint64_t p = 3; p < 7; ++p) EXPECT_EQ(raw(where(job, p).owner), 2u);
   for (std::uint64_t p = 7; p < 9; ++p) EXPECT_EQ(raw(where(job, p).owner), 0u);
@@ -410,7 +410,7 @@ TEST_F(Gifts, SayWhyAndWhichPageWasRefused) {
   Job job(3, 1);
   assign(job, 3, 2, 1);
   with_service(job, 0, [](SimRank& here, comm::Blocking& io) {
-    const auto refusal = here.giver->give(io, PageId{3}, 6, Rank{2});
+    const auto refusal = here.give_service->give(io, PageId{3}, 6, Rank{2});
     ASSERT_TRUE(refusal.has_value());
     EXPECT_EQ(refusal->why, Errc::out_of_range);
     EXPECT_EQ(raw(refusal->page), 5u);
@@ -435,7 +435,7 @@ TEST_F(Gifts, CrosswiseEndAndLoseNothing) {
           if (random() % 2 == 0) {
             EXPECT_FALSE(here.mover->bring_all(io, PageId{first}, pages).has_value());
           } else {
-            EXPECT_FALSE(here.giver->give(io, PageId{first}, pages, Rank{static_cast<std::uint32_t>(random() % 3)}).has_value());
+            EXPECT_FALSE(here.give_service->give(io, PageId{first}, pages, Rank{static_cast<std::uint32_t>(random() % 3)}).has_value());
           }
         }
         --left;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The step of a release or an acquire, taken for many blocks side by side (rules 3, 4 and 11):
 //
-//   take(b) …   claims what is free, without waiting
-//   fire()      protects in runs; puts the changes of all pages whose owners are known here at once; awaits them together; finishes
+//   add(b) …   claims what is free, without waiting
+//   run()      protects in runs; puts the changes of all pages whose owners are known here at once; awaits them together; finishes
 //
 // Each of the other pages is put by itself: a put under way waits for nothing but its completion, so not for the move of another page to end.
-// Thread safety: an object belongs to one thread; from take() to fire() it holds busy bits, and waits for none.
+// Thread safety: an object belongs to one thread; from add() to run() it holds busy bits, and waits for none.
 #pragma once
 
 #include <array>
@@ -16,15 +16,15 @@
 
 namespace kasane::dsm {
 
-class Coherence::Volley {
+class Coherence::FenceBatch {
  public:
   /// event: release or acquire.
-  Volley(Coherence& coherence, comm::Blocking& io, Counters* counters, Event event) noexcept : c_(coherence), io_(io), counters_(counters), event_(event) {}
-  ~Volley() { fire(); }
+  FenceBatch(Coherence& coherence, comm::Blocking& io, Counters* counters, Event event) noexcept : c_(coherence), io_(io), counters_(counters), event_(event) {}
+  ~FenceBatch() { run(); }
 
   /// False: somebody else has the block in hand. What V goes on showing as before (pinned blocks, whole ones at an acquire) takes its step at once, by itself.
-  bool take(BlockId);
-  void fire();
+  bool add(BlockId);
+  void run();
 
  private:
   static constexpr std::size_t kMostBlocks = 128, kMostPages = 32;
@@ -34,7 +34,7 @@ class Coherence::Volley {
     PageId page;
     std::size_t first, end;
     bool unsent;   ///< changes of them
-    bool home;     ///< the page is ours by now, and so are those that were changed
+    bool now_owned;     ///< the page is ours by now, and so are those that were changed
     gas::PartMask changed;   ///< of the page, in which something is put together with others
     std::optional<gas::AddressCache::Put> put;
   };

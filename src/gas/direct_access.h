@@ -32,7 +32,7 @@
 #include "comm/engine/engine.h"
 #include "comm/index_pool.h"
 #include "gas/address_cache.h"
-#include "gas/attractor.h"
+#include "gas/auto_relocator.h"
 #include "gas/outstanding.h"
 #include "gas/staging.h"
 
@@ -46,14 +46,14 @@ namespace kasane::gas {
 /// Are the bytes of a source taken before the call returns? By copying them aside: then it may lie in V, and be used again at once.
 enum class Source : std::uint8_t { kept, copied };
 
-class Access {
+class DirectAccess {
  public:
-  /// kFrames is attached through the engine, with `bytes` on every rank. base: the address that programs have for offset 0. Attractor: hears which pages of others are
+  /// kFrames is attached through the engine, with `bytes` on every rank. base: the address that programs have for offset 0. AutoRelocator: hears which pages of others are
   /// used; null: nobody does.
-  static Result<std::unique_ptr<Access>> create(comm::Engine&, AddressCache&, Attractor*, std::uint64_t bytes, const std::byte* base);
-  ~Access();   ///< after everything has completed
-  Access(const Access&) = delete;
-  Access& operator=(const Access&) = delete;
+  static Result<std::unique_ptr<DirectAccess>> create(comm::Engine&, AddressCache&, AutoRelocator*, std::uint64_t bytes, const std::byte* base);
+  ~DirectAccess();   ///< after everything has completed
+  DirectAccess(const DirectAccess&) = delete;
+  DirectAccess& operator=(const DirectAccess&) = delete;
 
   // Each issues its parts, counted by the Outstanding, which must live until it is done; so must local memory, unless it is copied. Global places are offsets;
   // a Cursor's pieces are relative to both. An error (nothing is allocated there, the range ends outside of the space) leaves those parts that were issued
@@ -130,7 +130,7 @@ class Access {
   struct Read;
   /// One operation that changes a page, under way.
   struct Part {
-    Access* access;
+    DirectAccess* access;
     Outstanding* outstanding;
     Read* source;                      ///< of a copy, else null
     PageId page;
@@ -169,7 +169,7 @@ class Access {
   };
   /// One read of a page, or a copy from it, under way until it is known that the bytes were the page's.
   struct Read {
-    Access* access;
+    DirectAccess* access;
     Outstanding* outstanding;
     AddressCache::Found found;
     std::uint32_t index;
@@ -189,7 +189,7 @@ class Access {
     static Result<Store> create();
   };
 
-  Access(comm::Engine&, AddressCache&, Attractor*, std::uint64_t bytes, const std::byte* base, Store&&);
+  DirectAccess(comm::Engine&, AddressCache&, AutoRelocator*, std::uint64_t bytes, const std::byte* base, Store&&);
   [[nodiscard]] Result<void> check(std::uint64_t offset, std::uint64_t bytes) const;
   [[nodiscard]] Result<void> wild(std::uint64_t offset) const;
   [[nodiscard]] std::string name(std::uint64_t offset) const;
@@ -199,7 +199,7 @@ class Access {
   }
   /// Of each operation; automatic relocation lives by it.
   void note_use(PageId page, Rank owner) noexcept {
-    if (attractor_ != nullptr && owner != rank_) attractor_->used(page);
+    if (auto_relocator_ != nullptr && owner != rank_) auto_relocator_->used(page);
   }
   template <class F>
   Result<void> each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor, const F& flush);
@@ -235,7 +235,7 @@ class Access {
 
   comm::Engine& engine_;
   AddressCache& addresses_;
-  Attractor* attractor_;   ///< may be null
+  AutoRelocator* auto_relocator_;   ///< may be null
   const mem::Pages& pages_;
   Rank rank_;
   std::uint64_t bytes_;
@@ -249,7 +249,7 @@ class Access {
 };
 
 /// Until what was issued has ended; by_polling: to do reads again with.
-inline void await(comm::Blocking& io, comm::Blocking& by_polling, Access& access, const Outstanding& o) {
+inline void await(comm::Blocking& io, comm::Blocking& by_polling, DirectAccess& access, const Outstanding& o) {
   for (;; access.serve(by_polling)) {
     io.waiter().until([&] { return o.done() || access.asked(); });
     if (o.done()) return;
@@ -258,7 +258,7 @@ inline void await(comm::Blocking& io, comm::Blocking& by_polling, Access& access
 
 /// Awaits what `issue` (called with an Outstanding) issues, by the waiter of io, which polls.
 template <class Issue>
-Result<void> await(comm::Blocking& io, Access& access, const Issue& issue) {
+Result<void> await(comm::Blocking& io, DirectAccess& access, const Issue& issue) {
   Outstanding outstanding;
   auto issued = issue(outstanding);
   await(io, io, access, outstanding);
@@ -267,10 +267,10 @@ Result<void> await(comm::Blocking& io, Access& access, const Issue& issue) {
 }
 
 /// The blocking forms, for those who wait by polling.
-inline Result<void> get(comm::Blocking& io, Access& access, void* local, std::uint64_t offset, std::size_t bytes) {
+inline Result<void> get(comm::Blocking& io, DirectAccess& access, void* local, std::uint64_t offset, std::size_t bytes) {
   return await(io, access, [&](Outstanding& o) { return access.read(io, o, offset, local, bytes); });
 }
-inline Result<void> put(comm::Blocking& io, Access& access, std::uint64_t offset, const void* local, std::size_t bytes) {
+inline Result<void> put(comm::Blocking& io, DirectAccess& access, std::uint64_t offset, const void* local, std::size_t bytes) {
   return await(io, access, [&](Outstanding& o) { return access.write(io, o, offset, local, bytes); });
 }
 

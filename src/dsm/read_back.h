@@ -10,12 +10,12 @@
 namespace kasane::dsm {
 
 /// Runs of claimed blocks whose bytes are to be read.
-class Coherence::Incoming {
+class Coherence::ReadBack {
  public:
   /// Blocks in as many runs: a window, or what a view gathers at once.
   static constexpr std::size_t kMost = gas::Tiers::kMostAtOnce + kWindowBlocks;
 
-  explicit Incoming(Coherence& coherence) noexcept : c_(coherence) {}
+  explicit ReadBack(Coherence& coherence) noexcept : c_(coherence) {}
 
   /// Those that were never stored have no frame, or bytes that do not matter: it is cleared where they are `saved` from now on, so that S and the frame are alike.
   void add(mem::BlockRange run, bool saved) noexcept {
@@ -29,7 +29,7 @@ class Coherence::Incoming {
       }
     }
   }
-  /// right: what the blocks may get as soon as they come. To write, if none of them is saved from now on: a store may pass before the bit is given back (flight.h).
+  /// right: what the blocks may get as soon as they come. To write, if none of them is saved from now on: a store may pass before the bit is given back (background_read.h).
   void read(comm::Blocking& io, mem::Access right) {
     if (!ranges_.empty()) c_.tiers_->read(io, ranges_.all(), {.engine = &c_.engine_, .access = right});
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keeper of a rank's budget: one thread that lets pages leave DRAM before others run out of room, and brings in those of this rank's that other ranks ask for.
+// The pager of a rank's budget: one thread that lets pages leave DRAM before others run out of room, and brings in those of this rank's that other ranks ask for.
 //
 //   rung ─▶ let go of what the program says (gas/advisor.h) ─▶ bring in what is asked for ─▶ is less than `low` left (or nearly twice that, where a sweep is held back)? ─▶ the policy names pages, 64 at a time, until twice that is left:
 //             ours: to the spill file, together          another rank's: dropped, if nothing of it is in use or unsent
@@ -28,7 +28,7 @@
 
 namespace kasane::dsm {
 
-class Keeper final : private mem::PageProbe {
+class Pager final : private mem::PageProbe {
  public:
   struct Config {
     bool limit_asked = false;              ///< by whoever started the job: else a rank that cannot keep to it goes on without a limit
@@ -50,7 +50,7 @@ class Keeper final : private mem::PageProbe {
     const gas::Directory& directory;
   };
   /// Sets kBudgetHandler.
-  Keeper(const Parts&, Config);
+  Pager(const Parts&, Config);
 
   void run(comm::Blocking&, const Threads&);
   void stop() noexcept;
@@ -73,13 +73,13 @@ class Keeper final : private mem::PageProbe {
   [[nodiscard]] mem::PageSet page_set() const;
   void enter(PageId);
   void enter(PageId, bool first);
-  std::uint64_t let_go(comm::Blocking&, std::uint64_t most, std::uint64_t urgent, Pins);
+  std::uint64_t evict(comm::Blocking&, std::uint64_t most, std::uint64_t urgent, Pins);
   struct Gone {
     std::uint64_t pages, young;   ///< young: blocks that stayed for being it
   };
-  Gone let_go(comm::Blocking&, Line&, std::uint64_t most, Pins);
-  void let_go_told(comm::Blocking&);
-  void ring_others(comm::Blocking&);
+  Gone evict(comm::Blocking&, Line&, std::uint64_t most, Pins);
+  void evict_named(comm::Blocking&);
+  void wake_others(comm::Blocking&);
   void finish(comm::Blocking&);
   static void forget(Line&, PageId) noexcept;
   void nothing_left();
@@ -94,13 +94,13 @@ class Keeper final : private mem::PageProbe {
   void no_longer_short() noexcept;
   void serve(comm::Blocking&);
   bool serve_beside_pins(comm::Blocking&);
-  void mind_tables(Counters*);
+  void check_tables(Counters*);
   void note_tables(Counters*) const noexcept;
-  void mind_stacks(const Threads&, Counters*);
-  void mind_what_stays();
-  void no_room_beside_what_stays();
+  void check_stacks(const Threads&, Counters*);
+  void check_what_stays();
+  void no_room_for_data();
 
-  static void on_ring(void* self, const comm::Message&) noexcept;
+  static void on_wake(void* self, const comm::Message&) noexcept;
 
   comm::Transport& transport_;
   Coherence& coherence_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Automatic relocation (Endo's thesis, §6.2.3): a page that only one rank uses moves to it. Here: the decision, pure (table: docs/design/gas.md); attractor.h drives it.
+// Automatic relocation (Endo's thesis, §6.2.3): a page that only one rank uses moves to it. Here: the decision, pure (table: docs/design/gas.md); auto_relocator.h drives it.
 //
 // What is known of a page's use is what goes over the network: a rank that fetches a block of it, gets or puts, at another rank. Each rank counts its own uses of each foreign page, and
 // every `threshold` of them it looks at word 3 of the directory entry, which says who looked last and how often the page has moved:
@@ -34,18 +34,18 @@ inline constexpr std::uint32_t kMostMoves = 10;
 inline constexpr std::uint32_t kForgetSeconds = 1;
 inline constexpr std::uint32_t kLongestRow = 255;
 
-struct Usage {
+struct UseRecord {
   Rank last = kNoRank;        ///< who looked last; kNoRank: nobody yet
   std::uint32_t moves = 0;    ///< how often the page was drawn to a rank, less those forgotten, at most kMostMoves
   std::uint32_t time = 0;     ///< seconds
   std::uint32_t row = 0;      ///< how many looks in a row were by ranks that share memory with `last`, at most kLongestRow
 
-  friend bool operator==(const Usage&, const Usage&) = default;
+  friend bool operator==(const UseRecord&, const UseRecord&) = default;
 
   [[nodiscard]] constexpr std::uint64_t word() const noexcept {
     return std::uint64_t{time} << 32 | std::uint64_t{row} << 24 | std::uint64_t{moves} << 20 | (last != kNoRank ? std::uint64_t{raw(last)} + 1 : 0);
   }
-  [[nodiscard]] static constexpr Usage of(std::uint64_t word) noexcept {
+  [[nodiscard]] static constexpr UseRecord of(std::uint64_t word) noexcept {
     const auto id = static_cast<std::uint32_t>(word & 0xFFFFF);
     return {id != 0 ? Rank{id - 1} : kNoRank, static_cast<std::uint32_t>(word >> 20) & 0xF, static_cast<std::uint32_t>(word >> 32),
             static_cast<std::uint32_t>(word >> 24) & 0xFF};
@@ -58,12 +58,12 @@ inline constexpr std::uint32_t kAnew = 1u << 31;
 /// Uses that count, after one more. others_wrote: it brought bytes that this rank did not have, and had not written.
 [[nodiscard]] constexpr std::uint32_t counted(std::uint32_t uses, bool others_wrote) noexcept { return others_wrote ? kAnew | 1 : uses + 1; }
 
-[[nodiscard]] constexpr std::uint32_t streak_needed(const Usage& usage, std::uint32_t threshold) noexcept {
+[[nodiscard]] constexpr std::uint32_t streak_needed(const UseRecord& usage, std::uint32_t threshold) noexcept {
   return threshold << std::min(usage.moves, kMostMoves);
 }
 
 /// What is still known at this second.
-[[nodiscard]] constexpr Usage forget(Usage usage, std::uint32_t second) noexcept {
+[[nodiscard]] constexpr UseRecord forget(UseRecord usage, std::uint32_t second) noexcept {
   if (second <= usage.time) return usage;
   const std::uint32_t forgotten = std::min((second - usage.time) / kForgetSeconds, usage.moves);
   usage.moves -= forgotten;
@@ -71,22 +71,22 @@ inline constexpr std::uint32_t kAnew = 1u << 31;
   return usage;
 }
 
-struct Attraction {
+struct RelocationDecision {
   bool take = false;           ///< the page comes here
   bool take_if_far = false;    ///< … if its owner shares no memory with this rank: `after` is what then becomes of word 3
   std::uint32_t streak = 0;    ///< uses that count on, where the page stays
-  Usage after;                 ///< word 3, unless it is so already
-  Usage stays{};               ///< word 3 where take_if_far, and the owner is near
+  UseRecord after;                 ///< word 3, unless it is so already
+  UseRecord stays{};               ///< word 3 where take_if_far, and the owner is near
 };
 
 /// Rank `me` has counted `uses` of the page, found word 3 to be `word` at this second, and does not own the page.
 /// last_is_near: who looked last is another rank that shares memory with this one.
-[[nodiscard]] constexpr Attraction consider(const Usage& word, Rank me, bool last_is_near, std::uint32_t uses, std::uint32_t threshold, std::uint32_t second) noexcept {
-  const Usage now = forget(word, second);
+[[nodiscard]] constexpr RelocationDecision decide_relocation(const UseRecord& word, Rank me, bool last_is_near, std::uint32_t uses, std::uint32_t threshold, std::uint32_t second) noexcept {
+  const UseRecord now = forget(word, second);
   const bool alone = now.last == me || now.last == kNoRank;
   const std::uint32_t row = (alone || last_is_near) && (uses & kAnew) == 0 ? std::min(now.row + 1, kLongestRow) : 1;
-  const Usage mine{me, now.moves, now.time, row};
-  const Usage taken{me, std::min(now.moves + 1, kMostMoves), std::max(now.time, second), 0};
+  const UseRecord mine{me, now.moves, now.time, row};
+  const UseRecord taken{me, std::min(now.moves + 1, kMostMoves), std::max(now.time, second), 0};
   const std::uint32_t streak = alone ? uses & ~kAnew : 0;
   if (streak >= streak_needed(now, threshold)) return {.take = true, .after = taken};
   if (last_is_near && row > 1 && row >= std::min(streak_needed(now, 1), kLongestRow)) return {.take_if_far = true, .streak = streak, .after = taken, .stays = mine};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws pages to the rank that uses them (gas/attraction.h decides). A use is counted where it happens, by one addition; every `threshold` of them
+// Draws pages to the rank that uses them (gas/relocation_policy.h decides). A use is counted where it happens, by one addition; every `threshold` of them
 // (a power of two, not more) the page is noted, and the rank's service thread looks at word 3 and brings the page if it should come. So neither a fault nor an access takes a trip more, and none
 // moves a page while its thread has something under way that a move waits for.
 //
@@ -12,12 +12,12 @@
 #include <memory>
 
 #include "base/notes.h"
-#include "gas/attraction.h"
+#include "gas/relocation_policy.h"
 #include "gas/mover.h"
 
 namespace kasane::gas {
 
-class Attractor {
+class AutoRelocator {
  public:
   static std::uint32_t wall_second();
   struct Config {
@@ -25,12 +25,12 @@ class Attractor {
     std::uint32_t threshold = kStreak;     ///< tests take others
     std::uint32_t (*second)() = &wall_second;   ///< the time, on about the same clock everywhere
   };
-  static Result<std::unique_ptr<Attractor>> create(comm::Transport&, const Directory&, const Config&);
-  Attractor(const Attractor&) = delete;
-  Attractor& operator=(const Attractor&) = delete;
-  ~Attractor();
+  static Result<std::unique_ptr<AutoRelocator>> create(comm::Transport&, const Directory&, const Config&);
+  AutoRelocator(const AutoRelocator&) = delete;
+  AutoRelocator& operator=(const AutoRelocator&) = delete;
+  ~AutoRelocator();
 
-  /// This rank has used the page at another rank: fetched of it (dsm), got or put (gas::Access). others_wrote: what it fetched was not what it had.
+  /// This rank has used the page at another rank: fetched of it (dsm), got or put (gas::DirectAccess). others_wrote: what it fetched was not what it had.
   void used(PageId page, bool others_wrote = false) noexcept {
     const std::uint64_t i = raw(page) - first_;
     if (i >= pages_) return;
@@ -41,7 +41,7 @@ class Attractor {
       note(page);
   }
   /// May others draw the page away at any moment?
-  [[nodiscard]] bool draws(PageId page) const noexcept { return raw(page) - first_ < pages_; }
+  [[nodiscard]] bool may_relocate(PageId page) const noexcept { return raw(page) - first_ < pages_; }
   /// The service thread's part. True if there was something to do.
   bool serve(comm::Blocking&, Mover&);
   /// Draws nothing any more; returns when serve() is in no draw, which may wait for any other rank. By another thread than serve()'s, before ranks leave.
@@ -50,7 +50,7 @@ class Attractor {
 
  private:
   using Count = std::atomic<std::uint32_t>;
-  Attractor(comm::Transport&, const Directory&, const Config&, Count*) noexcept;
+  AutoRelocator(comm::Transport&, const Directory&, const Config&, Count*) noexcept;
   void note(PageId) noexcept;
   void look_at(comm::Blocking&, Mover&, PageId);
   [[nodiscard]] bool near(Rank) const noexcept;

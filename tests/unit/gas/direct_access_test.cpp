@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct access over the simulated network: what each form does, how many trips it costs, and that random mixes of all forms agree with an oracle while pages
 // move. A seed replays its history.
-#include "gas/access.h"
+#include "gas/direct_access.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gas/attractor.h"
+#include "gas/auto_relocator.h"
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -13,29 +13,29 @@
 
 namespace kasane::gas {
 
-Result<std::unique_ptr<Attractor>> Attractor::create(comm::Transport& transport, const Directory& directory, const Config& config) {
+Result<std::unique_ptr<AutoRelocator>> AutoRelocator::create(comm::Transport& transport, const Directory& directory, const Config& config) {
   const std::size_t bytes = directory.pages().in(config.offset, config.bytes).size() * sizeof(Count);
   auto got = map_sparse(bytes, "the uses of pages");
   KASANE_TRY(got);
   auto* const uses = reinterpret_cast<Count*>(*got);
-  return std::unique_ptr<Attractor>(new Attractor(transport, directory, config, uses));
+  return std::unique_ptr<AutoRelocator>(new AutoRelocator(transport, directory, config, uses));
 }
 
-Attractor::Attractor(comm::Transport& transport, const Directory& directory, const Config& config, Count* uses) noexcept
+AutoRelocator::AutoRelocator(comm::Transport& transport, const Directory& directory, const Config& config, Count* uses) noexcept
     : transport_(transport), directory_(directory), first_(directory.pages().in(config.offset, config.bytes).first),
       pages_(directory.pages().in(config.offset, config.bytes).size()), threshold_(config.threshold), look_mask_(std::bit_floor(config.threshold) - 1),
       second_(config.second), uses_(uses) {}
 
-Attractor::~Attractor() { ::munmap(uses_, pages_ * sizeof(Count)); }
+AutoRelocator::~AutoRelocator() { ::munmap(uses_, pages_ * sizeof(Count)); }
 
-std::uint32_t Attractor::wall_second() { return static_cast<std::uint32_t>(std::time(nullptr)); }
+std::uint32_t AutoRelocator::wall_second() { return static_cast<std::uint32_t>(std::time(nullptr)); }
 
-void Attractor::note(PageId page) noexcept {
+void AutoRelocator::note(PageId page) noexcept {
   // No room: the next `threshold` uses will do.
   if (noted_.add(page)) transport_.wake(transport_.rank(), comm::Doorbell::messages);
 }
 
-bool Attractor::serve(comm::Blocking& io, Mover& mover) {
+bool AutoRelocator::serve(comm::Blocking& io, Mover& mover) {
   PageId page;
   if (!noted_.take(page)) return false;
   // seq_cst, here and in close(): each stores its own word before it reads the other's, so one of the two sees the other.
@@ -45,18 +45,18 @@ bool Attractor::serve(comm::Blocking& io, Mover& mover) {
   return true;
 }
 
-void Attractor::close() noexcept {
+void AutoRelocator::close() noexcept {
   closed_.store(true);
   while (serving_.load()) ::sched_yield();
 }
 
-void Attractor::look_at(comm::Blocking& io, Mover& mover, PageId page) {
+void AutoRelocator::look_at(comm::Blocking& io, Mover& mover, PageId page) {
   // relaxed: uses that others count meanwhile may be lost; they are estimates.
   Count& uses = uses_[raw(page) - first_];
   const std::uint64_t seen = directory_.usage(io, page);
-  const Usage usage = Usage::of(seen);
+  const UseRecord usage = UseRecord::of(seen);
   const bool last_is_near = usage.last != kNoRank && usage.last != transport_.rank() && near(usage.last);
-  Attraction what = consider(usage, transport_.rank(), last_is_near, uses.load(std::memory_order_relaxed), threshold_, second_());
+  RelocationDecision what = decide_relocation(usage, transport_.rank(), last_is_near, uses.load(std::memory_order_relaxed), threshold_, second_());
   if (what.take_if_far) {
     what.take = !near(directory_.lookup(io, page).owner);
     if (!what.take) what.after = what.stays;
@@ -64,9 +64,9 @@ void Attractor::look_at(comm::Blocking& io, Mover& mover, PageId page) {
   uses.store(what.take ? 0 : what.streak, std::memory_order_relaxed);
   // Also where the page then does not come, because it is pinned or moves: the next try takes twice as long.
   if (what.after.word() != seen) directory_.replace_usage(io, page, seen, what.after.word());
-  if (what.take && mover.draw(io, page) && io.counters() != nullptr) count(io.counters()->pages_drawn);
+  if (what.take && mover.pull(io, page) && io.counters() != nullptr) count(io.counters()->pages_drawn);
 }
 
-bool Attractor::near(Rank rank) const noexcept { return transport_.mapped(rank, kFrames) != nullptr; }
+bool AutoRelocator::near(Rank rank) const noexcept { return transport_.mapped(rank, kFrames) != nullptr; }
 
 }  // namespace kasane::gas

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dsm/keeper.h"
+#include "dsm/pager.h"
 
 #include <fmt/format.h>
 
@@ -37,32 +37,32 @@ std::string mib_text(std::uint64_t blocks) { return fmt::format("{:.1f} MiB", st
 
 }  // namespace
 
-Keeper::Keeper(const Parts& parts, Config config)
+Pager::Pager(const Parts& parts, Config config)
     : transport_(parts.transport), coherence_(parts.coherence), tiers_(parts.tiers), residency_(tiers_.residency()), advisor_(parts.advisor), directory_(parts.directory),
       config_(std::move(config)) {
-  transport_.set_handler(gas::kBudgetHandler, &Keeper::on_ring, this);
+  transport_.set_handler(gas::kBudgetHandler, &Pager::on_wake, this);
 }
 
-void Keeper::on_ring(void* self, const comm::Message&) noexcept { static_cast<Keeper*>(self)->residency_.ring(); }
+void Pager::on_wake(void* self, const comm::Message&) noexcept { static_cast<Pager*>(self)->residency_.ring(); }
 
-void Keeper::ring_others(comm::Blocking& io) {
+void Pager::wake_others(comm::Blocking& io) {
   for (const Rank other : config_.others) io.send(other, gas::kBudgetHandler, {});
 }
 
-void Keeper::stop() noexcept {
+void Pager::stop() noexcept {
   stop_.store(true);
   residency_.lift_limit();   // nobody makes room any more: who waits goes on
   residency_.ring();
 }
 
-void Keeper::run(comm::Blocking& io, const Threads& threads) {
+void Pager::run(comm::Blocking& io, const Threads& threads) {
   nap_ns_ = kShortestNapNs;
   for (std::uint32_t seen = residency_.rings(); !stop_.load(); seen = residency_.rings()) {
-    mind_stacks(threads, io.counters());
-    mind_tables(io.counters());
+    check_stacks(threads, io.counters());
+    check_tables(io.counters());
     note_idle(threads);
     too_young_ = pins_hold_ = false;
-    let_go_told(io);
+    evict_named(io);
     const bool left = make_room(io), asked = tiers_.asked(), nothing_leaves = !left && !too_young_;
     if (!asked || residency_.admitted(1) || (nothing_leaves && !pins_hold_)) {   // one at a time, so that the budget is exceeded by one, unless nothing can leave
       serve(io);
@@ -75,13 +75,13 @@ void Keeper::run(comm::Blocking& io, const Threads& threads) {
 }
 
 /// Until rung. What is unsettled is looked at again: soon, then after twice as long each time.
-void Keeper::sleep(std::uint32_t rings) {
+void Pager::sleep(std::uint32_t rings) {
   if (!residency_.unsettled()) nap_ns_ = kShortestNapNs;
   residency_.sleep(rings, residency_.unsettled() ? std::exchange(nap_ns_, std::min(2 * nap_ns_, kLongestNapNs)) : -1);
 }
 
 /// Looking for tables that can go back costs as much as there are, so it is done when they have grown by an eighth.
-void Keeper::mind_tables(Counters* counters) {
+void Pager::check_tables(Counters* counters) {
   if (!residency_.tables_due()) return;
   const std::uint64_t before = residency_.measure_tables();
   note_tables(counters);
@@ -107,11 +107,11 @@ void Keeper::mind_tables(Counters* counters) {
   coherence_.wake_waiting();
   if (counters != nullptr) count(counters->tables_given_back, ranges);
   tables_most_ = left + step(left);
-  mind_what_stays();
+  check_what_stays();
 }
 
 /// Frames of stacks cannot leave while a thread has them. If they alone are too many, looking for tables that can go back would not help.
-void Keeper::mind_stacks(const Threads& threads, Counters* counters) {
+void Pager::check_stacks(const Threads& threads, Counters* counters) {
   if (residency_.stacks_due()) residency_.measure_stacks();
   if (threads.trim_stacks && residency_.used_by_stacks() > residency_.share() / 8 && residency_.short_of(residency_.low()) != 0) {
     const std::uint32_t trimmed = threads.trim_stacks(kStacksTogether);
@@ -120,23 +120,23 @@ void Keeper::mind_stacks(const Threads& threads, Counters* counters) {
   }
   const std::uint64_t stacks = residency_.used_by_stacks(), share = residency_.share();   // as found by whoever has measured last
   if (counters != nullptr) note_most(counters->bytes_of_stacks, stacks * mem::kBlockBytes);
-  if (stacks > share / 8 * 7) return mind_what_stays();
+  if (stacks > share / 8 * 7) return check_what_stays();
   if (stacks > share / 2 && stacks + residency_.used_by_tables() > share / 8 * 7 && residency_.short_of(share / 8) != 0) tables_most_ = 0;
 }
 
 /// What there is after a look at what could go back.
-void Keeper::mind_what_stays() {
+void Pager::check_what_stays() {
   const std::uint64_t tables = residency_.used_by_tables(), stacks = residency_.used_by_stacks(), share = residency_.share();
   if (tables + stacks > share / 2 && !std::exchange(tables_crowd_, true)) config_.tables_crowd(tables * mem::kBlockBytes, stacks * mem::kBlockBytes, share * mem::kBlockBytes);
-  if (config_.limit_asked && tables + stacks > share / 8 * 7 && residency_.short_of(share / 8) != 0) no_room_beside_what_stays();
+  if (config_.limit_asked && tables + stacks > share / 8 * 7 && residency_.short_of(share / 8) != 0) no_room_for_data();
 }
 
-void Keeper::note_tables(Counters* counters) const noexcept {
+void Pager::note_tables(Counters* counters) const noexcept {
   if (counters != nullptr) note_most(counters->bytes_of_tables, residency_.used_by_tables() * mem::kBlockBytes);
 }
 
 /// False: everything stays where it is.
-bool Keeper::ready() {
+bool Pager::ready() {
   if (usual_.policy != nullptr) return true;
   if (!tiers_.is_open()) {
     if (auto opened = tiers_.open(); !opened) {
@@ -148,23 +148,23 @@ bool Keeper::ready() {
     }
   }
   room_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::min(residency_.total() / 2, directory_.pages().count()), 1 << 12, 1u << 30));
-  arming_ = std::make_unique<mem::Arming>(page_set(), [this](std::span<const PageId> pages) { coherence_.rest(pages); });
+  arming_ = std::make_unique<mem::Arming>(page_set(), [this](std::span<const PageId> pages) { coherence_.retire(pages); });
   make(usual_, std::make_unique<mem::S3Fifo>(room_, static_cast<mem::PageProbe&>(*this)));
   return true;
 }
 
-mem::PageSet Keeper::page_set() const {
+mem::PageSet Pager::page_set() const {
   auto made = mem::PageSet::create(directory_.pages().count());
   if (!made) config_.fatal(made.error());
   return std::move(*made);
 }
 
-void Keeper::make(Line& line, std::unique_ptr<mem::EvictionPolicy> policy) {
+void Pager::make(Line& line, std::unique_ptr<mem::EvictionPolicy> policy) {
   line.known = std::make_unique<mem::PageSet>(page_set());
   line.policy = std::move(policy);
 }
 
-void Keeper::take_entered() {
+void Pager::take_entered() {
   residency_.arrivals().take([this](PageId page) { enter(page); }, room_ - first_.in - usual_.in);
   residency_.look_at_freed([this](PageId page) {
     if (usual_.known->contains(page)) enter(page, true);
@@ -172,14 +172,14 @@ void Keeper::take_entered() {
   arming_->end_turn();
 }
 
-bool Keeper::touched(PageId page) noexcept {
+bool Pager::touched(PageId page) noexcept {
   arming_->before_look(page);
   return coherence_.touched(page);
 }
 
-void Keeper::enter(PageId page) { enter(page, mem::leaves_first(advisor_.table().usage(page))); }
+void Pager::enter(PageId page) { enter(page, mem::leaves_first(advisor_.table().usage(page))); }
 
-void Keeper::enter(PageId page, bool first) {
+void Pager::enter(PageId page, bool first) {
   if (first && first_.policy == nullptr) make(first_, std::make_unique<mem::Fifo>(room_, static_cast<mem::PageProbe&>(*this)));
   Line &line = first ? first_ : usual_, &other = first ? usual_ : first_;
   if (line.known->contains(page)) return;
@@ -193,7 +193,7 @@ void Keeper::enter(PageId page, bool first) {
 }
 
 /// Returns what was wanted since the last turn. That something leaves does not end a need: it may be what others bring in.
-std::uint64_t Keeper::note_need() noexcept {
+std::uint64_t Pager::note_need() noexcept {
   const bool relieved = residency_.take_relieved();
   const std::uint64_t wanted = residency_.take_wanted(), now = now_ns();
   if (relieved) stuck_since_ns_ = 0;
@@ -206,19 +206,19 @@ std::uint64_t Keeper::note_need() noexcept {
   return wanted;
 }
 
-void Keeper::no_longer_short() noexcept {
+void Pager::no_longer_short() noexcept {
   short_since_ns_ = 0;
   tries_ = 0;
 }
 
 /// Others who asked got on: they may have asked again by the next turn.
-void Keeper::serve(comm::Blocking& io) {
+void Pager::serve(comm::Blocking& io) {
   if (tiers_.serve(io, gas::Tiers::Pinned::too) == gas::Tiers::Served::some) no_longer_short();
 }
 
 /// Nothing can leave but what is pinned. What others ask for comes in beyond the budget, unless it is pinned itself, and leaves again before the next one: all else here may be changes to pages of who
 /// asks, which nobody sends before he has got on. False: nothing came.
-bool Keeper::serve_beside_pins(comm::Blocking& io) {
+bool Pager::serve_beside_pins(comm::Blocking& io) {
   if (residency_.debt() > kMostOwed) return false;
   const gas::Tiers::Served served = tiers_.serve(io, gas::Tiers::Pinned::not_now);
   if (served == gas::Tiers::Served::put_back) put_back_at_ns_ = now_ns();
@@ -229,10 +229,10 @@ bool Keeper::serve_beside_pins(comm::Blocking& io) {
 }
 
 /// Blocks. A page that is asked for takes one at least.
-std::uint64_t Keeper::needed() const noexcept { return std::max<std::uint64_t>(need_.blocks, tiers_.asked() ? 1 : 0); }
+std::uint64_t Pager::needed() const noexcept { return std::max<std::uint64_t>(need_.blocks, tiers_.asked() ? 1 : 0); }
 
 /// A rank whose pages others ask for is not idle, though its threads are.
-void Keeper::note_idle(const Threads& threads) {
+void Pager::note_idle(const Threads& threads) {
   const std::uint64_t now = now_ns();
   if (!threads.idle || !threads.idle() || tiers_.asked() || need_.blocks != 0) busy_at_ns_ = now;
   residency_.set_idle(now - busy_at_ns_ > kIdleNs);
@@ -240,7 +240,7 @@ void Keeper::note_idle(const Threads& threads) {
 
 /// Is what is missing for others to give, since this rank holds less than its share? Then its own pages stay, for as long as the others give. Where it holds its share, others may have become idle
 /// since they last looked.
-bool Keeper::claims(comm::Blocking& io, std::uint64_t wanted) {
+bool Pager::claims(comm::Blocking& io, std::uint64_t wanted) {
   claimed_ = 0;
   if (config_.others.empty() || residency_.idle() || residency_.short_of(std::max(residency_.low(), wanted)) == 0) {
     claimed_at_ns_ = 0;
@@ -248,7 +248,7 @@ bool Keeper::claims(comm::Blocking& io, std::uint64_t wanted) {
   }
   const std::uint64_t headroom = std::max(2 * residency_.low(), wanted), right = residency_.rightful(headroom), held = residency_.held(), now = now_ns();
   if (right == 0) {
-    if (now - woken_others_ns_ > kWakeOthersNs) woken_others_ns_ = now, ring_others(io);
+    if (now - woken_others_ns_ > kWakeOthersNs) woken_others_ns_ = now, wake_others(io);
     return false;
   }
   if (claimed_at_ns_ == 0 || held > held_then_ || now - claimed_at_ns_ > kClaimAgainNs) claimed_at_ns_ = now;
@@ -258,20 +258,20 @@ bool Keeper::claims(comm::Blocking& io, std::uint64_t wanted) {
   return right >= residency_.short_of(headroom);
 }
 
-void Keeper::balance(comm::Blocking& io) {
+void Pager::balance(comm::Blocking& io) {
   const std::uint64_t claimed = claimed_ == 0 ? 0 : residency_.credit() + claimed_;
-  if (residency_.balance(std::max(needed(), claimed))) ring_others(io);
+  if (residency_.balance(std::max(needed(), claimed))) wake_others(io);
 }
 
 /// Asked when nothing else could leave.
-bool Keeper::pins_may_break() noexcept {
+bool Pager::pins_may_break() noexcept {
   if (short_since_ns_ == 0) return false;
   const std::uint64_t patience = pins_broken_ ? kPatienceOfBrokenPinsNs : kPatienceOfPinsNs;
   return (pins_broken_ || ++tries_ >= kTriesOfPins) && now_ns() - short_since_ns_ > patience;
 }
 
 /// True: something has left.
-bool Keeper::make_room(comm::Blocking& io) {
+bool Pager::make_room(comm::Blocking& io) {
   const std::uint64_t wanted = note_need(), enough = residency_.take_held_back() ? residency_.low() / 8 * 15 : residency_.low();
   const bool others_give = claims(io, wanted);
   balance(io);
@@ -281,10 +281,10 @@ bool Keeper::make_room(comm::Blocking& io) {
     n -= tiers_.departing();
     take_entered();
     const std::uint64_t urgent = residency_.admitted(wanted) ? 0 : wanted;
-    std::uint64_t now = let_go(io, n, urgent, Pins::hold);
+    std::uint64_t now = evict(io, n, urgent, Pins::hold);
     if (now == 0 && pins_hold_ && pins_may_break()) {
       pins_hold_ = false;
-      now = let_go(io, n, urgent, Pins::break_them);
+      now = evict(io, n, urgent, Pins::break_them);
     }
     if (now == 0) break;
     left += now;
@@ -300,22 +300,22 @@ bool Keeper::make_room(comm::Blocking& io) {
   return left != 0;
 }
 
-void Keeper::finish(comm::Blocking& io) {
+void Pager::finish(comm::Blocking& io) {
   tiers_.finish(io);
   coherence_.wake_waiting();
   balance(io);
 }
 
 /// Lets pages of about so many blocks go, of which somebody waits for `urgent` ones; returns how many pages did. Each page is looked at once.
-std::uint64_t Keeper::let_go(comm::Blocking& io, std::uint64_t most, std::uint64_t urgent, Pins pins) {
+std::uint64_t Pager::evict(comm::Blocking& io, std::uint64_t most, std::uint64_t urgent, Pins pins) {
   if (first_.in != 0) {
-    const auto [gone, young] = let_go(io, first_, most, pins);
+    const auto [gone, young] = evict(io, first_, most, pins);
     if (gone != 0 || (young != 0 && young >= urgent)) return gone;   // those will have left before the others are missed
   }
-  return let_go(io, usual_, most, pins).pages;
+  return evict(io, usual_, most, pins).pages;
 }
 
-Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, Pins pins) {
+Pager::Gone Pager::evict(comm::Blocking& io, Line& line, std::uint64_t most, Pins pins) {
   const mem::Pages& pages = directory_.pages();
   std::uint64_t gone = 0, young_blocks = 0;
   bool pinned = false;
@@ -366,13 +366,13 @@ Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, 
   return {gone, young_blocks};
 }
 
-void Keeper::forget(Line& line, PageId page) noexcept {
+void Pager::forget(Line& line, PageId page) noexcept {
   line.known->erase(page);
   --line.in;
 }
 
 /// What the program wants to leave, young or not. Pinned pages stay.
-void Keeper::let_go_told(comm::Blocking& io) {
+void Pager::evict_named(comm::Blocking& io) {
   gas::Advisor::Leaving leaving;
   while (advisor_.take(leaving)) {
     if (ready()) take_entered();
@@ -380,7 +380,7 @@ void Keeper::let_go_told(comm::Blocking& io) {
     std::array<PageId, gas::Tiers::kTogether> named;
     std::array<bool, gas::Tiers::kTogether> left;
     std::size_t n = 0;
-    const auto let_go_named = [&] {
+    const auto evict_all = [&] {
       tiers_.evict(io, {named.data(), n}, left.data());
       for (std::size_t i = 0; i < n; ++i) {
         if (!left[i]) continue;
@@ -399,16 +399,16 @@ void Keeper::let_go_told(comm::Blocking& io) {
       p = raw(pages.page_of(BlockId{next}));
       if (advisor_.table().held(PageId{p})) continue;
       named[n++] = PageId{p};
-      if (n == named.size()) let_go_named();
+      if (n == named.size()) evict_all();
     }
-    if (n != 0) let_go_named();
+    if (n != 0) evict_all();
     finish(io);
     advisor_.left(leaving);
   }
 }
 
 /// What is left would be too little to get on with: pages would leave before they are used.
-void Keeper::no_room_beside_what_stays() {
+void Pager::no_room_for_data() {
   config_.fatal(fail(Errc::limit, fmt::format("of this rank's share of this host's budget, {} of {}, page tables and entries of the runtime take {}, since so much of the space was used, and stacks of threads {}, "
                                               "since {} of them were in use at once; less than an eighth is left for data. Raise --dram (KASANE_DRAM), or hold fewer threads at once",
                                               bytes_text(residency_.share() * mem::kBlockBytes), bytes_text(residency_.total() * mem::kBlockBytes),
@@ -417,7 +417,7 @@ void Keeper::no_room_beside_what_stays() {
 }
 
 /// Somebody waits for room and nothing can leave, for now: blocks are in use, pinned, or changed and not sent. As long as somebody gets room, though it be from other ranks, the job goes on.
-void Keeper::nothing_left() {
+void Pager::nothing_left() {
   const std::uint64_t now = now_ns();
   if (stuck_since_ns_ == 0) stuck_since_ns_ = now;
   residency_.note_stuck();
@@ -434,7 +434,7 @@ void Keeper::nothing_left() {
 }
 
 /// Whoever waits goes on.
-void Keeper::lift_limit(const std::string& why) {
+void Pager::lift_limit(const std::string& why) {
   if (residency_.limitless()) return;
   residency_.lift_limit();
   coherence_.wake_waiting();

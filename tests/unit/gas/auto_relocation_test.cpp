@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which pages move to whom by themselves: the decision under patterns of use, and the driver over the simulated network.
-#include "gas/attraction.h"
+#include "gas/relocation_policy.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <vector>
 
-#include "gas/access.h"
-#include "gas/attractor.h"
+#include "gas/direct_access.h"
+#include "gas/auto_relocator.h"
 #include "support/sanitized.h"
 #include "unit/gas/sim_job.h"
 
@@ -19,9 +19,9 @@ using test::Job, test::SimRank;
 
 constexpr std::uint32_t kThreshold = 8;
 
-/// One page, used by ranks that look at every kThreshold-th use, as Attractor does. The owner's uses are not seen.
+/// One page, used by ranks that look at every kThreshold-th use, as AutoRelocator does. The owner's uses are not seen.
 struct Page {
-  Usage usage;
+  UseRecord usage;
   Rank owner{0};
   std::map<Rank, std::uint32_t> uses, ahead;   ///< ahead: how much a rank's clock is
   std::uint32_t moves = 0, remote = 0, second = 0;
@@ -35,12 +35,12 @@ struct Page {
       uses[me] = counted(uses[me], others_wrote);
       if (uses[me] % kThreshold != 0) continue;
       const bool last_is_near = usage.last != kNoRank && usage.last != me && near(me, usage.last);
-      Attraction a = consider(usage, me, last_is_near, uses[me], kThreshold, second + ahead[me]);
+      RelocationDecision a = decide_relocation(usage, me, last_is_near, uses[me], kThreshold, second + ahead[me]);
       if (a.take_if_far) {
         a.take = !near(me, owner);
         if (!a.take) a.after = a.stays;
       }
-      usage = Usage::of(a.after.word());
+      usage = UseRecord::of(a.after.word());
       uses[me] = a.take ? 0 : a.streak;
       if (!a.take) continue;
       owner = me;
@@ -49,7 +49,7 @@ struct Page {
   }
 };
 
-TEST(Attraction, APageThatOneRankUsesMovesOnce) {
+TEST(RelocationDecision, APageThatOneRankUsesMovesOnce) {
   Page page;
   page.use(2, 10'000);
   EXPECT_EQ(page.owner, Rank{2});
@@ -57,7 +57,7 @@ TEST(Attraction, APageThatOneRankUsesMovesOnce) {
   EXPECT_EQ(page.remote, kThreshold);
 }
 
-TEST(Attraction, APageThatSeveralUseStays) {
+TEST(RelocationDecision, APageThatSeveralUseStays) {
   for (const std::uint32_t turn : {1u, 3u, 8u, 11u, 100u}) {
     Page page;
     for (int i = 0; i < 2'000; ++i) {
@@ -75,7 +75,7 @@ TEST(Attraction, APageThatSeveralUseStays) {
 }
 
 // What its owner writes between a reader's rounds stays with the owner, until it writes no more.
-TEST(Attraction, APageThatItsOwnerWritesStays) {
+TEST(RelocationDecision, APageThatItsOwnerWritesStays) {
   Page page;
   for (int round = 0; round < 1'000; ++round) {
     page.use(1, 1, true);
@@ -87,7 +87,7 @@ TEST(Attraction, APageThatItsOwnerWritesStays) {
 }
 
 // The owner's own uses are not seen, so each rank in turn draws the page, ever more slowly: the moves cost less than a percent of the fetches, counting a move as 16.
-TEST(Attraction, TurnsOfTwoRanksDampItToLessThanAPercent) {
+TEST(RelocationDecision, TurnsOfTwoRanksDampItToLessThanAPercent) {
   for (const std::uint32_t turn : {4u, 8u, 20u, 64u}) {
     Page page;
     for (int i = 0; i < 200'000 / static_cast<int>(turn); ++i) {
@@ -99,7 +99,7 @@ TEST(Attraction, TurnsOfTwoRanksDampItToLessThanAPercent) {
   }
 }
 
-TEST(Attraction, PhasesAreFollowed) {
+TEST(RelocationDecision, PhasesAreFollowed) {
   Page page;
   for (std::uint32_t phase = 0; phase < 8; ++phase) {
     const std::uint32_t before = page.remote;
@@ -111,7 +111,7 @@ TEST(Attraction, PhasesAreFollowed) {
 }
 
 // Phases that last some seconds are all followed as the first one was: what is long past counts no more.
-TEST(Attraction, LongPhasesAreFollowedAtOnce) {
+TEST(RelocationDecision, LongPhasesAreFollowedAtOnce) {
   Page page;
   for (std::uint32_t phase = 0; phase < 50; ++phase) {
     const std::uint32_t before = page.remote;
@@ -123,7 +123,7 @@ TEST(Attraction, LongPhasesAreFollowedAtOnce) {
 }
 
 // Ranks of one host that use a page of another host in turns: none of them alone makes a streak, but each fetch crosses the network until one of them has it.
-TEST(Attraction, APageThatOneHostUsesComesToIt) {
+TEST(RelocationDecision, APageThatOneHostUsesComesToIt) {
   for (const std::uint32_t moves : {0u, 1u, 3u, kMostMoves}) {
     for (const std::uint32_t turn : {1u, 3u, 8u, 11u}) {
       Page page;
@@ -139,7 +139,7 @@ TEST(Attraction, APageThatOneHostUsesComesToIt) {
 }
 
 // As between ranks: hosts, none of which owns it, find each other, whichever of their ranks look.
-TEST(Attraction, APageThatSeveralHostsUseStays) {
+TEST(RelocationDecision, APageThatSeveralHostsUseStays) {
   Page page;
   page.a_host = 2;
   page.usage.last = Rank{4};   // else whoever looks first takes it
@@ -148,7 +148,7 @@ TEST(Attraction, APageThatSeveralHostsUseStays) {
   EXPECT_EQ(page.moves, 0u);
 }
 
-TEST(Attraction, TurnsOfTwoHostsDampItToLessThanAPercent) {
+TEST(RelocationDecision, TurnsOfTwoHostsDampItToLessThanAPercent) {
   Page page;
   page.a_host = 2;
   for (int i = 0; i < 20'000; ++i)
@@ -158,7 +158,7 @@ TEST(Attraction, TurnsOfTwoHostsDampItToLessThanAPercent) {
 }
 
 // What its owner writes stays with it, however many of another host read.
-TEST(Attraction, APageThatItsOwnerWritesStaysThoughAHostReadsIt) {
+TEST(RelocationDecision, APageThatItsOwnerWritesStaysThoughAHostReadsIt) {
   Page page;
   page.a_host = 2;
   page.usage = {Rank{2}, 1, 0};
@@ -171,7 +171,7 @@ TEST(Attraction, APageThatItsOwnerWritesStaysThoughAHostReadsIt) {
 }
 
 // Among the ranks of its host a page is drawn as if there were no other host.
-TEST(Attraction, RanksOfTheOwnersHostBreakEachOthersStreaks) {
+TEST(RelocationDecision, RanksOfTheOwnersHostBreakEachOthersStreaks) {
   Page page;
   page.a_host = 3;
   page.use(2, kThreshold);
@@ -182,7 +182,7 @@ TEST(Attraction, RanksOfTheOwnersHostBreakEachOthersStreaks) {
 }
 
 // Forgetting lets a page that two ranks use in turns move once a second more, however often they use it; also where their clocks differ by much.
-TEST(Attraction, TurnsStayDampedAsTimePasses) {
+TEST(RelocationDecision, TurnsStayDampedAsTimePasses) {
   for (const std::uint32_t ahead : {0u, 5u, 100'000u}) {
     for (const std::uint32_t a_second : {100u, 10'000u, fewer_if_sanitized(1'000'000)}) {
       Page page;
@@ -198,19 +198,19 @@ TEST(Attraction, TurnsStayDampedAsTimePasses) {
   }
 }
 
-TEST(Attraction, AMoveIsForgottenInItsTime) {
-  const Usage three{Rank{1}, 3, 100};
+TEST(RelocationDecision, AMoveIsForgottenInItsTime) {
+  const UseRecord three{Rank{1}, 3, 100};
   EXPECT_EQ(forget(three, 100 + kForgetSeconds - 1), three);
-  EXPECT_EQ(forget(three, 100 + kForgetSeconds), (Usage{Rank{1}, 2, 100 + kForgetSeconds}));
+  EXPECT_EQ(forget(three, 100 + kForgetSeconds), (UseRecord{Rank{1}, 2, 100 + kForgetSeconds}));
   EXPECT_EQ(forget(forget(three, 101 * kForgetSeconds), 102 * kForgetSeconds), forget(three, 102 * kForgetSeconds));   // looks do not matter
   EXPECT_EQ(forget(three, 1'000'000).moves, 0u);
   EXPECT_EQ(forget(three, 50), three);   // somebody else's clock
-  EXPECT_EQ(forget({}, 1'000'000), Usage{});
+  EXPECT_EQ(forget({}, 1'000'000), UseRecord{});
 }
 
-TEST(Usage, SurvivesItsWord) {
-  for (const Usage& u : {Usage{}, Usage{Rank{0}, 0}, Usage{Rank{kMaxRanks - 1}, kMostMoves, 0xFFFFFFFF, kLongestRow}}) EXPECT_EQ(Usage::of(u.word()), u);
-  EXPECT_EQ(Usage{}.word(), 0u);   // a fresh directory
+TEST(UseRecord, SurvivesItsWord) {
+  for (const UseRecord& u : {UseRecord{}, UseRecord{Rank{0}, 0}, UseRecord{Rank{kMaxRanks - 1}, kMostMoves, 0xFFFFFFFF, kLongestRow}}) EXPECT_EQ(UseRecord::of(u.word()), u);
+  EXPECT_EQ(UseRecord{}.word(), 0u);   // a fresh directory
   EXPECT_EQ(streak_needed({Rank{0}, 200}, 16), 16u << kMostMoves);
 }
 
@@ -219,8 +219,8 @@ TEST(Usage, SurvivesItsWord) {
 struct Drawn : testing::Test {
   Drawn() : job(3, 1) {
     for (auto& rank : job.all) {
-      attractors.push_back(Attractor::create(rank.transport, *rank.directory, {mem::kPageBytes, 4 * mem::kPageBytes, 4, [] { return 0u; }}).value());
-      rank.access = Access::create(*rank.engine, *rank.addresses, attractors.back().get(), rank.frames.size(), nullptr).value();
+      auto_relocators.push_back(AutoRelocator::create(rank.transport, *rank.directory, {mem::kPageBytes, 4 * mem::kPageBytes, 4, [] { return 0u; }}).value());
+      rank.access = DirectAccess::create(*rank.engine, *rank.addresses, auto_relocators.back().get(), rank.frames.size(), nullptr).value();
     }
     job.on(1, [](SimRank& here, comm::Blocking& io) {
       for (std::uint64_t p = 0; p < 6; ++p) ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{1}).has_value());
@@ -232,18 +232,18 @@ struct Drawn : testing::Test {
     return l;
   }
   void use(std::uint32_t r, std::uint64_t page, int times) {
-    use_by(r, times, [&](SimRank&, comm::Blocking&) { attractors[r]->used(PageId{page}); });
+    use_by(r, times, [&](SimRank&, comm::Blocking&) { auto_relocators[r]->used(PageId{page}); });
   }
   template <class F>
   void use_by(std::uint32_t r, int times, const F& call) {
     job.on(r, [&](SimRank& here, comm::Blocking& io) {
       for (int i = 0; i < times; ++i) call(here, io);
-      while (attractors[r]->serve(io, *here.mover)) {
+      while (auto_relocators[r]->serve(io, *here.mover)) {
       }
     });
   }
   Job job;
-  std::vector<std::unique_ptr<Attractor>> attractors;
+  std::vector<std::unique_ptr<AutoRelocator>> auto_relocators;
 };
 
 TEST_F(Drawn, APageComesAfterEnoughUses) {
@@ -265,7 +265,7 @@ TEST_F(Drawn, APageComesToTheRanksOfAHost) {
   job[2].transport.maps[Rank{0}] = job[0].frames.data();
   use(0, 2, 4);
   EXPECT_EQ(where(2).owner, Rank{0});
-  job.on(1, [](SimRank& here, comm::Blocking& io) { EXPECT_TRUE(here.mover->draw(io, PageId{2})); });
+  job.on(1, [](SimRank& here, comm::Blocking& io) { EXPECT_TRUE(here.mover->pull(io, PageId{2})); });
   use(0, 2, 4);   // of 8, since it has moved before
   EXPECT_EQ(where(2).owner, Rank{1});
   use(2, 2, 4);
@@ -284,7 +284,7 @@ TEST_F(Drawn, APageInUseComesAllTheSame) {
   here.transport.atomics = 0;
   job.world.spawn(Rank{2}, [&] {
     job.world.waiter().until([&] { return here.transport.atomics >= 2; });   // word 3 was looked at
-    here.give_up(PageId{3});
+    here.unclaim(PageId{3});
   });
   use(2, 3, 4);
   EXPECT_EQ(where(3).owner, Rank{2});

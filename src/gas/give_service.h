@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `give`: makes another rank the owner of pages, with their bytes. A page is always brought by the rank that takes it (gas/mover.h), so a gift is a request to that
+// `give`: makes another rank the owner of pages, with their bytes. A page is always brought by the rank that takes it (gas/mover.h), so a request is a request to that
 // rank: its handler only notes it (rule 8), the rank's service thread brings the pages, some at a time, and answers when all are there.
 //
 //   who gives                  taker's handler           taker's service thread
-//   request {first, pages} ──▶ note it ─────────────────▶ bring_all, kTurn pages a turn
+//   request {first, pages} ──▶ note it ─────────────────▶ bring_all, kPagesPerTurn pages a turn
 //        ◀──────────────────────────────────────────────── answer: 0, or why not and which page
 //
-// Who waits for what: the giver waits for the taker's service thread, holding nothing. That thread, while it brings, waits only for puts under way,
+// Who waits for what: the give_service waits for the taker's service thread, holding nothing. That thread, while it brings, waits only for puts under way,
 // for handlers and for blocks that other threads of its rank have in use, none of which waits for a service thread.
 //
 // Thread safety: give() from any thread; serve() by one thread; handlers run in progress().
@@ -17,26 +17,26 @@
 
 namespace kasane::gas {
 
-class Giver {
+class GiveService {
  public:
   /// Sets kGiveHandler.
-  Giver(comm::Transport&, Mover&);
+  GiveService(comm::Transport&, Mover&);
 
   /// Returns when `to` owns the pages, or the first that it could not take.
   std::optional<Refusal> give(comm::Blocking&, PageId first, std::uint64_t pages, Rank to);
-  /// The service thread's part: brings some pages of one gift. True if there was something to do.
+  /// The service thread's part: brings some pages of one request. True if there was something to do.
   bool serve(comm::Blocking&);
 
  private:
   /// Pages after which the service thread looks at what else it is asked.
-  static constexpr std::uint64_t kTurn = 32;
+  static constexpr std::uint64_t kPagesPerTurn = 32;
   static constexpr std::uint32_t kMost = 256;
-  struct Gift {
+  struct Request {
     PageId first;
     std::uint64_t pages;
   };
   struct Noted {
-    Gift gift;
+    Request request;
     comm::ReplyToken token;
   };
 

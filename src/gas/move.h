@@ -7,18 +7,18 @@
 
 namespace kasane::gas {
 
-struct Mover::Trip {
-  enum class Outcome : std::uint8_t { under_way, here, retry, asleep, refused };
+struct Mover::Move {
+  enum class Outcome : std::uint8_t { under_way, here, retry, needs_page_in, refused };
 
   PageId page{};
   ByteRange live;
   Outcome outcome = Outcome::under_way;
   Errc why = Errc::busy;                          ///< refused
   MoveStep step{};
-  Rank yielder = kNoRank;                         ///< whom recall() asks to yield; kNoRank: nobody
+  Rank yielding_owner = kNoRank;                         ///< whom recall() asks to yield; kNoRank: nobody
   std::uint64_t before = 0, peeked = 0, taken = 0;   ///< words 0 and 2 as they were found
   std::uint64_t answer = static_cast<std::uint64_t>(YieldAnswer::yielded);
-  std::span<std::byte> landing{};                 ///< where the owner's answer may bring the whole page; empty: it is read afterwards
+  std::span<std::byte> arrival_frame{};                 ///< where the owner's answer may bring the whole page; empty: it is read afterwards
   std::size_t brought = 0;                        ///< bytes that the answer to the mark, then to the yield, brought along
   bool holders_taken = false;                     ///< with the mark
   std::uint64_t last = 0;                         ///< word 0 when the mark was taken away
@@ -26,9 +26,9 @@ struct Mover::Trip {
   [[nodiscard]] bool claimed() const noexcept { return step.verdict == MoveVerdict::claim; }
   /// On SSD, wholly, and its bytes do not matter.
   [[nodiscard]] bool blank() const noexcept { return step.verdict == MoveVerdict::on_ssd && live.empty(); }
-  [[nodiscard]] bool landed() const noexcept { return !landing.empty() && brought == landing.size(); }
+  [[nodiscard]] bool arrived() const noexcept { return !arrival_frame.empty() && brought == arrival_frame.size(); }
   /// Its owner must bring it in first.
-  [[nodiscard]] bool asleep() const noexcept { return step.verdict == MoveVerdict::in_part || (step.verdict == MoveVerdict::on_ssd && !live.empty()); }
+  [[nodiscard]] bool needs_page_in() const noexcept { return step.verdict == MoveVerdict::in_part || (step.verdict == MoveVerdict::on_ssd && !live.empty()); }
   [[nodiscard]] bool yielded() const noexcept { return claimed() && answer == static_cast<std::uint64_t>(YieldAnswer::yielded); }
 };
 
