@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an acquire does: what others have changed is dropped from V; what is pinned is brought up to date instead (rules 2 and 4).
+// What an acquire does: what other ranks have changed is dropped from V; pinned blocks are refreshed instead
+// (rules 2 and 4).
 #include "base/trace.h"
 #include "dsm/coherence.h"
 #include "dsm/fence_batch.h"
@@ -15,11 +16,12 @@ void Coherence::acquire_all(ThreadContext& ctx) {
   count(led ? ctx.counters.acquires : ctx.counters.acquires_combined);
 }
 
-/// Rule 2: everything that is cached and free is dropped; then what others hold, when they have finished.
+/// Rule 2: first all cached blocks that are free, then those that other threads held, when these have
+/// finished.
 void Coherence::drop_cached(ThreadContext& ctx) {
   acquires_.fetch_add(1);
   drops_.fetch_add(1);
-  write_buffer_.released();   // what is changed goes out, too
+  write_buffer_.released();   // changes are sent, too
   bool left = false;
   {
     FenceBatch fences(*this, ctx.io, &ctx.counters, Event::acquire);
@@ -30,7 +32,7 @@ void Coherence::drop_cached(ThreadContext& ctx) {
 
 void Coherence::acquire_noticed(ThreadContext& ctx) {
   if (!sharing_.on()) return acquire_all(ctx);
-  if (sharing_.no_notices()) {   // and nobody is still dropping
+  if (sharing_.no_notices()) {   // and no other thread is still dropping
     acquires_.fetch_add(1);
     return;
   }
@@ -42,7 +44,7 @@ void Coherence::acquire_noticed(ThreadContext& ctx) {
   count(led ? ctx.counters.acquires : ctx.counters.acquires_combined);
 }
 
-/// The same of what this rank was told of. In one thread at a time.
+/// The same for the blocks of which this rank has notices. One thread at a time.
 void Coherence::drop_noticed(ThreadContext& ctx) {
   if (sharing_.no_notices()) return;
   drops_.fetch_add(1);
@@ -75,7 +77,8 @@ bool Coherence::has_copies_beside(PageId page, gas::PartMask parts) const noexce
   return (cached & ~parts) != 0;
 }
 
-/// Joins the page's readers and calls read(owner) until the page has stood meanwhile. False: there is no other owner. Held are bits of the page, so one that is ours by now is not brought in.
+/// Joins the page's readers and calls read(owner), again until the page stood meanwhile. False: there is no
+/// other owner. The caller holds bits of the page, so a page that this rank owns by now is not paged in.
 template <class F>
 bool Coherence::read_as_reader(comm::Blocking& io, PageId page, const F& read) {
   for (;;) {
@@ -93,13 +96,13 @@ bool Coherence::read_as_reader(comm::Blocking& io, PageId page, const F& read) {
   }
 }
 
-/// This rank is among the page's readers afterwards: what it keeps of the page is told of, though an acquire has just left them. If it owns the page nobody need
-/// tell it.
+/// Makes this rank a reader of the page again: it keeps a block of it, though the acquire has just left the
+/// readers. If this rank owns the page no notice is needed.
 void Coherence::stay_reader(comm::Blocking& io, PageId page) {
   read_as_reader(io, page, [](Rank) {});
 }
 
-/// Rule 4: the owner's bytes that changed since the twin was made go into M and the twin, nothing else.
+/// Rule 4: bytes of the owner that have changed since the twin was made go into M and the twin, nothing else.
 void Coherence::refresh(comm::Blocking& io, BlockId b, bool twin) {
   alignas(8) std::byte fresh[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);

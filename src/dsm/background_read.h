@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks that are on their way from the spill file beside the program: for dsm/spilled.cpp and the constructor of Coherence only.
-// Thread safety: belongs to who took it from the free ones, then to the reader.
+// Blocks that are read from the spill file while the program runs: for dsm/spilled.cpp and the constructor of
+// Coherence only.
+// Thread safety: belongs to the thread that took it from the free ones, then to the reader thread.
 #pragma once
 
 #include "dsm/coherence.h"
@@ -9,15 +10,18 @@ namespace kasane::dsm {
 
 inline constexpr BlockId kNoWindow{std::uint64_t{1} << 63};
 
-/// Blocks that come ahead, and whose bits nobody's thread holds. Runs of one page or several.
+/// Reads blocks ahead of their use. No thread holds their busy bits. The blocks are runs of one page or
+/// several.
 ///
-/// A load, and of a background that lands for stores a store, may pass in V as soon as the bytes are there, before the bit is given back. Nothing is lost by that: the page was marked before, and the bits of
-/// a page that leaves, or that comes in as a whole for another rank, are claimed first: by then the store is in the frame, and the block not saved (tiers.md).
+/// As soon as the bytes are in M, a load in V may succeed, and a store too if the blocks are wanted for
+/// stores, before the busy bit is cleared. Nothing is lost by that: the page was marked before; and a page
+/// that leaves, or that is paged in as a whole for another rank, has the bits of all its blocks claimed
+/// first. By then the store is in the frame, and the block is not saved (tiers.md).
 struct Coherence::BackgroundRead : mem::SpillRead {
   Coherence* coherence = nullptr;
   std::uint32_t index = 0;
-  BlockId first{0};   ///< of the window that stays without a view
-  Event wanted_for = Event::load;   ///< what the others are wanted for: load or store
+  BlockId first{0};   ///< of the window whose blocks stay invisible in V
+  Event wanted_for = Event::load;   ///< what the other blocks are wanted for: load or store
   mem::SpillRanges<kBlocksPerRead> runs;
 };
 

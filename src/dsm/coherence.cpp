@@ -22,13 +22,14 @@ Coherence::Coherence(const Parts& parts)
   transport_.set_handler(gas::kChangesHandler, &Coherence::on_changes, this);
 }
 
-// ---- words of the block table ------------------------------------------------------------------------------------
+// ---- words of the block table ----------------------------------------------------------------------------
 
 BlockState Coherence::state(BlockId b) const noexcept { return BlockState::of(table_[b].load()); }
 
 bool Coherence::try_claim(BlockId b, BlockState before, const Step& step) noexcept {
   std::uint32_t expected = before.word();
-  // seq_cst: the busy bit orders this thread's later look at the directory against an acquire's walk over cached_.
+  // seq_cst: the busy bit orders this thread's later look at the directory against an acquire's walk over
+  // cached_.
   return table_[b].compare_exchange_strong(expected, step.claimed.word());
 }
 
@@ -47,7 +48,7 @@ Step Coherence::claim_block(comm::Blocking& io, BlockId b, Event event) {
 void Coherence::finish(BlockId b, BlockState after) noexcept {
   KASANE_ASSERT(after.check() && !after.busy);
   KASANE_ASSERT(state(b).busy);
-  // release: whoever takes the bit next sees M, T and the sets as we leave them.
+  // release: the next holder of the bit sees M, T and the sets as this thread leaves them.
   table_[b].store(after.word(), std::memory_order_release);
 }
 
@@ -58,7 +59,7 @@ void Coherence::wait_free(comm::Blocking& io, BlockId b) {
 void Coherence::mark_dirty(Counters& counters, BlockId b) noexcept {
   if (write_buffer_.stored_again(b)) count(counters.blocks_sent_in_vain);
   dirty_.insert(b);
-  sharing_.add_dirty();   // before any store can land: ask_release() of others relies on it
+  sharing_.add_dirty();   // before any store can happen: ask_release() of other ranks relies on it
 }
 
 void Coherence::mark_clean(BlockId b) noexcept {
@@ -66,7 +67,7 @@ void Coherence::mark_clean(BlockId b) noexcept {
   sharing_.remove_dirty();   // after remote completion
 }
 
-// ---- rights in V ---------------------------------------------------------------------------------------------------
+// ---- access rights in V ----------------------------------------------------------------------------------
 
 void Coherence::protect(BlockRange run, Access access) noexcept {
   for (int attempt = 0; !engine_.protect(run, access); ++attempt) {
@@ -79,7 +80,7 @@ void Coherence::protect(const Stripe& blocks, Access access) noexcept {
   blocks.for_each_run([&](BlockRange run) { protect(run, access); });
 }
 
-/// Merges mappings: drops clean cached blocks that nobody uses or pins. Never waits.
+/// Merges mappings: drops clean cached blocks that are neither claimed nor pinned. Never waits.
 void Coherence::make_room() noexcept {
   cached_.for_each([&](BlockId b) {
     const BlockState s = state(b);

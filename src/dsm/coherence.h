@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps what this rank sees in V coherent with the other ranks: serves faults, sends changes at a release, drops cached blocks at an
-// acquire (BACKER's reconcile and flush; Endo's thesis §6.2). Drives dsm/protocol.h over the block table; design: docs/design/dsm.md.
+// Keeps what this rank sees in V coherent with the other ranks: serves faults, sends changes at a release,
+// and drops cached blocks at an acquire (BACKER's reconcile and flush; Endo's thesis §6.2). Drives
+// dsm/protocol.h over the block table. Design: docs/design/dsm.md.
 //
-// Thread safety: every call from any thread of the rank, each with a ThreadContext of its own; also inside a fault handler. No call
-// allocates, logs, or holds anything but busy bits while it waits.
-// Consistency: release_all makes all earlier stores of all threads of this rank visible to whoever acquires later;
-// acquire_noticed makes visible here what was released by those whose facts this rank has seen, acquire_all all that was released.
+// Thread safety: every call from any thread of the rank, each with a ThreadContext of its own; also inside a
+// fault handler. No call allocates, logs, or holds anything but busy bits while it waits.
+// Consistency: release_all makes all earlier stores of all threads of this rank visible to every rank that
+// acquires later. acquire_noticed makes visible what was released by the ranks whose notices have arrived
+// here; acquire_all makes all that was released visible.
 #pragma once
 
 #include <array>
@@ -40,10 +42,12 @@ namespace kasane::dsm {
 
 class Outbox;
 
-/// Whose faults a thread serves: its own; or those of others, one after the other (mem::Served::for_another). Then it waits for nothing that one of those others may hold: room.
+/// Which faults a thread serves: its own, or one after another those of other threads
+/// (mem::Served::for_another). In the second case it never waits for what one of those threads may hold, that
+/// is for room.
 enum class Serves : bool { itself, others };
 
-/// What one OS thread (or one scripted thread) brings to every call.
+/// What an OS thread (or a scripted thread) passes to every call.
 struct ThreadContext {
   ThreadContext(comm::Transport& transport, comm::Waiter& waiter, Counters& c, Serves s = Serves::itself) noexcept : io(transport, waiter, &c), counters(c), serves(s) {}
 
@@ -51,8 +55,9 @@ struct ThreadContext {
   Counters& counters;
   const Serves serves;
   Sweeps sweeps;
-  gas::ReadAhead remote_page_ins;   ///< sweeps over pages of other ranks that are on SSD
-  /// A fault that finds nothing to do is a race lost to another thread; the same one again and again is not one we can serve.
+  gas::ReadAhead remote_page_ins;   ///< sweeps over pages that other ranks have on SSD
+  /// A fault that finds nothing to do has lost a race to another thread. If the same fault repeats
+  /// kMaxIdleFaults times, it cannot be served.
   std::uint64_t idle_fault = ~std::uint64_t{0};
   std::uint32_t idle_faults = 0;
 };
@@ -68,60 +73,72 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
     comm::Transport& transport;
     gas::AddressCache& addresses;
     gas::Sharing& sharing;
-    gas::AutoRelocator* auto_relocator = nullptr;   ///< hears of uses of other ranks' pages; null: pages stay where they are
+    /// counts uses of other ranks' pages; null: pages do not move by themselves
+    gas::AutoRelocator* auto_relocator = nullptr;
     gas::Tiers* tiers = nullptr;           ///< null: memory has no limit
-    RaceListener* races = nullptr;         ///< hears of data races; null: they are not looked for
-    std::uint64_t write_buffer_blocks = 0; ///< changed blocks of other ranks' pages that are kept for the next release; 0: all
+    RaceListener* races = nullptr;         ///< is called for data races; null: they are not looked for
+    /// changed blocks of other ranks' pages that are kept for the next release; 0: all
+    std::uint64_t write_buffer_blocks = 0;
   };
-  /// Sets kReleaseHandler and kChangesHandler, and connects itself and its mover to the tiers.
+  /// Sets kReleaseHandler and kChangesHandler, and connects the tiers to this object and its mover.
   explicit Coherence(const Parts&);
 
-  /// Moves pages to this rank and away. It and this object need each other, so it is a part of it.
+  /// Moves pages to this rank and away. The mover and this object need each other, so this object contains
+  /// it.
   [[nodiscard]] gas::Mover& mover() noexcept { return mover_; }
 
-  /// Makes the access possible. False: the address is not allocated (or faults for a reason that is not ours).
+  /// Makes the access possible. False: the address is not allocated, or the fault has another cause.
   bool fault(ThreadContext&, std::uint64_t offset, mem::Access);
 
   void release_all(ThreadContext&);
-  /// Drops what other ranks have told of: all that was released before by ranks that this thread's edges come from.
+  /// Drops the blocks for which notices have arrived: all that was released before by the ranks that this
+  /// thread's edges come from.
   void acquire_noticed(ThreadContext&);
-  /// Drops whatever is cached. Also what another rank has put directly, and has not released yet, is seen afterwards.
+  /// Drops all that is cached. Afterwards also direct puts of other ranks are visible that were not released
+  /// yet.
   void acquire_all(ThreadContext&);
-  /// Asks rank `source` to release and waits for it; nothing to wait for where it has no changes.
+  /// Asks rank `source` to release and waits for it. Returns at once if that rank has no changes.
   void ask_release(ThreadContext&, Rank source);
-  /// The service thread's part: releases for whoever asked. True if there was something to do.
+  /// Called by the service thread: releases for the ranks that have asked. True if there was something to do.
   bool serve(ThreadContext&);
-  /// A worker's part, between two threads' steps: runs what has arrived and releases for whoever asked, so that the service thread need not be woken for it.
+  /// Called by a worker between two threads' steps: runs handlers of messages that have arrived, and releases
+  /// for the ranks that have asked, so that the service thread need not be woken.
   void answer(ThreadContext&);
-  /// Has somebody asked? Cheap; for the service thread before it sleeps.
+  /// Has another rank asked for a release? Cheap; the service thread calls it before it sleeps.
   [[nodiscard]] bool asked() const noexcept { return asked_.any(); }
 
-  /// Makes the range present (and writable), and keeps it so until unpin(). Returns the first block that is not allocated, if any: then nothing is pinned.
+  /// Makes the range present (and writable), and keeps it so until unpin(). Returns the first block that is
+  /// not allocated, if there is one; then nothing is pinned.
   [[nodiscard]] std::optional<BlockId> pin(ThreadContext&, std::uint64_t offset, std::size_t bytes, Use);
   void unpin(ThreadContext&, std::uint64_t offset, std::size_t bytes);
 
-  /// A hint: makes the range present, as a view that ends at once; but what is on SSD is only sent for, and write_only blocks that are not in it as a whole are left out.
+  /// A hint. Makes the range present, like a view that ends at once. Blocks on SSD are only requested, and
+  /// write_only blocks that lie in the range only in part are skipped.
   void prefetch(ThreadContext&, std::uint64_t offset, std::size_t bytes, Use);
 
-  /// The values of the range are not needed any more: of blocks that may leave DRAM here.
+  /// The contents of the range become undefined: of blocks whose pages may leave DRAM here.
   void blank(comm::Blocking&, std::uint64_t offset, std::size_t bytes);
 
-  // ---- memory larger than DRAM (eviction.cpp): for the rank's pager ----
-  /// The pages' translations in V are dropped where their blocks are ours and free; the bytes stay. pages: sorted.
+  // ---- memory larger than DRAM (eviction.cpp): called by the rank's pager ----
+  /// Drops V's translations of the pages' blocks that this rank owns and that are free; the bytes stay.
+  /// pages: sorted.
   void retire(std::span<const PageId> pages) noexcept;
-  /// Was it touched since?
+  /// Was the page accessed since retire()?
   [[nodiscard]] bool touched(PageId) const noexcept;
-  /// The kernel's page tables behind a range, whole ones, if no block there has anything (page_tables.cpp). False: one has.
+  /// Returns whole kernel page tables of a range to the kernel, if all of its blocks are invalid
+  /// (page_tables.cpp). False: one is not.
   bool give_tables_back(mem::BlockRange) noexcept;
-  /// Those behind this rank's mappings of the others' frames: all translations there go.
+  /// The same for this rank's mappings of other ranks' frames: all their translations are dropped.
   void give_back_tables_of_others() noexcept;
-  /// For what cannot wait for ever: returns when there is room for so many blocks, or nothing could leave for a while. Nothing is held.
+  /// For callers that must not wait for ever: returns when there is room for so many blocks, or when nothing
+  /// could be evicted for a while. The caller holds nothing.
   void admit_for_now(comm::Blocking&, std::uint64_t blocks);
-  /// Changes that no release has sent go to their owners, so that their blocks can be dropped.
+  /// Sends changes to their owners without a release, so that their blocks can be dropped.
   void clean(comm::Blocking&);
-  /// Bits were given back, or there is room, by a thread that no message told of: who waits looks again at once.
+  /// Called after busy bits or room became free without a message: waiting threads look again at once.
   void wake_waiting() noexcept {
-    // An atomic that writes: what was given back is visible before the number is read, so either it is seen by who counts himself next, or he is seen here.
+    // A read-modify-write: what became free is visible before waiting_ is read. So a thread that counts
+    // itself later sees it, or this thread sees the count.
     if (waiting_.fetch_add(0) != 0) transport_.wake(transport_.rank(), comm::Doorbell::messages);
   }
 
@@ -151,23 +168,24 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   void end_entry_update(PageId) noexcept override;
   void replaced(PageId) noexcept override;
 
-  /// Acquires so far.
+  /// Number of acquires so far.
   [[nodiscard]] std::uint64_t acquires() const noexcept { return acquires_.load(); }
-  /// The state of a block, for tests and invariant walks.
+  /// The state of a block, for tests and checks of invariants.
   [[nodiscard]] BlockState state(BlockId) const noexcept;
   ~Coherence() override;
 
  private:
   [[nodiscard]] bool try_claim(BlockId, BlockState before, const Step&) noexcept;
   [[nodiscard]] Verdict try_claim(mem::BlockRange, Event) noexcept;
-  /// Claims block for event, waiting while others hold it. The step's verdict is done, refuse or proceed (then claimed).
+  /// Claims a block for the event; waits while another thread holds it. The step's verdict is done, refuse,
+  /// or proceed (then the block is claimed).
   Step claim_block(comm::Blocking&, BlockId, Event);
   void finish(BlockId, BlockState after) noexcept;
   void wait_free(comm::Blocking&, BlockId);
-  /// As Waiter::until(), and known to wake_waiting().
+  /// Like Waiter::until(), and wake_waiting() knows of it.
   template <class Ready>
   void await(comm::Blocking& io, const Ready& ready) {
-    waiting_.fetch_add(1);   // seq_cst: before it looks
+    waiting_.fetch_add(1);   // seq_cst: before the condition is read
     io.waiter().until(ready);
     waiting_.fetch_sub(1);
   }
@@ -180,7 +198,8 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   static bool cannot_be_served(ThreadContext&, std::uint64_t offset) noexcept;
   enum class Fault { served, again, not_allocated };
   Fault carry_out_fault(ThreadContext&, BlockId, Event, const Step&);
-  /// What a fault has claimed of its sweep, its own block first or last; `here`: how many of them lie in its page.
+  /// The blocks of its sweep that a fault has claimed, its own block first or last. `here`: how many of them
+  /// lie in its page.
   struct Claimed {
     Stripe blocks;
     std::uint32_t here;
@@ -200,7 +219,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   void claim_part(comm::Blocking&, mem::BlockRange part, BackgroundRead&);
   void complete_read(const BackgroundRead&) noexcept;
   Fault bring_blocks(ThreadContext&, BlockId, const Stripe&, Event, gas::Location found);
-  /// Where the owner's bytes are mapped here; else null.
+  /// The address where the owner's bytes are mapped here, or null.
   [[nodiscard]] const std::byte* frame_of(Rank owner, std::uint64_t offset) const noexcept {
     const std::byte* frames = transport_.mapped(owner, gas::kFrames);
     return frames == nullptr ? nullptr : frames + offset;
@@ -223,7 +242,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   void drop_cached(ThreadContext&);
   void drop_noticed(ThreadContext&);
   [[nodiscard]] bool has_copies_beside(PageId, gas::PartMask) const noexcept;
-  /// Calls f(block, its part) for those in these parts of the page.
+  /// Calls f(block, its part) for the cached blocks in these parts of the page.
   template <class F>
   void for_each_cached(PageId page, gas::PartMask parts, const F& f) const {
     const mem::BlockRange all = pages_.blocks_of(page);
@@ -276,8 +295,9 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
 
   mem::Space& space_;
   mem::BlockTable& table_;
-  mem::BlockSet& cached_;   ///< blocks that are not ours and may be visible; changed only by the holder of the busy bit
-  mem::BlockSet& dirty_;    ///< those with a twin
+  /// blocks of other ranks that may be visible; only the holder of the busy bit changes it
+  mem::BlockSet& cached_;
+  mem::BlockSet& dirty_;    ///< blocks with changes that were not sent
   mem::FaultEngine& engine_;
   comm::Transport& transport_;
   gas::AddressCache& addresses_;
@@ -291,19 +311,22 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   mem::Residency* const residency_;   ///< of the tiers; null: memory has no limit
   static constexpr std::uint32_t kPiecesPerRead = 4, kBackgroundReads = 64;
   static constexpr std::uint64_t kBlocksPerRead = kPiecesPerRead * gas::Tiers::kPieceBytes / mem::kBlockBytes;
-  std::unique_ptr<BackgroundRead[]> background_reads_;     ///< blocks that are on their way from the spill file
+  /// reads of blocks from the spill file that no thread waits for
+  std::unique_ptr<BackgroundRead[]> background_reads_;
   comm::IndexPool<> free_background_reads_{kBackgroundReads};
 
   std::atomic<std::uint32_t> waiting_{0};    ///< threads of this rank in await()
   std::atomic<std::uint64_t> acquires_{0};
-  std::atomic<std::uint64_t> drops_{0};      ///< acquires that dropped something; rule 2: a fetch that saw another number than the present one is repeated
+  /// acquires that dropped something; rule 2: a fetch that finds another number at its end is repeated
+  std::atomic<std::uint64_t> drops_{0};
   WriteBuffer write_buffer_;
   Rounds release_rounds_, acquire_rounds_, notice_rounds_;
 
   static constexpr std::uint32_t kMaxIdleFaults = 10'000;
-  static constexpr unsigned kLooksAtPage = 400;   // with a PollWaiter: some tens of microseconds, and then naps
-  Notes<comm::ReplyToken, 4096> asked_;      ///< who waits for a release
-  std::atomic<std::uint32_t> answering_{0};  ///< threads that run handlers and will serve() afterwards
+  // with a PollWaiter: some tens of microseconds, and then naps
+  static constexpr unsigned kLooksAtPage = 400;
+  Notes<comm::ReplyToken, 4096> asked_;      ///< requests for a release
+  std::atomic<std::uint32_t> answering_{0};  ///< threads that run handlers and will call serve() afterwards
 };
 
 }  // namespace kasane::dsm

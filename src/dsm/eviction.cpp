@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What coherence does for memory larger than DRAM: counts the frames that it fills, waits for room before it holds anything, and lets go of pages (docs/design/tiers.md).
+// What coherence does for memory larger than DRAM: counts the frames that it fills, waits for room before it
+// holds anything, and evicts pages (docs/design/tiers.md).
 #include "dsm/coherence.h"
 
 #include <algorithm>
@@ -13,24 +14,26 @@ using mem::Access;
 using mem::BlockRange;
 
 namespace {
-constexpr std::uint64_t kTableBlocks = 512;   // what one of the kernel's page tables maps: a call flushes for each
+// what one kernel page table maps: an mprotect flushes translations for each
+constexpr std::uint64_t kTableBlocks = 512;
 }
 
-// ---- room ----------------------------------------------------------------------------------------------------------
+// ---- room ------------------------------------------------------------------------------------------------
 
 void Coherence::admit(comm::Blocking& io, PageId page) {
   if (residency_ != nullptr && residency_->counts(page)) admit(io, pages_.blocks_of(page).count, Serves::itself);
 }
 
-/// For a fault: as many blocks of its page as may come with it, but no more than so many.
+/// For a fault: room for the blocks of its page that may be taken with it, at most so many.
 bool Coherence::admit(ThreadContext& ctx, PageId page, std::uint64_t blocks) {
   const bool admitted = residency_ == nullptr || !residency_->counts(page) || admit(ctx.io, std::min(blocks, pages_.blocks_of(page).count), ctx.serves);
   if (!admitted) count(ctx.counters.faults_put_off);
   return admitted;
 }
 
-/// Nothing is held. Whoever makes room needs changes sent only if nothing else is left, so it is asked first. False: there is no room yet, and the faults that wait behind this one come
-/// first: room may be what a view holds, and what the view's thread waits for one of these.
+/// The caller holds nothing. The pager needs changes sent only if nothing else is left to evict, so it is
+/// asked first. False: there is no room yet, and the faults that wait behind this one come first: room may be
+/// what a view holds, and the view's thread may wait for one of these faults.
 bool Coherence::admit(comm::Blocking& io, std::uint64_t blocks, Serves serves) {
   if (residency_ == nullptr || residency_->admitted(blocks)) [[likely]] return true;
   for (;;) {
@@ -54,7 +57,8 @@ void Coherence::admit_for_now(comm::Blocking& io, std::uint64_t blocks) {
   constexpr std::uint64_t kPatienceNs = 20'000'000;
   if (residency_ == nullptr || residency_->admitted(blocks)) return;
   for (const std::uint64_t begin = now_ns(); !admit(io, blocks, Serves::others);) {
-    if (now_ns() - begin >= kPatienceNs) return residency_->note_relieved();   // it waits no more, and must not be taken for one that has been waiting ever since
+    // it waits no more; it must not count as one that has waited all the time
+    if (now_ns() - begin >= kPatienceNs) return residency_->note_relieved();
   }
 }
 
@@ -70,7 +74,7 @@ void Coherence::fill(const Stripe& blocks) noexcept {
   blocks.for_each_run([&](BlockRange run) { fill(run); });
 }
 
-/// Blocks that will be read from SSD by themselves, as far as is known.
+/// Blocks that will probably be read from SSD through a bounce buffer.
 void Coherence::fill_staged(BlockRange blocks) noexcept {
   if (residency_ != nullptr) residency_->fill_staged(blocks);
 }
@@ -83,7 +87,7 @@ void Coherence::fill_staged(BlockId window, Mask mask) noexcept {
   for_each_run(mask, [&](unsigned first, unsigned count) { fill_staged({block_at(window, first), count}); });
 }
 
-/// They were counted as staged, and will not be: before they are touched.
+/// They were counted as staged and will not be; called before they are touched.
 void Coherence::fill_otherwise(BlockRange blocks) noexcept {
   if (residency_ != nullptr && residency_->large_frames()) residency_->fill(blocks);
 }
@@ -98,15 +102,15 @@ void Coherence::fill_twin(BlockId b) noexcept {
 
 bool Coherence::fits(std::uint64_t bytes) noexcept { return residency_ == nullptr || residency_->admitted(bytes / mem::kBlockBytes + residency_->low()); }
 
-// ---- a page that is not here -----------------------------------------------------------------------------------------
+// ---- pages that are not here -----------------------------------------------------------------------------
 
-/// Nothing is held; owner: as it was just found. The access runs again, whatever comes of it.
+/// Nothing is held. owner: as it was just found. The access runs again in any case.
 void Coherence::make_present(ThreadContext& ctx, PageId page, Fetched why, Rank owner) {
   if (why == Fetched::untouched && admit(ctx, page, pages_.blocks_of(page).count)) mover_.touch(ctx.io, page);
   if (why == Fetched::on_ssd_elsewhere) page_in(ctx, page, owner);
 }
 
-/// With the pages that a sweep over such will come to.
+/// Requests also the next pages of a sweep over such pages.
 void Coherence::page_in(ThreadContext& ctx, PageId page, Rank owner) {
   constexpr std::uint32_t kMost = 16;
   std::array<PageId, kMost + 1> pages{page};
@@ -121,7 +125,7 @@ void Coherence::page_in(ThreadContext& ctx, PageId page, Rank owner) {
   else addresses_.learn(ctx.io, {pages.data(), n}, false, gas::AddressCache::PagesIn::first);
 }
 
-// ---- the pager's part ---------------------------------------------------------------------------------------------
+// ---- called by the pager ---------------------------------------------------------------------------------
 
 void Coherence::retire(std::span<const PageId> pages) noexcept {
   for (std::size_t i = 0; i < pages.size();) {
@@ -131,8 +135,9 @@ void Coherence::retire(std::span<const PageId> pages) noexcept {
   }
 }
 
-/// May what lies between the run and that page, which does not lie before it, be laid to rest with them? A call more interrupts the other cores (18 us of processor time on two), a block that is
-/// touched again costs a soft fault (4 us), and few of those that show in pages of which little is here are.
+/// May the blocks between the run and that page, which does not lie before it, be retired together with them?
+/// One call more interrupts the other cores (18 us of processor time on two). A retired block that is
+/// accessed again costs a soft fault (4 us), and few blocks between the pages are visible.
 bool Coherence::retires_with(BlockRange run, PageId next_page) const noexcept {
   constexpr std::uint64_t kMostShown = 16;
   const std::uint64_t end = end_of(run), next_block = raw(pages_.blocks_of(next_page).first);
@@ -146,10 +151,11 @@ bool Coherence::retires_with(BlockRange run, PageId next_page) const noexcept {
   return shown <= kMostShown;
 }
 
-/// V shows those blocks no more that are ours and free. A system call flushes the other cores' translations, so blocks between them that show
-/// nothing are held, and do not end a run.
+/// Makes free blocks of this rank invisible in V. A system call flushes the other cores' translations, so
+/// invisible blocks between them are claimed too and do not end a run.
 void Coherence::hide(BlockRange all) noexcept {
-  constexpr std::uint64_t kTogether = 256;   // a system call: long ones keep who gets there waiting
+  // blocks of a system call: threads that fault there wait for a long one
+  constexpr std::uint64_t kTogether = 256;
   BlockRange run{all.first, 0};
   std::uint64_t shown = 0;
   const auto hide_run = [&] {
@@ -190,7 +196,8 @@ bool Coherence::touched(PageId page) const noexcept {
   return false;
 }
 
-/// Since the page is busy nobody makes this rank its owner meanwhile: a put by whoever it was handed from could already be in the frame.
+/// The page is busy, so this rank does not become its owner meanwhile. If it could, a put by the rank that
+/// handed the page over could already be in the frame.
 bool Coherence::try_evict(PageId page, bool punch, gas::BlockMask* unsaved) noexcept {
   const BlockRange all = pages_.blocks_of(page);
   std::uint64_t held = 0;

@@ -66,7 +66,7 @@ void Coherence::FenceBatch::put() {
   }
 }
 
-/// What can be put without waiting for a page, one owner after the other.
+/// Puts what can be put without waiting for a page, owner by owner.
 void Coherence::FenceBatch::put_together() {
   Outbox out(io_, counters_);
   for (Part& part : parts()) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step of a release or an acquire, taken for many blocks side by side (rules 3, 4 and 11):
+// Takes the step of a release or an acquire for many blocks at once (rules 3, 4 and 11):
 //
-//   add(b) …   claims what is free, without waiting
-//   run()      protects in runs; puts the changes of all pages whose owners are known here at once; awaits them together; finishes
+//   add(b) …   claims a free block, without waiting
+//   run()      protects in runs; puts the changes of all pages whose owners are known here at once;
+//              awaits them together; finishes
 //
-// Each of the other pages is put by itself: a put under way waits for nothing but its completion, so not for the move of another page to end.
-// Thread safety: an object belongs to one thread; from add() to run() it holds busy bits, and waits for none.
+// Each of the other pages is put separately: a put under way waits for nothing but its completion, so not for
+// the end of another page's move.
+// Thread safety: an object belongs to one thread. From add() to run() it holds busy bits, and waits for none.
 #pragma once
 
 #include <array>
@@ -22,7 +24,8 @@ class Coherence::FenceBatch {
   FenceBatch(Coherence& coherence, comm::Blocking& io, Counters* counters, Event event) noexcept : c_(coherence), io_(io), counters_(counters), event_(event) {}
   ~FenceBatch() { run(); }
 
-  /// False: somebody else has the block in hand. What V goes on showing as before (pinned blocks, whole ones at an acquire) takes its step at once, by itself.
+  /// False: another thread has claimed the block. A block whose access does not change (a pinned one; a whole
+  /// one at an acquire) takes its step at once and alone.
   bool add(BlockId);
   void run();
 
@@ -33,9 +36,9 @@ class Coherence::FenceBatch {
   struct Part {
     PageId page;
     std::size_t first, end;
-    bool unsent;   ///< changes of them
-    bool now_owned;     ///< the page is ours by now, and so are those that were changed
-    gas::PartMask changed;   ///< of the page, in which something is put together with others
+    bool unsent;   ///< with changes
+    bool now_owned;     ///< this rank owns the page by now, and the blocks that were changed
+    gas::PartMask changed;   ///< parts of the page to which something is put together with other pages
     std::optional<gas::AddressCache::Put> put;
   };
 

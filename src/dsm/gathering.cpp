@@ -49,7 +49,7 @@ Step Coherence::Gathering::step(std::uint64_t i) const noexcept {
 
 bool Coherence::Gathering::missing(std::uint64_t i) const noexcept { return held_[i] && looks(step(i)); }
 
-/// Those that are present as wanted are finished at once.
+/// Blocks that are present as wanted are finished at once.
 void Coherence::Gathering::claim() noexcept {
   const std::uint64_t most = std::min(kMostBlocks, raw(mem::block_of(wanted_.end + kBlockBytes - 1)) - raw(blocks_.first));
   std::size_t pages = 0;
@@ -71,16 +71,19 @@ void Coherence::Gathering::claim() noexcept {
       held_[i] = true;
     }
   }
-  blocks_.count = std::max<std::uint32_t>(blocks_.count, 1);   // the first is waited for by who pins it
+  // the first one is waited for by its caller, which pins it
+  blocks_.count = std::max<std::uint32_t>(blocks_.count, 1);
 }
 
-/// A sweep's, from b on: what lies behind a page that is not to be had is expected after a fault there, and left out.
+/// Of a sweep, from b on. If a page cannot be read now, it and what follows are left out: the sweep is
+/// expected to fault there.
 void Coherence::Gathering::find_pages() {
   std::array<PageId, kMostPages> pages;
   for (std::uint64_t i = 0; i < count(); ++i) {
     if (!missing(i)) continue;
     c_.cached_.insert(block(i));   // before the fetch begins, as in a fault
-    if (!sweeps()) c_.fill_staged(BlockRange{block(i), 1});   // a view's may be many: whoever asks for room meanwhile must not be let in for the same
+    // a view may have many blocks: other threads must not be admitted for the same room meanwhile
+    if (!sweeps()) c_.fill_staged(BlockRange{block(i), 1});
     const PageId page = c_.pages_.page_of(block(i));
     if (parts_ == 0 || pages[parts_ - 1] != page) {
       pages[parts_] = page;
@@ -102,7 +105,7 @@ void Coherence::Gathering::find_pages() {
   }
 }
 
-/// What is missing of the page comes from this rank's spill file.
+/// The page's missing blocks are read from this rank's spill file.
 void Coherence::Gathering::enter(PageId page, const Part& part) {
   if (!c_.tiers_->enter(ctx_.io, page, gas::Location::of(part.found.word))) return;
   for (std::uint64_t i = part.first; i < part.end; ++i) {
@@ -113,7 +116,7 @@ void Coherence::Gathering::enter(PageId page, const Part& part) {
   }
 }
 
-/// The page's missing blocks are about to have bytes of their own here, and are counted. How many come from its owner.
+/// Counts the frames of the page's missing blocks. Returns how many blocks are fetched from the owner.
 std::uint64_t Coherence::Gathering::fill(const Part& part) noexcept {
   std::uint64_t fetched = 0;
   for (std::uint64_t i = part.first; i < part.end; ++i) {
@@ -157,7 +160,7 @@ void Coherence::Gathering::read_pages() {
   }
 }
 
-/// The missing blocks of the page, in runs; those that are wanted whole are not read.
+/// Reads the page's missing blocks in runs; those that will be overwritten as a whole are not read.
 void Coherence::Gathering::read(comm::Batch& batch, Part& part) {
   for (std::uint64_t i = part.first; i < part.end;) {
     std::uint64_t end = i;
@@ -180,14 +183,15 @@ void Coherence::Gathering::unclaim(const Part& part) noexcept {
   }
 }
 
-/// What follows in the sweep that the view belongs to, perhaps; sent for before its own blocks are waited for. Not of those that need not be read.
+/// Starts reading ahead in the sweep to which the view may belong, before the view's own blocks are waited
+/// for. Not for blocks that need not be read.
 void Coherence::Gathering::read_ahead() {
   for (std::uint64_t i = 0; i < count(); i += kWindowBlocks - index_in_window(block(i))) {
     if (on_ssd_[i] && has(step(i), Action::read_back)) c_.read_ahead(ctx_, block(i), wanted_.event(block(i)));
   }
 }
 
-/// Blocks of our pages that are on SSD.
+/// Blocks of this rank's pages that are on SSD.
 void Coherence::Gathering::read_back() {
   ReadBack incoming(c_);
   bool all_stored = true;
@@ -205,7 +209,7 @@ void Coherence::Gathering::open() noexcept {
   for (std::uint64_t i = 0; i < count(); ++i) {
     if (!held_[i]) continue;
     const Step s = step(i);
-    if (s.claimed.saved) c_.fill({block(i), 1});   // what did not matter may do so again
+    if (s.claimed.saved) c_.fill({block(i), 1});   // undefined bytes may become defined again
     const std::uint64_t at = mem::offset_of(block(i));
     if (has(s, Action::make_twin)) {
       c_.fill_twin(block(i));
@@ -235,7 +239,7 @@ void Coherence::Gathering::open_run(std::uint64_t first, std::uint64_t end) noex
   }
 }
 
-/// Runs of what is changed from now on go to the write buffer.
+/// Runs of blocks that are changed from now on go to the write buffer.
 void Coherence::Gathering::note(std::uint64_t i) noexcept {
   if (changed_.count == 0 || raw(changed_.first) + changed_.count != raw(block(i))) {
     note_run();

@@ -15,21 +15,26 @@ namespace kasane::dsm {
 namespace {
 
 constexpr std::uint64_t kPatienceNs = 5'000'000'000;
-// Less than kPatienceNs, and more than what is in use at one moment stays so on a busy machine; once it is known that pins do not fit, nobody waits that long again.
+// Less than kPatienceNs, and longer than blocks stay in use on a busy machine. Once it is known that pins do
+// not fit, the shorter one applies.
 constexpr std::uint64_t kPatienceOfPinsNs = 3'000'000'000, kPatienceOfBrokenPinsNs = 20'000'000;
-constexpr std::uint32_t kTriesOfPins = 32;   // that long may pass on a busy machine without this thread, or those who hold pages, having run
-// More than the longest nap of who waits (comm/waiter.cpp), and than a fault that was put off takes to come again.
+// on a busy machine so much time may pass without this thread, or those that hold pages, having run
+constexpr std::uint32_t kTriesOfPins = 32;
+// More than the longest nap of a waiting thread (comm/waiter.cpp), and than the time after which a postponed
+// fault is repeated.
 constexpr std::uint64_t kForgottenNs = 20'000'000;
-constexpr std::int64_t kShortestNapNs = kForgottenNs, kLongestNapNs = 64 * kShortestNapNs;   ///< a look at all pages, of all who could give, for what nobody waits for
-// Others give what they have unused at once, and what has to be written first within milliseconds.
+/// naps between looks at all pages of all ranks that could give room, while no thread waits for it
+constexpr std::int64_t kShortestNapNs = kForgottenNs, kLongestNapNs = 64 * kShortestNapNs;
+// Other ranks give unused room at once, and what has to be written first within milliseconds.
 constexpr std::uint64_t kPatienceOfClaimsNs = 50'000'000, kClaimAgainNs = 1'000'000'000, kWakeOthersNs = 20'000'000, kIdleNs = 100'000'000;
-constexpr std::uint32_t kStacksTogether = 256;   ///< that give their frames back in one turn: 1 to 3 ms
-constexpr std::uint64_t kMostOwed = 32;         ///< blocks, when one more page comes in beyond the budget
-constexpr std::uint64_t kMostTogether = 1024;   ///< blocks that leave in one batch, unless a page has more
+constexpr std::uint32_t kStacksTogether = 256;  ///< stacks that give their frames back in one turn: 1 to 3 ms
+constexpr std::uint64_t kMostOwed = 32;         ///< blocks, when one more page is paged in beyond the budget
+/// blocks that are evicted in one batch, unless a page has more
+constexpr std::uint64_t kMostTogether = 1024;
 
-/// By who alone changes it.
+/// Only the calling thread changes the counter.
 void note_most(std::atomic<std::uint64_t>& counter, std::uint64_t now) noexcept {
-  const std::uint64_t most = counter.load(std::memory_order_relaxed);   // relaxed: ours alone
+  const std::uint64_t most = counter.load(std::memory_order_relaxed);   // relaxed: only this thread writes it
   if (now > most) count(counter, now - most);
 }
 
@@ -51,7 +56,7 @@ void Pager::wake_others(comm::Blocking& io) {
 
 void Pager::stop() noexcept {
   stop_.store(true);
-  residency_.lift_limit();   // nobody makes room any more: who waits goes on
+  residency_.lift_limit();   // no room is made any more: waiting threads go on
   residency_.ring();
 }
 
@@ -64,23 +69,26 @@ void Pager::run(comm::Blocking& io, const Threads& threads) {
     too_young_ = pins_hold_ = false;
     evict_named(io);
     const bool left = make_room(io), asked = tiers_.asked(), nothing_leaves = !left && !too_young_;
-    if (!asked || residency_.admitted(1) || (nothing_leaves && !pins_hold_)) {   // one at a time, so that the budget is exceeded by one, unless nothing can leave
+    // one at a time, so that the budget is exceeded by one page at most, unless nothing can be evicted
+    if (!asked || residency_.admitted(1) || (nothing_leaves && !pins_hold_)) {
       serve(io);
     } else if (!nothing_leaves || !serve_beside_pins(io)) {
       io.waiter().pause();
     }
     if (!left && !asked && !advisor_.asked() && !stop_.load()) sleep(seen);
   }
-  balance(io);   // without a limit nothing is asked for
+  balance(io);   // without a limit nothing is asked of other ranks
 }
 
-/// Until rung. What is unsettled is looked at again: soon, then after twice as long each time.
+/// Until the pager is woken. While something is unsettled it looks again: soon, then after twice as long each
+/// time.
 void Pager::sleep(std::uint32_t rings) {
   if (!residency_.unsettled()) nap_ns_ = kShortestNapNs;
   residency_.sleep(rings, residency_.unsettled() ? std::exchange(nap_ns_, std::min(2 * nap_ns_, kLongestNapNs)) : -1);
 }
 
-/// Looking for tables that can go back costs as much as there are, so it is done when they have grown by an eighth.
+/// Looking for tables that can be freed costs time in proportion to their number, so it is done when they
+/// have grown by an eighth.
 void Pager::check_tables(Counters* counters) {
   if (!residency_.tables_due()) return;
   const std::uint64_t before = residency_.measure_tables();
@@ -88,14 +96,14 @@ void Pager::check_tables(Counters* counters) {
   const std::uint64_t many = residency_.many_tables();
   const auto step = [many](std::uint64_t blocks) { return std::max(many / 2, blocks / 8); };
   if (before < tables_most_) {
-    tables_most_ = std::min(tables_most_, before + step(before));   // they may have become fewer by themselves
+    tables_most_ = std::min(tables_most_, before + step(before));   // some may have been freed meanwhile
     return;
   }
   const std::uint64_t ranges = residency_.give_tables_back([this](mem::BlockRange range) { return coherence_.give_tables_back(range); });
   std::uint64_t left = residency_.measure_tables();
-  // Others may have made some meanwhile, so a difference says too little.
+  // New tables may have been made meanwhile, so the difference is too small.
   std::uint64_t leaving = std::min(before, std::max(ranges * mem::PageTables::kPresumed, before - std::min(before, left)));
-  // More than half stays: it is other ranks' frames that were used, or nothing else can leave.
+  // More than half stays: they map other ranks' frames, or nothing else can be freed.
   if (tables_most_ == 0 || left > before / 2) {
     coherence_.give_back_tables_of_others();
     const std::uint64_t now = residency_.measure_tables();
@@ -110,7 +118,8 @@ void Pager::check_tables(Counters* counters) {
   check_what_stays();
 }
 
-/// Frames of stacks cannot leave while a thread has them. If they alone are too many, looking for tables that can go back would not help.
+/// Frames of stacks cannot be evicted while a thread uses them. If stacks alone take too much, looking for
+/// tables that can be freed would not help.
 void Pager::check_stacks(const Threads& threads, Counters* counters) {
   if (residency_.stacks_due()) residency_.measure_stacks();
   if (threads.trim_stacks && residency_.used_by_stacks() > residency_.share() / 8 && residency_.short_of(residency_.low()) != 0) {
@@ -118,13 +127,14 @@ void Pager::check_stacks(const Threads& threads, Counters* counters) {
     if (counters != nullptr) count(counters->stacks_trimmed, trimmed);
     if (trimmed != 0) residency_.measure_stacks();
   }
-  const std::uint64_t stacks = residency_.used_by_stacks(), share = residency_.share();   // as found by whoever has measured last
+  // as the last measurement has it
+  const std::uint64_t stacks = residency_.used_by_stacks(), share = residency_.share();
   if (counters != nullptr) note_most(counters->bytes_of_stacks, stacks * mem::kBlockBytes);
   if (stacks > share / 8 * 7) return check_what_stays();
   if (stacks > share / 2 && stacks + residency_.used_by_tables() > share / 8 * 7 && residency_.short_of(share / 8) != 0) tables_most_ = 0;
 }
 
-/// What there is after a look at what could go back.
+/// After what could be freed was freed: is what stays too much?
 void Pager::check_what_stays() {
   const std::uint64_t tables = residency_.used_by_tables(), stacks = residency_.used_by_stacks(), share = residency_.share();
   if (tables + stacks > share / 2 && !std::exchange(tables_crowd_, true)) config_.tables_crowd(tables * mem::kBlockBytes, stacks * mem::kBlockBytes, share * mem::kBlockBytes);
@@ -135,7 +145,7 @@ void Pager::note_tables(Counters* counters) const noexcept {
   if (counters != nullptr) note_most(counters->bytes_of_tables, residency_.used_by_tables() * mem::kBlockBytes);
 }
 
-/// False: everything stays where it is.
+/// False: nothing can be evicted.
 bool Pager::ready() {
   if (usual_.policy != nullptr) return true;
   if (!tiers_.is_open()) {
@@ -183,7 +193,8 @@ void Pager::enter(PageId page, bool first) {
   if (first && first_.policy == nullptr) make(first_, std::make_unique<mem::Fifo>(room_, static_cast<mem::PageProbe&>(*this)));
   Line &line = first ? first_ : usual_, &other = first ? usual_ : first_;
   if (line.known->contains(page)) return;
-  if (other.policy != nullptr && other.known->contains(page)) {   // it was freed, or is used in another way now
+  // it was freed, or is used in another way now
+  if (other.policy != nullptr && other.known->contains(page)) {
     other.policy->leave(page);
     forget(other, page);
   }
@@ -192,7 +203,8 @@ void Pager::enter(PageId page, bool first) {
   ++line.in;
 }
 
-/// Returns what was wanted since the last turn. That something leaves does not end a need: it may be what others bring in.
+/// Returns how much was wanted since the last turn. A need does not end when something is evicted: other
+/// ranks may take that room.
 std::uint64_t Pager::note_need() noexcept {
   const bool relieved = residency_.take_relieved();
   const std::uint64_t wanted = residency_.take_wanted(), now = now_ns();
@@ -211,35 +223,38 @@ void Pager::no_longer_short() noexcept {
   tries_ = 0;
 }
 
-/// Others who asked got on: they may have asked again by the next turn.
+/// Other ranks' requests made progress; they may ask again by the next turn.
 void Pager::serve(comm::Blocking& io) {
   if (tiers_.serve(io, gas::Tiers::Pinned::too) == gas::Tiers::Served::some) no_longer_short();
 }
 
-/// Nothing can leave but what is pinned. What others ask for comes in beyond the budget, unless it is pinned itself, and leaves again before the next one: all else here may be changes to pages of who
-/// asks, which nobody sends before he has got on. False: nothing came.
+/// Only pinned pages could be evicted. Pages that other ranks ask for are paged in beyond the budget, one at
+/// a time, unless they are pinned themselves: all else here may be changes to pages of the asking rank, which
+/// cannot be sent before that rank has made progress. False: nothing was paged in.
 bool Pager::serve_beside_pins(comm::Blocking& io) {
   if (residency_.debt() > kMostOwed) return false;
   const gas::Tiers::Served served = tiers_.serve(io, gas::Tiers::Pinned::not_now);
   if (served == gas::Tiers::Served::put_back) put_back_at_ns_ = now_ns();
   if (served != gas::Tiers::Served::some) return false;
-  // Who waits here, or for what is pinned, has not got on by that: pins that do not fit break for him.
+  // A thread that waits here, or for a pinned page, has made no progress by that: pins that do not fit are
+  // broken for it.
   if (need_.blocks == 0 && now_ns() - put_back_at_ns_ >= kForgottenNs) no_longer_short();
   return true;
 }
 
-/// Blocks. A page that is asked for takes one at least.
+/// In blocks. A page that is asked for needs at least one.
 std::uint64_t Pager::needed() const noexcept { return std::max<std::uint64_t>(need_.blocks, tiers_.asked() ? 1 : 0); }
 
-/// A rank whose pages others ask for is not idle, though its threads are.
+/// A rank whose pages other ranks ask for is not idle, though its threads are.
 void Pager::note_idle(const Threads& threads) {
   const std::uint64_t now = now_ns();
   if (!threads.idle || !threads.idle() || tiers_.asked() || need_.blocks != 0) busy_at_ns_ = now;
   residency_.set_idle(now - busy_at_ns_ > kIdleNs);
 }
 
-/// Is what is missing for others to give, since this rank holds less than its share? Then its own pages stay, for as long as the others give. Where it holds its share, others may have become idle
-/// since they last looked.
+/// Must other ranks give what is missing, since this rank holds less than its share? Then its own pages stay,
+/// as long as the others give. If it holds its share, other ranks may have become idle since they last
+/// looked.
 bool Pager::claims(comm::Blocking& io, std::uint64_t wanted) {
   claimed_ = 0;
   if (config_.others.empty() || residency_.idle() || residency_.short_of(std::max(residency_.low(), wanted)) == 0) {
@@ -263,14 +278,14 @@ void Pager::balance(comm::Blocking& io) {
   if (residency_.balance(std::max(needed(), claimed))) wake_others(io);
 }
 
-/// Asked when nothing else could leave.
+/// Called when nothing else could be evicted.
 bool Pager::pins_may_break() noexcept {
   if (short_since_ns_ == 0) return false;
   const std::uint64_t patience = pins_broken_ ? kPatienceOfBrokenPinsNs : kPatienceOfPinsNs;
   return (pins_broken_ || ++tries_ >= kTriesOfPins) && now_ns() - short_since_ns_ > patience;
 }
 
-/// True: something has left.
+/// True: something was evicted.
 bool Pager::make_room(comm::Blocking& io) {
   const std::uint64_t wanted = note_need(), enough = residency_.take_held_back() ? residency_.low() / 8 * 15 : residency_.low();
   const bool others_give = claims(io, wanted);
@@ -306,11 +321,13 @@ void Pager::finish(comm::Blocking& io) {
   balance(io);
 }
 
-/// Lets pages of about so many blocks go, of which somebody waits for `urgent` ones; returns how many pages did. Each page is looked at once.
+/// Evicts pages of about so many blocks; threads wait for `urgent` of them. Returns how many pages were
+/// evicted. Looks at each page once.
 std::uint64_t Pager::evict(comm::Blocking& io, std::uint64_t most, std::uint64_t urgent, Pins pins) {
   if (first_.in != 0) {
     const auto [gone, young] = evict(io, first_, most, pins);
-    if (gone != 0 || (young != 0 && young >= urgent)) return gone;   // those will have left before the others are missed
+    // those will be evicted before the others are missed
+    if (gone != 0 || (young != 0 && young >= urgent)) return gone;
   }
   return evict(io, usual_, most, pins).pages;
 }
@@ -327,7 +344,7 @@ Pager::Gone Pager::evict(comm::Blocking& io, Line& line, std::uint64_t most, Pin
       const auto page = line.policy->evict();
       if (!page) break;
       const std::uint64_t here = residency_.count(pages.blocks_of(*page));
-      if (here == 0) {   // it left while it was noted once more
+      if (here == 0) {   // it was evicted while it was noted once more
         forget(line, *page);
         continue;
       }
@@ -347,7 +364,7 @@ Pager::Gone Pager::evict(comm::Blocking& io, Line& line, std::uint64_t most, Pin
       blocks += here;
       named[n++] = *page;
     }
-    if (&line == &first_) {   // its policy arms none: neighbours together here, too
+    if (&line == &first_) {   // its policy arms no pages: neighbours are retired together here, too
       for (std::size_t i = 0; i < n; ++i) arming_->arm(named[i], 0);
     }
     arming_->end_turn();
@@ -371,7 +388,7 @@ void Pager::forget(Line& line, PageId page) noexcept {
   --line.in;
 }
 
-/// What the program wants to leave, young or not. Pinned pages stay.
+/// Evicts what the program has named, just arrived or not. Pinned pages stay.
 void Pager::evict_named(comm::Blocking& io) {
   gas::Advisor::Leaving leaving;
   while (advisor_.take(leaving)) {
@@ -393,7 +410,7 @@ void Pager::evict_named(comm::Blocking& io) {
       n = 0;
     };
     for (std::uint64_t p = leaving.pages.first; p < leaving.pages.last && !stop_.load(); ++p) {
-      // Most of a large range may have nothing here.
+      // Most of a large range may have no frames here.
       const std::uint64_t next = residency_.frames().next(raw(pages.blocks_of(PageId{p}).first));
       if (next >= raw(mem::block_of(pages.end_of(PageId{leaving.pages.last - 1})))) break;
       p = raw(pages.page_of(BlockId{next}));
@@ -407,7 +424,7 @@ void Pager::evict_named(comm::Blocking& io) {
   }
 }
 
-/// What is left would be too little to get on with: pages would leave before they are used.
+/// What is left is too little to make progress: pages would be evicted before they are used.
 void Pager::no_room_for_data() {
   config_.fatal(fail(Errc::limit, fmt::format("of this rank's share of this host's budget, {} of {}, page tables and entries of the runtime take {}, since so much of the space was used, and stacks of threads {}, "
                                               "since {} of them were in use at once; less than an eighth is left for data. Raise --dram (KASANE_DRAM), or hold fewer threads at once",
@@ -416,12 +433,13 @@ void Pager::no_room_for_data() {
                     .value());
 }
 
-/// Somebody waits for room and nothing can leave, for now: blocks are in use, pinned, or changed and not sent. As long as somebody gets room, though it be from other ranks, the job goes on.
+/// A thread waits for room and nothing can be evicted for now: blocks are in use, pinned, or have unsent
+/// changes. As long as any thread gets room, even from other ranks, the job goes on.
 void Pager::nothing_left() {
   const std::uint64_t now = now_ns();
   if (stuck_since_ns_ == 0) stuck_since_ns_ = now;
   residency_.note_stuck();
-  tables_most_ = 0;   // the next look tries to give back what there is
+  tables_most_ = 0;   // the next look tries to free what there is
   if (now - stuck_since_ns_ < kPatienceNs) return;
   const std::string tables = fmt::format("{} of it tables of pages and blocks, which are larger the more of the space was used, and {} stacks of threads", mib_text(residency_.used_by_tables()),
                                          mib_text(residency_.used_by_stacks()));
@@ -433,7 +451,7 @@ void Pager::nothing_left() {
                     .value());
 }
 
-/// Whoever waits goes on.
+/// Waiting threads go on.
 void Pager::lift_limit(const std::string& why) {
   if (residency_.limitless()) return;
   residency_.lift_limit();

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pager of a rank's budget: one thread that lets pages leave DRAM before others run out of room, and brings in those of this rank's that other ranks ask for.
+// The pager: one thread of a rank that evicts pages before other threads run out of room, and pages in those
+// of this rank that other ranks ask for.
 //
-//   rung ─▶ let go of what the program says (gas/advisor.h) ─▶ bring in what is asked for ─▶ is less than `low` left (or nearly twice that, where a sweep is held back)? ─▶ the policy names pages, 64 at a time, until twice that is left:
-//             ours: to the spill file, together          another rank's: dropped, if nothing of it is in use or unsent
-//   now and then ─▶ page tables are measured; have they grown, those of ranges in which nothing is visible go back (mem/page_tables.h); so are stacks (mem/stack_frames.h)
-//   pages that are used once go before all others; pinned ones only if nothing else can
-//   nothing could leave ─▶ who waits for room sends its changes, then rings again ─▶ for kPatience nothing could: the job ends, with the numbers
+//   woken ─▶ evict what the program named (gas/advisor.h) ─▶ page in what is asked for
+//         ─▶ less than `low` free (or nearly twice that, where read-ahead is held back)?
+//         ─▶ the policy names pages, 64 at a time, until twice that is free:
+//              own pages are written to the spill file, together;
+//              another rank's are dropped, if nothing of them is in use or unsent
+//   now and then ─▶ page tables are measured; if they have grown, tables of ranges in which nothing is
+//              visible are freed (mem/page_tables.h); stacks are measured too (mem/stack_frames.h)
+//   pages that are used once are evicted before all others; pinned ones only if nothing else can be evicted
+//   nothing could be evicted ─▶ threads that wait for room send their changes, then wake the pager again
+//         ─▶ for kPatienceNs nothing could: the job ends with an error
 //
-// The policy is made when it is first needed; until then nothing costs anything but the bits of mem/residency.h.
+// The policy is made when it is first needed. Until then the bits of mem/residency.h are the only cost.
 //
-// Thread safety: run() is a thread's; stop() from any.
+// Thread safety: run() by one thread; stop() from any.
 #pragma once
 
 #include <atomic>
@@ -31,16 +37,19 @@ namespace kasane::dsm {
 class Pager final : private mem::PageProbe {
  public:
   struct Config {
-    bool limit_asked = false;              ///< by whoever started the job: else a rank that cannot keep to it goes on without a limit
-    std::vector<Rank> others;              ///< of this host: who shares the budget
+    /// the user asked for a limit; else a rank that cannot keep to it goes on without one
+    bool limit_asked = false;
+    std::vector<Rank> others;              ///< ranks of this host that share the budget
     gas::Tiers::Fatal fatal = nullptr;
-    void (*limit_lifted)(const char* why) = nullptr;   ///< once
-    void (*pins_break)() = nullptr;   ///< once: what is pinned does not fit, so pages of it leave
-    void (*tables_crowd)(std::uint64_t tables, std::uint64_t stacks, std::uint64_t share) = nullptr;   ///< once: tables and stacks take more than half of this rank's share
+    void (*limit_lifted)(const char* why) = nullptr;   ///< called once
+    void (*pins_break)() = nullptr;   ///< called once: pinned pages do not fit, so some of them are evicted
+    /// called once: page tables and stacks take more than half of this rank's share
+    void (*tables_crowd)(std::uint64_t tables, std::uint64_t stacks, std::uint64_t share) = nullptr;
   };
   struct Threads {
-    std::function<bool()> idle;                                  ///< do this rank's threads do nothing?
-    std::function<std::uint32_t(std::uint32_t most)> trim_stacks;   ///< gives back frames of so many free stacks; how many it were
+    std::function<bool()> idle;                                  ///< are all threads of this rank idle?
+    /// frees the frames of at most so many unused stacks; returns how many
+    std::function<std::uint32_t(std::uint32_t most)> trim_stacks;
   };
   struct Parts {
     comm::Transport& transport;
@@ -62,7 +71,7 @@ class Pager final : private mem::PageProbe {
   [[nodiscard]] bool ready();
   void take_entered();
   bool make_room(comm::Blocking&);
-  /// Pages in the order in which they leave.
+  /// Pages in the order in which they are evicted.
   struct Line {
     std::unique_ptr<mem::EvictionPolicy> policy;
     std::unique_ptr<mem::PageSet> known;   ///< pages that it holds
@@ -75,7 +84,7 @@ class Pager final : private mem::PageProbe {
   void enter(PageId, bool first);
   std::uint64_t evict(comm::Blocking&, std::uint64_t most, std::uint64_t urgent, Pins);
   struct Gone {
-    std::uint64_t pages, young;   ///< young: blocks that stayed for being it
+    std::uint64_t pages, young;   ///< young: blocks that stayed since they have just arrived
   };
   Gone evict(comm::Blocking&, Line&, std::uint64_t most, Pins);
   void evict_named(comm::Blocking&);
@@ -109,26 +118,35 @@ class Pager final : private mem::PageProbe {
   gas::Advisor& advisor_;
   const gas::Directory& directory_;
   const Config config_;
-  Line first_;    ///< pages that are used once, and freed ones: they leave before all others. Made when there is one
+  /// pages that are used once, and freed ones: they are evicted before all others. Made on demand
+  Line first_;
   Line usual_;
   std::unique_ptr<mem::Arming> arming_;   ///< made with the usual line
   std::uint32_t room_ = 0;   ///< pages that a line can hold
-  bool too_young_ = false;   ///< a page stayed for that, in this turn: whoever waited for it comes to use it, so somebody always gets on
-  bool pins_hold_ = false;   ///< a page stayed for nothing else, in this turn
+  /// in this turn a page stayed since it has just arrived. The thread that waited for it is about to use it,
+  /// so progress is made
+  bool too_young_ = false;
+  bool pins_hold_ = false;   ///< in this turn a page stayed only because it is pinned
   bool pins_broken_ = false, tables_crowd_ = false;
-  std::uint64_t tables_most_ = 0;     ///< blocks: from so many on page tables are to go back
-  std::string why_;                   ///< there is no spill file
+  std::uint64_t tables_most_ = 0;     ///< blocks: from so many on page tables are to be freed
+  std::string why_;                   ///< why there is no spill file
   mem::Need need_;                     ///< what threads of this rank wait for
-  std::uint64_t wanted_at_ns_ = 0;     ///< when one of them last wanted it
-  std::uint64_t claimed_ = 0;          ///< blocks that others are asked for since they are this rank's by right, though nobody waits for them yet
-  std::uint64_t claimed_at_ns_ = 0, held_then_ = 0;   ///< when that began, or some came; and what was held
-  std::uint64_t busy_at_ns_ = 0;       ///< when somebody last did something with this rank's pages, as far as is known
-  std::uint64_t woken_others_ns_ = 0;  ///< when idle ranks were asked to say so
-  std::int64_t nap_ns_ = 0;            ///< the next one, while something is unsettled
-  std::uint64_t short_since_ns_ = 0;   ///< since when they have not been there, and nobody got any; 0: they are, or nobody waits
-  std::uint32_t tries_ = 0;            ///< since then, in which nothing but pinned pages could have left
-  std::uint64_t put_back_at_ns_ = 0;   ///< when another rank last asked for a pinned page for which there was no room
-  std::uint64_t stuck_since_ns_ = 0;   ///< 0: it is not
+  std::uint64_t wanted_at_ns_ = 0;     ///< when one of them last asked
+  /// blocks that other ranks are asked for since they belong to this rank's share, though no thread waits for
+  /// them yet
+  std::uint64_t claimed_ = 0;
+  /// when that began, or when some were given; how much was held then
+  std::uint64_t claimed_at_ns_ = 0, held_then_ = 0;
+  /// when a thread last did something with this rank's pages, as far as is known
+  std::uint64_t busy_at_ns_ = 0;
+  std::uint64_t woken_others_ns_ = 0;  ///< when idle ranks were last asked to report it
+  std::int64_t nap_ns_ = 0;            ///< length of the next nap, while something is unsettled
+  /// since when room has been short without any being given; 0: it is not, or no thread waits
+  std::uint64_t short_since_ns_ = 0;
+  std::uint32_t tries_ = 0;  ///< attempts since then in which only pinned pages could have been evicted
+  /// when another rank last asked for a pinned page for which there was no room
+  std::uint64_t put_back_at_ns_ = 0;
+  std::uint64_t stuck_since_ns_ = 0;   ///< since when nothing could be evicted; 0: something could
   std::atomic<bool> stop_{false};
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a release does: the changes of this rank go to the pages' owners, then whoever has copies is told (rules 3 to 6).
+// What a release does: this rank's changes go to the pages' owners, then notices go to the ranks that have
+// copies (rules 3 to 6).
 #include <array>
 #include <cstring>
 #include <span>
@@ -20,7 +21,7 @@ namespace {
 /// Copies a block that other threads may be storing to: every byte is loaded exactly once.
 void snapshot(std::byte* to, const std::byte* from) noexcept {
   for (std::size_t i = 0; i < kBlockBytes; i += 8) {
-    // relaxed: which of two racing values is taken does not matter, only that message and twin get the same one.
+    // relaxed: either of two racing values will do, if message and twin get the same one.
     const auto w = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(from + i))).load(std::memory_order_relaxed);
     std::memcpy(to + i, &w, sizeof w);
   }
@@ -38,7 +39,7 @@ void Coherence::release_all(ThreadContext& ctx) {
   count(led ? ctx.counters.releases : ctx.counters.releases_combined);
 }
 
-/// Rule 3 and rule 11: first everything that is free, then what others hold.
+/// Rules 3 and 11: first all blocks that are free, then those that other threads held.
 void Coherence::flush_dirty(ThreadContext& ctx) {
   bool left = false;
   write_buffer_.released();
@@ -47,11 +48,12 @@ void Coherence::flush_dirty(ThreadContext& ctx) {
     dirty_.for_each([&](BlockId b) { left |= !fences.add(b); });
   }
   if (left) dirty_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, Event::release); });
-  mover_.await_entry_updates(ctx.io);   // stores into pages that came here can be read where others look for them
+  // then other ranks that look for stores into pages that arrived here find them
+  mover_.await_entry_updates(ctx.io);
 }
 
-/// Ahead of a release, so that it finds little to do: the blocks that were changed first, if there are many. Not the `newest`, which are about to be stored to.
-/// Waits for no block.
+/// Sends the blocks that were changed first, if there are many, so that the next release finds little to do.
+/// Not the `newest`, which are about to be stored to. Waits for no block.
 void Coherence::write_back(ThreadContext& ctx, std::uint64_t newest) {
   std::array<BlockId, 128> oldest;
   while (const std::size_t n = write_buffer_.take(oldest, newest)) {
@@ -65,8 +67,9 @@ void Coherence::write_back(ThreadContext& ctx, std::uint64_t newest) {
   }
 }
 
-/// Rules 5 and 6: what of the page, which is marked, may our threads have stored to? watch: blocks of ours are protected first, so that later stores mark the page again. Never
-/// waits: a block that is in use stays open.
+/// Rules 5 and 6: to which parts of the page, which is marked, may threads of this rank have stored? watch:
+/// own blocks are protected first, so that later stores mark the page again. Never waits: a claimed block
+/// counts as open.
 gas::Sharing::Look Coherence::look_at(PageId page, bool watch) noexcept {
   const BlockRange all = pages_.blocks_of(page);
   gas::Sharing::Look look;
@@ -98,7 +101,7 @@ gas::Sharing::Look Coherence::look_at(PageId page, bool watch) noexcept {
   return look;
 }
 
-/// The step of a release or an acquire for one block, waiting for whoever has it in hand.
+/// The step of a release or an acquire for one block; waits if another thread has claimed it.
 void Coherence::fence_block(comm::Blocking& io, Counters* counters, BlockId b, Event event) {
   const Step step = claim_block(io, b, event);
   if (step.verdict == Verdict::proceed) carry_out_fence(io, counters, b, step);
@@ -124,8 +127,9 @@ void Coherence::carry_out_fence(comm::Blocking& io, Counters* counters, BlockId 
   finish(b, now_owned ? become_owned(b) : step.after);
 }
 
-/// By who holds bits of the page, so it is not brought in here if it is ours by now: that waits for room, and for these bits. False: there is nothing to put. It is here in part, and its
-/// blocks that were changed are to become_owned().
+/// The caller holds bits of the page, so a page that this rank owns by now is not paged in: that would wait
+/// for room, and for these bits. False: there is nothing to put; the page is partial here, and the caller
+/// calls become_owned() for its changed blocks.
 bool Coherence::begin_put(comm::Blocking& io, PageId page, std::optional<gas::AddressCache::Put>& put) {
   for (;;) {
     gas::Location at_home;
@@ -133,20 +137,22 @@ bool Coherence::begin_put(comm::Blocking& io, PageId page, std::optional<gas::Ad
     put->is_diff();
     if (at_home.tier == gas::Tier::dram) return true;
     put.reset();
-    if (tiers_->enter(io, page, at_home)) break;   // else it moves, or is here in part by now
+    if (tiers_->enter(io, page, at_home)) break;   // else it moves, or is partial by now
   }
   sharing_.mark(page);
   return false;
 }
 
-/// A changed block whose page has become ours: M has been the master copy since, whatever the twin says. It can be stored to, as if the rest had come in for others.
+/// A changed block whose page this rank has become the owner of: M has been the master copy since, whatever
+/// the twin says. It can be stored to, as if the rest had been paged in for other ranks.
 BlockState Coherence::become_owned(BlockId b) noexcept {
   mark_clean(b);
   cached_.erase(b);
   return next(state(b), Event::found_own).after;
 }
 
-/// These blocks of the page are claimed and not writable: puts what is changed, and returns when it has arrived. True: nothing was put, the page is ours, and here in part; V allows stores
+/// Puts the changes of these blocks of the page, which are claimed and not writable, and returns when they
+/// have arrived. True: nothing was put, since this rank owns the page, which is partial; V then allows stores
 /// to what is changed.
 bool Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page, std::span<const BlockId> blocks) {
   std::optional<gas::AddressCache::Put> put;
@@ -156,7 +162,8 @@ bool Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page, st
     }
     return true;
   }
-  if (put->owner() == kNoRank || put->owner() == transport_.rank()) return false;   // freed meanwhile, so nobody will read it; or our M is the master copy
+  // freed meanwhile, so it will not be read; or M here is the master copy
+  if (put->owner() == kNoRank || put->owner() == transport_.rank()) return false;
   Outbox out(io, counters);
   const gas::PartMask changed = put_blocks(out, counters, put->owner(), page, blocks);
   out.await();
@@ -164,9 +171,10 @@ bool Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page, st
   return false;
 }
 
-/// Returns in which parts of the page a byte is put: blocks that a fault made writable ahead of their stores may be as they were.
+/// Returns to which parts of the page a byte is put: blocks that a fault made writable before they were
+/// stored to may be unchanged.
 gas::PartMask Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner, PageId page, std::span<const BlockId> blocks) {
-  if (owner == transport_.rank()) return 0;   // our M is the master copy
+  if (owner == transport_.rank()) return 0;   // M here is the master copy
   const BlockRange all = pages_.blocks_of(page);
   gas::PartMask changed = 0;
   std::uint64_t whole_at = 0;
@@ -214,7 +222,8 @@ void Coherence::on_changes(void* self, const comm::Message& message) noexcept {
   c.transport_.reply(message.token, 0);
 }
 
-/// A pinned, writable block stays so: its changes so far go out, and the twin becomes what was sent (rules 3 and 10). Of one that is whole all goes out. True: as put_page().
+/// A pinned, writable block stays so: its changes so far are put, and the twin becomes what was sent (rules 3
+/// and 10). Of a whole block all is put. True: as in put_page().
 bool Coherence::put_live(comm::Blocking& io, Counters* counters, BlockId b, const Step& step) {
   alignas(8) std::byte now[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of this rank's pages that are on SSD: they come by themselves, and their page stays there, in part (docs/design/tiers.md).
+// Blocks of this rank's pages that are on SSD: they are read singly, and their page stays partial
+// (docs/design/tiers.md).
 //
-//   the fault holds its block's bit, and those of the blocks that follow ─▶ word 0 is partial ─▶ read, waited for ─▶ armed, free
-//   its sweep goes on: the bits of further windows tried ─▶ partial ─▶ a background: read by the reader (mem/spill_reader.h) ─▶ armed, free; but for a window now and then
+//   the fault holds its block's bit, and those of the blocks that follow ─▶ word 0 is partial
+//     ─▶ read, waited for ─▶ armed, free
+//   its sweep goes on: claims further windows ─▶ partial ─▶ a background read (mem/spill_reader.h)
+//     ─▶ armed, free; but for a window now and then
 //
-// Staged bytes become a frame and its view in V in one step where the fault engine can do that (mem/bounce_buffers.h): a load, or a store where the block is wanted for that, may pass before the
-// block is armed and its bit given back (background_read.h). What was wanted for loads is armed for reading, and is saved: it goes again unwritten, unless a store comes, which faults first. Where no
-// hint asked, a window in 512 KiB, the first of a background, has its bytes, and no view: who gets there faults, without waiting, and sends the next flights on their way.
+// Where the fault engine can do so, bytes in a bounce buffer become a frame and visible in V in one step
+// (mem/bounce_buffers.h). Then a load, or a store where the block is wanted for that, may succeed before the
+// block is armed and its bit cleared (background_read.h). What was wanted for loads is armed for reading and
+// is saved: it is evicted without a write, unless a store comes, which faults first. Without a hint, one
+// window in 512 KiB, the first of a background read, has its bytes but is invisible: a thread that gets there
+// faults, without waiting, and starts the next background reads.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -39,8 +45,8 @@ void Coherence::make_background_reads() {
   }
 }
 
-/// The caller holds the bits of `blocks`, b's among them, which are invalid, and has found their page to be ours, on SSD or in part. Has
-/// given them back when this returns.
+/// The caller holds the bits of `blocks`, b's among them, which are invalid, and has found that this rank has
+/// their page on SSD or partial. The bits are free when this returns.
 Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const Stripe& blocks, Event event, gas::Location found) {
   const PageId page = pages_.page_of(b);
   if (!tiers_->enter(ctx.io, page, found)) {
@@ -55,7 +61,7 @@ Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const St
   });
   if (right == Access::write) sharing_.mark(page);
   if (event != Event::pin_whole) {
-    read_ahead(ctx, b, event);   // so that these are under way, too
+    read_ahead(ctx, b, event);   // so that these reads run, too
     ReadBack incoming(*this);
     blocks.for_each_run([&](BlockRange run) { incoming.add(run, step.after.saved); });
     const Traced traced(&ctx.counters, TraceKind::fetch, blocks.count * kBlockBytes);
@@ -66,11 +72,13 @@ Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const St
   return Fault::served;
 }
 
-/// What should follow in b's sweep, if that has got so far: in several flights, so that the first lands, and is used, while the others are on their way. Every other one begins with a
-/// window without a view. Waits for nobody's bit, so the caller may hold some. event: what b is wanted for.
+/// Reads ahead in b's sweep, if it is long enough: in several background reads, so that the first ends, and
+/// is used, while the others are outstanding. Every other one begins with an invisible window. Waits for no
+/// bit, so the caller may hold some. event: what b is wanted for.
 void Coherence::read_ahead(ThreadContext& ctx, BlockId b, Event event) {
   const bool loads = event == Event::load || event == Event::pin_read;
-  const bool hinted = event != Event::load && event != Event::store;   // then the next hint asks for more, and no fault need be had for that
+  // then the next hint asks for more, and no fault is needed for that
+  const bool hinted = event != Event::load && event != Event::store;
   const gas::ReadAhead::Plan plan = tiers_->plan(mem::offset_of(b), loads ? gas::ReadAhead::Purpose::load : gas::ReadAhead::Purpose::store);
   const std::uint32_t together = std::clamp(plan.pieces / 2, 1u, kPiecesPerRead);
   BlockId first = kNoWindow;
@@ -104,7 +112,7 @@ void Coherence::start_read(ThreadContext& ctx, BackgroundRead& background) {
   wake_waiting();
 }
 
-/// The bytes are there.
+/// The bytes are in M.
 void Coherence::complete_read(const BackgroundRead& background) noexcept {
   for (const mem::SpillRange& range : background.ranges) {
     const BlockRange run{mem::block_of(range.offset), range.bytes / kBlockBytes};
@@ -122,7 +130,8 @@ void Coherence::complete_read(const BackgroundRead& background) noexcept {
   }
 }
 
-/// Of the planned pieces those blocks that are stored and not here, as far as nobody has them in hand. Their pages are in part then.
+/// Claims those blocks of the planned pieces that are stored, not in DRAM, and free. Their pages become
+/// partial.
 void Coherence::claim_ahead(comm::Blocking& io, BlockId b, const gas::ReadAhead::Plan& plan, BackgroundRead& background) {
   const std::uint64_t page_bytes = pages_.bytes_of(pages_.page_of(b)), part = std::min(page_bytes, gas::Tiers::kPieceBytes);
   for (std::uint32_t i = 0; i < plan.pieces; ++i) {

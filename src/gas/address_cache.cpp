@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drives gas/address_cache_protocol.h over words of this process and, to take locations back, over those of other ranks of the host. All changes are compare-swaps, sequentially
-// consistent: an entry is one side of the handshake with whoever moves the page, whose other sides are words of the directory and messages.
+// Drives gas/address_cache_protocol.h over words of this process and, for recalls, over those of other ranks
+// of the host. All changes are compare-swaps, sequentially consistent: an entry is one side of the handshake
+// with the page's mover, whose other sides are words of the directory and messages.
 #include "gas/address_cache.h"
 
 #include <sys/mman.h>
@@ -20,7 +21,7 @@ namespace {
 
 constexpr char kWhat[] = "the address cache";
 
-/// Zeros, which the other ranks of the host map too.
+/// Zeroed memory that the other ranks of the host map too.
 Result<std::byte*> map_shared(comm::Transport& transport, std::size_t bytes) {
   auto words = transport.make_memory(kAddresses, bytes);
   KASANE_TRY(words);
@@ -68,9 +69,10 @@ AddressCache::~AddressCache() {
   ::munmap(reply_tokens_, directory_.pages().count() * sizeof(comm::ReplyToken));
 }
 
-// ---- gets and puts -------------------------------------------------------------------------------------------------
+// ---- gets and puts ---------------------------------------------------------------------------------------
 
-// A page that was brought in has the version that it had on SSD, and who was registered for it still is: so its owner's answer is as good as a second look.
+// A page that was paged in has the version that it had on SSD, and a rank that was registered for it still
+// is: so its owner's answer is as good as a second look.
 AddressCache::Found AddressCache::find(comm::Blocking& io, PageId page) {
   Asked asked;
   Found found = look(io, page, asked);
@@ -104,7 +106,8 @@ AddressCache::Found AddressCache::look(comm::Blocking& io, PageId page, Asked& a
   count_access(io, step.action == AddressAction::go);
   if (step.action == AddressAction::go) return {entry.owner, true, asked.entry};
   ask(io, page, asked);
-  const Found found = found_by(asked.word);   // where it is not kept: a read needs no more than to know where the page was just now
+  // if it is not kept: a read only needs to know where the page was just now
+  const Found found = found_by(asked.word);
   return keep(page, asked, AddressEvent::read) ? Found{found.owner, true, filled(entry, found.owner, AddressEvent::read).word()} : found;
 }
 
@@ -120,7 +123,8 @@ AddressCache::Found AddressCache::find_here(comm::Blocking& io, PageId page) {
   return {entry.owner, true, seen};
 }
 
-// The word is loaded after the bytes were: reads of comm end with an acquire, be they copies (comm/copy.h) or completions.
+// The word is loaded after the bytes: reads of comm end with an acquire, be they copies (comm/copy.h) or
+// completions.
 bool AddressCache::stood_here(PageId page, const Found& found) const noexcept {
   if (found.by_entry) return gas::stood(AddressEntry::of(found.word), AddressEntry::of(words_[raw(page)].load()));
   const auto* near = directory_.near_word(page);
@@ -180,7 +184,8 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
       count_access(io, false);
       return where.owner;
     }
-    if (where.untouched && !where.busy) {   // whoever of us succeeds: the page stays where it is now, and an entry of it can be filled
+    // whatever rank succeeds: the page stays where it is now, and an entry of it can be filled
+    if (where.untouched && !where.busy) {
       directory_.replace(io, page, where, in_tier(touched(where), initial_tier(page)));
       continue;
     }
@@ -191,7 +196,8 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
       }
       page_in(io, page, where.owner);
     }
-    for (; where.busy; where = directory_.lookup(io, page)) io.waiter().pause();   // not busy: recalled, filled or moved meanwhile
+    // not busy: recalled, filled or moved meanwhile
+    for (; where.busy; where = directory_.lookup(io, page)) io.waiter().pause();
   }
 }
 
@@ -207,13 +213,14 @@ void AddressCache::end_use(PageId page) noexcept {
   comm::ReplyToken reply_token{};
   do {
     step = next(AddressEntry::of(seen), AddressEvent::end);
-    // Before our use is given back: until then the entry stays leaving, so nobody writes there; afterwards the page may move again.
+    // Before this use ends: until then the entry stays leaving, so no thread writes there; afterwards the
+    // page may move again.
     if (step.action == AddressAction::answer_kept) reply_token = reply_tokens_[raw(page)];
   } while (!word.compare_exchange_weak(seen, step.after.word()));
   if (step.action == AddressAction::answer_kept) transport_.reply(reply_token, 0);
 }
 
-/// Of many at once: each entry is read before its bit is set and word 0 is read.
+/// For many pages at once: each entry is read before its bit is set and word 0 is read.
 void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool for_puts, PagesIn which) {
   std::array<PageId, kMostLearnt> page;
   std::array<Asked, kMostLearnt> asked;
@@ -226,7 +233,8 @@ void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool
     page[n] = p;
     asked[n++] = here;
   }
-  if (n == 0 || (n == 1 && !for_puts && which == PagesIn::none)) return;   // one is asked for as well by who needs it; a put would wait
+  // a single one is asked for just as well by the thread that needs it; a put would wait
+  if (n == 0 || (n == 1 && !for_puts && which == PagesIn::none)) return;
   {
     comm::Batch batch(io);
     for (std::size_t i = 0; i < n; ++i) {
@@ -241,7 +249,7 @@ void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool
   }
 }
 
-/// Those of the pages that other ranks have on SSD, with one wait for all.
+/// Pages in those of the pages that other ranks have on SSD, with one wait for all.
 void AddressCache::page_in(comm::Blocking& io, std::span<const PageId> pages, Asked* asked, PagesIn which) const {
   std::array<PageIn::Request, kMostLearnt> requests;
   std::array<Asked*, kMostLearnt> of;
@@ -274,7 +282,7 @@ bool AddressCache::keep(PageId page, const Asked& asked, AddressEvent wanted) co
   return words_[raw(page)].compare_exchange_strong(expected, filled(AddressEntry::of(asked.entry), where.owner, wanted).word());
 }
 
-// ---- moves ---------------------------------------------------------------------------------------------------------
+// ---- moves -----------------------------------------------------------------------------------------------
 
 template <class F>
 void AddressCache::each_of(std::uint64_t holders, const F& f) const {
@@ -325,7 +333,8 @@ void AddressCache::on_recall(void* self, const comm::Message& message) noexcept 
   AddressStep step;
   do {
     step = next(AddressEntry::of(seen), AddressEvent::recall);
-    if (step.action == AddressAction::keep) cache.reply_tokens_[raw(page)] = message.token;   // published by the compare-swap to leaving
+    // published by the compare-swap to leaving
+    if (step.action == AddressAction::keep) cache.reply_tokens_[raw(page)] = message.token;
   } while (!word.compare_exchange_weak(seen, step.after.word()));
   if (step.action == AddressAction::answer) cache.transport_.reply(message.token, 0);
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells every rank what the program has said of pages, since any of them may have bytes of them, now or later (kasane_advise, kasane_pin, kasane_evict).
+// Tells every rank the program's advice on pages (kasane_advise, kasane_pin, kasane_evict), since any rank
+// may have bytes of them, now or later.
 //
-//   who says it                    each rank's handler                       its pager
+//   the calling rank               each rank's handler                      its pager
 //   request {pages, what} ───────▶ hints: into the table, answered at once
-//                                  leave: noted, the pager is rung ───────▶ lets go what can leave, answers
+//                                  leave: queued, the pager is woken ─────▶ evicts what it can, answers
 //
-// Who waits for what: the program's thread waits for handlers and pagers, holding nothing; no pager waits for it.
+// Waiting: the program's thread waits for handlers and pagers, holding nothing; no pager waits for it.
 //
 // Thread safety: tell() from any thread; take() and left() by the pager. Handlers run in progress().
 #pragma once
@@ -25,10 +26,11 @@ class Advisor {
   /// Sets kAdviceHandler.
   Advisor(comm::Transport&, mem::AdviceTable&, mem::Residency&);
 
-  /// Returns when every rank has taken note, and, of `leave`, let go of what could leave at that moment.
+  /// Returns when every rank has stored the advice, and, for `leave`, has evicted what could be evicted at
+  /// that moment.
   void tell(comm::Blocking&, mem::PageRange, What);
 
-  /// Pages that are to leave, if there are such. Then left(), once.
+  /// Pages to be evicted, if there are any. Call left() once when it is done.
   struct Leaving {
     mem::PageRange pages;
     comm::ReplyToken token{};

@@ -38,7 +38,8 @@ void AutoRelocator::note(PageId page) noexcept {
 bool AutoRelocator::serve(comm::Blocking& io, Mover& mover) {
   PageId page;
   if (!noted_.take(page)) return false;
-  // seq_cst, here and in close(): each stores its own word before it reads the other's, so one of the two sees the other.
+  // seq_cst, here and in close(): each stores its own word before it reads the other's, so at least one of
+  // the two sees the other.
   serving_.store(true);
   if (!closed_.load()) look_at(io, mover, page);
   serving_.store(false);
@@ -51,7 +52,7 @@ void AutoRelocator::close() noexcept {
 }
 
 void AutoRelocator::look_at(comm::Blocking& io, Mover& mover, PageId page) {
-  // relaxed: uses that others count meanwhile may be lost; they are estimates.
+  // relaxed: uses that other threads count meanwhile may be lost; they are estimates.
   Count& uses = uses_[raw(page) - first_];
   const std::uint64_t seen = directory_.usage(io, page);
   const UseRecord usage = UseRecord::of(seen);
@@ -62,7 +63,8 @@ void AutoRelocator::look_at(comm::Blocking& io, Mover& mover, PageId page) {
     if (!what.take) what.after = what.stays;
   }
   uses.store(what.take ? 0 : what.streak, std::memory_order_relaxed);
-  // Also where the page then does not come, because it is pinned or moves: the next try takes twice as long.
+  // Also where the page then does not come, because it is pinned or moves: the next try needs twice as many
+  // uses.
   if (what.after.word() != seen) directory_.replace_usage(io, page, seen, what.after.word());
   if (what.take && mover.pull(io, page) && io.counters() != nullptr) count(io.counters()->pages_drawn);
 }

@@ -29,7 +29,7 @@ void post(comm::Blocking& io, const F& accepted) {
 
 }  // namespace
 
-// ---- start ---------------------------------------------------------------------------------------------------------
+// ---- start -----------------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<DirectAccess>> DirectAccess::create(comm::Engine& engine, AddressCache& addresses, AutoRelocator* auto_relocator, std::uint64_t bytes,
                                                const std::byte* base) {
@@ -44,7 +44,8 @@ Result<DirectAccess::Store> DirectAccess::Store::create() {
   store.reads.reset(new (std::nothrow) Read[kReads]);
   store.words.reset(new (std::nothrow) std::atomic<std::uint64_t>[kStagingWords]());
   constexpr std::size_t bytes = kStagingWords * Staging::kUnitsPerWord * kStagingUnit;
-  store.memory.reset(new (std::nothrow) std::byte[bytes]);   // not written here: what no put uses costs nothing
+  // not written here: memory that no put uses costs nothing
+  store.memory.reset(new (std::nothrow) std::byte[bytes]);
   if (store.parts == nullptr || store.reads == nullptr || store.words == nullptr || store.memory == nullptr) {
     return fail(Errc::out_of_memory, "no memory for " + std::to_string(kReads) + " gets and " + std::to_string(kParts) + " puts under way and " + std::to_string(bytes) + " bytes of their data");
   }
@@ -68,7 +69,7 @@ DirectAccess::DirectAccess(comm::Engine& engine, AddressCache& addresses, AutoRe
 
 DirectAccess::~DirectAccess() = default;
 
-// ---- splitting -----------------------------------------------------------------------------------------------------
+// ---- splitting -------------------------------------------------------------------------------------------
 
 Result<void> DirectAccess::check(std::uint64_t offset, std::uint64_t bytes) const {
   if (offset <= bytes_ && bytes <= bytes_ - offset) return {};
@@ -83,8 +84,8 @@ std::string DirectAccess::name(std::uint64_t offset) const {
   return text;
 }
 
-/// Calls part(done so far, bytes, only what is known here) for each page of the range: first for all whose location is known here, so that these are under way
-/// while the directory is asked for all the others.
+/// Calls part(done so far, bytes, only what is known here) for each page of the range. Pages whose location
+/// is known here go first, so that they are under way while the directory is asked for the others.
 template <class F>
 Result<void> DirectAccess::hits_first(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes, bool changes, const F& part) {
   constexpr unsigned window = 64;
@@ -125,7 +126,7 @@ Result<void> DirectAccess::hits_first(comm::Blocking& io, std::uint64_t offset, 
   return {};
 }
 
-/// Collects the pieces of a walk to batches of one page and calls flush(batch) for each.
+/// Collects the pieces of a walk into batches of one page and calls flush(batch) for each.
 template <class F>
 Result<void> DirectAccess::each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor cursor, const F& flush) {
   Batch batch;
@@ -148,7 +149,7 @@ Result<void> DirectAccess::each_batch(std::uint64_t remote, std::uintptr_t local
   return {};
 }
 
-// ---- reads ---------------------------------------------------------------------------------------------------------
+// ---- reads -----------------------------------------------------------------------------------------------
 
 Result<void> DirectAccess::read(comm::Blocking& io, Outstanding& o, std::uint64_t from, std::byte* to, comm::Cursor cursor) {
   if (cursor.single()) {
@@ -188,7 +189,7 @@ void DirectAccess::post_read(comm::Blocking& io, Rank owner, const Batch& batch,
   });
 }
 
-/// Where all peers are mapped: the target may lie in V, so nobody but the caller may do it again.
+/// Where all peers are mapped the target may lie in V, so only the calling thread may repeat the read.
 DirectAccess::Found DirectAccess::read_in_place(comm::Blocking& io, Outstanding& o, const Batch& batch, AddressCache::Found found) {
   for (; found.owner != kNoRank; found = addresses_.find(io, batch.page)) {
     o.begin();
@@ -200,7 +201,7 @@ DirectAccess::Found DirectAccess::read_in_place(comm::Blocking& io, Outstanding&
 
 DirectAccess::Read& DirectAccess::take_read(comm::Blocking& io, Outstanding& o, const AddressCache::Found& found, const Batch& batch, bool copies) {
   std::uint32_t index = comm::IndexPool<>::kNone;
-  // Reads end by completions and by the service thread, which takes none.
+  // Reads end by completions and by the service thread, which starts none.
   io.waiter().until([&] { return index != comm::IndexPool<>::kNone || (index = free_reads_.take()) != comm::IndexPool<>::kNone; });
   Read& read = store_.reads[index];
   o.begin();
@@ -230,7 +231,7 @@ bool DirectAccess::serve(comm::Blocking& io) {
   if (addresses_.stood(io, read.batch.page, read.found)) return finish(read, comm::Status::ok), true;
   if (io.counters() != nullptr) count(io.counters()->reads_again);
   read.found = addresses_.find(io, read.batch.page);
-  if (read.found.owner == kNoRank) {   // it was freed, under the read
+  if (read.found.owner == kNoRank) {   // it was freed during the read
     finish(read, comm::Status::peer_lost);
   } else if (!read.copies) {
     post_read(io, read.found.owner, read.batch, ends(read));
@@ -240,7 +241,7 @@ bool DirectAccess::serve(comm::Blocking& io) {
   return true;
 }
 
-// ---- changes -------------------------------------------------------------------------------------------------------
+// ---- changes ---------------------------------------------------------------------------------------------
 
 Result<void> DirectAccess::write(comm::Blocking& io, Outstanding& o, std::uint64_t to, const std::byte* from, comm::Cursor cursor, Source source) {
   if (cursor.single()) {
@@ -303,7 +304,7 @@ DirectAccess::Found DirectAccess::accumulate_batch(comm::Blocking& io, Outstandi
   if (use(io, part, batch.page, parts(batch), false, owner) != Found::yes) return drop(part), Found::nowhere;
   io.count_round_trip({owner, kFrames, 0});
   for (const comm::Piece& p : all(batch.pieces, batch.count)) {
-    part.left.fetch_add(1, std::memory_order_relaxed);   // relaxed: our own keeps it above 0
+    part.left.fetch_add(1, std::memory_order_relaxed);   // relaxed: this thread's own count keeps it above 0
     post(io, [&] {
       return engine_.try_accumulate_async({.to = {owner, kFrames, p.remote_offset}, .from = {comm::kPrivateMemory, p.local_offset}, .element = element, .scale = scale,
                                            .shape = {.dimensions = 1, .count = {p.bytes}}, .on_complete = ends(part)});
@@ -349,7 +350,7 @@ Result<void> DirectAccess::copy(comm::Blocking& io, Outstanding& o, std::uint64_
   return {};
 }
 
-/// With a use of its own each time: nobody holds one while the source is looked at.
+/// Begins a new use each time: no use is held while the source is looked up.
 DirectAccess::Found DirectAccess::post_copy(comm::Blocking& io, Read& read) {
   const comm::Piece piece = read.batch.pieces[0];
   const Rank source = read.found.owner;
@@ -370,11 +371,11 @@ void DirectAccess::flush(comm::Blocking& io, Outstanding& o) {
   post(io, [&] { return engine_.try_flush_async({.rank = kNoRank, .on_complete = ends(o)}); });
 }
 
-// ---- parts ---------------------------------------------------------------------------------------------------------
+// ---- parts -----------------------------------------------------------------------------------------------
 
 DirectAccess::Part& DirectAccess::take_part(comm::Blocking& io, Outstanding& o) {
   std::uint32_t index = comm::IndexPool<>::kNone;
-  // Parts end by themselves: their uses wait for nobody.
+  // Parts end without help: their uses wait for no thread.
   io.waiter().until([&] { return index != comm::IndexPool<>::kNone || (index = free_parts_.take()) != comm::IndexPool<>::kNone; });
   Part& part = store_.parts[index];
   o.begin();
@@ -382,14 +383,14 @@ DirectAccess::Part& DirectAccess::take_part(comm::Blocking& io, Outstanding& o) 
   part.source = nullptr;
   part.counted = false;
   part.staged = {};
-  // relaxed, both: the part is ours alone until it is posted.
+  // relaxed, both: the part belongs to this thread until it is posted.
   part.left.store(1, std::memory_order_relaxed);
   part.failed.store(false, std::memory_order_relaxed);
   return part;
 }
 
-/// Copies the sources aside; the pieces' local addresses are those of the copies then. Before the use is taken: a source in V may fault, and a fault may wait for whoever
-/// moves that page.
+/// Copies the sources aside; then the pieces' local addresses are those of the copies. Before the use begins:
+/// a source in V may fault, and a fault may wait for the mover of that page.
 void DirectAccess::stage(comm::Blocking& io, Part& part, Batch& batch) {
   std::byte* to = part.data;
   if (batch.bytes > Part::kInline) {
@@ -425,17 +426,19 @@ DirectAccess::Found DirectAccess::use(comm::Blocking& io, Part& part, PageId pag
 void DirectAccess::drop(Part& part) noexcept { end(part, comm::Status::ok); }
 
 void DirectAccess::end(Part& part, comm::Status status) noexcept {
-  if (status != comm::Status::ok) part.failed.store(true, std::memory_order_relaxed);   // relaxed: published by left
-  // acq_rel: who ends the last operation of the part has everybody's.
+  // relaxed: published by left
+  if (status != comm::Status::ok) part.failed.store(true, std::memory_order_relaxed);
+  // acq_rel: the thread that ends the last operation of the part has the bytes of all.
   if (part.left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (part.counted) addresses_.end_put(part.page, part.parts);
   if (part.staged.units != 0) staging_.put(part.staged);
   Outstanding& o = *part.outstanding;
   Read* const source = part.source;
-  const comm::Status worst = part.failed.load(std::memory_order_relaxed) ? comm::Status::peer_lost : comm::Status::ok;   // relaxed: ordered by left
+  // relaxed: ordered by left
+  const comm::Status worst = part.failed.load(std::memory_order_relaxed) ? comm::Status::peer_lost : comm::Status::ok;
   free_parts_.put(part.index);
   o.end(worst);
-  if (source != nullptr) end(*source, worst);   // which is counted by itself
+  if (source != nullptr) end(*source, worst);   // which has a count of its own
 }
 
 template <class Record>

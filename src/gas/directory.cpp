@@ -27,7 +27,8 @@ bool Directory::replace(comm::Blocking& io, PageId page, Location from, Location
 }
 
 void Directory::add_holder(comm::Batch& batch, PageId page, std::uint64_t* holders, std::uint64_t* where) const {
-  words_.fetch_or(batch, manager(page), entry(page, 2), holder_bit(rank_, ranks_), holders);   // first: the stamp wraps (gas::registered)
+  // first: the stamp wraps (gas::registered)
+  words_.fetch_or(batch, manager(page), entry(page, 2), holder_bit(rank_, ranks_), holders);
   words_.load(batch, manager(page), entry(page, 0), where);
 }
 

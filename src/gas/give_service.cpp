@@ -42,13 +42,15 @@ void GiveService::on_give(void* self, const comm::Message& message) noexcept {
   KASANE_CHECK_OP(message.payload.size(), ==, sizeof noted.request);
   std::memcpy(&noted.request, message.payload.data(), sizeof noted.request);
   if (!give_service.noted_.add(noted)) return give_service.transport_.reply(message.token, kAgain);
-  give_service.transport_.wake(give_service.transport_.rank(), comm::Doorbell::messages);   // we may run on a worker: the service thread must look
+  // this may run on a worker: the service thread must look
+  give_service.transport_.wake(give_service.transport_.rank(), comm::Doorbell::messages);
 }
 
 bool GiveService::serve(comm::Blocking& io) {
   Noted noted;
   if (!noted_.take(noted)) return false;
-  // What is left of a request keeps its turn here: other messages are served between the turns, other gifts after it.
+  // The rest of a request is queued again: other messages are served between the turns, and other requests
+  // take their turns.
   while (noted.request.pages != 0) {
     const std::uint64_t now = std::min(kPagesPerTurn, noted.request.pages);
     if (const auto refusal = mover_.bring_all(io, noted.request.first, now)) {
@@ -56,7 +58,8 @@ bool GiveService::serve(comm::Blocking& io) {
       return true;
     }
     noted.request = {PageId{raw(noted.request.first) + now}, noted.request.pages - now};
-    if (noted.request.pages != 0 && noted_.add(noted)) return true;   // at the end, so that gifts take turns; no room: go on
+    // at the end, so that requests take turns; no room: go on
+    if (noted.request.pages != 0 && noted_.add(noted)) return true;
   }
   mover_.await_entry_updates(io);
   transport_.reply(noted.token, 0);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// `give`: makes another rank the owner of pages, with their bytes. A page is always brought by the rank that takes it (gas/mover.h), so a request is a request to that
-// rank: its handler only notes it (rule 8), the rank's service thread brings the pages, some at a time, and answers when all are there.
+// `give`: makes another rank the owner of pages, with their bytes. A page is always brought by the rank that
+// takes it (gas/mover.h), so `give` is a request to that rank. The handler only queues it (rule 8); the
+// rank's service thread brings the pages, some at a time, and answers when all are there.
 //
-//   who gives                  taker's handler           taker's service thread
-//   request {first, pages} ──▶ note it ─────────────────▶ bring_all, kPagesPerTurn pages a turn
+//   giving rank                taker's handler           taker's service thread
+//   request {first, pages} ──▶ queue it ────────────────▶ bring_all, kPagesPerTurn pages a turn
 //        ◀──────────────────────────────────────────────── answer: 0, or why not and which page
 //
-// Who waits for what: the give_service waits for the taker's service thread, holding nothing. That thread, while it brings, waits only for puts under way,
-// for handlers and for blocks that other threads of its rank have in use, none of which waits for a service thread.
+// Waiting: the giving thread waits for the taker's service thread, holding nothing. That thread waits only
+// for puts under way, for handlers, and for blocks that other threads of its rank hold, none of which waits
+// for a service thread.
 //
 // Thread safety: give() from any thread; serve() by one thread; handlers run in progress().
 #pragma once
@@ -24,11 +26,11 @@ class GiveService {
 
   /// Returns when `to` owns the pages, or the first that it could not take.
   std::optional<Refusal> give(comm::Blocking&, PageId first, std::uint64_t pages, Rank to);
-  /// The service thread's part: brings some pages of one request. True if there was something to do.
+  /// Called by the service thread: brings some pages of one request. True if there was something to do.
   bool serve(comm::Blocking&);
 
  private:
-  /// Pages after which the service thread looks at what else it is asked.
+  /// Pages after which the service thread looks for other work.
   static constexpr std::uint64_t kPagesPerTurn = 32;
   static constexpr std::uint32_t kMost = 256;
   struct Request {

@@ -31,7 +31,7 @@ namespace {
 
 struct YieldOrder {
   PageId page;
-  std::uint64_t bring;   ///< 1: the answer is to bring the page along
+  std::uint64_t bring;   ///< 1: the answer shall bring the page along
 };
 
 template <class T>
@@ -72,13 +72,14 @@ Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
 
 std::optional<Refusal> Mover::bring_one(comm::Blocking& io, PageId page, ByteRange live, EntryWrite write) {
   for (bool brought_in = false;;) {
-    if (!brought_in) blocks_.admit(io, page);   // else its room was waited for: where there is no more, it would have to leave again
+    // else its room was waited for: if there is no more, it would have to be evicted again
+    if (!brought_in) blocks_.admit(io, page);
     if (blocks_.claim(io, page) == Claim::ours) return {};
     Move move{.page = page, .live = live};
     perform(io, {&move, 1}, write);
     if (move.outcome == Move::Outcome::here) return {};
     if (move.outcome == Move::Outcome::refused) return Refusal{move.why, page};
-    // The bits were given back: the owner's handler or another mover may need them (rule 8).
+    // The bits were cleared: the owner's handler or another mover may need them (rule 8).
     brought_in = move.outcome == Move::Outcome::needs_page_in && move.yielding_owner == transport_.rank();
     if (move.outcome == Move::Outcome::needs_page_in) {
       addresses_.page_in(io, page, move.yielding_owner);
@@ -137,12 +138,13 @@ void Mover::perform(comm::Blocking& io, std::span<Move> moves, EntryWrite write)
     if (is_read(t)) blocks_.end_merge(io, t.page, t.live, t.yielding_owner);
   }
 
-  // A page is settled when its entry is known to name us: a thread of ours could store, and release, while others still read the old frame. Or the release waits for that.
+  // A page is settled when its entry is known to name this rank: else a thread here could store, and release,
+  // while other ranks still read the old frame. Or the release waits for that.
   for (Move& t : moves) {
     const Location before = Location::of(t.before);
     if (t.yielded() && write == EntryWrite::deferred && !directory_.near(t.page)) {
       update_entry_later(io, t);
-      t.last = t.step.claimed.word();   // which its completion looks at
+      t.last = t.step.claimed.word();   // its completion checks this
     } else if (t.claimed()) {
       directory_.unmark(batch, t.page, end_move(t.step.claimed, t.yielded() ? me : before.owner), &t.last);
     } else if (t.blank()) {
@@ -169,13 +171,13 @@ void Mover::perform(comm::Blocking& io, std::span<Move> moves, EntryWrite write)
 
 void Mover::update_entry_later(comm::Blocking& io, const Move& t) {
   std::uint32_t index = comm::IndexPool<>::kNone;
-  // Entries arrive by themselves; the predicate may be called again after it was true.
+  // Entries arrive without help; the predicate may be called again after it was true.
   io.waiter().until([&] { return index != comm::IndexPool<>::kNone || (index = free_updates_.take()) != comm::IndexPool<>::kNone; });
   EntryUpdate& update = updates_[index];
   update.status = comm::Status::ok;
   update.claimed = t.step.claimed.word();
   update.page = t.page;
-  blocks_.begin_entry_update();   // before any store can land
+  blocks_.begin_entry_update();   // before any store can happen
   updates_under_way_.fetch_add(1);
   comm::Post result = comm::Post::again;
   io.waiter().until([&] {
@@ -189,7 +191,7 @@ void Mover::entry_updated(const EntryUpdate& update) noexcept {
   KASANE_CHECK(update.status != comm::Status::ok || update.before == update.claimed, "only its mover changes the entry of a page that moves");
   blocks_.end_entry_update(update.page);
   free_updates_.put(update.index);
-  updates_under_way_.fetch_sub(1);   // last: then nobody waits for this object any more
+  updates_under_way_.fetch_sub(1);   // last: then no thread waits for this object any more
 }
 
 void Mover::await_entry_updates(comm::Blocking& io) {
@@ -209,8 +211,9 @@ void Mover::mark(comm::Blocking& io, std::span<Move> moves) {
   if (ask) take_by_message(io, moves);
 }
 
-/// Where operations are messages, one of them does what three atomics do: the manager marks the page, and takes who knows the location if there is a page to move. Whose answer left the
-/// holders behind asks all ranks: who knows nothing answers at once.
+/// Where operations are messages, one of them does what three atomics do: the manager marks the page, and
+/// takes its holders if there is a page to move. If the answer leaves the holders out, all ranks are asked:
+/// one that does not know the location answers at once.
 void Mover::take_by_message(comm::Blocking& io, std::span<Move> moves) {
   comm::Requests requests(io);
   for (Move& t : moves) {
@@ -232,9 +235,12 @@ void Mover::ask_to_yield(comm::Blocking& io, comm::Requests& requests, Move& t) 
   requests.post(t.yielding_owner, kYieldHandler, comm::as_payload(YieldOrder{t.page, t.arrival_frame.empty() ? 0u : 1u}), {&t.answer, t.arrival_frame, &t.brought});
 }
 
-/// All at once: owners are asked to yield, and everybody who knows a location to forget it. Those that word 2 entry_updated beside the mark are asked without awaiting the swap, which then
-/// says who else is. (Such a rank could be asked, set its bit again, and have it taken by the swap: then the stamp is not the version that it reads.) Refused or not, all must have answered before the entry is free again: recalls come one at a time.
-/// An owner whose answer brings the page along is asked after that: until all have answered, puts may land in it.
+/// All at once: owners are asked to yield, and all holders to forget the location. Those that word 2 named
+/// together with the mark are asked before the swap has completed, which then names the others. (Such a rank
+/// could be asked, set its bit again, and have it taken by the swap: then the stamp is not the version that
+/// it reads.) Even if the move is refused, all must have answered before the entry is free again: recalls
+/// come one at a time. An owner whose answer brings the page along is asked after that: until all have
+/// answered, puts may still change it.
 void Mover::recall(comm::Blocking& io, std::span<Move> moves) {
   comm::Batch batch(io);
   comm::Requests requests(io, comm::kDoorbellDelayNs);
@@ -272,7 +278,8 @@ bool Mover::pull(comm::Blocking& io, PageId page) {
   }
 }
 
-/// Our own blocks of a page that we have marked busy. With busy set no fault here can make them ours again; a fault already at work ends without waiting for us. False: one is pinned.
+/// Own blocks of a page that this thread has marked busy. With busy set no fault here can make them owned
+/// again; a fault already at work ends without waiting for this thread. False: one is pinned.
 bool Mover::disarm(comm::Blocking& io, PageId page) {
   YieldAnswer answer = blocks_.yield(page);
   for (; answer == YieldAnswer::retry; answer = blocks_.yield(page)) io.waiter().pause();
@@ -297,7 +304,7 @@ bool Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
       blocks_.replaced(page);
       return true;
     }
-    const bool in_part = move.step.verdict == MoveVerdict::in_part;   // nobody holds its location
+    const bool in_part = move.step.verdict == MoveVerdict::in_part;   // the location has no holders
     KASANE_CHECK(move.claimed() || in_part, "a page is handed to somebody else");
     recall(io, {&move, 1});
     KASANE_CHECK(disarm(io, page), "a page handed back is not pinned");
@@ -353,9 +360,10 @@ Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
       continue;
     }
     Move move{.page = page, .live = {}};
-    move.step = begin_move(found, kNoRank);   // as if somebody else took it: holders are recalled, and our blocks disarmed
+    // as if another rank took it: holders are recalled, and own blocks disarmed
+    move.step = begin_move(found, kNoRank);
     if (!directory_.replace(io, page, found, move.step.claimed)) continue;
-    recall(io, {&move, 1});   // of a page that is here in part nobody holds the location
+    recall(io, {&move, 1});   // the location of a partial page has no holders
     const bool in_part = move.step.verdict == MoveVerdict::in_part, disarmed = disarm(io, page);
     Location after = in_part ? (disarmed ? end_page_in(move.step.claimed) : found) : end_move(move.step.claimed, me);
     after.untouched = disarmed;
@@ -379,7 +387,8 @@ Result<void> Mover::assign(comm::Blocking& io, PageId page, Rank owner) {
       continue;
     }
     KASANE_TRY(bring(io, page, ByteRange{}));
-    if (owner == transport_.rank() || hand_back(io, page, owner)) return {};   // else somebody who had used the page drew it away in between
+    // else another rank that had used the page moved it to itself in between
+    if (owner == transport_.rank() || hand_back(io, page, owner)) return {};
   }
 }
 

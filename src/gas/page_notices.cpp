@@ -21,7 +21,8 @@ void PageNotices::add(comm::Blocking& io, std::span<const Notice> notices) const
   marks_.add(io, {marks.data(), notices.size()});
 }
 
-/// Parts that are there already need no atomic: who takes them after this look knows of what the caller did, as of a mark (PageMarks::add_here).
+/// Parts that are set already need no atomic: a thread that takes them after this look knows what the caller
+/// did, as of a mark (PageMarks::add_here).
 void PageNotices::add_here(PageId page, PartMask parts) const noexcept {
   std::atomic<PartMask>& word = parts_of(page);
   if ((word.load() & parts) != parts) word.fetch_or(parts);

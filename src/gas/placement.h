@@ -18,7 +18,8 @@ struct Placement {
     block_cyclic,   ///< block_bytes by block_bytes in turn
     one_rank,       ///< at `rank`
     numa,           ///< at the allocating rank, on the NUMA node `numa` of its machine
-    first_touch,    ///< at whoever faults on a page first (gas/relocation.h); until then at the allocating rank
+    /// at the rank that faults on a page first (gas/relocation.h); until then at the allocating rank
+    first_touch,
   };
   Kind kind = Kind::local;
   Rank rank{0};

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank knows of itself as a reader of a page, pure (docs/design/dsm.md, "Who has copies, and who is told"); tests/model walks it.
+// What a rank knows of itself as a reader of a page, pure (docs/design/dsm.md, "Who has copies, and who is
+// told"); tests/model walks it.
 //
-//   joined   its bit is in word 1: who changes the page tells it
-//   asked    since it last notices of the page, it has had the owner look at it (a mark): the owner has that mark, or has told this rank of what could be stored to when it looked, and sees
-//            its own stores to the rest
+//   joined   its bit is in word 1: a rank that changes the page sends it a notice
+//   asked    since it last took a notice of the page, it has asked the owner to examine the page (a mark).
+//            So the owner still has that mark; or it has sent a notice of what could be stored to when it
+//            looked, and its later stores to the rest fault
 //
-//   state            a fetch needs                        the page stood      it hears, and keeps other blocks   … keeps none: it leaves
-//   –                its bit, then the owner's mark       joined, asked       –                                  –
-//   joined           the owner's mark                     joined, asked       joined                             –
-//   joined, asked    nothing                              joined, asked       joined                             –
+//   state           a fetch needs                  the page stood   a notice; other blocks   a notice; none
+//                                                                   are kept                 is kept: leaves
+//   –               its bit, the owner's mark      joined, asked    –                        –
+//   joined          the owner's mark               joined, asked    joined                   –
+//   joined, asked   nothing                        joined, asked    joined                   –
 //
-// What it keeps needs no new mark: the owner has not told of it, so it sees its own stores there. What it fetches again does.
+// Blocks that are kept need no new mark: the owner has sent no notice of them, so its stores to them fault. A
+// block that is fetched again needs one.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +24,8 @@ namespace kasane::gas {
 struct ReaderState {
   bool joined = false;
   bool asked = false;
-  std::uint32_t notices = 0;   ///< how often it has notices of the page, mod 2^30: who has joined in between did so in vain
+  /// how many notices of the page were taken, mod 2^30: a join that overlaps one is void
+  std::uint32_t notices = 0;
 
   friend bool operator==(const ReaderState&, const ReaderState&) = default;
 
@@ -31,7 +36,8 @@ struct ReaderState {
   [[nodiscard]] constexpr bool complete() const noexcept { return joined && asked; }
   /// Its bit and its mark were there before it read, and the page stood.
   [[nodiscard]] constexpr ReaderState after_joining() const noexcept { return {true, true, notices}; }
-  /// It has taken what it was told. keeps: it stays a reader, of what was not told; else its bit is taken back.
+  /// It has taken a notice. keeps: it stays a reader, of blocks that the notice does not name; else its bit
+  /// is taken back.
   [[nodiscard]] constexpr ReaderState after_notice(bool keeps) const noexcept { return {joined && keeps, false, notices + 1}; }
 };
 

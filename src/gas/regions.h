@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The regions that every rank registers, by id, and the handlers of messages. Each belongs to the layer that lays it out.
+// The ids of the regions that every rank registers, and of the handlers of messages. Each belongs to the
+// layer that defines its layout.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,8 @@ inline constexpr comm::HandlerId kBudgetHandler{8};
 inline constexpr comm::HandlerId kAdviceHandler{9};
 inline constexpr comm::HandlerId kTakeHandler{10};
 
-/// An answer of handlers that note a request for their service thread: there was no room, ask again. None of them answers it otherwise.
+/// Answer of handlers that queue a request for their service thread: there was no room, ask again. They give
+/// this answer in no other case.
 inline constexpr std::uint64_t kAgain = ~std::uint64_t{0};
 
 }  // namespace kasane::gas

@@ -38,11 +38,12 @@ void Sharing::join(comm::Blocking& io, std::span<Joining> pages) const {
       marks[asking++] = {j.owner, j.page};
     }
   }
-  if (asking != 0) unreleased_.add(io, {marks.data(), asking});   // when the bits are there
+  if (asking != 0) unreleased_.add(io, {marks.data(), asking});   // when the bits are set
 }
 
-/// Word 1 is only read here: were its bits taken, another rank that changes the page meanwhile would find nobody to tell, and end its release before these were
-/// told (tests/model, r5_readers_taken). Each reader takes its own bit back when it has taken.
+/// Word 1 is only read here. If its bits were taken, another rank that changes the page meanwhile would find
+/// no readers, and end its release before these got their notices (tests/model, r5_readers_taken). Each
+/// reader takes its own bit back at an acquire.
 void Sharing::read_readers(comm::Blocking& io, Pages& pages) const {
   comm::Batch batch(io);
   for (std::size_t i = 0; i < pages.count; ++i) directory_.readers(batch, pages.page[i], &pages.readers[i]);
@@ -83,7 +84,7 @@ bool Sharing::watches(PageId page) noexcept {
   return true;
 }
 
-/// Before the pages' blocks are looked at: a fetch whose block is not seen there joins after this.
+/// Before the pages' blocks are examined: a fetch whose block is not seen there joins after this.
 void Sharing::leave_readers(comm::Blocking& io, std::span<const PageId> pages) const {
   if (ranks_per_bit(ranks_) == 1) {   // else the bit stands for others too
     std::array<std::uint64_t, kTogether> before;
@@ -91,7 +92,8 @@ void Sharing::leave_readers(comm::Blocking& io, std::span<const PageId> pages) c
     for (std::size_t i = 0; i < pages.size(); ++i) directory_.remove_reader(batch, pages[i], &before[i]);
     batch.await();
   }
-  // Not before: who joined in between would take itself for a reader when its bit is taken back (tests/model, r6_stay_ended_early).
+  // Not earlier: a rank that joined in between would take itself for a reader when its bit is taken back
+  // (tests/model, r6_stay_ended_early).
   for (const PageId page : pages) note_taken(page, false);
 }
 

@@ -42,7 +42,7 @@ Result<void> Tiers::open() {
   auto file = mem::SpillFile::create(config_.directories, config_.space_bytes);
   KASANE_TRY(file);
   auto made = std::make_unique<mem::SpillFile>(std::move(*file));
-  // An engine of threads has some for each queue; submitting to it is quick, so there one lane will do.
+  // An engine of threads has some for each queue; submitting to it is quick, so one lane is enough there.
   const std::size_t lanes = mem::spill_engines().front().available ? kLanes : 1;
   auto staging = mem::BounceBuffers::create({space_.frames_fd(), space_.a(0), pages_, mem::large_frame_bytes()});
   KASANE_TRY(staging);
@@ -50,7 +50,8 @@ Result<void> Tiers::open() {
   KASANE_TRY(as_stored);
   std::vector<std::unique_ptr<mem::SpillQueue>> queues;
   for (std::size_t i = 0; i <= lanes; ++i) {
-    auto opened = mem::SpillQueue::create(*made, "auto", i < lanes ? staging->get() : nullptr);   // the last one writes
+    // the last one writes
+    auto opened = mem::SpillQueue::create(*made, "auto", i < lanes ? staging->get() : nullptr);
     KASANE_TRY(opened);
     queues.push_back(std::move(*opened));
   }
@@ -74,7 +75,7 @@ void Tiers::forget(std::uint64_t offset, std::uint64_t bytes) noexcept {
   if (pages_.whole(offset, bytes)) residency_.note_freed(pages_.in(offset, bytes));
 }
 
-// ---- out -----------------------------------------------------------------------------------------------------------
+// ---- eviction --------------------------------------------------------------------------------------------
 
 void Tiers::evict(comm::Blocking& io, std::span<const PageId> pages, bool* left) {
   Departure& next = departures_[turn_];
@@ -84,7 +85,7 @@ void Tiers::evict(comm::Blocking& io, std::span<const PageId> pages, bool* left)
   if (!next.batch || next.batch->finished()) finish(io);   // there was nothing to write
 }
 
-/// V is protected before word 0 says ssd: an eviction that is refused has told nobody anything.
+/// V is protected before word 0 says ssd: an eviction that is refused has changed nothing for other ranks.
 void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left, Departure& d) {
   KASANE_CHECK_OP(pages.size(), <=, kTogether);
   const Rank me = transport_.rank();
@@ -115,7 +116,7 @@ void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left
     if (way == Leaving::spill) {
       directory_.unmark(batch, t.page, begin_evict(t.step.claimed), &t.last);
       t.step = {MoveVerdict::claim, begin_evict(t.step.claimed)};   // from here on as for a move
-    } else {   // nobody else knows its frames
+    } else {   // no other rank knows its frames
       add_blocks(d.ranges, t.page, unsaved);
     }
     left[i] = true;
@@ -145,7 +146,8 @@ void Tiers::finish(comm::Blocking& io) {
   if (d.batch) {
     writes_->wait(*d.batch);
     if (d.batch->error() != 0) config_.fatal(file_->error(d.batch->op, d.batch->error(), d.batch->failed().offset, d.batch->failed().bytes));
-    const std::uint64_t written = file_->counts().bytes_written.load(std::memory_order_relaxed);   // relaxed: a number that only we change
+    // relaxed: only this thread changes it
+    const std::uint64_t written = file_->counts().bytes_written.load(std::memory_order_relaxed);
     if (io.counters() != nullptr) count(io.counters()->bytes_spilled, written - spilled_);
     spilled_ = written;
     d.batch.reset();
@@ -163,7 +165,8 @@ void Tiers::finish(comm::Blocking& io) {
   d.blocks = 0;
 }
 
-/// Neighbours together: a hole costs a system call. Not too many: meanwhile nobody fills frames of the memory file.
+/// Punches neighbours together: a hole costs a system call. Not too many: meanwhile no thread can fill frames
+/// of the memory file.
 void Tiers::punch(std::span<const Mover::Move> moves) noexcept {
   std::array<PageId, kTogether> pages;
   std::transform(moves.begin(), moves.end(), pages.begin(), [](const Mover::Move& t) { return t.page; });
@@ -179,7 +182,8 @@ void Tiers::add_blocks(std::vector<mem::SpillRange>& ranges, PageId page, const 
   }
 }
 
-/// Of a page that nobody can put to any more those blocks that the spill file has not, or not as they are, as far as is known.
+/// The blocks of the page that the spill file does not have, or not as they are, as far as is known. No rank
+/// can put to the page any more.
 BlockMask Tiers::changed(PageId page) const noexcept {
   const mem::BlockRange all = pages_.blocks_of(page);
   BlockMask mask;
@@ -190,9 +194,10 @@ BlockMask Tiers::changed(PageId page) const noexcept {
   return mask;
 }
 
-// ---- in ------------------------------------------------------------------------------------------------------------
+// ---- paging in -------------------------------------------------------------------------------------------
 
-/// A thread that asks for its own rank's page by get or put may wait by letting others run. Not while it has the page's blocks: these others wait for them by polling.
+/// A thread that pages in its own rank's page for a get or put may wait by letting other threads run. Not
+/// while it holds the page's blocks: those threads wait for them by polling.
 void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
   for (const Request& s : wanted) {
     if (s.owner == transport_.rank()) {
@@ -200,7 +205,7 @@ void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
       comm::Blocking polling(transport_, waiter, io.counters());
       page_in(polling, s.page);
     } else {
-      residency_.use_tables({pages_.blocks_of(s.page).first, 1});   // those of our mapping of its frames
+      residency_.use_tables({pages_.blocks_of(s.page).first, 1});   // those that map its frames here
     }
   }
   constexpr std::size_t kAtOnce = 64;
@@ -216,7 +221,8 @@ void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
         for (std::size_t i = 0; i < some.size(); ++i) {
           const Order order{some[i].page, some[i].hint};
           if (unanswered(i)) requests.post(some[i].owner, kPageInHandler, comm::as_payload(order), {&answers[i]});
-          if (first && elsewhere(i) && some[i].hint) io.send(some[i].owner, kPageInHandler, comm::as_payload(order));   // nobody waits for it
+          // no thread waits for it
+          if (first && elsewhere(i) && some[i].hint) io.send(some[i].owner, kPageInHandler, comm::as_payload(order));
         }
       }
       again = false;
@@ -267,7 +273,8 @@ void Tiers::page_in(comm::Blocking& io, Moves& moves, std::size_t n, Who who) {
   if (io.counters() != nullptr) count(io.counters()->pages_brought_in, pages);
 }
 
-/// Of pages that have been read, and are still marked: blocks that are as the spill file has them.
+/// Of pages that have been read, and are still marked: records the blocks that are as the spill file has
+/// them.
 void Tiers::note_as_stored(std::span<const Mover::Move> moves) noexcept {
   std::uint64_t taken = 0;
   for (const Mover::Move& t : moves) {
@@ -280,7 +287,8 @@ void Tiers::note_as_stored(std::span<const Mover::Move> moves) noexcept {
   if (taken != 0) residency_.use_entries(taken);
 }
 
-/// The page's blocks that are to be read. What is neither here nor there has no frame either, or one whose bytes do not matter. False: that is all of the page.
+/// The page's blocks that are to be read. A block that is neither here nor on SSD has no frame, or one whose
+/// bytes are undefined. False: the whole page is such.
 bool Tiers::add_missing(Missing& missing, PageId page) const noexcept {
   const mem::BlockRange all = pages_.blocks_of(page);
   bool any = false;
@@ -292,14 +300,16 @@ bool Tiers::add_missing(Missing& missing, PageId page) const noexcept {
   return any;
 }
 
-/// Of pieces that have so many blocks. All that is free but a quarter of `low` may be ahead, up to `low`: the pager makes room meanwhile.
+/// Of pieces that have so many blocks. All that is free but a quarter of `low` may be ahead, up to `low`: the
+/// pager makes room meanwhile.
 ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks, ReadAhead::Purpose purpose) noexcept {
   if (!is_open() || !reads_ahead(page)) return {};
   const std::uint64_t all = std::min(most_blocks, residency_.low()) / blocks;
   std::uint64_t most = all;
   while (most != 0 && !residency_.admitted(residency_.low() / 4 + most * blocks)) most = most * 3 / 4;
   if (most != all) residency_.note_held_back();
-  if (planning_.test_and_set(std::memory_order_acquire)) return {};   // acquire, release: the plans as their last holder left them
+  // acquire, release: the plans as their last user left them
+  if (planning_.test_and_set(std::memory_order_acquire)) return {};
   const ReadAhead::Plan plan = ahead.ask(piece, static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost)),
                                         advice_.usage(page) == mem::Usage::sequential ? ReadAhead::Known::ascends : ReadAhead::Known::nothing, purpose);
   planning_.clear(std::memory_order_release);
@@ -311,7 +321,8 @@ ReadAhead::Plan Tiers::plan(std::uint64_t offset, ReadAhead::Purpose purpose) no
 }
 
 void Tiers::note_overwriting(std::uint64_t offset, std::uint64_t bytes) noexcept {
-  if (bytes == 0 || planning_.test_and_set(std::memory_order_acquire)) return;   // acquire, release: as in plan(); a hint, which may be missed
+  // acquire, release: as in plan(); a hint, which may be missed
+  if (bytes == 0 || planning_.test_and_set(std::memory_order_acquire)) return;
   blocks_ahead_.overwrites(offset / kPieceBytes, (offset + bytes - 1) / kPieceBytes);
   planning_.clear(std::memory_order_release);
 }
@@ -323,8 +334,8 @@ bool Tiers::descends(std::uint64_t first, std::uint64_t last) noexcept {
   return down;
 }
 
-/// The caller has claimed the page, moves[0]. Claims those that should come with it, as far as nobody has them and there is room in plenty; how many moves there are.
-/// Nothing is waited for.
+/// The caller has claimed the page, moves[0]. Claims pages that should be read with it, as far as they are
+/// free and there is ample room; returns how many moves there are. Waits for nothing.
 std::size_t Tiers::claim_with(PageId page, Moves& moves) noexcept {
   const std::uint64_t blocks = pages_.blocks_of(page).count;
   const ReadAhead::Plan plan = this->plan(pages_ahead_, page, raw(page), blocks, std::min(kMostAtOnce, (kMostPagedIn - 1) * blocks), ReadAhead::Purpose::load);
@@ -338,7 +349,7 @@ std::size_t Tiers::claim_with(PageId page, Moves& moves) noexcept {
   return n;
 }
 
-// ---- in part -------------------------------------------------------------------------------------------------------
+// ---- partial pages ---------------------------------------------------------------------------------------
 
 bool Tiers::enter(comm::Blocking& io, PageId page, Location found) {
   if (found.tier == Tier::partial) return true;
@@ -364,14 +375,17 @@ void Tiers::drain_reader() {
   if (is_open()) reader_->drain();
 }
 
-/// A thread's own where nobody has it: the kernel, too, knows the ring that a thread used last.
+/// A thread's own lane if it is free: the kernel, too, is fastest with the ring that a thread used last.
 Tiers::Lane& Tiers::take_lane(comm::Blocking& io) noexcept {
-  [[gnu::tls_model("initial-exec")]] static thread_local constinit std::uint32_t t_number = 0;   // 0: it has none yet
-  if (t_number == 0) t_number = next_lane_.fetch_add(1, std::memory_order_relaxed) + 1;          // relaxed: any will do
+  // 0: it has none yet
+  [[gnu::tls_model("initial-exec")]] static thread_local constinit std::uint32_t t_number = 0;
+  // relaxed: any will do
+  if (t_number == 0) t_number = next_lane_.fetch_add(1, std::memory_order_relaxed) + 1;
   for (const std::uint32_t first = t_number;; io.waiter().pause()) {
     for (std::size_t i = 0; i < lanes_open_; ++i) {
       Lane& lane = lanes_[(first + i) % lanes_open_];
-      if (!lane.submitting.test_and_set(std::memory_order_acquire)) return lane;   // acquire, release: the lane as its last holder left it
+      // acquire, release: the lane as its last user left it
+      if (!lane.submitting.test_and_set(std::memory_order_acquire)) return lane;
     }
   }
 }
@@ -391,8 +405,9 @@ void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Who who,
   }
   if (who == Who::pager) config_.fatal(file_->error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes));
   const mem::SpillBatch* none = nullptr;
-  broken_.compare_exchange_strong(none, &batch);   // seq_cst: before the bell
-  for (;; io.waiter().pause()) residency_.ring();  // this may be a fault handler: the pager finds the words, and ends the job
+  broken_.compare_exchange_strong(none, &batch);   // seq_cst: before the pager is woken
+  // this may be a fault handler: the pager finds broken_, and ends the job
+  for (;; io.waiter().pause()) residency_.ring();
 }
 
 void Tiers::on_page_in(void* self, const comm::Message& message) noexcept {
@@ -428,7 +443,8 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
   return Served::some;
 }
 
-/// The first is claimed. Further ones, as far as there is room in plenty and nobody has them: they wait for their turn otherwise. How many there are.
+/// The first is claimed. Claims further ones that are free and for which there is ample room; the others wait
+/// for their turn. Returns how many there are.
 std::size_t Tiers::claim_asked(Moves& moves, std::array<Asked, kMostPagedIn>& asked) noexcept {
   std::uint64_t blocks = 0;
   std::size_t n = 1;
@@ -448,12 +464,12 @@ std::size_t Tiers::claim_asked(Moves& moves, std::array<Asked, kMostPagedIn>& as
   return n;
 }
 
-/// Somebody waits for it: if there is no room in the queue he asks again.
+/// A thread waits for it: if there is no room in the queue it asks again.
 void Tiers::put_back(const Asked& asked) noexcept {
   if (!asked_.add(asked)) transport_.reply(asked.token, kAgain);
 }
 
-/// A page that is only hinted at stays where it is unless there is room in plenty.
+/// A page that is only hinted at stays where it is unless there is ample room.
 bool Tiers::declines(const Asked& asked) noexcept {
   return asked.order.hint && !residency_.admitted(residency_.low() + pages_.blocks_of(asked.order.page).count);
 }

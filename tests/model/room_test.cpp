@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a host that ask each other for room (docs/design/tiers.md, "Asks and rings"): mem::BasicRoom and mem::BasicBudget as they ship, every access to their words a step
-// (accesses.h), driven by pagers that do what dsm::Pager does in a turn, and by threads that wait, fill and empty. The pagers' bells, and what may leave, are the walk's own.
+// The ranks of a host that ask each other for room (docs/design/tiers.md, "Asks and rings"):
+// mem::BasicRoom and mem::BasicBudget as they ship, every access to their words a step (accesses.h), driven
+// by pagers that do what dsm::Pager does in a turn, and by threads that wait, fill and empty. The pagers'
+// wake-ups, and what may be evicted, belong to the walk.
 //
-// Checked in each state: there is never more than the total. Where all threads have ended and all pagers sleep: nobody asks but for what he owes, and that nobody can give; nobody owes what could be
-// paid; everything is accounted for. From each state there is a way to such a one: who waits gets his room.
+// Checked in each state: there is never more than the total. Where all threads have ended and all pagers
+// sleep: no rank asks but for its debt, and for that no rank has room; no rank has a debt that it could pay;
+// everything is accounted for. From each state there is a way to such a one: a thread that waits gets its
+// room.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -31,12 +35,12 @@ enum class Without : std::uint8_t {
   none,
   ring_of_who_owes,       ///< a thread that could not be charged does not ring its pager
   ring_of_who_took,       ///< … that was charged with blocks from the host
-  ring_of_who_paid,       ///< … that paid the last of what was owed, or gave
+  ring_of_who_paid,       ///< … that paid the last of a debt, or gave
   ring_of_who_waited,     ///< … that was admitted
   forgetting,             ///< what was put off and never came again is needed for ever
-  telling_others,         ///< the pager rings nobody
-  bell_before_look,       ///< it reads its bell only when it goes to sleep
-  relief_before_want,     ///< it takes what is wanted before it takes who was relieved
+  telling_others,         ///< the pager wakes no other pager
+  bell_before_look,       ///< it reads its wake-up count only when it goes to sleep
+  relief_before_want,     ///< it takes what is wanted before it takes which threads were relieved
   end_of_ask,             ///< an ask stays
 };
 
@@ -60,7 +64,8 @@ struct Program {
   const char* name;
   std::uint8_t ranks, total, low, batch;
   std::vector<Script> threads;   // four at most
-  bool naps = false;             ///< a pager that has something unsettled looks again after a while; else the rings have to do
+  /// a pager that has something unsettled looks again after a while; else the wake-ups must do
+  bool naps = false;
   Grain grain = Grain::write;
 };
 
@@ -79,8 +84,10 @@ struct Host {
     Accesses::set_own(std::move(own));
   }
   // In the order of their declaration.
-  static constexpr unsigned kAsking = 0, kIdleRanks = 1, kFree = 2, kHeld = 3, kAsked = 4;                                       // the latter two of rank 0; each further rank: + 2
-  static constexpr unsigned kCredit = 0, kIdle = 1, kUsed = 2, kOwed = kUsed + mem::kBudgetUses, kWanted = kOwed + 1, kLimitless = kOwed + 2, kRoomWords = kOwed + 5;   // of room()
+  // the latter two of rank 0; each further rank: + 2
+  static constexpr unsigned kAsking = 0, kIdleRanks = 1, kFree = 2, kHeld = 3, kAsked = 4;
+  // of room()
+  static constexpr unsigned kCredit = 0, kIdle = 1, kUsed = 2, kOwed = kUsed + mem::kBudgetUses, kWanted = kOwed + 1, kLimitless = kOwed + 2, kRoomWords = kOwed + 5;
   static constexpr unsigned kMostWords = 3 + 3 * (2 + kRoomWords);
   static unsigned room(const Program& p, unsigned rank) { return 3 + 2 * p.ranks + rank * kRoomWords; }
 
@@ -140,7 +147,8 @@ struct Rooms {
   [[nodiscard]] bool payable(const State& s, unsigned rank) const {
     for (unsigned r = 0; r < p.ranks; ++r)
       if (s.pagers[r].frames != 0 && (r == rank || held(s, r) > p.total / p.ranks)) return true;
-    return word(s, rank, Host::kOwed) == 0 || (s.words[Host::kFree] != 0 && s.words[Host::kAsking] == 0);   // the former: the ask is to end
+    // the former: the request is to end
+    return word(s, rank, Host::kOwed) == 0 || (s.words[Host::kFree] != 0 && s.words[Host::kAsking] == 0);
   }
   bool finished(const State& s) const {
     for (std::size_t t = 0; t < p.threads.size(); ++t)

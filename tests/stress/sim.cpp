@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs random data-race-free programs (program.h) as scripts over the simulator: the shipping coherence, relocation and allocator of several ranks in
-// one OS thread, on a network that delays, reorders and tears as the seed says. The same seed is the same history.
+// Runs random data-race-free programs (program.h) as scripts over the simulator: the shipping coherence,
+// relocation and allocator of several ranks in one OS thread, on a network that delays, reorders and tears as
+// the seed says. The same seed is the same history.
 //
-//   stress_sim --seed 1 --count 100 [--ranks 3] [--page 4096]      --page 0: every page size in turn, one a seed
+//   stress_sim --seed 1 --count 100 [--ranks 3] [--page 4096]    --page 0: every page size in turn, one a seed
 //
-// Scheduling is a caricature of sched's that takes more liberties: at a fork the parent's continuation is stolen by a random rank half of the time
-// (claim, release of the victim, the stack moves, acquire), a blocked thread goes on where it last ran. Edges are those of docs/design/sched.md.
+// Scheduling takes more liberties than sched: at a fork the parent's continuation is stolen by a random rank
+// half of the time (claim, release of the victim, the stack moves, acquire), a blocked thread goes on where
+// it last ran. Edges are those of docs/design/sched.md.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -82,7 +84,7 @@ class SimJob {
     world_.waiter().until(ready);
   }
 
-  /// The service thread of a rank: releases for whoever asks, draws pages here.
+  /// The service thread of a rank: releases for ranks that ask, moves pages here.
   void serve(std::uint32_t r) {
     dsm::ThreadContext ctx(ranks_[r].transport, ranks_[r].waiter, counters_);
     for (;;) {
@@ -177,7 +179,8 @@ class SimJob {
     const auto placement = world_.random(8) == 0 ? gas::Placement::cyclic : gas::Placement::local;
     return here(t).heap->allocate(context(t).io, t % SimLayout::kCaches, bytes, 16, placement).value();
   }
-  /// Now and then the heap page that a thread is about to use moves to its rank: results may not depend on it.
+  /// Now and then the heap page that a thread is about to use moves to its rank: results may not depend on
+  /// it.
   void maybe_own(std::uint32_t t, std::uint64_t at) {
     if (at < SimLayout::kHeapOffset || world_.random(12) != 0) return;
     const PageId page = pages_.page_of(at);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank over the simulator: the shipping gas and dsm above mem's checked engine, which scripts' loads and stores go through. All ranks live
-// in one OS thread; each has a space of its own at the same offsets.
+// One rank over the simulator: the shipping gas and dsm above the checked engine, which scripts' loads and
+// stores go through. All ranks live in one OS thread; each has a space of its own at the same offsets.
 //
-// Thread safety: none (as the simulator). Invariant: `current` is the context of the scripted thread that runs in the engine just now.
+// Thread safety: none (as the simulator).
+// Invariant: `current` is the context of the scripted thread that runs in the engine just now.
 #pragma once
 
 #include <sys/mman.h>
@@ -36,8 +37,8 @@ struct SimLayout {
   }
 };
 
-/// Waits as the simulator does, but always gives others a turn first: callers that only pause (their predicate is true at the second
-/// look) would otherwise spin where nobody else can run.
+/// Waits as the simulator does, but always gives other threads a turn first: callers that only pause (their
+/// predicate is true at the second look) would otherwise spin where no other thread can run.
 class TurnWaiter final : public comm::Waiter {
  public:
   TurnWaiter(comm::sim::World& world, comm::Transport& transport) : world_(world), transport_(transport) {}
@@ -75,7 +76,8 @@ class SimRank {
                                    SimLayout::kCaches};
     attach(gas::kHeap, gas::Heap::region_bytes(config, ranks), heap_memory_);
     // Every use of a page at another rank draws it here.
-    auto_relocator = gas::AutoRelocator::create(transport, *directory, {config.offset, config.bytes, 1, [] { return 0u; }}).value();   // a seed's history has no clock
+    // a seed's history has no clock
+    auto_relocator = gas::AutoRelocator::create(transport, *directory, {config.offset, config.bytes, 1, [] { return 0u; }}).value();
     coherence.emplace(dsm::Coherence::Parts{space, *table_, *cached_, *dirty_, *engine, transport, *addresses, *sharing, draws ? &*auto_relocator : nullptr, nullptr, nullptr,
                                             write_buffer_blocks});
     mover = &coherence->mover();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a release sends over a network, which reorders, delays and tears: small changes in few messages to each owner, not in one a block.
+// What a release sends over a network, which reorders, delays and tears: small changes in few messages to
+// each owner, not in one a block.
 #include <gtest/gtest.h>
 
 #include <deque>

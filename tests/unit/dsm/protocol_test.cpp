@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coherence protocol of a block says to who asks in short, against next(), in every state that a word can have.
+// The short questions that the coherence protocol of a block answers, against next(), in every state that a
+// word can have.
 #include <gtest/gtest.h>
 
 #include "dsm/protocol.h"

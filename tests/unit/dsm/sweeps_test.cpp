@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a fault goes: sweeps are recognised, up, down and with strides, several beside each other; others bring next to nothing.
+// How far a fault goes: sweeps are recognised, up, down and with strides, several at once; other faults bring
+// next to nothing.
 #include "dsm/sweeps.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,8 @@ namespace {
 
 constexpr std::uint64_t kPage = 16;   ///< blocks
 
-/// Blocks that are here. Faults at others, which bring what their sweeps deserve: runs of their window, which here is a page, strides of other pages, too.
+/// Blocks that are here. A fault at another block brings what its sweep deserves: runs within their window,
+/// which here is a page, strides from other pages, too.
 class Reader {
  public:
   void touch(std::uint64_t block) {
@@ -218,7 +220,7 @@ TEST(Sweeps, AreSeldomSeenInWhatIsTouchedAtRandom) {
   EXPECT_LE(reader.here(), touched.size() + touched.size() / 500);
 }
 
-// As for the next one of a page whose program wants nothing read ahead.
+// As for a page whose program wants nothing read ahead.
 TEST(Sweeps, ThatAreShortenedBeginAnew) {
   Sweeps sweeps;
   for (std::uint64_t b = 0; b < 100; ++b) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pages move to whom by themselves: the decision under patterns of use, and the driver over the simulated network.
+// Which pages move by themselves to which rank: the decision under patterns of use, and the driver over the
+// simulated network.
 #include "gas/relocation_policy.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,8 @@ using test::Job, test::SimRank;
 
 constexpr std::uint32_t kThreshold = 8;
 
-/// One page, used by ranks that look at every kThreshold-th use, as AutoRelocator does. The owner's uses are not seen.
+/// One page, used by ranks that look at every kThreshold-th use, as AutoRelocator does. The owner's uses are
+/// not seen.
 struct Page {
   UseRecord usage;
   Rank owner{0};
@@ -67,7 +69,7 @@ TEST(RelocationDecision, APageThatSeveralUseStays) {
     // Rank 2 may look several times in a row before rank 1 does; not more than the doublings allow.
     EXPECT_LE(page.moves, 1 + kMostMoves) << turn;
   }
-  Page page;   // three look in turn: whoever does not own it finds the other
+  Page page;   // three look in turn: each rank that does not own it finds the other
   for (int i = 0; i < 20'000; ++i) {
     for (const std::uint32_t r : {1u, 2u, 3u}) page.use(r, kThreshold);
   }
@@ -86,7 +88,8 @@ TEST(RelocationDecision, APageThatItsOwnerWritesStays) {
   EXPECT_EQ(page.owner, Rank{1});
 }
 
-// The owner's own uses are not seen, so each rank in turn draws the page, ever more slowly: the moves cost less than a percent of the fetches, counting a move as 16.
+// The owner's own uses are not seen, so each rank in turn takes the page, ever more slowly: the moves cost
+// less than a percent of the fetches, counting a move as 16.
 TEST(RelocationDecision, TurnsOfTwoRanksDampItToLessThanAPercent) {
   for (const std::uint32_t turn : {4u, 8u, 20u, 64u}) {
     Page page;
@@ -122,7 +125,8 @@ TEST(RelocationDecision, LongPhasesAreFollowedAtOnce) {
   }
 }
 
-// Ranks of one host that use a page of another host in turns: none of them alone makes a streak, but each fetch crosses the network until one of them has it.
+// Ranks of one host that use a page of another host in turns: none of them alone makes a streak, but each
+// fetch crosses the network until one of them has it.
 TEST(RelocationDecision, APageThatOneHostUsesComesToIt) {
   for (const std::uint32_t moves : {0u, 1u, 3u, kMostMoves}) {
     for (const std::uint32_t turn : {1u, 3u, 8u, 11u}) {
@@ -133,7 +137,8 @@ TEST(RelocationDecision, APageThatOneHostUsesComesToIt) {
         for (const std::uint32_t r : {2u, 3u}) page.use(r, turn);
       EXPECT_TRUE(page.near(page.owner, Rank{2})) << turn;
       EXPECT_GE(page.remote, kThreshold * std::min(1u << moves, kLongestRow)) << turn;
-      EXPECT_LE(page.remote, kThreshold * ((1u << moves) + 2) + turn) << turn;   // and what each has not looked for
+      // and what each has not looked for
+      EXPECT_LE(page.remote, kThreshold * ((1u << moves) + 2) + turn) << turn;
     }
   }
 }
@@ -142,7 +147,7 @@ TEST(RelocationDecision, APageThatOneHostUsesComesToIt) {
 TEST(RelocationDecision, APageThatSeveralHostsUseStays) {
   Page page;
   page.a_host = 2;
-  page.usage.last = Rank{4};   // else whoever looks first takes it
+  page.usage.last = Rank{4};   // else the rank that looks first takes it
   for (int i = 0; i < 2'000; ++i)
     for (const std::uint32_t r : {2u, 4u, 3u, 5u}) page.use(r, kThreshold);
   EXPECT_EQ(page.moves, 0u);
@@ -170,18 +175,19 @@ TEST(RelocationDecision, APageThatItsOwnerWritesStaysThoughAHostReadsIt) {
   EXPECT_EQ(page.moves, 0u);
 }
 
-// Among the ranks of its host a page is drawn as if there were no other host.
+// Among the ranks of its host a page moves as if there were no other host.
 TEST(RelocationDecision, RanksOfTheOwnersHostBreakEachOthersStreaks) {
   Page page;
   page.a_host = 3;
   page.use(2, kThreshold);
-  EXPECT_EQ(page.moves, 1u);   // nobody had looked
+  EXPECT_EQ(page.moves, 1u);   // no rank had looked
   for (int i = 0; i < 2'000; ++i)
     for (const std::uint32_t r : {0u, 1u}) page.use(r, kThreshold);
   EXPECT_EQ(page.moves, 1u);
 }
 
-// Forgetting lets a page that two ranks use in turns move once a second more, however often they use it; also where their clocks differ by much.
+// Forgetting lets a page that two ranks use in turns move once a second more, however often they use it; also
+// where their clocks differ by much.
 TEST(RelocationDecision, TurnsStayDampedAsTimePasses) {
   for (const std::uint32_t ahead : {0u, 5u, 100'000u}) {
     for (const std::uint32_t a_second : {100u, 10'000u, fewer_if_sanitized(1'000'000)}) {
@@ -192,7 +198,8 @@ TEST(RelocationDecision, TurnsStayDampedAsTimePasses) {
       for (std::uint32_t s = 0; s < kSeconds; ++s, ++page.second) {
         for (std::uint32_t i = 0; i < a_second / kTurn; ++i) page.use(i % 2, kTurn);
       }
-      const std::uint32_t forgotten = kSeconds / kForgetSeconds + (ahead != 0 ? kMostMoves : 0);   // a clock that is ahead, once
+      // a clock that is ahead, once
+      const std::uint32_t forgotten = kSeconds / kForgetSeconds + (ahead != 0 ? kMostMoves : 0);
       EXPECT_LE(page.moves, kMostMoves + 1 + forgotten + page.remote / streak_needed({Rank{0}, kMostMoves}, kThreshold)) << ahead << ", " << a_second;
     }
   }
@@ -202,9 +209,10 @@ TEST(RelocationDecision, AMoveIsForgottenInItsTime) {
   const UseRecord three{Rank{1}, 3, 100};
   EXPECT_EQ(forget(three, 100 + kForgetSeconds - 1), three);
   EXPECT_EQ(forget(three, 100 + kForgetSeconds), (UseRecord{Rank{1}, 2, 100 + kForgetSeconds}));
-  EXPECT_EQ(forget(forget(three, 101 * kForgetSeconds), 102 * kForgetSeconds), forget(three, 102 * kForgetSeconds));   // looks do not matter
+  // looks do not matter
+  EXPECT_EQ(forget(forget(three, 101 * kForgetSeconds), 102 * kForgetSeconds), forget(three, 102 * kForgetSeconds));
   EXPECT_EQ(forget(three, 1'000'000).moves, 0u);
-  EXPECT_EQ(forget(three, 50), three);   // somebody else's clock
+  EXPECT_EQ(forget(three, 50), three);   // another host's clock
   EXPECT_EQ(forget({}, 1'000'000), UseRecord{});
 }
 
@@ -214,7 +222,7 @@ TEST(UseRecord, SurvivesItsWord) {
   EXPECT_EQ(streak_needed({Rank{0}, 200}, 16), 16u << kMostMoves);
 }
 
-// ---- driver --------------------------------------------------------------------------------------------------------
+// ---- driver ----------------------------------------------------------------------------------------------
 
 struct Drawn : testing::Test {
   Drawn() : job(3, 1) {
@@ -259,7 +267,8 @@ TEST_F(Drawn, APageComesAfterEnoughUses) {
   EXPECT_EQ(where(2).owner, Rank{0});
 }
 
-// The owner is over the network for ranks 0 and 2, who share memory: their uses count together. Once one of them has the page, each breaks the other's streak.
+// The owner is over the network for ranks 0 and 2, which share memory: their uses count together. Once one of
+// them has the page, each breaks the other's streak.
 TEST_F(Drawn, APageComesToTheRanksOfAHost) {
   job[0].transport.maps[Rank{2}] = job[2].frames.data();
   job[2].transport.maps[Rank{0}] = job[0].frames.data();
@@ -270,13 +279,15 @@ TEST_F(Drawn, APageComesToTheRanksOfAHost) {
   EXPECT_EQ(where(2).owner, Rank{1});
   use(2, 2, 4);
   EXPECT_EQ(where(2).owner, Rank{2});
-  for (int look = 0; look < 4; ++look) use(0, 2, 4);   // of 16, but rank 2 looked last: what came before the first look does not count
+  // of 16, but rank 2 looked last: what came before the first look does not count
+  for (int look = 0; look < 4; ++look) use(0, 2, 4);
   EXPECT_EQ(where(2).owner, Rank{2});
   use(0, 2, 4);
   EXPECT_EQ(where(2).owner, Rank{0});
 }
 
-// Who draws a page was just using it, and may still be: that is no refusal, neither here nor at its owner, so the page does not become dearer.
+// A rank that takes a page was just using it, and may still be: that is no refusal, neither here nor at its
+// owner, so the next try needs no more uses.
 TEST_F(Drawn, APageInUseComesAllTheSame) {
   SimRank& here = job[2];
   here.claimed[3] = true;
@@ -292,7 +303,8 @@ TEST_F(Drawn, APageInUseComesAllTheSame) {
   EXPECT_EQ(here.counters.pages_drawn.load(), 1u);
 }
 
-// Each operation of direct access is a use of the page, whose fourth draws it; a copy is one of both its pages.
+// Each operation of direct access is a use of the page, and the fourth one moves it; a copy is a use of both
+// its pages.
 TEST_F(Drawn, DirectAccessIsUse) {
   constexpr std::uint64_t page = mem::kPageBytes;
   std::uint64_t word = 0;
@@ -309,7 +321,7 @@ TEST_F(Drawn, DirectAccessIsUse) {
   };
   use_by(0, 4, add);
   EXPECT_EQ(where(3).owner, Rank{0});
-  use_by(0, 100, add);   // its own: not counted, so nobody looks
+  use_by(0, 100, add);   // its own: not counted, so no rank looks
   EXPECT_EQ(job[0].counters.pages_drawn.load(), 1u);
   use_by(0, 4, [&](SimRank& here, comm::Blocking& io) {
     ASSERT_TRUE(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, page, 4 * page, 64); }).has_value());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The allocator under several OS threads of one rank at once: workers with caches of their own and threads that share one. For ThreadSanitizer too.
+// The allocator under several OS threads of one rank at once: workers with caches of their own and threads
+// that share one. For ThreadSanitizer too.
 #include <gtest/gtest.h>
 #include <sched.h>
 

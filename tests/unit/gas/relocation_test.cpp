@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves of pages over the simulated network: how many round trips one takes, several at once, gifts, refusals. (What races with them: address_cache_test.cpp; every
-// interleaving: tests/model.)
+// Moves of pages over the simulated network: how many round trips one takes, several at once, `give`,
+// refusals. (What races with them: address_cache_test.cpp; every interleaving: tests/model.)
 #include <gtest/gtest.h>
 
 #include <array>
@@ -41,9 +41,10 @@ Location where(Job& job, std::uint64_t page) {
   return l;
 }
 
-// ---- round trips ---------------------------------------------------------------------------------------------------
+// ---- round trips -----------------------------------------------------------------------------------------
 
-// Rank 0 manages the page, 1 owns it, 2 uses it, and 3 takes it: mark; yield, recall and the holders at once; bytes; the entry.
+// Rank 0 manages the page, 1 owns it, 2 uses it, and 3 takes it: mark; yield, recall and the holders at once;
+// bytes; the entry.
 TEST(RoundTrips, AMoveWithOneOtherSharerTakesFourOfWhichOneIsByMessage) {
   Job job(4, 1);
   assign(job, 4, 1, 1);
@@ -82,7 +83,7 @@ TEST(RoundTrips, WhoBringsAPageForItsUserWaitsForThree) {
   });
 }
 
-// ---- … where operations are messages to the target's program ---------------------------------------------------------
+// ---- … where operations are messages to the target's program ---------------------------------------------
 
 constexpr std::uint64_t kSmall = 4096;
 constexpr comm::sim::SimOptions kByMessages{.says_by_messages = true, .answer_alone_permille = 0};
@@ -113,7 +114,7 @@ void bring_by_messages(Job& job, std::vector<std::uint32_t> users, std::uint64_t
   });
 }
 
-// Take; recall; yield, whose answer brings the bytes; beside, the entry.
+// Take; recall; yield, whose answer brings the bytes; at the same time the entry.
 TEST(RoundTrips, ByMessagesASmallPageTakesThreeAndItsEntry) {
   Job job(4, 1, kByMessages, kSmall);
   bring_by_messages(job, {2}, kSmall, [](SimRank& here) {
@@ -135,7 +136,8 @@ TEST(RoundTrips, ByMessagesASmallPageThatNobodyUsesTakesTwoAndItsEntry) {
   });
 }
 
-// Its bytes are read: two messages one after the other, the recall and the yield being beside each other, then a read.
+// Its bytes are read: two messages in a row, the recall and the yield being outstanding together, then a
+// read.
 TEST(RoundTrips, ByMessagesAPageThatIsReadTakesThreeAndItsEntry) {
   for (const std::uint64_t page_bytes : {kSmall, mem::kPageBytes}) {
     Job job(4, 1, kByMessages, page_bytes);
@@ -149,7 +151,7 @@ TEST(RoundTrips, ByMessagesAPageThatIsReadTakesThreeAndItsEntry) {
   }
 }
 
-// Answers without what they were to bring: everybody is asked to forget the page, and the bytes are read.
+// Answers without what they were to bring: all ranks are asked to forget the page, and the bytes are read.
 TEST(RoundTrips, ByMessagesAnAnswerMayComeAlone) {
   comm::sim::SimOptions options = kByMessages;
   options.answer_alone_permille = 1000;
@@ -160,7 +162,8 @@ TEST(RoundTrips, ByMessagesAnAnswerMayComeAlone) {
   });
 }
 
-// More than may be on their way at once, and somebody who wants each before its entry has arrived.
+// More entries than may be outstanding at once, and a mover that wants each page before its entry has
+// arrived.
 TEST(RoundTrips, EntriesOnTheirWayAreWaitedForByTheNextMover) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Job job(3, seed);
@@ -193,7 +196,8 @@ TEST(RoundTrips, ManyHoldersAndManyPagesGoAtOnce) {
     EXPECT_FALSE(here.mover->bring_all(io, PageId{6}, 4).has_value());
     const auto chain = here.transport.chain();
     EXPECT_EQ(here.transport.requests, 12u);
-    EXPECT_LE(chain.all(), 6u);   // some are refused for a moment and posted later; one page after the other takes 13
+    // some are refused for a moment and posted later; one page after the other takes 13
+    EXPECT_LE(chain.all(), 6u);
     EXPECT_EQ(here.counters.pages_moved.load(), 4u);
     for (std::uint64_t p = 6; p < 10; ++p) EXPECT_EQ(here.frames[offset_of(PageId{p}) + 5], std::byte(p + 1));
     here.mover->await_entry_updates(io);
@@ -201,7 +205,7 @@ TEST(RoundTrips, ManyHoldersAndManyPagesGoAtOnce) {
   for (std::uint64_t p = 6; p < 10; ++p) EXPECT_EQ(raw(where(job, p).owner), 3u);
 }
 
-// ---- pages that are here in part ----------------------------------------------------------------------------------------
+// ---- partial pages ---------------------------------------------------------------------------------------
 
 constexpr Rank kMe{1}, kOther{2};
 constexpr Location kOnSsd{true, kMe, Tier::ssd, false, 7}, kInPart = in_part(kOnSsd), kInDram = in_tier(kOnSsd, Tier::dram);
@@ -253,7 +257,7 @@ struct BringsIn final : PageIn {
   void forget(std::uint64_t, std::uint64_t) noexcept override {}
   SimRank* here = nullptr;
   int waits = 0, roused = 0, hints = 0;
-  std::optional<PageId> moved;   ///< whose owner says that it is elsewhere by now
+  std::optional<PageId> moved;   ///< its owner answers that it is elsewhere by now
 };
 
 TEST(InPart, WhoNeedsNoBytesTakesAPageFromSsdButAsksForOneInPart) {
@@ -280,7 +284,8 @@ void put_on_ssd(SimRank& here, comm::Blocking& io, std::span<const PageId> pages
   }
 }
 
-// With one wait for all; and what their owner answers is as good as a look at the directory, unless the page has moved since this rank's bit was set.
+// With one wait for all; and the owner's answer is as good as a look at the directory, unless the page has
+// moved since this rank's bit was set.
 TEST(InPart, PagesOnSsdComeTogetherAndAreKnownThen) {
   BringsIn page_in;
   Job job(3, 1, {}, mem::kPageBytes, {&page_in});
@@ -302,7 +307,7 @@ TEST(InPart, PagesOnSsdComeTogetherAndAreKnownThen) {
   });
 }
 
-// What a sweep will come to is no more than hinted at: it may stay, and is not known then.
+// Further pages of a sweep are only hinted at: such a page may stay, and its location is not known then.
 TEST(InPart, OnlyTheFirstMustCome) {
   BringsIn page_in;
   Job job(3, 1, {}, mem::kPageBytes, {&page_in});
@@ -319,7 +324,8 @@ TEST(InPart, OnlyTheFirstMustCome) {
   });
 }
 
-// The owner hands it on without bytes, or makes it untouched, as one in DRAM: its own blocks yield, and nobody need be asked.
+// The owner hands it on without bytes, or makes it untouched, as one in DRAM: its own blocks yield, and no
+// rank need be asked.
 TEST(InPart, ItsOwnerHandsItOn) {
   BringsIn page_in;
   Job job(3, 1, {}, mem::kPageBytes, {nullptr, &page_in});
@@ -338,7 +344,7 @@ TEST(InPart, ItsOwnerHandsItOn) {
   });
 }
 
-// ---- refusals ------------------------------------------------------------------------------------------------------
+// ---- refusals --------------------------------------------------------------------------------------------
 
 TEST(Refusals, APageThatIsNotAllocatedStaysSo) {
   Job job(3, 1);
@@ -368,7 +374,7 @@ TEST(Refusals, APinnedPageStaysWhereItIs) {
   EXPECT_FALSE(where(job, 2).busy);
 }
 
-// ---- gifts ---------------------------------------------------------------------------------------------------------
+// ---- give ------------------------------------------------------------------------------------------------
 
 struct Gifts : testing::Test {
   /// body runs as a thread of the rank while every rank's service thread serves.
@@ -417,7 +423,8 @@ TEST_F(Gifts, SayWhyAndWhichPageWasRefused) {
   });
 }
 
-// Every rank gives and takes the same pages at once, in any order: nobody waits in a circle, and at the end each page is somewhere with its bytes.
+// Every rank gives and takes the same pages at once, in any order: there is no cycle of waits, and at the end
+// each page is somewhere with its bytes.
 TEST_F(Gifts, CrosswiseEndAndLoseNothing) {
   for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(60); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

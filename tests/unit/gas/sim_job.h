@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job of ranks over the simulated network for tests of gas: frames, directory, address cache, mover, give_service and direct access, without coherence.
-// Thread safety: none (comm/sim).
+// A job of ranks over the simulated network for tests of gas: frames, directory, address cache, mover,
+// GiveService and direct access, without coherence.
+// Thread safety: none (as the simulator).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +28,8 @@ inline constexpr std::uint64_t kPages = 20;
 inline mem::Pages pages_of(std::uint64_t page_bytes) { return mem::Pages::uniform(kPages * page_bytes, page_bytes).value(); }
 inline std::uint64_t offset_of(PageId page) { return raw(page) * mem::kPageBytes; }
 
-/// Gives others a turn before each look: callers that only pause would otherwise spin where nobody else can run.
+/// Gives other threads a turn before each look: callers that only pause would otherwise spin where no other
+/// thread can run.
 class TurnWaiter final : public comm::Waiter {
  public:
   TurnWaiter(comm::sim::World& world, comm::Transport& transport) : world_(world), transport_(transport) {}
@@ -45,12 +47,13 @@ class TurnWaiter final : public comm::Waiter {
   comm::Transport& transport_;
 };
 
-/// A rank without coherence: frames, directory, address cache and mover. Blocks are never in use; a yield may be refused.
+/// A rank without coherence: frames, directory, address cache and mover. Blocks are never in use; a yield may
+/// be refused.
 struct SimRank final : PageBlocks {
   SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, std::uint64_t page_bytes, PageIn* page_in)
       : transport(world.transport(rank)), waiter(world, transport), frames(kPages * page_bytes),
         entries(Directory::region_bytes(pages_of(page_bytes), ranks) / 8) {
-    // Who delivers makes progress below the counting: the engine's part of it must run there.
+    // The delivering thread makes progress below the counting: the engine's part of it must run there.
     world.transport(rank).set_poll_hook([](void* t) noexcept { return static_cast<CountingTransport*>(t)->run_poll_hook(); }, &transport);
     engine = comm::Engine::create(transport, {.operations = 64, .packs = 8, .argument_buffers = 8}).value();
     KASANE_CHECK(engine->attach(kFrames, -1, frames.data(), frames.size()).has_value());
@@ -67,7 +70,8 @@ struct SimRank final : PageBlocks {
     if (pinned) return YieldAnswer::pinned;
     return refusals != 0 ? (--refusals, YieldAnswer::retry) : YieldAnswer::yielded;
   }
-  Claim claim(comm::Blocking& blocking, PageId page) override {   // one mover of a page and rank at a time, as the bits of its blocks have it
+  // one mover of a page and rank at a time, as the bits of its blocks have it
+  Claim claim(comm::Blocking& blocking, PageId page) override {
     blocking.waiter().until([&] { return !claimed[raw(page)]; });
     return try_claim(page);
   }
