@@ -24,10 +24,10 @@ void Coherence::drop_cached(ThreadContext& ctx) {
   write_buffer_.released();   // changes are sent, too
   bool left = false;
   {
-    FenceBatch fences(*this, ctx.io, &ctx.counters, Event::acquire);
+    FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::acquire);
     cached_.for_each([&](BlockId b) { left |= !fences.add(b); });
   }
-  if (left) cached_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, Event::acquire); });
+  if (left) cached_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, BlockEvent::acquire); });
 }
 
 void Coherence::acquire_noticed(ThreadContext& ctx) {
@@ -52,7 +52,7 @@ void Coherence::drop_noticed(ThreadContext& ctx) {
   const auto keeps = [this](PageId page, gas::PartMask parts) { return has_copies_beside(page, parts); };
   bool left = false;
   {
-    FenceBatch fences(*this, ctx.io, &ctx.counters, Event::acquire);
+    FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::acquire);
     sharing_.take_notices(ctx.io, keeps, [&](PageId page, gas::PartMask parts) {
       count(ctx.counters.pages_heard);
       gas::PartMask in_use = 0;
@@ -65,7 +65,7 @@ void Coherence::drop_noticed(ThreadContext& ctx) {
   }
   if (left) {
     sharing_.take_notices(ctx.io, keeps, [&](PageId page, gas::PartMask parts) {
-      for_each_cached(page, parts, [&](BlockId b, gas::PartMask) { fence_block(ctx.io, &ctx.counters, b, Event::acquire); });
+      for_each_cached(page, parts, [&](BlockId b, gas::PartMask) { fence_block(ctx.io, &ctx.counters, b, BlockEvent::acquire); });
     });
   }
   sharing_.end_drop();

@@ -21,7 +21,7 @@ struct Coherence::BackgroundRead : mem::SpillRead {
   Coherence* coherence = nullptr;
   std::uint32_t index = 0;
   BlockId first{0};   ///< of the window whose blocks stay invisible in V
-  Event wanted_for = Event::load;   ///< what the other blocks are wanted for: load or store
+  BlockEvent wanted_for = BlockEvent::load;   ///< what the other blocks are wanted for: load or store
   mem::SpillRanges<kBlocksPerRead> runs;
 };
 

@@ -26,17 +26,17 @@ Coherence::Coherence(const Parts& parts)
 
 BlockState Coherence::state(BlockId b) const noexcept { return BlockState::of(table_[b].load()); }
 
-bool Coherence::try_claim(BlockId b, BlockState before, const Step& step) noexcept {
+bool Coherence::try_claim(BlockId b, BlockState before, const BlockStep& step) noexcept {
   std::uint32_t expected = before.word();
   // seq_cst: the busy bit orders this thread's later look at the directory against an acquire's walk over
   // cached_.
   return table_[b].compare_exchange_strong(expected, step.claimed.word());
 }
 
-Step Coherence::claim_block(comm::Blocking& io, BlockId b, Event event) {
+BlockStep Coherence::claim_block(comm::Blocking& io, BlockId b, BlockEvent event) {
   for (;;) {
     const BlockState s = state(b);
-    const Step step = next(s, event);
+    const BlockStep step = next(s, event);
     if (step.verdict == Verdict::wait) {
       wait_free(io, b);
     } else if (step.verdict != Verdict::proceed || try_claim(b, s, step)) {
@@ -84,7 +84,7 @@ void Coherence::protect(const Stripe& blocks, Access access) noexcept {
 void Coherence::make_room() noexcept {
   cached_.for_each([&](BlockId b) {
     const BlockState s = state(b);
-    const Step step = next(s, Event::acquire);
+    const BlockStep step = next(s, BlockEvent::acquire);
     if (step.verdict != Verdict::proceed || s.dirty() || s.pins != 0 || !try_claim(b, s, step)) return;
     if (engine_.protect({b, 1}, Access::none)) {
       cached_.erase(b);

@@ -175,11 +175,11 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   ~Coherence() override;
 
  private:
-  [[nodiscard]] bool try_claim(BlockId, BlockState before, const Step&) noexcept;
-  [[nodiscard]] Verdict try_claim(mem::BlockRange, Event) noexcept;
+  [[nodiscard]] bool try_claim(BlockId, BlockState before, const BlockStep&) noexcept;
+  [[nodiscard]] Verdict try_claim(mem::BlockRange, BlockEvent) noexcept;
   /// Claims a block for the event; waits while another thread holds it. The step's verdict is done, refuse,
   /// or proceed (then the block is claimed).
-  Step claim_block(comm::Blocking&, BlockId, Event);
+  BlockStep claim_block(comm::Blocking&, BlockId, BlockEvent);
   void finish(BlockId, BlockState after) noexcept;
   void wait_free(comm::Blocking&, BlockId);
   /// Like Waiter::until(), and wake_waiting() knows of it.
@@ -197,28 +197,28 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   void await_page(comm::Blocking&, PageId);
   static bool cannot_be_served(ThreadContext&, std::uint64_t offset) noexcept;
   enum class Fault { served, again, not_allocated };
-  Fault carry_out_fault(ThreadContext&, BlockId, Event, const Step&);
+  Fault carry_out_fault(ThreadContext&, BlockId, BlockEvent, const BlockStep&);
   /// The blocks of its sweep that a fault has claimed, its own block first or last. `here`: how many of them
   /// lie in its page.
   struct Claimed {
     Stripe blocks;
     std::uint32_t here;
   };
-  Claimed claim_sweep(ThreadContext&, BlockId, Event, const Step&);
+  Claimed claim_sweep(ThreadContext&, BlockId, BlockEvent, const BlockStep&);
   [[nodiscard]] bool leads_to(PageId other, PageId page) const noexcept;
-  bool gather_sweep(ThreadContext&, BlockId, Event, const Claimed&);
+  bool gather_sweep(ThreadContext&, BlockId, BlockEvent, const Claimed&);
   void arm_own_page(BlockId, const Stripe& held, std::uint32_t pins) noexcept;
   Fetched locate(comm::Blocking&, PageId, gas::AddressCache::Found&);
   Fetched fetch(ThreadContext&, BlockId, const Stripe&, bool bytes_too, gas::AddressCache::Found&);
   class ReadBack;
   struct BackgroundRead;
   void make_background_reads();
-  void read_ahead(ThreadContext&, BlockId, Event);
+  void read_ahead(ThreadContext&, BlockId, BlockEvent);
   void start_read(ThreadContext&, BackgroundRead&);
   void claim_ahead(comm::Blocking&, BlockId, const gas::ReadAhead::Plan&, BackgroundRead&);
   void claim_part(comm::Blocking&, mem::BlockRange part, BackgroundRead&);
   void complete_read(const BackgroundRead&) noexcept;
-  Fault bring_blocks(ThreadContext&, BlockId, const Stripe&, Event, gas::Location found);
+  Fault bring_blocks(ThreadContext&, BlockId, const Stripe&, BlockEvent, gas::Location found);
   /// The address where the owner's bytes are mapped here, or null.
   [[nodiscard]] const std::byte* frame_of(Rank owner, std::uint64_t offset) const noexcept {
     const std::byte* frames = transport_.mapped(owner, gas::kFrames);
@@ -227,11 +227,11 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
 
   struct Wanted;
   class Gathering;
-  bool pin_block(ThreadContext&, BlockId, Event);
+  bool pin_block(ThreadContext&, BlockId, BlockEvent);
   [[nodiscard]] std::uint64_t shown_until(std::uint64_t first, std::uint64_t end, Use) const noexcept;
   [[nodiscard]] std::uint64_t pin_shown(std::uint64_t first, std::uint64_t end, Use) noexcept;
   bool count_pin(BlockId, BlockState before, int by) noexcept;
-  void send_for(ThreadContext&, std::uint64_t begin, std::uint64_t end, Event);
+  void send_for(ThreadContext&, std::uint64_t begin, std::uint64_t end, BlockEvent);
   [[nodiscard]] bool is_coming(mem::BlockRange) const noexcept;
   template <class F>
   void for_each_part(std::uint64_t begin, std::uint64_t end, const F&) const;
@@ -252,17 +252,17 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   }
   void hide(mem::BlockRange) noexcept;
   [[nodiscard]] bool retires_with(mem::BlockRange, PageId next_page) const noexcept;
-  gas::Sharing::Look look_at(PageId, bool watch) noexcept;
-  void fence_block(comm::Blocking&, Counters*, BlockId, Event);
-  void carry_out_fence(comm::Blocking&, Counters*, BlockId, const Step&);
-  template <Event>
+  gas::Sharing::Inspection inspect(PageId, bool watch) noexcept;
+  void fence_block(comm::Blocking&, Counters*, BlockId, BlockEvent);
+  void carry_out_fence(comm::Blocking&, Counters*, BlockId, const BlockStep&);
+  template <BlockEvent>
   bool concerns(BlockId) const noexcept;
   bool begin_put(comm::Blocking&, PageId, std::optional<gas::AddressCache::Put>&);
   BlockState become_owned(BlockId) noexcept;
   bool put_page(comm::Blocking&, Counters*, PageId, std::span<const BlockId>);
   gas::PartMask put_blocks(Outbox&, Counters*, Rank owner, PageId, std::span<const BlockId>);
   std::size_t put_changed(Outbox&, Counters*, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base);
-  bool put_live(comm::Blocking&, Counters*, BlockId, const Step&);
+  bool put_live(comm::Blocking&, Counters*, BlockId, const BlockStep&);
   static void on_changes(void* self, const comm::Message&) noexcept;
   template <class F>
   bool read_as_reader(comm::Blocking&, PageId, const F& read);

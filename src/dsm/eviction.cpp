@@ -63,7 +63,7 @@ void Coherence::admit_for_now(comm::Blocking& io, std::uint64_t blocks) {
 }
 
 void Coherence::clean(comm::Blocking& io) {
-  dirty_.for_each([&](BlockId b) { fence_block(io, nullptr, b, Event::release); });
+  dirty_.for_each([&](BlockId b) { fence_block(io, nullptr, b, BlockEvent::release); });
 }
 
 void Coherence::fill(BlockRange blocks) noexcept {
@@ -165,7 +165,7 @@ void Coherence::hide(BlockRange all) noexcept {
       const BlockId b = block_at(run.first, i);
       BlockState before = state(b);
       before.busy = false;
-      const Step step = next(before, Event::retire);
+      const BlockStep step = next(before, BlockEvent::retire);
       finish(b, step.verdict == Verdict::proceed ? step.after : before);
     }
     run.count = shown = 0;
@@ -173,10 +173,10 @@ void Coherence::hide(BlockRange all) noexcept {
   for (std::uint64_t i = 0; i < all.count; ++i) {
     const BlockId b = block_at(all.first, i);
     const BlockState s = state(b);
-    const Step step = next(s, Event::retire);
+    const BlockStep step = next(s, BlockEvent::retire);
     if (step.verdict != Verdict::proceed) continue;
     const BlockRange between{block_at(run.first, run.count), raw(b) - raw(run.first) - run.count};
-    if (run.count != 0 && shown < kTogether && raw(b) / kTableBlocks == raw(run.first) / kTableBlocks && try_claim(between, Event::pass) == Verdict::proceed) {
+    if (run.count != 0 && shown < kTogether && raw(b) / kTableBlocks == raw(run.first) / kTableBlocks && try_claim(between, BlockEvent::pass) == Verdict::proceed) {
       run.count += between.count;
     } else {
       hide_run();
@@ -205,7 +205,7 @@ bool Coherence::try_evict(PageId page, bool punch, gas::BlockMask* unsaved) noex
   for (; held < all.count; ++held) {
     const BlockId b{raw(all.first) + held};
     const BlockState s = state(b);
-    const Step step = next(s, Event::evict);
+    const BlockStep step = next(s, BlockEvent::evict);
     if (step.verdict != Verdict::proceed || !try_claim(b, s, step)) break;
     visible |= step.actions[0] == Action::protect_none;
     if (unsaved != nullptr) (*unsaved)[held] = s.owned && !s.saved;

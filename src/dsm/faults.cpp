@@ -20,12 +20,12 @@ using mem::kBlockBytes;
 
 bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
   const Timed timed(ctx.counters, ctx.counters.ns_fault, wanted == Access::write ? TraceKind::store_fault : TraceKind::load_fault, offset);
-  const Event event = wanted == Access::write ? Event::store : Event::load;
+  const BlockEvent event = wanted == Access::write ? BlockEvent::store : BlockEvent::load;
   count(wanted == Access::write ? ctx.counters.faults_write : ctx.counters.faults_read);
   const BlockId b = mem::block_of(offset);
   // there is no room yet: the access will fault again
   if (!admit(ctx, pages_.page_of(b), Sweeps::kMost)) return true;
-  const Step step = claim_block(ctx.io, b, event);
+  const BlockStep step = claim_block(ctx.io, b, event);
   bool good = true;
   if (step.verdict == Verdict::done) {
     good = !cannot_be_served(ctx, offset);
@@ -33,11 +33,11 @@ bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
     const Fault fault = carry_out_fault(ctx, b, event, step);
     if (fault == Fault::again) {   // the access faults again, and the page has got a little further
       count(ctx.counters.faults_again);
-      ctx.sweeps.comes_again();
+      ctx.sweeps.will_repeat();
       await_page(ctx.io, pages_.page_of(b));
     }
     good = fault != Fault::not_allocated;
-    if (event == Event::store) write_back(ctx, 0);
+    if (event == BlockEvent::store) write_back(ctx, 0);
   }
   if (engine_.crowded()) make_room();
   return good;
@@ -60,9 +60,9 @@ bool Coherence::cannot_be_served(ThreadContext& ctx, std::uint64_t offset) noexc
 }
 
 /// The caller holds b's bit for a load, store or pin. The bit is free when this returns.
-Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
+Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, BlockEvent event, const BlockStep& step) {
   const bool fetches = step.actions[0] == Action::fetch, looks = fetches || step.actions[0] == Action::find;
-  const Claimed sweep = step.actions[0] != Action::end && event != Event::pin_whole ? claim_sweep(ctx, b, event, step) : Claimed{{b, 1, 1}, 1};
+  const Claimed sweep = step.actions[0] != Action::end && event != BlockEvent::pin_whole ? claim_sweep(ctx, b, event, step) : Claimed{{b, 1, 1}, 1};
   if (sweep.here != sweep.blocks.count && gather_sweep(ctx, b, event, sweep)) return Fault::served;
   const Stripe blocks = sweep.blocks.from(b, sweep.here);
   if (looks) {
@@ -123,11 +123,11 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
 
 /// Claims further blocks of b's sweep that need the same actions: in b's page, and in other pages if the
 /// sweep may leave its page.
-Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
+Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, BlockEvent event, const BlockStep& step) {
   const PageId page = pages_.page_of(b);
   // From SSD four blocks cost little more than one, and many sweeps are short.
   const bool from_disk = tiers_ != nullptr && directory_.near_owner(page) == transport_.rank();
-  Sweeps::Sweep& sweep = ctx.sweeps.meet(raw(b), from_disk ? Sweeps::kMost : 2, acquires_.load());
+  Sweeps::Sweep& sweep = ctx.sweeps.match(raw(b), from_disk ? Sweeps::kMost : 2, acquires_.load());
   if (tiers_ != nullptr && !tiers_->reads_ahead(page)) sweep.shorten();   // as the program advised
   // in DRAM: nothing need be fetched
   const bool hidden = step.claimed.owned && step.claimed.access == Access::none;
@@ -137,20 +137,20 @@ Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, Event e
   // array may end.
   const bool runs = std::abs(sweep.stride()) == 1;
   if ((from_disk || hidden || runs) && within.count > kWindowBlocks) within = {window_of(b), kWindowBlocks};
-  const Event alike = event == Event::store || event == Event::pin_write ? Event::store : Event::load;
+  const BlockEvent alike = event == BlockEvent::store || event == BlockEvent::pin_write ? BlockEvent::store : BlockEvent::load;
   // downwards: modulo 2^64
   const auto at = [&](std::uint32_t i) { return BlockId{raw(b) + static_cast<std::uint64_t>(i * sweep.stride())}; };
   const auto is_within = [&](BlockId ahead) { return raw(ahead) - raw(within.first) < within.count; };
   const auto take = [&](BlockId ahead) {
     const BlockState s = state(ahead);
-    const Step like = next(s, alike);
+    const BlockStep like = next(s, alike);
     return like.verdict == Verdict::proceed && like.actions == step.actions && s.pins == 0 && try_claim(ahead, s, like);
   };
   std::uint32_t here = 1;
   while (here < most && is_within(at(here)) && take(at(here))) ++here;
   std::uint32_t took = here;
   const std::uint32_t beyond = std::min(most, sweep.beyond_page());
-  const bool leaves = here < beyond && !from_disk && !hidden && !step.claimed.owned && (event == Event::load || event == Event::store);
+  const bool leaves = here < beyond && !from_disk && !hidden && !step.claimed.owned && (event == BlockEvent::load || event == BlockEvent::store);
   // The fault was admitted for blocks of its own page, and a holder of bits cannot wait for room.
   if (leaves && !is_within(at(here)) && (residency_ == nullptr || residency_->admitted(beyond))) {
     for (PageId last = page; took < beyond && (!runs || window_of(at(took)) == window_of(b)); ++took) {
@@ -175,7 +175,7 @@ bool Coherence::leads_to(PageId other, PageId page) const noexcept {
 /// For a fault whose sweep has left its page. False: b's page cannot be read with the others, and what was
 /// claimed in it is still held.
 // noinline: the frame is large
-[[gnu::noinline]] bool Coherence::gather_sweep(ThreadContext& ctx, BlockId b, Event event, const Claimed& sweep) {
+[[gnu::noinline]] bool Coherence::gather_sweep(ThreadContext& ctx, BlockId b, BlockEvent event, const Claimed& sweep) {
   Gathering gathering(*this, ctx, Wanted::fault(event), sweep.blocks, b);
   gathering.gather();
   const std::uint32_t came = gathering.served_in_a_row();
@@ -189,7 +189,7 @@ bool Coherence::leads_to(PageId other, PageId page) const noexcept {
 /// These blocks and all absent ones of the page become accessible, in runs. b's bit is freed last: while it
 /// is held, the page cannot leave.
 void Coherence::arm_own_page(BlockId b, const Stripe& held, std::uint32_t pins) noexcept {
-  BlockState after = next(BlockState{true}, Event::found_own).after;
+  BlockState after = next(BlockState{true}, BlockEvent::found_own).after;
   sharing_.mark(pages_.page_of(b));
   BlockRange run{b, 0};
   const auto arm_run = [&] {
@@ -202,7 +202,7 @@ void Coherence::arm_own_page(BlockId b, const Stripe& held, std::uint32_t pins) 
   };
   const auto claim_absent = [this](BlockId absent) {
     const BlockState s = state(absent);
-    const Step step = next(s, Event::load);
+    const BlockStep step = next(s, BlockEvent::load);
     return step.verdict == Verdict::proceed && step.actions[0] == Action::fetch && try_claim(absent, s, step);
   };
   const BlockRange page = pages_.blocks_of(pages_.page_of(b));

@@ -8,7 +8,7 @@ namespace kasane::dsm {
 
 bool Coherence::FenceBatch::add(BlockId b) {
   const BlockState s = c_.state(b);
-  const Step step = next(s, event_);
+  const BlockStep step = next(s, event_);
   if (step.verdict != Verdict::proceed) return step.verdict != Verdict::wait;
   const bool alone = step.after.access == s.access;
   const PageId page = c_.pages_.page_of(b);
@@ -46,7 +46,7 @@ void Coherence::FenceBatch::protect() noexcept {
   for (std::size_t i = 0; i < blocks_;) {
     std::size_t end = i + 1;
     while (end < blocks_ && raw(block_[end]) == raw(block_[end - 1]) + 1) ++end;
-    c_.protect({block_[i], end - i}, event_ == Event::release ? mem::Access::read : mem::Access::none);
+    c_.protect({block_[i], end - i}, event_ == BlockEvent::release ? mem::Access::read : mem::Access::none);
     i = end;
   }
 }

@@ -21,7 +21,7 @@ namespace kasane::dsm {
 class Coherence::FenceBatch {
  public:
   /// event: release or acquire.
-  FenceBatch(Coherence& coherence, comm::Blocking& io, Counters* counters, Event event) noexcept : c_(coherence), io_(io), counters_(counters), event_(event) {}
+  FenceBatch(Coherence& coherence, comm::Blocking& io, Counters* counters, BlockEvent event) noexcept : c_(coherence), io_(io), counters_(counters), event_(event) {}
   ~FenceBatch() { run(); }
 
   /// False: another thread has claimed the block. A block whose access does not change (a pinned one; a whole
@@ -52,7 +52,7 @@ class Coherence::FenceBatch {
   Coherence& c_;
   comm::Blocking& io_;
   Counters* counters_;
-  const Event event_;
+  const BlockEvent event_;
   std::array<BlockId, kMostBlocks> block_;
   std::array<Part, kMostPages> part_;
   std::size_t blocks_ = 0, parts_ = 0;

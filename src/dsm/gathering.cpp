@@ -14,8 +14,8 @@ using mem::kBlockBytes;
 
 namespace {
 
-[[nodiscard]] bool has(const Step& step, Action action) noexcept { return std::ranges::find(step.actions, action) != step.actions.end(); }
-[[nodiscard]] bool looks(const Step& step) noexcept { return step.actions[0] == Action::fetch || step.actions[0] == Action::find; }
+[[nodiscard]] bool has(const BlockStep& step, Action action) noexcept { return std::ranges::find(step.actions, action) != step.actions.end(); }
+[[nodiscard]] bool looks(const BlockStep& step) noexcept { return step.actions[0] == Action::fetch || step.actions[0] == Action::find; }
 
 }  // namespace
 
@@ -41,7 +41,7 @@ std::uint32_t Coherence::Gathering::served_in_a_row() const noexcept {
   return n;
 }
 
-Step Coherence::Gathering::step(std::uint64_t i) const noexcept {
+BlockStep Coherence::Gathering::step(std::uint64_t i) const noexcept {
   BlockState before = c_.state(block(i));
   before.busy = false;
   return on_ssd_[i] ? found_on_ssd(before, wanted_.event(block(i))) : next(before, wanted_.event(block(i)));
@@ -62,7 +62,7 @@ void Coherence::Gathering::claim() noexcept {
       page = c_.pages_.page_of(b);
     }
     const BlockState s = c_.state(b);
-    const Step step = next(s, wanted_.event(b));
+    const BlockStep step = next(s, wanted_.event(b));
     if (step.verdict != Verdict::proceed || !c_.try_claim(b, s, step)) break;
     if (step.actions[0] == Action::end) {
       c_.finish(b, step.after);
@@ -98,7 +98,7 @@ void Coherence::Gathering::find_pages() {
     Part& part = part_[p];
     part.where = c_.locate(ctx_.io, pages[p], part.found);
     if (sweeps() && part.where != Fetched::yes) break;
-    if (part.where == Fetched::on_ssd) enter(pages[p], part);
+    if (part.where == Fetched::on_ssd) take_from_ssd(pages[p], part);
   }
   for (std::size_t p = 0; p < parts_; ++p) {
     if (part_[p].where == Fetched::yes) joining_[joiners_++] = {pages[p], part_[p].found.owner, {}};
@@ -106,8 +106,8 @@ void Coherence::Gathering::find_pages() {
 }
 
 /// The page's missing blocks are read from this rank's spill file.
-void Coherence::Gathering::enter(PageId page, const Part& part) {
-  if (!c_.tiers_->enter(ctx_.io, page, gas::Location::of(part.found.word))) return;
+void Coherence::Gathering::take_from_ssd(PageId page, const Part& part) {
+  if (!c_.tiers_->make_partial(ctx_.io, page, gas::Location::of(part.found.word))) return;
   for (std::uint64_t i = part.first; i < part.end; ++i) {
     if (!missing(i)) continue;
     c_.cached_.erase(block(i));
@@ -121,7 +121,7 @@ std::uint64_t Coherence::Gathering::fill(const Part& part) noexcept {
   std::uint64_t fetched = 0;
   for (std::uint64_t i = part.first; i < part.end; ++i) {
     if (!held_[i]) continue;
-    const Step s = step(i);
+    const BlockStep s = step(i);
     if (!looks(s)) continue;
     if (sweeps()) c_.fill(BlockRange{block(i), 1});
     else c_.fill_otherwise(BlockRange{block(i), 1});
@@ -208,7 +208,7 @@ void Coherence::Gathering::read_back() {
 void Coherence::Gathering::open() noexcept {
   for (std::uint64_t i = 0; i < count(); ++i) {
     if (!held_[i]) continue;
-    const Step s = step(i);
+    const BlockStep s = step(i);
     if (s.claimed.saved) c_.fill({block(i), 1});   // undefined bytes may become defined again
     const std::uint64_t at = mem::offset_of(block(i));
     if (has(s, Action::make_twin)) {

@@ -22,13 +22,13 @@ namespace kasane::dsm {
 
 /// What blocks are gathered for.
 struct Coherence::Wanted {
-  Event inside, beside;              ///< for blocks that lie in the range as a whole; for others
+  BlockEvent inside, beside;              ///< for blocks that lie in the range as a whole; for others
   std::uint64_t begin = 0, end = 0;  ///< offsets
 
   static Wanted view(std::uint64_t offset, std::size_t bytes, Use use) noexcept { return {pin_event(use, true), pin_event(use, false), offset, offset + bytes}; }
-  static Wanted fault(Event event) noexcept { return {event, event}; }
+  static Wanted fault(BlockEvent event) noexcept { return {event, event}; }
 
-  [[nodiscard]] Event event(BlockId b) const noexcept {
+  [[nodiscard]] BlockEvent event(BlockId b) const noexcept {
     return mem::offset_of(b) >= begin && mem::offset_of(b) + mem::kBlockBytes <= end ? inside : beside;
   }
 };
@@ -69,14 +69,14 @@ class Coherence::Gathering {
   };
 
   [[nodiscard]] bool sweeps() const noexcept { return faulting_ != kNone; }
-  [[nodiscard]] Step step(std::uint64_t i) const noexcept;
+  [[nodiscard]] BlockStep step(std::uint64_t i) const noexcept;
   [[nodiscard]] bool fetches(std::uint64_t i) const noexcept { return held_[i] && step(i).actions[0] == Action::fetch; }
   [[nodiscard]] bool missing(std::uint64_t i) const noexcept;
   [[nodiscard]] std::span<gas::Sharing::Joining> joining() noexcept { return {joining_.data(), joiners_}; }
 
   void claim() noexcept;
   void find_pages();
-  void enter(PageId, const Part&);
+  void take_from_ssd(PageId, const Part&);
   std::uint64_t fill(const Part&) noexcept;
   void read_pages();
   void read(comm::Batch&, Part&);

@@ -20,7 +20,7 @@ gas::YieldAnswer Coherence::yield(PageId page) noexcept {
     for (std::uint64_t i = 0; i < all.count; ++i) {
       const BlockId b = block_at(all.first, i);
       const BlockState s = state(b);
-      const Step step = next(s, Event::yield);
+      const BlockStep step = next(s, BlockEvent::yield);
       if (step.verdict == Verdict::refuse) return gas::YieldAnswer::pinned;
       if (step.verdict == Verdict::done) continue;
       if (step.verdict == Verdict::wait || !try_claim(b, s, step)) return gas::YieldAnswer::retry;
@@ -56,7 +56,7 @@ gas::Claim Coherence::claim(comm::Blocking& io, PageId page) {
   const BlockRange all = pages_.blocks_of(page);
   for (std::uint64_t i = 0; i < all.count; ++i) {
     // Movers claim in ascending order; other threads that hold a bit never wait for a second one.
-    if (claim_block(io, block_at(all.first, i), Event::arrive).verdict == Verdict::proceed) continue;
+    if (claim_block(io, block_at(all.first, i), BlockEvent::arrive).verdict == Verdict::proceed) continue;
     unclaim(all.first, i);
     return gas::Claim::ours;
   }
@@ -65,11 +65,11 @@ gas::Claim Coherence::claim(comm::Blocking& io, PageId page) {
 
 /// Claims all of the run, or nothing. proceed: all. Else the verdict of the first block that could not be
 /// claimed; wait: another thread was faster.
-Verdict Coherence::try_claim(BlockRange run, Event event) noexcept {
+Verdict Coherence::try_claim(BlockRange run, BlockEvent event) noexcept {
   for (std::uint64_t i = 0; i < run.count; ++i) {
     const BlockId b = block_at(run.first, i);
     const BlockState s = state(b);
-    const Step step = next(s, event);
+    const BlockStep step = next(s, event);
     if (step.verdict == Verdict::proceed && try_claim(b, s, step)) continue;
     unclaim(run.first, i);
     return step.verdict == Verdict::proceed ? Verdict::wait : step.verdict;
@@ -78,7 +78,7 @@ Verdict Coherence::try_claim(BlockRange run, Event event) noexcept {
 }
 
 gas::Claim Coherence::try_claim(PageId page) noexcept {
-  switch (try_claim(pages_.blocks_of(page), Event::arrive)) {
+  switch (try_claim(pages_.blocks_of(page), BlockEvent::arrive)) {
     case Verdict::proceed: return gas::Claim::taken;
     case Verdict::done: return gas::Claim::ours;
     default: return gas::Claim::in_use;
@@ -88,10 +88,10 @@ gas::Claim Coherence::try_claim(PageId page) noexcept {
 void Coherence::claim_for_page_in(comm::Blocking& io, PageId page) {
   const BlockRange all = pages_.blocks_of(page);
   // in ascending order, as movers do
-  for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, Event::page_in);
+  for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, BlockEvent::page_in);
 }
 
-bool Coherence::try_claim_for_page_in(PageId page) noexcept { return try_claim(pages_.blocks_of(page), Event::page_in) == Verdict::proceed; }
+bool Coherence::try_claim_for_page_in(PageId page) noexcept { return try_claim(pages_.blocks_of(page), BlockEvent::page_in) == Verdict::proceed; }
 
 void Coherence::unclaim(PageId page) noexcept {
   const BlockRange all = pages_.blocks_of(page);
@@ -157,8 +157,8 @@ void Coherence::settle(PageId page) {
     if (s.dirty()) mark_clean(b);
     cached_.erase(b);
     s.busy = false;
-    // as after Event::arrive; a page that was paged in had owned blocks
-    finish(b, next(s, Event::page_in).after);
+    // as after BlockEvent::arrive; a page that was paged in had owned blocks
+    finish(b, next(s, BlockEvent::page_in).after);
   }
 }
 

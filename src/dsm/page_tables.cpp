@@ -22,7 +22,7 @@ bool Coherence::give_tables_back(BlockRange range) noexcept {
   for (std::uint64_t i = 0; i < range.count; ++i) {
     if (state(block_at(range.first, i)) != kInvalid) return false;
   }
-  const Step step = next(kInvalid, Event::evict);
+  const BlockStep step = next(kInvalid, BlockEvent::evict);
   for (std::uint64_t i = 0; i < range.count; ++i) {
     if (try_claim(block_at(range.first, i), kInvalid, step)) continue;
     unclaim(range.first, i);

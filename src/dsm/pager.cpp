@@ -80,8 +80,8 @@ void Pager::run(comm::Blocking& io, const Threads& threads) {
   balance(io);   // without a limit nothing is asked of other ranks
 }
 
-/// Until the pager is woken. While something is unsettled it looks again: soon, then after twice as long each
-/// time.
+/// Sleeps until the pager is woken. While something is unsettled it looks again: soon, then after twice as
+/// long each time.
 void Pager::sleep(std::uint32_t rings) {
   if (!residency_.unsettled()) nap_ns_ = kShortestNapNs;
   residency_.sleep(rings, residency_.unsettled() ? std::exchange(nap_ns_, std::min(2 * nap_ns_, kLongestNapNs)) : -1);
@@ -292,8 +292,8 @@ bool Pager::make_room(comm::Blocking& io) {
   balance(io);
   if (others_give || residency_.short_of(std::max(enough, wanted)) == 0 || !ready()) return false;
   std::uint64_t left = 0;
-  for (std::uint64_t n; (n = residency_.short_of(std::max(2 * residency_.low(), wanted))) > tiers_.departing() && !stop_.load();) {
-    n -= tiers_.departing();
+  for (std::uint64_t n; (n = residency_.short_of(std::max(2 * residency_.low(), wanted))) > tiers_.blocks_leaving() && !stop_.load();) {
+    n -= tiers_.blocks_leaving();
     take_entered();
     const std::uint64_t urgent = residency_.admitted(wanted) ? 0 : wanted;
     std::uint64_t now = evict(io, n, urgent, Pins::hold);
@@ -390,8 +390,8 @@ void Pager::forget(Line& line, PageId page) noexcept {
 
 /// Evicts what the program has named, just arrived or not. Pinned pages stay.
 void Pager::evict_named(comm::Blocking& io) {
-  gas::Advisor::Leaving leaving;
-  while (advisor_.take(leaving)) {
+  gas::Advisor::EvictRequest request;
+  while (advisor_.take(request)) {
     if (ready()) take_entered();
     const mem::Pages& pages = directory_.pages();
     std::array<PageId, gas::Tiers::kTogether> named;
@@ -409,10 +409,10 @@ void Pager::evict_named(comm::Blocking& io) {
       }
       n = 0;
     };
-    for (std::uint64_t p = leaving.pages.first; p < leaving.pages.last && !stop_.load(); ++p) {
+    for (std::uint64_t p = request.pages.first; p < request.pages.last && !stop_.load(); ++p) {
       // Most of a large range may have no frames here.
       const std::uint64_t next = residency_.frames().next(raw(pages.blocks_of(PageId{p}).first));
-      if (next >= raw(mem::block_of(pages.end_of(PageId{leaving.pages.last - 1})))) break;
+      if (next >= raw(mem::block_of(pages.end_of(PageId{request.pages.last - 1})))) break;
       p = raw(pages.page_of(BlockId{next}));
       if (advisor_.table().held(PageId{p})) continue;
       named[n++] = PageId{p};
@@ -420,7 +420,7 @@ void Pager::evict_named(comm::Blocking& io) {
     }
     if (n != 0) evict_all();
     finish(io);
-    advisor_.left(leaving);
+    advisor_.report_evicted(request);
   }
 }
 

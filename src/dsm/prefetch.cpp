@@ -62,7 +62,7 @@ void Coherence::for_each_part(std::uint64_t begin, std::uint64_t end, const F& f
 }
 
 /// Starts reads of blocks of the range that are in this rank's spill file, and neither here nor requested.
-void Coherence::send_for(ThreadContext& ctx, std::uint64_t begin, std::uint64_t end, Event event) {
+void Coherence::send_for(ThreadContext& ctx, std::uint64_t begin, std::uint64_t end, BlockEvent event) {
   BackgroundRead* background = nullptr;
   std::uint32_t parts = 0;
   const auto leave = [&] {
@@ -79,7 +79,7 @@ void Coherence::send_for(ThreadContext& ctx, std::uint64_t begin, std::uint64_t 
       background = &background_reads_[index];
       background->runs.clear();
       background->first = kNoWindow;   // all of it becomes visible
-      background->wanted_for = event == Event::pin_read ? Event::load : Event::store;
+      background->wanted_for = event == BlockEvent::pin_read ? BlockEvent::load : BlockEvent::store;
     }
     claim_part(ctx.io, part, *background);
     if (++parts == kPiecesPerRead) leave();

@@ -52,7 +52,7 @@ struct BlockState {
   }
 };
 
-enum class Event : std::uint8_t {
+enum class BlockEvent : std::uint8_t {
   load,          ///< a fault, or a thread that reads
   store,
   release,       ///< release_all reached this block
@@ -89,9 +89,9 @@ enum class Event : std::uint8_t {
 /// before.
 enum class Use : std::uint8_t { read, read_write, write_only };
 /// covered: the range holds the whole block.
-[[nodiscard]] constexpr Event pin_event(Use use, bool covered) noexcept {
-  if (use == Use::read) return Event::pin_read;
-  return use == Use::write_only && covered ? Event::pin_whole : Event::pin_write;
+[[nodiscard]] constexpr BlockEvent pin_event(Use use, bool covered) noexcept {
+  if (use == Use::read) return BlockEvent::pin_read;
+  return use == Use::write_only && covered ? BlockEvent::pin_whole : BlockEvent::pin_write;
 }
 
 enum class Action : std::uint8_t {
@@ -129,19 +129,19 @@ enum class Verdict : std::uint8_t {
   refuse,    ///< the page stays: the block is pinned, or has changes that would be lost
 };
 
-struct Step {
+struct BlockStep {
   Verdict verdict = Verdict::done;
   BlockState claimed{};
   std::array<Action, 4> actions{};   ///< in order, up to Action::end
   BlockState after{};
 };
 
-[[nodiscard]] constexpr Step next(const BlockState& s, Event event) noexcept {
+[[nodiscard]] constexpr BlockStep next(const BlockState& s, BlockEvent event) noexcept {
   const auto proceed = [&](BlockState after, std::array<Action, 4> actions) {
     BlockState claimed = s;
     claimed.busy = true;
     after.busy = false;
-    return Step{Verdict::proceed, claimed, actions, after};
+    return BlockStep{Verdict::proceed, claimed, actions, after};
   };
   const auto with = [&](Access access, bool twin, std::uint32_t pins) { return BlockState{false, s.owned, access, twin, false, pins}; };
   const auto owner = [](std::uint32_t pins) { return BlockState{false, true, Access::write, false, false, pins}; };
@@ -149,52 +149,52 @@ struct Step {
   const auto saved = [](Access access, std::uint32_t pins) { return BlockState{false, true, access, false, false, pins, true}; };
   using enum Action;
 
-  if (event == Event::found_own) {   // the caller holds the bit: no claim
-    return Step{Verdict::proceed, s, {mark_page, allow_write}, owner(s.pins)};
+  if (event == BlockEvent::found_own) {   // the caller holds the bit: no claim
+    return BlockStep{Verdict::proceed, s, {mark_page, allow_write}, owner(s.pins)};
   }
-  if (s.busy) return Step{Verdict::wait, s, {}, s};
+  if (s.busy) return BlockStep{Verdict::wait, s, {}, s};
 
-  const bool pin = event == Event::pin_read || event == Event::pin_write || event == Event::pin_whole;
+  const bool pin = event == BlockEvent::pin_read || event == BlockEvent::pin_write || event == BlockEvent::pin_whole;
   const std::uint32_t pins = s.pins + (pin ? 1u : 0u);
   const auto pinned = [&] {   // only the pin count changes
     BlockState after = s;
     after.pins = pins;
-    return pin ? proceed(after, {}) : Step{};
+    return pin ? proceed(after, {}) : BlockStep{};
   };
   switch (event) {
-    case Event::load:
-    case Event::pin_read:
+    case BlockEvent::load:
+    case BlockEvent::pin_read:
       if (s.access != Access::none) return pinned();
       if (s.owned && s.saved) return proceed(saved(Access::read, pins), {allow_read});
       if (s.owned) return proceed(owner(pins), {mark_page, allow_write});
       return proceed(with(Access::read, false, pins), {fetch, allow_read});
 
-    case Event::store:
-    case Event::pin_write:
+    case BlockEvent::store:
+    case BlockEvent::pin_write:
       if (s.access == Access::write) return pinned();
       if (s.owned) return proceed(owner(pins), {mark_page, allow_write});
       if (s.access == Access::read) return proceed(with(Access::write, true, pins), {make_twin, allow_write});
       return proceed(with(Access::write, true, pins), {fetch, make_twin, allow_write});
 
-    case Event::pin_whole:
+    case BlockEvent::pin_whole:
       if (s.access == Access::write) return pinned();
       if (s.owned) return proceed(owner(pins), {mark_page, allow_write});
       if (s.access == Access::read) return proceed(whole(pins), {allow_write});
       return proceed(whole(pins), {find, allow_write});
 
-    case Event::unpin: {
+    case BlockEvent::unpin: {
       BlockState after = s;
       --after.pins;
       return proceed(after, {});
     }
 
-    case Event::release:   // rule 3
-      if (!s.dirty()) return Step{};
+    case BlockEvent::release:   // rule 3
+      if (!s.dirty()) return BlockStep{};
       if (s.pins != 0) return proceed(with(s.access, true, s.pins), {s.whole ? put_all_live : diff_put_live});
       return proceed(with(Access::read, false, 0), {protect_read, s.whole ? put_all : diff_put});
 
-    case Event::acquire:   // rule 2; unreleased bytes are sent first, so nothing is lost
-      if (s.owned || s.access == Access::none) return Step{};
+    case BlockEvent::acquire:   // rule 2; unreleased bytes are sent first, so nothing is lost
+      if (s.owned || s.access == Access::none) return BlockStep{};
       // no byte of it is another rank's: it stays, but this rank must stay among the readers
       if (s.whole) return proceed(s, {find});
       if (s.pins != 0 && s.twin) return proceed(s, {diff_put_live, refresh});
@@ -204,56 +204,56 @@ struct Step {
 
     // rule 7. A whole block has no diff from which freed bytes can be left out: all is sent before any of it
     // is freed
-    case Event::discard:
-    case Event::discard_block:
+    case BlockEvent::discard:
+    case BlockEvent::discard_block:
       if (s.twin) return proceed(s, {restore_bytes});
-      if (!s.whole) return Step{};
+      if (!s.whole) return BlockStep{};
       if (s.pins != 0) return proceed(with(s.access, true, s.pins), {put_all_live});
-      if (event == Event::discard_block) return proceed(with(Access::none, false, 0), {protect_none});
+      if (event == BlockEvent::discard_block) return proceed(with(Access::none, false, 0), {protect_none});
       return proceed(with(Access::read, false, 0), {protect_read, put_all});
 
-    case Event::yield:     // rule 8: the bytes stay in M, so late readers find them
-      if (s.pins != 0) return Step{Verdict::refuse, s, {}, s};
-      if (!s.owned) return Step{};
+    case BlockEvent::yield:     // rule 8: the bytes stay in M, so late readers find them
+      if (s.pins != 0) return BlockStep{Verdict::refuse, s, {}, s};
+      if (!s.owned) return BlockStep{};
       return proceed(BlockState{}, {protect_none});
 
-    case Event::arrive:
-      if (s.owned) return Step{};
+    case BlockEvent::arrive:
+      if (s.owned) return BlockStep{};
       return proceed(owner(s.pins), {merge_arrival, mark_page, allow_write});
 
     // what is here stays; other ranks may put to it from now on, so it is not known to be saved
-    case Event::page_in:
+    case BlockEvent::page_in:
       if (s.owned) return proceed(owner(s.pins), {mark_page, allow_write});
       return proceed(owner(s.pins), {s.dirty() ? merge_arrival : read_back, mark_page, allow_write});
 
     // claimed even if nothing is to be done: while all of a range is held, none of it can leave
-    case Event::arrive_blank:
+    case BlockEvent::arrive_blank:
       if (s.owned && s.access == Access::write) return proceed(s, {});
       return proceed(owner(s.pins), {mark_page, allow_write});
 
-    case Event::watch:
-      if (!s.owned || s.access != Access::write || s.pins != 0) return Step{};
+    case BlockEvent::watch:
+      if (!s.owned || s.access != Access::write || s.pins != 0) return BlockStep{};
       return proceed(BlockState{false, true, Access::read, false, false, 0}, {protect_read});
 
-    case Event::retire:
-      if (!s.owned || s.access == Access::none || s.pins != 0) return Step{};
+    case BlockEvent::retire:
+      if (!s.owned || s.access == Access::none || s.pins != 0) return BlockStep{};
       return proceed(s.saved ? saved(Access::none, 0) : BlockState{false, true, Access::none, false, false, 0}, {protect_none});
 
-    case Event::pass:
-      if (s.access != Access::none) return Step{};
+    case BlockEvent::pass:
+      if (s.access != Access::none) return BlockStep{};
       return proceed(s, {});
 
-    case Event::blank:   // as if the spill file had the same bytes
-      if (!s.owned || s.pins != 0) return Step{};
+    case BlockEvent::blank:   // as if the spill file had the same bytes
+      if (!s.owned || s.pins != 0) return BlockStep{};
       return proceed(saved(Access::none, 0), {s.access == Access::none ? end : protect_none});
 
-    case Event::evict:
-      if (s.pins != 0 || s.dirty()) return Step{Verdict::refuse, s, {}, s};
+    case BlockEvent::evict:
+      if (s.pins != 0 || s.dirty()) return BlockStep{Verdict::refuse, s, {}, s};
       return proceed(BlockState{}, {s.access == Access::none ? end : protect_none});
 
-    case Event::found_own: break;
+    case BlockEvent::found_own: break;
   }
-  return Step{};
+  return BlockStep{};
 }
 
 /// Does V allow all that a pin needs, so that only the pin count changes? Agrees with next(). Then claim and
@@ -264,12 +264,12 @@ struct Step {
 
 /// The step of a thread that holds the bit of an invalid block for a load, store or pin, and has found that
 /// this rank has the page on SSD or partial: the block is read by itself, and the page stays partial.
-[[nodiscard]] constexpr Step found_on_ssd(const BlockState& s, Event event) noexcept {
+[[nodiscard]] constexpr BlockStep found_on_ssd(const BlockState& s, BlockEvent event) noexcept {
   using enum Action;
-  const bool pin = event == Event::pin_read || event == Event::pin_write || event == Event::pin_whole, loads = event == Event::load || event == Event::pin_read;
+  const bool pin = event == BlockEvent::pin_read || event == BlockEvent::pin_write || event == BlockEvent::pin_whole, loads = event == BlockEvent::load || event == BlockEvent::pin_read;
   BlockState after{false, true, loads ? Access::read : Access::write, false, false, s.pins + (pin ? 1u : 0u), loads};
   if (loads) return {Verdict::proceed, s, {read_back, allow_read}, after};
-  if (event == Event::pin_whole) return {Verdict::proceed, s, {mark_page, allow_write}, after};
+  if (event == BlockEvent::pin_whole) return {Verdict::proceed, s, {mark_page, allow_write}, after};
   // a store may succeed as soon as the bytes are there
   return {Verdict::proceed, s, {mark_page, read_back, allow_write}, after};
 }

@@ -34,7 +34,7 @@ void Coherence::release_all(ThreadContext& ctx) {
   const Timed timed(ctx.counters, ctx.counters.ns_release, TraceKind::release);
   const bool led = release_rounds_.join(ctx.io.waiter(), [&] {
     flush_dirty(ctx);
-    sharing_.send_notices(ctx.io, ctx.counters, [this](PageId page, bool watch) { return look_at(page, watch); });
+    sharing_.send_notices(ctx.io, ctx.counters, [this](PageId page, bool watch) { return inspect(page, watch); });
   });
   count(led ? ctx.counters.releases : ctx.counters.releases_combined);
 }
@@ -44,10 +44,10 @@ void Coherence::flush_dirty(ThreadContext& ctx) {
   bool left = false;
   write_buffer_.released();
   {
-    FenceBatch fences(*this, ctx.io, &ctx.counters, Event::release);
+    FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::release);
     dirty_.for_each([&](BlockId b) { left |= !fences.add(b); });
   }
-  if (left) dirty_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, Event::release); });
+  if (left) dirty_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, BlockEvent::release); });
   // then other ranks that look for stores into pages that arrived here find them
   mover_.await_entry_updates(ctx.io);
 }
@@ -57,7 +57,7 @@ void Coherence::flush_dirty(ThreadContext& ctx) {
 void Coherence::write_back(ThreadContext& ctx, std::uint64_t newest) {
   std::array<BlockId, 128> oldest;
   while (const std::size_t n = write_buffer_.take(oldest, newest)) {
-    FenceBatch fences(*this, ctx.io, &ctx.counters, Event::release);
+    FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::release);
     for (const BlockId b : std::span(oldest).first(n)) {
       const BlockState s = state(b);
       if (!s.dirty() || s.pins != 0 || !fences.add(b)) continue;
@@ -70,9 +70,9 @@ void Coherence::write_back(ThreadContext& ctx, std::uint64_t newest) {
 /// Rules 5 and 6: to which parts of the page, which is marked, may threads of this rank have stored? watch:
 /// own blocks are protected first, so that later stores mark the page again. Never waits: a claimed block
 /// counts as open.
-gas::Sharing::Look Coherence::look_at(PageId page, bool watch) noexcept {
+gas::Sharing::Inspection Coherence::inspect(PageId page, bool watch) noexcept {
   const BlockRange all = pages_.blocks_of(page);
-  gas::Sharing::Look look;
+  gas::Sharing::Inspection look;
   BlockRange run{all.first, 0};
   const auto protect_run = [&] {
     if (run.count == 0) return;
@@ -80,7 +80,7 @@ gas::Sharing::Look Coherence::look_at(PageId page, bool watch) noexcept {
     for (std::uint64_t i = 0; i < run.count; ++i) {
       BlockState before = state(block_at(run.first, i));
       before.busy = false;
-      finish(block_at(run.first, i), next(before, Event::watch).after);
+      finish(block_at(run.first, i), next(before, BlockEvent::watch).after);
     }
     run.count = 0;
   };
@@ -90,7 +90,7 @@ gas::Sharing::Look Coherence::look_at(PageId page, bool watch) noexcept {
     if (may_have_changed(s)) look.open |= gas::part_of(all, b);
     look.ours |= may_be_ours(s);
     if (!watch) continue;
-    const Step step = next(s, Event::watch);
+    const BlockStep step = next(s, BlockEvent::watch);
     if (step.verdict != Verdict::proceed || !try_claim(b, s, step)) {
       protect_run();
     } else if (run.count++ == 0) {
@@ -102,12 +102,12 @@ gas::Sharing::Look Coherence::look_at(PageId page, bool watch) noexcept {
 }
 
 /// The step of a release or an acquire for one block; waits if another thread has claimed it.
-void Coherence::fence_block(comm::Blocking& io, Counters* counters, BlockId b, Event event) {
-  const Step step = claim_block(io, b, event);
+void Coherence::fence_block(comm::Blocking& io, Counters* counters, BlockId b, BlockEvent event) {
+  const BlockStep step = claim_block(io, b, event);
   if (step.verdict == Verdict::proceed) carry_out_fence(io, counters, b, step);
 }
 
-void Coherence::carry_out_fence(comm::Blocking& io, Counters* counters, BlockId b, const Step& step) {
+void Coherence::carry_out_fence(comm::Blocking& io, Counters* counters, BlockId b, const BlockStep& step) {
   bool now_owned = false;
   switch (step.actions[0]) {
     case Action::diff_put_live:
@@ -132,12 +132,12 @@ void Coherence::carry_out_fence(comm::Blocking& io, Counters* counters, BlockId 
 /// calls become_owned() for its changed blocks.
 bool Coherence::begin_put(comm::Blocking& io, PageId page, std::optional<gas::AddressCache::Put>& put) {
   for (;;) {
-    gas::Location at_home;
-    put.emplace(addresses_, io, page, at_home);
+    gas::Location own_location;
+    put.emplace(addresses_, io, page, own_location);
     put->is_diff();
-    if (at_home.tier == gas::Tier::dram) return true;
+    if (own_location.tier == gas::Tier::dram) return true;
     put.reset();
-    if (tiers_->enter(io, page, at_home)) break;   // else it moves, or is partial by now
+    if (tiers_->make_partial(io, page, own_location)) break;   // else it moves, or is partial by now
   }
   sharing_.mark(page);
   return false;
@@ -148,7 +148,7 @@ bool Coherence::begin_put(comm::Blocking& io, PageId page, std::optional<gas::Ad
 BlockState Coherence::become_owned(BlockId b) noexcept {
   mark_clean(b);
   cached_.erase(b);
-  return next(state(b), Event::found_own).after;
+  return next(state(b), BlockEvent::found_own).after;
 }
 
 /// Puts the changes of these blocks of the page, which are claimed and not writable, and returns when they
@@ -224,7 +224,7 @@ void Coherence::on_changes(void* self, const comm::Message& message) noexcept {
 
 /// A pinned, writable block stays so: its changes so far are put, and the twin becomes what was sent (rules 3
 /// and 10). Of a whole block all is put. True: as in put_page().
-bool Coherence::put_live(comm::Blocking& io, Counters* counters, BlockId b, const Step& step) {
+bool Coherence::put_live(comm::Blocking& io, Counters* counters, BlockId b, const BlockStep& step) {
   alignas(8) std::byte now[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);
   snapshot(now, space_.a(at));

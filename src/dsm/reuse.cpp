@@ -25,7 +25,7 @@ void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t 
   for (std::uint64_t at = range.first; at < range.last; ++at) {
     const PageId page{at};
     const BlockRange all = pages_.blocks_of(page);
-    for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, Event::arrive_blank);
+    for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, BlockEvent::arrive_blank);
     const bool evicts = residency_ != nullptr && residency_->counts(page);
     if (!evicts && (auto_relocator_ == nullptr || !auto_relocator_->may_relocate(page))) continue;
     // A rank that used this memory before it was freed may be moving it to itself, or it is on SSD or on its
@@ -34,7 +34,7 @@ void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t 
     const gas::Location where = directory_.lookup(io, page);
     if (where.owner == transport_.rank() && !where.busy && where.tier == gas::Tier::dram) continue;
     // On this rank's SSD, or partial: nothing of it need be read.
-    const bool on_ssd = gas::at_home_on_ssd(where, transport_.rank());
+    const bool on_ssd = gas::owned_on_ssd(where, transport_.rank());
     if (on_ssd && residency_->admitted(all.count) && directory_.replace(io, page, where, gas::in_tier(where, gas::Tier::dram))) continue;
     unclaim(all.first, all.count);
     arm_claimed(run, raw(page));   // hold nothing while this thread may wait
@@ -63,30 +63,30 @@ void Coherence::arm_claimed(std::uint64_t first, std::uint64_t last) noexcept {
     if (before.dirty()) mark_clean(BlockId{b});
     cached_.erase(BlockId{b});
     before.busy = false;
-    finish(BlockId{b}, next(before, Event::arrive_blank).after);
+    finish(BlockId{b}, next(before, BlockEvent::arrive_blank).after);
   }
 }
 
 /// Does the event change the block's state? The heap asks for whole ranges, of which most blocks are not
 /// cached, for each group that it takes and each object that is freed. So the answer is one load, and the
 /// compiler drops the rest of next().
-template <Event event>
+template <BlockEvent event>
 [[gnu::flatten]] bool Coherence::concerns(BlockId b) const noexcept {
   return next(BlockState::of(table_[b].load()), event).verdict != Verdict::done;
 }
 
 void Coherence::take(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   for (std::uint64_t b = raw(mem::block_of(offset)); b * kBlockBytes < offset + bytes; ++b) {
-    if (concerns<Event::acquire>(BlockId{b})) fence_block(io, nullptr, BlockId{b}, Event::acquire);
+    if (concerns<BlockEvent::acquire>(BlockId{b})) fence_block(io, nullptr, BlockId{b}, BlockEvent::acquire);
   }
 }
 
 void Coherence::discard(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   for (std::uint64_t b = raw(mem::block_of(offset)); b * kBlockBytes < offset + bytes; ++b) {
     const BlockId block{b};
-    if (!concerns<Event::acquire>(block)) continue;   // no copy here: then there are no changes either
+    if (!concerns<BlockEvent::acquire>(block)) continue;   // no copy here: then there are no changes either
     const std::uint64_t begin = std::max(offset, b * kBlockBytes), end = std::min(offset + bytes, (b + 1) * kBlockBytes);
-    const Step step = claim_block(io, block, end - begin == kBlockBytes ? Event::discard_block : Event::discard);
+    const BlockStep step = claim_block(io, block, end - begin == kBlockBytes ? BlockEvent::discard_block : BlockEvent::discard);
     if (step.verdict == Verdict::proceed && step.actions[0] == Action::restore_bytes) {
       std::memcpy(space_.a(begin), space_.t(begin), end - begin);
       finish(block, step.after);
@@ -95,7 +95,7 @@ void Coherence::discard(comm::Blocking& io, std::uint64_t offset, std::size_t by
     }
     // After a direct put of the bytes the copy differs from the owner's: a store of the value that the copy
     // happens to hold would make no diff.
-    if (sharing_.may_have_notice(pages_.page_of(mem::offset_of(block)))) fence_block(io, nullptr, block, Event::acquire);
+    if (sharing_.may_have_notice(pages_.page_of(mem::offset_of(block)))) fence_block(io, nullptr, block, BlockEvent::acquire);
   }
 }
 
@@ -128,11 +128,11 @@ void Coherence::blank(comm::Blocking& io, BlockRange all) {
     const PageId page = pages_.page_of(block_at(all.first, begin));
     const BlockRange blocks = pages_.blocks_of(page);
     end = std::min(all.count, end_of(blocks) - raw(all.first));
-    const auto in_part = [&] { return gas::at_home_on_ssd(directory_.lookup(io, page), transport_.rank()); };
+    const auto in_part = [&] { return gas::owned_on_ssd(directory_.lookup(io, page), transport_.rank()); };
     if (!residency_->counts(page) || directory_.near_owner(page) != transport_.rank() || !in_part()) continue;
     for (std::uint64_t i = begin; i < end; ++i) {
       const BlockState s = state(block_at(all.first, i));
-      const Step step = next(s, Event::blank);
+      const BlockStep step = next(s, BlockEvent::blank);
       held[i] = step.verdict == Verdict::proceed && try_claim(block_at(all.first, i), s, step);
     }
     // While this thread holds one of its bits the page stays where it is.
@@ -149,7 +149,7 @@ void Coherence::blank(comm::Blocking& io, BlockRange all) {
     const BlockRange run{block_at(all.first, begin), end - begin};
     protect(run, Access::none);
     for (std::uint64_t i = begin; i < end; ++i) tiers_->forget(block_at(all.first, i));
-    for (std::uint64_t i = begin; i < end; ++i) finish(block_at(all.first, i), next(state_of(i), Event::blank).after);
+    for (std::uint64_t i = begin; i < end; ++i) finish(block_at(all.first, i), next(state_of(i), BlockEvent::blank).after);
     for (const PageId page : pages_.in(mem::offset_of(run.first), run.count * kBlockBytes)) {
       if (is_blank(page)) residency_->note_freed({raw(page), raw(page) + 1});
     }

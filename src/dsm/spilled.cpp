@@ -47,20 +47,20 @@ void Coherence::make_background_reads() {
 
 /// The caller holds the bits of `blocks`, b's among them, which are invalid, and has found that this rank has
 /// their page on SSD or partial. The bits are free when this returns.
-Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const Stripe& blocks, Event event, gas::Location found) {
+Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const Stripe& blocks, BlockEvent event, gas::Location found) {
   const PageId page = pages_.page_of(b);
-  if (!tiers_->enter(ctx.io, page, found)) {
+  if (!tiers_->make_partial(ctx.io, page, found)) {
     blocks.for_each([&](BlockId claimed) { finish(claimed, BlockState{}); });
     return Fault::again;
   }
-  const Step step = found_on_ssd(state(b), event);
-  const Step others = found_on_ssd(state(b), step.after.saved ? Event::load : Event::store);
+  const BlockStep step = found_on_ssd(state(b), event);
+  const BlockStep others = found_on_ssd(state(b), step.after.saved ? BlockEvent::load : BlockEvent::store);
   const Access right = step.after.saved ? Access::read : Access::write;
   blocks.for_each([&](BlockId claimed) {
-    if (event == Event::pin_whole || !tiers_->stored(claimed)) fill_otherwise({claimed, 1});
+    if (event == BlockEvent::pin_whole || !tiers_->stored(claimed)) fill_otherwise({claimed, 1});
   });
   if (right == Access::write) sharing_.mark(page);
-  if (event != Event::pin_whole) {
+  if (event != BlockEvent::pin_whole) {
     read_ahead(ctx, b, event);   // so that these reads run, too
     ReadBack incoming(*this);
     blocks.for_each_run([&](BlockRange run) { incoming.add(run, step.after.saved); });
@@ -75,10 +75,10 @@ Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const St
 /// Reads ahead in b's sweep, if it is long enough: in several background reads, so that the first ends, and
 /// is used, while the others are outstanding. Every other one begins with an invisible window. Waits for no
 /// bit, so the caller may hold some. event: what b is wanted for.
-void Coherence::read_ahead(ThreadContext& ctx, BlockId b, Event event) {
-  const bool loads = event == Event::load || event == Event::pin_read;
+void Coherence::read_ahead(ThreadContext& ctx, BlockId b, BlockEvent event) {
+  const bool loads = event == BlockEvent::load || event == BlockEvent::pin_read;
   // then the next hint asks for more, and no fault is needed for that
-  const bool hinted = event != Event::load && event != Event::store;
+  const bool hinted = event != BlockEvent::load && event != BlockEvent::store;
   const gas::ReadAhead::Plan plan = tiers_->plan(mem::offset_of(b), loads ? gas::ReadAhead::Purpose::load : gas::ReadAhead::Purpose::store);
   const std::uint32_t together = std::clamp(plan.pieces / 2, 1u, kPiecesPerRead);
   BlockId first = kNoWindow;
@@ -89,7 +89,7 @@ void Coherence::read_ahead(ThreadContext& ctx, BlockId b, Event event) {
     background.runs.clear();
     if (done / together % 2 == 0 && !hinted) first = mem::block_of(static_cast<std::uint64_t>(plan.first + plan.stride * done) * gas::Tiers::kPieceBytes);
     background.first = first;
-    background.wanted_for = loads ? Event::load : Event::store;
+    background.wanted_for = loads ? BlockEvent::load : BlockEvent::store;
     claim_ahead(ctx.io, b, {plan.first + plan.stride * done, plan.stride, std::min(together, plan.pieces - done)}, background);
     start_read(ctx, background);
   }
@@ -97,7 +97,7 @@ void Coherence::read_ahead(ThreadContext& ctx, BlockId b, Event event) {
 
 void Coherence::start_read(ThreadContext& ctx, BackgroundRead& background) {
   background.ranges = background.runs.all();
-  background.view = {&engine_, {background.first, kWindowBlocks}, background.wanted_for == Event::load ? Access::read : Access::write};
+  background.view = {&engine_, {background.first, kWindowBlocks}, background.wanted_for == BlockEvent::load ? Access::read : Access::write};
   std::uint64_t bytes = 0;
   for (const mem::SpillRange& range : background.ranges) bytes += range.bytes;
   if (!background.runs.empty() && tiers_->submit(background)) {
@@ -124,7 +124,7 @@ void Coherence::complete_read(const BackgroundRead& background) noexcept {
       if (!retires) protect({block_at(run.first, i), end - i}, background.view.access);
       for (; i < end; ++i) {
         const BlockState after = found_on_ssd(state(block_at(run.first, i)), background.wanted_for).after;
-        finish(block_at(run.first, i), retires ? next(after, Event::retire).after : after);
+        finish(block_at(run.first, i), retires ? next(after, BlockEvent::retire).after : after);
       }
     }
   }
@@ -149,17 +149,17 @@ void Coherence::claim_part(comm::Blocking& io, BlockRange part, BackgroundRead& 
   for (unsigned i = 0; i < part.count; ++i) {
     const BlockId b = block_at(part.first, i);
     const BlockState s = state(b);
-    const Step step = next(s, Event::load);
+    const BlockStep step = next(s, BlockEvent::load);
     if (step.verdict == Verdict::proceed && step.actions[0] == Action::fetch && tiers_->stored(b) && try_claim(b, s, step)) mask |= Mask{1} << i;
   }
   if (mask == 0) return;
   const PageId page = pages_.page_of(part.first);
   const gas::Location found = directory_.lookup(io, page);
-  if (!gas::at_home_on_ssd(found, transport_.rank()) || !tiers_->enter(io, page, found)) {
+  if (!gas::owned_on_ssd(found, transport_.rank()) || !tiers_->make_partial(io, page, found)) {
     for_each_run(mask, [&](unsigned first, unsigned n) { unclaim(block_at(part.first, first), n); });
     return;
   }
-  if (background.wanted_for == Event::store) sharing_.mark(page);
+  if (background.wanted_for == BlockEvent::store) sharing_.mark(page);
   fill_staged(part.first, mask);
   for_each_run(mask, [&](unsigned first, unsigned n) { mem::append(background.runs, {mem::offset_of(block_at(part.first, first)), n * kBlockBytes}); });
 }

@@ -72,7 +72,7 @@ class Sweeps {
 
     /// It consists of one fault, perhaps the first of a sweep.
     [[nodiscard]] bool young() const noexcept { return blocks_ == 1; }
-    [[nodiscard]] bool meets(std::int64_t at, std::uint64_t epoch) const noexcept {
+    [[nodiscard]] bool matches(std::int64_t at, std::uint64_t epoch) const noexcept {
       if (used_ == 0) return false;
       if (again_ && at == last_) return true;
       return young() ? std::abs(at - last_) == 1 || (stride_ != 0 && at == last_ + stride_ && epoch_ == epoch) : at == expected_;
@@ -109,11 +109,11 @@ class Sweeps {
 
   /// The sweep that a fault at `block` continues or begins. A sweep that continues takes `growth` times as
   /// many blocks as before. epoch: the number of acquires so far.
-  [[nodiscard]] Sweep& meet(std::uint64_t block, std::uint32_t growth, std::uint64_t epoch) noexcept {
+  [[nodiscard]] Sweep& match(std::uint64_t block, std::uint32_t growth, std::uint64_t epoch) noexcept {
     const auto at = static_cast<std::int64_t>(block);
     // Several may be left of earlier sweeps over the same memory: prefer the one that takes most, then the
     // newest.
-    Sweep* met = best([&](const Sweep& s) { return s.meets(at, epoch); },
+    Sweep* met = best([&](const Sweep& s) { return s.matches(at, epoch); },
                       [](const Sweep& x, const Sweep& y) { return std::pair{x.blocks_, x.used_} > std::pair{y.blocks_, y.used_}; });
     if (met != nullptr) {
       met->go_on(at, growth);
@@ -135,7 +135,7 @@ class Sweeps {
   /// The sweep of the last fault.
   [[nodiscard]] Sweep& last() noexcept { return sweeps_[last_]; }
   /// The last fault has not been served and will be repeated.
-  void comes_again() noexcept { last().again_ = true; }
+  void will_repeat() noexcept { last().again_ = true; }
 
  private:
   /// The fault may be the second of a sweep with a stride, after the nearest one. The sweep of that one

@@ -65,9 +65,9 @@ bool Coherence::count_pin(BlockId b, BlockState before, int by) noexcept {
 }
 
 /// As in a fault, with waiting. False: not allocated.
-bool Coherence::pin_block(ThreadContext& ctx, BlockId b, Event event) {
+bool Coherence::pin_block(ThreadContext& ctx, BlockId b, BlockEvent event) {
   for (;;) {
-    const Step step = claim_block(ctx.io, b, event);
+    const BlockStep step = claim_block(ctx.io, b, event);
     const Fault fault = carry_out_fault(ctx, b, event, step);
     if (fault != Fault::again) return fault == Fault::served;
     ctx.io.waiter().pause();

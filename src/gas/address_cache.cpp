@@ -74,7 +74,7 @@ AddressCache::~AddressCache() {
 // A page that was paged in has the version that it had on SSD, and a rank that was registered for it still
 // is: so its owner's answer is as good as a second look.
 AddressCache::Found AddressCache::find(comm::Blocking& io, PageId page) {
-  Asked asked;
+  DirectoryAnswer asked;
   Found found = look(io, page, asked);
   while (is_on_ssd(found)) [[unlikely]] {
     PageIn::Request request{page, found.owner, asked.word};
@@ -91,11 +91,11 @@ AddressCache::Found AddressCache::find(comm::Blocking& io, PageId page) {
 }
 
 AddressCache::Found AddressCache::look(comm::Blocking& io, PageId page) {
-  Asked asked;
+  DirectoryAnswer asked;
   return look(io, page, asked);
 }
 
-AddressCache::Found AddressCache::look(comm::Blocking& io, PageId page, Asked& asked) {
+AddressCache::Found AddressCache::look(comm::Blocking& io, PageId page, DirectoryAnswer& asked) {
   if (const auto* near = directory_.near_word(page)) {
     asked = {.word = near->load()};
     return found_by(asked.word);
@@ -151,7 +151,7 @@ Rank AddressCache::begin_put_here(comm::Blocking& io, PageId page, bool& counted
   }
 }
 
-Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Location* at_home) {
+Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Location* own_location) {
   if (alone()) return directory_.lookup(io, page).owner;
   Word& word = words_[raw(page)];
   bool hit = true;
@@ -170,7 +170,7 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
       continue;
     }
     hit = false;
-    Asked asked{.entry = seen};
+    DirectoryAnswer asked{.entry = seen};
     ask(io, page, asked);
     Location where = Location::of(asked.word);
     if (is_on_ssd_elsewhere(where)) {
@@ -189,9 +189,9 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
       directory_.replace(io, page, where, in_tier(touched(where), initial_tier(page)));
       continue;
     }
-    if (at_home_on_ssd(where, transport_.rank())) {
-      if (at_home != nullptr) {
-        *at_home = where;
+    if (owned_on_ssd(where, transport_.rank())) {
+      if (own_location != nullptr) {
+        *own_location = where;
         return where.owner;
       }
       page_in(io, page, where.owner);
@@ -223,11 +223,11 @@ void AddressCache::end_use(PageId page) noexcept {
 /// For many pages at once: each entry is read before its bit is set and word 0 is read.
 void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool for_puts, PagesIn which) {
   std::array<PageId, kMostLearnt> page;
-  std::array<Asked, kMostLearnt> asked;
+  std::array<DirectoryAnswer, kMostLearnt> asked;
   std::size_t n = 0;
   for (const PageId p : pages) {
     const auto* const near = for_puts ? nullptr : directory_.near_word(p);
-    const Asked here{.entry = words_[raw(p)].load(), .word = near != nullptr ? near->load() : 0, .registers = near == nullptr};
+    const DirectoryAnswer here{.entry = words_[raw(p)].load(), .word = near != nullptr ? near->load() : 0, .registers = near == nullptr};
     const bool needed = near != nullptr ? which != PagesIn::none && is_on_ssd_elsewhere(Location::of(here.word)) : next(AddressEntry::of(here.entry), AddressEvent::read).action == AddressAction::fill;
     if (!needed) continue;
     page[n] = p;
@@ -250,9 +250,9 @@ void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool
 }
 
 /// Pages in those of the pages that other ranks have on SSD, with one wait for all.
-void AddressCache::page_in(comm::Blocking& io, std::span<const PageId> pages, Asked* asked, PagesIn which) const {
+void AddressCache::page_in(comm::Blocking& io, std::span<const PageId> pages, DirectoryAnswer* asked, PagesIn which) const {
   std::array<PageIn::Request, kMostLearnt> requests;
-  std::array<Asked*, kMostLearnt> of;
+  std::array<DirectoryAnswer*, kMostLearnt> of;
   std::size_t n = 0;
   for (std::size_t i = 0; i < pages.size(); ++i) {
     const Location where = Location::of(asked[i].word);
@@ -269,13 +269,13 @@ bool AddressCache::is_on_ssd_elsewhere(const Location& where) const noexcept {
   return page_in_ != nullptr && where.allocated && !where.busy && !readable(where) && where.owner != transport_.rank();
 }
 
-void AddressCache::ask(comm::Blocking& io, PageId page, Asked& asked) const {
+void AddressCache::ask(comm::Blocking& io, PageId page, DirectoryAnswer& asked) const {
   comm::Batch batch(io);
   directory_.add_holder(batch, page, &asked.holders, &asked.word);
   asked.registers = true;
 }
 
-bool AddressCache::keep(PageId page, const Asked& asked, AddressEvent wanted) const {
+bool AddressCache::keep(PageId page, const DirectoryAnswer& asked, AddressEvent wanted) const {
   const Location where = Location::of(asked.word);
   if (!asked.registers || !registered(where, asked.holders)) return false;
   std::uint64_t expected = asked.entry;

@@ -125,9 +125,9 @@ class AddressCache {
    public:
     Put(AddressCache& cache, comm::Blocking& io, PageId page) : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, nullptr)) {}
     /// For callers that hold bits of the page's blocks, for which paging in would wait: a page of this rank
-    /// that is not in DRAM is not paged in. Then there is no put under way, and `at_home` is where the page
-    /// was found; else that stays unchanged.
-    Put(AddressCache& cache, comm::Blocking& io, PageId page, Location& at_home) : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, &at_home)) {}
+    /// that is not in DRAM is not paged in. Then there is no put under way, and `own_location` is where the
+    /// page was found; else that stays unchanged.
+    Put(AddressCache& cache, comm::Blocking& io, PageId page, Location& own_location) : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, &own_location)) {}
     /// Only if the page's location is known here and it is not moving; else owner() is kNoRank.
     Put(AddressCache& cache, comm::Blocking& io, PageId page, OnlyHere) : cache_(cache), page_(page), owner_(cache.begin_put_here(io, page, counted_)) {}
     Put(const Put&) = delete;
@@ -172,20 +172,20 @@ class AddressCache {
   /// Pages stay where they are: nothing need be counted.
   [[nodiscard]] bool alone() const noexcept { return page_in_ == nullptr && transport_.ranks() == 1; }
   void end_use(PageId) noexcept;
-  Rank begin_put(comm::Blocking&, PageId, bool& counted, Location* at_home);
+  Rank begin_put(comm::Blocking&, PageId, bool& counted, Location* own_location);
   Rank begin_put_here(comm::Blocking&, PageId, bool& counted);
   /// What the directory answers when this rank sets its bit in word 2 and reads word 0, in one round trip.
   /// entry: this rank's entry before.
-  struct Asked {
+  struct DirectoryAnswer {
     std::uint64_t entry = 0, holders = 0, word = 0;
     bool registers = false;   ///< else only word 0 was read
   };
-  void ask(comm::Blocking&, PageId, Asked&) const;
+  void ask(comm::Blocking&, PageId, DirectoryAnswer&) const;
   /// Fills the entry (which is none), if the location may be kept.
-  bool keep(PageId, const Asked&, AddressEvent wanted) const;
+  bool keep(PageId, const DirectoryAnswer&, AddressEvent wanted) const;
   /// As look(). Where an entry is used, `asked` stays unchanged.
-  Found look(comm::Blocking&, PageId, Asked&);
-  void page_in(comm::Blocking&, std::span<const PageId>, Asked*, PagesIn) const;
+  Found look(comm::Blocking&, PageId, DirectoryAnswer&);
+  void page_in(comm::Blocking&, std::span<const PageId>, DirectoryAnswer*, PagesIn) const;
   [[nodiscard]] bool is_on_ssd_elsewhere(const Location&) const noexcept;
   /// Calls f(rank) for those of `holders`.
   template <class F>

@@ -8,7 +8,8 @@
 //
 // Waiting: the program's thread waits for handlers and pagers, holding nothing; no pager waits for it.
 //
-// Thread safety: tell() from any thread; take() and left() by the pager. Handlers run in progress().
+// Thread safety: tell() from any thread; take() and report_evicted() by the pager. Handlers run in
+// progress().
 #pragma once
 
 #include "base/notes.h"
@@ -30,31 +31,31 @@ class Advisor {
   /// that moment.
   void tell(comm::Blocking&, mem::PageRange, What);
 
-  /// Pages to be evicted, if there are any. Call left() once when it is done.
-  struct Leaving {
+  /// Pages to be evicted, if there are any. Call report_evicted() once when it is done.
+  struct EvictRequest {
     mem::PageRange pages;
     comm::ReplyToken token{};
   };
-  bool take(Leaving& leaving) noexcept { return leaving_.take(leaving); }
-  [[nodiscard]] bool asked() const noexcept { return leaving_.any(); }
-  void left(const Leaving&) noexcept;
+  bool take(EvictRequest& request) noexcept { return evict_requests_.take(request); }
+  [[nodiscard]] bool asked() const noexcept { return evict_requests_.any(); }
+  void report_evicted(const EvictRequest&) noexcept;
 
   [[nodiscard]] const mem::AdviceTable& table() const noexcept { return table_; }
 
  private:
   static constexpr std::uint32_t kMost = 64;
-  struct Said {
+  struct Advice {
     mem::PageRange pages;
     What what;
   };
 
   static void on_advice(void* self, const comm::Message&) noexcept;
-  void take_note(const Said&) noexcept;
+  void take_note(const Advice&) noexcept;
 
   comm::Transport& transport_;
   mem::AdviceTable& table_;
   mem::Residency& residency_;
-  Notes<Leaving, kMost> leaving_;
+  Notes<EvictRequest, kMost> evict_requests_;
 };
 
 }  // namespace kasane::gas

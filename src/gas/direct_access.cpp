@@ -214,7 +214,7 @@ DirectAccess::Read& DirectAccess::take_read(comm::Blocking& io, Outstanding& o, 
 
 void DirectAccess::end(Read& read, comm::Status status) noexcept {
   if (status != comm::Status::ok || addresses_.stood_here(read.batch.page, read.found)) return finish(read, status);
-  KASANE_CHECK(doubtful_.add(read.index), "there is room for every read");
+  KASANE_CHECK(unverified_.add(read.index), "there is room for every read");
   transport().wake(rank_, comm::Doorbell::messages);
 }
 
@@ -226,7 +226,7 @@ void DirectAccess::finish(Read& read, comm::Status status) noexcept {
 
 bool DirectAccess::serve(comm::Blocking& io) {
   std::uint32_t index = 0;
-  if (!doubtful_.take(index)) return false;
+  if (!unverified_.take(index)) return false;
   Read& read = store_.reads[index];
   if (addresses_.stood(io, read.batch.page, read.found)) return finish(read, comm::Status::ok), true;
   if (io.counters() != nullptr) count(io.counters()->reads_again);

@@ -85,7 +85,7 @@ class DirectAccess {
   /// Called by the service thread and by threads that wait for a read: repeats a read whose page may not have
   /// stood. True if there was something to do.
   bool serve(comm::Blocking&);
-  [[nodiscard]] bool asked() const noexcept { return doubtful_.any(); }
+  [[nodiscard]] bool asked() const noexcept { return unverified_.any(); }
 
   [[nodiscard]] comm::Engine& engine() const noexcept { return engine_; }
   [[nodiscard]] const AddressCache& addresses() const noexcept { return addresses_; }
@@ -256,7 +256,7 @@ class DirectAccess {
   std::unique_ptr<std::byte*[]> frames_;   ///< of each rank, null where they are not mapped
   Store store_;
   comm::IndexPool<> free_parts_, free_reads_;
-  Notes<std::uint32_t, kReads> doubtful_;   ///< reads to be looked at again
+  Notes<std::uint32_t, kReads> unverified_;   ///< reads to be looked at again
   Staging staging_;
 };
 

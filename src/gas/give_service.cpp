@@ -10,13 +10,13 @@ namespace kasane::gas {
 namespace {
 
 /// An answer: 0, kAgain, or why 8 | page 56.
-std::uint64_t as_answer(const std::optional<Refusal>& refusal) noexcept {
+std::uint64_t as_answer(const std::optional<MoveRefusal>& refusal) noexcept {
   return refusal ? (static_cast<std::uint64_t>(refusal->why) + 1) << 56 | raw(refusal->page) : 0;
 }
 
-std::optional<Refusal> as_refusal(std::uint64_t answer) noexcept {
+std::optional<MoveRefusal> as_refusal(std::uint64_t answer) noexcept {
   if (answer == 0) return {};
-  return Refusal{static_cast<Errc>((answer >> 56) - 1), PageId{answer & ((std::uint64_t{1} << 56) - 1)}};
+  return MoveRefusal{static_cast<Errc>((answer >> 56) - 1), PageId{answer & ((std::uint64_t{1} << 56) - 1)}};
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ GiveService::GiveService(comm::Transport& transport, Mover& mover) : transport_(
   transport_.set_handler(kGiveHandler, &GiveService::on_give, this);
 }
 
-std::optional<Refusal> GiveService::give(comm::Blocking& io, PageId first, std::uint64_t pages, Rank to) {
+std::optional<MoveRefusal> GiveService::give(comm::Blocking& io, PageId first, std::uint64_t pages, Rank to) {
   if (pages == 0) return {};
   if (to == transport_.rank()) return mover_.bring_all(io, first, pages);
   const Request request{first, pages};

@@ -25,7 +25,7 @@ class GiveService {
   GiveService(comm::Transport&, Mover&);
 
   /// Returns when `to` owns the pages, or the first that it could not take.
-  std::optional<Refusal> give(comm::Blocking&, PageId first, std::uint64_t pages, Rank to);
+  std::optional<MoveRefusal> give(comm::Blocking&, PageId first, std::uint64_t pages, Rank to);
   /// Called by the service thread: brings some pages of one request. True if there was something to do.
   bool serve(comm::Blocking&);
 

@@ -31,7 +31,7 @@ struct HeapHeader {
   std::atomic<std::uint64_t> mark;         ///< free runs are joined before `used` grows beyond
   std::atomic<std::uint64_t> joining;      ///< 1 while a thread joins them
   /// threads that may hold free runs at the moment: how often one began 32 | how many there are 32
-  std::atomic<std::uint64_t> hands;
+  std::atomic<std::uint64_t> run_holders;
   std::atomic<std::uint64_t> runs[kRunClasses];      ///< StackHead: free runs, by run_class()
   std::atomic<std::uint64_t> groups[kSizeClasses];   ///< StackHead: groups with free objects, by size class
 };

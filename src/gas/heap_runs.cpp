@@ -22,14 +22,14 @@ constexpr std::uint64_t next_mark(std::uint64_t used) noexcept { return used + s
 
 /// While this object lives, its thread may hold free runs: a run that is being split, or all of them.
 /// Meanwhile no other thread may conclude that there are none.
-class Hand {
+class RunHolder {
  public:
-  explicit Hand(HeapAccess& at) : at_(at) { at_.fetch_add(offsetof(HeapHeader, hands), (std::uint64_t{1} << 32) + 1); }
-  ~Hand() { at_.fetch_add(offsetof(HeapHeader, hands), ~std::uint64_t{0}); }
-  Hand(const Hand&) = delete;
-  Hand& operator=(const Hand&) = delete;
+  explicit RunHolder(HeapAccess& at) : at_(at) { at_.fetch_add(offsetof(HeapHeader, run_holders), (std::uint64_t{1} << 32) + 1); }
+  ~RunHolder() { at_.fetch_add(offsetof(HeapHeader, run_holders), ~std::uint64_t{0}); }
+  RunHolder(const RunHolder&) = delete;
+  RunHolder& operator=(const RunHolder&) = delete;
 
-  static std::uint64_t look(HeapAccess& at) { return at.load(offsetof(HeapHeader, hands)); }
+  static std::uint64_t look(HeapAccess& at) { return at.load(offsetof(HeapHeader, run_holders)); }
   /// Was there an instant without any between two looks, and did no thread hold runs in between?
   static bool none(std::uint64_t before, std::uint64_t after) noexcept { return before == after && (before & 0xFFFFFFFFu) == 0; }
 
@@ -45,7 +45,7 @@ Result<HeapRun> HeapRuns::take(HeapAccess& at, std::uint64_t pages) {
   HeapRun run;
   HeapRoom room;
   for (bool joined = false;;) {
-    const std::uint64_t hands = joined ? Hand::look(at) : 0;
+    const std::uint64_t run_holders = joined ? RunHolder::look(at) : 0;
     std::array<std::uint64_t, kWords> header;
     // a hint, maybe torn: heads and `used` are only ever changed by compare-swaps
     at.read(0, header.data(), kWords);
@@ -53,7 +53,8 @@ Result<HeapRun> HeapRuns::take(HeapAccess& at, std::uint64_t pages) {
     const std::uint64_t used = header[kUsed];
     if ((joined || used + pages <= std::max(header[kMark], kFirstMark)) && take_unused(at, pages, used, run)) return run;
     if (joined) {
-      if (Hand::none(hands, Hand::look(at))) break;   // free neighbours were joined, and nothing fits
+      // free neighbours were joined, and nothing fits
+      if (RunHolder::none(run_holders, RunHolder::look(at))) break;
       at.io().waiter().pause();  // another thread splits the run that this one waits for, or joins
       continue;
     }
@@ -99,7 +100,7 @@ bool HeapRuns::take_free(HeapAccess& at, std::uint64_t pages, const std::uint64_
     if (c == run_class_for(pages) || head(c).empty() || head(c).item() >= at.layout().pages) return false;
     if (PageHeader::of(at.load(at.layout().page(head(c).item()))).pages < pages) return false;
   }
-  const Hand hand(at);
+  const RunHolder holder(at);
   if (!pop(at, c, head(c), run)) return false;
   if (run.pages < pages) {   // the top was another one after all
     give(at, run.first, run.pages);
@@ -136,7 +137,7 @@ bool HeapRuns::take_unused(HeapAccess& at, std::uint64_t pages, std::uint64_t us
 /// moment. found: the last run and unused pages behind it make a run of `pages`.
 HeapRuns::Joined HeapRuns::join(HeapAccess& at, std::uint64_t pages, HeapRoom& room, HeapRun& run) {
   if (at.compare_swap(offsetof(HeapHeader, joining), 0, 1) != 0) return Joined::busy;
-  const Hand hand(at);
+  const RunHolder holder(at);
   using Piece = FreeSlab;
   auto pieces = collect_slabs(at);
   std::array<std::uint64_t, kRunClasses> heads;

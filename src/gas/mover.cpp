@@ -70,7 +70,7 @@ Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
   return fail(refusal->why, refusal->why == Errc::busy ? "own: " + where + " is pinned by its owner" : "own: " + where + " is not allocated");
 }
 
-std::optional<Refusal> Mover::bring_one(comm::Blocking& io, PageId page, ByteRange live, EntryWrite write) {
+std::optional<MoveRefusal> Mover::bring_one(comm::Blocking& io, PageId page, ByteRange live, EntryWrite write) {
   for (bool brought_in = false;;) {
     // else its room was waited for: if there is no more, it would have to be evicted again
     if (!brought_in) blocks_.admit(io, page);
@@ -78,7 +78,7 @@ std::optional<Refusal> Mover::bring_one(comm::Blocking& io, PageId page, ByteRan
     Move move{.page = page, .live = live};
     perform(io, {&move, 1}, write);
     if (move.outcome == Move::Outcome::here) return {};
-    if (move.outcome == Move::Outcome::refused) return Refusal{move.why, page};
+    if (move.outcome == Move::Outcome::refused) return MoveRefusal{move.why, page};
     // The bits were cleared: the owner's handler or another mover may need them (rule 8).
     brought_in = move.outcome == Move::Outcome::needs_page_in && move.yielding_owner == transport_.rank();
     if (move.outcome == Move::Outcome::needs_page_in) {
@@ -89,7 +89,7 @@ std::optional<Refusal> Mover::bring_one(comm::Blocking& io, PageId page, ByteRan
   }
 }
 
-std::optional<Refusal> Mover::bring_all(comm::Blocking& io, PageId first, std::uint64_t pages) {
+std::optional<MoveRefusal> Mover::bring_all(comm::Blocking& io, PageId first, std::uint64_t pages) {
   for (std::uint64_t done = 0; done < pages; done += kTogether) {
     const std::uint64_t n = std::min<std::uint64_t>(kTogether, pages - done);
     std::array<Move, kTogether> moves;
@@ -104,10 +104,10 @@ std::optional<Refusal> Mover::bring_all(comm::Blocking& io, PageId first, std::u
       if (claim == Claim::taken) moves[claimed++] = Move{.page = page, .live = all_of(page)};
     }
     perform(io, {moves.data(), claimed}, EntryWrite::deferred);
-    std::optional<Refusal> refusal;
+    std::optional<MoveRefusal> refusal;
     for (const Move& t : std::span(moves.data(), claimed)) {
       if (t.outcome == Move::Outcome::retry || t.outcome == Move::Outcome::needs_page_in) left[left_count++] = t.page;
-      if (t.outcome == Move::Outcome::refused && !refusal) refusal = Refusal{t.why, t.page};
+      if (t.outcome == Move::Outcome::refused && !refusal) refusal = MoveRefusal{t.why, t.page};
     }
     for (std::size_t i = 0; i < left_count && !refusal; ++i) {
       refusal = bring_one(io, left[i], all_of(left[i]), EntryWrite::deferred);

@@ -102,7 +102,7 @@ class PageBlocks {
 };
 
 /// Why a page did not move.
-struct Refusal {
+struct MoveRefusal {
   Errc why;      ///< out_of_range: not allocated; busy: its owner has pinned it
   PageId page;
 };
@@ -121,7 +121,7 @@ class Mover {
   /// Brings whole pages, several at once. Stops at the first refusal; other pages may have moved. This rank
   /// can use the pages at once; other ranks may find the former owner, and wait for the end of the move,
   /// until await_entry_updates() or a release.
-  std::optional<Refusal> bring_all(comm::Blocking&, PageId first, std::uint64_t pages);
+  std::optional<MoveRefusal> bring_all(comm::Blocking&, PageId first, std::uint64_t pages);
   /// Waits until the entries of all pages that bring_all() has brought name this rank.
   void await_entry_updates(comm::Blocking&);
   /// Brings a whole page. Waits for blocks that are in use, since this rank is using the page. False: it is
@@ -168,7 +168,7 @@ class Mover {
   void ask_to_yield(comm::Blocking&, comm::Requests&, Move&) const;
   void count_request(comm::Blocking&, Rank to) const noexcept;
   [[nodiscard]] bool disarm(comm::Blocking&, PageId);
-  std::optional<Refusal> bring_one(comm::Blocking&, PageId, ByteRange live, EntryWrite);
+  std::optional<MoveRefusal> bring_one(comm::Blocking&, PageId, ByteRange live, EntryWrite);
   [[nodiscard]] ByteRange all_of(PageId page) const noexcept { return {pages_.offset_of(page), pages_.end_of(page)}; }
   static void on_yield(void* self, const comm::Message&) noexcept;
   static void on_take(void* self, const comm::Message&) noexcept;

@@ -154,11 +154,11 @@ struct MoveStep {
 
 /// Can a block of the page be read from this rank's spill file alone? Then word 0 must be in_part() before a
 /// block is used.
-[[nodiscard]] constexpr bool at_home_on_ssd(const Location& l, Rank me) noexcept { return l.allocated && !l.busy && l.owner == me && l.tier != Tier::dram; }
+[[nodiscard]] constexpr bool owned_on_ssd(const Location& l, Rank me) noexcept { return l.allocated && !l.busy && l.owner == me && l.tier != Tier::dram; }
 [[nodiscard]] constexpr Location in_part(const Location& l) noexcept { return in_tier(l, Tier::partial); }
 
 /// What a rank that makes room may do with a page in whose word 0 it has set busy.
-enum class Leaving : std::uint8_t {
+enum class EvictionKind : std::uint8_t {
   wait,        ///< nothing: another thread had set it
   /// its bytes here are not needed: another rank owns it, it is on SSD, or it is untouched. They are dropped
   /// while it is busy, if they can; then word 0 becomes what it was
@@ -168,15 +168,15 @@ enum class Leaving : std::uint8_t {
   /// what it was, on SSD
   spill_part,
 };
-[[nodiscard]] constexpr Leaving way_out(const Location& before, Rank me) noexcept {
-  if (before.busy) return Leaving::wait;
+[[nodiscard]] constexpr EvictionKind eviction_kind(const Location& before, Rank me) noexcept {
+  if (before.busy) return EvictionKind::wait;
   const bool ours = before.allocated && before.owner == me && !before.untouched;
-  return !ours || before.tier == Tier::ssd ? Leaving::drop : before.tier == Tier::dram ? Leaving::spill : Leaving::spill_part;
+  return !ours || before.tier == Tier::ssd ? EvictionKind::drop : before.tier == Tier::dram ? EvictionKind::spill : EvictionKind::spill_part;
 }
 
 /// Does a rank that has set busy in word 0 page in the missing part? Else word 0 becomes what it was, if no
 /// other thread had set busy.
-[[nodiscard]] constexpr bool pages_in(const Location& before, Rank me) noexcept { return at_home_on_ssd(before, me); }
+[[nodiscard]] constexpr bool pages_in(const Location& before, Rank me) noexcept { return owned_on_ssd(before, me); }
 
 /// May the owner's frame be read directly? Not one that may be punched. It does not matter if the page moves:
 /// its frame stays as it is.

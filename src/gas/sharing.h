@@ -102,7 +102,7 @@ class Sharing {
   [[nodiscard]] bool nothing_to_release(comm::Blocking& io, Rank rank) const { return unreleased_.idle(io, rank); }
 
   /// The result of examining the blocks of a page.
-  struct Look {
+  struct Inspection {
     PartMask open = 0;      ///< threads of this rank may have stored to them without a fault
     bool ours = false;   ///< a block may be owned here: there may be such stores later
   };
@@ -195,10 +195,10 @@ class Sharing {
   /// become owned before that is seen, one that becomes owned later records it again.
   template <class F>
   PartMask look_at_ours(PageId page, bool watch, const F& look) {
-    const Look first = look(page, watch);
+    const Inspection first = look(page, watch);
     if (first.ours) return first.open;
     ours_.erase(page);
-    const Look again = look(page, false);
+    const Inspection again = look(page, false);
     if (again.ours) ours_.insert(page);
     return first.open | again.open;
   }

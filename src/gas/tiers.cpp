@@ -18,7 +18,7 @@
 namespace kasane::gas {
 
 /// Pages that are being written.
-struct Tiers::Departure {
+struct Tiers::EvictionBatch {
   std::array<Mover::Move, kTogether> moves;
   std::size_t n = 0;
   std::uint64_t blocks = 0;   ///< that have frames
@@ -30,7 +30,7 @@ Tiers::~Tiers() = default;
 
 Tiers::Tiers(comm::Transport& transport, const Directory& directory, mem::Space& space, mem::Residency& residency, const mem::AdviceTable& advice, Config config)
     : transport_(transport), directory_(directory), pages_(directory.pages()), space_(space), residency_(residency), advice_(advice), config_(std::move(config)),
-      polling_(config_.cores), departures_(std::make_unique<Departure[]>(2)) {
+      polling_(config_.cores), eviction_batches_(std::make_unique<EvictionBatch[]>(2)) {
   transport_.set_handler(kPageInHandler, &Tiers::on_page_in, this);
 }
 
@@ -78,15 +78,15 @@ void Tiers::forget(std::uint64_t offset, std::uint64_t bytes) noexcept {
 // ---- eviction --------------------------------------------------------------------------------------------
 
 void Tiers::evict(comm::Blocking& io, std::span<const PageId> pages, bool* left) {
-  Departure& next = departures_[turn_];
-  depart(io, pages, left, next);
+  EvictionBatch& next = eviction_batches_[turn_];
+  start_eviction(io, pages, left, next);
   finish(io);
   turn_ = 1 - turn_;
   if (!next.batch || next.batch->finished()) finish(io);   // there was nothing to write
 }
 
 /// V is protected before word 0 says ssd: an eviction that is refused has changed nothing for other ranks.
-void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left, Departure& d) {
+void Tiers::start_eviction(comm::Blocking& io, std::span<const PageId> pages, bool* left, EvictionBatch& d) {
   KASANE_CHECK_OP(pages.size(), <=, kTogether);
   const Rank me = transport_.rank();
   std::array<Mover::Move, kTogether> all;
@@ -103,9 +103,9 @@ void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left
     Mover::Move& t = all[i];
     const Location before = Location::of(t.before);
     t.step = begin_move(before, me);
-    const Leaving way = way_out(before, me);
-    if (way == Leaving::wait) continue;
-    const bool spills = way == Leaving::spill || way == Leaving::spill_part;
+    const EvictionKind way = eviction_kind(before, me);
+    if (way == EvictionKind::wait) continue;
+    const bool spills = way == EvictionKind::spill || way == EvictionKind::spill_part;
     left[i] = !spills && blocks_->try_evict(t.page, true, nullptr);
     if (left[i] && (before.owner != me || !readable(before)) && io.counters() != nullptr) count(io.counters()->pages_dropped);
     BlockMask unsaved;
@@ -113,7 +113,7 @@ void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left
       directory_.unmark(batch, t.page, before, &t.last);
       continue;
     }
-    if (way == Leaving::spill) {
+    if (way == EvictionKind::spill) {
       directory_.unmark(batch, t.page, begin_evict(t.step.claimed), &t.last);
       t.step = {MoveVerdict::claim, begin_evict(t.step.claimed)};   // from here on as for a move
     } else {   // no other rank knows its frames
@@ -137,11 +137,11 @@ void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left
   writes_->issue(*d.batch);
 }
 
-std::uint64_t Tiers::departing() const noexcept { return departures_[1 - turn_].blocks; }
+std::uint64_t Tiers::blocks_leaving() const noexcept { return eviction_batches_[1 - turn_].blocks; }
 
 /// The frames stay until all are written: whatever fails, nothing is lost.
 void Tiers::finish(comm::Blocking& io) {
-  Departure& d = departures_[1 - turn_];
+  EvictionBatch& d = eviction_batches_[1 - turn_];
   if (d.n == 0) return;
   if (d.batch) {
     writes_->wait(*d.batch);
@@ -240,11 +240,11 @@ void Tiers::page_in(comm::Blocking& io, PageId page) {
   blocks_->claim_for_page_in(io, page);
   Moves moves;
   moves[0].page = page;
-  page_in(io, moves, claim_with(page, moves), Who::worker);
+  page_in(io, moves, claim_with(page, moves), Caller::worker);
   if (Location::of(moves[0].before).busy) io.waiter().pause();
 }
 
-void Tiers::page_in(comm::Blocking& io, Moves& moves, std::size_t n, Who who) {
+void Tiers::page_in(comm::Blocking& io, Moves& moves, std::size_t n, Caller who) {
   const std::span<Mover::Move> all(moves.data(), n);
   comm::Batch batch(io);
   for (Mover::Move& t : all) directory_.mark(batch, t.page, &t.before);
@@ -351,14 +351,14 @@ std::size_t Tiers::claim_with(PageId page, Moves& moves) noexcept {
 
 // ---- partial pages ---------------------------------------------------------------------------------------
 
-bool Tiers::enter(comm::Blocking& io, PageId page, Location found) {
+bool Tiers::make_partial(comm::Blocking& io, PageId page, Location found) {
   if (found.tier == Tier::partial) return true;
   if (!directory_.replace(io, page, found, in_part(found))) return false;
   if (io.counters() != nullptr) count(io.counters()->pages_brought_in);
   return true;
 }
 
-void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, const mem::View& view) { read(io, ranges, Who::worker, view); }
+void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, const mem::View& view) { read(io, ranges, Caller::worker, view); }
 
 void Tiers::run_reader() {
   reading_.wait(Reading::not_yet);
@@ -390,20 +390,20 @@ Tiers::Lane& Tiers::take_lane(comm::Blocking& io) noexcept {
   }
 }
 
-void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Who who, const mem::View& view) {
+void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Caller who, const mem::View& view) {
   std::uint64_t bytes = 0;
   for (const mem::SpillRange& range : ranges) bytes += range.bytes;
   mem::SpillBatch batch(space_.a(0), ranges, view);
   Lane& lane = take_lane(io);
   while (!lane.queue->submit(batch)) lane.queue->poll(), io.waiter().pause();
   lane.submitting.clear(std::memory_order_release);
-  if (who == Who::pager) lane.queue->wait(batch);
+  if (who == Caller::pager) lane.queue->wait(batch);
   else if (lane.queue->wait(batch, polling_) && io.counters() != nullptr) count(io.counters()->reads_polled);
   if (batch.error() == 0) {
     if (io.counters() != nullptr) count(io.counters()->bytes_read_back, bytes);
     return;
   }
-  if (who == Who::pager) config_.fatal(file_->error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes));
+  if (who == Caller::pager) config_.fatal(file_->error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes));
   const mem::SpillBatch* none = nullptr;
   broken_.compare_exchange_strong(none, &batch);   // seq_cst: before the pager is woken
   // this may be a fault handler: the pager finds broken_, and ends the job
@@ -412,7 +412,7 @@ void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Who who,
 
 void Tiers::on_page_in(void* self, const comm::Message& message) noexcept {
   auto& tiers = *static_cast<Tiers*>(self);
-  Asked asked{.order = {}, .token = message.token};
+  QueuedRequest asked{.order = {}, .token = message.token};
   KASANE_CHECK_OP(message.payload.size(), ==, sizeof asked.order);
   std::memcpy(&asked.order, message.payload.data(), sizeof asked.order);
   if (tiers.declines(asked)) return;
@@ -422,7 +422,7 @@ void Tiers::on_page_in(void* self, const comm::Message& message) noexcept {
 
 Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
   if (const mem::SpillBatch* batch = broken_.load()) config_.fatal(file_->error(batch->op, batch->error(), batch->failed().offset, batch->failed().bytes));
-  std::array<Asked, kMostPagedIn> asked;
+  std::array<QueuedRequest, kMostPagedIn> asked;
   do {
     if (!asked_.take(asked[0])) return Served::none;
   } while (declines(asked[0]));
@@ -435,7 +435,7 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
   moves[0].page = page;
   blocks_->claim_for_page_in(io, page);
   const std::size_t n = claim_asked(moves, asked);
-  page_in(io, moves, n > 1 ? n : claim_with(page, moves), Who::pager);
+  page_in(io, moves, n > 1 ? n : claim_with(page, moves), Caller::pager);
   for (std::size_t i = 0; i < n; ++i) {
     const Location found = Location::of(moves[i].before);
     if (!asked[i].order.hint) transport_.reply(asked[i].token, (pages_in(found, transport_.rank()) ? end_page_in(moves[i].step.claimed) : found).word());
@@ -445,7 +445,7 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
 
 /// The first is claimed. Claims further ones that are free and for which there is ample room; the others wait
 /// for their turn. Returns how many there are.
-std::size_t Tiers::claim_asked(Moves& moves, std::array<Asked, kMostPagedIn>& asked) noexcept {
+std::size_t Tiers::claim_asked(Moves& moves, std::array<QueuedRequest, kMostPagedIn>& asked) noexcept {
   std::uint64_t blocks = 0;
   std::size_t n = 1;
   while (n < kMostPagedIn && asked_.take(asked[n])) {
@@ -465,12 +465,12 @@ std::size_t Tiers::claim_asked(Moves& moves, std::array<Asked, kMostPagedIn>& as
 }
 
 /// A thread waits for it: if there is no room in the queue it asks again.
-void Tiers::put_back(const Asked& asked) noexcept {
+void Tiers::put_back(const QueuedRequest& asked) noexcept {
   if (!asked_.add(asked)) transport_.reply(asked.token, kAgain);
 }
 
 /// A page that is only hinted at stays where it is unless there is ample room.
-bool Tiers::declines(const Asked& asked) noexcept {
+bool Tiers::declines(const QueuedRequest& asked) noexcept {
   return asked.order.hint && !residency_.admitted(residency_.low() + pages_.blocks_of(asked.order.page).count);
 }
 

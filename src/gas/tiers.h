@@ -86,7 +86,7 @@ class Tiers final : public PageIn {
   void evict(comm::Blocking&, std::span<const PageId> pages, bool* left);
   void finish(comm::Blocking&);
   /// Blocks whose frames finish() will punch.
-  [[nodiscard]] std::uint64_t departing() const noexcept;
+  [[nodiscard]] std::uint64_t blocks_leaving() const noexcept;
   /// Pages in this rank's page on SSD as a whole. When this returns it is in DRAM, or moves, or another
   /// thread was at it: look again.
   void page_in(comm::Blocking&, PageId);
@@ -95,9 +95,9 @@ class Tiers final : public PageIn {
   void forget(std::uint64_t offset, std::uint64_t bytes) noexcept override;
 
   // ---- blocks of this rank's pages that are on SSD; the caller holds their bits ----
-  /// The page was found to be at_home_on_ssd(). True: it is partial now, and stays so while one of its bits
+  /// The page was found to be owned_on_ssd(). True: it is partial now, and stays so while one of its bits
   /// is held.
-  [[nodiscard]] bool enter(comm::Blocking&, PageId, Location found);
+  [[nodiscard]] bool make_partial(comm::Blocking&, PageId, Location found);
   /// Reads the bytes of blocks that are stored() and not in DRAM into M. ranges: sorted afterwards. The
   /// blocks may become visible as soon as their bytes arrive.
   void read(comm::Blocking&, std::span<mem::SpillRange> ranges, const mem::View&);
@@ -142,31 +142,31 @@ class Tiers final : public PageIn {
     PageId page;
     std::uint64_t hint;   ///< 0 or 1; of this size, so that the message has no padding
   };
-  struct Asked {
+  struct QueuedRequest {
     Order order;
     comm::ReplyToken token;   ///< of a hint: none
   };
   static constexpr std::uint32_t kMostAsked = 1024;
 
   static void on_page_in(void* self, const comm::Message&) noexcept;
-  enum class Who : std::uint8_t { pager, worker };
+  enum class Caller : std::uint8_t { pager, worker };
   static constexpr std::size_t kMostPagedIn = 65;
   using Moves = std::array<Mover::Move, kMostPagedIn>;
   /// The first n moves, whose pages are claimed.
-  void page_in(comm::Blocking&, Moves&, std::size_t n, Who);
+  void page_in(comm::Blocking&, Moves&, std::size_t n, Caller);
   std::size_t claim_with(PageId, Moves&) noexcept;
-  [[nodiscard]] bool declines(const Asked&) noexcept;
-  void put_back(const Asked&) noexcept;
-  std::size_t claim_asked(Moves&, std::array<Asked, kMostPagedIn>&) noexcept;
+  [[nodiscard]] bool declines(const QueuedRequest&) noexcept;
+  void put_back(const QueuedRequest&) noexcept;
+  std::size_t claim_asked(Moves&, std::array<QueuedRequest, kMostPagedIn>&) noexcept;
   /// one page of any size, or one and kMostAtOnce blocks
   using Missing = mem::SpillRanges<mem::kMostBlocksOfAPage / 2>;
   bool add_missing(Missing&, PageId) const noexcept;
   [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, PageId, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks, ReadAhead::Purpose) noexcept;
-  void read(comm::Blocking&, std::span<mem::SpillRange>, Who, const mem::View& = {});
+  void read(comm::Blocking&, std::span<mem::SpillRange>, Caller, const mem::View& = {});
   static constexpr std::uint64_t kMostPunched = 256;   ///< blocks, at once, unless a page has more
   void punch(std::span<const Mover::Move>) noexcept;
-  struct Departure;
-  void depart(comm::Blocking&, std::span<const PageId> pages, bool* left, Departure&);
+  struct EvictionBatch;
+  void start_eviction(comm::Blocking&, std::span<const PageId> pages, bool* left, EvictionBatch&);
   void add_blocks(std::vector<mem::SpillRange>&, PageId, const BlockMask&) const;
   void note_as_stored(std::span<const Mover::Move>) noexcept;
   [[nodiscard]] BlockMask changed(PageId) const noexcept;
@@ -205,11 +205,11 @@ class Tiers final : public PageIn {
   ReadAhead pages_ahead_, blocks_ahead_;
   std::atomic_flag planning_;  ///< lock of the plans; a thread that finds it taken reads nothing ahead
   /// two, the pager's: it fills one while the other is being written
-  std::unique_ptr<Departure[]> departures_;
+  std::unique_ptr<EvictionBatch[]> eviction_batches_;
   std::size_t turn_ = 0;                              ///< index of the free one
   std::uint64_t spilled_ = 0;                         ///< bytes, that were counted
   std::atomic<const mem::SpillBatch*> broken_{nullptr};   ///< a read that failed: the pager reports it
-  Notes<Asked, kMostAsked> asked_;
+  Notes<QueuedRequest, kMostAsked> asked_;
 };
 
 }  // namespace kasane::gas

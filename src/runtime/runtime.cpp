@@ -168,7 +168,7 @@ struct Runtime::State {
   /// Refuses ranges that are not all in the heap, whose pages are what programs may move.
   Result<void> check_movable(const void* p, std::size_t bytes, const char* what) const;
   /// The range was got or put directly: pages of other ranks may come here.
-  Result<void> explain(const std::optional<gas::Refusal>&, const char* what) const;
+  Result<void> explain(const std::optional<gas::MoveRefusal>&, const char* what) const;
   /// Peers are not mapped here, and operations complete later.
   [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
   void leave_together(bool all_joined);
@@ -900,7 +900,7 @@ Result<void> Runtime::State::check_movable(const void* p, std::size_t bytes, con
   return fail(Errc::invalid_argument, fmt::format("{}: {} + {} bytes is not memory that was allocated (stacks cannot be moved)", what, p, bytes));
 }
 
-Result<void> Runtime::State::explain(const std::optional<gas::Refusal>& refusal, const char* what) const {
+Result<void> Runtime::State::explain(const std::optional<gas::MoveRefusal>& refusal, const char* what) const {
   if (!refusal) return {};
   const void* page = space->v(directory->pages().offset_of(refusal->page));
   return fail(refusal->why, fmt::format("{}: the page at {} {}", what, page,

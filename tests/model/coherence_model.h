@@ -276,7 +276,7 @@ struct Program {
 template <std::uint8_t R, std::uint8_t W, std::uint8_t B>
 class Coherence {
   using Block = dsm::BlockState;
-  using Event = dsm::Event;
+  using Event = dsm::BlockEvent;
   using Action = dsm::Action;
   static constexpr std::uint8_t kFlags = 8, kLocks = 1;
   enum Kind : std::uint8_t { kRelease, kAcquire };
@@ -713,15 +713,15 @@ class Coherence {
   // -------------------------------------------------------------------
 
   /// The claimed block's step, from its word without the busy bit.
-  [[nodiscard]] dsm::Step claimed_step(const State& s, const Actor& x) const {
+  [[nodiscard]] dsm::BlockStep claimed_step(const State& s, const Actor& x) const {
     Block before = word(s, x.at, x.block);
     if (x.found_own == kOnSsd) {
-      dsm::Step step = dsm::found_on_ssd(before, static_cast<Event>(x.event));
+      dsm::BlockStep step = dsm::found_on_ssd(before, static_cast<Event>(x.event));
       if (without(Mutation::part_stored_saved)) step.after.saved = true;
       return step;
     }
     if (x.found_own) {
-      dsm::Step step = dsm::next(before, Event::found_own);
+      dsm::BlockStep step = dsm::next(before, Event::found_own);
       if (without(Mutation::r5_first_meeting_unseen)) step.actions = {Action::allow_write};
       const auto event = static_cast<Event>(x.event);
       // as carry_out_fault() does
@@ -733,7 +733,7 @@ class Coherence {
   }
 
   /// next() with a rule taken out.
-  [[nodiscard]] dsm::Step mutated(dsm::Step step, const Block& before, Event event) const {
+  [[nodiscard]] dsm::BlockStep mutated(dsm::BlockStep step, const Block& before, Event event) const {
     const auto drop = [&](Action gone) {
       std::array<Action, 4> kept{};
       std::size_t k = 0;
@@ -782,7 +782,7 @@ class Coherence {
   dsm::Verdict try_claim(State& n, std::uint8_t a, std::uint8_t b, Event event) const {
     Actor& x = n.actor[a];
     const Block before = word(n, x.at, b);
-    const dsm::Step step = mutated(dsm::next(before, event), before, event);
+    const dsm::BlockStep step = mutated(dsm::next(before, event), before, event);
     if (step.verdict != dsm::Verdict::proceed) return step.verdict;
     Block claimed = before;
     claimed.busy = true;
@@ -804,7 +804,7 @@ class Coherence {
   void act(const State& s, std::uint8_t a, Emit&& emit) const {
     State n = s;
     Actor& x = n.actor[a];
-    const dsm::Step step = claimed_step(s, x);
+    const dsm::BlockStep step = claimed_step(s, x);
     const Action action = x.action < step.actions.size() ? step.actions[x.action] : Action::end;
     const auto done = [&] {
       const Step label{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 3 | s.actor[a].sub)};
@@ -814,7 +814,7 @@ class Coherence {
     const bool blanks = static_cast<Event>(x.event) == Event::blank;
     // word 0: while the bit is held the page stays where it is
     if (blanks && x.action == 0 && x.value == 0) {
-      if (gas::at_home_on_ssd(entry(s, page(x.block)), Rank{x.at})) {
+      if (gas::owned_on_ssd(entry(s, page(x.block)), Rank{x.at})) {
         x.value = 1;
         return emit(n, Step{kEvent, a, x.block});
       }
@@ -958,7 +958,7 @@ class Coherence {
       case 2: return find && without(Mutation::whole_unjoined) ? (x.sub = 4, done()) : join(n, x, 3, done);
       case 3: return mark_at_owner(n, x, 4, done);
       case 6: {   // partial already, or from SSD by a compare-swap
-        const bool ours = x.value == static_cast<std::uint8_t>(gas::Tier::partial) || gas::at_home_on_ssd(entry(n, p), Rank{x.at}) || without(Mutation::part_in_busy);
+        const bool ours = x.value == static_cast<std::uint8_t>(gas::Tier::partial) || gas::owned_on_ssd(entry(n, p), Rank{x.at}) || without(Mutation::part_in_busy);
         if (!ours) {
           x.sub = 5;
           x.value = 0;
@@ -1044,13 +1044,13 @@ class Coherence {
 
   bool fetching(const State& s, const Actor& x) const {
     if (x.found_own) return false;
-    const dsm::Step step = claimed_step(s, x);
+    const dsm::BlockStep step = claimed_step(s, x);
     return x.action < step.actions.size() && (step.actions[x.action] == Action::fetch || step.actions[x.action] == Action::find);
   }
 
   bool refreshing(const State& s, const Actor& x) const {
     if (x.found_own) return false;
-    const dsm::Step step = claimed_step(s, x);
+    const dsm::BlockStep step = claimed_step(s, x);
     return x.action < step.actions.size() && step.actions[x.action] == Action::refresh;
   }
 
@@ -1184,7 +1184,7 @@ class Coherence {
       // nothing is put: the rank owns the block, in a page that is partial here. By a compare-swap, unless it
       // was
       case kHome: {
-        const bool ours = x.owner == static_cast<std::uint8_t>(gas::Tier::partial) || gas::at_home_on_ssd(entry(n, p), Rank{x.at});
+        const bool ours = x.owner == static_cast<std::uint8_t>(gas::Tier::partial) || gas::owned_on_ssd(entry(n, p), Rank{x.at});
         if (ours) {
           put_entry(n, p, gas::in_part(entry(n, p)));
           f = Flying{};
@@ -1519,7 +1519,7 @@ class Coherence {
     }
   }
 
-  /// Sharing::send_notices and Coherence::look_at, page by page: what was put to; its readers; if it is own,
+  /// Sharing::send_notices and Coherence::inspect, page by page: what was put to; its readers; if it is own,
   /// each block's word, and its protection; its readers again; each gets the parts, then the page. x.sure:
   /// blocks that were put to; x.open: those that may have been stored to, and whether one is own.
   template <class Emit>
@@ -1799,7 +1799,7 @@ class Coherence {
         if (x.todo == 0 && !admitted(s, a, emit)) return;
         const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
         const Block w = word(s, me, b);
-        const dsm::Step step = dsm::next(w, Event::arrive);
+        const dsm::BlockStep step = dsm::next(w, Event::arrive);
         if (step.verdict == dsm::Verdict::wait) return;
         if (step.verdict == dsm::Verdict::done) {  // ours already: what was taken is given back
           give_back(n, me, p, x.todo);
@@ -1902,7 +1902,7 @@ class Coherence {
     }
     for (std::uint8_t b = first(p); b <= last(p); ++b) {
       const Block w = word(n, o, b);
-      const dsm::Step step = mutated(dsm::next(w, Event::yield), w, Event::yield);
+      const dsm::BlockStep step = mutated(dsm::next(w, Event::yield), w, Event::yield);
       if (step.verdict == dsm::Verdict::done) continue;
       if (step.actions[0] == Action::protect_none) n.prot[o][b] = 0;
       put_word(n, o, b, step.after);
@@ -1932,7 +1932,7 @@ class Coherence {
     const std::uint8_t me = program_.workers[a].rank, b = x.later, from = x.owner;
     Block before = word(n, me, b);
     before.busy = false;
-    const dsm::Step step = dsm::next(before, Event::arrive);
+    const dsm::BlockStep step = dsm::next(before, Event::arrive);
     const Action action = step.actions[x.sub >> 1];
     if (action == Action::protect_read || action == Action::protect_none) {
       n.prot[me][b] = action == Action::protect_read ? 1 : 0;
@@ -2034,7 +2034,7 @@ class Coherence {
         break;
       case kYieldSelf:
         for (std::uint8_t b = first(p); b <= last(p); ++b) {
-          const dsm::Step step = dsm::next(word(s, me, b), Event::yield);
+          const dsm::BlockStep step = dsm::next(word(s, me, b), Event::yield);
           if (step.verdict == dsm::Verdict::wait) return;
           if (step.verdict == dsm::Verdict::refuse) return emit(n, Step{kRefused, a, p}, "a page handed back is pinned");
           if (step.verdict == dsm::Verdict::done) continue;
@@ -2069,7 +2069,7 @@ class Coherence {
     switch (x.stage) {
       case kClaimAll: {
         const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
-        const dsm::Step step = dsm::next(word(s, me, b), Event::arrive_blank);
+        const dsm::BlockStep step = dsm::next(word(s, me, b), Event::arrive_blank);
         if (step.verdict == dsm::Verdict::wait) return;
         if (!without(Mutation::tier_armed_unheld) || step.actions[0] != Action::end) {
           put_word(n, me, b, step.claimed);
@@ -2268,7 +2268,7 @@ class Coherence {
           return to(kInMarking, kInClaim);
         }
         const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
-        const dsm::Step step = dsm::next(word(s, me, b), Event::page_in);
+        const dsm::BlockStep step = dsm::next(word(s, me, b), Event::page_in);
         if (step.verdict == dsm::Verdict::wait) return;
         put_word(n, me, b, step.claimed);
         ++y.todo;
@@ -2329,7 +2329,7 @@ class Coherence {
       y.at = me;
       emit(n, Step{kind, a, p});
     };
-    const bool drops = static_cast<gas::Leaving>(x.open) == gas::Leaving::drop, in_part = static_cast<gas::Leaving>(x.open) == gas::Leaving::spill_part;
+    const bool drops = static_cast<gas::EvictionKind>(x.open) == gas::EvictionKind::drop, in_part = static_cast<gas::EvictionKind>(x.open) == gas::EvictionKind::spill_part;
     const auto punch = [&] {
       for (std::uint8_t b = first(p); b <= last(p); ++b) {
         std::fill_n(n.memory[me][b], kCells, 0);
@@ -2346,7 +2346,7 @@ class Coherence {
           ++y.todo;
           return to(b == last(p) ? kProtecting : kGoing, kGoClaim);
         }
-        const dsm::Step step = mutated(dsm::next(w, Event::evict), w, Event::evict);
+        const dsm::BlockStep step = mutated(dsm::next(w, Event::evict), w, Event::evict);
         if (step.verdict != dsm::Verdict::proceed) {
           give_back(n, me, p, x.todo);
           y.todo = 0;
@@ -2423,10 +2423,10 @@ class Coherence {
     if (has_room(s, me) || workers_done(s)) return;
     for (std::uint8_t p = 0; first(p) < B; ++p) {
       const gas::Location before = entry(s, p);
-      const gas::Leaving way = gas::way_out(before, Rank{me});
+      const gas::EvictionKind way = gas::eviction_kind(before, Rank{me});
       bool here = false;
       for (std::uint8_t b = first(p); b <= last(p); ++b) here |= ((s.frames[me] | s.twins[me]) & 1 << b) != 0;
-      if (!here || way == gas::Leaving::wait) continue;
+      if (!here || way == gas::EvictionKind::wait) continue;
       State n = s;
       put_entry(n, p, gas::begin_move(before, Rank{me}).claimed);
       n.actor[a].now = p;

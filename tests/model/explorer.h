@@ -4,7 +4,7 @@
 //
 // A System is any type with
 //
-//   using State = …;                                    plain bytes without padding: equal states, equal bytes
+//   using State = …;                                    plain bytes, no padding: equal states, equal bytes
 //   State initial() const;
 //   template <class Emit>
 //   void successors(const State&, Emit&& emit) const;   emit(next, Step) for every enabled step

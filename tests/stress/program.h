@@ -5,14 +5,14 @@
 // *objects*: heap memory that threads allocate and free, and arrays on threads' own stacks. Cells of many
 // threads share blocks and pages, also pages of stacks.
 //
-// Generation follows the sequential elision (a fork runs the child at once), and keeps for each cell its value
-// and the threads that may use it:
+// Generation follows the sequential elision (a fork runs the child at once), and keeps for each cell its
+// value and the threads that may use it:
 //   - a cell is written by the one thread that holds it; a fork may hand cells to the child, or lend them to
 //     be read; a join brings them back
 //   - a group of siblings meets at barriers: in even phases each writes its part of a common set, in odd
 //     phases all read all of it
-//   - a lock guards a pair of counters: under the lock both are equal; at the end they are the sum of what was
-//     added
+//   - a lock guards a pair of counters: under the lock both are equal; at the end they are the sum of what
+//     was added
 //   - a freed object's memory may be allocated by any thread of any rank
 // So every read has one right value, whatever the schedule: the oracle.
 //

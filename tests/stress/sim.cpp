@@ -3,7 +3,7 @@
 // relocation and allocator of several ranks in one OS thread, on a network that delays, reorders and tears as
 // the seed says. The same seed is the same history.
 //
-//   stress_sim --seed 1 --count 100 [--ranks 3] [--page 4096]    --page 0: every page size in turn, one a seed
+//   stress_sim --seed 1 --count 100 [--ranks 3] [--page 4096]   --page 0: every page size in turn, one a seed
 //
 // Scheduling takes more liberties than sched: at a fork the parent's continuation is stolen by a random rank
 // half of the time (claim, release of the victim, the stack moves, acquire), a blocked thread goes on where

@@ -23,7 +23,7 @@ TEST(Protocol, WhatIsShownNeedsNothingForAPinButToBeCounted) {
   for_each_state([&](const BlockState& s) {
     for (const Use use : {Use::read, Use::read_write, Use::write_only}) {
       for (const bool covered : {false, true}) {
-        const Step step = next(s, pin_event(use, covered));
+        const BlockStep step = next(s, pin_event(use, covered));
         BlockState counted = s;
         ++counted.pins;
         const bool only_counts = step.verdict == Verdict::proceed && step.actions[0] == Action::end && step.after == counted;
@@ -39,7 +39,7 @@ TEST(Protocol, WhatIsShownNeedsNothingForAPinButToBeCounted) {
 TEST(Protocol, AnUnpinOfAFreeBlockOnlyCounts) {
   for_each_state([](const BlockState& s) {
     if (s.busy || s.pins == 0) return;
-    const Step step = next(s, Event::unpin);
+    const BlockStep step = next(s, BlockEvent::unpin);
     BlockState counted = s;
     --counted.pins;
     ASSERT_TRUE(step.verdict == Verdict::proceed && step.actions[0] == Action::end && step.after == counted) << s.word();

@@ -25,12 +25,12 @@ class Reader {
     if (here_.count(block) != 0) return;
     if (asleep_ && present_.insert(block / kPage).second) {
       ++faults_;
-      Sweeps::Sweep& sweep = sweeps_.meet(block, 2, epoch_);
+      Sweeps::Sweep& sweep = sweeps_.match(block, 2, epoch_);
       sweep.took(sweep.blocks());
-      sweeps_.comes_again();
+      sweeps_.will_repeat();
     }
     ++faults_;
-    Sweeps::Sweep& sweep = sweeps_.meet(block, 2, epoch_);
+    Sweeps::Sweep& sweep = sweeps_.match(block, 2, epoch_);
     EXPECT_LE(sweep.blocks(), Sweeps::kMost);
     here_.insert(block);
     std::uint32_t took = 1;
@@ -102,7 +102,7 @@ TEST(Sweeps, LeaveTheirPageFromTheThirdFaultOn) {
   }
   Sweeps sweeps;   // a run
   for (std::uint64_t b = 0; b < 5; ++b) {
-    Sweeps::Sweep& s = sweeps.meet(b, 2, 0);
+    Sweeps::Sweep& s = sweeps.match(b, 2, 0);
     EXPECT_EQ(s.beyond_page() != 0, b >= 2);
     s.took(1);
     s.served();
@@ -224,7 +224,7 @@ TEST(Sweeps, AreSeldomSeenInWhatIsTouchedAtRandom) {
 TEST(Sweeps, ThatAreShortenedBeginAnew) {
   Sweeps sweeps;
   for (std::uint64_t b = 0; b < 100; ++b) {
-    Sweeps::Sweep& s = sweeps.meet(b, 2, 0);
+    Sweeps::Sweep& s = sweeps.match(b, 2, 0);
     EXPECT_LE(s.blocks(), 2u);
     s.shorten();
     EXPECT_EQ(s.blocks(), 1u);

@@ -224,17 +224,17 @@ TEST(InPart, ItsOwnerBringsBlocksInAndLetsThemGo) {
   Location busy = kInPart;
   busy.busy = true;
   for (const Location& l : {kOnSsd, kInPart}) {
-    EXPECT_TRUE(at_home_on_ssd(l, kMe));
-    EXPECT_FALSE(at_home_on_ssd(l, kOther));
+    EXPECT_TRUE(owned_on_ssd(l, kMe));
+    EXPECT_FALSE(owned_on_ssd(l, kOther));
     EXPECT_TRUE(pages_in(l, kMe));
   }
-  EXPECT_FALSE(at_home_on_ssd(busy, kMe));
-  EXPECT_FALSE(at_home_on_ssd(kInDram, kMe));
-  EXPECT_EQ(way_out(kInDram, kMe), Leaving::spill);
-  EXPECT_EQ(way_out(kInPart, kMe), Leaving::spill_part);
-  EXPECT_EQ(way_out(kOnSsd, kMe), Leaving::drop);
-  EXPECT_EQ(way_out(kInPart, kOther), Leaving::drop);
-  EXPECT_EQ(way_out(busy, kMe), Leaving::wait);
+  EXPECT_FALSE(owned_on_ssd(busy, kMe));
+  EXPECT_FALSE(owned_on_ssd(kInDram, kMe));
+  EXPECT_EQ(eviction_kind(kInDram, kMe), EvictionKind::spill);
+  EXPECT_EQ(eviction_kind(kInPart, kMe), EvictionKind::spill_part);
+  EXPECT_EQ(eviction_kind(kOnSsd, kMe), EvictionKind::drop);
+  EXPECT_EQ(eviction_kind(kInPart, kOther), EvictionKind::drop);
+  EXPECT_EQ(eviction_kind(busy, kMe), EvictionKind::wait);
 }
 
 /// An owner that brings its page in, wholly, when it is asked.
