@@ -10,10 +10,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
 #include <string>
 
-#include "base/assert.h"
 #include "base/memory_file.h"
 
 namespace kasane::gas {
@@ -325,9 +323,7 @@ bool AddressCache::recalled(PageId page, std::uint64_t holders) const noexcept {
 
 void AddressCache::on_recall(void* self, const comm::Message& message) noexcept {
   auto& cache = *static_cast<AddressCache*>(self);
-  PageId page;
-  KASANE_CHECK_OP(message.payload.size(), ==, sizeof page);
-  std::memcpy(&page, message.payload.data(), sizeof page);
+  const auto page = value_of<PageId>(message);
   Word& word = cache.words_[raw(page)];
   std::uint64_t seen = word.load();
   AddressStep step;

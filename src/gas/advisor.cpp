@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
-#include "base/assert.h"
 #include "comm/requests.h"
 
 namespace kasane::gas {
@@ -35,9 +33,7 @@ void Advisor::tell(comm::Blocking& io, mem::PageRange pages, What what) {
 
 void Advisor::on_advice(void* self, const comm::Message& message) noexcept {
   auto& advisor = *static_cast<Advisor*>(self);
-  Advice advice{};
-  KASANE_CHECK_OP(message.payload.size(), ==, sizeof advice);
-  std::memcpy(&advice, message.payload.data(), sizeof advice);
+  const auto advice = value_of<Advice>(message);
   if (advice.what != What::leave) {
     advisor.take_note(advice);
     return advisor.transport_.reply(message.token, 0);

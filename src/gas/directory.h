@@ -147,6 +147,10 @@ class Directory {
     for (std::uint64_t r = 0; r < ranks_ && r < pages; ++r)
       for (std::uint64_t i = r; i < pages; i += ranks_) f(PageId{raw(first) + i}, place++);
   }
+  /// Calls f(manager, where its entries of these pages begin in its region, how many words they have, their
+  /// place in the chunk).
+  template <class F>
+  void for_managers(PageId first, std::uint64_t pages, const F&) const;
   void write_entries(comm::Blocking&, PageId first, std::uint64_t pages, const Entries&) const;
   void read_entries(comm::Blocking&, PageId first, std::uint64_t pages, Entries&) const;
 

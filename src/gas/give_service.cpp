@@ -2,9 +2,6 @@
 #include "gas/give_service.h"
 
 #include <algorithm>
-#include <cstring>
-
-#include "base/assert.h"
 
 namespace kasane::gas {
 namespace {
@@ -38,10 +35,7 @@ std::optional<MoveRefusal> GiveService::give(comm::Blocking& io, PageId first, s
 
 void GiveService::on_give(void* self, const comm::Message& message) noexcept {
   auto& give_service = *static_cast<GiveService*>(self);
-  Noted noted{.request = {}, .token = message.token};
-  KASANE_CHECK_OP(message.payload.size(), ==, sizeof noted.request);
-  std::memcpy(&noted.request, message.payload.data(), sizeof noted.request);
-  if (!give_service.noted_.add(noted)) return give_service.transport_.reply(message.token, kAgain);
+  if (!give_service.noted_.add({value_of<Request>(message), message.token})) return give_service.transport_.reply(message.token, kAgain);
   // this may run on a worker: the service thread must look
   give_service.transport_.wake(give_service.transport_.rank(), comm::Doorbell::messages);
 }

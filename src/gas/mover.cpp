@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string>
 
 #include "base/assert.h"
@@ -34,19 +33,11 @@ struct YieldOrder {
   std::uint64_t bring;   ///< 1: the answer shall bring the page along
 };
 
-template <class T>
-T order_of(const comm::Message& message) noexcept {
-  T order;
-  KASANE_CHECK_OP(message.payload.size(), ==, sizeof order);
-  std::memcpy(&order, message.payload.data(), sizeof order);
-  return order;
-}
-
 }  // namespace
 
 void Mover::on_yield(void* self, const comm::Message& message) noexcept {
   auto& mover = *static_cast<Mover*>(self);
-  const auto order = order_of<YieldOrder>(message);
+  const auto order = value_of<YieldOrder>(message);
   const YieldAnswer answer = mover.blocks_.yield(order.page);
   std::span<const std::byte> frame;
   if (answer == YieldAnswer::yielded && order.bring != 0) {
@@ -57,7 +48,7 @@ void Mover::on_yield(void* self, const comm::Message& message) noexcept {
 
 void Mover::on_take(void* self, const comm::Message& message) noexcept {
   auto& mover = *static_cast<Mover*>(self);
-  const Directory::Taken taken = mover.directory_.take_here(order_of<PageId>(message), message.from);
+  const Directory::Taken taken = mover.directory_.take_here(value_of<PageId>(message), message.from);
   std::span<const std::byte> holders;
   if (taken.holders) holders = comm::as_payload(*taken.holders);
   mover.transport_.reply_with(message.token, taken.before, holders);

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
+#include "base/assert.h"
 #include "comm/transport.h"
 
 namespace kasane::gas {
@@ -36,5 +38,14 @@ inline constexpr comm::HandlerId kTakeHandler{10};
 /// Answer of handlers that queue a request for their service thread: there was no room, ask again. They give
 /// this answer in no other case.
 inline constexpr std::uint64_t kAgain = ~std::uint64_t{0};
+
+/// What comm::as_payload() made of a value.
+template <class T>
+[[nodiscard]] T value_of(const comm::Message& message) noexcept {
+  T value;
+  KASANE_CHECK_OP(message.payload.size(), ==, sizeof value);
+  std::memcpy(&value, message.payload.data(), sizeof value);
+  return value;
+}
 
 }  // namespace kasane::gas

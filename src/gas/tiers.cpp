@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <bitset>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -412,9 +411,7 @@ void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Caller w
 
 void Tiers::on_page_in(void* self, const comm::Message& message) noexcept {
   auto& tiers = *static_cast<Tiers*>(self);
-  QueuedRequest asked{.order = {}, .token = message.token};
-  KASANE_CHECK_OP(message.payload.size(), ==, sizeof asked.order);
-  std::memcpy(&asked.order, message.payload.data(), sizeof asked.order);
+  const QueuedRequest asked{value_of<Order>(message), message.token};
   if (tiers.declines(asked)) return;
   if (tiers.asked_.add(asked)) tiers.residency_.ring();
   else if (!asked.order.hint) tiers.transport_.reply(message.token, kAgain);

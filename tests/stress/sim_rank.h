@@ -19,6 +19,7 @@
 #include "gas/sharing.h"
 #include "support/checked_engine.h"
 #include "support/sim/sim.h"
+#include "support/turn_waiter.h"
 
 namespace kasane::stress {
 
@@ -35,23 +36,6 @@ struct SimLayout {
     const std::array segments{mem::Pages::Segment{0, std::min(page_bytes, kSlotBytes)}, mem::Pages::Segment{kHeapOffset, page_bytes}};
     return mem::Pages::create(kSpaceBytes, segments).value();
   }
-};
-
-/// Waits as the simulator does, but always gives other threads a turn first: callers that only pause (their
-/// predicate is true at the second look) would otherwise spin where no other thread can run.
-class TurnWaiter final : public comm::Waiter {
- public:
-  TurnWaiter(comm::sim::World& world, comm::Transport& transport) : world_(world), transport_(transport) {}
-
- protected:
-  void wait(bool (*ready)(const void*), const void* arg) override {
-    transport_.sleep(comm::Doorbell::messages, transport_.activity(comm::Doorbell::messages), 0);
-    world_.waiter().until([ready, arg] { return ready(arg); });
-  }
-
- private:
-  comm::sim::World& world_;
-  comm::Transport& transport_;
 };
 
 class SimRank {
@@ -137,7 +121,7 @@ class SimRank {
 
  public:
   comm::Transport& transport;
-  TurnWaiter waiter;
+  test::TurnWaiter waiter;
 
  private:
   std::byte* reservation_;

@@ -17,35 +17,17 @@
 #include "gas/direct_access.h"
 #include "gas/give_service.h"
 #include "support/sim/sim.h"
+#include "support/turn_waiter.h"
 #include "unit/gas/counting_transport.h"
 
 namespace kasane::gas::test {
 
-using kasane::test::CountingTransport;
+using kasane::test::CountingTransport, kasane::test::TurnWaiter;
 
 inline constexpr std::uint64_t kPages = 20;
 
 inline mem::Pages pages_of(std::uint64_t page_bytes) { return mem::Pages::uniform(kPages * page_bytes, page_bytes).value(); }
 inline std::uint64_t offset_of(PageId page) { return raw(page) * mem::kPageBytes; }
-
-/// Gives other threads a turn before each look: callers that only pause would otherwise spin where no other
-/// thread can run.
-class TurnWaiter final : public comm::Waiter {
- public:
-  TurnWaiter(comm::sim::World& world, comm::Transport& transport) : world_(world), transport_(transport) {}
-  std::uint32_t waits = 0;
-
- protected:
-  void wait(bool (*ready)(const void*), const void* arg) override {
-    ++waits;
-    transport_.sleep(comm::Doorbell::messages, transport_.activity(comm::Doorbell::messages), 0);
-    world_.waiter().until([ready, arg] { return ready(arg); });
-  }
-
- private:
-  comm::sim::World& world_;
-  comm::Transport& transport_;
-};
 
 /// A rank without coherence: frames, directory, address cache and mover. Blocks are never in use; a yield may
 /// be refused.
