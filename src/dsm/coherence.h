@@ -198,6 +198,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   static bool cannot_be_served(ThreadContext&, std::uint64_t offset) noexcept;
   enum class Fault { served, again, not_allocated };
   Fault carry_out_fault(ThreadContext&, BlockId, BlockEvent, const BlockStep&);
+  void carry_out_actions(ThreadContext&, BlockId, const Stripe&, const BlockStep&);
   /// The blocks of its sweep that a fault has claimed, its own block first or last. `here`: how many of them
   /// lie in its page.
   struct Claimed {

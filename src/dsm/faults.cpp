@@ -87,6 +87,22 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Block
     }
   }
   if (step.claimed.saved) fill(blocks);   // undefined bytes may become defined again
+  carry_out_actions(ctx, b, blocks, step);
+  blocks.for_each([&](BlockId served) {
+    BlockState after = step.after;
+    if (served != b) after.pins = 0;
+    finish(served, after);
+  });
+  if (!step.after.owned) ctx.sweeps.last().served();
+  if (step.claimed.saved) read_ahead(ctx, b, event);
+  if (write_buffer_.on() && step.after.dirty() && !step.claimed.dirty()) {
+    blocks.for_each_run([&](BlockRange run) { write_buffer_.note(run); });
+  }
+  return Fault::served;
+}
+
+/// The actions of a fault after the fetch, for all of `blocks`.
+void Coherence::carry_out_actions(ThreadContext& ctx, BlockId b, const Stripe& blocks, const BlockStep& step) {
   for (const Action action : step.actions) {
     if (action == Action::make_twin) {
       blocks.for_each_run([&](BlockRange run) {
@@ -108,17 +124,6 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Block
       protect(blocks, Access::write);
     }
   }
-  blocks.for_each([&](BlockId served) {
-    BlockState after = step.after;
-    if (served != b) after.pins = 0;
-    finish(served, after);
-  });
-  if (!step.after.owned) ctx.sweeps.last().served();
-  if (step.claimed.saved) read_ahead(ctx, b, event);
-  if (write_buffer_.on() && step.after.dirty() && !step.claimed.dirty()) {
-    blocks.for_each_run([&](BlockRange run) { write_buffer_.note(run); });
-  }
-  return Fault::served;
 }
 
 /// Claims further blocks of b's sweep that need the same actions: in b's page, and in other pages if the

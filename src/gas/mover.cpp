@@ -128,7 +128,13 @@ void Mover::perform(comm::Blocking& io, std::span<Move> moves, EntryWrite write)
   for (const Move& t : moves) {
     if (is_read(t)) blocks_.end_merge(io, t.page, t.live, t.yielding_owner);
   }
+  write_entries(io, moves, write);
+  settle(io, moves);
+}
 
+void Mover::write_entries(comm::Blocking& io, std::span<Move> moves, EntryWrite write) {
+  const Rank me = transport_.rank();
+  comm::Batch batch(io);
   // A page is settled when its entry is known to name this rank: else a thread here could store, and release,
   // while other ranks still read the old frame. Or the release waits for that.
   for (Move& t : moves) {
@@ -144,7 +150,9 @@ void Mover::perform(comm::Blocking& io, std::span<Move> moves, EntryWrite write)
       directory_.unmark(batch, t.page, t.step.verdict == MoveVerdict::already_there ? touched(before) : before, &t.last);
     }
   }
-  batch.await();
+}
+
+void Mover::settle(comm::Blocking& io, std::span<Move> moves) {
   for (Move& t : moves) {
     KASANE_CHECK(t.step.verdict == MoveVerdict::wait || t.last == t.step.claimed.word(), "only its mover changes the entry of a page that moves");
     if (t.yielded() || t.blank() || t.step.verdict == MoveVerdict::already_there) {

@@ -159,6 +159,10 @@ class Mover {
 
   /// Steps 2 to 5 for pages whose blocks are claimed; each move's outcome says how it ended.
   void perform(comm::Blocking&, std::span<Move>, EntryWrite = EntryWrite::awaited);
+  /// Step 5 for all of them; returns when those writes have completed that are not deferred.
+  void write_entries(comm::Blocking&, std::span<Move>, EntryWrite);
+  /// Finishes the blocks, and sets the outcomes.
+  void settle(comm::Blocking&, std::span<Move>);
   void update_entry_later(comm::Blocking&, const Move&);
   void entry_updated(const EntryUpdate&) noexcept;
   /// Marks the pages busy and reads which ranks know where they are.
